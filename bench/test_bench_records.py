@@ -34,10 +34,10 @@ COMMANDS = {
 # Ratio and MB.
 PACKED = {
     "health": (1.4, 560),
-    "cost": (2.4, 580),
-    "scaling": (2.4, 560),
-    "list": (4.8, 620),
-    "list as CSV": (4.6, 700),
+    "cost": (2.4, 720),
+    "scaling": (2.4, 640),
+    "list": (4.8, 700),
+    "list as CSV": (4.6, 780),
     "report": (14.0, 1150),
 }
 FOLDER = {"health": (2.7, 450), "cost": (2.9, 600), "scaling": (3.5, 680)}
