@@ -95,6 +95,10 @@ def test_a_controller() -> None:
     result = values("head")
     assert result["packages"] == [["munge", "slurm-client", "slurmctld"]]
     assert there(result) == [*COMMON, "/etc/slurm/gres.conf", SLURMCTLD]
+    # Or a loss of power at its first start keeps it from ever starting again.
+    emptied = "ExecStartPre=-/usr/bin/find /var/spool/slurmctld/clustername -empty -delete"
+    assert emptied in (contents(result)[SLURMCTLD] or "")
+    assert SLURMCTLD in result["read"]["slurmctld"]
     assert list(result["folders"]) == [
         "/var/log/slurm",
         "/var/spool/slurmctld",
