@@ -60,12 +60,9 @@ _STATES = ("present", "installed", "registered", "well", "drained", "given_back"
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    TRANSFERS_FILES = False
     _VALID_ARGS = frozenset({"state"})
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """``changed``, ``msg`` (sentences), ``diff`` of a pool, ``status`` and ``sessions`` of a
         host, ``fresh`` where it was registered now."""
         result: dict[str, Any] = super().run(tmp, task_vars)

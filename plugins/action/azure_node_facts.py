@@ -30,11 +30,7 @@ _VARIABLES = {
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    TRANSFERS_FILES = False
-
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """What the module azure_node_facts returns, or the action windows_node_facts."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables: dict[str, Any] = task_vars or {}

@@ -28,12 +28,7 @@ options: {}
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    TRANSFERS_FILES = False
-    _VALID_ARGS: frozenset[str] = frozenset()
-
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """``msg``, a list of sentences, and ``diff``."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         given = self._templar.template((task_vars or {}).get("trueup_azure_run"))

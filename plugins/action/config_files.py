@@ -15,11 +15,7 @@ _PROJECT = Path(benchmarks.__file__).parents[3]
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    TRANSFERS_FILES = False
-
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """What the module config_files returns."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         files = [_filled(**entry) for entry in self._task.args["files"]]

@@ -13,11 +13,7 @@ from trueup.node.windows.actions import beside
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    TRANSFERS_FILES = False
-
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """The fact ``trueup_gpu``."""
         variables: dict[str, Any] = task_vars or {}
         node = self._templar.template(variables.get("trueup_node") or {})

@@ -12,11 +12,7 @@ from trueup import unwritten
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    TRANSFERS_FILES = False
-
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """What the module in_force returns."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         given = dict(self._task.args)

@@ -12,12 +12,9 @@ from ansible.plugins.action import ActionBase
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    TRANSFERS_FILES = False
     _VALID_ARGS = frozenset({"path", "python", "requirements", "find_links", "no_index"})
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """What the module pinned_venv returns; ``requirements`` are names of files here."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         parents = (task_vars or {}).get("ansible_parent_role_paths")

@@ -28,11 +28,7 @@ options:
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    TRANSFERS_FILES = False
-
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """What get_url returns."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         given = {"timeout": 60, **self._task.args}

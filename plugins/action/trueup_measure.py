@@ -63,12 +63,9 @@ _MORE_SECONDS = 60
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    TRANSFERS_FILES = False
     _VALID_ARGS = frozenset({"benchmark", "case", "beside", "begun"})
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """The module's result; of a case that is recorded, the fact with its record."""
         super().run(tmp, task_vars)
         variables: dict[str, Any] = task_vars or {}

@@ -66,9 +66,7 @@ REPAIR = "env LC_ALL=C DEBIAN_FRONTEND=noninteractive dpkg --force-confdef --for
 class ActionModule(Package):
     """Ansible's entry."""
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """What the module of the package manager returns."""
         variables: dict[str, Any] = task_vars or {}
         given = self._task.args

@@ -67,12 +67,9 @@ _SPEC_KEYS = ("type", "elements", "choices", "no_log", "options")
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    TRANSFERS_FILES = False
     _VALID_ARGS = frozenset({"found"})
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """The plan's values, ``skipped_here`` and, of a benchmark, ``cases``."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         role = self._task._role

@@ -33,12 +33,7 @@ _ROLES = str(Path(benchmarks.__file__).parents[3] / "roles")
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    TRANSFERS_FILES = False
-    _VALID_ARGS: frozenset[str] = frozenset()
-
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """``roles`` and ``benchmarks``; no role is in both. ``plans`` and ``skipped_here``."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables: dict[str, Any] = task_vars or {}

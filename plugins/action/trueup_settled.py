@@ -48,12 +48,9 @@ _STEPS = ("install", "configure", "verify")
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    TRANSFERS_FILES = False
     _VALID_ARGS = frozenset({"roles", "ordered"})
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """``left``, and what the others record."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables: dict[str, Any] = task_vars or {}

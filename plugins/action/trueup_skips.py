@@ -25,12 +25,9 @@ options:
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    TRANSFERS_FILES = False
     _VALID_ARGS = frozenset({"skips"})
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """``msg``, which is always shown."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         skips = self._task.args["skips"]

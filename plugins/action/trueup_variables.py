@@ -33,12 +33,7 @@ def _of_ansible(name: str) -> bool:
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    TRANSFERS_FILES = False
-    _VALID_ARGS: frozenset[str] = frozenset()
-
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Nothing, where nothing is wrong."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         unsupported = ansible_problem(__version__)

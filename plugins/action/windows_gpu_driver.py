@@ -37,12 +37,9 @@ _SECONDS = 600
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    TRANSFERS_FILES = False
     _VALID_ARGS = frozenset({"driver"})
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """``changed``, the driver's ``version`` and ``url``; of an installer ``exit_status``."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         driver = self._task.args["driver"]

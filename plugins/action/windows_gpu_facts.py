@@ -37,12 +37,9 @@ options:
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    TRANSFERS_FILES = False
     _VALID_ARGS = frozenset({"expected", "settle_seconds"})
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """The fact ``trueup_gpu``."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         expected = dict(self._task.args.get("expected") or {})

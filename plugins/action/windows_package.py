@@ -43,12 +43,9 @@ _OWED = "RebootOwedInBoot"
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    TRANSFERS_FILES = False
     _VALID_ARGS = frozenset({"package"})
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """``changed`` and ``reboot_required``."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         self._variables: dict[str, Any] = task_vars or {}

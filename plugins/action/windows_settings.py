@@ -120,12 +120,9 @@ _OPTIONS = {
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    TRANSFERS_FILES = False
     _VALID_ARGS = frozenset({"settings", "secrets", *_OPTIONS})
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """``changed``, ``changes`` and in diff mode ``diff``."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         self._variables: dict[str, Any] = task_vars or {}
