@@ -7,6 +7,7 @@ import base64
 import contextlib
 import io
 import json
+import time
 import urllib.error
 import urllib.parse
 from dataclasses import dataclass, field, replace
@@ -88,6 +89,8 @@ class Clock:
         return self.seconds
 
     def sleep(self, seconds: float) -> None:
+        # The emulated cloud ends what it has begun in threads of its own.
+        time.sleep(0.001)
         self.seconds += seconds
         self.then()
 

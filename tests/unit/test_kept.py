@@ -67,9 +67,11 @@ def test_a_run_whose_output_is_cut_has_failed() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_what_ran_beside_is_cut_likewise() -> None:
-    beside = ["sh", "-c", "yes"]
-    done = process.run(["sleep", "0.5"], timeout_seconds=60, environment={}, beside=beside)
+def test_what_ran_beside_is_cut_likewise(tmp_path: Path) -> None:
+    printed = tmp_path / "printed"
+    beside = ["sh", "-c", f"yes | head -c 100000; touch {printed}; sleep 60"]
+    until = ["sh", "-c", f"until [ -e {printed} ]; do sleep 0.05; done"]
+    done = process.run(until, timeout_seconds=60, environment={}, beside=beside)
     assert [text.partition(" bytes")[0][:11] for text in done.cut] == ["sh printed "]
 
 
