@@ -75,6 +75,11 @@ class Asked:
         """A file of the project, such as ``roles/stream/files/stream_kernel.c``."""
         return (self.project / path).read_text(encoding="utf-8")
 
+    def program(self, source: str) -> Dict[str, Any]:
+        """A program of the project in the role's folder, as config_files takes it."""
+        path = f"{self.options['prefix']}/{source.rpartition('/')[2]}"
+        return {"path": path, "source": source, "mode": "0755"}
+
 
 @dataclass(frozen=True)
 class Now:

@@ -48,7 +48,10 @@ def layouts(wanted: Asked) -> list[tuple[int, int]]:
 def test_cases_of_the_topology_with_the_options_that_the_module_takes() -> None:
     made = plan(asked(water_box=10.0))
     assert layouts(asked(water_box=10.0)) == [(1, 64), (4, 30)]
-    assert (made.skipped, made.values) == ([], {"install_package": False, "downloads": []})
+    assert made.skipped == []
+    assert (made.values["install_package"], made.values["downloads"]) == (False, [])
+    (driver,) = made.values["files"]
+    assert (driver["path"].rpartition("/")[2], driver["mode"]) == ("gromacs_driver.py", "0755")
     case = (made.cases or [])[0]
     assert set(case) <= set(module_spec(OPTIONS))
     assert (case["steps"], case["pin"], case["eessi_module"]) == (5000, "on", "")

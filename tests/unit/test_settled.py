@@ -235,3 +235,28 @@ def test_a_drivers_build_packages_are_looked_at_too(monkeypatch: pytest.MonkeyPa
     assert run(monkeypatch, on, ["gpu_driver"])["left"] == []
     pins = [arguments["pins"] for module, arguments, _ in on.seen if module == "vendor_repository"]
     assert (len(pins), {pin["version"] for pin in pins[0]}) == (2, {"*"})
+
+
+@pytest.mark.parametrize(
+    ("role", "planned", "answers", "left"),
+    [
+        ("gemm", {}, {}, []),
+        ("gemm", {}, {"config_files": {"changed": True}}, ["gemm"]),
+        ("gpu_copy", {"build": []}, {}, []),
+        ("gpu_copy", {"build": []}, {"config_files": {"changed": True}}, ["gpu_copy"]),
+        ("gpu_copy", {"build": [{"source": "nvbandwidth"}]}, {}, ["gpu_copy"]),
+        ("ib", {"install": False, "build": {}}, {}, []),
+        ("ib", {"install": True, "build": {}}, {}, ["ib"]),
+        ("ib", {"install": False, "build": {"name": "perftest"}}, {}, ["ib"]),
+    ],
+)
+def test_a_benchmarks_program_is_in_place_and_nothing_is_to_be_built(
+    monkeypatch: pytest.MonkeyPatch,
+    role: str,
+    planned: dict[str, Any],
+    answers: dict[str, Any],
+    left: list[str],
+) -> None:
+    plan = {"files": [{"path": "/p"}], "skipped_here": [], **planned}
+    on = Node(**answers)
+    assert run(monkeypatch, on, [role], planned={role: plan})["left"] == left

@@ -49,6 +49,10 @@ def plan(asked: Asked) -> Plan:
         values={
             "settings": settings,
             "credential": _credential(asked.secrets),
+            "files": [
+                asked.program("roles/blob_checkpoint/files/blob_copy_driver.py"),
+                {"path": f"{options['prefix']}/bin", "state": "directory"},
+            ],
             "environment": own_python.environment(asked, _need(asked), ["requirements.txt"]),
         },
         skipped=[Skipped("blob_checkpoint", why) for why in _lacking(asked)],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional
 
 from ...node.gpu_places import gpu_places
-from ...plan import Asked, Plan, Skipped
+from ...plan import Asked, Plan, Settled, Skipped, files_look
 
 _OLDEST = [3, 9]
 
@@ -16,7 +16,10 @@ def programs(asked: Asked) -> Dict[str, Any]:
 
 
 def plan(asked: Asked) -> Plan:
-    """One case of every GPU at once, or of each in turn."""
+    """One case of every GPU at once, or of each in turn.
+
+    Values: ``files`` as config_files takes them.
+    """
     gpus = asked.node.get("gpus") or []
     masks = asked.options["gpu_masks"]
     if masks and len(masks) != len(gpus):
@@ -28,9 +31,15 @@ def plan(asked: Asked) -> Plan:
         size, layouts = asked.node.get("vm_size"), asked.catalog("topologies.yml")
         masks = [place.mask for place in gpu_places(size, len(gpus), layouts)]
     return Plan(
+        values={"files": [asked.program("roles/gemm/files/gemm.py")]},
         skipped=[Skipped("gemm", lacking)] if lacking else [],
         cases=[{**asked.options, "gpu_masks": masks}],
     )
+
+
+def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
+    """Whether the program is in place."""
+    return Settled([files_look(planned["files"])])
 
 
 def _lacking(python: str, gpus: int, found: Optional[Mapping[str, Any]]) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ...node.gpu_places import gpu_places
 from ...node.nccl_setup import gpu_generation
 from ...options import for_module
-from ...plan import Asked, Plan, Skipped
+from ...plan import Asked, Plan, Settled, Skipped, files_look
 from .case import OPTIONS, TOOLS
 
 _OLDEST = [3, 9]
@@ -36,8 +36,8 @@ def programs(asked: Asked) -> Dict[str, Any]:
 def plan(asked: Asked) -> Plan:
     """One case of all GPUs and their peers, with the first tool that is there.
 
-    ``build`` is empty, or how nvbandwidth is built since there is none, as
-    playbooks/tasks/build.yml takes it.
+    Values: ``files`` as config_files takes them; ``build`` is empty, or how nvbandwidth is built
+    since there is none, as playbooks/tasks/build.yml takes it.
     """
     gpus = asked.node.get("gpus") or []
     masks = asked.options["gpu_masks"]
@@ -66,10 +66,18 @@ def plan(asked: Asked) -> Plan:
         "gpu_masks": masks,
     }
     return Plan(
-        values={"build": build},
+        values={
+            "files": [asked.program("roles/gpu_copy/files/gpu_copy.py")],
+            "build": build,
+        },
         skipped=[Skipped("gpu_copy", lacking)] if lacking else [],
         cases=[case],
     )
+
+
+def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
+    """Whether the program is in place, and nothing is to be built."""
+    return Settled([files_look(planned["files"])], owed=bool(planned["build"]))
 
 
 def _wanted(asked: Asked) -> List[str]:

@@ -29,6 +29,8 @@ def programs(asked: Asked) -> Dict[str, Any]:
 def plan(asked: Asked) -> Plan:
     """A case for each layout.
 
+    Values: ``install_package``, ``files`` as config_files takes them, and ``downloads``.
+
     Raises:
         BadInput: options that do not go together.
     """
@@ -48,7 +50,11 @@ def plan(asked: Asked) -> Plan:
         gromacs.settings({"pme_ranks": -1, "eessi_init": "", **case})
     lacking = _lacking(asked)
     return Plan(
-        values={"install_package": _installs(asked), "downloads": _downloads(options)},
+        values={
+            "install_package": _installs(asked),
+            "files": [asked.program("roles/gromacs/files/gromacs_driver.py")],
+            "downloads": _downloads(options),
+        },
         skipped=[Skipped("gromacs", lacking)] if lacking else [],
         cases=cases,
     )

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 from ...errors import BadInput
 from ...node.gpu_places import gpu_places
 from ...options import for_module
-from ...plan import Asked, Plan, Skipped
+from ...plan import Asked, Plan, Settled, Skipped
 from .case import OPTIONS, PROGRAMS, require_one_size
 from .pairs import round_pair
 
@@ -71,6 +71,11 @@ def plan(asked: Asked) -> Plan:
         refused=_refused(asked, devices),
         cases=_cases(asked, devices or []),
     )
+
+
+def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
+    """Whether perftest is there, and none is to be built."""
+    return Settled(owed=bool(planned["install"] or planned["build"]))
 
 
 _FROM_GPUS = "ib from GPU memory"
