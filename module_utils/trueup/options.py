@@ -38,7 +38,7 @@ class Option:
         why: why this default, with its source; only the role's defaults say it.
         choices: the values that it may have; of a list, its elements.
         elements: type of a list's elements; else dict where it has ``fields``, else str.
-        least: the smallest number, of a list each of them.
+        least: the smallest number, of a list each of them; None: any.
         most: the largest.
         multiple_of: what the number is a whole multiple of.
         filled: an empty list or text is refused.
@@ -56,7 +56,7 @@ class Option:
     why: str = ""
     choices: Tuple[str, ...] = ()
     elements: str = ""
-    least: Optional[float] = None
+    least: Optional[float] = 0
     most: Optional[float] = None
     multiple_of: Optional[int] = None
     filled: bool = False
@@ -126,7 +126,7 @@ class Option:
         parts = []
         if self.multiple_of is not None:
             parts.append(f"a multiple of {self.multiple_of}")
-        if self.least is not None:
+        if self.least is not None and {"int", "float"} & {self.type, self.elements}:
             parts.append(f"{_plain(self.least)} or more")
         if self.most is not None:
             parts.append(f"{_plain(self.most)} or less")
@@ -147,6 +147,12 @@ class ModuleOption(Option):
     """One of the module alone."""
 
     of: str = MODULE
+
+
+def time_limit(seconds: int, of: str = "one case", why: str = "") -> Option:
+    """How long a benchmark may take; ``of`` says how much of it."""
+    help_ = f"Time limit of {of} in seconds."
+    return Option("timeout_seconds", help_, seconds, why=why, least=1)
 
 
 def _plain(number: float) -> str:

@@ -65,7 +65,6 @@ OPTIONS = (
         "What preflight can neither time nor price is not counted. Above how many US$ of"
         " measuring a run does not begin.",
         type="float",
-        least=0,
         why="no limit",
     ),
     Option(
@@ -103,7 +102,6 @@ OPTIONS = (
         "azure_max_usd_per_hour",
         "US$ an hour above which nothing is made.",
         type="float",
-        least=0,
         why="`max_usd_per_hour` of the parameters",
     ),
     Option("azure_run", "The run that is gone on with, or removed: its id.", "", why="a new run"),

@@ -20,6 +20,7 @@ OPTIONS = (
     Option("fraction", "Part of the memory.", 0.8, most=0.95),
     Option("counts", "Ranks.", [1], elements="int", least=1, filled=True),
     Option("key", "Key of the server.", secret=True),
+    Option("price", "US$; -1: any.", -1.0, least=None),
     RoleOption("stores", "Kinds.", ["a"], choices=("a", "b")),
     ModuleOption("stores", "The kind.", required=True, choices=("a", "b")),
 )
@@ -32,6 +33,7 @@ def test_the_spec_is_the_modules_part() -> None:
         "fraction": {"type": "float", "default": 0.8},
         "counts": {"type": "list", "elements": "int", "default": [1]},
         "key": {"type": "str", "no_log": True},
+        "price": {"type": "float", "default": -1.0},
         "stores": {"type": "str", "choices": ["a", "b"], "required": True},
     }
 
@@ -40,10 +42,10 @@ def test_the_help_says_the_range() -> None:
     assert [one.described() for one in OPTIONS[:4]] == [
         "Repeats: 3 or more.",
         "Order: a multiple of 16, 64 or more, 1024 or less.",
-        "Part of the memory: 0.95 or less.",
+        "Part of the memory: 0 or more, 0.95 or less.",
         "Ranks: 1 or more, not empty.",
     ]
-    assert OPTIONS[4].described() == "Key of the server."
+    assert [one.described() for one in OPTIONS[4:6]] == ["Key of the server.", "US$; -1: any."]
 
 
 @pytest.mark.parametrize(
@@ -57,8 +59,13 @@ def test_the_help_says_the_range() -> None:
         ({"counts": []}, ["x_counts is empty: it must be 1 or more, not empty"]),
         (
             {"fraction": 0.96, "repeats": 0},
-            ["x_repeats is 0: it must be 3 or more", "x_fraction is 0.96: it must be 0.95 or less"],
+            [
+                "x_repeats is 0: it must be 3 or more",
+                "x_fraction is 0.96: it must be 0 or more, 0.95 or less",
+            ],
         ),
+        ({"fraction": -0.1}, ["x_fraction is -0.1: it must be 0 or more, 0.95 or less"]),
+        ({"price": -1.0}, []),
     ],
 )
 def test_what_is_out_of_range_is_refused(values: dict[str, Any], wanted: list[str]) -> None:

@@ -7,7 +7,7 @@ installer writes no value. docs/fslogix.md follows from this table (``make optio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Mapping, Tuple
 
 from ..options import Option, misfits
@@ -172,17 +172,7 @@ _ODFC_DEFAULTS: Dict[str, Any] = {"VHDNameMatch": "ODFC*", "VHDNamePattern": "OD
 
 
 def _of_odfc(one: Option) -> Option:
-    default = _ODFC_DEFAULTS.get(one.name, one.default)
-    return Option(
-        one.name,
-        one.help,
-        default,
-        type=one.type,
-        choices=one.choices,
-        least=one.least,
-        most=one.most,
-        filled=one.filled,
-    )
+    return replace(one, default=_ODFC_DEFAULTS.get(one.name, one.default))
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ TERMS: Final = (
         "How often each spot node is taken away, 1/h (0.05: one of 20 in an hour).",
         0.05,
         type="float",
-        least=0,
         most=10,
     ),
     Option(
@@ -46,9 +45,8 @@ TERMS: Final = (
         "What one checkpoint takes; 0: none can be written, and lost work begins anew.",
         0.0,
         type="float",
-        least=0,
     ),
-    Option("idle_hours", "Hours that the nodes are paid for and idle.", 0.0, type="float", least=0),
+    Option("idle_hours", "Hours that the nodes are paid for and idle.", 0.0, type="float"),
     *OPTIONS,
     *COSTS,
 )

@@ -101,7 +101,6 @@ OPTIONS = (
         " keeps all of them below the limit.",
         0.0,
         why="The article takes 2300: 8 x 2300 = 18400 < 20000.",
-        least=0,
     ),
     Option(
         "cores_kept",
@@ -137,7 +136,6 @@ OPTIONS = (
         "Retries of one request that was throttled (429, 503), failed (500, 502, 504) or lost its"
         " connection.",
         8,
-        least=0,
     ),
     Option(
         "files",

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from ...errors import BadInput
 from ...node.affinity import Placement
 from ...node.topology import format_cpu_list
-from ...options import ModuleOption, Option, RoleOption
+from ...options import ModuleOption, Option, RoleOption, time_limit
 from ...record import Metric
 from ...run.launcher import LAUNCHER
 from .output import ERROR_PREFIX, DevitoOutput
@@ -74,7 +74,7 @@ OPTIONS = (
     ),
     Option("space_order", "Order of the stencil in space.", 8, least=2, multiple_of=2),
     Option("tn_ms", "Simulated time in milliseconds.", 200, least=1),
-    Option("nbl", "Absorbing boundary layers on each side, in points.", 10, least=0),
+    Option("nbl", "Absorbing boundary layers on each side, in points.", 10),
     RoleOption(
         "layouts",
         f"Layouts to measure: {_ROWS}. Empty: a sweep over thread counts and over ranks x threads"
@@ -136,7 +136,7 @@ OPTIONS = (
     Option(
         "repeats", "Repeats of each case, of which median, min and max are recorded.", 3, least=3
     ),
-    Option("timeout_seconds", "Time limit of one case in seconds.", 1800, least=1),
+    time_limit(1800),
     RoleOption(
         "nodes",
         "Nodes to measure together, by their inventory names, in the order in which they join: the"

@@ -151,10 +151,7 @@ OPTIONS = (
         required=True,
     ),
     Option(
-        "jobs",
-        "Processes of each part of a workload; 0 means its own number (docs/fio.md).",
-        0,
-        least=0,
+        "jobs", "Processes of each part of a workload; 0 means its own number (docs/fio.md).", 0
     ),
     Option(
         "files",
@@ -162,13 +159,9 @@ OPTIONS = (
         " workloads take no other number but the processes.",
         0,
         why="A local disk stats these in less than the 0.05 s that a figure needs: give it 100000.",
-        least=0,
     ),
     Option(
-        "iodepth",
-        "I/Os that each process keeps in flight; 0 means the workload's own number.",
-        0,
-        least=0,
+        "iodepth", "I/Os that each process keeps in flight; 0 means the workload's own number.", 0
     ),
     RoleOption(
         "iodepths",
@@ -184,14 +177,12 @@ OPTIONS = (
         "block_bytes",
         "Size of an I/O in bytes; 0 means the workload's own.",
         0,
-        least=0,
         multiple_of=_ALIGNMENT,
     ),
     Option(
         "job_bytes",
         "Bytes of the files of each process; 0 means the workload's own: 2 GiB for NVMe scratch.",
         0,
-        least=0,
     ),
     Option("runtime_seconds", "Seconds of measuring, after the files are laid out.", 30, least=1),
     Option(
@@ -199,7 +190,6 @@ OPTIONS = (
         "Seconds from the beginning of a case to that of its measuring, the same on all clients"
         " that measure together: files are made before. 0: measuring begins when they are made.",
         0,
-        least=0,
     ),
     Option(
         "engine",

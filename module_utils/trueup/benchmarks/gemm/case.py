@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional, Sequence
 
 from ...node.topology import format_cpu_list
-from ...options import Option
+from ...options import Option, time_limit
 from .output import GemmOutput, largest_error
 
 PRECISIONS = ("fp64", "tf32", "bf16", "fp8")
@@ -62,13 +62,7 @@ OPTIONS = (
         " catalog/topologies.yml for the node's size, and where it has none what sysfs says.",
         [],
     ),
-    Option(
-        "timeout_seconds",
-        "Time limit of the case in seconds.",
-        900,
-        why="Loading PyTorch takes most of it on a cold disk.",
-        least=1,
-    ),
+    time_limit(900, "the case", why="Loading PyTorch takes most of it on a cold disk."),
 )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ...errors import BadInput, ParseError
 from ...node.topology import Topology, format_cpu_list, parse_cpu_mask
-from ...options import ModuleOption, Option, RoleOption
+from ...options import ModuleOption, Option, RoleOption, time_limit
 from .output import GpuCopyOutput
 
 # GPU numbers are then those of nvidia-smi, on every run.
@@ -97,13 +97,7 @@ OPTIONS = (
         "read",
         choices=("read", "write", "none"),
     ),
-    Option(
-        "timeout_seconds",
-        "Time limit of the case in seconds.",
-        900,
-        why="8 GPUs: 8 runs of some 10 s and one of 56 pairs.",
-        least=1,
-    ),
+    time_limit(900, "the case", why="8 GPUs: 8 runs of some 10 s and one of 56 pairs."),
 )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from ...errors import BadInput
 from ...node.affinity import Placement, openmpi_mpmd_argv, taskset_argv
 from ...node.topology import Topology
-from ...options import ModuleOption, Option, RoleOption
+from ...options import ModuleOption, Option, RoleOption, time_limit
 from .output import HplOutput
 
 # The distribution's program.
@@ -21,10 +21,9 @@ _RANKS = ModuleOption(
     "MPI ranks; 0 means one on each GPU, or else on each NUMA node. Above 1 they are started by"
     " mpirun.",
     0,
-    least=0,
 )
 _THREADS = ModuleOption(
-    "threads_per_rank", "Threads of each rank; 0 means all cores, shared evenly.", 0, least=0
+    "threads_per_rank", "Threads of each rank; 0 means all cores, shared evenly.", 0
 )
 _BINDING = ModuleOption(
     "binding",
@@ -60,10 +59,7 @@ OPTIONS = (
     ),
     *_LAYOUT,
     Option(
-        "gpus",
-        "GPUs that the program uses, one on each rank; 0 for a program that uses CPUs.",
-        0,
-        least=0,
+        "gpus", "GPUs that the program uses, one on each rank; 0 for a program that uses CPUs.", 0
     ),
     ModuleOption(
         "gpu_masks",
@@ -76,7 +72,6 @@ OPTIONS = (
         "Order of the matrix; 0 means the largest multiple of the block size that fits in the"
         " share of the memory.",
         0,
-        least=0,
     ),
     Option("nb", "Block size. 192 suits most CPUs with OpenBLAS, 1024 NVIDIA's HPL.", 192, least=1),
     Option(
@@ -86,7 +81,6 @@ OPTIONS = (
         0,
         why="80 % of HBv3's 448 GiB gives an order of about 219000, which takes about half an hour"
         " at 3.5 TFLOP/s.",
-        least=0,
     ),
     Option(
         "memory_fraction",
@@ -101,9 +95,8 @@ OPTIONS = (
         "Bytes that the share is of; 0 means what is available on the node. A run on GPUs needs it:"
         " the sum of their memory.",
         0,
-        least=0,
     ),
-    Option("timeout_seconds", "Time limit of one case in seconds.", 7200, least=1),
+    time_limit(7200),
 )
 
 _BYTES = 8  # double precision

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import BadInput
-from ...options import ModuleOption, Option, RoleOption
+from ...options import ModuleOption, Option, RoleOption, time_limit
 from ...run import process
 from .output import REFUSED, SIZES, IbOutput
 
@@ -31,7 +31,6 @@ _SIZE = ModuleOption(
     "message_bytes",
     "Size of a message in bytes; 0 means all powers of two from 2 to 8388608.",
     0,
-    least=0,
     most=2**31 - 1,
 )
 _CASE = (replace(_TEST, default=None, required=True), replace(_SIZE, default=None, required=True))
@@ -109,7 +108,6 @@ OPTIONS = (
         "gpu",
         "Number of the GPU whose memory is used (GPUDirect RDMA); without it the host's is.",
         type="int",
-        least=0,
     ),
     RoleOption(
         "gpu_cases",
@@ -180,7 +178,6 @@ OPTIONS = (
         "Seconds that a size is measured for instead; 0: by iterations. Of a latency it gives the"
         " mean only.",
         0,
-        least=0,
     ),
     Option(
         "folder",
@@ -193,15 +190,8 @@ OPTIONS = (
         "Seconds that a client tries until its server answers.",
         60,
         why="A controller with few forks starts the servers late.",
-        least=0,
     ),
-    Option(
-        "timeout_seconds",
-        "Time limit of one case in seconds.",
-        300,
-        why="All sizes at 200 Gb/s take 4 s, on soft-RoCE half an hour.",
-        least=1,
-    ),
+    time_limit(300, why="All sizes at 200 Gb/s take 4 s, on soft-RoCE half an hour."),
     ModuleOption("sysfs_root", "Where the devices are read from.", "/sys", type="path"),
 )
 _LOOPBACK = "127.0.0.1"

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import BadInput
 from ...node.gpu_places import bound
-from ...options import ModuleOption, Option, RoleOption
+from ...options import ModuleOption, Option, RoleOption, time_limit
 from ...record import Metric, summarise
 from ...run.launcher import LAUNCHER, Launcher, bind_argv
 from .flops import Model, article_flops, megatron_flops
@@ -103,14 +103,10 @@ OPTIONS = (
         "sequence_length",
         "Tokens of one sample; 0: the last of the model's runs in the catalog.",
         0,
-        least=0,
     ),
     ModuleOption("sequence_length", "Tokens of one sample.", 64, least=1),
     RoleOption(
-        "micro_batch",
-        "Samples of each process in an iteration; 0: the last of the same run.",
-        0,
-        least=0,
+        "micro_batch", "Samples of each process in an iteration; 0: the last of the same run.", 0
     ),
     ModuleOption(
         "micro_batch",
@@ -123,7 +119,6 @@ OPTIONS = (
         "GPUs that share each layer (Megatron-LM); 0: as the model's runs in the catalog had it,"
         " else 1.",
         0,
-        least=0,
     ),
     ModuleOption("tensor_parallel", "GPUs that share each layer; C(megatron) alone.", 1, least=1),
     RoleOption(
@@ -131,7 +126,6 @@ OPTIONS = (
         "Groups of layers that different GPUs have (Megatron-LM); 0: as with"
         " training_tensor_parallel.",
         0,
-        least=0,
     ),
     ModuleOption(
         "pipeline_parallel",
@@ -144,14 +138,12 @@ OPTIONS = (
         "Samples of one iteration over all GPUs (Megatron-LM, which accumulates); 0: as with"
         " training_tensor_parallel, else one micro batch of each model copy.",
         0,
-        least=0,
     ),
     ModuleOption(
         "global_batch",
         "Samples of one iteration over all GPUs; C(megatron) accumulates micro batches up to it. 0:"
         " one micro batch of each model copy.",
         0,
-        least=0,
     ),
     Option(
         "save_directory",
@@ -159,7 +151,7 @@ OPTIONS = (
         " Empty: none is written.",
         "",
     ),
-    Option("save_interval", "Iterations between two of them; 0: none is written.", 0, least=0),
+    Option("save_interval", "Iterations between two of them; 0: none is written.", 0),
     Option(
         "iterations",
         "Iterations; a quarter, 2 to 4 of them, is warm-up and not in the figures.",
@@ -172,7 +164,6 @@ OPTIONS = (
         "Processes of each node; 0: one a GPU, and 2 on nodes without, so that gloo has something"
         " to do.",
         0,
-        least=0,
     ),
     ModuleOption(
         "processes", "Processes of each node; one a GPU where O(backend=nccl).", 1, least=1
@@ -182,9 +173,8 @@ OPTIONS = (
         "CPU threads of each process; 0: the node's cores divided among them, without GPUs;"
         " PyTorch's choice with GPUs.",
         0,
-        least=0,
     ),
-    ModuleOption("threads", "CPU threads of each process; 0 leaves it to PyTorch.", 0, least=0),
+    ModuleOption("threads", "CPU threads of each process; 0 leaves it to PyTorch.", 0),
     RoleOption(
         "hosts",
         "Hosts of the inventory that train one model together, the one that the others meet first;"
@@ -222,7 +212,6 @@ OPTIONS = (
         "With O(launcher=local), this node's place among O(nodes), from 0; the others meet at the"
         " first.",
         0,
-        least=0,
     ),
     Option(
         "rendezvous_address",
@@ -254,7 +243,6 @@ OPTIONS = (
         "zero_stage",
         "DeepSpeed's ZeRO stage; with C(megatron) 1 is its distributed optimizer.",
         0,
-        least=0,
         most=3,
     ),
     RoleOption(
@@ -330,7 +318,7 @@ OPTIONS = (
         "",
     ),
     RoleOption("slurm_time", "Time limit of the same script.", "01:00:00"),
-    Option("timeout_seconds", "Time limit of the case in seconds.", 1800, least=1),
+    time_limit(1800, "the case"),
     *LAUNCHER,
 )
 # How a process that mpirun or srun started learns its place, as torchrun would tell it. Of mpirun's

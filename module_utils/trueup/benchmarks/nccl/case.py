@@ -9,7 +9,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import BadInput, ParseError
 from ...node.gpu_places import bound
-from ...options import ModuleOption, Option, RoleOption
+from ...options import ModuleOption, Option, RoleOption, time_limit
 from ...run.launcher import LAUNCHER, LAUNCHERS, Launcher
 from .output import OPERATIONS, NcclOutput, parse_nccl
 
@@ -151,7 +151,7 @@ OPTIONS = (
         20,
         least=1,
     ),
-    Option("warmup", "Operations of each size before them that are not timed.", 5, least=0),
+    Option("warmup", "Operations of each size before them that are not timed.", 5),
     Option(
         "cycles",
         "How often all sizes are gone through; from 3 on each size has a median.",
@@ -164,7 +164,7 @@ OPTIONS = (
         " bound to. Empty, and with O(launcher=local), nothing is bound.",
         [],
     ),
-    Option("gpus_per_node", "GPUs used on each node; 0 means all that the node has.", 0, least=0),
+    Option("gpus_per_node", "GPUs used on each node; 0 means all that the node has.", 0),
     RoleOption(
         "nodes",
         "Names of the nodes of a benchmark over several, as they stand in the inventory and as they"
@@ -220,12 +220,10 @@ OPTIONS = (
         "Whether networks must have read and written GPU memory (GPUDirect RDMA).",
         False,
     ),
-    Option(
-        "timeout_seconds",
-        "Time limit of one collective in seconds.",
+    time_limit(
         900,
+        "one collective",
         why="25 operations of 16 GiB at 200 GB/s take 4 s; over sockets, 100 times that.",
-        least=1,
     ),
     *LAUNCHER,
 )

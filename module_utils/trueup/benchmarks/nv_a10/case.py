@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 
-from ...options import ModuleOption, Option, RoleOption
+from ...options import ModuleOption, Option, RoleOption, time_limit
 from ...record import Metric
 from .output import SAMPLED, NvA10Output, explain, parse_nv_a10
 
@@ -98,13 +98,7 @@ OPTIONS = (
         least=60,
     ),
     Option("megabits_per_second", "Bit rate that a session is encoded to.", 20, least=1),
-    Option(
-        "timeout_seconds",
-        "Time limit of one case in seconds.",
-        900,
-        why="10 sessions at 2 frames a second, which nobody would use.",
-        least=1,
-    ),
+    time_limit(900, why="10 sessions at 2 frames a second, which nobody would use."),
 )
 
 # The options that are a case's parameters as they are.

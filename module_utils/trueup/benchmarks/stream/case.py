@@ -7,7 +7,7 @@ from typing import Dict, List, Optional
 from ...errors import BadInput
 from ...node.affinity import Placement, omp_places
 from ...node.topology import Topology
-from ...options import ModuleOption, Option, RoleOption
+from ...options import ModuleOption, Option, RoleOption, time_limit
 from .output import StreamOutput
 
 STORES = ("streaming", "regular")
@@ -26,7 +26,6 @@ OPTIONS = (
         " bandwidth, spread over its L3 caches (catalog/stream_placements.yml: HBv2, HBv3, HBv4 and"
         " HX), and the module one on each core that may be used.",
         0,
-        least=0,
     ),
     ModuleOption(
         "binding",
@@ -49,16 +48,9 @@ OPTIONS = (
         "Size of one of the three arrays in bytes; 0 means four times the last-level caches, the"
         " least that counts.",
         0,
-        least=0,
     ),
     Option("repeats", "Repeats of each kernel.", 10, why="STREAM's own default is 10.", least=3),
-    Option(
-        "timeout_seconds",
-        "Time limit of one case in seconds.",
-        600,
-        why="HBv3: 3 arrays of 6 GiB, 10 repeats of 4 kernels take about 5 s.",
-        least=1,
-    ),
+    time_limit(600, why="HBv3: 3 arrays of 6 GiB, 10 repeats of 4 kernels take about 5 s."),
 )
 
 _BYTES_PER_ELEMENT = 8

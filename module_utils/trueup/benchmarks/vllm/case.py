@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import BadInput
-from ...options import ModuleOption, Option, RoleOption
+from ...options import ModuleOption, Option, RoleOption, time_limit
 from ...record import Metric
 from .output import VllmOutput, first_error
 
@@ -152,7 +152,6 @@ OPTIONS = (
         "Seconds between the end of a server that failed and its next start; after 5 starts in 10"
         " minutes systemd gives up.",
         5,
-        least=0,
     ),
     RoleOption(
         "log_mib",
@@ -220,13 +219,12 @@ OPTIONS = (
     ModuleOption(
         "hf_home", "Hugging Face's folder on this node (C(HF_HOME)); empty leaves it alone.", ""
     ),
-    Option("num_prompts", "Requests of a case; 0 means the profile's own number.", 0, least=0),
+    Option("num_prompts", "Requests of a case; 0 means the profile's own number.", 0),
     Option(
         "request_rate",
         "Requests a second, with exponential gaps; 0 means the profile's own rate, which is all at"
         " once except for aime.",
         0.0,
-        least=0,
     ),
     RoleOption(
         "request_rates",
@@ -256,21 +254,18 @@ OPTIONS = (
         "Requests before those that count, with one and the same prompt; 0 means none, and in a"
         " sweep 8.",
         0,
-        least=0,
     ),
-    ModuleOption("ramp_up_start", "Requests a second at the start of a linear ramp.", 0, least=0),
+    ModuleOption("ramp_up_start", "Requests a second at the start of a linear ramp.", 0),
     ModuleOption(
         "ramp_up_end",
         "Requests a second at its end; 0 means the profile's own ramp, if it has one.",
         0,
-        least=0,
     ),
     Option(
         "max_concurrency",
         "Most requests at the same time; 0 means the profile's own: 128 for chat, classification"
         " and code_generation, else no limit.",
         0,
-        least=0,
     ),
     ModuleOption(
         "endpoint",
@@ -300,7 +295,6 @@ OPTIONS = (
         "Share of the requests that may fail before the record is invalid. Failed requests are"
         " always shown.",
         0.0,
-        least=0,
         most=0.99,
     ),
     ModuleOption(
@@ -310,9 +304,7 @@ OPTIONS = (
         least=0.1,
         most=60,
     ),
-    ModuleOption(
-        "gpus", "GPUs that the server uses, on all its nodes; 0 is a server on CPUs.", 0, least=0
-    ),
+    ModuleOption("gpus", "GPUs that the server uses, on all its nodes; 0 is a server on CPUs.", 0),
     ModuleOption(
         "tensor_parallel", "The server's tensor-parallel size; recorded only.", 1, least=1
     ),
@@ -327,7 +319,7 @@ OPTIONS = (
         "Host names of the server's nodes, the first one this one; empty means this node alone.",
         [],
     ),
-    Option("timeout_seconds", "Time limit of one case in seconds.", 3600, least=1),
+    time_limit(3600),
 )
 
 # The module's options that say what is sent, and their defaults, where 0 is the profile's own.

@@ -96,7 +96,12 @@ _NODES = (
         "delete",
         choices=("delete", "deallocate"),
     ),
-    Option("max_price", "US$ an hour that a spot node may cost; -1: up to the list price.", -1.0),
+    Option(
+        "max_price",
+        "US$ an hour that a spot node may cost; -1: up to the list price.",
+        -1.0,
+        least=None,
+    ),
     Option("reservation", "Id of a capacity reservation group.", ""),
     Option("os_disk_gib", "Size of each system disk in GiB.", 128, least=64, most=4095),
     Option("os_disk", "Kind of the system disk.", "StandardSSD_LRS", choices=_DISKS),
@@ -117,7 +122,7 @@ _STORAGE = (
         "none",
         choices=("none", "nfs", "anf", "amlfs"),
     ),
-    Option("tib", "Its size in TiB; of a server that of all disks.", 0, least=0, most=1024),
+    Option("tib", "Its size in TiB; of a server that of all disks.", 0, most=1024),
     Option("server_size", "VM size of the NFS server.", ""),
     Option("server_disks", "Premium SSDs of the NFS server.", 4, least=1, most=32),
     Option(
@@ -152,7 +157,6 @@ OPTIONS = (
         "max_usd_per_hour",
         "US$ an hour above which it is refused.",
         type="float",
-        least=0,
         why="no limit",
     ),
     Option(

@@ -85,7 +85,6 @@ OPTIONS: Final = (
         "Share of a prompt's tokens that the prefix cache holds.",
         0.0,
         type="float",
-        least=0,
         most=0.99,
     ),
     Option("ttft_ms", "Time to the first token to hold, ms.", type="float", least=1e-3),
@@ -104,7 +103,6 @@ OPTIONS: Final = (
         "Minutes until a node that failed or was taken away serves again (ours, not measured).",
         15.0,
         type="float",
-        least=0,
         most=1440,
     ),
     *(
@@ -112,7 +110,6 @@ OPTIONS: Final = (
             f"api_usd_per_million_{what}",
             f"An API's price of a million {what} tokens, US$.",
             type="float",
-            least=0,
             most=1e6,
         )
         for what in ("input", "output")

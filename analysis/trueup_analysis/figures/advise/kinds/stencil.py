@@ -40,7 +40,7 @@ OPTIONS: Final = (
     Option("grid", "Points in x, y, z.", type="list", elements="int", required=True, least=8),
     Option("steps", "Time steps.", type="int", required=True, least=1),
     Option("space_order", "Order of the stencil in space.", 8, least=2, multiple_of=2),
-    Option("nbl", "Absorbing boundary layers on each side, in points.", 10, least=0),
+    Option("nbl", "Absorbing boundary layers on each side, in points.", 10),
 )
 
 
