@@ -104,8 +104,7 @@ _CHOICES: Final = [
     Column("trust", "from", words=True),
     Column("in_time", "in limits", words=True),
     *unshown("size", "nodes", "offer", "hours_low", "hours_high", "usd_low", "usd_high"),
-    *unshown("lost_share", "usd_per_node_hour", "price_date", "price_source", "front", "beyond"),
-    *unshown("evidence", "mark"),
+    *serving.BASIS,
 ]
 
 
@@ -129,14 +128,7 @@ def _choice(one: Choice, *, limits: bool) -> dict[str, Any]:
         "usd_high": one.usd.high,
         "trust": one.estimate.trust,
         "in_time": (", ".join(misses) or "yes") if limits else "",
-        "lost_share": one.lost,
-        "usd_per_node_hour": one.price.usd_per_hour,
-        "price_date": one.price.date,
-        "price_source": one.price.source,
-        "front": one.front,
-        "beyond": one.estimate.beyond,
-        "evidence": "; ".join(f"{each.kind}: {each.source}" for each in one.estimate.evidence),
-        "mark": "best" if one.best else "",
+        **serving.basis(one),
     }
 
 

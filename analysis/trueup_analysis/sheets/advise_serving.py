@@ -28,6 +28,11 @@ def _percent(value: float) -> str:
     return units.percent(value, digits=0)
 
 
+# What each choice rests on, beside what is shown of it.
+BASIS: Final = [
+    *unshown("lost_share", "usd_per_node_hour", "price_date", "price_source", "front", "beyond"),
+    *unshown("evidence", "mark"),
+]
 COLUMNS: Final = [
     Column("best", "best", words=True),
     Column("choice", "choice", words=True, data=False),
@@ -43,9 +48,22 @@ COLUMNS: Final = [
     Column("holds", "holds", words=True),
     *unshown("size", "nodes", "offer", "load_low", "load_high", "usd", "latency", "latency_held"),
     *unshown("usd_per_million_full_low", "usd_per_million_full", "usd_per_million_full_high"),
-    *unshown("lost_share", "usd_per_node_hour", "price_date", "price_source", "front", "beyond"),
-    *unshown("evidence", "mark"),
+    *BASIS,
 ]
+
+
+def basis(one: Choice) -> dict[str, Any]:
+    """The values of BASIS."""
+    return {
+        "lost_share": one.lost,
+        "usd_per_node_hour": one.price.usd_per_hour,
+        "price_date": one.price.date,
+        "price_source": one.price.source,
+        "front": one.front,
+        "beyond": one.estimate.beyond,
+        "evidence": "; ".join(f"{each.kind}: {each.source}" for each in one.estimate.evidence),
+        "mark": "best" if one.best else "",
+    }
 
 
 def row(one: Choice, found: Answer) -> dict[str, Any]:
@@ -79,14 +97,7 @@ def row(one: Choice, found: Answer) -> dict[str, Any]:
         "holds": _holds(one, found),
         "latency": " ".join(one.estimate.notes),
         "latency_held": one.estimate.held,
-        "lost_share": one.lost,
-        "usd_per_node_hour": one.price.usd_per_hour,
-        "price_date": one.price.date,
-        "price_source": one.price.source,
-        "front": one.front,
-        "beyond": one.estimate.beyond,
-        "evidence": "; ".join(f"{each.kind}: {each.source}" for each in one.estimate.evidence),
-        "mark": "best" if one.best else "",
+        **basis(one),
     }
 
 

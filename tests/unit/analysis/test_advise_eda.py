@@ -215,12 +215,15 @@ def test_an_ask_that_cannot_be_answered_is_refused(given: dict[str, Any], said: 
 
 
 def test_a_place_outside_of_all_takes_the_nearest() -> None:
-    found = {1.0: 10.0, 4.0: 40.0}
-    assert between(0.5, found) == (10.0, (1.0,))
-    assert between(8.0, found) == (40.0, (4.0,))
-    assert between(4.0, found) == (40.0, (4.0,))
-    rate, ends = between(2.0, found)
-    assert (rate, ends) == (pytest.approx(20.0), (1.0, 4.0))
+    one, four = Point("", "", 1, 10.0), Point("", "", 4, 40.0)
+
+    def near(place: float) -> tuple[float, list[Point], float, float]:
+        return between(place, [one, four], lambda point: point.nodes)
+
+    assert near(0.5) == (pytest.approx(10.0), [one], 1, 4)
+    assert near(8.0) == (pytest.approx(40.0), [four], 1, 4)
+    assert near(4.0) == (pytest.approx(40.0), [four], 1, 4)
+    assert near(2.0) == (pytest.approx(20.0), [one, four], 1, 4)
 
 
 def test_the_command_answers_in_each_format(call_trueup: Any) -> None:

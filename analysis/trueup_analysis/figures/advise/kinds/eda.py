@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import re
-import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -169,19 +168,9 @@ def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Predict
     if target.condition != _LARGE or not others:
         return None
     mb_s = target.traits["mb_s"]
-    by_throughput: dict[float, list[Point]] = {}
-    for one in others:
-        by_throughput.setdefault(one.traits["mb_s"], []).append(one)
-    rate, ends = between(
-        mb_s,
-        {
-            place: statistics.geometric_mean(one.rate for one in some)
-            for place, some in by_throughput.items()
-        },
-    )
-    used = [one.evidence for place in ends for one in by_throughput[place] if one.evidence]
+    rate, near, least, most = between(mb_s, others, lambda one: one.traits["mb_s"])
+    used = [one.evidence for one in near if one.evidence]
     beyond = ""
-    least, most = min(by_throughput), max(by_throughput)
     if mb_s < least:
         rate *= mb_s / least
         beyond = f"no result has less than {least:.0f} MB/s: in proportion to it."

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -240,20 +241,40 @@ class _Maker:
         )
 
 
-def between(place: float, found: Mapping[float, float]) -> tuple[float, tuple[float, ...]]:
-    """On the line between the two nearest places, both axes logarithmic; outside of all as much as
-    the nearest. With the value come the places that it is from.
+def evidence_of(used: Iterable[Point]) -> tuple[Evidence, ...]:
+    return tuple(dict.fromkeys(one.evidence for one in used if one.evidence))
+
+
+class Near(NamedTuple):
+    """A rate, the points that it is from, and the least and the most place of all."""
+
+    rate: float
+    used: list[Point]
+    least: float
+    most: float
+
+
+def between(place: float, points: Iterable[Point], place_of: Callable[[Point], float]) -> Near:
+    """The rate on the line between the two nearest places, both axes logarithmic; outside of all as
+    much as the nearest. Of several points at a place it is their geometric mean.
 
     Args:
-        found: values by place, all above 0; at least one.
+        points: at least one; places and rates are above 0.
     """
-    below = max((one for one in found if one <= place), default=None)
-    above = min((one for one in found if one >= place), default=None)
-    if below is None or above is None or below == above:
-        (only,) = {one for one in (below, above) if one is not None}
-        return found[only], (only,)
+    found: dict[float, list[Point]] = {}
+    for one in points:
+        found.setdefault(place_of(one), []).append(one)
+    least, most = min(found), max(found)
+    nearest = min(max(place, least), most)
+    below = max(one for one in found if one <= nearest)
+    above = min(one for one in found if one >= nearest)
+    low, high = (
+        statistics.geometric_mean(one.rate for one in found[end]) for end in (below, above)
+    )
+    if below == above:
+        return Near(low, found[below], least, most)
     part = math.log(place / below) / math.log(above / below)
-    return found[below] ** (1 - part) * found[above] ** part, (below, above)
+    return Near(low ** (1 - part) * high**part, found[below] + found[above], least, most)
 
 
 def logged_figure(case: Case, name: str) -> float:

@@ -17,7 +17,7 @@ from trueup.options import Option
 from ..backtest import LEAST_ERRORS
 from ..estimates import around
 from ..knowledge import Knowledge, Own, number
-from .kind import Ask, Assumed, Kind, Need, Point, Prediction, between, logged_figure
+from .kind import Ask, Assumed, Kind, Need, Point, Prediction, between, evidence_of, logged_figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,27 +76,15 @@ def predict(target: Point, others: Sequence[Point], _: Knowledge) -> Prediction 
     if not same:
         return None
     atoms = target.traits["atoms"]
-    by_atoms: dict[float, list[Point]] = {}
-    for one in same:
-        by_atoms.setdefault(one.traits["atoms"], []).append(one)
-    rate, ends = between(
-        atoms,
-        {
-            count: statistics.geometric_mean(one.rate for one in some)
-            for count, some in by_atoms.items()
-        },
-    )
-    used = [one for count in ends for one in by_atoms[count]]
+    rate, used, least, most = between(atoms, same, lambda one: one.traits["atoms"])
     beyond = []
-    if not min(by_atoms) <= atoms <= max(by_atoms):
+    if not least <= atoms <= most:
         beyond.append(
-            f"{atoms:,.0f} atoms lie outside of the {min(by_atoms):,.0f} to {max(by_atoms):,.0f}"
-            " measured."
+            f"{atoms:,.0f} atoms lie outside of the {least:,.0f} to {most:,.0f} measured."
         )
     if all(one.traits["input"] == _WATER for one in used):
         beyond.append("the records are of water alone.")
-    evidence = tuple(dict.fromkeys(one.evidence for one in used if one.evidence))
-    return Prediction(rate, evidence, " ".join(beyond))
+    return Prediction(rate, evidence_of(used), " ".join(beyond))
 
 
 def _need(ask: Ask, _assumed: Assumed, _: Knowledge) -> Need:

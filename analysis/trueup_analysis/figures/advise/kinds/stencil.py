@@ -9,6 +9,7 @@ its operations are taken to be those of another order.
 from __future__ import annotations
 
 import math
+import statistics
 from typing import TYPE_CHECKING, Any, Final
 
 from trueup.errors import BadInput
@@ -16,7 +17,7 @@ from trueup.options import Option
 
 from ..estimates import PUBLISHED, RECORD, Assumption, Evidence, around
 from ..knowledge import Knowledge, number
-from .kind import Ask, Assumed, Kind, Need, Point, Prediction, between, logged_figure
+from .kind import Ask, Assumed, Kind, Need, Point, Prediction, between, evidence_of, logged_figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -92,14 +93,6 @@ def _year(source: str) -> str:
     return words if words[:4].isdigit() else ""
 
 
-def _mean(values: Sequence[float]) -> float:
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
-
-
-def _evidence(used: Sequence[Point]) -> tuple[Evidence, ...]:
-    return tuple(dict.fromkeys(one.evidence for one in used if one.evidence))
-
-
 def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Prediction | None:
     """The flop rate of a size on some nodes: of one node, from the same size or from those of its
     family by their cores; of more, times the speed-up of the series that ran on as many."""
@@ -121,7 +114,7 @@ def _one_node(size: str, others: Sequence[Point], known: Knowledge) -> Predictio
     if same:
         ours = [one for one in same if one.evidence and one.evidence.kind == RECORD]
         used = ours or same
-        return Prediction(_mean([one.rate for one in used]), _evidence(used))
+        return Prediction(statistics.geometric_mean(one.rate for one in used), evidence_of(used))
     row = known.sizes[size]
     family = [one for one in others if known.sizes[one.size]["family"] == row["family"]]
     if len(family) > 1:
@@ -143,7 +136,7 @@ def _one_node(size: str, others: Sequence[Point], known: Knowledge) -> Predictio
         " ratio of their memory bandwidths."
     )
     model = Evidence("model", "memory bandwidth, catalog/vm_sizes.csv")
-    return Prediction(best[1], (*_evidence([best[0]]), model), beyond)
+    return Prediction(best[1], (*evidence_of([best[0]]), model), beyond)
 
 
 def _between(cores: float, family: Sequence[Point], known: Knowledge) -> Prediction | None:
@@ -151,18 +144,11 @@ def _between(cores: float, family: Sequence[Point], known: Knowledge) -> Predict
     none on one side, as much as the nearest."""
     if math.isnan(cores):
         return None
-    by_cores: dict[float, list[Point]] = {}
-    for one in family:
-        by_cores.setdefault(_cores(one.size, known), []).append(one)
-    rate, ends = between(
-        cores,
-        {count: _mean([one.rate for one in some]) for count, some in by_cores.items()},
-    )
-    used = [one for count in ends for one in by_cores[count]]
+    rate, used, least, most = between(cores, family, lambda one: _cores(one.size, known))
     beyond = ""
-    if not min(by_cores) <= cores <= max(by_cores):
-        beyond = f"{cores:g} cores lie outside of the {min(by_cores):g} to {max(by_cores):g} seen."
-    return Prediction(rate, _evidence(used), beyond)
+    if not least <= cores <= most:
+        beyond = f"{cores:g} cores lie outside of the {least:g} to {most:g} seen."
+    return Prediction(rate, evidence_of(used), beyond)
 
 
 def _speedup(target: Point, others: Sequence[Point]) -> Prediction | None:
@@ -194,7 +180,7 @@ def _speedup(target: Point, others: Sequence[Point]) -> Prediction | None:
     beyond = ""
     if target.nodes > most:
         beyond = f"no series ran on more than {most} nodes."
-    return Prediction(_mean(found), _evidence(used), beyond)
+    return Prediction(statistics.geometric_mean(found), evidence_of(used), beyond)
 
 
 def _need(ask: Ask, assumed: Assumed, _: Knowledge) -> Need:
