@@ -18,6 +18,7 @@ from ..plan import (
     sentences,
     unit_look,
 )
+from .cuda_repository import cuda_repository
 from .system import catalog_of, headers, in_image, release, short_of
 
 _HEADER = "# Written by trueup (role gpu_driver).\n"
@@ -75,7 +76,7 @@ def plan(asked: Asked) -> Plan:
         values={
             "kept": kept,
             "build_packages": [] if kept or node["container"] else _build_packages(asked),
-            "repository": {} if kept else _repository(asked, platform),
+            "repository": {} if kept else asked.options["repository"] or cuda_repository(asked),
             "pins": [] if kept else _pins(asked, platform, wanted, nvswitch=nvswitch),
             "downgrade_allowed": asked.options["downgrade_allowed"],
             "files": _files(asked, modules),
@@ -171,20 +172,6 @@ def _build_packages(asked: Asked) -> List[str]:
     """What dkms builds with. On Enterprise Linux dkms is in EPEL, which the node has to have."""
     more = [] if asked.node["package_manager"] == "apt" else ["kernel-headers"]
     return [headers(asked.node), *more, "dkms", "gcc", "make"]
-
-
-def _repository(asked: Asked, platform: Mapping[str, str]) -> Mapping[str, str]:
-    if asked.options["repository"]:
-        given: Mapping[str, str] = asked.options["repository"]
-        return given
-    key = asked.data["keys"][asked.node["package_manager"]]
-    url = f"{asked.data['nvidia']}/{platform['repository']}/x86_64/"
-    return {
-        "name": "cuda",
-        "url": url,
-        "key_url": url + key["file"],
-        "key_fingerprint": key["fingerprint"],
-    }
 
 
 def _pins(

@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..plan import Asked
 from . import mpi, nccl_topology
+from .cuda_repository import cuda_repository
 from .nccl_topology import Layout
 from .system import as_comment, catalog_of, in_image
 
@@ -250,23 +251,9 @@ class Setup:
     def repository(self) -> Mapping[str, Any]:
         """The packages' repository as role vendor_packages takes it: this role's, that of the
         driver (the play's ``gpu_driver_repository``), or NVIDIA's for the distribution."""
-        node = self.asked.node
         drivers = self.asked.variables.get("gpu_driver_repository")
-        given: Optional[Mapping[str, Any]] = self.asked.options["repository"] or drivers
-        if given:
-            return given
-        manager, version = node["package_manager"], node["distribution_version"] or ""
-        folder = f"{node['distribution']}{version.replace('.', '')}"
-        if manager == "dnf":
-            folder = f"rhel{version.split('.')[0]}"
-        key = self.asked.data["cuda_keys"][manager]
-        url = f"{self.asked.data['cuda_repositories']}/{folder}/{node['architecture']}/"
-        return {
-            "name": "cuda",
-            "url": url,
-            "key_url": url + key["file"],
-            "key_fingerprint": key["fingerprint"],
-        }
+        given: Mapping[str, Any] = self.asked.options["repository"] or drivers or {}
+        return given or cuda_repository(self.asked)
 
     def builds(self) -> List[Dict[str, Any]]:
         """What is built from source, as nccl_facts takes it, and the commands that build it."""

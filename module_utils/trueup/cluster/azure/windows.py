@@ -31,7 +31,6 @@ FAMILIES = ("nv_a10_v5",)
 # The image's own disk.
 _LEAST_GIB = 127
 _LONGEST_USER = 20
-_CHARACTERS = 32
 _RATE = (
     "Windows nodes are priced at the base rate, which is that of Linux: hosts of Azure Virtual"
     f" Desktop whose licence type is {LICENCE} are billed so. Their users need licences that"
