@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ansible.module_utils
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -44,6 +48,18 @@ for _folder in (
     _path = str(ROOT / _folder)
     if _path not in sys.path:
         sys.path.insert(0, _path)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """All that is collected stays: to look through it again and again for what could go took half
+    of the collection's time, and each fork of this process copied what such a look touches."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture
