@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import forked
 import yaml
 
 ROOT = Path(__file__).parent.parent
@@ -148,12 +149,4 @@ def _run(
     arguments: tuple[str, ...], cwd: Path, env: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
     program = str(Path(sys.executable).with_name("ansible-playbook"))
-    return subprocess.run(
-        [program, *arguments],
-        cwd=cwd,
-        env=warm(env),
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    return forked.run([program, *arguments], cwd=cwd, env=warm(env))
