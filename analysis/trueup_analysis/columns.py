@@ -43,7 +43,10 @@ class Words(NamedTuple):
 
     def marks(self, words: Iterable[str | None]) -> NDArray[np.bool_]:
         """Which rows have one of some texts."""
-        return np.isin(self.codes, [self.code(word) for word in words])
+        is_one = np.zeros(len(self.words) + 1, np.bool_)
+        # That of no text, -1, is the last; what is not among them is marked nowhere.
+        is_one[[code for word in words if (code := self.code(word)) >= -1]] = True
+        return is_one[self.codes]
 
     def held(self) -> list[str]:
         """The texts that rows have, sorted."""

@@ -1,4 +1,4 @@
-"""The only reader of records: it validates, and after it the code trusts the frames."""
+"""The only reader of records: it validates, and after it the code trusts the table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from .selection import in_order
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import pandas as pd
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -78,18 +77,16 @@ class Excluded:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What was read: a table in the packed layout, and on demand its frames, in which a figure that
-    is unknown is a missing value in the sense of ``pandas.isna``.
+    """What was read.
 
     Attributes:
-        cases: one row a record; columns: record (int, the key), run_id, benchmark, case, outcome
+        table: one row a record, in the packed layout; columns: run_id, benchmark, case, outcome
             (ok, failed, invalid), reason, nodes ("a+b"), vm_size, region, offer, node_count, ranks,
             threads_per_rank (publications do not always say), cores (ranks x threads_per_rank, over
-            all nodes), gpus, parameters (dict), software (dict), system (dict), command (list),
-            environment (dict), started_at (UTC text), duration_seconds, raw_path, raw_sha256,
-            source (file), provenance ("measured", or the publication).
-        metrics: one row a figure; columns: record, name, value (base unit), unit, direction,
-            message_bytes, device, statistic, n.
+            all nodes), gpus, parameters, software, system, command and environment (JSON text),
+            started_at (UTC text), duration_seconds, raw_path, raw_sha256, source (file), provenance
+            ("measured", or the publication), metrics (rows of name, value in the base unit, unit,
+            direction, message_bytes, device, statistic, n). A record's number is its place.
         excluded: what could not be read, by name.
         runs: the run manifests (``run.json``), by their count and then by time, oldest first.
         notes: sentences on what the reader did that the user should know.
@@ -99,18 +96,6 @@ class Loaded:
     excluded: list[Excluded] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-
-    @property
-    def cases(self) -> pd.DataFrame:
-        return self._frames[0]
-
-    @property
-    def metrics(self) -> pd.DataFrame:
-        return self._frames[1]
-
-    @cached_property
-    def _frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        return packed.frames(self.table)
 
     def values(self, name: str) -> list[Any]:
         """A column of the records as plain values, None where unknown; equal ones are one."""

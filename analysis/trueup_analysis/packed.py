@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    import pandas as pd
     from numpy.typing import NDArray
 
 _TEXT = (
@@ -304,39 +303,6 @@ def _flat(table: pa.Table) -> tuple[NDArray[np.int64], dict[str, pa.Array]]:
     listed = column(table, "metrics")
     arrays = dict(zip(_METRIC, listed.flatten().flatten(), strict=True))
     return numbers(listed.value_parent_indices()), arrays
-
-
-def frames(table: pa.Table) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The frames ``cases`` and ``metrics``; ``record`` counts the table's rows from 0."""
-    # A third of a second to import, which a list or a verdict does not need.
-    import pandas as pd  # noqa: PLC0415
-
-    whole = {pa.int64(): pd.Int64Dtype()}.get
-    names = [*_TEXT, *_WHOLE, "duration_seconds"]
-    plain = table.select(names).cast(pa.schema([_SCHEMA.field(name) for name in names]))
-    cases = plain.to_pandas(types_mapper=whole)
-    for name in JSON:
-        cases[name] = pd.Series(values(table, name), dtype=object)
-    cases["record"] = range(len(cases))
-    owners, flat = _flat(table)
-    rest = {name: flat[name] for name in _METRIC if name not in _WORDS}
-    metrics = pa.table(rest).to_pandas(types_mapper=whole)
-    for name in _WORDS:
-        metrics[name] = _categorical(words(flat[name]))
-    metrics["value"] = metrics["value"].astype("float64")
-    metrics["record"] = owners.astype("int64")
-    return cases, metrics
-
-
-def _categorical(column: Words) -> pd.Categorical:
-    """A few words in millions of rows. Sorted, so that equal data make equal frames."""
-    import pandas as pd  # noqa: PLC0415
-
-    counts = np.bincount(column.codes + 1, minlength=len(column.words) + 1)[1:]
-    held = sorted(column.words[code] for code in np.flatnonzero(counts))
-    places = {word: place for place, word in enumerate(held)}
-    codes = np.array([*(places.get(word, -1) for word in column.words), -1])[column.codes]
-    return pd.Categorical.from_codes(codes, categories=pd.Index(held, dtype="str"))
 
 
 def write(table: pa.Table, rest: Mapping[str, Any], path: Path) -> None:

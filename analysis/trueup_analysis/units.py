@@ -9,9 +9,12 @@ import json
 import math
 import numbers
 import unicodedata
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from trueup.quantity import UNITS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 UNKNOWN: Final = "-"
 # The field's units for the base units in which records hold rates, 1e9 of one each.
@@ -33,13 +36,13 @@ _PLAIN_FROM, _PLAIN_BELOW = 1e-4, 1e6
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value stands for "unknown": None, NaN or pandas' NA."""
-    # By name, because importing pandas for its NA would cost every command half a second.
-    return (
-        value is None
-        or type(value).__name__ == "NAType"
-        or (isinstance(value, float) and math.isnan(value))
-    )
+    """Whether a value stands for "unknown": None or NaN."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def known(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with None for what is missing."""
+    return {name: None if is_missing(value) else value for name, value in row.items()}
 
 
 def text(value: Any) -> str:

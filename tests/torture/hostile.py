@@ -104,7 +104,6 @@ def records(count: int, seed: int) -> Tally:
     sys.path[:0] = [str(ROOT / "module_utils"), str(ROOT / "analysis")]
     # In this process, once for all that are forked from it.
     import matplotlib.backends.backend_agg  # noqa: F401
-    import pandas  # noqa: F401, ICN001
     import pyarrow.parquet  # noqa: F401
     import scipy.optimize  # noqa: F401
     import trueup_analysis

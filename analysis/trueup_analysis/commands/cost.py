@@ -79,7 +79,7 @@ def cost(
     )
     made: list[Sheet] = []
     unknown: list[str] = []
-    serves = article is not None or (serving is not None and not serving.table.empty)
+    serves = article is not None or (serving is not None and bool(serving.table))
     if serving is not None and not serves:
         say_all(serving.left_out)
     shared = users_figures.has_users(loaded, terms)

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import packed
-from ..columns import alike
+from ..columns import Words, alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from ..columns import Words
     from ..load import Loaded
 
     Counts = NDArray[np.int64]
@@ -80,6 +79,12 @@ def first_of_each(columns: Sequence[NDArray[Any]]) -> tuple[Counts, Counts]:
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return first[order], place[number]
+
+
+def words_of(texts: Sequence[str], number: Counts) -> Words:
+    """A column of text from that of each kind of row."""
+    codes = {text: code for code, text in enumerate(dict.fromkeys(texts))}
+    return Words(np.array([codes[text] for text in texts], np.int32)[number], list(codes))
 
 
 def by_number(number: Counts) -> Iterator[Counts]:

@@ -7,10 +7,11 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import pandas as pd
+import numpy as np
 
-from ..load import Loaded
+from ..units import known
 from .by_record import ByRecord
+from .coded import all_of
 from .pooling import rows_to_price, work_priced
 from .prices import OWN, Pricing, Terms
 
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
 
     from trueup.health.expectations import Expectations
 
+    from ..load import Loaded
+
 
 @dataclass(frozen=True)
 class CostTable:
-    """Cost by case, and by sweep. What is unknown is a missing value in the sense of
-    ``pandas.isna``.
+    """Cost by case, and by sweep. What is unknown is None.
 
     Attributes:
         table: one row a case, in the order of reading, the benchmarks one after the other. Pooled
@@ -36,7 +38,7 @@ class CostTable:
             all have the same), run_seconds (median), node_hours, region, os, offer, currency
             ("USD"), usd_per_hour (one node), price_date (text; "" when undated), price_source,
             usd_per_run, ``<key>_per_node_hour`` and ``usd_per_<key>`` of every unit of work of the
-            benchmarks' views (missing in the rows of others), list_usd_per_hour (pay-as-you-go,
+            benchmark's view, list_usd_per_hour (pay-as-you-go,
             same size and region), saving (fraction of the list price; missing unless the offer is
             cheaper), compared_by (the column by which rows of the same work are compared; "" where
             a row is alone), cheapest (bool: the least of that column, ties included).
@@ -47,15 +49,15 @@ class CostTable:
         warnings: sentences. unknown: what has no price, and why, one sentence each.
     """
 
-    table: pd.DataFrame
-    totals: pd.DataFrame
+    table: list[dict[str, Any]]
+    totals: list[dict[str, Any]]
     warnings: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
     @property
     def has_prices(self) -> bool:
         """Whether the price of any row is known."""
-        return bool(self.table["usd_per_hour"].notna().any())
+        return any(row["usd_per_hour"] is not None for row in self.table)
 
 
 def table(
@@ -78,98 +80,98 @@ def table(
     pricing = Pricing(prices, terms)
     unpriced, mismatched = rows_to_price(loaded, expectations)
     rows = pricing.rows(unpriced)
-    rows["node_hours"] = rows["node_count"].astype(float) * rows["run_seconds"] / 3600
-    rows["usd_per_run"] = rows["node_hours"] * rows["usd_per_hour"]
-    keys = list(dict.fromkeys(work.key for name in rows["benchmark"] for work in work_priced(name)))
-    for key in keys:
-        rows[f"usd_per_{key}"] = rows["usd_per_hour"] / rows[f"{key}_per_node_hour"]
-    rows["compared_by"], rows["cheapest"] = _cheapest(rows)
+    for row in rows:
+        row["node_hours"] = row["node_count"] * row["run_seconds"] / 3600
+        row["usd_per_run"] = row["node_hours"] * row["usd_per_hour"]
+        for work in work_priced(row["benchmark"]):
+            row[f"usd_per_{work.key}"] = row["usd_per_hour"] / row[f"{work.key}_per_node_hour"]
+    _mark_cheapest(rows)
     return CostTable(
-        table=rows,
-        totals=_totals(rows, loaded),
+        table=[known(row) for row in rows],
+        totals=[known(row) for row in _totals(rows, loaded)],
         warnings=[*pricing.warnings(), *mismatched],
         unknown=pricing.unknown(),
     )
 
 
-_TOTALS = [
-    *("configuration", "version", "region", "offer", "vm_size", "runs", "sum_run_hours"),
-    *("published_hours", "node_hours", "usd", "usd_by_sum", "underbilled"),
-]
 # Below this, costs of the same work differ by rounding only.
 _TIE: Final = 1e-9
 # Rows that agree in these are of the same work.
 _COMPARED: Final = ("benchmark", "same_work", "metric", "message_bytes")
 
 
-def _cheapest(rows: pd.DataFrame) -> tuple[list[str], list[bool]]:
-    """Of each row the column by which it is compared with others of the same work, and whether it
+def _mark_cheapest(rows: Sequence[dict[str, Any]]) -> None:
+    """Say of each row by which column it is compared with others of the same work, and whether it
     is the cheapest of them.
 
     That column is the first unit of work that most of them have a cost in, else the run.
     """
-    by, cheapest = [""] * len(rows), [False] * len(rows)
-    groups: dict[tuple[Any, ...], list[int]] = {}
-    for place, keys in enumerate(zip(*(rows[name].tolist() for name in _COMPARED), strict=True)):
-        groups.setdefault(tuple(str(key) for key in keys), []).append(place)
-    costs = {name: rows[name].tolist() for name in rows if str(name).startswith("usd_per_")}
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        row |= {"compared_by": "", "cheapest": False}
+        groups.setdefault(tuple(row[name] for name in _COMPARED), []).append(row)
     for (benchmark, *_), same in groups.items():
         columns = [*(f"usd_per_{work.key}" for work in work_priced(benchmark)), "usd_per_run"]
-        known = {
-            name: [place for place in same if not math.isnan(costs[name][place])]
-            for name in columns
-        }
-        column = max(columns, key=lambda name: len(known[name]))
-        if len(known[column]) > 1:
-            least = min(costs[column][place] for place in known[column])
-            for place in known[column]:
-                by[place] = column
-                cheapest[place] = costs[column][place] <= least * (1 + _TIE)
-    return by, cheapest
+        priced = {name: [row for row in same if not math.isnan(row[name])] for name in columns}
+        column = max(columns, key=lambda name: len(priced[name]))
+        if len(priced[column]) > 1:
+            least = min(row[column] for row in priced[column])
+            for row in priced[column]:
+                row["compared_by"] = column
+                row["cheapest"] = row[column] <= least * (1 + _TIE)
 
 
-def _totals(rows: pd.DataFrame, loaded: Loaded) -> pd.DataFrame:
+def _totals(rows: Sequence[Mapping[str, Any]], loaded: Loaded) -> list[dict[str, Any]]:
     """What each sweep costs as a whole, beside the plain sum of its run times."""
-    published = ByRecord(loaded).median("wall_clock_sum")
-    sums = loaded.cases[loaded.cases["benchmark"] == "devito_sums"]
-    printed = {
-        parameters["configuration"]: float(published[record]) / 3600
-        for record, parameters in zip(sums["record"], sums["parameters"], strict=True)
+    printed = _published_hours(loaded)
+    sweeps: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if not math.isnan(row["run_seconds"]):
+            # A publication's table is one sweep whatever its sizes; measured cases are one sweep
+            # for each benchmark, version, machine and way of being billed, so that each case counts
+            # once.
+            named = row["configuration"]
+            label = named or row["benchmark"]
+            where = "" if named else row["vm_size"] or row["machine"]
+            key = (label, where, row["version"], row["region"], row["offer"])
+            sweeps.setdefault(key, []).append(row)
+    return [_total(key, same, printed.get(key[0], math.nan)) for key, same in sweeps.items()]
+
+
+def _published_hours(loaded: Loaded) -> dict[str, float]:
+    """What a publication prints as the sum of run times, by configuration."""
+    sums = all_of(loaded)
+    sums = sums.taken(sums.words("benchmark").marks(["devito_sums"]))
+    seconds = ByRecord(loaded).median("wall_clock_sum")[sums.records].tolist()
+    said = sums.mappings("parameters")
+    codes = sums.words("parameters").codes.tolist()
+    return {
+        said[code]["configuration"]: found / 3600
+        for code, found in zip(codes, seconds, strict=True)
     }
-    rows = rows[rows["run_seconds"].notna()]
-    # A publication's table is one sweep whatever its sizes; measured cases are one sweep for each
-    # benchmark, version, machine and way of being billed, so that each case counts once.
-    named = rows["configuration"] != ""
-    label = rows["configuration"].where(named, rows["benchmark"])
-    where = rows["vm_size"].astype(object).fillna(rows["machine"]).where(~named, "")
-    keys = [label.rename("label"), where.rename("where"), "version", "region", "offer"]
-    found = []
-    for (configuration, _, version, region, offer), group in rows.groupby(
-        keys, sort=False, dropna=False
-    ):
-        sizes = [str(size) for size in group["vm_size"].dropna().unique()]
-        hours = float(group["run_seconds"].sum()) / 3600
-        node_hours = float(group["node_hours"].sum())
-        usd = float(group["usd_per_run"].sum(min_count=len(group)))
-        by_sum = float(
-            (group["run_seconds"] / 3600 * group["usd_per_hour"]).sum(min_count=len(group))
-        )
-        found.append(
-            {
-                "configuration": configuration,
-                "version": version,
-                "region": region,
-                "offer": offer,
-                "vm_size": sizes[0]
-                if len(sizes) == 1
-                else (f"{len(sizes)} sizes" if sizes else None),
-                "runs": len(group),
-                "sum_run_hours": hours,
-                "published_hours": printed.get(str(configuration), float("nan")),
-                "node_hours": node_hours,
-                "usd": usd,
-                "usd_by_sum": by_sum,
-                "underbilled": node_hours / hours,
-            }
-        )
-    return pd.DataFrame(found, columns=_TOTALS)
+
+
+def _total(
+    key: tuple[Any, ...], rows: Sequence[Mapping[str, Any]], published_hours: float
+) -> dict[str, Any]:
+    configuration, _, version, region, offer = key
+    sizes = list(dict.fromkeys(row["vm_size"] for row in rows if row["vm_size"] is not None))
+    seconds, usd_per_hour, node_hours, usd = (
+        np.array([row[name] for row in rows])
+        for name in ("run_seconds", "usd_per_hour", "node_hours", "usd_per_run")
+    )
+    hours = float(seconds.sum()) / 3600
+    return {
+        "configuration": configuration,
+        "version": version,
+        "region": region,
+        "offer": offer,
+        "vm_size": sizes[0] if len(sizes) == 1 else (f"{len(sizes)} sizes" if sizes else None),
+        "runs": len(rows),
+        "sum_run_hours": hours,
+        "published_hours": published_hours,
+        "node_hours": float(node_hours.sum()),
+        "usd": float(usd.sum()),
+        "usd_by_sum": float((seconds / 3600 * usd_per_hour).sum()),
+        "underbilled": float(node_hours.sum()) / hours,
+    }

@@ -9,35 +9,52 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pandas as pd
 from trueup.cases import TYPICAL, Case, Figure
 from trueup.errors import BadInput
 
 from ..cases import read_cases
-from ..frames import rows_of
+from ..columns import Words, numbered
 from . import tokens
+from .coded import all_of, distinct, first_of_each, words_of
 from .views import amount_rate, headline, view_of
 from .work import HOW, work_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Container,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
+    from numpy.typing import NDArray
     from trueup.health.expectations import Expectations
     from trueup.view import Measure, View, Work
 
     from ..load import Loaded
+    from .coded import Coded, Counts
+
+    # Headline figure and rates, by the number of the record.
+    _Single = dict[int, dict[str, Any]]
 
 _RUN_TIME: Final = "run_time"
-_CASE_KEYS = [
-    *("version", "configuration", "case", "work", "vm_size", "machine", "region", "offer"),
-    *("node_count", "ranks", "threads_per_rank", "cores", "metric", "message_bytes"),
-]
+# What tells rows apart, beside the headline figure and where it was measured.
+_NAMES: Final = (
+    "version",
+    "configuration",
+    "case",
+    "work",
+    "vm_size",
+    "machine",
+    "region",
+    "offer",
+)
+_RESOURCES: Final = ("node_count", "ranks", "threads_per_rank", "cores")
 # A single measurement is the median of one.
 _MEDIANS: Final = (None, "median", "single")
-_KEPT = [
-    *("record", "benchmark", "case", "nodes", "vm_size", "region", "offer", "node_count", "ranks"),
-    *("threads_per_rank", "cores", "parameters", "software", "source"),
-]
 
 
 def has_work(loaded: Loaded) -> bool:
@@ -58,13 +75,12 @@ class _Held:
 
     Attributes:
         works: what their work is counted in.
-        cases: rows of ``Loaded.cases``.
     """
 
     benchmark: str
     view: View | None
     works: tuple[Work, ...]
-    cases: pd.DataFrame
+    records: Coded
 
     @property
     def heads(self) -> tuple[Measure, ...]:
@@ -84,102 +100,109 @@ class _Held:
         rates = {metric for work in self.works for metric in (work.rate, *work.also)}
         return {_RUN_TIME, *rates, *(measure.metric for measure in self.heads)}
 
-    def figures(self, metrics: pd.DataFrame, *, all_records: bool) -> pd.DataFrame:
-        """Their rows of ``Loaded.metrics``, of the statistics that stand for a figure."""
-        wanted = {*TYPICAL, *(measure.statistic for measure in self.heads)} - {None, ""}
-        typical = metrics["statistic"].isna() | metrics["statistic"].isin(wanted)
-        chosen = typical & metrics["name"].isin(self.needed)
-        return metrics[chosen if all_records else chosen & _among(metrics, self.cases)]
-
-
-def _among(metrics: pd.DataFrame, cases: pd.DataFrame) -> pd.Series:
-    """Which figures are of these records."""
-    return metrics["record"].isin(cases["record"])
+    def figures(self) -> Counts:
+        """The places of their figures, of the statistics that stand for one."""
+        every = self.records.loaded.figures
+        wanted = {*TYPICAL, *(measure.statistic for measure in self.heads)} - {""}
+        among = np.zeros(len(every.starts) - 1, np.bool_)
+        among[self.records.records] = True
+        rows = np.flatnonzero(every.name.marks(self.needed))
+        rows = rows[every.statistic.taken(rows).marks(wanted)]
+        return rows[among[every.owners[rows]]]
 
 
 def _held(loaded: Loaded) -> Iterator[_Held]:
     """The benchmarks that can be priced, in the order of reading."""
-    ok = (loaded.cases["outcome"] == "ok") & (loaded.cases["benchmark"] != tokens.BENCHMARK)
-    cases = loaded.cases.loc[ok, _KEPT]
-    names, records = loaded.metrics["name"], loaded.metrics["record"]
-    for benchmark in cases["benchmark"].unique():
+    every = all_of(loaded)
+    ok = every.taken(every.words("outcome").marks(["ok"]))
+    benchmarks = ok.words("benchmark")
+    for code in distinct(benchmarks.codes):
+        benchmark = benchmarks.words[code]
+        if benchmark == tokens.BENCHMARK:
+            continue
         works = work_priced(benchmark)
-        group = cases[cases["benchmark"] == benchmark]
-        worked = group["record"].isin(records[names == _RUN_TIME].unique())
+        group = ok.taken(benchmarks.codes == code)
+        worked = _holding(group, [_RUN_TIME])
         for work in works:
-            held = records[names.isin((work.rate, *work.also))].unique()
-            worked |= group["record"].isin(held) & _did(group["parameters"], work)
+            worked |= _holding(group, (work.rate, *work.also)) & _did(group, work)
         if worked.any():
             view = view_of(benchmark) if works else None
-            yield _Held(benchmark, view, works, group[worked])
+            yield _Held(benchmark, view, works, group.taken(worked))
 
 
-def _did(parameters: pd.Series, work: Work) -> pd.Series | bool:
-    """Which cases did such work, as far as their parameters say."""
+def _holding(records: Coded, names: Collection[str]) -> NDArray[np.bool_]:
+    """Which records hold any of some figures."""
+    every = records.loaded.figures
+    held = np.zeros(len(every.starts) - 1, np.bool_)
+    held[every.owners[every.name.marks(names)]] = True
+    return held[records.records]
+
+
+def _did(records: Coded, work: Work) -> NDArray[np.bool_] | bool:
+    """Which records did such work, as far as their parameters say."""
     if not work.parameter:
         return True
-    told = [str(item.get(work.parameter)) == work.value for item in parameters]
-    return pd.Series(told, index=parameters.index)
+    said = records.mappings("parameters")
+    did = [code for code, one in said.items() if str(one.get(work.parameter)) == work.value]
+    return np.isin(records.words("parameters").codes, did)
 
 
 def rows_to_price(
     loaded: Loaded, expectations: Expectations | None
-) -> tuple[pd.DataFrame, list[str]]:
-    """One row a case, and what must be said of figures in another unit than their view's."""
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """One row a case, NaN or None for what is unknown, and what must be said of figures in another
+    unit than their view's."""
     made: list[dict[str, Any]] = []
     warnings = []
     for held in _held(loaded):
-        if held.cases["node_count"].isna().any():
-            row = held.cases[held.cases["node_count"].isna()].iloc[0]
+        missing = held.records.count("node_count") < 0
+        if missing.any():
+            one = held.records.taken(missing)
             raise BadInput(
-                f"case {row['case']} ({row['source']}) does not say on how many nodes it ran,"
-                " so it cannot be priced"
+                f"case {one.first('case')} ({one.first('source')}) does not say on how many nodes"
+                " it ran, so it cannot be priced"
             )
-        everything = len(held.cases) == len(loaded.cases)
-        rows, said = _in_units(held, held.figures(loaded.metrics, all_records=everything))
+        rows, said = _in_units(held, held.figures())
         warnings += said
-        made += _cases_of(held, loaded, rows, expectations)
+        made += _cases_of(held, rows, expectations)
     if not made:
         raise BadInput(
-            f"none of {len(loaded.cases)} records is ok and holds a run time or a rate of tokens"
-            " or of other work, so there is nothing to price"
+            f"none of {loaded.table.num_rows} records is ok and holds a run time or a rate of"
+            " tokens or of other work, so there is nothing to price"
         )
-    whole_numbers = ["node_count", "cores", "n", "message_bytes", "devices"]
-    return pd.DataFrame(made).astype(dict.fromkeys(whole_numbers, "Int64")), warnings
+    return made, warnings
 
 
-def _in_units(held: _Held, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def _in_units(held: _Held, rows: Counts) -> tuple[Counts, list[str]]:
     """The figures in the view's units, and a sentence on each of the others."""
+    every = held.records.loaded.figures
     said = []
     for name, unit in sorted(held.units.items()):
-        other = rows[(rows["name"] == name) & (rows["unit"] != unit)]
-        for found, group in other.groupby("unit", observed=True):
-            several = group["record"].nunique()
+        is_other = every.name.taken(rows).marks([name]) & ~every.unit.taken(rows).marks([unit])
+        other, rows = rows[is_other], rows[~is_other]
+        of = every.unit.taken(other)
+        for found in of.held():
+            several = len(np.unique(every.owners[other[of.marks([found])]]))
             said.append(
                 f"{held.benchmark}: {name} is in {found}, not in {unit}, in"
                 f" {several} {'record' if several == 1 else 'records'}, and does not count there."
             )
-        if not other.empty:
-            rows = rows.drop(other.index)
     return rows, said
 
 
-def _cases_of(
-    held: _Held, loaded: Loaded, rows: pd.DataFrame, expectations: Expectations | None
-) -> list[dict[str, Any]]:
+def _cases_of(held: _Held, rows: Counts, expectations: Expectations | None) -> list[dict[str, Any]]:
     """One row a case of one benchmark: its records pooled, in the order of reading."""
-    placed = (rows["message_bytes"].notna() | rows["device"].notna()).to_numpy()
-    single = _record_by_record(held, loaded, set(rows.loc[placed, "record"]), expectations)
-    cases = _keyed(held, single)
-    number = cases.groupby(_CASE_KEYS, dropna=False, sort=False).ngroup().to_numpy()
-    of_record = pd.Series(number, index=cases["record"].to_numpy())
-    whole = _whole(rows[~placed], of_record)
+    every, records = held.records.loaded.figures, held.records
+    placed = (every.message_bytes[rows] >= 0) | (every.device.codes[rows] >= 0)
+    single = _record_by_record(held, every.owners[rows[placed]], expectations)
+    names = _names(held)
+    first, number = first_of_each(_keys(records, names, single))
+    whole = _whole(held, rows[~placed], number)
     parts: dict[int, list[dict[str, Any]]] = {}
-    for group, part in zip(of_record.reindex(list(single)), single.values(), strict=True):
-        parts.setdefault(int(group), []).append(part)
-    first = cases[~pd.Series(number).duplicated().to_numpy()]
-    kept = rows_of(first.drop(columns=["record", "metric", "message_bytes"]))
-    records = np.bincount(number)
+    for place in np.flatnonzero(np.isin(records.records, list(single))).tolist():
+        parts.setdefault(int(number[place]), []).append(single[int(records.records[place])])
+    kept = _kept(held, names, first)
+    pooled = np.bincount(number)
     for group, row in enumerate(kept):
         case = _as_case(held, row["parameters"], whole.get(group, ()))
         row.update(_of_parts(held, parts[group]) if group in parts else _of_case(held, case, None))
@@ -187,7 +210,7 @@ def _cases_of(
         row["run_seconds"] = math.nan if run is None else run.value
         # Where no record says its n, the sum is 0.
         row["n"] = (row["n"] if run is None else run.n) or None
-        row["records"] = int(records[group])
+        row["records"] = int(pooled[group])
         row["same_work"] = row["case"]
         if row["parameters"]:
             row["same_work"] = _work(held.view, row["parameters"], HOW)
@@ -215,30 +238,62 @@ def _as_case(held: _Held, parameters: Mapping[str, Any], pooled: Sequence[Figure
     )
 
 
-def _keyed(held: _Held, single: Mapping[int, Mapping[str, Any]]) -> pd.DataFrame:
-    """The records with what tells rows apart."""
-    cases = held.cases
-    places = [single.get(record, {}) for record in cases["record"]] if single else [{}] * len(cases)
-    names = cases["case"].to_numpy(object, copy=True)
-    for place in np.flatnonzero((cases["node_count"] > 1).to_numpy()):
-        names[place] = _general(names[place], cases["nodes"].iloc[place])
-    return cases.drop(columns=["nodes", "software", "source"]).assign(
-        case=names,
-        work=_texts(cases["parameters"], lambda one: _work(held.view, one, ())),
-        configuration=_texts(cases["parameters"], lambda one: str(one.get("configuration", ""))),
-        version=_texts(cases["software"], lambda one: str(one.get(held.benchmark, ""))),
+def _names(held: _Held) -> dict[str, Words]:
+    """The columns of ``_NAMES``."""
+    records = held.records
+    case, nodes, size = map(records.words, ("case", "nodes", "vm_size"))
+    several = np.where(records.count("node_count") > 1, nodes.codes, -1)
+    first, number = first_of_each([case.codes, several])
+    cases = [
+        case.words[code] if of < 0 else _general(case.words[code], nodes.words[of])
+        for code, of in zip(case.codes[first].tolist(), several[first].tolist(), strict=True)
+    ]
+    found = {
+        "case": words_of(cases, number),
+        "work": _told(records, "parameters", lambda one: _work(held.view, one, ())),
+        "configuration": _told(records, "parameters", lambda one: one.get("configuration", "")),
+        "version": _told(records, "software", lambda one: one.get(held.benchmark, "")),
         # Off Azure the size says nothing, so machines are kept apart by name.
-        machine=cases["nodes"].where(cases["vm_size"].isna(), ""),
-        metric=np.array([place.get("metric") for place in places], dtype=object),
-        message_bytes=np.array([place.get("message_bytes") for place in places], dtype=object),
-    )
+        "machine": Words(np.where(size.codes < 0, nodes.codes, -1), nodes.words),
+    }
+    return {name: found[name] if name in found else records.words(name) for name in _NAMES}
 
 
-def _texts(column: pd.Series, text: Callable[[Mapping[str, Any]], str]) -> Any:
-    """A text for each mapping. Equal ones are one object (see packed), so most are made once."""
-    values = column.to_numpy()
-    codes, firsts = np.unique(list(map(id, values)), return_index=True, return_inverse=True)[2:0:-1]
-    return np.array([text(values[place]) for place in firsts], dtype=object)[codes]
+def _told(records: Coded, name: str, text: Callable[[Mapping[str, Any]], Any]) -> Words:
+    """A text for each mapping of a column."""
+    first, number = first_of_each([records.words(name).codes])
+    said = records.taken(first).mappings(name)
+    return words_of([str(text(one)) for one in said.values()], number)
+
+
+def _keys(records: Coded, names: Mapping[str, Words], single: _Single) -> list[NDArray[Any]]:
+    """Whole numbers that tell rows apart."""
+    keys: list[NDArray[Any]] = [
+        *(names[name].codes for name in _NAMES),
+        *(records.count(name) for name in _RESOURCES),
+    ]
+    if single:
+        parts = [single.get(record, _NO_HEADLINE) for record in records.records.tolist()]
+        metrics = {name: code for code, name in enumerate({part["metric"] for part in parts})}
+        sizes = [part["message_bytes"] for part in parts]
+        keys.append(np.array([metrics[part["metric"]] for part in parts]))
+        keys.append(numbered(np.array([-1 if size is None else size for size in sizes])))
+    return keys
+
+
+def _kept(held: _Held, names: Mapping[str, Words], first: Counts) -> list[dict[str, Any]]:
+    """What rows have of the first of their records."""
+    records = held.records.taken(first)
+    columns: dict[str, list[Any]] = {name: names[name].taken(first).values() for name in _NAMES}
+    columns["machine"] = [name or "" for name in columns["machine"]]
+    for name in _RESOURCES:
+        columns[name] = [None if one < 0 else one for one in records.count(name).tolist()]
+    said = records.mappings("parameters")
+    columns["parameters"] = [said[code] for code in records.words("parameters").codes.tolist()]
+    return [
+        {"benchmark": held.benchmark, **dict(zip(columns, values, strict=True))}
+        for values in zip(*columns.values(), strict=True)
+    ]
 
 
 def _general(case: str, nodes: str) -> str:
@@ -260,36 +315,45 @@ def _work(view: View | None, parameters: Mapping[str, Any], without: Container[s
     return repr(told) if told else work_of(parameters)
 
 
-def _whole(rows: pd.DataFrame, of_record: pd.Series) -> dict[int, list[Figure]]:
-    """Figures of whole cases, pooled over the records of each row: the median, and n added up."""
-    if rows.empty:
+def _whole(held: _Held, rows: Counts, number: Counts) -> dict[int, list[Figure]]:
+    """Figures of whole cases, pooled over the records of each row: the median, and n added up.
+
+    Args:
+        number: of each record its row.
+    """
+    if not len(rows):
         return {}
-    names, statistics = pd.Categorical(rows["name"]), pd.Categorical(rows["statistic"])
+    every = held.records.loaded.figures
+    of_record = np.zeros(len(every.starts) - 1, np.int64)
+    of_record[held.records.records] = number
+    groups, names = of_record[every.owners[rows]], every.name.taken(rows)
     # A single measurement is the median of one; missing (-1) is either.
-    words = [*statistics.categories, None]
-    same = [words.index(one) if one not in _MEDIANS else -1 for one in words]
-    keys = [
-        of_record.reindex(rows["record"]).to_numpy(),
-        names.codes,
-        np.array(same)[statistics.codes],
-    ]
-    grouped = rows[["value", "n"]].groupby(keys, sort=False)
-    values, counts = grouped["value"].median(), grouped["n"].sum()
+    words = [*every.statistic.words, None]
+    same = np.array([-1 if word in _MEDIANS else code for code, word in enumerate(words)])
+    of_kind = same[every.statistic.codes[rows]]
+    first, part = first_of_each([groups, names.codes, of_kind])
+    order = np.lexsort((every.value[rows], part))
+    counts = np.bincount(part)
+    starts = np.cumsum(counts) - counts
+    values = every.value[rows][order]
+    medians = (values[starts + (counts - 1) // 2] + values[starts + counts // 2]) / 2
+    repeats = np.add.reduceat(every.n[rows].clip(0)[order], starts)
     pooled: dict[int, list[Figure]] = {}
-    for (group, name, statistic), value, n in zip(values.index, values, counts, strict=True):
-        word = "median" if statistic == -1 else words[statistic]
-        figure = Figure(names.categories[name], value, "s", "lower", None, None, word, int(n))
-        pooled.setdefault(int(group), []).append(figure)
+    columns = (groups[first], names.codes[first], of_kind[first], medians, repeats)
+    for group, name, kind, value, n in zip(*(one.tolist() for one in columns), strict=True):
+        word = "median" if kind == -1 else words[kind]
+        figure = Figure(names.words[name], value, "s", "lower", None, None, word, n)
+        pooled.setdefault(group, []).append(figure)
     return pooled
 
 
-def _record_by_record(
-    held: _Held, loaded: Loaded, records: set[int], expectations: Expectations | None
-) -> dict[int, dict[str, Any]]:
+def _record_by_record(held: _Held, records: Counts, expectations: Expectations | None) -> _Single:
     """Headline figure and rates of the records that hold figures of devices or message sizes."""
     units = held.units
-    found = {}
-    for case in read_cases(loaded, records=records, metrics=held.needed) if records else ():
+    found: _Single = {}
+    chosen = set(records.tolist())
+    loaded = held.records.loaded
+    for case in read_cases(loaded, records=chosen, metrics=held.needed) if chosen else ():
         known = [one for one in case.figures if one.unit == units.get(one.name, one.unit)]
         found[case.record] = _of_case(held, replace(case, figures=known), expectations)
     return found

@@ -13,13 +13,10 @@ from trueup.errors import BadInput
 from trueup.words import did_you_mean, nearest
 
 from .. import catalog, retail
-from ..frames import rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
-
-    import pandas as pd
 
 CURRENCY = "USD"
 # Expected off Azure, so the report takes it for a note.
@@ -260,18 +257,19 @@ class Pricing:
     def unknown(self) -> list[str]:
         return _filled(self._unknown)
 
-    def rows(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def rows(self, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The rows with what they are priced as, and the columns of their price."""
+        return [self._priced(row) for row in rows]
+
+    def _priced(self, row: Mapping[str, Any]) -> dict[str, Any]:
         terms = self._terms
-        rows = rows.assign(
-            vm_size=rows["vm_size"] if terms.as_size is None else terms.as_size,
-            region=rows["region"] if terms.region is None else terms.region,
-            offer=rows["offer"].fillna(LIST_OFFER) if terms.offer is None else terms.offer,
-            os=terms.os,
-            currency=CURRENCY,
-        )
-        quotes = [self.quote(**keys) for keys in rows_of(rows, ("vm_size", "region", "offer"))]
-        return rows.assign(**{name: [one[name] for one in quotes] for name in _QUOTED})
+        size = row["vm_size"] if terms.as_size is None else terms.as_size
+        region = row["region"] if terms.region is None else terms.region
+        offer = row["offer"] if terms.offer is None else terms.offer
+        if offer is None:
+            offer = LIST_OFFER
+        billed = {"vm_size": size, "region": region, "offer": offer, "os": terms.os}
+        return {**row, **billed, "currency": CURRENCY, **self.quote(size, region, offer)}
 
     def quote(self, vm_size: str | None, region: str | None, offer: str) -> dict[str, Any]:
         """The price columns of rows of one size, region and offer."""

@@ -12,14 +12,12 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import pandas as pd
-
 from .. import units
-from ..frames import rows_of
 from ..packed import MEASURED
 from .by_record import ByRecord
+from .coded import all_of
 from .prices import CURRENCY, LIST_OFFER, Book, Quote
-from .tokens import BENCHMARK, COSTS, costs, with_rates
+from .tokens import BENCHMARK, costs, rates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,7 +64,7 @@ class PriceSet:
 
     name: str
     title: str
-    table: pd.DataFrame
+    table: list[dict[str, Any]]
     notes: list[str] = field(default_factory=list)
 
 
@@ -107,23 +105,23 @@ def recompute(
     """The published rates at the article's prices and at the lowest in the US, pay-as-you-go; None
     where nothing published is among the records.
     """
-    is_published = (name != MEASURED for name in loaded.words("provenance").held())
-    rates = _rates(loaded) if any(is_published) else None
-    if rates is None or rates.empty:
+    published = _published(loaded)
+    if not published:
         return None
     book = Book(prices, price_date)
-    sizes = list(dict.fromkeys(rates["vm_size"]))
+    sizes = list(dict.fromkeys(row["vm_size"] for row in published))
     unknown: list[str] = []
     warnings: list[str] = []
     own = {size: _articles_price(book, size, unknown) for size in sizes}
     low = {size: _lowest(book, size, unknown) for size in sizes}
     rest = (gpus, api, warnings)
     sets = [
-        _priced("article", "at the article's prices", rates, own, rest),
-        _priced("lowest_us", "at the lowest US price", rates, low, rest),
+        _priced("article", "at the article's prices", published, own, rest),
+        _priced("lowest_us", "at the lowest US price", published, low, rest),
     ]
+    profiles = dict.fromkeys(row["profile"] for row in published)
     claims = [
-        *(_cheapest(profile, sets) for profile in dict.fromkeys(rates["profile"])),
+        *(_cheapest(profile, sets) for profile in profiles),
         *_estimate(prices, price_date, low),
         _NO_SIZES,
         *_ratios(loaded, low),
@@ -132,40 +130,50 @@ def recompute(
         sets=sets,
         claims=claims,
         api=api,
-        source=str(rates["provenance"].iloc[0]),
+        source=published[0]["provenance"],
         warnings=list(dict.fromkeys(warnings)),
         unknown=list(dict.fromkeys(unknown)),
     )
 
 
-def _rates(loaded: Loaded) -> pd.DataFrame:
+# The figures of a published case, as they are called here.
+_FIGURES: Final = {
+    "output_tokens_per_second": "output_token_throughput",
+    "total_tokens_per_second": "total_token_throughput",
+    "answers_per_second": "request_throughput",
+    "cached_share": "prefix_cache_hit_rate",
+}
+
+
+def _published(loaded: Loaded) -> list[dict[str, Any]]:
     """One row a published case, in the article's order of profiles, then of GPUs by price."""
-    cases = loaded.cases
-    cases = cases[(cases["benchmark"] == BENCHMARK) & (cases["provenance"] != "measured")]
-    cases = with_rates(loaded, cases)
-    cases = cases[cases["output_token_throughput"] > 0]
-    profiles = list(_CHEAPEST)
-    cases = cases.assign(
-        profile=[str(item.get("profile", "")) for item in cases["parameters"]],
-        gpu=[str(item.get("gpu", "")) for item in cases["parameters"]],
-        n=1,
-    ).rename(
-        columns={
-            "output_token_throughput": "output_tokens_per_second",
-            "total_token_throughput": "total_tokens_per_second",
-            "request_throughput": "answers_per_second",
-            "prefix_cache_hit_rate": "cached_share",
-        }
-    )
-    order = [
-        (
-            profiles.index(profile) if profile in profiles else len(profiles),
-            _GPUS.index(gpu) if gpu in _GPUS else len(_GPUS),
-            number,
-        )
-        for number, (profile, gpu) in enumerate(zip(cases["profile"], cases["gpu"], strict=True))
+    records = all_of(loaded)
+    records = records.taken(~records.words("provenance").marks([MEASURED]))
+    records = records.taken(records.words("benchmark").marks([BENCHMARK]))
+    if not len(records):
+        return []
+    only = loaded.only(records.records)
+    names = ("case", "vm_size", "node_count", "gpus", "provenance", "parameters")
+    columns = {name: only.values(name) for name in names}
+    found = rates(records)
+    columns |= {ours: found[theirs].tolist() for ours, theirs in _FIGURES.items()}
+    rows = [
+        units.known(dict(zip(columns, values, strict=True)))
+        for values in zip(*columns.values(), strict=True)
     ]
-    return cases.iloc[[place[-1] for place in sorted(order)]].reset_index(drop=True)
+    for row in rows:
+        said = row.pop("parameters")
+        row.update({name: str(said.get(name, "")) for name in ("profile", "gpu")}, n=1)
+    known = [row for row in rows if (row["output_tokens_per_second"] or 0) > 0]
+    profiles = list(_CHEAPEST)
+    return sorted(
+        known, key=lambda row: (_place(profiles, row["profile"]), _place(_GPUS, row["gpu"]))
+    )
+
+
+def _place(names: Sequence[str], name: str) -> int:
+    """Where a name stands; what is none of them stands last."""
+    return names.index(name) if name in names else len(names)
 
 
 def _articles_price(book: Book, size: str, unknown: list[str]) -> _Found | None:
@@ -207,33 +215,27 @@ def _lowest(book: Book, size: str, unknown: list[str]) -> _Found | None:
 def _priced(
     name: str,
     where: str,
-    rates: pd.DataFrame,
+    published: Sequence[Mapping[str, Any]],
     found: Mapping[str, _Found | None],
     rest: tuple[Mapping[str, int], ApiPrices, list[str]],
 ) -> PriceSet:
-    kept = (
-        *("profile", "gpu", "case", "vm_size", "node_count", "gpus", "n"),
-        *("output_tokens_per_second", "total_tokens_per_second"),
-        *("cached_share", "answers_per_second"),
-    )
-    rows = []
-    for row in rows_of(rates, kept):
-        price = found[row["vm_size"]]
-        row |= {"region": None, "regions": None, "os": _OS, "offer": LIST_OFFER}
+    table = []
+    for one in published:
+        price = found[one["vm_size"]]
+        row = {**one, "region": None, "regions": None, "os": _OS, "offer": LIST_OFFER}
         row |= {"currency": CURRENCY, "usd_per_hour": None, "price_date": ""}
         row |= {"price_source": "unknown", "estimated": False}
         if price is not None:
             row |= {"region": price.regions[0], "regions": " ".join(price.regions)}
             row |= {"usd_per_hour": price.quote.usd_per_hour, "price_date": price.quote.date}
             row |= {"price_source": price.quote.source, "estimated": price.estimated}
-        rows.append(row | costs(row, *rest))
-    table = pd.DataFrame(rows)
-    least = table.groupby("profile")[_SHARE].transform("min")
-    whole = table.groupby("profile")[_SHARE].transform(lambda values: values.notna().all())
-    # Where a price is unknown, nobody knows which is the cheapest.
-    table.insert(2, "cheapest", (table[_SHARE] == least) & whole)
+        table.append(units.known(row | costs(row, *rest)))
+    for row in table:
+        shares = [other[_SHARE] for other in table if other["profile"] == row["profile"]]
+        # Where a price is unknown, nobody knows which is the cheapest.
+        row["cheapest"] = None not in shares and row[_SHARE] == min(shares)
     lines = []
-    gpu_of = dict(zip(rates["vm_size"], rates["gpu"], strict=True))
+    gpu_of = {row["vm_size"]: row["gpu"] for row in published}
     for size in sorted(found, key=lambda size: list(gpu_of).index(size)):
         price = found[size]
         short = size.removeprefix("Standard_")
@@ -251,7 +253,7 @@ def _priced(
     )
     lines += [f"Prices: {CURRENCY}, {_OS}, {LIST_OFFER}: {source}." for source in sources]
     title = f"US$ per million tokens of Llama 3.1 8B on 1 GPU, {where}"
-    return PriceSet(name, title, table[[*table.columns.drop(COSTS), *COSTS]], lines)
+    return PriceSet(name, title, table, lines)
 
 
 def _cheapest(profile: str, sets: Sequence[PriceSet]) -> dict[str, str]:
@@ -261,19 +263,16 @@ def _cheapest(profile: str, sets: Sequence[PriceSet]) -> dict[str, str]:
     winners: list[str] = []
     lists = []
     for one in sets:
-        rows = one.table[one.table["profile"] == profile]
-        if rows[_SHARE].isna().any():
+        rows = [row for row in one.table if row["profile"] == profile]
+        if any(row[_SHARE] is None for row in rows):
             why = "A price, or how many GPUs a size has, is unknown."
             return {"claim": words, "verdict": "not checked", "why": why}
-        winners += [
-            str(rows.sort_values(column, kind="stable")["gpu"].iloc[0])
-            for column in (_SHARE, _SHARE_OF_OUTPUT)
-        ]
+        winners += [_least(rows, column) for column in (_SHARE, _SHARE_OF_OUTPUT)]
         lists.append(
-            f"{' / '.join(units.significant(value, 3) for value in rows[_SHARE])}"
+            f"{' / '.join(units.significant(value, 3) for value in _column(rows, _SHARE))}"
             f" {_SET_WORDS[one.name]}"
         )
-    order = " / ".join(rows["gpu"])
+    order = " / ".join(_column(rows, "gpu"))
     cached = _by_uncached(rows, order)
     figures_ = f"Per million total tokens and GPU, {order}: {'; '.join(lists)}."
     if set(winners) == {named}:
@@ -295,20 +294,25 @@ def _cheapest(profile: str, sets: Sequence[PriceSet]) -> dict[str, str]:
     }
 
 
-def _by_uncached(rows: pd.DataFrame, order: str) -> str:
+def _column(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    return [row[name] for row in rows]
+
+
+def _least(rows: Sequence[Mapping[str, Any]], column: str) -> str:
+    """The GPU whose figure is the least."""
+    return str(min(rows, key=lambda row: row[column])["gpu"])
+
+
+def _by_uncached(rows: Sequence[Mapping[str, Any]], order: str) -> str:
     """Where the cheapest of the tokens that a GPU worked out is another than of all tokens: the
     order by total tokens is that of the caches."""
-    known = rows.dropna(subset=[_SHARE_UNCACHED])
-    if len(known) < len(rows):
+    if None in _column(rows, _SHARE_UNCACHED):
         return ""
-    total, fresh = (
-        str(rows.sort_values(column, kind="stable")["gpu"].iloc[0])
-        for column in (_SHARE, _SHARE_UNCACHED)
-    )
+    total, fresh = (_least(rows, column) for column in (_SHARE, _SHARE_UNCACHED))
     if total == fresh:
         return ""
-    shares = " / ".join(units.percent(value) for value in rows["cached_share"])
-    costs_ = " / ".join(units.significant(value, 3) for value in rows[_SHARE_UNCACHED])
+    shares = " / ".join(units.percent(value) for value in _column(rows, "cached_share"))
+    costs_ = " / ".join(units.significant(value, 3) for value in _column(rows, _SHARE_UNCACHED))
     return (
         f" The prefix cache held {shares} of the prompts ({order}; published in whole percent): per"
         f" million uncached tokens it is {costs_}, and {fresh} is the cheapest."
@@ -408,10 +412,14 @@ def _gpu(row: Mapping[str, Any]) -> str:
 def _ratios(loaded: Loaded, low: Mapping[str, _Found | None]) -> list[dict[str, str]]:
     """What can be said of DeepSeek R1's cost beside Llama's, without the rates."""
     names = ("cost_ratio", "slowdown", "token_ratio")
-    held = ByRecord(loaded)
-    cases = loaded.cases[loaded.cases["benchmark"] == "vllm_ratios"]
-    figures = {name: held.median(name)[cases["record"]] for name in names}
-    rows = rows_of(cases.assign(**figures), ("vm_size", "gpus", *names))
+    held, records = ByRecord(loaded), all_of(loaded)
+    records = records.taken(records.words("benchmark").marks(["vllm_ratios"]))
+    columns = {"vm_size": records.words("vm_size").values(), "gpus": records.count("gpus").tolist()}
+    columns |= {name: held.median(name)[records.records].tolist() for name in names}
+    rows = [
+        units.known(dict(zip(columns, values, strict=True)))
+        for values in zip(*columns.values(), strict=True)
+    ]
     slow, longer = (
         next((row[name] for row in rows if row[name] is not None), None) for name in names[1:]
     )

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    import pandas as pd
     from trueup.cases import Case
 
     from ..load import Loaded
@@ -63,7 +62,7 @@ class Sums:
 
     title: str
     source: str
-    table: pd.DataFrame
+    table: Sequence[Mapping[str, Any]]
     notes: list[str] = field(default_factory=list)
 
 
@@ -167,7 +166,7 @@ def sums(published: Loaded) -> Sums:
         BadInput: no published Devito results.
     """
     totals = cost.table(published, prices=()).totals
-    source = str(published.cases["provenance"].iloc[0])
+    source = published.values("provenance")[0]
     return Sums(
         title=f"Published cost table, {source}",
         source=source,

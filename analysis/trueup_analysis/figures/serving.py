@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trueup.errors import BadInput
 
-from ..frames import rows_of
 from .knee import Knee, knee
 from .tokens import LOADS
 
@@ -99,11 +98,10 @@ def sweeps(result: TokenTable, level: ServiceLevel | None = None) -> list[Sweep]
     """Those of the table's rows that differ in nothing but their load, with two loads or more."""
     level = ServiceLevel() if level is None else level
     found = []
-    rows = rows_of(result.table)
     for over in LOADS:
         other = LOADS[1 - LOADS.index(over)]
         together: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-        for row in rows:
+        for row in result.table:
             if row[over] > 0:
                 together.setdefault(tuple(row[name] for name in (*_SAME, other)), []).append(row)
         for key, members in together.items():

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pandas as pd
 from trueup.errors import BadInput
 
 from .. import catalog, units
-from ..frames import rows_of
+from ..packed import MEASURED
 from .by_record import ByRecord
+from .coded import Coded, all_of
 from .prices import OWN, Pricing, Terms
 from .work import HOW, work_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from ..load import Loaded
+    from .by_record import Numbers
 
 BENCHMARK: Final = "vllm"
 # The same work at another address, or with other prompts of its kind, is a repeat; what was asked
@@ -74,7 +76,7 @@ class ApiPrices:
 
 @dataclass(frozen=True)
 class TokenTable:
-    """Cost by case. What is unknown is a missing value in the sense of ``pandas.isna``.
+    """Cost by case. What is unknown is None.
 
     Attributes:
         table: one row a case (repeats over runs pooled; other work, servers, versions and machines
@@ -107,7 +109,7 @@ class TokenTable:
         unmeasured: of the records that do not enter: sweep, request_rate, max_concurrency, outcome.
     """
 
-    table: pd.DataFrame
+    table: list[dict[str, Any]]
     api: ApiPrices
     warnings: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -173,20 +175,19 @@ def table(
         gpus: how many GPUs each size has (``read_gpus``).
         api: prices of an API to compare with.
     """
-    cases = loaded.cases[loaded.cases["benchmark"] == BENCHMARK]
+    records = all_of(loaded)
+    records = records.taken(records.words("benchmark").marks([BENCHMARK]))
     if not terms.placed:
-        cases = cases[cases["provenance"] == "measured"]
-    if cases.empty:
+        records = records.taken(records.words("provenance").marks([MEASURED]))
+    if not len(records):
         return None
     api = ApiPrices() if api is None else api
-    unpriced, left_out, unmeasured = _rows(loaded, cases)
+    unpriced, left_out, unmeasured = _rows(records)
     pricing = Pricing(prices, terms)
-    rows = pricing.rows(unpriced)
+    rows = list(map(units.known, pricing.rows(unpriced)))
     warnings = pricing.warnings()
     factor = terms.idle_factor
-    added = [costs(row, gpus, api, warnings, factor) for row in rows_of(rows)]
-    found = pd.concat([rows, pd.DataFrame(added, index=rows.index, columns=COSTS)], axis=1)
-    found["gpus_billed"] = found["gpus_billed"].astype("Int64")
+    found = [units.known({**row, **costs(row, gpus, api, warnings, factor)}) for row in rows]
     return TokenTable(
         table=found,
         api=api,
@@ -219,61 +220,83 @@ _CASE_KEYS = [
 ]
 
 
-def _rows(
-    loaded: Loaded, cases: pd.DataFrame
-) -> tuple[pd.DataFrame, list[str], list[dict[str, Any]]]:
+def _rows(records: Coded) -> tuple[list[dict[str, Any]], list[str], list[dict[str, Any]]]:
     """One row a case with both rates, in the order of reading; and what is left out, as sentences
     and as the loads that are missing."""
-    cases = _told(with_rates(loaded, cases))
-    listed = rows_of(
-        cases, ("outcome", "case", "nodes", "run_id", "reason", "node_count", _OUTPUT, _TOTAL)
-    )
-    why = [_why_not(row) for row in listed]
-    left_out = [
-        f"left out, {row['outcome']}: {row['case']} on {row['nodes']} in {row['run_id']}: {reason}"
-        for row, reason in zip(listed, why, strict=True)
-        if reason is not None
-    ]
-    kept = [reason is None for reason in why]
-    unmeasured = rows_of(cases[[not one for one in kept]], ("sweep", *LOADS, "outcome"))
-    cases = cases[kept]
-    aggregates: dict[str, tuple[str, Any]] = {"n": ("record", "size")}
+    pooled: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    left_out, unmeasured = [], []
+    for row in _told(records):
+        why = _why_not(row)
+        if why is None:
+            pooled.setdefault(tuple(row[name] for name in _CASE_KEYS), []).append(row)
+            continue
+        left_out.append(
+            f"left out, {row['outcome']}: {row['case']} on {row['nodes']} in {row['run_id']}: {why}"
+        )
+        unmeasured.append({name: row[name] for name in ("sweep", *LOADS, "outcome")})
+    return list(map(_pooled, pooled.values())), left_out, unmeasured
+
+
+def _pooled(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One row of several records of a case."""
+    found = {name: rows[0][name] for name in _CASE_KEYS} | {"n": len(rows)}
     for kind, metric in (("output", _OUTPUT), ("total", _TOTAL)):
         for end, how in (("", "median"), ("_min", "min"), ("_max", "max")):
-            aggregates[f"{kind}_tokens_per_second{end}"] = (metric, how)
-    aggregates["output_runs"] = (_OUTPUT, tuple)
+            found[f"{kind}_tokens_per_second{end}"] = _over(rows, metric, how)
+    found["output_runs"] = tuple(row[_OUTPUT] for row in rows)
     for name, metric in (
         ("cached_share", _CACHED),
         ("answers_per_second", _REQUESTS),
         ("goodput_per_second", _GOODPUT),
     ):
-        aggregates[name] = (metric, "median")
+        found[name] = _over(rows, metric, "median")
     for name, (_, _, how) in _LATENCIES.items():
-        aggregates[name] = (f"pooled:{name}", how)
-    grouped = cases.groupby(_CASE_KEYS, dropna=False, sort=False)
-    return grouped.agg(**aggregates).reset_index(), left_out, unmeasured
+        found[name] = _over(rows, f"pooled:{name}", how)
+    return found
 
 
-def _told(cases: pd.DataFrame) -> pd.DataFrame:
-    """The cases with what their parameters and software say."""
-    parameters = cases["parameters"].to_list()
-    return cases.assign(
-        work=[work_of(item, _NOT_WORK) for item in parameters],
-        sweep=[work_of(item, _NOT_SWEEP) for item in parameters],
-        goodput_limits=[_limits(item) for item in parameters],
-        version=[_version(software) for software in cases["software"]],
-        model=[
-            str(item.get("served_model_name") or item.get("model") or item.get("model_id") or "")
-            for item in parameters
-        ],
-        **{
-            name: [str(item.get(name) or "") for item in parameters]
-            for name in ("profile", "configuration", "server_arguments")
-        },
-        **{name: [_load(item.get(name)) for item in parameters] for name in LOADS},
-        # Off Azure the size says nothing, so machines are kept apart by name.
-        machine=cases["nodes"].where(cases["vm_size"].isna(), ""),
+_HOW_POOLED: Final[dict[str, Callable[[Sequence[float]], float]]] = {
+    "median": statistics.median,
+    "min": min,
+    "max": max,
+}
+
+
+def _over(rows: Sequence[Mapping[str, Any]], name: str, how: str) -> float | None:
+    """One figure of several records, of those that have it; None where none has."""
+    known = [row[name] for row in rows if row[name] is not None]
+    if how == "count":
+        return len(known)
+    return _HOW_POOLED[how](known) if known else None
+
+
+def _told(records: Coded) -> list[dict[str, Any]]:
+    """A row for each record: its rates, and what its parameters and software say."""
+    loaded = records.loaded.only(records.records)
+    texts = (
+        *("benchmark", "case", "outcome", "reason", "run_id", "nodes", "vm_size", "region"),
+        *("offer", "provenance", "node_count", "gpus", "parameters", "software"),
     )
+    columns = {name: loaded.values(name) for name in texts}
+    columns |= {name: found.tolist() for name, found in rates(records).items()}
+    rows = [
+        units.known(dict(zip(columns, values, strict=True)))
+        for values in zip(*columns.values(), strict=True)
+    ]
+    for row in rows:
+        said = row["parameters"]
+        row["work"], row["sweep"] = work_of(said, _NOT_WORK), work_of(said, _NOT_SWEEP)
+        row["goodput_limits"] = _limits(said)
+        row["version"] = _version(row["software"])
+        names = ("served_model_name", "model", "model_id")
+        row["model"] = next((str(said[name]) for name in names if said.get(name)), "")
+        for name in ("profile", "configuration", "server_arguments"):
+            row[name] = str(said.get(name) or "")
+        for name in LOADS:
+            row[name] = _load(said.get(name))
+        # Off Azure the size says nothing, so machines are kept apart by name.
+        row["machine"] = row["nodes"] if row["vm_size"] is None else ""
+    return rows
 
 
 def _load(value: Any) -> float:
@@ -294,18 +317,18 @@ def _limits(parameters: Mapping[str, Any]) -> str:
     return ", ".join(f"{name.upper()} {ms:g} ms" for name, ms in known.items() if ms is not None)
 
 
-def with_rates(loaded: Loaded, cases: pd.DataFrame) -> pd.DataFrame:
-    """The cases with a column for each rate, by its metric's name, and the cached share of the
-    prompts; what a record does not hold is missing."""
-    held, records = ByRecord(loaded), cases["record"].to_numpy()
-    wide = {name: held.median(name)[records] for name in (*_RATES, _CACHED)}
+def rates(records: Coded) -> dict[str, Numbers]:
+    """For each rate, by its metric's name, that of each record, and the cached share of the
+    prompts; NaN for what a record does not hold."""
+    held, places = ByRecord(records.loaded), records.records
+    wide = {name: held.median(name)[places] for name in (*_RATES, _CACHED)}
     for name, (metric, statistic, _) in _LATENCIES.items():
         found = held.median(metric) if statistic == "median" else held.first(metric, [statistic])
-        wide[f"pooled:{name}"] = found[records]
+        wide[f"pooled:{name}"] = found[places]
     # What is published is an average of the server's log.
-    mean = held.first(_CACHED, ["mean"])[records]
+    mean = held.first(_CACHED, ["mean"])[places]
     wide[_CACHED] = np.where(np.isnan(wide[_CACHED]), mean, wide[_CACHED])
-    return cases.reset_index(drop=True).assign(**wide)
+    return wide
 
 
 def _version(software: Mapping[str, Any]) -> str:

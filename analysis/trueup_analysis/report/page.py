@@ -223,7 +223,8 @@ class _Billed:
             return None
         data = [*sheets, *sweep_sheets(self.tokens, self.level)]
         priced = (self.runs is not None and self.runs.has_prices) or (
-            self.tokens is not None and bool(self.tokens.table["usd_per_hour"].notna().any())
+            self.tokens is not None
+            and any(row["usd_per_hour"] is not None for row in self.tokens.table)
         )
         priced = priced or (self.users is not None and self.users.has_prices)
         if not priced:
@@ -258,7 +259,7 @@ def _billed(
     if tokens.BENCHMARK in found:
         gpus = tokens.read_gpus(place / "vm_sizes.csv")
         serving = tokens.table(loaded, prices=book, gpus=gpus, terms=terms, api=api)
-    if serving is not None and serving.table.empty:
+    if serving is not None and not serving.table:
         serving = None
     by_user = None
     if users.has_users(loaded, terms):

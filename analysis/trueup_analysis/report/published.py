@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..figures.coded import all_of
 from ..figures.reference import compare, own, storage, sums
 from ..load import load
+from ..packed import MEASURED
 from ..render.html import Part, Section
 from ..sheets import reference as reference_sheets
 
@@ -27,16 +29,16 @@ def reference_section(
         path: reference_results.csv.
         compared: the scaling series of what was loaded, by benchmark.
     """
-    cases = loaded.cases
-    ok = cases[(cases["outcome"] == "ok") & (cases["benchmark"] == "devito")]
-    measured = ok["provenance"] == "measured"
+    ok = all_of(loaded)
+    ok = ok.taken(ok.words("outcome").marks(["ok"]) & ok.words("benchmark").marks(["devito"]))
+    measured = ok.words("provenance").marks([MEASURED])
     if not measured.any():
         return None
     published = load([path])
     if measured.all():
         beside = compare(published, [one for one in compared["devito"] if one.kind == "strong"])
     else:
-        beside = compare(published, own(loaded.only(ok.loc[measured, "record"].to_list())))
+        beside = compare(published, own(loaded.only(ok.taken(measured).records)))
     sheets = reference_sheets.reference(beside, sums(published))
     parts = [Part(sheets=(sheet,)) for sheet in sheets]
     # What `trueup reference` writes has the published rates of storage too.

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from .. import units
 from ..figures.pooling import work_priced
 from ..figures.views import names_of, view_of
-from ..frames import rows_of
 from .price_list import source_of
 from .sheet import Column, Sheet, four, price, short_size, three, times, unshown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import pandas as pd
     from trueup.view import Measure, Work
 
     from ..figures.cost import CostTable
@@ -56,26 +54,27 @@ _WHOLE_VM: Final = (
 def cost(result: CostTable) -> list[Sheet]:
     """Cost by case, a table for each benchmark, and where the prices come from; and cost by sweep
     of what has run times."""
-    groups = {str(name): rows for name, rows in result.table.groupby("benchmark", sort=False)}
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in result.table:
+        groups.setdefault(row["benchmark"], []).append(row)
     # What holds for all tables is said below the first.
     by_work = [_WHOLE_VM] if any(map(work_priced, groups)) else []
     made: list[Sheet] = []
     for benchmark, rows in groups.items():
         made.append(_benchmark(benchmark, rows, result, [] if made else by_work))
     made[0] = replace(made[0], warnings=[*result.warnings, *result.unknown])
-    return made if result.totals.empty else [*made, _sweeps(result.totals)]
+    return [*made, _sweeps(result.totals)] if result.totals else made
 
 
 def _benchmark(
-    benchmark: str, table: pd.DataFrame, result: CostTable, of_all: Sequence[str]
+    benchmark: str, table: Sequence[Mapping[str, Any]], result: CostTable, of_all: Sequence[str]
 ) -> Sheet:
     works = work_priced(benchmark)
-    rows = rows_of(table)
-    place = {name: None if _same(rows, name) else _PLACED[name] for name in _PLACED}
-    measures = {row["metric"]: _measure(benchmark, row["metric"]) for row in rows}
-    for row in rows:
-        row.update(_texts(row, works, measures))
-    what = "one run of each case" if table["run_seconds"].notna().any() else "the work of each case"
+    place = {name: None if _same(table, name) else _PLACED[name] for name in _PLACED}
+    measures = {row["metric"]: _measure(benchmark, row["metric"]) for row in table}
+    rows = [{**row, **_texts(row, works, measures)} for row in table]
+    runs = any(row["run_seconds"] is not None for row in table)
+    what = "one run of each case" if runs else "the work of each case"
     return Sheet(
         title=f"Cost of {what}: {names_of(benchmark)}",
         columns=[
@@ -189,29 +188,23 @@ def _common(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _price_notes(table: pd.DataFrame) -> list[str]:
+def _price_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Where the prices come from: one sentence for each region, offer, date and source."""
-    priced = table[table["usd_per_hour"].notna()]
-    usd = set(table["usd_per_hour"])
+    priced = [row for row in rows if row["usd_per_hour"] is not None]
+    usd = {row["usd_per_hour"] for row in rows}
     what = f"{units.money(usd.pop())} US$ per node-hour" if len(usd) == 1 else "USD"
-    keys = ("region", "os", "offer", "price_date", "price_source")
-    return list(
-        dict.fromkeys(f"Prices: {what}, {source_of(row)}." for row in rows_of(priced, keys))
-    )
+    return list(dict.fromkeys(f"Prices: {what}, {source_of(row)}." for row in priced))
 
 
-def _best(table: pd.DataFrame) -> list[str]:
+def _best(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What the mark means, where there is one."""
-    units_of = {
-        f"usd_per_{work.key}": work.unit for work in work_priced(table["benchmark"].iloc[0])
-    }
-    by = table.loc[table["cheapest"], "compared_by"].unique()
+    units_of = {f"usd_per_{work.key}": work.unit for work in work_priced(rows[0]["benchmark"])}
+    by = dict.fromkeys(row["compared_by"] for row in rows if row["cheapest"])
     words = " or ".join(units_of.get(name, "run") for name in by)
     return [f"* The cheapest of the same work, by US$ per {words}."] if words else []
 
 
-def _sweeps(totals: pd.DataFrame) -> Sheet:
-    rows = rows_of(totals)
+def _sweeps(rows: Sequence[Mapping[str, Any]]) -> Sheet:
     place = {name: None if _same(rows, name) else name for name in ("version", "region", "offer")}
     return Sheet(
         title="Cost of each sweep as a whole (every case once)",

@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import units
-from ..frames import rows_of
 from .sheet import Column, Sheet, flops, four, three, times, two, unshown, worded
 
 if TYPE_CHECKING:
@@ -157,10 +156,7 @@ def _sums(sums: Sums) -> Sheet:
                 times,
             ),
         ],
-        rows=rows_of(
-            sums.table,
-            ["configuration", "published_hours", "sum_run_hours", "node_hours", "underbilled"],
-        ),
+        rows=sums.table,
         notes=sums.notes,
         facts={"kind": "published_cost", "source": sums.source},
     )

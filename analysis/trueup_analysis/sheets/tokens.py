@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
 from ..figures.prices import GIVEN
-from ..frames import rows_of
 from .price_list import source_of
 from .sheet import Column, Sheet, price, short_size, unshown, worded
 
@@ -37,8 +36,10 @@ def tokens(result: TokenTable) -> list[Sheet]:
     """Cost per million tokens, a table for each model, whole VMs billed; and by the share of the
     GPUs used where that is less."""
     made = []
-    for model, group in result.table.groupby("model", sort=False):
-        rows = rows_of(group)
+    models: dict[str, list[dict[str, Any]]] = {}
+    for row in result.table:
+        models.setdefault(row["model"], []).append({**row})
+    for model, rows in models.items():
         for row in rows:
             row["used"] = used_of(row["gpus"], row["gpus_billed"])
             row["output_spread"] = _spread(row) if row["n"] > 1 else None
@@ -47,7 +48,7 @@ def tokens(result: TokenTable) -> list[Sheet]:
             row["shown_case"] = row["case"] if named else f"{row['case']}, {row['profile']}"
         _tell_servers_apart(rows)
         _mark_cheapest(rows)
-        of = f": {model!s}" if model else ""
+        of = f": {model}" if model else ""
         made += [_whole(rows, of, result), *_by_share(rows, of, result.api)]
     if made:
         made[0] = replace(made[0], warnings=[*result.warnings, *result.unknown])
@@ -348,7 +349,7 @@ def article(found: Article) -> list[Sheet]:
 
 
 def _price_set(one: PriceSet, found: Article) -> Sheet:
-    rows = rows_of(one.table)
+    rows = [{**row} for row in one.table]
     for row in rows:
         row["wins"] = "*" if row["cheapest"] else ""
         row["shown_profile"] = str(row["profile"]).replace("_", " ")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
@@ -74,6 +76,11 @@ def record(
     }
     made.update(changes)
     return made
+
+
+def frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
+    """Rows of a table, of which whole columns can be looked at."""
+    return pd.DataFrame(list(rows))
 
 
 def write(folder: Path, records: Iterable[dict[str, Any]]) -> Path:

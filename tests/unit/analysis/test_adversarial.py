@@ -108,7 +108,7 @@ def test_what_cannot_have_been_measured_is_left_out(
     tmp_path: Path, record: dict[str, Any], reason: str
 ) -> None:
     loaded = load([made.write(tmp_path, [made.record(), record])])
-    assert len(loaded.cases) == 1
+    assert loaded.table.num_rows == 1
     assert [reason in item.reason for item in loaded.excluded] == [True]
 
 
@@ -153,7 +153,9 @@ def test_strange_records_never_end_in_a_traceback(tmp_path: Path, name: str) -> 
 
 def test_a_rate_of_zero_has_no_cost_per_flop(tmp_path: Path) -> None:
     loaded = load([made.write(tmp_path, STRANGE["no rates"])])
-    row = cost.table(loaded, prices=read_prices(PRICES), terms=Terms(price=3.6)).table.iloc[0]
+    row = made.frame(
+        cost.table(loaded, prices=read_prices(PRICES), terms=Terms(price=3.6)).table
+    ).iloc[0]
     assert units.is_missing(row["usd_per_pflop"]) is True
     assert row["usd_per_run"] == pytest.approx(0.001)
 
@@ -176,11 +178,13 @@ def test_cost_keeps_versions_work_regions_and_machines_apart(tmp_path: Path) -> 
     found = cost.table(
         load([made.write(tmp_path, records)]), prices=read_prices(PRICES), terms=Terms(price=3.6)
     )
-    assert found.table["records"].to_list() == [1] * 6
-    assert found.table["run_seconds"].to_list() == [36.0, 72.0, 36.0, 36.0, 36.0, 36.0]
-    assert found.totals["runs"].to_list() == [1, 1, 1, 1, 1, 1]
-    assert found.table["usd_per_pflop"].iloc[0] == pytest.approx(0.036 / (made.WORK / 1e15))
-    assert found.table["usd_per_billion_grid_points"].iloc[0] == pytest.approx(
+    assert made.frame(found.table)["records"].to_list() == [1] * 6
+    assert made.frame(found.table)["run_seconds"].to_list() == [36.0, 72.0, 36.0, 36.0, 36.0, 36.0]
+    assert made.frame(found.totals)["runs"].to_list() == [1, 1, 1, 1, 1, 1]
+    assert made.frame(found.table)["usd_per_pflop"].iloc[0] == pytest.approx(
+        0.036 / (made.WORK / 1e15)
+    )
+    assert made.frame(found.table)["usd_per_billion_grid_points"].iloc[0] == pytest.approx(
         0.036 / (made.POINTS / 1e9)
     )
 
@@ -193,9 +197,9 @@ def test_offer_is_the_records_own_unless_another_is_asked_for(tmp_path: Path) ->
     records = [made.record(offer="spot"), made.record(threads=2, offer=None)]
     loaded = load([made.write(tmp_path / "results", records)])
     prices = read_prices(tmp_path / "prices.csv")
-    own = cost.table(loaded, prices=prices).table
+    own = made.frame(cost.table(loaded, prices=prices).table)
     assert own["usd_per_hour"].to_list() == [0.9, 3.6]
-    asked = cost.table(loaded, prices=prices, terms=Terms(offer="payg")).table
+    asked = made.frame(cost.table(loaded, prices=prices, terms=Terms(offer="payg")).table)
     assert asked["usd_per_hour"].to_list() == [3.6, 3.6]
     (tmp_path / "vm_sizes.csv").write_bytes((PRICES.parent / "vm_sizes.csv").read_bytes())
     (tmp_path / "reference_results.csv").write_bytes(
@@ -210,7 +214,9 @@ def test_offer_is_the_records_own_unless_another_is_asked_for(tmp_path: Path) ->
 @pytest.mark.parametrize("region", ["eastus", "EastUS", "East US"])
 def test_a_region_is_known_by_each_of_its_spellings(tmp_path: Path, region: str) -> None:
     loaded = load([made.write(tmp_path, [made.record()])])
-    found = cost.table(loaded, prices=read_prices(PRICES), terms=Terms(region=region)).table
+    found = made.frame(
+        cost.table(loaded, prices=read_prices(PRICES), terms=Terms(region=region)).table
+    )
     assert found["usd_per_hour"].to_list() == [3.6]
 
 
@@ -332,7 +338,7 @@ def test_names_that_are_no_utf8_pipes_and_loops_are_named(tmp_path: Path) -> Non
     (run / "gone.json").symlink_to("nowhere")
     (run / "20261120T091300Z-7c1f").symlink_to("..")
     loaded = load([results])
-    assert len(loaded.cases) == 1
+    assert loaded.table.num_rows == 1
     assert [item.reason.split(",")[0] for item in loaded.excluded] == [
         "not a regular file",
         "not a regular file",
@@ -379,7 +385,7 @@ def test_a_file_that_is_larger_than_any_record_is_named_and_not_read(tmp_path: P
     with (results / made.RUN_ID / "huge.json").open("wb") as stream:
         stream.truncate(300 * 2**20)
     loaded = load([results])
-    assert len(loaded.cases) == 1
+    assert loaded.table.num_rows == 1
     assert [item.reason for item in loaded.excluded] == ["larger than 256 MiB, which no record is"]
 
 

@@ -254,8 +254,8 @@ def test_read_says_in_one_sentence_what_it_cannot_read(tmp_path: Path) -> None:
         assert done.stderr.startswith("trueup: error: ")
 
 
-@pytest.mark.parametrize("command", ["--help", "list", "health", "scaling"])
-def test_a_command_that_makes_no_frame_starts_without_pandas(results: Path, command: str) -> None:
+@pytest.mark.parametrize("command", ["--help", "list", "health", "scaling", "cost"])
+def test_a_command_starts_without_pandas(results: Path, command: str) -> None:
     code = (
         "import sys; from trueup_analysis import cli\n"
         "try: cli.main()\n"

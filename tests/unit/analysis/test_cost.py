@@ -79,19 +79,21 @@ def test_the_articles_cost_table_with_what_it_leaves_out() -> None:
         prices=read_prices(PRICES),
         terms=Terms(region="eastus"),
     )
-    totals = result.totals
+    totals = made.frame(result.totals)
     assert [f"{value:.3f}" for value in totals["published_hours"]] == ["0.197", "0.086", "0.102"]
     assert [f"{value:.4f}" for value in totals["sum_run_hours"]] == ["0.1975", "0.0861", "0.1029"]
     assert [f"{value:.4f}" for value in totals["node_hours"]] == ["0.1975", "0.2588", "0.3250"]
     assert [f"{value:.1f}" for value in totals["underbilled"]] == ["1.0", "3.0", "3.2"]
     assert totals["usd"].to_list() == pytest.approx((totals["node_hours"] * 3.60).to_list())
     assert len(result.table) == 13
-    assert set(result.table["price_date"]) == {"2026-06-18"}
+    assert set(made.frame(result.table)["price_date"]) == {"2026-06-18"}
 
 
 def test_a_row_carries_all_that_a_price_depends_on(tmp_path: Path) -> None:
     loaded = measured(tmp_path, [made.record(36.0, node_count=2, nodes=["a", "b"])])
-    row = table(loaded, prices=prices(("eastus", "payg", 3.6, "2026-06-18"))).table.iloc[0]
+    row = made.frame(
+        table(loaded, prices=prices(("eastus", "payg", 3.6, "2026-06-18"))).table
+    ).iloc[0]
     assert row["node_hours"] == pytest.approx(0.02)
     assert row["usd_per_run"] == pytest.approx(0.072)
     assert row["usd_per_pflop"] == pytest.approx(0.072 / (made.WORK / 1e15))
@@ -124,7 +126,7 @@ def test_the_newest_price_on_or_before_the_day_counts(
     result = table(
         measured(tmp_path, [made.record()]), prices=book, terms=Terms(price_date=price_date)
     )
-    found = result.table["usd_per_hour"].iloc[0]
+    found = made.frame(result.table)["usd_per_hour"].iloc[0]
     assert (None if pd.isna(found) else found) == usd
     assert (result.unknown == []) is (usd is not None)
 
@@ -132,7 +134,7 @@ def test_the_newest_price_on_or_before_the_day_counts(
 def test_an_undated_price_counts_only_alone_and_is_said_to_be_undated(tmp_path: Path) -> None:
     loaded = measured(tmp_path, [made.record()])
     result = table(loaded, prices=prices(("eastus", "payg", 9.0, "")))
-    assert result.table["usd_per_hour"].to_list() == [9.0]
+    assert made.frame(result.table)["usd_per_hour"].to_list() == [9.0]
     [warning] = result.warnings
     assert [word in warning for word in ("payg", "eastus", "no date", SIZE)] == [True] * 4
 
@@ -146,7 +148,7 @@ def test_spot_is_a_saving_only_below_the_list_price(
 ) -> None:
     book = prices(("eastus", "payg", 3.6, "2026-06-18"), ("eastus", "spot", spot, "2026-06-18"))
     result = table(measured(tmp_path, [made.record()]), prices=book, terms=Terms(offer="spot"))
-    found = result.table["saving"].iloc[0]
+    found = made.frame(result.table)["saving"].iloc[0]
     assert (None if pd.isna(found) else found) == (
         None if saving is None else pytest.approx(saving)
     )
@@ -177,8 +179,8 @@ def test_an_unknown_price_is_unknown_and_says_why(
 ) -> None:
     loaded = measured(tmp_path, [made.record(**changes)])
     result = table(loaded, prices=read_prices(PRICES), terms=Terms(**options))
-    assert result.table["usd_per_run"].isna().to_list() == [True]
-    assert result.table["node_hours"].to_list() == pytest.approx([10 / 3600])
+    assert made.frame(result.table)["usd_per_run"].isna().to_list() == [True]
+    assert made.frame(result.table)["node_hours"].to_list() == pytest.approx([10 / 3600])
     assert [message in text for text in result.unknown] == [True]
 
 
@@ -223,7 +225,7 @@ def test_a_day_before_the_first_price_is_said(tmp_path: Path, region: str) -> No
 def test_a_given_price_needs_no_size_and_says_where_it_is_from(tmp_path: Path) -> None:
     loaded = measured(tmp_path, [made.record(3600.0, vm_size=None, region=None, offer=None)])
     result = table(loaded, prices=read_prices(PRICES), terms=Terms(price=3.60))
-    row = result.table.iloc[0]
+    row = made.frame(result.table).iloc[0]
     assert (row["usd_per_run"], row["price_source"]) == (3.60, GIVEN)
     assert result.unknown == []
 
@@ -231,7 +233,7 @@ def test_a_given_price_needs_no_size_and_says_where_it_is_from(tmp_path: Path) -
 def test_priced_as_another_size_is_said_to_be_so(tmp_path: Path) -> None:
     loaded = measured(tmp_path, [made.record(3600.0, vm_size=None, region=None, offer=None)])
     result = table(loaded, prices=read_prices(PRICES), terms=Terms(as_size=SIZE, region="eastus"))
-    assert result.table["usd_per_run"].to_list() == [3.60]
+    assert made.frame(result.table)["usd_per_run"].to_list() == [3.60]
     assert result.warnings[0].startswith(f"Priced as {SIZE}")
 
 
@@ -373,7 +375,9 @@ def test_us_dollars_by_unit_of_work_are_those_worked_out_by_hand(
 ) -> None:
     nodes = [f"n{number}" for number in range(record["node_count"])]
     loaded = measured(tmp_path, [{**record, "nodes": nodes}])
-    row = table(loaded, prices=read_prices(PRICES), terms=Terms(price=price)).table.iloc[0]
+    row = made.frame(
+        table(loaded, prices=read_prices(PRICES), terms=Terms(price=price)).table
+    ).iloc[0]
     assert row[f"usd_per_{key}"] == pytest.approx(usd, rel=1e-12)
     per_hour = row[f"{key}_per_node_hour"]
     assert per_hour * usd == pytest.approx(price, rel=1e-12)
@@ -393,9 +397,9 @@ def test_the_judged_message_size_counts_else_the_largest(tmp_path: Path) -> None
     judged = expectations.read(ROOT / "catalog" / "expectations.yml")
     # 36 US$/h = 0.01 US$/s; / 0.2 TB/s at 16 GiB, / 0.4 TB/s at 32 GiB.
     for expected, place, usd in ((judged, LARGE, 0.05), (None, 2 * LARGE, 0.025)):
-        found = table(
-            loaded, prices=prices(), terms=Terms(price=36.0), expectations=expected
-        ).table.iloc[0]
+        found = made.frame(
+            table(loaded, prices=prices(), terms=Terms(price=36.0), expectations=expected).table
+        ).iloc[0]
         assert (found["message_bytes"], found["usd_per_tb"]) == (place, pytest.approx(usd))
 
 
@@ -420,9 +424,8 @@ def test_nodes_of_one_size_that_ran_the_same_are_one_row(tmp_path: Path) -> None
            nodes=[f"n{number}", f"n{number + 1}"])
         for number in range(4)
     ]  # fmt: skip
-    found = table(
-        measured(tmp_path, [*alone, *copies, *pairs]), prices=prices(), terms=Terms(price=36.0)
-    ).table
+    loaded = measured(tmp_path, [*alone, *copies, *pairs])
+    found = made.frame(table(loaded, prices=prices(), terms=Terms(price=36.0)).table)
     shown = ["benchmark", "case", "apart", "records", "devices", "device"]
     assert found[shown].astype(object).where(found[shown].notna(), None).to_numpy().tolist() == [
         ["nccl", "made", "", 21, None, None],
@@ -440,7 +443,7 @@ def test_nodes_of_one_size_that_ran_the_same_are_one_row(tmp_path: Path) -> None
 def test_pooled_figures_are_those_of_each_record(tmp_path: Path) -> None:
     records = [made.record(seconds, nodes=[f"n{seconds}"]) for seconds in (8.0, 10.0, 13.0)]
     loaded = measured(tmp_path, records)
-    row = table(loaded, prices=prices(), terms=Terms(price=3.6)).table.iloc[0]
+    row = made.frame(table(loaded, prices=prices(), terms=Terms(price=3.6)).table).iloc[0]
     cases = read_cases(loaded)
     one = sorted(cases, key=lambda case: case.plain("run_time") or 0)[1]
     shown = views.headline(one)
@@ -455,7 +458,13 @@ def test_pooled_figures_are_those_of_each_record(tmp_path: Path) -> None:
 
 
 def marked(result: CostTable) -> list[tuple[str, bool]]:
-    return list(zip(result.table["compared_by"], result.table["cheapest"], strict=True))
+    return list(
+        zip(
+            made.frame(result.table)["compared_by"],
+            made.frame(result.table)["cheapest"],
+            strict=True,
+        )
+    )
 
 
 def test_the_cheapest_of_the_same_work_is_marked(tmp_path: Path) -> None:
@@ -511,7 +520,7 @@ def test_records_without_parameters_are_the_same_work_only_by_name(tmp_path: Pat
 def test_a_rate_of_zero_is_no_cost(tmp_path: Path) -> None:
     records = [of("hpl", [figure("hpl_rate", 0.0, "flop/s")])]
     result = table(measured(tmp_path, records), prices=prices(), terms=Terms(price=3.6))
-    assert result.table[["usd_per_pflop", "pflop_per_node_hour"]].isna().all(axis=None)
+    assert made.frame(result.table)[["usd_per_pflop", "pflop_per_node_hour"]].isna().all(axis=None)
     (sheet,) = cost_sheets.cost(result)
     assert [column.key for column in sheet.shown()] == ["shown_case", "shown_figure"]
 
@@ -520,7 +529,7 @@ def test_a_rate_of_zero_is_no_cost(tmp_path: Path) -> None:
 def test_a_price_that_cannot_be_one_counts_as_none(tmp_path: Path, spoilt: float) -> None:
     book = prices(("eastus", "payg", spoilt, "2026-06-18"))
     result = table(measured(tmp_path, [made.record()]), prices=book)
-    assert result.table["usd_per_run"].isna().to_list() == [True]
+    assert made.frame(result.table)["usd_per_run"].isna().to_list() == [True]
     assert (result.has_prices, len(result.unknown)) == (False, 1)
 
 
@@ -530,8 +539,8 @@ def test_a_figure_in_another_unit_gives_no_cost_and_is_said(tmp_path: Path) -> N
         of("hpl", [figure("hpl_rate", 250.0, "1/s")], case="wrong"),
     ]
     result = table(measured(tmp_path, records), prices=prices(), terms=Terms(price=72.0))
-    assert result.table["case"].to_list() == ["right", "wrong"]
-    assert result.table["usd_per_pflop"].isna().to_list() == [False, True]
+    assert made.frame(result.table)["case"].to_list() == ["right", "wrong"]
+    assert made.frame(result.table)["usd_per_pflop"].isna().to_list() == [False, True]
     assert result.warnings == [
         "hpl: hpl_rate is in 1/s, not in flop/s, in 1 record, and does not count there."
     ]
@@ -550,7 +559,7 @@ def test_a_new_benchmark_is_priced_by_its_view_alone(
     loaded = measured(tmp_path, [of("weather", [figure("day_rate", 48.0, "day/day")])])
     result = table(loaded, prices=prices(), terms=Terms(price=2.0))
     # 2 US$/h x 24 h / 48 forecast days.
-    assert result.table["usd_per_forecast_day"].to_list() == [1.0]
+    assert made.frame(result.table)["usd_per_forecast_day"].to_list() == [1.0]
     (sheet,) = cost_sheets.cost(result)
     assert (sheet.name, sheet.title) == (
         "cost-weather", "Cost of the work of each case: Made weather",
@@ -599,7 +608,7 @@ def test_machines_off_azure_are_told_apart_by_name(tmp_path: Path) -> None:
         made.record(vm_size=None, nodes=["b", "c", "d"], node_count=3),
     ]
     result = table(measured(tmp_path, records), prices=prices())
-    assert result.table["apart"].to_list() == ["on a", "on b and 2 more"]
+    assert made.frame(result.table)["apart"].to_list() == ["on a", "on b and 2 more"]
     assert result.has_prices is False
 
 
@@ -631,4 +640,4 @@ def test_a_cost_table_of_a_collective_fits_80_columns(tmp_path: Path) -> None:
         "all_gather-64x8     64  319.45 GB/s at 16 GiB       9.462",
     ]
     # A collective over more nodes moves more data at the same figure: another work.
-    assert result.table["cheapest"].to_list() == [False] * 6
+    assert made.frame(result.table)["cheapest"].to_list() == [False] * 6

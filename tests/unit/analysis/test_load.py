@@ -13,7 +13,7 @@ from typing import Any
 
 import jsonschema
 import made
-import pandas as pd
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -100,7 +100,7 @@ def mutated(place: tuple[Any, ...], value: Any) -> dict[str, Any]:
 
 def accepted(path: Path) -> bool:
     try:
-        return len(load([path]).cases) == 1
+        return load([path]).table.num_rows == 1
     except BadInput:
         return False
 
@@ -148,21 +148,22 @@ def test_schema_and_reader_agree_on_outcomes(
     assert accepted(path) is valid
 
 
-def test_frames_hold_what_the_record_says(tmp_path: Path) -> None:
+def test_the_table_holds_what_the_record_says(tmp_path: Path) -> None:
     results = made.write(
         tmp_path, [made.record(ranks=2, threads=4, nodes=["b", "a"], node_count=2)]
     )
     loaded = load([results])
-    row = loaded.cases.iloc[0]
-    assert (row["record"], row["nodes"], row["cores"], row["node_count"]) == (0, "b+a", 8, 2)
+    row = {name: loaded.values(name)[0] for name in loaded.table.column_names if name != "metrics"}
+    assert (row["nodes"], row["cores"], row["node_count"]) == ("b+a", 8, 2)
     assert row["parameters"]["layout"] == "2x4"
     assert row["command"] == ["python", "-m", "made"]
     assert row["provenance"] == "measured"
     assert row["source"] == str(results / made.RUN_ID / "0000.json")
-    assert len(loaded.metrics) == 6
-    first = loaded.metrics.iloc[0]
-    assert (first["name"], first["value"], first["unit"], first["n"]) == ("run_time", 10.0, "s", 3)
-    assert bool(pd.isna(first["message_bytes"])) is True
+    figures = loaded.figures.rows(0, len(loaded.figures.owners))
+    assert len(figures) == 6
+    first = figures[0]
+    assert (first.name, first.value, first.unit, first.n) == ("run_time", 10.0, "s", 3)
+    assert first.message_bytes is None
 
 
 def test_one_bad_file_among_a_thousand_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -173,7 +174,7 @@ def test_one_bad_file_among_a_thousand_is_named_and_the_rest_is_read(tmp_path: P
     bad = results / made.RUN_ID / "0500.json"
     bad.write_text(bad.read_text(encoding="utf-8")[:-40], encoding="utf-8")
     loaded = load([results])
-    assert len(loaded.cases) == 998
+    assert loaded.table.num_rows == 998
     assert [item.path for item in loaded.excluded] == [str(bad)]
     assert "truncated" in loaded.excluded[0].reason
 
@@ -194,7 +195,7 @@ def test_garbage_is_excluded_with_a_reason(tmp_path: Path, content: bytes) -> No
     results = made.write(tmp_path, [made.record()])
     (results / made.RUN_ID / "z.json").write_bytes(content)
     loaded = load([results])
-    assert len(loaded.cases) == 1
+    assert loaded.table.num_rows == 1
     assert [Path(item.path).name for item in loaded.excluded] == ["z.json"]
     assert loaded.excluded[0].reason != ""
 
@@ -239,7 +240,7 @@ def test_machines_that_configured_themselves_are_one_run(tmp_path: Path) -> None
     for source in (tmp_path / "records", tmp_path / "records" / made.RUN_ID):
         loaded = load([source])
         assert (loaded.runs, loaded.excluded) == ([both], [])
-        assert sorted(loaded.cases["nodes"]) == ["nodes_0", "nodes_1"]
+        assert sorted(loaded.values("nodes")) == ["nodes_0", "nodes_1"]
     # One that goes on, or was stopped: the run has not ended.
     later = tmp_path / "records" / made.RUN_ID / "nodes_0" / "run.json"
     later.write_text(json.dumps({**json.loads(later.read_text()), "finished_at": None}))
@@ -275,7 +276,7 @@ def test_hidden_and_foreign_files_are_not_records(tmp_path: Path) -> None:
     (run / "0000.raw.txt").write_text("{", encoding="utf-8")
     (results / "notes.txt").write_text("remember", encoding="utf-8")
     loaded = load([results])
-    assert (len(loaded.cases), loaded.excluded) == (1, [])
+    assert (loaded.table.num_rows, loaded.excluded) == (1, [])
 
 
 def test_a_link_that_loops_is_excluded_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -292,7 +293,7 @@ def test_a_link_that_loops_is_excluded_and_the_rest_is_read(tmp_path: Path) -> N
     for link in loops:
         link.symlink_to(link)
     loaded = load([results])
-    assert len(loaded.cases) == 1
+    assert loaded.table.num_rows == 1
     assert {(item.path, item.reason) for item in loaded.excluded} == {
         (str(link if link.parent != other else other), os.strerror(errno.ELOOP)) for link in loops
     }
@@ -316,7 +317,7 @@ def test_an_entry_that_cannot_be_looked_at_is_excluded(
 
     monkeypatch.setattr(os, "stat", refuse)
     loaded = load([results])
-    assert len(loaded.cases) == 1
+    assert loaded.table.num_rows == 1
     assert [(item.path, item.reason) for item in loaded.excluded] == [
         (str(results / "stale"), os.strerror(number))
     ]
@@ -326,16 +327,14 @@ def test_a_record_given_twice_counts_once(tmp_path: Path) -> None:
     results = made.write(tmp_path / "results", [made.record(), made.record(5.0, threads=2)])
     pack(load([results]), tmp_path / "all.parquet")
     loaded = load([results, results / made.RUN_ID, tmp_path / "all.parquet"])
-    assert len(loaded.cases) == 2
-    assert sorted(loaded.metrics["record"].unique()) == [0, 1]
+    assert loaded.table.num_rows == 2
+    assert np.unique(loaded.figures.owners).tolist() == [0, 1]
     assert loaded.notes == ["2 records were given more than once and count once."]
 
 
 def same(one: Loaded, other: Loaded) -> bool:
-    pd.testing.assert_frame_equal(one.cases, other.cases)
-    pd.testing.assert_frame_equal(one.metrics, other.metrics)
-    rest = [(item.excluded, item.runs, item.notes) for item in (one, other)]
-    return rest[0] == rest[1]
+    held = [(item.table.to_pylist(), item.excluded, item.runs, item.notes) for item in (one, other)]
+    return held[0] == held[1]
 
 
 def test_a_packed_file_reads_back_identically(tmp_path: Path) -> None:
@@ -356,7 +355,7 @@ def test_packing_where_no_file_can_be_is_a_known_error(tmp_path: Path) -> None:
 
 def test_a_foreign_parquet_file_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
-    pd.DataFrame({"a": [1]}).to_parquet(path)
+    pq.write_table(pa.table({"a": [1]}), path)
     with pytest.raises(BadInput, match=r"x\.parquet is not a file that `trueup pack` wrote"):
         load([path])
 
@@ -394,10 +393,10 @@ def test_a_packed_file_that_is_vast_when_unpacked_is_refused(
 @pytest.mark.parametrize("folder", ["fact_cache_core_2_19", "fact_cache_core_2_18"])
 def test_a_fact_cache_gives_its_records_and_nothing_else(folder: str) -> None:
     loaded = load([DATA / folder])
-    assert loaded.cases["case"].to_list() == ["acoustic-so8-r1t2", "acoustic-so8-r1t4"]
-    assert loaded.cases["cores"].to_list() == [2, 4]
+    assert loaded.values("case") == ["acoustic-so8-r1t2", "acoustic-so8-r1t4"]
+    assert loaded.values("cores") == [2, 4]
     assert loaded.excluded == []
-    assert [Path(source).name.split("#")[1] for source in loaded.cases["source"]] == [
+    assert [Path(source).name.split("#")[1] for source in loaded.values("source")] == [
         "trueup_devito",
         "trueup_devito",
     ]
@@ -407,7 +406,7 @@ def test_an_invalid_record_in_a_fact_cache_is_named_with_its_key(tmp_path: Path)
     facts = {"trueup_devito": made.record(ranks=0), "trueup_stream": made.record()}
     (tmp_path / "node.example.com").write_text(json.dumps(facts), encoding="utf-8")
     loaded = load([tmp_path])
-    assert len(loaded.cases) == 1
+    assert loaded.table.num_rows == 1
     assert [item.path for item in loaded.excluded] == [
         f"{tmp_path / 'node.example.com'}#trueup_devito"
     ]
@@ -429,7 +428,7 @@ def test_raw_outputs_are_verified_on_demand(tmp_path: Path) -> None:
     raws = [path.with_name(path.name.replace(".json", ".raw.txt")) for path in paths]
     loaded = load([tmp_path])
     assert verify(loaded) == []
-    assert loaded.cases["raw_sha256"].to_list() == [hashlib.sha256(b"out").hexdigest()] * 3
+    assert loaded.values("raw_sha256") == [hashlib.sha256(b"out").hexdigest()] * 3
     raws[1].write_text("other", encoding="utf-8")
     raws[2].unlink()
     problems = verify(loaded)
@@ -550,10 +549,9 @@ def test_a_packed_file_is_held_to_what_a_record_is(
 
 def test_published_results_become_cases() -> None:
     loaded = load([ROOT / "catalog" / "reference_results.csv"])
-    devito = loaded.cases[loaded.cases["benchmark"] == "devito"]
-    assert len(devito) == 13
-    assert set(devito["provenance"]) != {"measured"}
-    assert int((loaded.cases["benchmark"] == "vllm").sum()) == 12
+    benchmarks = loaded.values("benchmark")
+    assert (benchmarks.count("devito"), benchmarks.count("vllm")) == (13, 12)
+    assert "measured" not in loaded.values("provenance")
     assert re.match(r"reference_results\.csv: \d+ rows of \d+ other benchmarks", loaded.notes[0])
 
 

@@ -199,7 +199,7 @@ def test_a_service_level_that_is_none_is_refused(limit: float) -> None:
 
 def test_idle_hours_raise_what_tokens_cost(tmp_path: Path) -> None:
     full, third = (
-        priced(tmp_path / name, [at(16)], idle_hours=hours).table.iloc[0]
+        priced(tmp_path / name, [at(16)], idle_hours=hours).table[0]
         for name, hours in (("a", 0.0), ("b", 16.0))
     )
     for name in ("usd_per_million_output_tokens", "usd_per_answer"):

@@ -43,7 +43,7 @@ def test_a_run_without_devito_leaves_the_published_tables_alone(tmp_path: Path) 
 
 
 def test_the_cost_table_holds_the_printed_and_the_true_hours() -> None:
-    table = sums(load([REFERENCE])).table
+    table = made.frame(sums(load([REFERENCE])).table)
     assert table["published_hours"].to_list() == pytest.approx([0.197, 0.086, 0.102])
     assert [f"{value:.4f}" for value in table["node_hours"]] == ["0.1975", "0.2588", "0.3250"]
     assert [f"{value:.1f}" for value in table["underbilled"]] == ["1.0", "3.0", "3.2"]

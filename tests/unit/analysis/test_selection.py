@@ -108,7 +108,7 @@ def test_what_leaves_nothing_is_refused(
 def test_a_run_that_measured_nothing_can_be_chosen(loaded: Loaded) -> None:
     found = select(loaded, Selection(nodes=("dead",)), may_be_empty=True)
     assert (cases(found), [run["expected"] for run in found.runs]) == ("", [["dead"], ["dead"]])
-    assert (len(found.cases), len(found.metrics)) == (0, 0)
+    assert (found.table.num_rows, len(found.figures.owners)) == (0, 0)
     assert any("node dead was expected" in note for note in found.notes)
 
 

@@ -82,7 +82,7 @@ def run(call_trueup):
 
 
 def test_the_whole_vm_is_billed_and_the_share_stands_beside_it(tmp_path: Path) -> None:
-    row = priced(tmp_path, [vllm(1000.0, 3000.0)]).table.iloc[0]
+    row = made.frame(priced(tmp_path, [vllm(1000.0, 3000.0)]).table).iloc[0]
     # 98.32 US$ buy 3.6 million output and 10.8 million tokens.
     assert row["usd_per_million_output_tokens"] == pytest.approx(HOURLY / 3.6)
     assert row["usd_per_million_total_tokens"] == pytest.approx(HOURLY / 10.8)
@@ -100,7 +100,7 @@ def test_the_whole_vm_is_billed_and_the_share_stands_beside_it(tmp_path: Path) -
 
 def test_two_nodes_cost_twice_as_much_and_use_all_their_gpus(tmp_path: Path) -> None:
     record = vllm(1000.0, 3000.0, nodes=["a", "b"], node_count=2, gpus=16)
-    row = priced(tmp_path, [record]).table.iloc[0]
+    row = made.frame(priced(tmp_path, [record]).table).iloc[0]
     assert row["usd_per_million_output_tokens"] == pytest.approx(2 * HOURLY / 3.6)
     assert (row["gpus_billed"], row["gpu_share"]) == (16, 1.0)
     assert pd.isna(row["usd_per_million_output_tokens_by_gpu_share"])
@@ -109,7 +109,7 @@ def test_two_nodes_cost_twice_as_much_and_use_all_their_gpus(tmp_path: Path) -> 
 def test_a_cpu_node_has_no_share_of_gpus(tmp_path: Path) -> None:
     record = vllm(50.0, 90.0, vm_size="Standard_HB120rs_v3", gpus=0)
     result = priced(tmp_path, [record])
-    row = result.table.iloc[0]
+    row = made.frame(result.table).iloc[0]
     assert row["usd_per_million_output_tokens"] == pytest.approx(3.6 / 3600 / 50 * 1e6)
     assert pd.isna(row["gpu_share"])
     assert len(token_sheets.tokens(result)) == 1
@@ -120,7 +120,7 @@ def test_cached_prompts_are_told_from_worked_out_tokens(tmp_path: Path) -> None:
     known = vllm(1000.0, 3000.0)
     known["metrics"].append(hits)
     result = priced(tmp_path, [known, vllm(1000.0, 3000.0, case="unknown")])
-    row, other = (result.table.iloc[place] for place in range(2))
+    row, other = (made.frame(result.table).iloc[place] for place in range(2))
     # 2000 prompt tokens a second, of which a quarter is worked out, and 1000 generated ones.
     assert (row["cached_share"], row["uncached_tokens_per_second"]) == (0.75, 1500.0)
     assert row["usd_per_million_uncached_tokens"] == pytest.approx(HOURLY / 5.4)
@@ -134,7 +134,7 @@ def test_cached_prompts_are_told_from_worked_out_tokens(tmp_path: Path) -> None:
 def test_a_cached_share_above_all_gives_no_cost(tmp_path: Path) -> None:
     record = vllm()
     record["metrics"].append(made.figure("prefix_cache_hit_rate", 1.5, "1", "higher"))
-    row = priced(tmp_path, [record]).table.iloc[0]
+    row = made.frame(priced(tmp_path, [record]).table).iloc[0]
     assert pd.isna(row["usd_per_million_uncached_tokens"])
 
 
@@ -142,7 +142,7 @@ def test_an_answer_costs_its_tokens(tmp_path: Path) -> None:
     without = vllm(case="without")
     without["metrics"] = without["metrics"][1:3]
     result = priced(tmp_path, [vllm(1000.0, 3000.0), without])
-    row, other = (result.table.iloc[place] for place in range(2))
+    row, other = (made.frame(result.table).iloc[place] for place in range(2))
     # The record has 5 answers a second of 200 tokens each.
     assert row["output_tokens_per_answer"] == pytest.approx(200)
     assert row["usd_per_answer"] == pytest.approx(HOURLY / 3600 / 5)
@@ -156,7 +156,7 @@ def test_goodput_is_by_us_dollar_within_what_was_stated(tmp_path: Path) -> None:
     record = vllm(parameters={"goodput_ttft_ms": 500.0, "goodput_tpot_ms": 50.0})
     record["metrics"].append(made.figure("request_goodput", 4.0, "1/s", "higher"))
     result = priced(tmp_path, [record, vllm(case="without")])
-    row, other = (result.table.iloc[place] for place in range(2))
+    row, other = (made.frame(result.table).iloc[place] for place in range(2))
     assert row["goodput_per_usd"] == pytest.approx(4 * 3600 / HOURLY)
     assert pd.isna(other["goodput_per_usd"])
     [sheet, *_] = token_sheets.tokens(result)
@@ -175,7 +175,7 @@ def test_repeats_are_pooled_by_their_median_with_n_and_spread(tmp_path: Path) ->
         for minute, rate in enumerate((900.0, 1200.0, 1000.0))
     ]
     result = priced(tmp_path, records)
-    row = result.table.iloc[0]
+    row = made.frame(result.table).iloc[0]
     assert (len(result.table), row["n"]) == (1, 3)
     names = [f"output_tokens_per_second{end}" for end in ("", "_min", "_max")]
     assert row[names].to_list() == [1000.0, 900.0, 1200.0]
@@ -190,7 +190,7 @@ def test_other_work_and_other_versions_are_not_pooled(tmp_path: Path) -> None:
         vllm(software={"vllm": "0.33.0"}, started_at="2026-11-20T09:15:00Z"),
     ]
     result = priced(tmp_path, records)
-    assert result.table["n"].to_list() == [1, 1, 1]
+    assert made.frame(result.table)["n"].to_list() == [1, 1, 1]
     assert "0.33.0" in table_format.render(token_sheets.tokens(result))
 
 
@@ -206,7 +206,7 @@ def test_other_servers_are_not_pooled_and_told_apart(tmp_path: Path) -> None:
         )
     ]
     result = priced(tmp_path, records)
-    assert result.table["n"].to_list() == [1, 2, 1]
+    assert made.frame(result.table)["n"].to_list() == [1, 2, 1]
     shown = [row["shown_case"] for row in token_sheets.tokens(result)[0].rows]
     assert shown == [
         "llama-3.1-8b-chat, no enforce-eager, max-num-seqs 1024",
@@ -229,7 +229,7 @@ def test_what_was_asked_of_a_profile_is_no_other_work(tmp_path: Path) -> None:
         vllm(parameters={"asked": f'{{"num_prompts":{n}}}'}, started_at=f"2026-11-20T09:1{n}:00Z")
         for n in (0, 1)
     ]
-    assert priced(tmp_path, records).table["n"].to_list() == [2]
+    assert made.frame(priced(tmp_path, records).table)["n"].to_list() == [2]
 
 
 def test_the_version_is_the_servers_where_it_is_known(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_the_version_is_the_servers_where_it_is_known(tmp_path: Path) -> None:
         )
         for minute, server in enumerate(("0.10.1", "unknown", ""))
     ]
-    table_ = priced(tmp_path, records).table
+    table_ = made.frame(priced(tmp_path, records).table)
     assert table_[["version", "n"]].to_numpy().tolist() == [["0.10.1", 1], ["0.32.0", 2]]
 
 
@@ -290,7 +290,7 @@ def test_what_cannot_be_priced_is_left_out_with_its_reason(
 ) -> None:
     bad = vllm(case="bad", **changes)
     result = priced(tmp_path / "both", [vllm(), bad])
-    assert result.table["case"].to_list() == ["llama-3.1-8b-chat"]
+    assert made.frame(result.table)["case"].to_list() == ["llama-3.1-8b-chat"]
     assert [bool(re.search(reason, text)) for text in result.left_out] == [True]
     status, out, err = run("cost", made.write(tmp_path / "alone", [bad]))
     assert (status, out) == (1, "")
@@ -311,7 +311,7 @@ def test_an_unknown_price_is_unknown_and_says_why(
     tmp_path: Path, changes: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
     result = priced(tmp_path, [vllm(**changes)], api=ApiPrices(0.6), **options)
-    assert result.table["usd_per_million_output_tokens"].isna().to_list() == [True]
+    assert made.frame(result.table)["usd_per_million_output_tokens"].isna().to_list() == [True]
     assert [message in text for text in result.unknown] == [True]
     shown = table_format.render(token_sheets.tokens(result))
     assert "unknown" in shown
@@ -321,7 +321,7 @@ def test_an_unknown_price_is_unknown_and_says_why(
 def test_more_gpus_than_the_vms_have_is_said_and_gives_no_share(tmp_path: Path) -> None:
     result = priced(tmp_path, [vllm(gpus=9)])
     assert "says 9 GPUs, yet 1 x Standard_ND96isr_H100_v5 has 8" in result.warnings[0]
-    assert result.table["gpu_share"].isna().to_list() == [True]
+    assert made.frame(result.table)["gpu_share"].isna().to_list() == [True]
 
 
 def test_a_catalog_without_sizes_gives_no_share(tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_a_catalog_without_sizes_gives_no_share(tmp_path: Path) -> None:
 
 def test_break_even_is_the_share_of_the_hours_at_the_measured_rate(tmp_path: Path) -> None:
     result = priced(tmp_path, [vllm(1000.0, 3000.0)], api=ApiPrices(40.0, 5.0))
-    row = result.table.iloc[0]
+    row = made.frame(result.table).iloc[0]
     assert row["break_even_output"] == pytest.approx(HOURLY / 3.6 / 40)
     assert row["break_even_total"] == pytest.approx(HOURLY / 10.8 / 5)
     assert row["break_even_total_by_gpu_share"] == pytest.approx(HOURLY / 8 / 10.8 / 5)
@@ -460,7 +460,7 @@ def article(**options: Any) -> Article:
 def test_the_articles_table_recomputed(
     number: int, profile: str, expected: list[str], cheapest: str
 ) -> None:
-    rows = article().sets[number].table
+    rows = made.frame(article().sets[number].table)
     rows = rows[rows["profile"] == profile]
     assert rows["gpu"].to_list() == ["A100_40G", "A100", "H100", "H200"]
     share = rows["usd_per_million_total_tokens_by_gpu_share"]
@@ -470,7 +470,9 @@ def test_the_articles_table_recomputed(
 
 
 def test_each_price_of_the_article_says_where_it_is_from() -> None:
-    own, low = (one.table.drop_duplicates("vm_size").set_index("gpu") for one in article().sets)
+    own, low = (
+        made.frame(one.table).drop_duplicates("vm_size").set_index("gpu") for one in article().sets
+    )
     assert own["usd_per_hour"].to_list() == pytest.approx([32.63, 39.324, 117.968, 141.5616])
     assert own["region"].to_list() == ["southcentralus"] * 4
     assert own["estimated"].to_list() == [False, False, False, True]
@@ -504,7 +506,7 @@ def test_what_the_article_says_is_checked() -> None:
 def test_the_article_on_an_earlier_day() -> None:
     found = article(price_date="2024-12-31")
     assert found.claims[3]["verdict"] == "holds"
-    assert found.sets[1].table["price_date"].max() == "2024-12-13"
+    assert made.frame(found.sets[1].table)["price_date"].max() == "2024-12-13"
 
 
 def test_the_article_without_a_price_says_so(run, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from trueup.errors import BadInput
 
 from ... import units
 from ...cases import read_cases
-from ...columns import Words, numbered
+from ...columns import numbered
 from ..by_record import ByRecord
-from ..coded import Coded, all_of, by_number, first_of_each
+from ..coded import Coded, all_of, by_number, first_of_each, words_of
 from ..views import at_headline, headline
 from ..work import HOW, work_of
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trueup.health.expectations import Expectations
     from trueup.view import View
 
+    from ...columns import Words
     from ...load import Loaded
     from ..by_record import Numbers
     from ..coded import Counts
@@ -310,13 +311,7 @@ def _layouts(records: Coded, work: Counts) -> Words:
         if len(tunings[of]) > 1:
             words.append(f"tune={tuned[code]}")
         labels.append(" ".join(words))
-    return _texts(labels, number)
-
-
-def _texts(of_kind: Sequence[str], number: Counts) -> Words:
-    """A column of text from that of each kind of row."""
-    codes = {text: code for code, text in enumerate(dict.fromkeys(of_kind))}
-    return Words(np.array([codes[text] for text in of_kind], np.int32)[number], list(codes))
+    return words_of(labels, number)
 
 
 def _variants(records: Coded, work: Counts, view: View) -> Words:
@@ -338,7 +333,7 @@ def _variants(records: Coded, work: Counts, view: View) -> Words:
         "; ".join(f"{name}={units.text(said[code].get(name))}" for name in varying[of])
         for of, code in pairs
     ]
-    return _texts(texts, number)
+    return words_of(texts, number)
 
 
 def _varying(
