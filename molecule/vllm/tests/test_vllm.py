@@ -139,7 +139,7 @@ def test_a_servers_variables_alone_find_what_it_compiles_with() -> None:
     as_it = f"setpriv --reuid=trueup-vllm --clear-groups --no-new-privs env -i '{path}' sh -c"
     look = "for name in ninja g++ lscpu; do command -v $name; done; ninja --version"
     found = host.run(f"{as_it} '{look}'").stdout.split()
-    assert found[:3] == ["/opt/trueup/vllm/cpu/venv/bin/ninja", "/usr/bin/g++", "/usr/bin/lscpu"]
+    assert found[:3] == ["/shared/vllm/cpu/venv/bin/ninja", "/usr/bin/g++", "/usr/bin/lscpu"]
     assert len(found) == 4
 
 
