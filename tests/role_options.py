@@ -45,7 +45,6 @@ galaxy_info:
   platforms:
     - name: Ubuntu
       versions: [jammy, noble]
-dependencies: []
 """,
     "tasks/main.yml": """\
 ---
