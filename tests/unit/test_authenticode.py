@@ -60,32 +60,38 @@ def entry(start: int, length: int) -> bytearray:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("made", "said"),
     [
-        (cut(program(), -7), "is not whole: its signature is to end at byte"),
-        (flipped(program(), 2_000_000), "is not whole: its digest is not that of its signature"),
-        (flipped(program(), 0x90), "is not whole: its digest"),
-        (bytes(program()) + b"more", "is not whole: its digest"),
-        (program(signer=b"Mallory Ltd"), "is signed by none of NVIDIA Corporation and Microsoft"),
-        (entry(0, 0), "carries no signature"),
-        (entry(0, 100), "carries no signature"),
-        (entry(5000, 0), "carries no signature"),
-        (entry(4, 100), "is not whole: its signature"),
-        (entry(ENTRY + 7, 100), "is not whole: its signature"),
-        (entry(len(program()) - 10, 11), "is not whole: its signature"),
-        (entry(0xFFFFFFFF, 0xFFFFFFFF), "is not whole: its signature"),
-        (entry(500, 3_000_000), "is not whole: its signature"),
-        (b"<html>Sorry</html>", "is no program for Windows"),
-        (b"MZ", "is no program for Windows"),
-        (b"MZ" + b"\xff" * 100, "is no program for Windows"),
-        (b"", "is no program for Windows"),
+        (lambda: cut(program(), -7), "is not whole: its signature is to end at byte"),
+        (
+            lambda: flipped(program(), 2_000_000),
+            "is not whole: its digest is not that of its signature",
+        ),
+        (lambda: flipped(program(), 0x90), "is not whole: its digest"),
+        (lambda: bytes(program()) + b"more", "is not whole: its digest"),
+        (
+            lambda: program(signer=b"Mallory Ltd"),
+            "is signed by none of NVIDIA Corporation and Microsoft",
+        ),
+        (lambda: entry(0, 0), "carries no signature"),
+        (lambda: entry(0, 100), "carries no signature"),
+        (lambda: entry(5000, 0), "carries no signature"),
+        (lambda: entry(4, 100), "is not whole: its signature"),
+        (lambda: entry(ENTRY + 7, 100), "is not whole: its signature"),
+        (lambda: entry(len(program()) - 10, 11), "is not whole: its signature"),
+        (lambda: entry(0xFFFFFFFF, 0xFFFFFFFF), "is not whole: its signature"),
+        (lambda: entry(500, 3_000_000), "is not whole: its signature"),
+        (lambda: b"<html>Sorry</html>", "is no program for Windows"),
+        (lambda: b"MZ", "is no program for Windows"),
+        (lambda: b"MZ" + b"\xff" * 100, "is no program for Windows"),
+        (lambda: b"", "is no program for Windows"),
         (None, "No such file"),
     ],
 )
-def test_a_file_that_is_not_that_gives_no_sha256(tmp_path: Path, content: Any, said: str) -> None:
+def test_a_file_that_is_not_that_gives_no_sha256(tmp_path: Path, made: Any, said: str) -> None:
     path = tmp_path / "x.exe"
-    if content is not None:
-        path.write_bytes(content)
+    if made is not None:
+        path.write_bytes(made())
     with pytest.raises(BadInput, match=said):
         sha256_of(path)
 
