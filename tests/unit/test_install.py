@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import helpers
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 install: Any = helpers.program("requirements/install.py")
 
@@ -71,12 +75,15 @@ def wheel(folder: Path, name: str) -> str:
 class Clone:
     """A clone with an environment of its own; its pip knows one folder and no index."""
 
-    def __init__(self, folder: Path, name: str, index: Path) -> None:
+    def __init__(self, folder: Path, name: str, index: Path, packages: Path) -> None:
         self.cache = folder / "cache"
         self.python = folder / name / "bin" / "python"
         self.file = folder / "pins.txt"
         self._index = index
-        subprocess.run([sys.executable, "-m", "venv", folder / name], check=True)
+        venv = [sys.executable, "-m", "venv", "--without-pip", folder / name]
+        subprocess.run(venv, check=True)
+        place = folder / name / packages.relative_to(packages.parents[2])
+        shutil.copytree(packages, place, dirs_exist_ok=True)
 
     def install(self, cache: Path | None = None) -> tuple[int, str]:
         done = subprocess.run(
@@ -112,8 +119,25 @@ def _index(tmp_path: Path) -> Path:
     return index
 
 
-def test_a_second_clone_installs_from_the_cache_of_the_first(tmp_path: Path, index: Path) -> None:
-    first = Clone(tmp_path, "first", index)
+@pytest.fixture(scope="module", name="packages")
+def _packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a new environment has in site-packages: pip, whose installation takes seconds."""
+    folder = tmp_path_factory.mktemp("new")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    [found] = folder.glob("lib/python*/site-packages")
+    return found
+
+
+@pytest.fixture(name="clone")
+def _clone(tmp_path: Path, index: Path, packages: Path) -> Callable[[str], Clone]:
+    """``clone("first")``: a clone of that name."""
+    return lambda name: Clone(tmp_path, name, index, packages)
+
+
+def test_a_second_clone_installs_from_the_cache_of_the_first(
+    index: Path, clone: Callable[[str], Clone]
+) -> None:
+    first = clone("first")
     status, said = first.install()
     assert (status, first.imports()) == (0, 0), said
     assert said.splitlines()[:2] == [
@@ -124,7 +148,7 @@ def test_a_second_clone_installs_from_the_cache_of_the_first(tmp_path: Path, ind
     # What it comes from is gone.
     for path in index.iterdir():
         path.unlink()
-    second = Clone(tmp_path, "second", index)
+    second = clone("second")
     status, said = second.install()
     assert (status, second.imports()) == (0, 0), said
     assert "downloaded" not in said
@@ -136,25 +160,27 @@ def test_a_second_clone_installs_from_the_cache_of_the_first(tmp_path: Path, ind
 
 
 def test_a_damaged_cache_is_mended_and_no_cache_is_done_without(
-    tmp_path: Path, index: Path
+    tmp_path: Path, index: Path, clone: Callable[[str], Clone]
 ) -> None:
-    clone = Clone(tmp_path, "clone", index)
-    clone.cache.mkdir()
+    one = clone("one")
+    one.cache.mkdir()
     good = next(index.glob("one*"))
-    (clone.cache / good.name).write_bytes(b"not it")
-    assert (clone.install()[0], clone.imports()) == (0, 0)
-    assert (clone.cache / good.name).read_bytes() == good.read_bytes()
-    other = Clone(tmp_path, "other", index)
+    (one.cache / good.name).write_bytes(b"not it")
+    assert (one.install()[0], one.imports()) == (0, 0)
+    assert (one.cache / good.name).read_bytes() == good.read_bytes()
+    other = clone("other")
     (tmp_path / "file").touch()
     status, said = other.install(tmp_path / "file" / "cache")
     assert (status, other.imports()) == (0, 0)
     assert f"  {tmp_path / 'file' / 'cache'} cannot be used: Not a directory" in said
 
 
-def test_another_file_than_the_pinned_one_is_refused(tmp_path: Path, index: Path) -> None:
-    clone = Clone(tmp_path, "clone", index)
+def test_another_file_than_the_pinned_one_is_refused(
+    index: Path, clone: Callable[[str], Clone]
+) -> None:
+    one = clone("one")
     wheel(index, "one")
-    clone.file.write_text(f"one==1.0 --hash=sha256:{'0' * 64}\n")
-    status, said = clone.install()
-    assert (status, clone.imports()) == (1, 1)
+    one.file.write_text(f"one==1.0 --hash=sha256:{'0' * 64}\n")
+    status, said = one.install()
+    assert (status, one.imports()) == (1, 1)
     assert "DO NOT MATCH THE HASHES" in said
