@@ -17,11 +17,15 @@ _STEPS = {"import_tasks", "include_tasks", "include_role", "assert", "trueup_pla
 # role whose steps get another one must ask for that too, or its work is not done on a node that
 # was configured before.
 ASKED = {
+    "gemm": {"config_files"},
     "gpu_clocks": {"command", "config_files", "in_force"},
+    # What is built is in the plan (build), and with perftest what is installed (install).
+    "gpu_copy": {"config_files"},
     "gpu_driver": {"config_files", "gpu_facts", "in_force", "trueup_packages"},
     # Units are stopped where limits_in_force says that they run (services_on).
     "hpc_limits": {"config_files", "in_force", "limits_in_force"},
     "hpcx": {"command", "config_files"},
+    "ib": {"debug", "trueup_packages"},
     "nccl": {"config_files"},
     "nvme_scratch": {"command", "config_files", "in_force", "scratch_facts", "trueup_packages"},
     # The agent's line and the reboot are in the plan (agent_lacks, wrong).
