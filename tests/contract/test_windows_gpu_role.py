@@ -146,7 +146,9 @@ class Plays:
             for name, case in self.cases.items()
         }
         self.boots = {name: case.host.boots for name, case in self.cases.items()}
-        self.second = self._run()
+        # Those that fail in the first run are asked no second time.
+        well = [name for name, case in self.cases.items() if not case.why]
+        self.second = self._run("--limit", ",".join([*well, "fresh-without-reboot"]))
         self.cases["fresh-without-reboot"].host.reboot()
         self.after_reboot = self._run("--limit", "fresh-without-reboot")
 
