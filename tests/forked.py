@@ -151,8 +151,10 @@ def _become(request: int, out: int, err: int) -> None:
         os.dup2(number, place)
         os.close(number)
     os.chdir(asked["cwd"])
+    # Where the environment names no locale, Python adds one as it starts.
+    added = {name: text for name, text in os.environ.items() if name == "LC_CTYPE"}
     os.environ.clear()
-    os.environ.update(asked["env"])
+    os.environ.update({**asked["env"], **added})
     time.tzset()
     sys.argv[:] = asked["argv"]
     sys.path[0] = str(Path(sys.argv[0]).parent)
