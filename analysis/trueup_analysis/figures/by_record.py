@@ -54,6 +54,7 @@ class ByRecord:
         self._all = found = loaded.figures
         self._placed = (found.message_bytes >= 0) | (found.device.codes >= 0)
         self.held = cache(self._held)
+        self.plain = cache(self._plain)
 
     def _held(self, measure: Measure) -> Held:
         rows = self._of(measure.metric)
@@ -71,7 +72,7 @@ class ByRecord:
             placed=placed,
         )
 
-    def plain(self, metric: str, statistic: str = "") -> Numbers:
+    def _plain(self, metric: str, statistic: str = "") -> Numbers:
         """What ``Case.plain`` says of each record."""
         rows = self._of(metric)
         rows = rows[~self._placed[rows]]

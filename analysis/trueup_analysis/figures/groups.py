@@ -83,16 +83,26 @@ class Group:
 def groups(found: Iterable[Case], heads: Heads) -> list[Group]:
     """The cases with outcome ok, by what they measured, in the order in which they were read."""
     members: dict[tuple[object, ...], list[Case]] = {}
+    # Sweeps repeat themselves, and what they repeat is one object: the members of each such kind.
+    kinds: dict[tuple[object, ...], list[Case]] = {}
     for case in found:
         view = view_of(case.benchmark)
         if case.outcome != "ok" or view is None:
             continue
-        key: tuple[object, ...] = (
-            *(case.benchmark, _masked(case), case.machine, case.node_count or 1),
-            *(_apart(case, view), case.short_layout, case.provenance, heads.place(case)),
-            case.software.get(case.benchmark, ""),
+        place = heads.place(case)
+        kind = (
+            *(case.benchmark, case.case, case.nodes, case.vm_size, case.node_count, case.ranks),
+            *(case.threads, case.provenance, place),
+            *(id(case.parameters), id(case.system), id(case.software)),
         )
-        members.setdefault(key, []).append(case)
+        if kind not in kinds:
+            key: tuple[object, ...] = (
+                *(case.benchmark, _masked(case), case.machine, case.node_count or 1),
+                *(_apart(case, view), case.short_layout, case.provenance, place),
+                case.software.get(case.benchmark, ""),
+            )
+            kinds[kind] = members.setdefault(key, [])
+        kinds[kind].append(case)
     made = []
     for key, cases in members.items():
         first = cases[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,7 +35,6 @@ class Heads:
         self._loaded = loaded
         self.figures = ByRecord(loaded)
         self._places = cache(self._of_benchmark)
-        self._plain = cache(self._as_plain)
 
     def of(self, case: Case) -> Headline | None:
         """The figure that stands for a case."""
@@ -60,9 +59,12 @@ class Heads:
             of_case += of_it[places == _OF_CASE].tolist()
             view = view_of(benchmark)
             for place, measure in enumerate(() if view is None else view.headlines):
-                plain = self._plain(measure)
-                for record in of_it[places == place].tolist():
-                    found[record] = Headline(measure, *plain[record])
+                chosen = of_it[places == place]
+                held = self.figures.held(measure).of(chosen)
+                ends = (map(known, one.tolist()) for one in (held.value, held.low, held.high))
+                columns = (chosen.tolist(), *ends, held.n.tolist())
+                for record, value, low, high, n in zip(*columns, strict=True):
+                    found[record] = Headline(measure, value, low, high, n or None)
         for case in read_cases(self._loaded, records=of_case) if of_case else ():
             found[case.record] = headline(case, self.expectations)
         return found
@@ -111,14 +113,13 @@ class Heads:
         return places
 
     def _whole(self, case: Case, measure: Measure) -> Headline | None:
-        value, low, high, n = self._plain(measure)[case.record]
-        return None if value is None else Headline(measure, value, low, high, n)
-
-    def _as_plain(self, measure: Measure) -> list[tuple[Any, ...]]:
-        """Of each record the value, the ends and n, None where there is none."""
-        held = self.figures.held(measure)
-        ends = (list(map(known, one.tolist())) for one in (held.value, held.low, held.high))
-        return list(zip(*ends, (n or None for n in held.n.tolist()), strict=True))
+        held, record = self.figures.held(measure), case.record
+        value, low, high = (known(one[record]) for one in (held.value, held.low, held.high))
+        return (
+            None
+            if value is None
+            else Headline(measure, value, low, high, int(held.n[record]) or None)
+        )
 
 
 def known(value: float) -> float | None:

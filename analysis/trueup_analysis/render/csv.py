@@ -7,6 +7,7 @@ import csv
 import functools
 import io
 import math
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from .. import units
@@ -27,15 +28,17 @@ def render(sheets: Sequence[Sheet]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["table", *keys])
-    for sheet in sheets:
-        title = [_cell(sheet.title)] * len(sheet.rows)
-        columns = [_column(sheet.values(key)) for key in keys]
-        writer.writerows(zip(title, *columns, strict=True))
+    # A column of all sheets at once: most hold one kind of value, which is looked at once.
+    titles = chain.from_iterable([_cell(sheet.title)] * len(sheet.rows) for sheet in sheets)
+    columns = [
+        _column(list(chain.from_iterable(sheet.values(key) for sheet in sheets))) for key in keys
+    ]
+    writer.writerows(zip(titles, *columns, strict=True))
     return out.getvalue()
 
 
 def _column(values: Sequence[Any]) -> Sequence[Any]:
-    """The cells of a column. Most hold one kind of value, which is looked at once."""
+    """The cells of a column."""
     kinds = set(map(type, values))
     if kinds == {int} or (kinds == {float} and not any(map(math.isnan, values))):
         return values

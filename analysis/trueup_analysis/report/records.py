@@ -32,7 +32,9 @@ def records_section(loaded: Loaded, cases: Sequence[Case], heads: Heads) -> Sect
         titles = {sheet.name: sheet.title for sheet in sheets}
         shown = [
             replace(sheet, title=titles[sheet.name])
-            for sheet in list_sheets.run_by_run(loaded, bad, heads.every)
+            for sheet in list_sheets.run_by_run(
+                loaded.only(bad), range(len(bad)), [heads.every[record] for record in bad]
+            )
         ]
         parts = [Part(sheets=(_tally(cases),))]
     parts += [Part(sheets=(replace(one, rows=list(one.rows), name=""),)) for one in shown]

@@ -12,7 +12,7 @@ from .. import units
 from ..render.html import Figure, Part
 from ..render.plots.curves import draw_roofline
 from ..render.plots.data import Point, RooflinePlot
-from ..sheets.sheet import Column, Sheet
+from ..sheets.sheet import Column, Columns, Sheet
 from ..units import measure, plural, scaled
 
 if TYPE_CHECKING:
@@ -91,24 +91,21 @@ def _roofline_part(
     order = np.argsort(-rates, kind="stable").tolist()
     ranked = [cases[place] for place in order]
     intensities = _of(ranked, figures.plain(_INTENSITY))
-    rows = [
-        {
-            "case": case.case,
-            "layout": case.layout,
-            "operational_intensity": intensity,
-            "flop_per_second_and_node": rate,
-            "roof": None if bandwidth is None else min(bandwidth * intensity, peak or math.inf),
-            "roofline_fraction": fraction,
-            "mark": "best" if case is ranked[0] else "",
-        }
-        for case, intensity, rate, fraction in zip(
-            ranked,
-            intensities.tolist(),
-            rates[order].tolist(),
-            _of(ranked, figures.plain("roofline_fraction")).tolist(),
-            strict=True,
-        )
+    roofs = [
+        None if bandwidth is None else min(bandwidth * intensity, peak or math.inf)
+        for intensity in intensities.tolist()
     ]
+    rows = Columns(
+        {
+            "case": [case.case for case in ranked],
+            "layout": [case.layout for case in ranked],
+            "operational_intensity": intensities.tolist(),
+            "flop_per_second_and_node": rates[order].tolist(),
+            "roof": roofs,
+            "roofline_fraction": _of(ranked, figures.plain("roofline_fraction")).tolist(),
+            "mark": ["best", *[""] * (len(ranked) - 1)],
+        }
+    )
     notes = []
     if not peak:
         notes.append(

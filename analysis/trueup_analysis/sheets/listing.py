@@ -12,7 +12,7 @@ from ..figures.heads import Heads
 from .sheet import Column, Columns, Sheet, short_size, unshown, worded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from trueup.cases import Case
     from trueup.health.expectations import Expectations
@@ -48,13 +48,15 @@ def cases(loaded: Loaded, expectations: Expectations | None = None) -> list[Shee
 
 
 def run_by_run(
-    loaded: Loaded, records: Iterable[int], heads: Sequence[Headline | None]
+    loaded: Loaded, records: Sequence[int], heads: Sequence[Headline | None]
 ) -> list[Sheet]:
     """Some records, by their numbers, a table for each run.
 
     Args:
         heads: the figure that stands for each record of all.
     """
+    if not records:
+        return []
     columns = _columns(loaded, heads)
     runs: dict[str, list[int]] = {}
     for record in records:
@@ -62,10 +64,18 @@ def run_by_run(
     manifests = {str(run.get("run_id")): run for run in loaded.runs}
     made = []
     for run_id, places in runs.items():
-        rows = {key: [column[place] for place in places] for key, column in columns.items()}
+        rows = {key: _at(column, places) for key, column in columns.items()}
         title = _run_title(run_id, rows["outcome"], manifests.get(run_id))
         made.append(_records(Columns(rows), title, run_id))
     return made
+
+
+def _at(column: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
+    """What a column has at some places, which mostly follow one another."""
+    first, end = places[0], places[-1] + 1
+    if end - first == len(places):
+        return column[first:end]
+    return [column[place] for place in places]
 
 
 def _columns(loaded: Loaded, heads: Sequence[Headline | None]) -> dict[str, Sequence[Any]]:
