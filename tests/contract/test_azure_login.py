@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import forked
 import pytest
 from emulated_cloud import Cloud, Reply, profile, serving
 from helpers import ROOT
@@ -32,14 +33,9 @@ class Controller:
         self.environment = {**os.environ, **profile(folder, cloud.url)}
 
     def run(self, *arguments: str, program: str = "ansible-inventory", **more: str) -> Done:
-        done = subprocess.run(
-            [program, "-i", "inventories/azure", *arguments],
-            cwd=ROOT,
-            env={**self.environment, **more},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        path = str(Path(sys.executable).with_name(program))
+        argv = [path, "-i", "inventories/azure", *arguments]
+        done = forked.run(argv, cwd=ROOT, env={**self.environment, **more})
         return Done(done.returncode, done.stdout, " ".join(done.stderr.split()))
 
 

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import forked
 import pytest
 from plays import warm
 
@@ -75,15 +76,10 @@ class Copy:
         }
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        program = Path(sys.executable).with_name(command[0])
-        return subprocess.run(
-            [str(program), *command[1:]],
-            cwd=self.folder,
-            env=warm(self.environment),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        """Run a Python program: one of this Python's, or a file of the copy."""
+        here = "/" in command[0]
+        path = self.folder / command[0] if here else Path(sys.executable).with_name(command[0])
+        return forked.run([str(path), *command[1:]], cwd=self.folder, env=warm(self.environment))
 
     def expect(self, gigabytes_per_second: float) -> None:
         text = (ROOT / "catalog" / "expectations.yml").read_text(encoding="utf-8")
@@ -106,7 +102,7 @@ class Copy:
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     made = Copy(tmp_path_factory.mktemp("toy"))
-    written = made.run("python", "tests/role_options.py")
+    written = made.run("tests/role_options.py")
     assert (written.returncode, written.stderr) == (0, "")
     played = made.play(toy_mib=128)
     assert played.returncode == 0, played.stdout + played.stderr
