@@ -162,11 +162,9 @@ def percent_figure(value: Any) -> str:
     return UNKNOWN if is_missing(value) else f"{100 * float(value):.1f}"
 
 
-def money(value: Any, factor: float = 1.0) -> str:
-    """US$ with four significant digits, two decimals from 100 on; ``factor`` turns US$ per one of
-    something into US$ per that many.
-    """
+def money(value: Any) -> str:
+    """US$ with four significant digits, two decimals from 100 on."""
     if is_missing(value):
         return UNKNOWN
-    number = float(value) * factor
+    number = float(value)
     return fixed(number, 2) if abs(number) >= _MONEY_TWO_DECIMALS_FROM else significant(number, 4)

@@ -111,9 +111,7 @@ def domains_crossed(cpus: Iterable[int], topology: Topology) -> tuple[int, ...]:
     return tuple(sorted({node_of[cpu] for cpu in wanted}))
 
 
-def layouts(
-    topology: Topology, *, max_layouts: int | None = None, mpi: bool = True
-) -> tuple[Layout, ...]:
+def layouts(topology: Topology, *, mpi: bool = True) -> tuple[Layout, ...]:
     """The layouts worth measuring on one node.
 
     First the thread counts 1, 2, 4, ... and all (one rank: a strong-scaling series with one
@@ -123,14 +121,8 @@ def layouts(
     ``mpi=False`` leaves out what needs more than one rank.
 
     Uneven domains give every rank as many threads as the smallest has cores, so some cores stay
-    idle. ``max_layouts`` keeps whole-machine layouts and one thread, then the largest thread
-    counts.
-
-    Raises:
-        BadInput: ``max_layouts`` below 1.
+    idle.
     """
-    if max_layouts is not None and max_layouts < 1:
-        raise BadInput(f"max_layouts={max_layouts} must be at least 1")
     cores = len(topology.cores)
     several = len(topology.numa) > 1 or len(topology.l3_groups) > 1
     threaded = "core" if several else "none"
@@ -152,12 +144,7 @@ def layouts(
             if len(sizes) > 1:
                 full.append(Layout(len(sizes), min(sizes), binding))
         full.append(Layout(cores, 1, "core"))
-    wanted = _unique([*partial, *full])
-    if max_layouts is not None:
-        by_worth = _unique([*full, *partial[:1], *reversed(partial)])
-        kept = set(by_worth[:max_layouts])
-        wanted = [layout for layout in wanted if layout in kept]
-    return tuple(wanted)
+    return tuple(_unique([*partial, *full]))
 
 
 def taskset_argv(cpus: Cpus) -> list[str]:

@@ -48,13 +48,13 @@ class Sizing:
 
 
 def cheapest_region(
-    book: Book, size: str, region: str | None, offer: str, system: str = "linux"
+    book: Book, size: str, region: str | None, offer: str
 ) -> tuple[str, Quote] | None:
-    """Where the size costs least, or in the region asked for; None where it has no price."""
+    """The cheapest region with Linux, or the one asked for; None where it has no price."""
     found = [
         (where, quote)
         for (of, where, under, how), quote in book.quotes.items()
-        if (of, under, how) == (size.lower(), system, offer) and region in (None, where)
+        if (of, under, how) == (size.lower(), "linux", offer) and region in (None, where)
     ]
     return min(found, key=lambda pair: (pair[1].usd_per_hour, pair[0]), default=None)
 
