@@ -41,7 +41,7 @@ _ROWS_AT_ONCE: Final = 8192
 _BYTES_AT_ONCE: Final = 2**25
 
 
-class _Figure(msgspec.Struct, forbid_unknown_fields=True):
+class _Figure(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A metric row whose texts nobody has looked at."""
 
     name: str
@@ -56,7 +56,7 @@ class _Figure(msgspec.Struct, forbid_unknown_fields=True):
     n: Count | msgspec.UnsetType = msgspec.UNSET
 
 
-class _Text(msgspec.Struct, forbid_unknown_fields=True):
+class _Text(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A record whose texts nobody has looked at."""
 
     schema: Literal["trueup.record/1"]
@@ -96,6 +96,7 @@ class _Beside(msgspec.Struct):
 
 _untyped = msgspec.json.Decoder(_Text).decode
 _encoded = msgspec.json.encode
+_NOTHING: Final = msgspec.Raw(b"0")
 
 
 class _Texts:
@@ -103,12 +104,11 @@ class _Texts:
 
     def __init__(self, kind: Any) -> None:
         self._decode = msgspec.json.Decoder(kind).decode
-        self._codes: dict[bytes, int] = {}
+        self._codes: dict[bytes, tuple[int, int]] = {}
         self._words: dict[str, int] = {}
-        self._rows: list[int] = []
 
-    def code(self, text: bytes) -> int:
-        """The code of a text.
+    def code(self, text: bytes) -> tuple[int, int]:
+        """The code of a text, and how many colons are in it.
 
         Raises:
             msgspec.MsgspecError: it is not of the kind, or may hold a name twice.
@@ -117,16 +117,15 @@ class _Texts:
         if found is None:
             value = self._decode(text)
             word = canonical(value)
-            if word.count(":") != text.count(b":"):
+            colons = text.count(b":")
+            if word.count(":") != colons:
                 raise msgspec.ValidationError("a name may be given twice")
-            found = self._codes[text] = self._words.setdefault(word, len(self._words))
+            found = self._codes[text] = self._words.setdefault(word, len(self._words)), colons
         return found
 
-    def add(self, code: int) -> None:
-        self._rows.append(code)
-
-    def column(self) -> Words:
-        return Words(np.array(self._rows, np.int32), list(self._words))
+    @property
+    def words(self) -> list[str]:
+        return list(self._words)
 
 
 class Batch:
@@ -135,6 +134,8 @@ class Batch:
     def __init__(self) -> None:
         self._texts = {name: _Texts(kind) for name, kind in packed.KINDS.items()}
         self._lines: list[bytes] = []
+        # Of each record the codes of its texts.
+        self._codes: list[list[int]] = []
         # Of each record its text, None of one that was looked at, and what is said of it if it is
         # none.
         self._contents: list[tuple[bytes | None, str, int]] = []
@@ -156,48 +157,60 @@ class Batch:
         """
         try:
             record = _untyped(content)
-            body = _encoded(record)
             # An escape may hide a colon.
-            if body.count(b":") != content.count(b":") or b"\\u" in content:
+            if b"\\u" in content or not _is_plain(record):
                 return False
-            if not _is_plain(record):
-                return False
-            codes = [
-                texts.code(bytes(getattr(record, name))) for name, texts in self._texts.items()
-            ]
+            line, codes, colons = self._line(record)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return False
-        self._wait(record, codes, path, (content, path, place))
+        if line.count(b":") + colons != content.count(b":"):
+            return False
+        self._wait(record, line, codes, (content, path, place))
         return True
 
     def add(self, record: Record, path: str) -> None:
         """A record that was looked at."""
         text = _untyped(_encoded(record))
-        codes = [texts.code(bytes(getattr(text, name))) for name, texts in self._texts.items()]
-        self._wait(text, codes, path, (None, path, 0))
+        line, codes, _ = self._line(text)
+        self._wait(text, line, codes, (None, path, 0))
+
+    def _line(self, record: _Text) -> tuple[bytes, list[int], int]:
+        """A record without its texts; their codes, and how many colons are in them.
+
+        Raises:
+            msgspec.MsgspecError: a text is not of its kind, or may hold a name twice.
+        """
+        codes, colons = [], 0
+        for name, texts in self._texts.items():
+            code, held = texts.code(bytes(getattr(record, name)))
+            codes.append(code)
+            colons += held
+            setattr(record, name, _NOTHING)
+        record.nodes = "+".join(record.nodes)
+        return _encoded(record), codes, colons
 
     def _wait(
-        self, record: _Text, codes: list[int], path: str, content: tuple[bytes | None, str, int]
+        self, record: _Text, line: bytes, codes: list[int], content: tuple[bytes | None, str, int]
     ) -> None:
-        raw = record.raw
+        raw, path = record.raw, content[1]
         beside = _Beside(
             record.ranks * record.threads_per_rank,
             None if raw is None else os.path.join(os.path.dirname(path), raw.path),
             None if raw is None else raw.sha256,
             path,
         )
-        record.nodes = "+".join(record.nodes)
-        for texts, code in zip(self._texts.values(), codes, strict=True):
-            texts.add(code)
-        line = _encoded(record)[:-1] + b"," + _encoded(beside)[1:]
+        line = line[:-1] + b"," + _encoded(beside)[1:]
         self._lines.append(line)
+        self._codes.append(codes)
         self._contents.append(content)
         self._bytes += len(line)
 
     def table(self) -> tuple[pa.Table, list[tuple[int, str, str]]]:
         """The records, and of those that are none the place, the path and why."""
+        codes = np.array(self._codes, np.int32).T
+        named = zip(self._texts.items(), codes, strict=True)
         table = packed.from_lines(
-            self._lines, {name: texts.column() for name, texts in self._texts.items()}
+            self._lines, {name: Words(column, texts.words) for (name, texts), column in named}
         )
         refused, kept = [], np.ones(table.num_rows, np.bool_)
         for number in np.flatnonzero(_odd(table)).tolist():
