@@ -1,10 +1,10 @@
-"""What many nodes cost the controller: identify, preflight and configure in check mode.
+"""What many nodes cost the controller, in check mode.
 
 The nodes are simulated: the connection `recorded` answers at once from a recording, so that what is
 measured is the controller's own work, without ssh and without the time that nodes take.
 
 - A configure without a change of an NDv4, beside a play of as many empty tasks as it once had.
-- A node of many beside a node of few: linear.
+- A node of many beside a node of few, in the whole main job: linear.
 
     make bench ARGS="-k controller"
     TRUEUP_BENCH_NODES=10,600 make bench ARGS="-k linear"     # many minutes on two cores
@@ -68,10 +68,11 @@ def test_the_controllers_cpu_of_a_node(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_the_cost_of_a_node_is_linear(bench: Bench, tmp_path: Path) -> None:
-    recording = os.environ.get("TRUEUP_BENCH_RECORDING", "local")
+    recording = os.environ.get("TRUEUP_BENCH_RECORDING", "ndv4")
     many, few = f"a node of {MANY}", f"a node of {FEW}"
-    sides = {many: node(recording, MANY, tmp_path), few: node(recording, FEW, tmp_path)}
+    job = ROOT / "site.yml"
+    sides = {many: node(recording, MANY, tmp_path, job), few: node(recording, FEW, tmp_path, job)}
     # One round is minutes long.
     found = bench.measure(sides, rounds=1)
-    figure = f"controller, {many}, {recording}"
+    figure = f"controller, {many}, site.yml of {recording}"
     bench.judge(row(figure, few, found[many], found[few], promise=LINEAR))

@@ -1,4 +1,4 @@
-"""Record what a node answers to identify, preflight and configure in check mode.
+"""Record what a node answers to the main job, site.yml, in check mode.
 
     python bench/controller/record.py --scenario default --host trueup-hbv3 --name hbv3
     python bench/controller/record.py --local --name local -e stream_prefix=/srv/trueup/stream
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from simulate import HERE, ROOT, STEPS, run
+from simulate import HERE, ROOT, run
 
 sys.path.insert(0, str(HERE / "connection_plugins"))
 from recorded import FORMAT, key_of
@@ -114,7 +114,7 @@ def record(host: str, variables: dict[str, Any], through: str, output: Path) -> 
         }
         arguments = ["--inventory", f"{host},", "--check", "--extra-vars", json.dumps(asked)]
         settings = {"CONTAINERS_CONF": str(ROOT / "molecule" / "_shared" / "containers.conf")}
-        cost = run(arguments, Path(folder), playbook=STEPS, settings=settings)
+        cost = run(arguments, Path(folder), playbook=ROOT / "site.yml", settings=settings)
         if cost.status:
             sys.exit(cost.output)
         answers = [json.loads(line) for line in lines.read_text().splitlines()]

@@ -64,8 +64,9 @@ HOW = "python bench/controller/record.py --help tells how to record it again"
 # Module arguments that are the project's data and no question to the node: the answer of a node
 # stays what it was when a row is added to the catalog.
 _DATA_ARGUMENTS = {("azure_node_facts", "catalog"), ("azure_node_facts", "families")}
-# The name that the controller gave to a file made from text (copy, template): another each time.
-_TEMPORARY_NAME = "_original_basename"
+# Another each time: the name that the controller gave to a file made from text (copy, template),
+# the run's, and what tells of the controller.
+_OF_THE_RUN = {"_original_basename", "run_id", "controller"}
 _LONG_TEXT = 200
 # Programs of the project are data of it too: a node that is sent one answers for its name.
 _PROJECT = Path(__file__).parents[3]
@@ -99,7 +100,7 @@ def request_of(command: str, data: bytes | None, host: str) -> dict[str, Any]:
             for name, value in sorted(arguments.items())
             if not name.startswith("_ansible_")
             and (module, name) not in _DATA_ARGUMENTS
-            and name != _TEMPORARY_NAME
+            and name not in _OF_THE_RUN
         },
     }
 
