@@ -63,8 +63,8 @@ def test_a_run_loads_whole(
     assert runs.write(tmp_path, run) == tmp_path / run.run_id
     loaded = load([tmp_path])
     assert (loaded.excluded, loaded.notes, verify(loaded)) == ([], [], [])
-    assert dict(Counter(loaded.cases["outcome"])) == outcomes
-    assert set(loaded.cases["run_id"]) == {run.run_id}
+    assert dict(Counter(loaded.values("outcome"))) == outcomes
+    assert set(loaded.values("run_id")) == {run.run_id}
     [manifest] = loaded.runs
     assert (manifest["run_id"], manifest["expected"]) == (run.run_id, sorted(manifest["hosts"]))
     measured = {node for record in run.records for node in record["nodes"]}
@@ -299,4 +299,4 @@ def test_outputs_of_others_load_too(tmp_path: Path) -> None:
     assert {"fio", "gpu_copy", "gromacs", "hpl", "ib", "stream", "vllm"} <= set(more)
     runs.write(tmp_path, run)
     loaded = load([tmp_path])
-    assert (loaded.excluded, len(loaded.cases)) == ([], 13 + more.total())
+    assert (loaded.excluded, loaded.table.num_rows) == ([], 13 + more.total())
