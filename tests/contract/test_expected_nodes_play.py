@@ -157,7 +157,7 @@ def test_the_manifest_says_whom_the_run_meant_and_where_each_failed(ran: Path) -
 
 def test_every_node_without_a_record_is_there_with_the_reason(ran: Path) -> None:
     loaded = load([ran / "results"])
-    measured = list(zip(loaded.cases["run_id"], loaded.cases["nodes"], strict=True))
+    measured = list(zip(loaded.values("run_id"), loaded.values("nodes"), strict=True))
     assert loaded.excluded == []
     assert expected_nodes(loaded.runs, measured) == [
         ExpectedNode("broken", RUN_ID, False, "failed in breaks"),

@@ -49,11 +49,12 @@ def test_what_a_module_returns_is_what_analysis_loads(
         records.write_record(str(results), each["record"], each["raw"])
     loaded = load([results])
     assert loaded.excluded == []
-    assert sorted(loaded.cases["outcome"]) == ["failed", "ok"]
-    ok = loaded.cases[loaded.cases["outcome"] == "ok"].iloc[0]
-    figures = loaded.metrics[loaded.metrics["record"] == ok["record"]]
-    assert len(figures) == len(result["record"]["metrics"])
-    assert figures["value"].tolist() == [row["value"] for row in result["record"]["metrics"]]
+    outcomes = loaded.values("outcome")
+    assert sorted(outcomes) == ["failed", "ok"]
+    figures = loaded.table["metrics"][outcomes.index("ok")].as_py()
+    assert [row["value"] for row in figures] == [
+        row["value"] for row in result["record"]["metrics"]
+    ]
 
 
 PLAY = """
@@ -140,7 +141,7 @@ def test_the_callback_keeps_good_and_failed_records_and_the_run(tmp_path: Path) 
     assert done.returncode == 2
     folder = tmp_path / "results" / "20261120T091300Z-7c1e"
     loaded = load([tmp_path / "results"])
-    assert dict(zip(loaded.cases["case"], loaded.cases["outcome"], strict=True)) == {
+    assert dict(zip(loaded.values("case"), loaded.values("outcome"), strict=True)) == {
         "good": "ok",
         "bad": "failed",
     }
@@ -236,7 +237,7 @@ def test_a_run_json_that_cannot_be_finished_fails_the_run(tmp_path: Path) -> Non
     assert done.returncode == 1
     assert f"{run_json} could not be written: Is a directory; the run is stopped" in said
     assert "PLAY RECAP" in done.stdout
-    assert len(load([tmp_path / "results"]).cases) == 1
+    assert len(load([tmp_path / "results"]).table) == 1
 
 
 def test_a_run_that_cannot_be_named_to_make_is_stopped(tmp_path: Path) -> None:
