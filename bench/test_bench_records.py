@@ -33,14 +33,14 @@ COMMANDS = {
 }
 # Ratio and MB.
 PACKED = {
-    "health": (1.4, 560),
-    "cost": (2.4, 720),
-    "scaling": (2.4, 640),
-    "list": (4.8, 700),
-    "list as CSV": (4.6, 780),
-    "report": (14.0, 1150),
+    "health": (1.4, 400),
+    "cost": (1.6, 440),
+    "scaling": (2.2, 470),
+    "list": (4.5, 500),
+    "list as CSV": (3.6, 540),
+    "report": (12.5, 700),
 }
-FOLDER = {"health": (2.7, 450), "cost": (2.9, 700), "scaling": (3.5, 680)}
+FOLDER = {"health": (2.7, 400), "cost": (2.6, 500), "scaling": (3.0, 510)}
 # Exit statuses: nothing in these records has an expectation.
 STATUSES = {"health": (2,)}
 
