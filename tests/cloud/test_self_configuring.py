@@ -203,10 +203,10 @@ def test_a_machine_configures_itself_through_a_reboot(site: Site, tmp_path: Path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(site.blob("GET", f"/{name}"))
     loaded = load([tmp_path / RUN])
-    assert (set(loaded.cases["nodes"]), set(loaded.cases["benchmark"])) == (
+    assert (set(loaded.values("nodes")), set(loaded.values("benchmark"))) == (
         {"nodes_2"},
         {"node_state", "stream"},
     )
-    assert (set(loaded.cases["outcome"]), loaded.excluded) == ({"ok"}, [])
+    assert (set(loaded.values("outcome")), loaded.excluded) == ({"ok"}, [])
     [run] = loaded.runs
     assert (run["run_id"], run["expected"], run["failed_in"]) == (RUN, ["nodes_2"], {})
