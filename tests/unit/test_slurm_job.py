@@ -499,7 +499,7 @@ def test_signals_are_handled_as_before_afterwards(cluster: Cluster) -> None:
 
 # What runs the tests may have had signals ignored, as a shell does for what it puts behind.
 CHILD = """
-import signal, sys
+import os, signal, sys
 from trueup.run import process
 from trueup.run import slurm_job as slurm
 for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
@@ -509,7 +509,9 @@ try:
     slurm.run(["{folder}/sbatch"], timeout_seconds=600, queue_seconds=600, environment={{}},
               directory="{folder}/jobs", commands="{folder}", names={{}})
 except process.Orphaned as error:
-    open("{folder}/told", "w").write(str(error))
+    # Whole as soon as it has its name.
+    open("{folder}/told.new", "w").write(str(error))
+    os.rename("{folder}/told.new", "{folder}/told")
 """
 
 
