@@ -38,10 +38,10 @@ class CostTable:
             all have the same), run_seconds (median), node_hours, region, os, offer, currency
             ("USD"), usd_per_hour (one node), price_date (text; "" when undated), price_source,
             usd_per_run, ``<key>_per_node_hour`` and ``usd_per_<key>`` of every unit of work of the
-            benchmark's view, list_usd_per_hour (pay-as-you-go,
-            same size and region), saving (fraction of the list price; missing unless the offer is
-            cheaper), compared_by (the column by which rows of the same work are compared; "" where
-            a row is alone), cheapest (bool: the least of that column, ties included).
+            benchmark's view, list_usd_per_hour (pay-as-you-go, same size and region), saving
+            (fraction of the list price; missing unless the offer is cheaper), compared_by (the
+            column by which rows of the same work are compared; "" where a row is alone), cheapest
+            (bool: the least of that column, ties included).
         totals: one row a sweep of what has run times: configuration, version, vm_size, region,
             offer, runs, sum_run_hours (sum of run times, not node-hours), published_hours (what a
             publication prints for it), node_hours, usd, usd_by_sum (what the sum of run times would
