@@ -6,17 +6,14 @@ import contextlib
 import fcntl
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from trueup.cluster.azure import login
 from trueup.cluster.azure.desktops import VM_USER, Change, Desktops, Place
-from trueup.cluster.azure.manager import Manager
+from trueup.cluster.azure.manager import connect
 from trueup.cluster.azure.session_host import Identity, Outcome, Work
 from trueup.cluster.azure.state import home
 from trueup.errors import TrueupError
@@ -130,19 +127,15 @@ class ActionModule(ActionBase):
         subscription = settings["subscription"] or who.subscription
         waits = ("drain_seconds", "health_seconds", "registration_seconds")
         seconds = _CALLS_SECONDS + sum(float(settings[name]) for name in waits)
-        signed = login.sign_in([subscription] if subscription else [])
-        manager = Manager(
-            signed,
-            open_url,
-            ca_path=os.environ.get("REQUESTS_CA_BUNDLE") or None,
-            deadline_seconds=seconds,
+        manager = connect(
+            [subscription] if subscription else [],
+            seconds=seconds,
             patience_seconds=_PATIENCE_SECONDS,
-            renew=lambda: login.sign_in(signed.subscriptions),
         )
         group = settings["resource_group"] or who.group
         return Desktops(
             manager,
-            Place(signed.subscriptions[0], group, settings["pool"]),
+            Place(manager.login.subscriptions[0], group, settings["pool"]),
             check=self._task.check_mode,
             tell=lambda text: Display().display(f"avd: {text}"),
         )

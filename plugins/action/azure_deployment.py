@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from trueup.cluster.azure import login
 from trueup.cluster.azure.catalog import Catalog
 from trueup.cluster.azure.leftovers import leftovers, warnings
-from trueup.cluster.azure.manager import Manager
+from trueup.cluster.azure.manager import Manager, connect
 from trueup.cluster.azure.provision import CHECK_SECONDS, Provision, foreseen, summary
 from trueup.cluster.azure.state import State
 from trueup.errors import BadInput, TrueupError
@@ -36,8 +34,6 @@ description:
 options: {}
 """
 
-# Of one call that Azure does not answer.
-PATIENCE_SECONDS = 300
 _TIME = "%Y%m%dT%H%M%SZ"
 
 
@@ -66,16 +62,7 @@ class ActionModule(ActionBase):
     def _made(self, state: State, plans: list[azure.Plan]) -> dict[str, Any]:
         before = state.read().get("subscription")
         display, asleep = Display(), while_child_of(os.getppid())
-        signed = login.sign_in([before] if before else [])
-        manager = Manager(
-            signed,
-            open_url,
-            ca_path=os.environ.get("REQUESTS_CA_BUNDLE") or None,
-            deadline_seconds=CHECK_SECONDS,
-            patience_seconds=PATIENCE_SECONDS,
-            renew=lambda: login.sign_in(signed.subscriptions),
-            sleep=asleep,
-        )
+        manager = connect([before] if before else [], seconds=CHECK_SECONDS, sleep=asleep)
         _name_leftovers(manager, plans[0].known, display)
         work = Provision(
             manager,

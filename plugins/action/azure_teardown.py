@@ -8,8 +8,9 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from trueup.cluster.azure import way
+from trueup.cluster.azure.manager import connect
 from trueup.cluster.azure.state import CONFIG, State
-from trueup.cluster.azure.teardown import Teardown, connect
+from trueup.cluster.azure.teardown import Teardown
 from trueup.errors import BadInput, TrueupError
 from trueup_analysis.figures import azure, prices
 

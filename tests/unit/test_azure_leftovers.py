@@ -20,7 +20,7 @@ from test_azure_teardown import (
     refusal,
     row,
 )
-from trueup.cluster.azure import expiry, teardown
+from trueup.cluster.azure import expiry, manager
 from trueup.cluster.azure.leftovers import Leftover, leftovers, warnings
 from trueup.errors import BadInput
 
@@ -100,7 +100,7 @@ def test_a_group_in_which_only_others_are_left_is_no_leftover(azure: Emulated) -
 
 @pytest.fixture
 def run(azure: Emulated, call_trueup: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(teardown, "connect", lambda names: ending(azure).manager)
+    monkeypatch.setattr(manager, "connect", lambda names: ending(azure).manager)
     return lambda *argv: call_trueup("azure", "leftovers", *argv)
 
 
@@ -168,7 +168,7 @@ def test_nobody_signed_in_ends_in_one_sentence(
         assert names == ["hpc"]
         raise BadInput("nobody is signed in")
 
-    monkeypatch.setattr(teardown, "connect", nobody)
+    monkeypatch.setattr(manager, "connect", nobody)
     done = call_trueup("azure", "leftovers", "--subscription", "hpc")
     assert (done.status, done.err) == (1, "trueup: error: nobody is signed in\n")
 

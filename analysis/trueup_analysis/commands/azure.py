@@ -132,13 +132,14 @@ def leftovers(
     group, owner, machines that bill and US$ an hour. Signed in by `az login`."""
     from trueup.cluster.azure import leftovers as rooms
     from trueup.cluster.azure import teardown
+    from trueup.cluster.azure.manager import connect
 
     from ..figures import azure, prices
     from ..sheets import azure as sheets
 
     rows = prices.read_all(catalog)
     known, find = azure.known(rows, catalog), azure.finder(rows)
-    manager = teardown.connect(subscription or [])
+    manager = connect(subscription or [])
     now = datetime.now(UTC).timestamp()
     found = rooms.leftovers(manager, known, find, say)
     past = [one for one in found if one.past(now)]

@@ -7,16 +7,15 @@ azure-mgmt-resourcegraph 8.0.1, which is generated from Microsoft's specificatio
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Set
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set
 
 from ... import rest
-from ...errors import TrueupError
-
-if TYPE_CHECKING:
-    from .login import Login
+from ...errors import BadInput, TrueupError
+from .login import INSTALL, Login, sign_in
 
 GRAPH = "/providers/Microsoft.ResourceGraph/resources"
 GRAPH_VERSION = "2021-03-01"
@@ -191,3 +190,33 @@ class Manager(rest.Client):
                 raise TrueupError(f"{self.url} answers GET {path} without a list of entries")
             entries += value
         return entries
+
+
+def connect(
+    subscriptions: Sequence[str],
+    *,
+    seconds: float = 45 * 60,
+    patience_seconds: float = 300,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Manager:
+    """Azure Resource Manager with the login of azure-cli-core, on the controller.
+
+    Args:
+        subscriptions: ids or names; none for the login's own default.
+        seconds: of all calls together.
+        patience_seconds: of one call that Azure does not answer.
+    """
+    try:
+        from ansible.module_utils.urls import open_url
+    except ImportError as missing:
+        raise BadInput(f"ansible is not installed ({missing}): {INSTALL}") from None
+    login = sign_in(subscriptions)
+    return Manager(
+        login,
+        open_url,
+        ca_path=os.environ.get("REQUESTS_CA_BUNDLE"),
+        deadline_seconds=seconds,
+        patience_seconds=patience_seconds,
+        renew=lambda: sign_in(login.subscriptions),
+        sleep=sleep,
+    )

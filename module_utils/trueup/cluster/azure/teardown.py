@@ -12,7 +12,6 @@ https://learn.microsoft.com/rest/api/authorization for role assignments.
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass, field
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
@@ -23,12 +22,10 @@ from ...record import is_run_id
 from . import expiry, switch
 from .catalog import Catalog
 from .cost import LIST, SPOT, Find
-from .login import INSTALL, sign_in
 from .machines import Machine, without_addresses
 from .manager import Manager, Row
 from .session_host import end_pools
 
-LIMIT_SECONDS = 45 * 60
 _DEPLOYMENTS = "Microsoft.Resources/deployments"
 GROUPS = "Microsoft.Resources/resourceGroups"
 _GROUP = re.compile(r"/subscriptions/[^/]+/resourceGroups/([^/]+)", re.IGNORECASE)
@@ -142,26 +139,6 @@ class Left:
         if self.unpriced:
             text += f", {len(self.unpriced)} without a price ({_some(self.unpriced)})"
         return text
-
-
-def connect(subscriptions: Sequence[str], *, seconds: float = LIMIT_SECONDS) -> Manager:
-    """Azure Resource Manager with the login of azure-cli-core, on the controller.
-
-    Args:
-        subscriptions: ids or names; none for the login's own default.
-    """
-    try:
-        from ansible.module_utils.urls import open_url
-    except ImportError as missing:
-        raise BadInput(f"ansible is not installed ({missing}): {INSTALL}") from None
-    return Manager(
-        sign_in(subscriptions),
-        open_url,
-        ca_path=os.environ.get("REQUESTS_CA_BUNDLE"),
-        deadline_seconds=seconds,
-        patience_seconds=300,
-        renew=lambda: sign_in(subscriptions),
-    )
 
 
 def tagged(manager: Manager, kind: str, version: str, run: str = "") -> List[Row]:
