@@ -11,6 +11,8 @@ import re
 from pathlib import Path
 from typing import Any, Callable
 
+from .sysfs import text_of
+
 Run = Callable[..., str]
 
 # ulimit's letters.
@@ -45,14 +47,14 @@ def sysctl_path(root: str, name: str) -> Path:
 def read_hugepages(root: str) -> str:
     """The chosen word among "always [madvise] never"; empty where the kernel has none."""
     chosen = re.search(
-        r"\[(\w+)\]", _text(Path(root, "sys/kernel/mm/transparent_hugepage/enabled"))
+        r"\[(\w+)\]", text_of(Path(root, "sys/kernel/mm/transparent_hugepage/enabled"))
     )
     return chosen.group(1) if chosen else ""
 
 
 def nfs_devices(root: str) -> list[str]:
     """Device numbers of the NFS mounts, column DEV of the kernel's list."""
-    rows = [line.split() for line in _text(Path(root, "proc/fs/nfsfs/volumes")).splitlines()]
+    rows = [line.split() for line in text_of(Path(root, "proc/fs/nfsfs/volumes")).splitlines()]
     if not rows:
         return []
     column = rows[0].index("DEV")
@@ -90,15 +92,15 @@ def _of_kernel(wanted: dict[str, Any], root: str) -> dict[str, tuple[str, str]]:
     """The same of what the kernel shows in files: expected and found."""
     pairs: dict[str, tuple[str, str]] = {}
     for name, value in (wanted.get("sysctl") or {}).items():
-        text = " ".join(_text(sysctl_path(root, name)).split())
+        text = " ".join(text_of(sysctl_path(root, name)).split())
         pairs[f"sysctl {name}"] = (str(value), text or "no such setting")
-    slots = _text(sysctl_path(root, "sunrpc.tcp_slot_table_entries"))
+    slots = text_of(sysctl_path(root, "sunrpc.tcp_slot_table_entries"))
     # Where sunrpc is not loaded yet, modprobe.d sets it when it is.
     if wanted.get("sunrpc_tcp_slots") and slots:
         pairs["sysctl sunrpc.tcp_slot_table_entries"] = (str(wanted["sunrpc_tcp_slots"]), slots)
     if wanted.get("nfs_read_ahead_kib"):
         for device in nfs_devices(root):
-            text = _text(Path(root, "sys/class/bdi", device, "read_ahead_kb"))
+            text = text_of(Path(root, "sys/class/bdi", device, "read_ahead_kb"))
             expected = str(wanted["nfs_read_ahead_kib"])
             pairs[f"NFS read-ahead {device}"] = (expected, text or "no such device")
     if wanted.get("transparent_hugepages"):
@@ -146,10 +148,3 @@ def _file_of(name: str, root: str) -> Path | None:
     if name.startswith("NFS read-ahead "):
         return Path(root, "sys/class/bdi", name.rpartition(" ")[2], "read_ahead_kb")
     return None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""

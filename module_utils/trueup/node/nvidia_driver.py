@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from ..errors import ParseError
 from .identify import read_gpus
 from .nvidia_smi import rows_of
+from .sysfs import text_of
 
 DRIVER_QUERY = "pci.bus_id,driver_version,persistence_mode"
 UNITS = ("nvidia-fabricmanager.service", "nvidia-persistenced.service", "nvidia-dcgm.service")
@@ -73,10 +74,7 @@ def _kernel_module(procfs: Path, modules: Path) -> Optional[str]:
         (procfs / "driver" / "nvidia" / "version", rf"Kernel Module.*?\s({_VERSION})\s"),
         (modules / "nvidia" / "version", rf"^({_VERSION})\s*$"),
     ):
-        try:
-            match = re.search(pattern, path.read_text(encoding="utf-8", errors="replace"))
-        except OSError:
-            continue
+        match = re.search(pattern, text_of(path))
         if match:
             return match.group(1)
     return None

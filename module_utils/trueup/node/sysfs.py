@@ -9,8 +9,7 @@ from pathlib import Path
 def text_of(path: Path) -> str:
     """The stripped text of a file; empty where it is not there."""
     try:
-        with path.open(encoding="utf-8", errors="replace") as stream:
-            return stream.read(65536).strip()
+        return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
 

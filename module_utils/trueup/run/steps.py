@@ -10,9 +10,11 @@ import os
 import re
 import signal
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from ..node.gpu_users import gpu_users
+from ..node.sysfs import text_of
 from .lineage import Orphaned
 from .process import run
 
@@ -141,18 +143,9 @@ def _slurm_jobs(proc: str) -> List[str]:
     holds Slurm's control group from boot on (slurm.schedmd.com/cgroup_v2.html), is none."""
     found = []
     for pid in filter(str.isdigit, os.listdir(proc)):
-        name = _text(os.path.join(proc, pid, "comm")).strip()
+        name = text_of(Path(proc, pid, "comm"))
         if name == "slurmstepd" and not re.search(
-            r"\binfinity\b", _text(os.path.join(proc, pid, "cmdline"))
+            r"\binfinity\b", text_of(Path(proc, pid, "cmdline"))
         ):
             found.append(pid)
     return sorted(found, key=int)
-
-
-def _text(path: str) -> str:
-    """A file of a process; empty where that has ended."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except OSError:
-        return ""

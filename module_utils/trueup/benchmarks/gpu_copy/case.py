@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ...errors import BadInput, ParseError
+from ...node.sysfs import text_of
 from ...node.topology import Topology, format_cpu_list, parse_cpu_mask
 from ...options import ModuleOption, Option, RoleOption, time_limit
 from .output import GpuCopyOutput
@@ -170,11 +171,7 @@ def _masked(number: int, mask: str, topology: Topology) -> str:
 
 def _numa_node(sysfs_root: str, pci: str) -> Optional[int]:
     """A PCI device's NUMA node; None where the machine does not say (-1, or no such file)."""
-    path = Path(sysfs_root, "bus", "pci", "devices", pci, "numa_node")
-    try:
-        text = path.read_text(encoding="ascii", errors="replace").strip()
-    except (OSError, ValueError):
-        return None
+    text = text_of(Path(sysfs_root, "bus", "pci", "devices", pci, "numa_node"))
     return int(text) if text.isdecimal() else None
 
 
