@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 from ansible.module_utils.common import warnings
-from ansible.module_utils.testing import patch_module_args
 from ansible.module_utils.trueup.run import bench, process
 from ansible.module_utils.trueup.run import slurm_job as slurm
 from ansible.module_utils.trueup.run.launcher import Launcher
 from ansible.module_utils.trueup.run.resume import identity
+from helpers import answer_of
 from trueup import record as records
 from trueup_options import RETURNED
 
@@ -87,11 +87,7 @@ class Runner:
         if run.lost:
             self._monkeypatch.setattr(Launcher, "lost", lambda _: run.lost)
         given = {**COMMON, **self._usual, **arguments, "_ansible_check_mode": check}
-        with patch_module_args(given), pytest.raises(SystemExit) as ended:
-            self._module.main()
-        result: dict[str, Any] = json.loads(self._capsys.readouterr().out)
-        assert bool(ended.value.code) == bool(result.get("failed"))
-        return result
+        return answer_of(self._module, self._capsys, **given)
 
 
 def goes_well(run_module: Any, run: FakeRun, **given: Any) -> tuple[dict[str, Any], dict[str, Any]]:

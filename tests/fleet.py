@@ -7,6 +7,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+from helpers import a_record
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping
 
@@ -203,29 +205,17 @@ def _record(
     number: int, benchmark: str, case: str, metrics: list[dict[str, Any]], **changes: Any
 ) -> dict[str, Any]:
     made: dict[str, Any] = {
-        "schema": "trueup.record/1",
         "run_id": RUN_ID,
         "benchmark": benchmark,
         "case": case,
-        "outcome": "ok",
-        "reason": None,
         "nodes": [node(number)],
         "vm_size": SIZE,
         "region": "eastus",
         "offer": "payg",
-        "node_count": 1,
-        "ranks": 1,
         "threads_per_rank": 1,
-        "gpus": 0,
-        "parameters": {},
         "command": ["made"],
-        "environment": {},
-        "software": {},
-        "system": {},
-        "started_at": "2026-11-20T09:13:00Z",
         "duration_seconds": 1.0,
         "metrics": metrics,
-        "raw": None,
     }
-    made.update(changes)
-    return made
+    about: dict[str, Any] = {"parameters": {}, "environment": {}, "software": {}, "system": {}}
+    return a_record(**{**made, **about, **changes})

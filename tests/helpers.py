@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import socket
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from trueup.errors import TrueupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
 
 ROOT = Path(__file__).parent.parent
 
@@ -21,6 +30,47 @@ def program(path: str) -> ModuleType:
     sys.modules[name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
+
+
+def answer_of(
+    module: ModuleType, capsys: pytest.CaptureFixture[str], /, **given: Any
+) -> dict[str, Any]:
+    """What an Ansible module prints with these arguments, run in this process."""
+    import pytest
+    from ansible.module_utils.testing import patch_module_args
+
+    with patch_module_args(given), pytest.raises(SystemExit) as ended:
+        module.main()
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert bool(ended.value.code) == bool(answer.get("failed"))
+    return answer
+
+
+def stand_ins(folder: Path, playbook: str, makefile: str) -> None:
+    """A checkout for `make`: its own ansible-playbook, this Python, and what it includes."""
+    programs = folder / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    python = f'#!/bin/sh\nexec {sys.executable} "$@"\n'
+    for name, text in {"ansible-playbook": playbook, "python": python}.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    (folder / "Makefile").write_text(makefile)
+
+
+def free_port() -> int:
+    """One that nobody listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def said(call: Callable[[], Any], kind: type[TrueupError] = TrueupError) -> str:
+    """The sentence with which a call is refused."""
+    import pytest
+
+    with pytest.raises(kind) as raised:
+        call()
+    return str(raised.value)
 
 
 def a_record(**changes: Any) -> dict[str, Any]:

@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from helpers import free_port
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -77,13 +79,6 @@ def serving(environment: Mapping[str, str]) -> Iterator[dict[str, Any]]:
                 subprocess.run(argv, check=False, capture_output=True)
             sshd.terminate()
             sshd.wait()
-
-
-def free_port() -> int:
-    """One that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def _answering(port: int, log: Path) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from pathlib import Path
 
+from helpers import free_port
 from trueup.benchmarks.ib import case as ib
 
 DATA = Path(__file__).parent / "data" / "ib"
@@ -42,12 +42,6 @@ link.sendall(b"x")
 link.recv(1)
 sys.stdout.write(open(os.path.join(folder, side + ".txt")).read())
 """
-
-
-def free_port() -> int:
-    with socket.socket() as finder:
-        finder.bind(("127.0.0.1", 0))
-        return int(finder.getsockname()[1])
 
 
 class Machine:

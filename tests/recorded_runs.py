@@ -422,8 +422,8 @@ def nccl_text(
             algorithm = total / seconds / 1e9
             rates.append(algorithm * factor)
             wrong = "N/A" if operation == "alltoall" and side else "0"
-            row += f"  {_short(seconds * 1e6, 7)}  {_short(algorithm, 6)}"
-            row += f"  {_short(algorithm * factor, 6)}  {wrong:>6s}"
+            row += f"  {short(seconds * 1e6, 7)}  {short(algorithm, 6)}"
+            row += f"  {short(algorithm * factor, 6)}  {wrong:>6s}"
         lines.append(row)
         size *= 2
     lines += [
@@ -437,7 +437,7 @@ def nccl_text(
     return "\n".join(lines) + "\n"
 
 
-def _short(value: float, width: int) -> str:
+def short(value: float, width: int) -> str:
     """As nccl-tests' getFloatStr: two decimals, or fewer where they do not fit."""
     for form in (f"{value:.2f}", f"{value:.1f}", f"{value:.0f}"):
         if len(form) <= width:
@@ -1173,7 +1173,8 @@ def gromacs_run() -> Run:
     return _run("20261120T200000Z-62a0", kept)
 
 
-GPT_NUMBERS = {
+# megatron_bench's options on one node, but for the nodes and the launcher.
+GPT_ALONE = {
     "layers": 2,
     "hidden_size": 128,
     "attention_heads": 4,
@@ -1186,6 +1187,18 @@ GPT_NUMBERS = {
     "rendezvous_port": 29500,
     "zero_stage": 0,
     "threads": 0,
+    "program": "gpt_driver",
+    "rendezvous_address": "",
+    "backend": "gloo",
+    "offload": "none",
+    "recompute": False,
+    "precision": "fp32",
+    "tensor_parallel": 1,
+    "pipeline_parallel": 1,
+    "global_batch": 0,
+    "transformer_engine": False,
+    "save_directory": "",
+    "save_interval": 0,
 }
 
 
@@ -1195,19 +1208,8 @@ def _training(
     """A recorded or synthetic training log; ``changed`` are megatron_bench's options that are not
     at their defaults."""
     given = {
-        **GPT_NUMBERS,
-        "program": "gpt_driver",
+        **GPT_ALONE,
         "rendezvous_address": nodes[0] if len(nodes) > 1 else "",
-        "backend": "gloo",
-        "offload": "none",
-        "recompute": False,
-        "precision": "fp32",
-        "tensor_parallel": 1,
-        "pipeline_parallel": 1,
-        "global_batch": 0,
-        "transformer_engine": False,
-        "save_directory": "",
-        "save_interval": 0,
         "nodes": list(nodes),
         "launcher": launcher,
         **changed,

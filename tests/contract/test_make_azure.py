@@ -6,13 +6,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from helpers import ROOT, stand_ins
 
-ROOT = Path(__file__).parents[2]
 RUN = "20261123T140000Z-beef"
 # In $RED: a playbook that fails, "refused" (nothing is made), or "waits" (site.yml, for Ctrl-C).
 PLAYBOOK = """\
@@ -41,13 +40,7 @@ controller-venv:
 
 def begun(folder: Path, *arguments: str, red: str = "") -> subprocess.Popen[str]:
     """`make azure` in a folder whose programs are stand-ins."""
-    programs = folder / ".venv" / "bin"
-    programs.mkdir(parents=True)
-    python = f'#!/bin/sh\nexec {sys.executable} "$@"\n'
-    for name, text in {"ansible-playbook": PLAYBOOK, "python": python}.items():
-        (programs / name).write_text(text)
-        (programs / name).chmod(0o755)
-    (folder / "Makefile").write_text(MAKEFILE)
+    stand_ins(folder, PLAYBOOK, MAKEFILE)
     env = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(ROOT / "module_utils"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from helpers import ROOT, stand_ins
+
 # It names the run that its number says, when the test lets it.
 PLAYBOOK = """\
 #!/bin/sh
@@ -49,13 +49,7 @@ def until(path: Path) -> None:
 
 
 def test_each_has_its_own_run_and_report(tmp_path: Path) -> None:
-    programs = tmp_path / ".venv" / "bin"
-    programs.mkdir(parents=True)
-    python = f'#!/bin/sh\nexec {sys.executable} "$@"\n'
-    for name, text in {"ansible-playbook": PLAYBOOK, "python": python}.items():
-        (programs / name).write_text(text)
-        (programs / name).chmod(0o755)
-    (tmp_path / "Makefile").write_text(MAKEFILE)
+    stand_ins(tmp_path, PLAYBOOK, MAKEFILE)
     running = []
     for number, arguments in ((1, ()), (2, ()), (3, ("OUTPUT=mine",))):
         running.append(run(tmp_path, number, *arguments))

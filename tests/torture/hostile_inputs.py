@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from helpers import a_record
+
 RUN_ID = "20261120T091300Z-7c1e"
 GOOD = "good.json"
 BAD = "bad.json"
@@ -77,35 +79,23 @@ def good_record(**changes: Any) -> dict[str, Any]:
         return {"name": name, "value": value, "unit": unit, "direction": direction, **more}
 
     parameters = {"model": "acoustic", "shape": "256x256x256", "points": 256**3, "space_order": 8}
-    return {
-        "schema": "trueup.record/1",
+    made = {
         "run_id": RUN_ID,
-        "benchmark": "devito",
         "case": "acoustic-good",
-        "outcome": "ok",
-        "reason": None,
         "nodes": ["made-1"],
         "vm_size": "Standard_HB120rs_v3",
         "region": "eastus",
         "offer": "payg",
-        "node_count": 1,
-        "ranks": 1,
         "threads_per_rank": 1,
-        "gpus": 0,
         "parameters": {**parameters, "tn_ms": 200, "layout": "1x1", "scaling": "strong"},
-        "command": ["python", "-m", "made"],
         "environment": {"OMP_NUM_THREADS": "1"},
-        "software": {"devito": "4.8.23"},
-        "system": {"cpu_model": "made", "cores": 8},
-        "started_at": "2026-11-20T09:13:00Z",
         "duration_seconds": 40.0,
         "metrics": [
             figure("run_time", 10.0, "s", "lower", statistic="median", n=3),
             figure("flop_rate", 4e11, "flop/s", "higher", statistic="median", n=3),
         ],
-        "raw": None,
-        **changes,
     }
+    return a_record(**{**made, **changes})
 
 
 def _bad(**changes: Any) -> dict[str, Any]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from helpers import said
 from provisioning import RUN, known, made
 from test_rest import Opened
 from trueup import rest
 from trueup.cluster.azure import deployment as azure
 from trueup.cluster.azure.login import Login
 from trueup.cluster.azure.manager import Manager
-from trueup.errors import BadInput, TrueupError
+from trueup.errors import BadInput
 
 GROUP = "/subscriptions/sub/resourcegroups/trueup-test"
 NAME = f"trueup-{RUN}"
@@ -53,12 +53,6 @@ class Azure:
 
     def deployment(self, **given: Any) -> azure.Deployment:
         return azure.Deployment(self.manager(), made(**given), known(), RUN, lambda _: None)
-
-
-def said(call: Callable[[], Any], kind: type[TrueupError] = TrueupError) -> str:
-    with pytest.raises(kind) as raised:
-        call()
-    return str(raised.value)
 
 
 def failed(code: str, message: str = "Said.") -> dict[str, Any]:

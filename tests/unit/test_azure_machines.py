@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from emulated_cloud import Query, QueryError
+from helpers import said
 from hypothesis import given
 from hypothesis import strategies as st
 from trueup.cluster.azure import login, machines, selection
 from trueup.cluster.azure.machines import Machine
 from trueup.cluster.azure.manager import page_of
-from trueup.errors import TrueupError
 
 VM = "/subscriptions/s/resourceGroups/HPC/providers/Microsoft.Compute/virtualMachines/hb-1"
 SET = "/subscriptions/s/resourceGroups/hpc/providers/Microsoft.Compute/virtualMachineScaleSets/x"
@@ -52,12 +52,6 @@ def row(**changes: Any) -> dict[str, Any]:
 
 def configuration(address: Any, primary: Any = None) -> dict[str, Any]:
     return {"properties": {"privateIPAddress": address, "primary": primary}}
-
-
-def said(call: Any) -> str:
-    with pytest.raises(TrueupError) as raised:
-        call()
-    return str(raised.value)
 
 
 # -- rows --

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import platform
 import re
@@ -11,7 +12,7 @@ import azure_node_facts
 import pytest
 import yaml
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.testing import patch_module_args
+from helpers import answer_of
 from machines import DATA, build, description, root_of
 from metadata_server import document, send, serving
 from trueup.node import mpi
@@ -55,12 +56,7 @@ def answers_of(machine: str) -> dict[str, Any]:
     return answers
 
 
-def run_module(capsys: pytest.CaptureFixture[str], **arguments: Any) -> dict[str, Any]:
-    """Run the module's main() and return what it printed."""
-    with patch_module_args(arguments), pytest.raises(SystemExit):
-        azure_node_facts.main()
-    result: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return result
+run_module = functools.partial(answer_of, azure_node_facts)
 
 
 def described(machine: str) -> dict[str, str]:

@@ -13,11 +13,12 @@ import pytest
 import yaml
 from ansible.module_utils.urls import open_url
 from emulated_cloud import SUBSCRIPTION, Cloud, serving
+from helpers import said
 from provisioning import NOW, RECIPES, RUN, known, made, recipe
 from trueup.cluster.azure import cost, parameters, provision, state
 from trueup.cluster.azure.login import Login
 from trueup.cluster.azure.manager import Manager
-from trueup.errors import BadInput, TrueupError
+from trueup.errors import BadInput
 
 NFS = {"kind": "nfs", "tib": 4, "server_size": "Standard_E64ds_v5"}
 ZONES = {"zone": "1", "elsewhere": [{"zone": "2"}, {"region": "westeurope"}]}
@@ -95,12 +96,6 @@ def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cont
     cloud.graph.quota = False
     with serving(cloud, tmp_path):
         yield Controller(cloud, tmp_path)
-
-
-def said(call: Callable[[], Any], kind: type[TrueupError] = TrueupError) -> str:
-    with pytest.raises(kind) as raised:
-        call()
-    return str(raised.value)
 
 
 # ---- made, and gone on with ---------------------------------------------------------------------

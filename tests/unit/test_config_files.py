@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +10,7 @@ from typing import Any
 import config_files
 import pytest
 from action import config_files as action
-from ansible.module_utils.testing import patch_module_args
+from helpers import answer_of
 
 
 class Put:
@@ -21,11 +20,7 @@ class Put:
         self.capsys = capsys
 
     def __call__(self, *files: dict[str, Any], check: bool = False) -> dict[str, Any]:
-        given = {"files": list(files), "_ansible_check_mode": check}
-        with patch_module_args(given), pytest.raises(SystemExit):
-            config_files.main()
-        answer: dict[str, Any] = json.loads(self.capsys.readouterr().out)
-        return answer
+        return answer_of(config_files, self.capsys, files=list(files), _ansible_check_mode=check)
 
 
 @pytest.fixture

@@ -103,6 +103,9 @@ def part(template: dict[str, Any], name: str) -> dict[str, Any]:
     return dict(found)
 
 
+SECOND_SUBNET = ("properties", "subnets", "1", "properties", "addressPrefix")
+
+
 def changed(name: str, *path: str, to: Any, of: str = "devito-hbv3") -> dict[str, Any]:
     """A recipe's template with another value at a path of one of its resources."""
     template = recipe(of)
@@ -334,27 +337,11 @@ NODES = ("properties", "virtualMachineProfile")
             "StandardSkuPublicIPAddressesMustBeStatic",
         ),
         (
-            changed(
-                "network",
-                "properties",
-                "subnets",
-                "1",
-                "properties",
-                "addressPrefix",
-                to="10.42.1.0/24",
-            ),
+            changed("network", *SECOND_SUBNET, to="10.42.1.0/24"),
             "NetcfgSubnetRangesOverlap",
         ),
         (
-            changed(
-                "network",
-                "properties",
-                "subnets",
-                "1",
-                "properties",
-                "addressPrefix",
-                to="10.43.1.0/24",
-            ),
+            changed("network", *SECOND_SUBNET, to="10.43.1.0/24"),
             "NetcfgSubnetRangeOutsideVnet",
         ),
         (

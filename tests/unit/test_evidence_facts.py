@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import time
 from pathlib import Path
-from typing import Any
 
 import evidence_facts
 import pytest
-from ansible.module_utils.testing import patch_module_args
+from helpers import answer_of
 
-
-def facts(capsys: pytest.CaptureFixture[str], **given: Any) -> dict[str, Any]:
-    with patch_module_args(given), pytest.raises(SystemExit):
-        evidence_facts.main()
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+facts = functools.partial(answer_of, evidence_facts)
 
 
 def test_files_and_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import evidence_steps
 import pytest
-from ansible.module_utils.testing import patch_module_args
+from helpers import answer_of
 from trueup.run import lock, process, steps
 
 IDLE = ""
@@ -222,9 +222,7 @@ def test_a_real_process_of_that_name_is_a_job(tmp_path: Path) -> None:
 
 
 def module(capsys: pytest.CaptureFixture[str], **given: Any) -> dict[str, Any]:
-    with patch_module_args(given), pytest.raises(SystemExit):
-        evidence_steps.main()
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    found = answer_of(evidence_steps, capsys, **given)
     return {name: found[name] for name in ("changed", "refused", "steps", "restored")}
 
 

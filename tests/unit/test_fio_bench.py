@@ -18,17 +18,10 @@ import pytest
 from ansible.module_utils.trueup.benchmarks.fio import case as fio
 from ansible.module_utils.trueup.node import folders, mounts
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
+from test_parse_fio import GROUPS, METADATA, MIXED, NO_SPACE
 from trueup import record as records
 from trueup.benchmarks.fio.output import parse_fio
 
-DATA = Path(__file__).parent.parent / "data" / "fio"
-MIXED = (DATA / "fio333_random_rw_jsonplus.json").read_text()
-GROUPS = (DATA / "fio333_two_groups.json").read_text()
-NO_SPACE = (DATA / "fio333_no_space.json").read_text()
-METADATA = {
-    operation: (DATA / f"fio333_metadata_{operation}.json").read_text()
-    for operation in ("create", "stat", "delete")
-}
 # The recorded run was a front-end but for its name.
 FRONTEND = MIXED.replace('"jobname" : "random"', '"jobname" : "frontend"')
 SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())

@@ -10,8 +10,8 @@ import gpu_facts
 import machines
 import pytest
 from ansible.module_utils import basic
-from ansible.module_utils.testing import patch_module_args
 from ansible.module_utils.trueup.node import gpu_look
+from helpers import answer_of
 
 TOOLS = {
     name: f"/usr/bin/{name}"
@@ -97,10 +97,7 @@ class Ran:
         )
         root = machines.root_of("nd96asr_v4")
         roots = {"sysfs_root": str(root / "sys"), "procfs_root": str(root / "proc")}
-        with patch_module_args({**roots, **parameters}), pytest.raises(SystemExit):
-            gpu_facts.main()
-        answer: dict[str, Any] = json.loads(self.capsys.readouterr().out)
-        return answer
+        return answer_of(gpu_facts, self.capsys, **{**roots, **parameters})
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import limits_in_force
 import pytest
-from ansible.module_utils.testing import patch_module_args
+from helpers import answer_of
 from trueup.node import limits
 
 
@@ -172,9 +171,7 @@ def answer(
     warned: list[str] = []
     monkeypatch.setattr(limits_in_force.AnsibleModule, "warn", lambda _, text: warned.append(text))
     arguments = {"wanted": {}, "_ansible_check_mode": check, "_ansible_diff": True}
-    with patch_module_args(arguments), pytest.raises(SystemExit):
-        limits_in_force.main()
-    return {**json.loads(capsys.readouterr().out), "warned": warned}
+    return {**answer_of(limits_in_force, capsys, **arguments), "warned": warned}
 
 
 WRONG = {"sysctl vm.x": ("1", "0")}
@@ -206,9 +203,6 @@ def test_checking_changes_nothing_and_says_what_would_be(
 
 
 def test_a_real_kernel_setting_is_read(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = {"wanted": {"sysctl": {"kernel.ostype": "Linux", "kernel.no_such": 1}}}
-    with patch_module_args({**arguments, "_ansible_check_mode": True}), pytest.raises(SystemExit):
-        limits_in_force.main()
-    assert json.loads(capsys.readouterr().out)["differs"] == [
-        "sysctl kernel.no_such: expected 1, found no such setting."
-    ]
+    wanted = {"sysctl": {"kernel.ostype": "Linux", "kernel.no_such": 1}}
+    said = answer_of(limits_in_force, capsys, wanted=wanted, _ansible_check_mode=True)
+    assert said["differs"] == ["sysctl kernel.no_such: expected 1, found no such setting."]

@@ -16,11 +16,11 @@ from typing import Any
 import ib_bench
 import jsonschema
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible.module_utils.trueup.benchmarks.ib import case as ib
 from ansible.module_utils.trueup.run import bench, process
 from ansible.module_utils.trueup.run.resume import program_digest
 from bench_modules import FakeRun, resumes
+from helpers import answer_of
 from perftest_stand_in import CLIENT_TEXT, SERVER_TEXT, Machine
 from trueup import record as records
 
@@ -48,11 +48,7 @@ def _run_module(machine: Machine, capsys: pytest.CaptureFixture[str]) -> Any:
             **arguments,
             "_ansible_check_mode": check,
         }
-        with patch_module_args(given), pytest.raises(SystemExit) as ended:
-            ib_bench.main()
-        result: dict[str, Any] = json.loads(capsys.readouterr().out)
-        assert bool(ended.value.code) == bool(result.get("failed"))
-        return result
+        return answer_of(ib_bench, capsys, **given)
 
     return run
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import functools
 from typing import TYPE_CHECKING, Any
 
 import ib_facts
 import pytest
 import yaml
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.testing import patch_module_args
 from ansible.module_utils.trueup.node import tools
+from helpers import answer_of
 from machines import build, description, root_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def run_module(capsys: pytest.CaptureFixture[str], **arguments: Any) -> dict[str, Any]:
-    with patch_module_args(arguments), pytest.raises(SystemExit):
-        ib_facts.main()
-    result: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return result
+run_module = functools.partial(answer_of, ib_facts)
 
 
 def sysfs(machine: str) -> str:

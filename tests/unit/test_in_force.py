@@ -4,7 +4,6 @@ a simulated systemd."""
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 import in_force
 import pytest
 from ansible.module_utils import basic
-from ansible.module_utils.testing import patch_module_args
+from helpers import answer_of
 from trueup.errors import BadInput
 from trueup.node import units
 from trueup.node.units import Decision, File, Record, Run, Step, Wanted, decide, settled
@@ -304,13 +303,7 @@ def call(systemd: Systemd, capsys: pytest.CaptureFixture[str]) -> Call:
         usual: dict[str, Any] = {"unit": "x.service", "files": [str(systemd.conf)]}
         if "name" in given:
             usual = {}
-        with (
-            patch_module_args({**usual, "_ansible_check_mode": check, **given}),
-            pytest.raises(SystemExit),
-        ):
-            in_force.main()
-        answer: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return answer
+        return answer_of(in_force, capsys, **{**usual, "_ansible_check_mode": check, **given})
 
     return of
 

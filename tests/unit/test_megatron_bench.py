@@ -19,17 +19,11 @@ from ansible.module_utils.trueup.run import launcher, lock
 from ansible.module_utils.trueup.run.resume import identity
 from bench_modules import FakeRun, ends_badly, goes_well, own_options, refuses
 from recorded_runs import MEGATRON_LM as LM_MODEL
+from test_parse_megatron import IDLE, KILLED, LM, NAN, ONE, TWO
 from trueup import record as records
 from trueup.benchmarks.megatron.flops import Model, article_flops, megatron_flops, parameters
 
 ROOT = Path(__file__).parents[2]
-DATA = ROOT / "tests" / "data" / "megatron"
-ONE = (DATA / "gpt_driver_one.log").read_text()
-IDLE = (DATA / "gpt_driver_idle.log").read_text()
-TWO = (DATA / "gpt_driver_two.log").read_text()
-NAN = (DATA / "gpt_driver_nan.log").read_text()
-KILLED = (DATA / "gpt_driver_killed.log").read_text()
-LM = (DATA / "synthetic_megatron_lm.log").read_text()
 SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 ALONE = {"processes": 1, "iterations": 12}
 HERE = {"nodes": ["node-1", "node-2"], "rendezvous_address": "10.0.0.4", "processes": 1}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import node_state as module
 import pytest
-from ansible.module_utils.testing import patch_module_args
+from helpers import answer_of
 from trueup.node import state as node_state
 
 NODE = {
@@ -111,10 +110,7 @@ def test_versions_in_which_nodes_should_not_differ() -> None:
 
 def run(capsys: pytest.CaptureFixture[str], **given: Any) -> dict[str, Any]:
     asked = {"run_id": "20261120T091300Z-7c1e", "node_name": "node-1", "node": NODE, **given}
-    with patch_module_args(asked), pytest.raises(SystemExit):
-        module.main()
-    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return answer
+    return answer_of(module, capsys, **asked)
 
 
 def test_a_healthy_node_gives_a_record_that_is_ok(capsys: pytest.CaptureFixture[str]) -> None:

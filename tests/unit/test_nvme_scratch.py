@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import scratch_facts
-from ansible.module_utils.testing import patch_module_args
+from helpers import answer_of
 from trueup.node.scratch import program, reading, states
 
 ROOT = Path(__file__).parents[2]
@@ -797,10 +797,7 @@ def test_the_module_publishes_what_the_program_would_do(
 
     def said() -> dict[str, Any]:
         arguments = {"settings": dataclasses.asdict(SETTINGS), "_ansible_check_mode": check}
-        with patch_module_args(arguments), pytest.raises(SystemExit):
-            scratch_facts.main()
-        found: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return found
+        return answer_of(scratch_facts, capsys, **arguments)
 
     found = said()
     assert found["changed"] is check

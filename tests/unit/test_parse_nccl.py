@@ -16,6 +16,7 @@ import damage
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recorded_runs import short
 from trueup.benchmarks.nccl.marks import recognises
 from trueup.benchmarks.nccl.output import OPERATIONS, NcclOutput, parse_nccl
 from trueup.errors import ParseError
@@ -35,14 +36,6 @@ def factor(operation: str, ranks: int) -> float:
     if operation == "all_reduce":
         return 2 * (ranks - 1) / ranks
     return (ranks - 1) / ranks if operation in SHARED else 1.0
-
-
-def short(value: float, width: int) -> str:
-    """As getFloatStr: two decimals, or fewer where they do not fit."""
-    for form in (f"{value:.2f}", f"{value:.1f}", f"{value:.0f}"):
-        if len(form) <= width:
-            return form.rjust(width)
-    return f"{value:.1e}".rjust(width)
 
 
 def by_size(value: float, width: int) -> str:

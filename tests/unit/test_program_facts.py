@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import sys
 from pathlib import Path
-from typing import Any
 
 import program_facts
 import pytest
-from ansible.module_utils.testing import patch_module_args
+from helpers import answer_of
 
 INIT = """module() {{
     [ "$2" = GROMACS/1 ] || return 1
@@ -20,11 +19,7 @@ echo welcome
 """
 
 
-def facts(capsys: pytest.CaptureFixture[str], **given: Any) -> dict[str, Any]:
-    with patch_module_args(given), pytest.raises(SystemExit):
-        program_facts.main()
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+facts = functools.partial(answer_of, program_facts)
 
 
 def test_programs_files_and_a_python(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

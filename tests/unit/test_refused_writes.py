@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from pathlib import Path
 from typing import Any, NoReturn
 
 import config_files
 import pytest
-from ansible.module_utils.testing import patch_module_args
+from helpers import answer_of
 from trueup.cluster.azure import state
 from trueup.errors import BadInput, TrueupError
 from trueup.run import lock
@@ -86,8 +85,6 @@ def test_a_file_that_cannot_be_replaced_stays_whole_and_alone(
     path = tmp_path / "a.conf"
     if "content" in entry:
         path.write_text("old\n")
-    with patch_module_args({"files": [{"path": str(path), **entry}]}), pytest.raises(SystemExit):
-        config_files.main()
-    answer = json.loads(capsys.readouterr().out)
+    answer = answer_of(config_files, capsys, files=[{"path": str(path), **entry}])
     assert (answer["failed"], answer["msg"].split(". ")[0]) == (True, f"{path}: {REASON}")
     assert [one.name for one in tmp_path.iterdir()] == (["a.conf"] if "content" in entry else [])

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import urllib.error
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from email.message import Message
 from io import BytesIO
 from typing import Any
 
 import pytest
+from helpers import said
 from trueup import rest
-from trueup.errors import BadInput, TrueupError
+from trueup.errors import BadInput
 
 URL = "https://prices.example"
 Answers = Iterator[Any]
@@ -53,12 +54,6 @@ class Opened:
     def client(self, **more: Any) -> rest.Client:
         given = {"connection": {}, "sleep": self.waited.append, "jitter": lambda: 0.0, **more}
         return rest.Client(URL, self, **given)
-
-
-def said(call: Callable[[], Any]) -> str:
-    with pytest.raises(TrueupError) as raised:
-        call()
-    return str(raised.value)
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 import slurm_facts
-from ansible.module_utils.testing import patch_module_args
+from helpers import answer_of
 from trueup.cluster.slurm import look
 
 UNIFIED = "cgroup2 /sys/fs/cgroup cgroup2 {},nosuid 0 0\n"
@@ -55,9 +54,7 @@ def test_the_module_publishes_what_the_host_can_do(
     for name in ("mpi_pmix.so", "mpi_none.so", "gpu_nvml.txt"):
         (tmp_path / name).touch()
     asked = {"plugins": str(tmp_path), "names": ["localhost", "no-such-host.invalid"]}
-    with patch_module_args(asked), pytest.raises(SystemExit):
-        slurm_facts.main()
-    said = json.loads(capsys.readouterr().out)
+    said = answer_of(slurm_facts, capsys, **asked)
     assert said["unresolved"] == ["no-such-host.invalid"]
     found = said["ansible_facts"]["trueup_slurm"]
     assert (found["plugins"], found["nvml"]) == (["mpi_pmix"], False)

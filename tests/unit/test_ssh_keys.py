@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import stat
 import subprocess
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 import ssh_keys as module
 import trueup_ssh_keys as action
 from ansible.errors import AnsibleActionFail
-from ansible.module_utils.testing import patch_module_args
+from helpers import answer_of
 from trueup.errors import BadInput
 from trueup.node import ssh_keys
 
@@ -115,10 +114,7 @@ def _run(
 
     def run(**given: Any) -> dict[str, Any]:
         asked = {"folder": str(tmp_path / "home" / ".ssh"), "run_id": RUN, **given}
-        with patch_module_args(asked), pytest.raises(SystemExit):
-            module.main()
-        said: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return said
+        return answer_of(module, capsys, **asked)
 
     return run
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import vendor_repository
 from ansible.module_utils import basic
-from ansible.module_utils.testing import patch_module_args
+from helpers import answer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,10 +63,7 @@ class Ran:
             "key_fingerprint": FINGERPRINT,
         }
         given = {"package_manager": "apt", "repository": repository, "pins": PINS, **parameters}
-        with patch_module_args(given), pytest.raises(SystemExit):
-            vendor_repository.main()
-        answer: dict[str, Any] = json.loads(self.capsys.readouterr().out)
-        return answer
+        return answer_of(vendor_repository, self.capsys, **given)
 
     def installed(self, version: str, *, held: bool = False) -> None:
         """Let dpkg have the package at ``version``."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from recorded_runs import GPT_NUMBERS
+from recorded_runs import GPT_ALONE
 from trueup import benchmarks
 from trueup.benchmarks.devito import case as devito
 from trueup.benchmarks.fio import case as fio
@@ -48,22 +48,10 @@ SHOWN = {
 # Figures of a GPU that catalog/training.yml holds.
 NO_COLUMN = {"gpu_peak_bf16_gflops_each"}
 TINY = {
-    **GPT_NUMBERS,
-    "program": "gpt_driver",
+    **GPT_ALONE,
     "iterations": 12,
     "processes": 2,
     "nodes": ["a"],
-    "backend": "gloo",
-    "offload": "none",
-    "recompute": False,
-    "tensor_parallel": 1,
-    "pipeline_parallel": 1,
-    "global_batch": 0,
-    "transformer_engine": False,
-    "save_directory": "",
-    "save_interval": 0,
-    "precision": "fp32",
-    "rendezvous_address": "",
     "launcher": "torchrun",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import socket
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import vllm_endpoint
 import yaml
-from ansible.module_utils.testing import patch_module_args
 from ansible.module_utils.trueup.benchmarks.vllm import server as vllm_server
 from ansible.module_utils.trueup.errors import BadInput
+from helpers import answer_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,11 +34,7 @@ def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     return said
 
 
-def run(capsys: pytest.CaptureFixture[str], **given: Any) -> dict[str, Any]:
-    with patch_module_args(given), pytest.raises(SystemExit):
-        vllm_endpoint.main()
-    result: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return result
+run = functools.partial(answer_of, vllm_endpoint)
 
 
 def test_the_documentation_equals_the_spec() -> None:

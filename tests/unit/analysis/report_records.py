@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from helpers import a_record
 from trueup.record import summarise
 
 if TYPE_CHECKING:
@@ -20,21 +21,11 @@ POINTS = 256**3
 
 def record(**changes: Any) -> dict[str, Any]:
     """One record with outcome ok, and what the test changes in it."""
-    return {
-        "schema": "trueup.record/1",
+    made = {
         "run_id": RUN_ID,
-        "benchmark": "devito",
         "case": "acoustic-so8-256x256x256-r1t1-none",
-        "outcome": "ok",
-        "reason": None,
         "nodes": ["node01"],
-        "vm_size": None,
-        "region": None,
-        "offer": None,
-        "node_count": 1,
-        "ranks": 1,
         "threads_per_rank": 1,
-        "gpus": 0,
         "parameters": {},
         "command": ["python", "devito_driver.py", "--shape", "256x256x256"],
         "environment": {"OMP_NUM_THREADS": "1"},
@@ -51,9 +42,8 @@ def record(**changes: Any) -> dict[str, Any]:
         "started_at": "2026-11-20T09:13:10Z",
         "duration_seconds": 21.5,
         "metrics": [],
-        "raw": None,
-        **changes,
     }
+    return a_record(**{**made, **changes})
 
 
 def devito(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+import test_advise
 import yaml
+from test_advise import TODAY, choice, known
 from trueup.cases import Case, Figure
 from trueup.errors import BadInput
 from trueup_analysis import catalog
@@ -20,7 +21,6 @@ from trueup_analysis.figures.advise.knowledge import Knowledge
 from trueup_analysis.figures.prices import Book, read_all
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "vllm"
-TODAY = date(2026, 11, 24)
 H100, H200 = "Standard_ND96isr_H100_v5", "Standard_ND96isr_H200_v5"
 A100_40G, NC_A100 = "Standard_ND96asr_v4", "Standard_NC24ads_A100_v4"
 # Nothing fails, so that the load is that of the rates alone.
@@ -29,23 +29,8 @@ SURE = {"node_mtbf_hours": 1e9, "offers": "payg"}
 FP8 = {"model": "llama-3.1-8b", "precision": "fp8", "input_tokens": 1000, "output_tokens": 1000}
 
 
-def known(*cases: Case) -> Knowledge:
-    return Knowledge(catalog.built_in(), TODAY, cases)
-
-
 def ask(*cases: Case, **given: Any) -> answers.Answer:
-    kind = asks.chosen("serving")
-    book = Book(read_all(catalog.built_in()), None)
-    return answers.answer(kind, asks.read(kind, given), known(*cases), book)
-
-
-def choice(found: answers.Answer, size: str, nodes: int, offer: str = "payg") -> answers.Choice:
-    (one,) = [
-        one
-        for one in found.choices
-        if (one.estimate.size, one.estimate.nodes, one.offer) == (size, nodes, offer)
-    ]
-    return one
+    return test_advise.ask("serving", *cases, **given)
 
 
 def load(one: answers.Choice) -> float:

@@ -13,7 +13,7 @@ import pytest
 from trueup.errors import BadInput
 from trueup_analysis.figures.prices import Terms, read_prices
 from trueup_analysis.figures.serving import ServiceLevel, Sweep, sweeps
-from trueup_analysis.figures.tokens import TokenTable, read_gpus, table
+from trueup_analysis.figures.tokens import read_gpus, table
 from trueup_analysis.load import load
 from trueup_analysis.report.publish import write_report
 from trueup_analysis.sheets import serving as sheets
@@ -21,7 +21,7 @@ from trueup_analysis.sheets import serving as sheets
 if TYPE_CHECKING:
     from pathlib import Path
 
-from test_tokens import CATALOG, H100, HOURLY
+from test_tokens import CATALOG, H100, HOURLY, priced
 
 DATA = CATALOG.parent / "tests" / "data" / "records"
 LOADS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -69,17 +69,6 @@ def at(load_: float, repeat: int = 0, **changes: Any) -> dict[str, Any]:
         **changes.pop("parameters", {}),
     }
     return {**record, "parameters": parameters, **changes}
-
-
-def priced(folder: Path, records: list[dict[str, Any]], **options: Any) -> TokenTable:
-    found = table(
-        load([made.write(folder, records)]),
-        prices=read_prices(CATALOG / "prices.csv"),
-        gpus=read_gpus(CATALOG / "vm_sizes.csv"),
-        terms=Terms(**options),
-    )
-    assert isinstance(found, TokenTable)
-    return found
 
 
 def one(folder: Path, records: list[dict[str, Any]], level: ServiceLevel | None = None) -> Sweep:
