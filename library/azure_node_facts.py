@@ -16,59 +16,7 @@ description:
   - It changes nothing, needs no root, and asks the metadata service once, for at most a second.
   - What could identify the machine, its owner or its network (names, ids, tags, addresses, serial
     numbers) is not published.
-options:
-  vm_size:
-    description:
-      - The size given by hand, in any case. It wins over what metadata says, with a warning.
-      - Empty means that it was not given.
-    type: str
-    default: ""
-  catalog:
-    description:
-      - The catalog of VM sizes, as the filter C(trueup_sizes) returns it.
-    type: dict
-    default: {}
-  metadata_url:
-    description:
-      - Where the instance metadata service answers. Neither proxies nor redirects are followed.
-    type: str
-    default: http://169.254.169.254/metadata/instance?api-version=2025-04-07
-  sysfs_root:
-    description:
-      - Where to read the hardware from. Anything but V(/sys) is another machine's recorded tree;
-        the CPUs that this process may use are then not taken into account.
-    type: path
-    default: /sys
-  procfs_root:
-    description:
-      - Where to read the amount of memory from.
-    type: path
-    default: /proc
-  mpi:
-    description:
-      - The MPI that is wanted, V(hpcx), V(hpcx-pmix), V(openmpi), V(intel) or V(mvapich), or the
-        path of an mpirun. Empty means that of the family, else that on PATH, else the preferred
-        Open MPI that is found.
-    type: str
-    default: ""
-  mpi_must_be:
-    description:
-      - Whether an O(mpi) that this node has not is an error, and not a warning.
-    type: bool
-    default: false
-  families:
-    description:
-      - Objects with C(families), names of families, and C(mpi), the kind of MPI that they prefer.
-    type: list
-    elements: dict
-    default: []
-  hcoll:
-    description:
-      - Open MPI's collectives through HCOLL, as the variable C(hpcx_hcoll) of the role C(hpcx).
-    type: str
-    choices: [by_gpus, used, unused]
-    default: by_gpus
-extends_documentation_fragment: trueup_facts
+extends_documentation_fragment: [trueup_facts, trueup_options.azure_node_facts]
 """
 
 EXAMPLES = r"""
@@ -340,6 +288,55 @@ from ansible.module_utils.trueup.node import metadata as imds
 from ansible.module_utils.trueup.node.lscpu import parse_lscpu
 from ansible.module_utils.trueup.node.nvidia_smi import GPU_QUERY, parse_nvidia_smi
 from ansible.module_utils.trueup.node.topology import read_topology
+from ansible.module_utils.trueup.options import Option, module_spec
+
+OPTIONS = (
+    Option(
+        "vm_size",
+        "The size given by hand, in any case. It wins over what metadata says, with a warning."
+        " Empty means that it was not given.",
+        "",
+    ),
+    Option("catalog", "The catalog of VM sizes, as the filter C(trueup_sizes) returns it.", {}),
+    Option(
+        "metadata_url",
+        "Where the instance metadata service answers. Neither proxies nor redirects are followed.",
+        imds.METADATA_URL,
+    ),
+    Option(
+        "sysfs_root",
+        "Where to read the hardware from. Anything but V(/sys) is another machine's recorded tree;"
+        " the CPUs that this process may use are then not taken into account.",
+        "/sys",
+        type="path",
+    ),
+    Option("procfs_root", "Where to read the amount of memory from.", "/proc", type="path"),
+    Option(
+        "mpi",
+        "The MPI that is wanted, V(hpcx), V(hpcx-pmix), V(openmpi), V(intel) or V(mvapich), or the"
+        " path of an mpirun. Empty means that of the family, else that on PATH, else the preferred"
+        " Open MPI that is found.",
+        "",
+    ),
+    Option(
+        "mpi_must_be",
+        "Whether an O(mpi) that this node has not is an error, and not a warning.",
+        False,
+    ),
+    Option(
+        "families",
+        "Objects with C(families), names of families, and C(mpi), the kind of MPI that they"
+        " prefer.",
+        [],
+        elements="dict",
+    ),
+    Option(
+        "hcoll",
+        "Open MPI's collectives through HCOLL, as the variable C(hpcx_hcoll) of the role C(hpcx).",
+        mpi.BY_GPUS,
+        choices=(mpi.BY_GPUS, mpi.HCOLL_USED, "unused"),
+    ),
+)
 
 # What roles look for before they install it.
 PROGRAMS = ("gcc", "mdadm", "mkfs.xfs", "mpirun")
@@ -400,21 +397,7 @@ def _privilege(module: AnsibleModule) -> str | None:
 def main() -> None:
     """Read, look up, publish."""
     module = AnsibleModule(
-        argument_spec={
-            "vm_size": {"type": "str", "default": ""},
-            "catalog": {"type": "dict", "default": {}},
-            "metadata_url": {"type": "str", "default": imds.METADATA_URL},
-            "sysfs_root": {"type": "path", "default": "/sys"},
-            "procfs_root": {"type": "path", "default": "/proc"},
-            "mpi": {"type": "str", "default": ""},
-            "mpi_must_be": {"type": "bool", "default": False},
-            "families": {"type": "list", "elements": "dict", "default": []},
-            "hcoll": {
-                "type": "str",
-                "choices": [mpi.BY_GPUS, mpi.HCOLL_USED, "unused"],
-                "default": mpi.BY_GPUS,
-            },
-        },
+        argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
     wanted = module.params

@@ -19,47 +19,6 @@ description:
   - The action of the same name reads a C(source), a file of the project such as
     C(roles/vllm/files/vllm_driver.py), on the controller and puts it behind O(files[].content). A
     plan names a program so and does not hold its text.
-options:
-  files:
-    description: What must be there, in this order.
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      path:
-        description: Its absolute path.
-        type: path
-        required: true
-      state:
-        description:
-          - V(file) with O(files[].content), V(directory), V(link) to O(files[].target), or
-            V(absent).
-          - A folder is never removed or replaced by anything else, and a file never by a link.
-        type: str
-        choices: [file, directory, link, absent]
-        default: file
-      content:
-        description: The whole of a file.
-        type: str
-      target:
-        description: Where a link leads. Nothing has to be there yet.
-        type: str
-      mode:
-        description: >-
-          Permissions in octal, as a string. Empty means V(0644), and V(0755) for a folder.
-        type: str
-        default: ""
-      owner:
-        description:
-          - The user whose file or folder it is, with that user's own group. Empty means the user
-            that the module runs as.
-        type: str
-        default: ""
-      encoding:
-        description: V(base64) where O(files[].content) is bytes in that form.
-        type: str
-        choices: [text, base64]
-        default: text
 attributes:
   check_mode:
     support: full
@@ -69,6 +28,7 @@ attributes:
     support: full
     description: Linux.
     platforms: linux
+extends_documentation_fragment: trueup_options.config_files
 """
 
 EXAMPLES = r"""
@@ -97,6 +57,46 @@ from collections.abc import Iterator
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup.options import Option, module_spec
+
+OPTIONS = (
+    Option(
+        "files",
+        "What must be there, in this order.",
+        type="list",
+        required=True,
+        fields=(
+            Option("path", "Its absolute path.", type="path", required=True),
+            Option(
+                "state",
+                "V(file) with O(files[].content), V(directory), V(link) to O(files[].target), or"
+                " V(absent). A folder is never removed or replaced by anything else, and a file"
+                " never by a link.",
+                "file",
+                choices=("file", "directory", "link", "absent"),
+            ),
+            Option("content", "The whole of a file."),
+            Option("target", "Where a link leads. Nothing has to be there yet."),
+            Option(
+                "mode",
+                "Permissions in octal, as a string. Empty means V(0644), and V(0755) for a folder.",
+                "",
+            ),
+            Option(
+                "owner",
+                "The user whose file or folder it is, with that user's own group. Empty means the"
+                " user that the module runs as.",
+                "",
+            ),
+            Option(
+                "encoding",
+                "V(base64) where O(files[].content) is bytes in that form.",
+                "text",
+                choices=("text", "base64"),
+            ),
+        ),
+    ),
+)
 
 _WANTED = {
     "file": "a file was to be",
@@ -112,24 +112,10 @@ _MODES = {"file": "0644", "directory": "0755", "link": "", "absent": ""}
 
 def main() -> None:
     """Compare, write all new contents beside their places, and then put them there."""
+    spec = module_spec(OPTIONS)
+    spec["files"]["required_if"] = [("state", "file", ("content",)), ("state", "link", ("target",))]
     module = AnsibleModule(
-        argument_spec={
-            "files": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": {
-                    "path": {"type": "path", "required": True},
-                    "state": {"type": "str", "choices": list(_MODES), "default": "file"},
-                    "content": {"type": "str"},
-                    "target": {"type": "str"},
-                    "mode": {"type": "str", "default": ""},
-                    "owner": {"type": "str", "default": ""},
-                    "encoding": {"type": "str", "choices": ["text", "base64"], "default": "text"},
-                },
-                "required_if": [("state", "file", ("content",)), ("state", "link", ("target",))],
-            },
-        },
+        argument_spec=spec,
         supports_check_mode=True,
         # The contents are not copied into the node's log.
         no_log=True,

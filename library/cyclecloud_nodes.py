@@ -18,123 +18,6 @@ description:
     old ones. To let a nodearray grow to a total use O(counting=total).
   - The user name and the password go to O(url) only. A redirect is refused, and http is taken for
     a loopback address only. Proxies of the environment are used for https.
-options:
-  state:
-    description:
-      - C(present) creates the nodes if the request was not made yet, and waits until they are
-        ready.
-      - C(absent) terminates nodes and waits until they are gone.
-      - C(status) changes nothing, and shows nodes and what can be created.
-    type: str
-    choices: [present, absent, status]
-    default: present
-  url:
-    description:
-      - Where CycleCloud is, such as C(https://cyclecloud.example.com).
-      - The environment variable E(CYCLECLOUD_URL) if not given.
-    type: str
-    required: true
-  username:
-    description:
-      - Its user.
-      - The environment variable E(CYCLECLOUD_USERNAME) if not given.
-    type: str
-    required: true
-  password:
-    description:
-      - Its password.
-      - The environment variable E(CYCLECLOUD_PASSWORD) if not given.
-    type: str
-    required: true
-  validate_certs:
-    description: Whether the server's certificate must be valid. Without it the password can be read
-      by whoever stands between.
-    type: bool
-    default: true
-  ca_path:
-    description: File with the certificate of the authority that signed the server's, if the system
-      does not know it.
-    type: path
-  cluster:
-    description: Name of the cluster.
-    type: str
-    required: true
-  nodearray:
-    description:
-      - Name of the nodearray. Needed for O(state=present).
-      - With O(state=status), shows only its nodes.
-    type: str
-  count:
-    description: How many nodes. Needed for O(state=present).
-    type: int
-  counting:
-    description:
-      - C(request) creates exactly O(count) nodes for this request, whatever else is there
-        (C(POST /clusters/CLUSTER/nodes/create)).
-      - C(total) creates what O(nodearray) lacks of O(count), whoever made the rest
-        (C(POST /clusters/CLUSTER/scale/NODEARRAY)). It never terminates any, and all nodes of the
-        nodearray are waited for.
-    type: str
-    choices: [request, total]
-    default: request
-  name:
-    description:
-      - What the nodes are for, such as C(nightly-hpl). It tells this request from another one for
-        as many nodes of the same nodearray. Whoever gives the same name means the same nodes.
-      - Needed with O(counting=request), if there is no O(request_id).
-    type: str
-  request_id:
-    description: The request's id, instead of the one that follows from cluster, nodearray, count
-      and name.
-    type: str
-  recreate:
-    description: Whether the request is made anew, with an id that follows from the old one, when
-      none of its nodes is left. If not, this is an error, because a request is made once.
-    type: bool
-    default: false
-  machine_type:
-    description: VM size, such as C(Standard_HB120rs_v3). Needed when the nodearray has several. Not
-      with O(counting=total).
-    type: str
-  placement_group_id:
-    description: Nodes with the same one start in the same placement group. Not with
-      O(counting=total).
-    type: str
-  name_format:
-    description: Names of the nodes, such as C(bench-%d), instead of NODEARRAY-%d. Not with
-      O(counting=total).
-    type: str
-  names:
-    description: Names of the nodes that are terminated or shown.
-    type: list
-    elements: str
-    default: []
-  ids:
-    description: The same by CycleCloud's ids.
-    type: list
-    elements: str
-    default: []
-  wait:
-    description: Whether to wait until the nodes are ready, or gone.
-    type: bool
-    default: true
-  wait_timeout_seconds:
-    description: For how long, in seconds. A large VM of this field takes 5 to 15 minutes.
-    type: int
-    default: 1800
-  poll_seconds:
-    description: Seconds between two looks.
-    type: int
-    default: 15
-  request_timeout_seconds:
-    description: How long one answer of the server may take, in seconds.
-    type: int
-    default: 30
-  retry_limit_seconds:
-    description: How long to wait in all, for one call, for a server that is busy (429, 503 with or
-      without Retry-After) or does not answer.
-    type: int
-    default: 120
 attributes:
   check_mode:
     support: full
@@ -147,6 +30,7 @@ notes:
   - CycleCloud's reference documents no paging. C(nextLink) and C(Link) headers are followed all the
     same.
   - How long CycleCloud remembers a request id is not documented.
+extends_documentation_fragment: trueup_options.cyclecloud_nodes
 """
 
 EXAMPLES = r"""
@@ -302,42 +186,117 @@ from typing import Any, Dict
 from ansible.module_utils.basic import AnsibleModule, env_fallback
 from ansible.module_utils.trueup.cluster import cyclecloud, cyclecloud_api
 from ansible.module_utils.trueup.errors import BadInput, TrueupError
+from ansible.module_utils.trueup.options import Option, module_spec
 from ansible.module_utils.urls import open_url
 
-
-def argument_spec() -> Dict[str, Dict[str, Any]]:
-    def from_environment(name: str) -> Dict[str, Any]:
-        return {"type": "str", "required": True, "fallback": (env_fallback, [name])}
-
-    return {
-        "state": {
-            "type": "str",
-            "choices": ["present", "absent", "status"],
-            "default": "present",
-        },
-        "url": from_environment("CYCLECLOUD_URL"),
-        "username": from_environment("CYCLECLOUD_USERNAME"),
-        "password": {**from_environment("CYCLECLOUD_PASSWORD"), "no_log": True},
-        "validate_certs": {"type": "bool", "default": True},
-        "ca_path": {"type": "path"},
-        "cluster": {"type": "str", "required": True},
-        "nodearray": {"type": "str"},
-        "count": {"type": "int"},
-        "counting": {"type": "str", "choices": ["request", "total"], "default": "request"},
-        "name": {"type": "str"},
-        "request_id": {"type": "str"},
-        "recreate": {"type": "bool", "default": False},
-        "machine_type": {"type": "str"},
-        "placement_group_id": {"type": "str"},
-        "name_format": {"type": "str"},
-        "names": {"type": "list", "elements": "str", "default": []},
-        "ids": {"type": "list", "elements": "str", "default": []},
-        "wait": {"type": "bool", "default": True},
-        "wait_timeout_seconds": {"type": "int", "default": 1800},
-        "poll_seconds": {"type": "int", "default": 15},
-        "request_timeout_seconds": {"type": "int", "default": 30},
-        "retry_limit_seconds": {"type": "int", "default": 120},
-    }
+OPTIONS = (
+    Option(
+        "state",
+        "C(present) creates the nodes if the request was not made yet, and waits until they are"
+        " ready. C(absent) terminates nodes and waits until they are gone. C(status) changes"
+        " nothing, and shows nodes and what can be created.",
+        "present",
+        choices=("present", "absent", "status"),
+    ),
+    Option(
+        "url",
+        "Where CycleCloud is, such as C(https://cyclecloud.example.com). The environment variable"
+        " E(CYCLECLOUD_URL) if not given.",
+        required=True,
+    ),
+    Option(
+        "username",
+        "Its user. The environment variable E(CYCLECLOUD_USERNAME) if not given.",
+        required=True,
+    ),
+    Option(
+        "password",
+        "Its password. The environment variable E(CYCLECLOUD_PASSWORD) if not given.",
+        required=True,
+        secret=True,
+    ),
+    Option(
+        "validate_certs",
+        "Whether the server's certificate must be valid. Without it the password can be read by"
+        " whoever stands between.",
+        True,
+    ),
+    Option(
+        "ca_path",
+        "File with the certificate of the authority that signed the server's, if the system does"
+        " not know it.",
+        type="path",
+    ),
+    Option("cluster", "Name of the cluster.", required=True),
+    Option(
+        "nodearray",
+        "Name of the nodearray. Needed for O(state=present). With O(state=status), shows only its"
+        " nodes.",
+    ),
+    Option("count", "How many nodes. Needed for O(state=present).", type="int", least=None),
+    Option(
+        "counting",
+        "C(request) creates exactly O(count) nodes for this request, whatever else is there"
+        " (C(POST /clusters/CLUSTER/nodes/create)). C(total) creates what O(nodearray) lacks of"
+        " O(count), whoever made the rest (C(POST /clusters/CLUSTER/scale/NODEARRAY)). It never"
+        " terminates any, and all nodes of the nodearray are waited for.",
+        "request",
+        choices=("request", "total"),
+    ),
+    Option(
+        "name",
+        "What the nodes are for, such as C(nightly-hpl). It tells this request from another one"
+        " for as many nodes of the same nodearray. Whoever gives the same name means the same"
+        " nodes. Needed with O(counting=request), if there is no O(request_id).",
+    ),
+    Option(
+        "request_id",
+        "The request's id, instead of the one that follows from cluster, nodearray, count and"
+        " name.",
+    ),
+    Option(
+        "recreate",
+        "Whether the request is made anew, with an id that follows from the old one, when none of"
+        " its nodes is left. If not, this is an error, because a request is made once.",
+        False,
+    ),
+    Option(
+        "machine_type",
+        "VM size, such as C(Standard_HB120rs_v3). Needed when the nodearray has several. Not with"
+        " O(counting=total).",
+    ),
+    Option(
+        "placement_group_id",
+        "Nodes with the same one start in the same placement group. Not with O(counting=total).",
+    ),
+    Option(
+        "name_format",
+        "Names of the nodes, such as C(bench-%d), instead of NODEARRAY-%d. Not with"
+        " O(counting=total).",
+    ),
+    Option("names", "Names of the nodes that are terminated or shown.", []),
+    Option("ids", "The same by CycleCloud's ids.", []),
+    Option("wait", "Whether to wait until the nodes are ready, or gone.", True),
+    Option(
+        "wait_timeout_seconds",
+        "For how long, in seconds (a large VM of this field takes 5 to 15 minutes).",
+        1800,
+        least=1,
+    ),
+    Option("poll_seconds", "Seconds between two looks.", 15, least=1),
+    Option(
+        "request_timeout_seconds",
+        "How long one answer of the server may take, in seconds.",
+        30,
+        least=1,
+    ),
+    Option(
+        "retry_limit_seconds",
+        "Seconds that one call waits in all for a server that is busy (429, 503 with or without"
+        " Retry-After) or does not answer.",
+        120,
+    ),
+)
 
 
 def check(given: Dict[str, Any]) -> None:
@@ -375,7 +334,10 @@ def ask_of(given: Dict[str, Any]) -> cyclecloud.Ask:
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    spec = module_spec(OPTIONS)
+    for name in ("url", "username", "password"):
+        spec[name]["fallback"] = (env_fallback, [f"CYCLECLOUD_{name.upper()}"])
+    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     given = module.params
     outcome = cyclecloud.Outcome(given["cluster"])
     if not given["validate_certs"]:

@@ -10,23 +10,7 @@ short_description: Reads files and runs commands that only read, each within a l
 description:
   - Collects what the rows of catalog/acceptance.yml ask of a node (action C(trueup_acceptance)).
   - It publishes no fact of the host.
-options:
-  files:
-    description: Paths of files. Of each the first 64 KiB are read.
-    type: list
-    elements: str
-    default: []
-  programs:
-    description: Names of programs.
-    type: list
-    elements: str
-    default: []
-  commands:
-    description: Commands, each with C(argv) and the C(seconds) that it may take.
-    type: list
-    elements: dict
-    default: []
-extends_documentation_fragment: trueup_facts
+extends_documentation_fragment: [trueup_facts, trueup_options.evidence_facts]
 """
 
 EXAMPLES = r"""
@@ -75,6 +59,18 @@ from typing import Dict, Optional, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.node import tools
+from ansible.module_utils.trueup.options import Option, module_spec
+
+OPTIONS = (
+    Option("files", "Paths of files. Of each the first 64 KiB are read.", []),
+    Option("programs", "Names of programs.", []),
+    Option(
+        "commands",
+        "Commands, each with C(argv) and the C(seconds) that it may take.",
+        [],
+        elements="dict",
+    ),
+)
 
 REPLICA = "/etc/trueup-replica"
 MOST_BYTES = 64 * 1024
@@ -101,11 +97,7 @@ def booted_at(stat: Optional[str], first: Optional[str], ticks: int) -> Optional
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={
-            "files": {"type": "list", "elements": "str", "default": []},
-            "programs": {"type": "list", "elements": "str", "default": []},
-            "commands": {"type": "list", "elements": "dict", "default": []},
-        },
+        argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
     unknown: Dict[str, str] = {}

@@ -13,33 +13,7 @@ description:
   - What a GPU does not have, and what could not be asked, is null and never 0; C(notes) says why.
   - It changes nothing and needs no root, but a kernel that hides its log from users
     (kernel.dmesg_restrict) shows XIDs to root only.
-options:
-  expected:
-    description:
-      - What the node is to be - C(driver_version), C(gpus) (a count), C(gpu_memory_gib) (of each),
-        C(fabric_manager), C(peermem), C(persistence), C(dcgm) and C(secure_boot) (booleans).
-      - What is not given is not judged.
-    type: dict
-    default: {}
-  settle_seconds:
-    description:
-      - How long to wait for units that are neither active nor failed. One that is inactive is
-        waited for where it is expected, since it may be started by another at boot. So long
-        again a slice of a GPU is waited for that has no licence yet.
-    type: int
-    default: 30
-  sysfs_root:
-    description:
-      - Where to read modules and GPUs from. Anything but V(/sys) is another machine's recorded
-        tree.
-    type: path
-    default: /sys
-  procfs_root:
-    description:
-      - Where to read the loaded driver's version from.
-    type: path
-    default: /proc
-extends_documentation_fragment: trueup_facts
+extends_documentation_fragment: [trueup_facts, trueup_options.gpu_facts]
 """
 
 EXAMPLES = r"""
@@ -144,17 +118,39 @@ ansible_facts:
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.errors import TrueupError
 from ansible.module_utils.trueup.node import gpu_look
+from ansible.module_utils.trueup.options import Option, module_spec
+
+OPTIONS = (
+    Option(
+        "expected",
+        "What the node is to be - C(driver_version), C(gpus) (a count), C(gpu_memory_gib) (of"
+        " each), C(fabric_manager), C(peermem), C(persistence), C(dcgm) and C(secure_boot)"
+        " (booleans). What is not given is not judged.",
+        {},
+    ),
+    Option(
+        "settle_seconds",
+        "How long to wait for units that are neither active nor failed. One that is inactive is"
+        " waited for where it is expected, since it may be started by another at boot. So long"
+        " again a slice of a GPU is waited for that has no licence yet.",
+        30,
+        least=None,
+    ),
+    Option(
+        "sysfs_root",
+        "Where to read modules and GPUs from. Anything but V(/sys) is another machine's recorded"
+        " tree.",
+        "/sys",
+        type="path",
+    ),
+    Option("procfs_root", "Where to read the loaded driver's version from.", "/proc", type="path"),
+)
 
 
 def main() -> None:
     """Ask everything once, and publish the fact."""
     module = AnsibleModule(
-        argument_spec={
-            "expected": {"type": "dict", "default": {}},
-            "settle_seconds": {"type": "int", "default": 30},
-            "sysfs_root": {"type": "path", "default": "/sys"},
-            "procfs_root": {"type": "path", "default": "/proc"},
-        },
+        argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
     try:

@@ -13,36 +13,7 @@ description:
   - The Ethernet function of accelerated networking and soft-RoCE are listed with their kind and
     are never judged as InfiniBand.
   - It changes nothing and needs no root. GUIDs and addresses are not published.
-options:
-  expected:
-    description:
-      - What the InfiniBand devices must be - C(rate_gbps) (Gb/s of one link), C(nics) (their
-        number), C(numa) (PCI address or device name to NUMA node) and C(names) (PCI address to
-        device name). What is absent is not judged.
-    type: dict
-    default: {}
-  names_expected:
-    description:
-      - Whether devices must have their persistent names; C(names) of C(expected) goes before them.
-    type: bool
-    default: false
-  counters_judged:
-    description:
-      - Whether an InfiniBand device that counted errors of its link is one of the C(problems).
-        Counters run since the driver was loaded and do not say when the errors were.
-    type: bool
-    default: false
-  flap_hours:
-    description:
-      - Within how many hours a link that was lost more than once, by the system's journal, is one
-        of the C(problems). V(0) does not look. Without root the journal may be hidden.
-    type: int
-    default: 0
-  sysfs_root:
-    description: Where to read from. Anything but V(/sys) is another machine's recorded tree.
-    type: path
-    default: /sys
-extends_documentation_fragment: trueup_facts
+extends_documentation_fragment: [trueup_facts, trueup_options.ib_facts]
 """
 
 EXAMPLES = r"""
@@ -184,6 +155,42 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.errors import TrueupError
 from ansible.module_utils.trueup.node import infiniband, link_flaps, tools
+from ansible.module_utils.trueup.options import Option, module_spec
+
+OPTIONS = (
+    Option(
+        "expected",
+        "What the InfiniBand devices must be - C(rate_gbps) (Gb/s of one link), C(nics) (their"
+        " number), C(numa) (PCI address or device name to NUMA node) and C(names) (PCI address to"
+        " device name). What is absent is not judged.",
+        {},
+    ),
+    Option(
+        "names_expected",
+        "Whether devices must have their persistent names; C(names) of C(expected) goes before"
+        " them.",
+        False,
+    ),
+    Option(
+        "counters_judged",
+        "Whether an InfiniBand device that counted errors of its link is one of the C(problems)."
+        " Counters run since the driver was loaded and do not say when the errors were.",
+        False,
+    ),
+    Option(
+        "flap_hours",
+        "Within how many hours a link that was lost more than once, by the system's journal, is"
+        " one of the C(problems). V(0) does not look. Without root the journal may be hidden.",
+        0,
+        least=None,
+    ),
+    Option(
+        "sysfs_root",
+        "Where to read from. Anything but V(/sys) is another machine's recorded tree.",
+        "/sys",
+        type="path",
+    ),
+)
 
 NAMING_SERVICE = "/etc/systemd/system/azure_persistent_rdma_naming.service"
 WAAGENT_CONF = "/etc/waagent.conf"
@@ -229,13 +236,7 @@ def _waagent_conf() -> str | None:
 def main() -> None:
     """Read, compare, publish."""
     module = AnsibleModule(
-        argument_spec={
-            "expected": {"type": "dict", "default": {}},
-            "names_expected": {"type": "bool", "default": False},
-            "counters_judged": {"type": "bool", "default": False},
-            "flap_hours": {"type": "int", "default": 0},
-            "sysfs_root": {"type": "path", "default": "/sys"},
-        },
+        argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
     sysfs_root = module.params["sysfs_root"]

@@ -20,56 +20,6 @@ description:
   - The records are in C(/var/lib/trueup/units), for root alone. C(TRUEUP_UNITS) in the environment
     names another folder, for tests.
   - The action of the same name adds in check mode what M(config_files) would have written.
-options:
-  unit:
-    description: Name of the unit.
-    type: str
-  name:
-    description: Without O(unit), what the record is called.
-    type: str
-  state:
-    description:
-      - V(as_found) restarts or reloads a unit that runs, and leaves one that does not.
-    type: str
-    choices: [started, stopped, as_found]
-    default: started
-  enabled:
-    description: Whether it starts at boot. Left as it is where it is not given.
-    type: bool
-  files:
-    description: Files that it reads at its start. Where one changed, it is restarted.
-    type: list
-    elements: path
-    default: []
-  reloaded:
-    description: Files that O(command) has it read again without a restart.
-    type: list
-    elements: path
-    default: []
-  command:
-    description: An argv.
-    type: list
-    elements: str
-    default: []
-  replaced:
-    description: Whether it is also restarted where its program's file was replaced.
-    type: bool
-    default: false
-  idle_gpus:
-    description:
-      - Whether it is not restarted while a process computes on the GPUs. RV(not_restarted) says it
-        where a restart is owed, and it stays owed.
-    type: bool
-    default: false
-  lenient:
-    description: Whether RV(problem) takes the place of a failure.
-    type: bool
-    default: false
-  pending:
-    description: Files that other tasks would write, in check mode.
-    type: list
-    elements: path
-    default: []
 attributes:
   check_mode:
     support: full
@@ -80,6 +30,7 @@ attributes:
     support: full
     description: Linux with systemd.
     platforms: linux
+extends_documentation_fragment: trueup_options.in_force
 """
 
 EXAMPLES = r"""
@@ -134,6 +85,45 @@ from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import units
 from ansible.module_utils.trueup.node.gpu_users import gpu_users
 from ansible.module_utils.trueup.node.units import Decision, Run, Step, Wanted
+from ansible.module_utils.trueup.options import Option, module_spec
+
+OPTIONS = (
+    Option("unit", "Name of the unit."),
+    Option("name", "Without O(unit), what the record is called."),
+    Option(
+        "state",
+        "V(as_found) restarts or reloads a unit that runs, and leaves one that does not.",
+        "started",
+        choices=("started", "stopped", "as_found"),
+    ),
+    Option(
+        "enabled", "Whether it starts at boot. Left as it is where it is not given.", type="bool"
+    ),
+    Option(
+        "files",
+        "Files that it reads at its start. Where one changed, it is restarted.",
+        [],
+        elements="path",
+    ),
+    Option(
+        "reloaded",
+        "Files that O(command) has it read again without a restart.",
+        [],
+        elements="path",
+    ),
+    Option("command", "An argv.", []),
+    Option(
+        "replaced", "Whether it is also restarted where its program's file was replaced.", False
+    ),
+    Option(
+        "idle_gpus",
+        "Whether it is not restarted while a process computes on the GPUs. RV(not_restarted) says"
+        " it where a restart is owed, and it stays owed.",
+        False,
+    ),
+    Option("lenient", "Whether RV(problem) takes the place of a failure.", False),
+    Option("pending", "Files that other tasks would write, in check mode.", [], elements="path"),
+)
 
 _RECORDS = "/var/lib/trueup/units"
 _BOOT = "/proc/sys/kernel/random/boot_id"
@@ -146,23 +136,7 @@ _ENABLED = ("enabled", "enabled-runtime", "linked", "linked-runtime", "generated
 def main() -> None:
     """Look, decide, act, record."""
     module = AnsibleModule(
-        argument_spec={
-            "unit": {"type": "str"},
-            "name": {"type": "str"},
-            "state": {
-                "type": "str",
-                "choices": ["started", "stopped", "as_found"],
-                "default": "started",
-            },
-            "enabled": {"type": "bool"},
-            "files": {"type": "list", "elements": "path", "default": []},
-            "reloaded": {"type": "list", "elements": "path", "default": []},
-            "command": {"type": "list", "elements": "str", "default": []},
-            "replaced": {"type": "bool", "default": False},
-            "idle_gpus": {"type": "bool", "default": False},
-            "lenient": {"type": "bool", "default": False},
-            "pending": {"type": "list", "elements": "path", "default": []},
-        },
+        argument_spec=module_spec(OPTIONS),
         required_one_of=[("unit", "name")],
         mutually_exclusive=[("unit", "name")],
         required_by={"name": "command"},

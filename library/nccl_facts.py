@@ -7,42 +7,9 @@ DOCUMENTATION = r"""
 module: nccl_facts
 short_description: Tells which NCCL, builds and topology file are on the node
 version_added: "0.1.0"
-extends_documentation_fragment: trueup_facts
+extends_documentation_fragment: [trueup_facts, trueup_options.nccl_facts]
 description:
   - Reads files only; runs nothing and changes nothing.
-options:
-  builds:
-    description: >-
-      What was to be built from git: C(name), C(source) (the checkout), C(commit), C(made) (the
-      folder of what was made) and C(files) in it. Other members are not looked at.
-    type: list
-    elements: dict
-    default: []
-  library_dirs:
-    description: Where libnccl may be.
-    type: list
-    elements: path
-    default: [/usr/lib/x86_64-linux-gnu, /usr/lib/aarch64-linux-gnu, /usr/lib64, /usr/local/lib]
-  topology_file:
-    description: The NCCL topology file; empty where the size has none.
-    type: str
-    default: ""
-  topology_link:
-    description: The link to it.
-    type: str
-    default: ""
-  graphs_file:
-    description: The NCCL graph file; empty where the size has none.
-    type: str
-    default: ""
-  graphs_link:
-    description: The link to it.
-    type: str
-    default: ""
-  sku_unit:
-    description: The unit of Azure's HPC images that rewrites C(/etc/nccl.conf) at each boot.
-    type: path
-    default: /etc/systemd/system/sku-customizations.service
 """
 
 EXAMPLES = r"""
@@ -98,6 +65,33 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup.options import Option, module_spec
+
+OPTIONS = (
+    Option(
+        "builds",
+        "What was to be built from git: C(name), C(source) (the checkout), C(commit), C(made) (the"
+        " folder of what was made) and C(files) in it. Other members are not looked at.",
+        [],
+        elements="dict",
+    ),
+    Option(
+        "library_dirs",
+        "Where libnccl may be.",
+        ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/lib"],
+        elements="path",
+    ),
+    Option("topology_file", "The NCCL topology file; empty where the size has none.", ""),
+    Option("topology_link", "The link to it.", ""),
+    Option("graphs_file", "The NCCL graph file; empty where the size has none.", ""),
+    Option("graphs_link", "The link to it.", ""),
+    Option(
+        "sku_unit",
+        "The unit of Azure's HPC images that rewrites C(/etc/nccl.conf) at each boot.",
+        "/etc/systemd/system/sku-customizations.service",
+        type="path",
+    ),
+)
 
 # More than trueup.nccl_topology reads: a larger file is refused by it all the same.
 _MOST_BYTES = 300_000
@@ -106,28 +100,7 @@ _MOST_BYTES = 300_000
 def main() -> None:
     """Read, and hand back what was found."""
     module = AnsibleModule(
-        argument_spec={
-            "builds": {"type": "list", "elements": "dict", "default": []},
-            "library_dirs": {
-                "type": "list",
-                "elements": "path",
-                "default": [
-                    "/usr/lib/x86_64-linux-gnu",
-                    "/usr/lib/aarch64-linux-gnu",
-                    "/usr/lib64",
-                    "/usr/local/lib",
-                ],
-            },
-            **{
-                f"{what}_{name}": {"type": "str", "default": ""}
-                for what in ("topology", "graphs")
-                for name in ("file", "link")
-            },
-            "sku_unit": {
-                "type": "path",
-                "default": "/etc/systemd/system/sku-customizations.service",
-            },
-        },
+        argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
     given = module.params

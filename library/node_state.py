@@ -14,27 +14,6 @@ description:
     itself. What is not known has no row.
   - A record has the outcome C(invalid) where one of these modules found something wrong; the
     reason says what. The module does not fail then.
-options:
-  run_id:
-    description: Id of the run that the record belongs to.
-    type: str
-    required: true
-  node_name:
-    description: The node's name in the record.
-    type: str
-    required: true
-  node:
-    description: The fact C(trueup_node).
-    type: dict
-    required: true
-  gpu:
-    description: The fact C(trueup_gpu). Empty where there are no GPUs to look at.
-    type: dict
-    default: {}
-  ib:
-    description: The fact C(trueup_rdma). Empty where there are no RDMA devices to look at.
-    type: dict
-    default: {}
 attributes:
   check_mode:
     support: full
@@ -43,6 +22,7 @@ attributes:
     support: full
     description: Any.
     platforms: posix
+extends_documentation_fragment: trueup_options.node_state
 """
 
 EXAMPLES = r"""
@@ -76,18 +56,21 @@ ansible_facts:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup.options import Option, module_spec
 from ansible.module_utils.trueup.run.node_state import record_of
+
+OPTIONS = (
+    Option("run_id", "Id of the run that the record belongs to.", required=True),
+    Option("node_name", "The node's name in the record.", required=True),
+    Option("node", "The fact C(trueup_node).", type="dict", required=True),
+    Option("gpu", "The fact C(trueup_gpu). Empty where there are no GPUs to look at.", {}),
+    Option("ib", "The fact C(trueup_rdma). Empty where there are no RDMA devices to look at.", {}),
+)
 
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={
-            "run_id": {"type": "str", "required": True},
-            "node_name": {"type": "str", "required": True},
-            "node": {"type": "dict", "required": True},
-            "gpu": {"type": "dict", "default": {}},
-            "ib": {"type": "dict", "default": {}},
-        },
+        argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
     given = module.params

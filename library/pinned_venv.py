@@ -14,37 +14,6 @@ description:
   - Nodes that share the folder wait for each other, up to an hour.
   - A link, and a folder that is no virtual environment, are refused.
   - The action of the same name reads the requirements from the C(files) of the including role.
-options:
-  path:
-    description: Its folder. The requirements are put beside it.
-    type: path
-    required: true
-  python:
-    description: Python that it is made with.
-    type: str
-    required: true
-  requirements:
-    description: Files of pins with sha256, in the order of installing.
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      name:
-        description: Its name beside the environment.
-        type: str
-        required: true
-      content:
-        description: The whole of it.
-        type: str
-        required: true
-  find_links:
-    description: Folder or page with wheels. Empty means pip's own configuration.
-    type: str
-    default: ""
-  no_index:
-    description: Whether to install from O(find_links) alone.
-    type: bool
-    default: false
 attributes:
   check_mode:
     support: full
@@ -54,6 +23,7 @@ attributes:
     support: full
     description: Linux.
     platforms: linux
+extends_documentation_fragment: trueup_options.pinned_venv
 """
 
 EXAMPLES = r"""
@@ -81,26 +51,30 @@ from typing import Sequence, Tuple
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.errors import TrueupError
 from ansible.module_utils.trueup.node import own_python, pinned_venv
+from ansible.module_utils.trueup.options import Option, module_spec
+
+OPTIONS = (
+    Option("path", "Its folder. The requirements are put beside it.", type="path", required=True),
+    Option("python", "Python that it is made with.", required=True),
+    Option(
+        "requirements",
+        "Files of pins with sha256, in the order of installing.",
+        type="list",
+        required=True,
+        fields=(
+            Option("name", "Its name beside the environment.", required=True),
+            Option("content", "The whole of it.", required=True),
+        ),
+    ),
+    Option("find_links", "Folder or page with wheels. Empty means pip's own configuration.", ""),
+    Option("no_index", "Whether to install from O(find_links) alone.", False),
+)
 
 
 def main() -> None:
     """Ansible's entry."""
     module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "python": {"type": "str", "required": True},
-            "requirements": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": {
-                    "name": {"type": "str", "required": True},
-                    "content": {"type": "str", "required": True},
-                },
-            },
-            "find_links": {"type": "str", "default": ""},
-            "no_index": {"type": "bool", "default": False},
-        },
+        argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
     given = module.params

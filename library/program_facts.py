@@ -10,49 +10,7 @@ version_added: "0.3.0"
 description:
   - Looks for programs in PATH, or at the path given, and asks a Python for its version and
     modules, without importing them.
-options:
-  programs:
-    description: Names or paths of programs.
-    type: list
-    elements: str
-    default: []
-  module:
-    description:
-      - A module of Lmod to look for O(programs) in - C(init), the file to source first, and
-        C(name). Without them no module is loaded.
-    type: dict
-    default: {}
-  files:
-    description: Paths of files.
-    type: list
-    elements: path
-    default: []
-  mentions:
-    description: >-
-      Programs, each with a text to look for in what it says of itself (C(--help)), such as an
-      option that not every build has.
-    type: dict
-    default: {}
-  folders:
-    description: Paths of folders, which need not be there yet.
-    type: list
-    elements: str
-    default: []
-  python:
-    description: A Python to ask; empty for none.
-    type: str
-    default: ""
-  pythons:
-    description: More Pythons to ask.
-    type: list
-    elements: str
-    default: []
-  imports:
-    description: Modules to look for with O(python) and O(pythons).
-    type: list
-    elements: str
-    default: []
-extends_documentation_fragment: trueup_facts
+extends_documentation_fragment: [trueup_facts, trueup_options.program_facts]
 """
 
 EXAMPLES = r"""
@@ -105,6 +63,28 @@ from typing import Any, Dict, List, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.node import tools
+from ansible.module_utils.trueup.options import Option, module_spec
+
+OPTIONS = (
+    Option("programs", "Names or paths of programs.", []),
+    Option(
+        "module",
+        "A module of Lmod to look for O(programs) in - C(init), the file to source first, and"
+        " C(name). Without them no module is loaded.",
+        {},
+    ),
+    Option("files", "Paths of files.", [], elements="path"),
+    Option(
+        "mentions",
+        "Programs, each with a text to look for in what it says of itself (C(--help)), such as an"
+        " option that not every build has.",
+        {},
+    ),
+    Option("folders", "Paths of folders, which need not be there yet.", []),
+    Option("python", "A Python to ask; empty for none.", ""),
+    Option("pythons", "More Pythons to ask.", []),
+    Option("imports", "Modules to look for with O(python) and O(pythons).", []),
+)
 
 _IN_MODULE = '. "$1" >/dev/null && module load "$2" && command -v "$3"'
 _ASK = (
@@ -115,21 +95,8 @@ _ASK = (
 )
 
 
-def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return {
-        "programs": {"type": "list", "elements": "str", "default": []},
-        "module": {"type": "dict", "default": {}},
-        "files": {"type": "list", "elements": "path", "default": []},
-        "mentions": {"type": "dict", "default": {}},
-        "folders": {"type": "list", "elements": "str", "default": []},
-        "python": {"type": "str", "default": ""},
-        "pythons": {"type": "list", "elements": "str", "default": []},
-        "imports": {"type": "list", "elements": "str", "default": []},
-    }
-
-
 def main() -> None:
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    module = AnsibleModule(argument_spec=module_spec(OPTIONS), supports_check_mode=True)
     given = module.params
     more = [asked(module, name, given["imports"], must=False) for name in given["pythons"]]
     module.exit_json(

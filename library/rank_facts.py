@@ -17,44 +17,11 @@ description:
   - With O(gpus) it fails too where a rank is not beside the GPU that it uses, by the PCI address of
     what C(CUDA_VISIBLE_DEVICES) names, or where two ranks of a node use the same one.
   - It changes nothing.
-options:
-  node:
-    description: What M(azure_node_facts) published about the node, for its MPI and its GPUs.
-    type: dict
-    default: {}
-  gpus:
-    description: Whether ranks use GPUs, one each.
-    type: bool
-    default: false
-  gpu_masks:
-    description: Hexadecimal masks of the CPUs beside each GPU, in PCI order, as C(trueup topology
-      show) prints them. Empty for what sysfs says.
-    type: list
-    elements: str
-    default: []
-  ranks:
-    description: Ranks of each node.
-    type: int
-    default: 1
-  threads_per_rank:
-    description: CPUs of each rank.
-    type: int
-    default: 1
-  binding:
-    description: What each rank is bound to. C(none) leaves it to the operating system; C(gpu) is
-      O(gpu_masks), as launches on GPUs are bound.
-    type: str
-    choices: [none, core, l3, numa, gpu]
-    default: core
-  timeout_seconds:
-    description: Time limit in seconds.
-    type: int
-    default: 120
 attributes:
   check_mode:
     support: full
     description: Says the command and starts nothing.
-extends_documentation_fragment: trueup_options.launcher
+extends_documentation_fragment: [trueup_options.launcher, trueup_options.rank_facts]
 """
 
 EXAMPLES = r"""
@@ -118,10 +85,33 @@ from ansible.module_utils.trueup.node import mpi
 from ansible.module_utils.trueup.node.affinity import Placement, plan
 from ansible.module_utils.trueup.node.gpu_places import bound
 from ansible.module_utils.trueup.node.topology import Topology, read_topology
-from ansible.module_utils.trueup.options import module_spec
+from ansible.module_utils.trueup.options import Option, module_spec
 from ansible.module_utils.trueup.run import ranks
 from ansible.module_utils.trueup.run.launcher import LAUNCHER, Launcher
 from ansible.module_utils.trueup.run.lineage import Orphaned
+
+OPTIONS = (
+    Option(
+        "node", "What M(azure_node_facts) published about the node, for its MPI and its GPUs.", {}
+    ),
+    Option("gpus", "Whether ranks use GPUs, one each.", False),
+    Option(
+        "gpu_masks",
+        "Hexadecimal masks of the CPUs beside each GPU, in PCI order, as C(trueup topology show)"
+        " prints them. Empty for what sysfs says.",
+        [],
+    ),
+    Option("ranks", "Ranks of each node.", 1, least=None),
+    Option("threads_per_rank", "CPUs of each rank.", 1, least=None),
+    Option(
+        "binding",
+        "What each rank is bound to. C(none) leaves it to the operating system; C(gpu) is"
+        " O(gpu_masks), as launches on GPUs are bound.",
+        "core",
+        choices=("none", "core", "l3", "numa", "gpu"),
+    ),
+    Option("timeout_seconds", "Time limit in seconds.", 120, least=None),
+)
 
 _BY_CORES = ("none", "core", "l3", "numa")
 _GPU = "gpu"
@@ -157,21 +147,10 @@ def beside_gpus(given: Mapping[str, Any], machine: Topology) -> Dict[str, str]:
     return {str(gpu.get("pci")): cpus for gpu, cpus in zip(gpus, found.cpus)}
 
 
-def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return dict(
-        module_spec(LAUNCHER),
-        ranks={"type": "int", "default": 1},
-        threads_per_rank={"type": "int", "default": 1},
-        binding={"type": "str", "choices": [*_BY_CORES, _GPU], "default": "core"},
-        node={"type": "dict", "default": {}},
-        gpus={"type": "bool", "default": False},
-        gpu_masks={"type": "list", "elements": "str", "default": []},
-        timeout_seconds={"type": "int", "default": 120},
-    )
-
-
 def main() -> None:
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec=module_spec((*LAUNCHER, *OPTIONS)), supports_check_mode=True
+    )
     given = module.params
     try:
         launcher = Launcher.asked(given, mpi.of(given["node"]))

@@ -10,17 +10,7 @@ short_description: Publishes what a host can do for Slurm
 description:
   - Publishes one fact, C(trueup_slurm), by which role C(slurm) writes the configuration of the
     whole cluster. Slurm need not be installed.
-options:
-  plugins:
-    description: Folder of Slurm's plugins.
-    type: path
-    required: true
-  names:
-    description: Hosts that must be found by name.
-    type: list
-    elements: str
-    default: []
-extends_documentation_fragment: trueup_facts
+extends_documentation_fragment: [trueup_facts, trueup_options.slurm_facts]
 """
 
 EXAMPLES = r"""
@@ -75,15 +65,18 @@ ansible_facts:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.cluster.slurm import look
+from ansible.module_utils.trueup.options import Option, module_spec
+
+OPTIONS = (
+    Option("plugins", "Folder of Slurm's plugins.", type="path", required=True),
+    Option("names", "Hosts that must be found by name.", []),
+)
 
 
 def main() -> None:
     """Look and publish."""
     module = AnsibleModule(
-        argument_spec={
-            "plugins": {"type": "path", "required": True},
-            "names": {"type": "list", "elements": "str", "default": []},
-        },
+        argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
     given = module.params

@@ -15,34 +15,6 @@ description:
   - It writes in the user's C(.ssh) - lines of C(authorized_keys) that end with the run's mark, hold
     for one node's addresses, forward nothing and expire after eight days; a block at the top of
     C(config); and files that begin with C(trueup-run-). Other lines are kept as they are.
-options:
-  state:
-    description: What is to be.
-    type: str
-    choices: [made, present, absent]
-    required: true
-  run_id:
-    description: The run; not needed for V(absent).
-    type: str
-    default: ""
-  names:
-    description: Of V(made), what the other nodes call this one.
-    type: list
-    elements: str
-    default: []
-  next:
-    description: Of V(made), a node to try ssh to as it is; empty for none.
-    type: str
-    default: ""
-  peers:
-    description: Of V(present), what V(made) returned as C(peer) on all nodes.
-    type: list
-    elements: dict
-    default: []
-  folder:
-    description: The user's folder.
-    type: path
-    default: ~/.ssh
 attributes:
   check_mode:
     support: full
@@ -51,6 +23,7 @@ attributes:
     support: full
     description: Any with OpenSSH 7.7 or newer.
     platforms: linux
+extends_documentation_fragment: trueup_options.ssh_keys
 """
 
 EXAMPLES = r"""
@@ -86,6 +59,21 @@ from typing import Any, Dict, List
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.errors import TrueupError
 from ansible.module_utils.trueup.node import ssh_keys, tools
+from ansible.module_utils.trueup.options import Option, module_spec
+
+OPTIONS = (
+    Option("state", "What is to be.", choices=("made", "present", "absent"), required=True),
+    Option("run_id", "The run; not needed for V(absent).", ""),
+    Option("names", "Of V(made), what the other nodes call this one.", []),
+    Option("next", "Of V(made), a node to try ssh to as it is; empty for none.", ""),
+    Option(
+        "peers",
+        "Of V(present), what V(made) returned as C(peer) on all nodes.",
+        [],
+        elements="dict",
+    ),
+    Option("folder", "The user's folder.", "~/.ssh", type="path"),
+)
 
 HOST_KEYS = "/etc/ssh/ssh_host_*_key.pub"
 EXPIRE_SECONDS = 8 * 24 * 3600
@@ -178,14 +166,7 @@ def reachable(module: AnsibleModule, node: str) -> bool:
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={
-            "state": {"type": "str", "choices": ["made", "present", "absent"], "required": True},
-            "run_id": {"type": "str", "default": ""},
-            "names": {"type": "list", "elements": "str", "default": []},
-            "next": {"type": "str", "default": ""},
-            "peers": {"type": "list", "elements": "dict", "default": []},
-            "folder": {"type": "path", "default": "~/.ssh"},
-        },
+        argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
     given = module.params

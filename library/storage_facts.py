@@ -12,17 +12,7 @@ description:
     C(/proc/self/mountinfo), and whether the file system answers within O(answer_seconds). A path
     where nothing is mounted is looked at too - whether it is there, a folder, and empty.
   - Whatever could wait for a server is asked in a process of its own with a time limit.
-options:
-  paths:
-    description: The mount points.
-    type: list
-    elements: str
-    required: true
-  answer_seconds:
-    description: How long a mounted file system may take to say how full it is, in seconds.
-    type: int
-    default: 10
-extends_documentation_fragment: trueup_facts
+extends_documentation_fragment: [trueup_facts, trueup_options.storage_facts]
 """
 
 EXAMPLES = r"""
@@ -63,6 +53,17 @@ from typing import Any, Dict, Optional, Tuple
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import mounts
+from ansible.module_utils.trueup.options import Option, module_spec
+
+OPTIONS = (
+    Option("paths", "The mount points.", type="list", required=True),
+    Option(
+        "answer_seconds",
+        "How long a mounted file system may take to say how full it is, in seconds.",
+        10,
+        least=None,
+    ),
+)
 
 UNITS = "/etc/systemd/system"
 # The first line of the role's units.
@@ -146,10 +147,7 @@ def look(path: str, seconds: int) -> Dict[str, Any]:
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={
-            "paths": {"type": "list", "elements": "str", "required": True},
-            "answer_seconds": {"type": "int", "default": 10},
-        },
+        argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
     given = module.params

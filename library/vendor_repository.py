@@ -15,34 +15,6 @@ description:
   - Says which of the pinned packages are not installed at their versions, and refuses what would
     not be done silently - to change a held package, or to install an older version.
   - It installs no packages.
-options:
-  package_manager:
-    description: Which one the node has.
-    type: str
-    choices: [apt, dnf]
-    required: true
-  repository:
-    description:
-      - The repository - C(name), C(url), C(key_url), C(key_fingerprint) (40 hexadecimal digits)
-        and, for apt, C(suite) (default V(/), a flat repository) and its C(components).
-      - Empty means what the node has already.
-    type: dict
-    default: {}
-  pins:
-    description:
-      - Packages with C(name) and C(version) as the package manager writes it; V(*) at the end of a
-        version stands for any release of it.
-    type: list
-    elements: dict
-    default: []
-  downgrade_allowed:
-    description: Do not refuse where a newer version is installed.
-    type: bool
-    default: false
-  replace_held:
-    description: Do not refuse where a held package has to change.
-    type: bool
-    default: false
 attributes:
   check_mode:
     support: full
@@ -54,6 +26,7 @@ attributes:
     support: full
     description: Linux with apt or dnf.
     platforms: linux
+extends_documentation_fragment: trueup_options.vendor_repository
 """
 
 EXAMPLES = r"""
@@ -113,7 +86,28 @@ import tempfile
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.errors import TrueupError
 from ansible.module_utils.trueup.node import packages, tools
+from ansible.module_utils.trueup.options import Option, module_spec
 from ansible.module_utils.urls import open_url
+
+OPTIONS = (
+    Option("package_manager", "Which one the node has.", choices=("apt", "dnf"), required=True),
+    Option(
+        "repository",
+        "The repository - C(name), C(url), C(key_url), C(key_fingerprint) (40 hexadecimal digits)"
+        " and, for apt, C(suite) (default V(/), a flat repository) and its C(components). Empty"
+        " means what the node has already.",
+        {},
+    ),
+    Option(
+        "pins",
+        "Packages with C(name) and C(version) as the package manager writes it; V(*) at the end of"
+        " a version stands for any release of it.",
+        [],
+        elements="dict",
+    ),
+    Option("downgrade_allowed", "Do not refuse where a newer version is installed.", False),
+    Option("replace_held", "Do not refuse where a held package has to change.", False),
+)
 
 KEY_FOLDERS = {"apt": "/etc/apt/keyrings", "dnf": "/etc/pki/rpm-gpg"}
 SOURCES = {
@@ -320,13 +314,7 @@ def _repository(
 def main() -> None:
     """Leave the repository, compare, refuse or report."""
     module = AnsibleModule(
-        argument_spec={
-            "package_manager": {"type": "str", "choices": ["apt", "dnf"], "required": True},
-            "repository": {"type": "dict", "default": {}},
-            "pins": {"type": "list", "elements": "dict", "default": []},
-            "downgrade_allowed": {"type": "bool", "default": False},
-            "replace_held": {"type": "bool", "default": False},
-        },
+        argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
     wanted = module.params

@@ -17,80 +17,6 @@ description:
     gives.
   - With O(state=ready) and O(headless=true), sees the service stay up for O(settle_seconds); such a
     server has no API.
-options:
-  state:
-    description: What is asked.
-    type: str
-    choices: [possible, ready]
-    required: true
-  unit:
-    description: The systemd service; with O(state=ready).
-    type: str
-  journal_namespace:
-    description: Where its log is.
-    type: str
-    default: trueup-vllm
-  base_url:
-    description: Where this node reaches its API; with O(state=ready).
-    type: str
-    default: http://127.0.0.1:8000
-  headless:
-    description: Whether it is a data-parallel partner without an API.
-    type: bool
-    default: false
-  model:
-    description: Name by which the model is asked for.
-    type: str
-    default: ""
-  api_key:
-    description: What its clients must show.
-    type: str
-    default: ""
-  deadline_seconds:
-    description: Until when it must answer.
-    type: int
-    default: 1800
-  settle_seconds:
-    description: How long a headless service must stay up.
-    type: int
-    default: 5
-  completions:
-    description: How many completions must come back.
-    type: int
-    default: 1
-  services:
-    description: The services that are to be possible, with C(unit), C(host), C(port) and C(rank);
-      only those of rank 0 listen.
-    type: list
-    elements: dict
-    default: []
-  spaces:
-    description: Folders, and what they must have free, in bytes; those on one file system together.
-    type: list
-    elements: dict
-    default: []
-    options:
-      path:
-        description: The folder; it need not be there yet.
-        type: path
-        required: true
-      bytes:
-        description: What goes into it.
-        type: int
-        required: true
-      what:
-        description: What that is, for the message.
-        type: str
-        required: true
-      unless:
-        description: A path that, when it is there, says that it is in already.
-        type: path
-        default: ""
-  visible:
-    description: Paths that the services read, each with the variable that says where it is; below
-      C(/home), C(/root) and C(/run/user) their units hide everything.
-    type: dict
-    default: {}
 attributes:
   check_mode:
     support: full
@@ -99,6 +25,7 @@ attributes:
     support: full
     description: Linux with systemd.
     platforms: linux
+extends_documentation_fragment: trueup_options.vllm_endpoint
 """
 
 EXAMPLES = r"""
@@ -132,38 +59,55 @@ from typing import Any, Dict, List, Mapping, Sequence
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.benchmarks.vllm import server as vllm_server
 from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup.options import Option, module_spec
+
+OPTIONS = (
+    Option("state", "What is asked.", choices=("possible", "ready"), required=True),
+    Option("unit", "The systemd service; with O(state=ready)."),
+    Option("journal_namespace", "Where its log is.", "trueup-vllm"),
+    Option(
+        "base_url", "Where this node reaches its API; with O(state=ready).", "http://127.0.0.1:8000"
+    ),
+    Option("headless", "Whether it is a data-parallel partner without an API.", False),
+    Option("model", "Name by which the model is asked for.", ""),
+    Option("api_key", "What its clients must show.", "", secret=True),
+    Option("deadline_seconds", "Until when it must answer.", 1800, least=None),
+    Option("settle_seconds", "How long a headless service must stay up.", 5, least=None),
+    Option("completions", "How many completions must come back.", 1, least=None),
+    Option(
+        "services",
+        "The services that are to be possible, with C(unit), C(host), C(port) and C(rank); only"
+        " those of rank 0 listen.",
+        [],
+        elements="dict",
+    ),
+    Option(
+        "spaces",
+        "Folders, and what they must have free, in bytes; those on one file system together.",
+        [],
+        fields=(
+            Option("path", "The folder; it need not be there yet.", type="path", required=True),
+            Option("bytes", "What goes into it.", type="int", least=None, required=True),
+            Option("what", "What that is, for the message.", required=True),
+            Option(
+                "unless",
+                "A path that, when it is there, says that it is in already.",
+                "",
+                type="path",
+            ),
+        ),
+    ),
+    Option(
+        "visible",
+        "Paths that the services read, each with the variable that says where it is; below"
+        " C(/home), C(/root) and C(/run/user) their units hide everything.",
+        {},
+    ),
+)
 
 _UNITS = Path("/etc/systemd/system")
 # What ProtectHome=yes of a unit hides (systemd.exec(5)).
 _HIDDEN = ("/home", "/root", "/run/user")
-
-
-def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return {
-        "state": {"type": "str", "choices": ["possible", "ready"], "required": True},
-        "unit": {"type": "str"},
-        "journal_namespace": {"type": "str", "default": "trueup-vllm"},
-        "base_url": {"type": "str", "default": "http://127.0.0.1:8000"},
-        "headless": {"type": "bool", "default": False},
-        "model": {"type": "str", "default": ""},
-        "api_key": {"type": "str", "default": "", "no_log": True},
-        "deadline_seconds": {"type": "int", "default": 1800},
-        "settle_seconds": {"type": "int", "default": 5},
-        "completions": {"type": "int", "default": 1},
-        "services": {"type": "list", "elements": "dict", "default": []},
-        "spaces": {
-            "type": "list",
-            "elements": "dict",
-            "default": [],
-            "options": {
-                "path": {"type": "path", "required": True},
-                "bytes": {"type": "int", "required": True},
-                "what": {"type": "str", "required": True},
-                "unless": {"type": "path", "default": ""},
-            },
-        },
-        "visible": {"type": "dict", "default": {}},
-    }
 
 
 def has_port(unit: str, port: int) -> bool:
@@ -217,7 +161,7 @@ def problems(given: Dict[str, Any]) -> List[str]:
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec=argument_spec(),
+        argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
         required_if=[("state", "ready", ("unit",))],
     )

@@ -1,12 +1,15 @@
-"""Documentation of the options that a benchmark's room declares: ``trueup_options.<tool>``, with
-what all benchmark modules take and return; and of those of a launcher alone."""
+"""Documentation of options that are declared in Python: those of a benchmark's room
+(``trueup_options.<tool>``), with what all benchmark modules take and return; ``OPTIONS`` of another
+module (``trueup_options.<module>``); and those of a launcher alone."""
 
 from __future__ import annotations
 
 import importlib
+import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ansible.module_utils
 import yaml
 from trueup import benchmarks
 from trueup.options import ROLE
@@ -17,6 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trueup.options import Option
+
+ROOT = Path(__file__).resolve().parents[2]
+# As a node has it in what Ansible packs, a module imports ansible.module_utils.trueup.
+if str(ROOT / "module_utils") not in ansible.module_utils.__path__:
+    ansible.module_utils.__path__.append(str(ROOT / "module_utils"))
 
 AUTHOR = "trueup contributors (@trueup)"
 # By key; {} is the benchmark.
@@ -37,8 +45,11 @@ def described(options: Iterable[Option]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for one in options:
         if one.of != ROLE:
-            spec = {name: value for name, value in one.spec().items() if name != "no_log"}
-            found[one.name] = {"description": one.described(), **spec}
+            spec = {"description": one.described(), **one.spec()}
+            spec.pop("no_log", None)
+            if spec.pop("options", None):
+                spec["suboptions"] = described(one.fields)
+            found[one.name] = spec
     return found
 
 
@@ -61,6 +72,10 @@ def pages() -> dict[str, str]:
     """By the name that a module extends, in capital letters."""
     rooms = Path(benchmarks.__file__).parent.glob("*/case.py")
     found = {path.parent.name: page_of(path.parent.name) for path in rooms}
+    for path in (ROOT / "library").glob("*.py"):
+        if "\nOPTIONS = (" in path.read_text(encoding="utf-8"):
+            options = described(runpy.run_path(str(path))["OPTIONS"])
+            found[path.stem] = yaml.safe_dump({"options": options}, sort_keys=False)
     launcher = {"author": AUTHOR, "options": described(LAUNCHER)}
     found["launcher"] = yaml.safe_dump(launcher, sort_keys=False)
     return {tool.upper(): page for tool, page in found.items() if page is not None}

@@ -47,7 +47,6 @@ LIST = ("GET", "nodes")
 STATUS = ("GET", "status")
 BASIC = base64.b64encode(f"{USERNAME}:{PASSWORD}".encode()).decode()
 SECRETS = (PASSWORD, BASIC)
-PAGE = yaml.safe_load(cyclecloud_nodes.DOCUMENTATION)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -170,20 +169,6 @@ def test_the_returned_keys_are_documented(run: Run) -> None:
     assert set(said) - {"invocation"} - set(documented) == {"changed"}
     assert set(documented) - set(said) == set()
     assert set(said["nodes"][0]) == set(documented["nodes"]["contains"])
-
-
-def test_the_documentation_equals_the_spec() -> None:
-    keys = ("type", "required", "default", "choices", "elements")
-    documented = {
-        name: {key: value[key] for key in keys if key in value}
-        for name, value in PAGE["options"].items()
-    }
-    spec = {
-        name: {key: value[key] for key in keys if key in value}
-        for name, value in cyclecloud_nodes.argument_spec().items()
-    }
-    assert documented == spec
-    assert cyclecloud_nodes.argument_spec()["password"]["no_log"] is True
 
 
 def test_a_second_run_has_the_same_nodes(run: Run, cloud: StandInCycleCloud) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 from trueup.cluster.cyclecloud_variables import arguments, hosts, problems
 
 
@@ -32,7 +31,7 @@ def test_what_is_given_is_handed_on_and_nothing_else() -> None:
 def test_every_parameter_is_one_of_the_module() -> None:
     import cyclecloud_nodes
 
-    options = yaml.safe_load(cyclecloud_nodes.DOCUMENTATION)["options"]
+    options = [one.name for one in cyclecloud_nodes.OPTIONS]
     given = {f"cyclecloud_{name}": "x" for name in options}
     # The play waits always, and for single requests as long as the module does.
     others = {"wait", "request_timeout_seconds", "retry_limit_seconds"}

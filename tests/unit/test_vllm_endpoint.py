@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import vllm_endpoint
-import yaml
 from ansible.module_utils.trueup.benchmarks.vllm import server as vllm_server
 from ansible.module_utils.trueup.errors import BadInput
 from helpers import answer_of
@@ -35,18 +34,6 @@ def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 
 run = functools.partial(answer_of, vllm_endpoint)
-
-
-def test_the_documentation_equals_the_spec() -> None:
-    page = yaml.safe_load(vllm_endpoint.DOCUMENTATION)
-    keys = ("type", "required", "default", "choices", "elements")
-    spec = vllm_endpoint.argument_spec()
-    assert {
-        name: {key: option[key] for key in keys if key in option}
-        for name, option in page["options"].items()
-    } == {
-        name: {key: option[key] for key in keys if key in option} for name, option in spec.items()
-    }
 
 
 def test_everything_is_possible_on_a_good_node(
