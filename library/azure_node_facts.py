@@ -16,6 +16,8 @@ description:
   - It changes nothing, needs no root, and asks the metadata service once, for at most a second.
   - What could identify the machine, its owner or its network (names, ids, tags, addresses, serial
     numbers) is not published.
+  - Of another machine's recorded tree (O(sysfs_root)) all CPUs count, else those that this process
+    may use.
 extends_documentation_fragment: [trueup_facts, trueup_options.azure_node_facts]
 """
 
@@ -288,7 +290,7 @@ from ansible.module_utils.trueup.node import metadata as imds
 from ansible.module_utils.trueup.node.lscpu import parse_lscpu
 from ansible.module_utils.trueup.node.nvidia_smi import GPU_QUERY, parse_nvidia_smi
 from ansible.module_utils.trueup.node.topology import read_topology
-from ansible.module_utils.trueup.options import Option, module_spec
+from ansible.module_utils.trueup.options import PROCFS_ROOT, SYSFS_ROOT, Option, module_spec
 
 OPTIONS = (
     Option(
@@ -303,14 +305,8 @@ OPTIONS = (
         "Where the instance metadata service answers. Neither proxies nor redirects are followed.",
         imds.METADATA_URL,
     ),
-    Option(
-        "sysfs_root",
-        "Where to read the hardware from. Anything but V(/sys) is another machine's recorded tree;"
-        " the CPUs that this process may use are then not taken into account.",
-        "/sys",
-        type="path",
-    ),
-    Option("procfs_root", "Where to read the amount of memory from.", "/proc", type="path"),
+    SYSFS_ROOT,
+    PROCFS_ROOT,
     Option(
         "mpi",
         "The MPI that is wanted, V(hpcx), V(hpcx-pmix), V(openmpi), V(intel) or V(mvapich), or the"

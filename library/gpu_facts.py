@@ -118,7 +118,7 @@ ansible_facts:
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.errors import TrueupError
 from ansible.module_utils.trueup.node import gpu_look
-from ansible.module_utils.trueup.options import Option, module_spec
+from ansible.module_utils.trueup.options import PROCFS_ROOT, SYSFS_ROOT, Option, module_spec
 
 OPTIONS = (
     Option(
@@ -136,14 +136,8 @@ OPTIONS = (
         30,
         least=None,
     ),
-    Option(
-        "sysfs_root",
-        "Where to read modules and GPUs from. Anything but V(/sys) is another machine's recorded"
-        " tree.",
-        "/sys",
-        type="path",
-    ),
-    Option("procfs_root", "Where to read the loaded driver's version from.", "/proc", type="path"),
+    SYSFS_ROOT,
+    PROCFS_ROOT,
 )
 
 

@@ -155,7 +155,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.errors import TrueupError
 from ansible.module_utils.trueup.node import infiniband, link_flaps, tools
-from ansible.module_utils.trueup.options import Option, module_spec
+from ansible.module_utils.trueup.options import SYSFS_ROOT, Option, module_spec
 
 OPTIONS = (
     Option(
@@ -184,12 +184,7 @@ OPTIONS = (
         0,
         least=None,
     ),
-    Option(
-        "sysfs_root",
-        "Where to read from. Anything but V(/sys) is another machine's recorded tree.",
-        "/sys",
-        type="path",
-    ),
+    SYSFS_ROOT,
 )
 
 NAMING_SERVICE = "/etc/systemd/system/azure_persistent_rdma_naming.service"

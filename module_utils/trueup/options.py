@@ -155,6 +155,16 @@ def time_limit(seconds: int, of: str = "one case", why: str = "") -> Option:
     return Option("timeout_seconds", help_, seconds, why=why, least=1)
 
 
+# Of modules that a test lets read another machine's recorded tree.
+SYSFS_ROOT = ModuleOption(
+    "sysfs_root",
+    "Where to read the hardware from. Anything but V(/sys) is another machine's recorded tree.",
+    "/sys",
+    type="path",
+)
+PROCFS_ROOT = ModuleOption("procfs_root", "The same of procfs.", "/proc", type="path")
+
+
 def _plain(number: float) -> str:
     """Without an exponent where it is whole."""
     return str(int(number)) if float(number).is_integer() else f"{number:g}"

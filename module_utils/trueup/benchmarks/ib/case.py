@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import BadInput
-from ...options import ModuleOption, Option, RoleOption, time_limit
+from ...options import SYSFS_ROOT, ModuleOption, Option, RoleOption, time_limit
 from ...run import process
 from .output import REFUSED, SIZES, IbOutput
 
@@ -192,7 +192,7 @@ OPTIONS = (
         why="A controller with few forks starts the servers late.",
     ),
     time_limit(300, why="All sizes at 200 Gb/s take 4 s, on soft-RoCE half an hour."),
-    ModuleOption("sysfs_root", "Where the devices are read from.", "/sys", type="path"),
+    SYSFS_ROOT,
 )
 _LOOPBACK = "127.0.0.1"
 _POLL_SECONDS = 0.05
