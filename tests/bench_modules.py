@@ -129,7 +129,8 @@ def checks_only(output: str, *, leaves: str | None = None, **given: Any) -> Call
 def ends_badly(
     *endings: tuple[Mapping[str, Any], str, str], leaves: str | None = None, **given: Any
 ) -> Callable[..., None]:
-    """Tests: a benchmark that ends so fails the module, with a record that says why.
+    """Tests: a benchmark that ends so, or whose program is not there, fails the module, with a
+    record that says why.
 
     Args:
         endings: of FakeRun; the record's outcome; a part of its reason.
@@ -137,7 +138,11 @@ def ends_badly(
         given: the module's arguments.
     """
 
-    @pytest.mark.parametrize(("ending", "outcome", "reason"), endings)
+    absent = {"error": FileNotFoundError(2, "No such file or directory")}
+
+    @pytest.mark.parametrize(
+        ("ending", "outcome", "reason"), [(absent, "failed", "cannot be run"), *endings]
+    )
     def test(
         run_module: Any, tmp_path: Path, ending: dict[str, Any], outcome: str, reason: str
     ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from role_plans import asked
+from test_avd_session_host import PROPERTIES
 from trueup.cluster.avd_session_host import asks, plan
 
 AGENT = r"HKLM:\SOFTWARE\Microsoft\RDInfraAgent"
@@ -69,14 +70,7 @@ def test_what_the_host_is_asked() -> None:
 
 def test_what_a_fresh_host_gets() -> None:
     result = values(max_sessions=5)
-    assert result["pool"] == {
-        "hostPoolType": "Pooled",
-        "loadBalancerType": "BreadthFirst",
-        "preferredAppGroupType": "Desktop",
-        "maxSessionLimit": 5,
-        "customRdpProperty": "targetisaadjoined:i:1",
-        "startVMOnConnect": False,
-    }
+    assert result["pool"] == PROPERTIES
     start = "https://query.prod.cms.rt.microsoft.com/cms/api/am/binary/"
     assert [(one["name"], one["url"]) for one in result["packages"]] == [
         ("agent", f"{start}RWrmXv"),

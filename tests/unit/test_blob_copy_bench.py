@@ -120,7 +120,6 @@ def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any, tmp_
 
 
 test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing = ends_badly(
-    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
     (
         {"returncode": 1, "stderr": "trueup-blob-copy: copy 0: it was refused\n"},
         "failed",

@@ -303,7 +303,6 @@ test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(
 
 
 test_a_bad_end_gives_a_failed_record_with_the_reason = ends_badly(
-    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
     ({"error": TimeoutError("another benchmark still runs")}, "failed", "another benchmark"),
     ({"error": process.Orphaned("the process that asked is gone")}, "failed", "is gone"),
     ({"returncode": 1, "stderr": "Traceback\nBoom"}, "failed", "exit status 1"),

@@ -117,7 +117,6 @@ test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(FRONTEND, l
 
 
 test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing = ends_badly(
-    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
     ({"returncode": 1, "stdout": NO_SPACE}, "failed", "exit status 1"),
     ({"stdout": NO_SPACE}, "failed", "job full ended with error 28"),
     ({"stdout": FRONTEND[:3000]}, "failed", "cut off or damaged"),

@@ -81,7 +81,6 @@ test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(H100)
 
 
 test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
-    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
     ({"returncode": 3, "stderr": "gemm: no CUDA"}, "failed", "exit status 3"),
     ({"stdout": H100[:900]}, "failed", "cut off or damaged"),
     ({"stdout": ""}, "failed", "no line"),

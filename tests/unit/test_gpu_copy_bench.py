@@ -113,7 +113,6 @@ test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(SECTIONS)
 
 
 test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
-    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
     ({"returncode": 3, "stderr": "gpu_copy: no"}, "failed", "exit status 3"),
     ({"stdout": SECTIONS[:900]}, "failed", "expected the end of section gpu0"),
     ({"stdout": ""}, "failed", "neither nvbandwidth's"),

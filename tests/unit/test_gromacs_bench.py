@@ -87,7 +87,6 @@ test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(GOOD, leave
 
 
 test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing = ends_badly(
-    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
     (
         {"returncode": 139, "stdout": (DATA / "driver_blown_up.txt").read_text()},
         "failed",

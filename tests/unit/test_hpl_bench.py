@@ -146,7 +146,6 @@ def test_check_mode_returns_the_same_keys_and_runs_nothing(
 
 
 test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
-    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
     ({"returncode": 127, "stderr": "hpcc: not found"}, "failed", "exit status 127"),
     ({"timed_out": True}, "failed", "time limit"),
     ({"stdout": ""}, "failed", "no table"),

@@ -496,7 +496,6 @@ def test_check_mode_returns_the_same_keys_and_runs_nothing(
 
 
 test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
-    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
     ({"returncode": -9, "stdout": KILLED}, "failed", "SIGKILL"),
     ({"stdout": KILLED}, "failed", "2 iteration lines"),
     ({"stdout": TWO[:3000]}, "failed", "output not understood"),

@@ -125,7 +125,6 @@ test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(CPU)
 
 
 test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
-    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
     (
         {"returncode": 1, "stderr": recorded("ffmpeg51_no_driver")},
         *("failed", "ended with exit status 1 after 4.5 s: Cannot load libcuda.so.1"),

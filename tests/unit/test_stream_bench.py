@@ -54,7 +54,6 @@ test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(KERNEL)
 
 
 test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
-    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
     ({"returncode": 3, "stderr": "no memory"}, "failed", "exit status 3"),
     ({"stdout": KERNEL[:100]}, "failed", "cut off or damaged"),
     ({"stdout": ""}, "failed", "no table"),

@@ -222,7 +222,6 @@ def test_check_mode_needs_no_dataset_yet(run_module: Any) -> None:
 
 
 test_a_bad_end_gives_a_failed_record_with_the_reason = ends_badly(
-    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
     ({"returncode": -9, "timed_out": True}, "failed", "ended at its time limit of 3600 s"),
     ({"stdout": ""}, "failed", "output not understood: no result of vLLM's"),
     ({"stdout": "\x00nonsense"}, "failed", "output not understood"),

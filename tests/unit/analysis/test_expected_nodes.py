@@ -8,6 +8,7 @@ from typing import Any
 
 import made
 import pytest
+from trueup.record import new_manifest
 from trueup_analysis.figures.expected_nodes import ExpectedNode, expected_nodes, why_missing
 from trueup_analysis.load import load
 
@@ -22,20 +23,8 @@ def tally(**counts: int) -> dict[str, int]:
 
 def run(run_id: str = OLD, **changes: Any) -> dict[str, Any]:
     """A manifest as the callback writes it."""
-    return {
-        "schema": "trueup.run/1",
-        "run_id": run_id,
-        "playbook": "site.yml",
-        "started_at": "2026-11-20T09:12:00Z",
-        "finished_at": "2026-11-20T09:40:00Z",
-        "expected": [],
-        "hosts": {},
-        "failed_in": {},
-        "skipped": [],
-        "chosen": {},
-        "warnings": [],
-        **changes,
-    }
+    begun = new_manifest(run_id, 1, "site.yml", "2026-11-20T09:12:00Z")
+    return {**begun, "finished_at": "2026-11-20T09:40:00Z", **changes}
 
 
 def older(**changes: Any) -> dict[str, Any]:
