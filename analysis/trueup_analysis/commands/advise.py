@@ -276,8 +276,8 @@ def _questions(kind: Kind | Sizing) -> str:
         usual = "must be given" if one.required else f"else {one.default}"
         shown = "" if not one.required and one.default in (None, [], "") else f" ({usual})"
         lines.append(f"  {one.name:24} {one.described()}{shown}")
-    lines += ["It takes for granted, and can be given too:"] if kind.assumptions({}) else []
-    for each in kind.assumptions({}):
+    lines += ["It takes for granted, and can be given too:"] if kind.assumptions else []
+    for each in kind.assumptions:
         lines.append(f"  {each.name:24} {each.value:g} {each.unit}: {each.source}.")
     return "\n".join([*lines, ""])
 

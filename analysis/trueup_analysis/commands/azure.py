@@ -13,11 +13,7 @@ from trueup.errors import BadInput, TrueupError
 from .options import CatalogOption, Format, FormatOption, OutputOption, examples, option
 from .output import put, say, say_all, write
 
-app = typer.Typer(
-    name="azure",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-)
+app = typer.Typer(name="azure", no_args_is_help=True, rich_markup_mode="rich")
 
 
 @app.callback(

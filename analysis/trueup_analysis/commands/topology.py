@@ -15,11 +15,7 @@ from .output import put, say, write
 if TYPE_CHECKING:
     from trueup.node.nccl_topology import Layout
 
-app = typer.Typer(
-    name="topology",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-)
+app = typer.Typer(name="topology", no_args_is_help=True, rich_markup_mode="rich")
 
 
 @app.callback(

@@ -127,7 +127,7 @@ def answer(
             smallest that could).
     """
     known.require(ask["sizes"])
-    assumptions = () if need else kind.assumptions(ask)
+    assumptions = () if need else kind.assumptions
     assumed = {one.name: ask.get(one.name, one.value) for one in assumptions}
     found = _answer(kind, ask, known, book, assumed, need)
     if not found.choices:

@@ -87,7 +87,7 @@ def read(kind: Kind | Sizing, given: Mapping[str, Any], *, of_log: bool = False)
     known = {one.name: one for one in (TERMS if of_log else options(kind))}
     wrong, found = [], {one.name: one.default for one in (*TERMS, *known.values())}
     if not of_log:
-        assumed = (one.name for one in kind.assumptions({}))
+        assumed = (one.name for one in kind.assumptions)
         known |= {name: Option(name, "", type="float", least=1e-9) for name in assumed}
     for name, value in given.items():
         if name not in known:

@@ -16,7 +16,7 @@ from trueup.options import Option
 from ...users import windows_rate
 from ..estimates import PUBLISHED, Evidence, Refusal
 from ..knowledge import Knowledge, number
-from .sizing import Held, Sizing, cheapest_region, limit_of
+from .sizing import OF_RUNS, Held, Sizing, cheapest_region, limit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -268,10 +268,6 @@ SIZING: Final = Sizing(
     name="desktops",
     title="Desktops with graphics (Azure Virtual Desktop)",
     options=OPTIONS,
-    unasked=(
-        *("offers", "most_nodes", "deadline_hours", "budget_usd", "spot_evictions_per_hour"),
-        *("node_mtbf_hours", "checkpoint_seconds", "idle_hours"),
-        *("access", "data", "data_tb", "mb_s", "usd_per_tib_month", "out_tb", "usd_per_gb_out"),
-    ),
+    unasked=(*OF_RUNS, "data_tb", "mb_s", "usd_per_tib_month"),
     size=size,
 )

@@ -23,7 +23,7 @@ from ..estimates import PUBLISHED, Evidence, Range
 from ..knowledge import Knowledge, number
 from ..services import TIB_IN_TB, Needs, level, read_services
 from .kind import Point, Prediction, between
-from .sizing import Held, Sizing, cheapest_region
+from .sizing import OF_RUNS, Held, Sizing, cheapest_region
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -506,10 +506,6 @@ SIZING: Final = Sizing(
     name="eda",
     title="Chip design (EDA): shared storage and clients",
     options=OPTIONS,
-    unasked=(
-        *("offers", "most_nodes", "deadline_hours", "budget_usd", "spot_evictions_per_hour"),
-        *("node_mtbf_hours", "checkpoint_seconds", "idle_hours", "access", "data"),
-        *("out_tb", "usd_per_gb_out"),
-    ),
+    unasked=OF_RUNS,
     size=size,
 )

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from trueup.cases import Case
 
-    from ..estimates import Assumption
 
 _UNITS: Final = {"GFLOP/s": 1e9, "TFLOP/s": 1e12, "PFLOP/s": 1e15}
 _NAMED: Final = re.compile(r"\((?P<size>[A-Za-z0-9_]+)\)$")
@@ -29,10 +28,6 @@ _FOR_MATRIX: Final = 0.8
 _FILLED: Final = 0.3
 
 OPTIONS: Final = (Option("order", "Order n of the matrix.", type="int", required=True, least=1000),)
-
-
-def _assumptions(_: Ask) -> list[Assumption]:
-    return []
 
 
 def _peak(size: str, known: Knowledge) -> float | None:
@@ -127,7 +122,6 @@ KIND: Final = Kind(
     title="Dense linear equations (HPL)",
     options=OPTIONS,
     unit="flop/s",
-    assumptions=_assumptions,
     points=points,
     predict=predict,
     need=_need,

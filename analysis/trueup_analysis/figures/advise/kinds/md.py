@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from trueup.cases import Case
 
-    from ..estimates import Assumption
 
 _FS_A_NS: Final = 1e6
 # Of liquid water: 33.4 molecules a nm^3.
@@ -39,10 +38,6 @@ OPTIONS: Final = (
     Option("ns", "Time to simulate, ns.", type="float", required=True, least=1e-6, most=1e9),
     Option("timestep_fs", "Time step, fs.", 2.0, type="float", least=0.1, most=10),
 )
-
-
-def _assumptions(_: Ask) -> list[Assumption]:
-    return []
 
 
 def points(known: Knowledge) -> list[Point]:
@@ -151,7 +146,6 @@ KIND: Final = Kind(
     title="Molecular dynamics (GROMACS)",
     options=OPTIONS,
     unit="atom-steps/s",
-    assumptions=_assumptions,
     points=points,
     predict=predict,
     need=_need,

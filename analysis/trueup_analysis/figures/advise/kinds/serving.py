@@ -123,18 +123,17 @@ OPTIONS: Final = (
 )
 
 
-def _assumptions(_: Ask) -> list[Assumption]:
-    return [
-        Assumption(
-            *("in_flight", float(_USUAL_FLIGHT), 32.0, float(_USUAL_FLIGHT), "requests"),
-            "at a time on one engine, 128 as in results; more than results had count as theirs",
-        ),
-        Assumption(
-            *("engine_scaling", 1.0, 0.8, 1.0, "1"),
-            "rate of an engine beside others on its node over its rate alone; no result has several"
-            " (ours)",
-        ),
-    ]
+_ASSUMPTIONS: Final = (
+    Assumption(
+        *("in_flight", float(_USUAL_FLIGHT), 32.0, float(_USUAL_FLIGHT), "requests"),
+        "at a time on one engine, 128 as in results; more than results had count as theirs",
+    ),
+    Assumption(
+        *("engine_scaling", 1.0, 0.8, 1.0, "1"),
+        "rate of an engine beside others on its node over its rate alone; no result has several"
+        " (ours)",
+    ),
+)
 
 
 class Heard(NamedTuple):
@@ -631,7 +630,7 @@ KIND: Final = Kind(
     options=OPTIONS,
     unit="tokens/s",
     unasked=("deadline_hours", "checkpoint_seconds", "idle_hours"),
-    assumptions=_assumptions,
+    assumptions=_ASSUMPTIONS,
     points=points,
     predict=predict,
     need=_need,

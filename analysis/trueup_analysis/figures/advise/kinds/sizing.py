@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +25,14 @@ class Held(NamedTuple):
     services: Services
 
 
+# The terms of a run on machines, of which a store or a desktop has none.
+OF_RUNS: Final = (
+    *("offers", "most_nodes", "deadline_hours", "budget_usd", "spot_evictions_per_hour"),
+    *("node_mtbf_hours", "checkpoint_seconds", "idle_hours"),
+    *("access", "data", "out_tb", "usd_per_gb_out"),
+)
+
+
 @dataclass(frozen=True)
 class Sizing:
     """One kind of such work.
@@ -34,6 +42,7 @@ class Sizing:
         options: what is asked; a required one has no default.
         unasked: the terms that say nothing of it.
         size: the answer, of the kind's own type.
+        assumptions: none, for what is taken for granted is asked.
     """
 
     name: str
@@ -41,10 +50,7 @@ class Sizing:
     options: Sequence[Option]
     unasked: tuple[str, ...]
     size: Callable[[Ask, Held], Any]
-
-    def assumptions(self, _: Ask) -> Sequence[Assumption]:
-        """None: what is taken for granted is asked."""
-        return ()
+    assumptions: tuple[Assumption, ...] = ()
 
 
 def cheapest_region(

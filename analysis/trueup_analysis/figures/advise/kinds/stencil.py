@@ -45,20 +45,19 @@ OPTIONS: Final = (
 )
 
 
-def _assumptions(_: Ask) -> list[Assumption]:
-    return [
-        Assumption(
-            *(
-                "flops_per_update",
-                _PER_UPDATE,
-                _PER_UPDATE / _ORDERS,
-                _PER_UPDATE * _ORDERS,
-                "flop",
-            ),
-            "Devito's own count at space order 8; 1.6 times less and more, since the published runs"
-            " do not say their order",
-        )
-    ]
+_ASSUMPTIONS: Final = (
+    Assumption(
+        *(
+            "flops_per_update",
+            _PER_UPDATE,
+            _PER_UPDATE / _ORDERS,
+            _PER_UPDATE * _ORDERS,
+            "flop",
+        ),
+        "Devito's own count at space order 8; 1.6 times less and more, since the published runs"
+        " do not say their order",
+    ),
+)
 
 
 def _cores(size: str, known: Knowledge) -> float:
@@ -213,7 +212,7 @@ KIND: Final = Kind(
     title="Finite differences (Devito, acoustic)",
     options=OPTIONS,
     unit="flop/s",
-    assumptions=_assumptions,
+    assumptions=_ASSUMPTIONS,
     points=points,
     predict=predict,
     need=_need,

@@ -50,26 +50,25 @@ OPTIONS: Final = (
 )
 
 
-def _assumptions(_: Ask) -> list[Assumption]:
-    return [
-        Assumption(
-            "bytes_per_parameter",
-            18.0,
-            12.0,
-            20.0,
-            "byte",
-            "BF16 weights and gradients, FP32 weights and Adam's two moments, sharded over all GPUs"
-            " (2 + 4 + 12); activations are in memory_for_states",
-        ),
-        Assumption(
-            "memory_for_states",
-            0.6,
-            0.4,
-            0.8,
-            "1",
-            "of the GPUs' memory; the rest is for activations (ours, not measured)",
-        ),
-    ]
+_ASSUMPTIONS: Final = (
+    Assumption(
+        "bytes_per_parameter",
+        18.0,
+        12.0,
+        20.0,
+        "byte",
+        "BF16 weights and gradients, FP32 weights and Adam's two moments, sharded over all GPUs"
+        " (2 + 4 + 12); activations are in memory_for_states",
+    ),
+    Assumption(
+        "memory_for_states",
+        0.6,
+        0.4,
+        0.8,
+        "1",
+        "of the GPUs' memory; the rest is for activations (ours, not measured)",
+    ),
+)
 
 
 def points(known: Knowledge) -> list[Point]:
@@ -148,7 +147,7 @@ def _logged(case: Case) -> Need:
     if not count.isdecimal() or not case.gpus:
         raise BadInput("the log does not say how many iterations ran on how many GPUs")
     unsaid = "" if held.isdecimal() else "The log does not say its parameters: fit was not checked."
-    usual = {one.name: one.value for one in _assumptions({})}
+    usual = {one.name: one.value for one in _ASSUMPTIONS}
     return replace(_of(each * case.gpus * int(count), float(held or 0), usual), unsaid=unsaid)
 
 
@@ -174,7 +173,7 @@ KIND: Final = Kind(
     title="Training of a dense transformer",
     options=OPTIONS,
     unit="flop/s",
-    assumptions=_assumptions,
+    assumptions=_ASSUMPTIONS,
     points=points,
     predict=predict,
     need=_need,
