@@ -18,7 +18,7 @@ from trueup.node.infiniband import (
     warnings_of,
 )
 from trueup.node.sizes import read_sizes
-from trueup_rdma import rdma_expected
+from trueup_filters import rdma_expected
 
 if TYPE_CHECKING:
     from pathlib import Path

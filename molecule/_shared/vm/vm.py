@@ -224,7 +224,8 @@ def start(
     argv = ["nice", "-n", "-10", "qemu-system-x86_64", "-name", folder.name, "-M", "q35"]
     # What it has translated is memory too: QEMU's own limit is 1 GiB, however small the machine.
     argv += ["-accel", f"tcg,thread=single,tb-size={memory // 2}"]
-    argv += ["-cpu", "max", "-m", f"{memory // 4 * 4}M", "-smp", "4,sockets=4"]
+    # Wider registers than SSE's are emulated slowly, and the C library would use them.
+    argv += ["-cpu", "Nehalem", "-m", f"{memory // 4 * 4}M", "-smp", "4,sockets=4"]
     for node in range(4):
         argv += ["-object", f"memory-backend-ram,id=m{node},size={memory // 4}M"]
         argv += ["-numa", f"node,nodeid={node},cpus={node},memdev=m{node}"]
