@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+from .record import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,18 +15,8 @@ if TYPE_CHECKING:
 TYPICAL: Final = (None, "median", "single", "mean")
 _NO_BINDING: Final = (None, "", "none")
 
-
-class Figure(NamedTuple):
-    """One metric row of a record, in the base unit."""
-
-    name: str
-    value: float
-    unit: str
-    direction: str
-    message_bytes: int | None = None
-    device: str | None = None
-    statistic: str | None = None
-    n: int | None = None
+# What is judged and listed calls a metric row a figure.
+Figure = Metric
 
 
 @dataclass(frozen=True)

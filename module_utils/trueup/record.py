@@ -16,8 +16,7 @@ import re
 import secrets
 import stat
 import time
-from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from .errors import BadInput, TrueupError
 from .redaction import redact
@@ -35,8 +34,7 @@ _MODE = 0o640
 _NEEDED = ("benchmark", "case", "outcome", "nodes", "parameters", "metrics", "started_at")
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(NamedTuple):
     """One row of what was measured.
 
     ``value`` is in the base unit named by ``unit`` (``s``, ``byte/s``, ``flop/s``, ``point/s``,
@@ -57,7 +55,7 @@ class Metric:
 
     def as_row(self) -> Dict[str, Any]:
         """The row as it stands in a record: fields that do not apply are left out."""
-        return {key: value for key, value in self.__dict__.items() if value is not None}
+        return {key: value for key, value in self._asdict().items() if value is not None}
 
 
 def summarise(

@@ -8,7 +8,7 @@ import errno
 import math
 import os
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from ...errors import BadInput
@@ -427,7 +427,7 @@ def stats_are_cached(kind: str, options: str) -> bool:
 def files_metrics(output: FioOutput, *, cached: bool) -> List[Metric]:
     """The run's figures; cached_stat_rate and cached_stat_latency where no server was asked."""
     return [
-        replace(row, name=f"cached_{row.name}") if cached and row.name.startswith("stat_") else row
+        row._replace(name=f"cached_{row.name}") if cached and row.name.startswith("stat_") else row
         for row in output.metrics()
     ]
 

@@ -26,7 +26,7 @@ import json
 import math
 import re
 import zlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import (
     Any,
     Callable,
@@ -140,7 +140,7 @@ class GpuCopyOutput:
             for device, rates in self.figures.get(kind, {}).items():
                 of_device = summarise(name, rates, "byte/s", "higher", device=device)
                 if len(rates) == 1:
-                    of_device = [replace(of_device[0], statistic=self.statistic, n=self.samples)]
+                    of_device = [of_device[0]._replace(statistic=self.statistic, n=self.samples)]
                 typical.append(of_device[0].value)
                 rows += of_device
             if typical and not (kind == "p2p" and self.peer_access != "all"):
