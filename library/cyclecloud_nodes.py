@@ -314,14 +314,9 @@ def check(given: Dict[str, Any]) -> None:
 
 
 def server_of(given: Dict[str, Any]) -> cyclecloud_api.Server:
+    keys = ("url", "username", "password", "validate_certs", "ca_path", "retry_limit_seconds")
     return cyclecloud_api.Server(
-        url=given["url"],
-        username=given["username"],
-        password=given["password"],
-        validate_certs=given["validate_certs"],
-        ca_path=given["ca_path"],
-        timeout_seconds=given["request_timeout_seconds"],
-        retry_limit_seconds=given["retry_limit_seconds"],
+        **{key: given[key] for key in keys}, timeout_seconds=given["request_timeout_seconds"]
     )
 
 

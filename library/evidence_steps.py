@@ -12,22 +12,11 @@ description:
     each within a time limit, until one fails. Then what puts the node back runs, in any case.
   - Nothing is begun, and no further step, while a job of Slurm or a process on a GPU runs there;
     nothing while a benchmark of trueup does.
-options:
-  steps:
-    description: Commands, each with C(run), its argv, and the C(seconds) that it may take.
-    type: list
-    elements: dict
-    required: true
-  restore:
-    description: The same, of which each runs.
-    type: list
-    elements: dict
-    required: true
 attributes:
   check_mode:
     support: full
     description: Nothing is run.
-extends_documentation_fragment: trueup_facts
+extends_documentation_fragment: [trueup_facts, trueup_options.evidence_steps]
 """
 
 EXAMPLES = r"""
@@ -62,14 +51,23 @@ restored:
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup.options import Option, module_spec
 from ansible.module_utils.trueup.run import lock, steps
+
+OPTIONS = (
+    Option(
+        "steps",
+        "Commands, each with C(run), its argv, and the C(seconds) that it may take.",
+        type="list",
+        elements="dict",
+        required=True,
+    ),
+    Option("restore", "The same, of which each runs.", type="list", elements="dict", required=True),
+)
 
 
 def main() -> None:
-    listed = {"type": "list", "elements": "dict", "required": True}
-    module = AnsibleModule(
-        argument_spec={"steps": listed, "restore": listed}, supports_check_mode=True
-    )
+    module = AnsibleModule(argument_spec=module_spec(OPTIONS), supports_check_mode=True)
     done = steps.Done(refused="check mode changes nothing")
     if not module.check_mode:
         try:

@@ -11,15 +11,6 @@ short_description: Compares limits and kernel settings in force with those wante
 description:
   - Reads what is in force, writes what differs where that needs no reboot, and reads it again.
   - It does not fail when something still differs; RV(differs) says what.
-options:
-  wanted:
-    description:
-      - C(login), limits of a login by name, as ulimit shows them; C(manager), systemd's defaults by
-        property; C(sysctl), by name; C(sunrpc_tcp_slots); C(nfs_read_ahead_kib);
-        C(transparent_hugepages); C(services_off), units that must not run. What is absent is not
-        looked at.
-    type: dict
-    required: true
 attributes:
   check_mode:
     support: full
@@ -31,6 +22,7 @@ attributes:
     support: full
     description: Linux.
     platforms: linux
+extends_documentation_fragment: trueup_options.limits_in_force
 """
 
 EXAMPLES = r"""
@@ -57,13 +49,24 @@ services_on:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.node import limits, tools
+from ansible.module_utils.trueup.options import Option, module_spec
+
+OPTIONS = (
+    Option(
+        "wanted",
+        "C(login), limits of a login by name, as ulimit shows them; C(manager), systemd's defaults"
+        " by property; C(sysctl), by name; C(sunrpc_tcp_slots); C(nfs_read_ahead_kib);"
+        " C(transparent_hugepages); C(services_off), units that must not run. What is absent is"
+        " not looked at.",
+        type="dict",
+        required=True,
+    ),
+)
 
 
 def main() -> None:
     """Compare, put in force, compare again."""
-    module = AnsibleModule(
-        argument_spec={"wanted": {"type": "dict", "required": True}}, supports_check_mode=True
-    )
+    module = AnsibleModule(argument_spec=module_spec(OPTIONS), supports_check_mode=True)
     wanted = module.params["wanted"]
     notes: list[str] = []
 

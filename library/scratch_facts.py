@@ -11,12 +11,7 @@ description:
   - Looks at the local NVMe disks as the program of role C(nvme_scratch) does at boot, and publishes
     one fact, C(trueup_scratch). It needs root.
   - It fails where a disk holds something that is not the role's, and names it.
-options:
-  settings:
-    description: The configuration of the program, as C(/etc/trueup/nvme_scratch.json) has it.
-    type: dict
-    required: true
-extends_documentation_fragment: trueup_facts
+extends_documentation_fragment: [trueup_facts, trueup_options.scratch_facts]
 """
 
 EXAMPLES = r"""
@@ -60,13 +55,21 @@ import json
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.node.scratch.program import outcome
+from ansible.module_utils.trueup.options import Option, module_spec
+
+OPTIONS = (
+    Option(
+        "settings",
+        "The configuration of the program, as C(/etc/trueup/nvme_scratch.json) has it.",
+        type="dict",
+        required=True,
+    ),
+)
 
 
 def main() -> None:
     """Look and publish."""
-    module = AnsibleModule(
-        argument_spec={"settings": {"type": "dict", "required": True}}, supports_check_mode=True
-    )
+    module = AnsibleModule(argument_spec=module_spec(OPTIONS), supports_check_mode=True)
     found = outcome(json.dumps(module.params["settings"]), check=True)
     problems = found.pop("problems")
     if problems:
