@@ -23,6 +23,8 @@ ASKED = {
     "gpu_copy": {"config_files"},
     "gpu_driver": {"config_files", "gpu_facts", "in_force", "trueup_packages"},
     # Units are stopped where limits_in_force says that they run (services_on).
+    # The driver is installed where the plan says that it is missing; check.yml asks gpu_facts.
+    "gpu_grid": {"config_files", "in_force"},
     "hpc_limits": {"config_files", "in_force", "limits_in_force"},
     "hpcx": {"command", "config_files"},
     "ib": {"debug", "trueup_packages"},

@@ -22,6 +22,8 @@ FOUND_OUT: dict[str, dict[str, Any]] = {
     "hpcx": there(HPCX),
 }
 CLOCKS = {"problems": [], "renewed": []}
+GRID = {"missing": False, "expected": {}}
+UNLICENSED = {"ansible_facts": {"trueup_gpu": {"problems": [{"message": "unlicensed"}]}}}
 # What a node answers where there is nothing to do.
 WELL: dict[str, dict[str, Any]] = {
     "config_files": {"paths_changed": []},
@@ -248,9 +250,13 @@ def test_a_drivers_build_packages_are_looked_at_too(monkeypatch: pytest.MonkeyPa
         ("ib", {"install": False, "build": {}}, {}, []),
         ("ib", {"install": True, "build": {}}, {}, ["ib"]),
         ("ib", {"install": False, "build": {"name": "perftest"}}, {}, ["ib"]),
+        ("gpu_grid", GRID, {}, []),
+        ("gpu_grid", {**GRID, "missing": True}, {}, ["gpu_grid"]),
+        ("gpu_grid", GRID, {"in_force": {"problem": "no such unit"}}, ["gpu_grid"]),
+        ("gpu_grid", GRID, {"gpu_facts": UNLICENSED}, ["gpu_grid"]),
     ],
 )
-def test_a_benchmarks_program_is_in_place_and_nothing_is_to_be_built(
+def test_what_is_installed_is_in_place_and_nothing_is_to_be_built(
     monkeypatch: pytest.MonkeyPatch,
     role: str,
     planned: dict[str, Any],

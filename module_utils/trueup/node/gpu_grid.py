@@ -7,9 +7,9 @@ What Azure's manifest says of drivers is read in ``grid_driver``, a downloaded i
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Mapping
 
-from ..plan import Asked, Plan, sentences
+from ..plan import Asked, Look, Plan, Settled, files_look, sentences, unit_look
 from . import grid_driver, grid_installer
 from .grid_source import MICROSOFT, kept, manifest_path, read_manifest
 from .system import catalog_of, free_of, headers, in_image, short_of
@@ -22,6 +22,7 @@ options nouveau modeset=0
 """
 # Where the driver's libraries are; None for a system with neither apt nor dnf.
 _LIBRARIES = {"apt": "/usr/lib/x86_64-linux-gnu", "dnf": "/usr/lib64", None: "/usr/lib64"}
+_LICENCE_FILE = "/etc/nvidia/gridd.conf"
 # Not /var/tmp, where a user of the node could put another file after the check.
 _DOWNLOADS = "/var/cache"
 # The role's default, and the first branch that runs programs of CUDA 13 (NVIDIA, CUDA
@@ -94,7 +95,7 @@ def plan(asked: Asked) -> Plan:
             "files": [
                 {"path": "/etc/modprobe.d/trueup-gpu-grid.conf", "content": _MODPROBE},
                 {
-                    "path": "/etc/nvidia/gridd.conf",
+                    "path": _LICENCE_FILE,
                     "content": f"# Written by trueup (role gpu_grid).\n{licence}",
                 },
                 {"path": _UNFINISHED, "state": "absent"},
@@ -112,6 +113,20 @@ def plan(asked: Asked) -> Plan:
             },
         }
     )
+
+
+def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled:
+    """Whether the driver is installed, and licensed."""
+    names = ("sysfs_root", "procfs_root")
+    roots = {name: variables.get(f"trueup_{name}") for name in names}
+    driver = Look(
+        "gpu_facts",
+        # The role waits for a licence that is not there yet.
+        {"expected": planned["expected"], **roots, "settle_seconds": 0},
+        wrong=lambda answer: answer["ansible_facts"]["trueup_gpu"]["problems"],
+    )
+    daemon = unit_look(unit="nvidia-gridd.service", files=[_LICENCE_FILE], lenient=True)
+    return Settled([files_look(planned["files"]), daemon, driver], owed=planned["missing"])
 
 
 def lacks_cuda_13(asked: Asked) -> List[str]:
