@@ -21,14 +21,17 @@ def _no_catalog(name: str) -> Any:
 
 
 class Templated(Dict[str, Any]):
-    """Variables of a play; a value is worked out when it is looked at."""
+    """Variables of a play; a value is worked out when it is first looked at."""
 
     def __init__(self, variables: Mapping[str, Any], template: Callable[[Any], Any]) -> None:
         super().__init__(variables)
         self._template = template
+        self._known: Dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        return self._template(super().__getitem__(name))
+        if name not in self._known:
+            self._known[name] = self._template(super().__getitem__(name))
+        return self._known[name]
 
     def get(self, name: str, default: Any = None) -> Any:
         return self[name] if name in self else default  # noqa: SIM401 WHY: it is this method
