@@ -117,7 +117,7 @@ INTERNAL = tuple(
         *("benchmark", "changes_due", "cluster_roles", "failed", "failed_roles"),
         *("failures_later", "family", "family_roles", "feasible", "health", "health_measured"),
         *("health_plan", "known", "lost", "missed", "names", "node", "plan", "planned"),
-        *("preflighted", "results", "role", "run_id", "shown", "skipped"),
+        *("preflighted", "results", "run_id", "shown", "skipped"),
         *("skips", "skips_here", "slurm_update", "step", "unmeasured_here", "verdict"),
     )
 )

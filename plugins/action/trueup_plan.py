@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 # In a playbook of one's own the callback of that name, which says so too, may not be enabled.
@@ -50,6 +52,12 @@ options:
     description: What modules found out about the node, for the plan.
     type: dict
     default: {}
+  measuring:
+    description:
+      - Whether cases are to be measured now. The node is asked what the room's C(asks_to_measure)
+        says too.
+    type: bool
+    default: false
 """
 
 _PROJECT = Path(benchmarks.__file__).parents[3]
@@ -61,13 +69,15 @@ _UNIDENTIFIED = (
 _LIMITS = {"percent": 100.0}
 # The parser in C is ten times as fast, where PyYAML was built with it.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_INCLUDE = "ansible.builtin.include_tasks"
+_PLAIN_ENTRY = [{"trueup_plan"}, {_INCLUDE}]
 _SPEC_KEYS = ("type", "elements", "choices", "no_log", "options")
 
 
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    _VALID_ARGS = frozenset({"found"})
+    _VALID_ARGS = frozenset({"found", "measuring"})
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """The plan's values, ``skipped_here`` and, of a benchmark, ``cases``."""
@@ -79,8 +89,11 @@ class ActionModule(ActionBase):
         result.update(self.plan_of(Path(role._role_path), task_vars or {}))
         return result
 
-    def plan_of(self, path: Path, variables: dict[str, Any]) -> dict[str, Any]:
-        """What the plan of the role in a folder says, with the facts that were asked for."""
+    def plan_of(
+        self, path: Path, variables: dict[str, Any], node: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """What the plan of the role in a folder says, with the facts that were asked for; ``node``
+        where its caller has looked at it already."""
         name = path.name
         given = _checked(self, name, path, variables)
         hidden = secrets_of(path / "meta" / "argument_specs.yml", name)
@@ -88,7 +101,7 @@ class ActionModule(ActionBase):
         asked = Asked(
             options={key: value for key, value in given.items() if key not in hidden},
             secrets={key: value for key, value in given.items() if key in hidden},
-            node=self._node(variables),
+            node=self._node(variables) if node is None else node,
             host=str(variables.get("inventory_hostname", "")),
             found=self._task.args.get("found") or {},
             hostvars=variables.get("hostvars") or {},
@@ -115,7 +128,8 @@ class ActionModule(ActionBase):
         self, room: ModuleType, asked: Asked, facts: dict[str, Any], variables: dict[str, Any]
     ) -> Plan:
         """The room's plan, once the node was asked what it wants to know; ``facts`` gets those."""
-        for module, arguments in _asks(room, asked):
+        measuring = boolean(self._task.args.get("measuring", False))
+        for module, arguments in _asks(room, asked, measuring=measuring):
             answer = self._ask(module, arguments, variables)
             facts.update(answer.pop("ansible_facts", {}))
             asked = replace(asked, found={**asked.found, **answer, **facts})
@@ -157,6 +171,7 @@ def preload() -> None:
         described(path / "meta" / "argument_specs.yml")
         _data(path.name, path)
         plain_defaults(path)
+        plain_benchmark(path)
     for catalog in sorted((_PROJECT / "catalog").glob("*.yml")):
         _catalog(catalog.name)
 
@@ -168,11 +183,14 @@ def beside_it(variables: Mapping[str, Any]) -> list[str]:
     return [host for host in variables.get("ansible_play_hosts") or [] if host not in windows]
 
 
-def _asks(room: ModuleType, asked: Asked) -> Iterator[tuple[str, dict[str, Any]]]:
+def _asks(
+    room: ModuleType, asked: Asked, *, measuring: bool
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Modules of facts with their arguments; None is left out."""
     wanted = {"program_facts": room.programs(asked)} if hasattr(room, "programs") else {}
-    if hasattr(room, "asks"):
-        wanted.update(room.asks(asked))
+    for name in ("asks", *(["asks_to_measure"] if measuring else [])):
+        if hasattr(room, name):
+            wanted.update(getattr(room, name)(asked))
     for module, arguments in wanted.items():
         yield module, {name: value for name, value in arguments.items() if value is not None}
 
@@ -270,6 +288,25 @@ def plain_defaults(path: Path) -> dict[str, Any] | None:
         return None
     values: dict[str, Any] = _read(defaults, defaults.stat().st_mtime_ns) or {}
     return None if "{{" in repr(values) else values
+
+
+def plain_benchmark(path: Path) -> str | None:
+    """The benchmark that a role's entry of that name measures, as records name it, where it does no
+    more than to plan and to measure the cases. None of another role."""
+    entry = path / "tasks" / "benchmark.yml"
+    tasks = _read(entry, entry.stat().st_mtime_ns) if entry.is_file() else []
+    if [set(task) - {"name", "register", "vars"} for task in tasks] != _PLAIN_ENTRY:
+        return None
+    given = tasks[1].get("vars", {})
+    plain = given.keys() == {"cases_benchmark", "cases_plan"}
+    plain = plain and tasks[1][_INCLUDE].endswith("/cases.yml")
+    return str(given["cases_benchmark"]) if plain else None
+
+
+def path_of(role: str, variables: Mapping[str, Any]) -> Path:
+    """The folder of a role, as Ansible finds it."""
+    folders = [Path(variables["playbook_dir"], "roles"), *map(Path, constants.DEFAULT_ROLES_PATH)]
+    return next((one / role for one in folders if (one / role).is_dir()), folders[-1] / role)
 
 
 def _data(role: str, path: Path) -> dict[str, Any]:

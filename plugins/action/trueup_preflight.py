@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ansible.constants import DEFAULT_ROLES_PATH
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup import benchmarks
@@ -21,12 +20,15 @@ description:
   - Fails with why the node cannot be configured or measured as planned, a sentence each.
   - Plans the roles and benchmarks that the tags of the run mean in one task (C(plans), by role),
     where a role's preflight is M(trueup_plan) alone. The others are returned as C(roles) and
-    C(benchmarks), and those whose plan fails, so that their own preflight says it.
+    C(benchmarks), and those whose plan fails, so that their own preflight says it; C(steps) are
+    the items of a loop over them.
   - Returns what is skipped (C(skipped_here)), also what a Windows host is asked to measure and
     cannot.
 options: {}
 """
 
+# Of playbooks/tasks, by what a role is.
+_TASKS = {"roles": "check_role.yml", "benchmarks": "check_benchmark.yml"}
 _ROLES = str(Path(benchmarks.__file__).parents[3] / "roles")
 
 
@@ -34,7 +36,8 @@ class ActionModule(ActionBase):
     """Ansible's entry."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """``roles`` and ``benchmarks``; no role is in both. ``plans`` and ``skipped_here``."""
+        """``roles`` and ``benchmarks``; no role is in both. ``steps`` for them, ``plans`` and
+        ``skipped_here``."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables: dict[str, Any] = task_vars or {}
 
@@ -66,9 +69,11 @@ class ActionModule(ActionBase):
             variables["ansible_run_tags"],
             variables["ansible_skip_tags"],
         )
-        plans = {} if is_windows(node) else self._plans(wanted, variables, result)
+        plans = {} if is_windows(node) else self._plans(wanted, node, variables, result)
+        own = {what: [one for one in names if one not in plans] for what, names in wanted.items()}
         result.update(
-            {what: [one for one in names if one not in plans] for what, names in wanted.items()},
+            own,
+            steps=[{"role": role, "tasks": _TASKS[what]} for what in own for role in own[what]],
             plans=plans,
             skipped_here=[
                 *(item for plan in plans.values() for item in plan["skipped_here"]),
@@ -78,28 +83,26 @@ class ActionModule(ActionBase):
         return result
 
     def _plans(
-        self, wanted: dict[str, list[str]], variables: dict[str, Any], result: dict[str, Any]
+        self,
+        wanted: dict[str, list[str]],
+        node: dict[str, Any],
+        variables: dict[str, Any],
+        result: dict[str, Any],
     ) -> dict[str, Any]:
         """The plans that can be made here, by role; ``result`` gets their facts and warnings."""
         planner = beside(self, "trueup_plan", {})
-        plain_defaults = sys.modules[type(planner).__module__].plain_defaults
+        planning = sys.modules[type(planner).__module__]
         plans = {}
         for role in (name for names in wanted.values() for name in names):
-            path = _path_of(role, variables)
-            defaults = plain_defaults(path)
+            path = planning.path_of(role, variables)
+            defaults = planning.plain_defaults(path)
             if defaults is None:
                 continue
             try:
-                plan = planner.plan_of(path, {**defaults, **variables})
+                plan = planner.plan_of(path, {**defaults, **variables}, node)
             except AnsibleActionFail:
                 continue
             result["warnings"] += plan.pop("warnings", [])
             result.setdefault("ansible_facts", {}).update(plan.pop("ansible_facts", {}))
             plans[role] = plan
         return plans
-
-
-def _path_of(role: str, variables: dict[str, Any]) -> Path:
-    """The folder of a role, as Ansible finds it."""
-    folders = [Path(variables["playbook_dir"], "roles"), *map(Path, DEFAULT_ROLES_PATH)]
-    return next((one / role for one in folders if (one / role).is_dir()), folders[-1] / role)

@@ -23,7 +23,8 @@ description:
   - Asks the node, for one role after the other, what the C(settled) of the role's room says
     (C(trueup.plan.Settled)) about the plan that preflight made. Nothing is changed. The tasks of a
     role whose answers say that nothing would be need not be run, which cost the controller ten
-    times as much (docs/controller_cost.md). RV(left) are the other roles, in their order.
+    times as much (docs/controller_cost.md). RV(settled) are those, RV(left) the others, in their
+    order.
   - The first role that has something to do, or that cannot tell, ends it where O(ordered) is true,
     since the roles after it may build on what it changes.
   - Where tags choose what is run, every role is left.
@@ -50,45 +51,54 @@ class ActionModule(ActionBase):
 
     _VALID_ARGS = frozenset({"roles", "ordered"})
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.facts: dict[str, Any] = {}
+        self._renewed = False
+
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """``left``, and what the others record."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables: dict[str, Any] = task_vars or {}
-        self._facts: dict[str, Any] = {}
-        self._renewed = False
         stats: dict[str, Any] = {}
         settled: list[str] = []
         roles: list[str] = self._task.args["roles"]
-        for role in roles if _whole(roles, variables) else []:
-            kept = self._stats_of(role, variables)
+        seen = Templated(variables, self._templar.template)
+        for role in roles if whole(roles, variables) else []:
+            plans = (variables.get("__trueup_checked_plan") or {}).get("plans", {})
+            # All of them at once, for each role again, would be half of this action's time.
+            planned = self._templar.template(plans.get(role))
+            kept = None if planned is None else self.stats_of(role, planned, variables, seen)
             if kept is not None:
                 settled.append(role)
                 stats.update(kept)
             elif boolean(self._task.args.get("ordered", True)):
                 break
         left = [role for role in roles if role not in settled]
-        result.update(changed=self._renewed, left=left)
+        result.update(changed=self._renewed, left=left, settled=settled)
         if settled:
             host = variables.get("inventory_hostname")
             self._display.display(f"{host}: nothing to do: {', '.join(settled)}", color="green")
-        if self._facts:
-            result["ansible_facts"] = self._facts
+        if self.facts:
+            result["ansible_facts"] = self.facts
         if stats:
             result["ansible_stats"] = {"data": stats, "per_host": True, "aggregate": True}
         return result
 
-    def _stats_of(self, role: str, variables: dict[str, Any]) -> Mapping[str, Any] | None:
-        """What is recorded of a role that has nothing to do; None of another."""
-        checked = self._templar.template(variables.get("__trueup_checked_plan") or {})
-        planned = checked.get("plans", {}).get(role)
-        if planned is None:
-            return None
+    def stats_of(
+        self,
+        role: str,
+        planned: Mapping[str, Any],
+        variables: dict[str, Any],
+        seen: Templated | None = None,
+    ) -> Mapping[str, Any] | None:
+        """What is recorded of a role that has nothing to do by its plan; None of another."""
         if any(item["what"] == role for item in planned["skipped_here"]):
             return {}
         room = room_of(role)
         if not hasattr(room, "settled"):
             return None
-        settled = room.settled(planned, Templated(variables, self._templar.template))
+        settled = room.settled(planned, seen or Templated(variables, self._templar.template))
         if settled.owed or any(self._has_to(look, variables) for look in settled.looks):
             return None
         stats: Mapping[str, Any] = settled.stats
@@ -106,11 +116,11 @@ class ActionModule(ActionBase):
         if answer.get("failed") or changes or look.wrong(answer):
             return True
         self._renewed = self._renewed or bool(look.renewed(answer))
-        self._facts.update(answer.get("ansible_facts") or {})
+        self.facts.update(answer.get("ansible_facts") or {})
         return False
 
 
-def _whole(roles: list[str], variables: Mapping[str, Any]) -> bool:
-    """Whether the run's tags leave nothing of the roles out."""
+def whole(roles: list[str], variables: Mapping[str, Any], *steps: str) -> bool:
+    """Whether the run's tags leave nothing of the roles out; ``steps`` are tags of their play."""
     run, skip = (set(variables.get(f"ansible_{what}_tags") or ()) for what in ("run", "skip"))
-    return run <= {"all"} and skip.isdisjoint({*roles, *_STEPS, "all", "always", "tagged"})
+    return run <= {"all", *steps} and skip.isdisjoint({*roles, *_STEPS, "all", "always", "tagged"})

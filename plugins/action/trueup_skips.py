@@ -11,8 +11,8 @@ DOCUMENTATION = r"""
 name: trueup_skips
 short_description: A line for each thing that is skipped on a node
 description:
-  - Shows the lines, and records O(skips) as the host's statistic C(trueup_skipped), which the
-    callback trueup_records keeps. Runs on the controller alone.
+  - Shows the lines, returns O(skips), and records them as the host's statistic C(trueup_skipped),
+    which the callback trueup_records keeps. Runs on the controller alone.
 options:
   skips:
     description: Objects with C(what) and C(why).
@@ -31,7 +31,9 @@ class ActionModule(ActionBase):
         """``msg``, which is always shown."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         skips = self._task.args["skips"]
-        result.update(msg=family.skip_lines(skips), _ansible_verbose_always=True)
+        if not skips:
+            return {**result, "skipped": True, "skip_reason": "nothing is skipped on this node"}
+        result.update(msg=family.skip_lines(skips), skips=skips, _ansible_verbose_always=True)
         # As set_stats has it.
         data = {"trueup_skipped": skips}
         result["ansible_stats"] = {"data": data, "per_host": True, "aggregate": True}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import ansible.context
 from ansible.errors import AnsibleError
 from ansible.plugins.callback import CallbackBase
-from ansible.plugins.loader import action_loader, filter_loader, test_loader
+from ansible.plugins.loader import action_loader, filter_loader, lookup_loader, test_loader
 
 # Ansible loads this before anything else of the project's.
 try:
@@ -65,7 +65,9 @@ _COUNTS = {"failures": "failed"}
 _MEASURES = frozenset(("health", "benchmark"))
 _SCHEMA = Path(records.__file__).with_name("record.schema.json")
 # Actions that plan roles.
-_PLANNERS = frozenset(("trueup_plan", "trueup_preflight"))
+_PLANNERS = frozenset(("trueup_plan", "trueup_preflight", "trueup_measurable"))
+# Lookups of playbooks/: a worker takes 20 ms to read the documentation of one.
+_LOOKUPS = ("env", "vars", "varnames")
 # What of an earlier manifest is kept.
 _KEPT: dict[str, type[dict[str, Any] | list[Any]]] = {
     **dict.fromkeys(("hosts", "failed_in", "chosen"), dict),
@@ -111,6 +113,8 @@ class CallbackModule(CallbackBase):
         filter_loader.get("trueup_family")
         test_loader.get("match")
         os.register_at_fork(after_in_child=_spare_the_collector)
+        for name in _LOOKUPS:
+            lookup_loader.get(f"ansible.builtin.{name}")
         self._playbook = os.path.basename(str(playbook._file_name))
         self._measures = any(_MEASURES.intersection(play.tags) for play in playbook.get_plays())
 
@@ -289,11 +293,14 @@ class CallbackModule(CallbackBase):
             self._warnings += [f"{host}: {text}" for text in facts["trueup_node"]["warnings"]]
         if "trueup_failed_roles" in facts:
             self._lost_roles[result._host.get_name()] = list(facts["trueup_failed_roles"])
-        for name in ("trueup_skipped", "trueup_unmeasured_here"):
-            self._skipped = _joined(self._skipped, _skips(result, facts.get(name) or ()))
         # A case that what was measured has made needless.
         needless = returned.get("needless")
-        self._skipped = _joined(self._skipped, _skips(result, [needless] if needless else ()))
+        for items in (
+            facts.get("trueup_unmeasured_here"),
+            returned.get("skips"),
+            [needless] if needless else None,
+        ):
+            self._skipped = _joined(self._skipped, _skips(result, items or ()))
         if "trueup_run_id" in facts and not self._run_id:
             self._run_id = str(facts["trueup_run_id"])
             self._write_progress()

@@ -32,6 +32,9 @@ NODES = 2
 # What a converged node runs, where every role has nothing to do: this project's promise. Identify
 # and preflight are seven tasks, two ask what is to be done, one says what the run will bill.
 MOST_TASKS = dict.fromkeys(("hbv3", "ndv4", "nd_h100_v5"), 11)
+# The same for the whole main job with the benchmarks of the health check, and those that it skips.
+# Eight and two of them are of the benchmark ib, which the recorded node cannot install.
+MOST_OF_SITE = (23, 14)
 
 
 def test_there_is_a_recording() -> None:
@@ -81,6 +84,24 @@ def test_a_node_runs_no_more_tasks_than_promised(cost: tuple[Path, Cost]) -> Non
     if most is None:
         pytest.skip(f"nothing is promised for {recording.stem}")
     assert measured.ran < most
+
+
+def test_the_whole_main_job_runs_and_skips_no_more_tasks_than_promised(tmp_path: Path) -> None:
+    recording = ROOT / "tests" / "data" / "controller" / "ndv4.json"
+    measured = simulate(recording, NODES, tmp_path, playbook=ROOT / "site.yml")
+    assert measured.status == 0, measured.output[-4000:]
+    assert measured.ran <= MOST_OF_SITE[0]
+    assert measured.tasks - measured.ran <= MOST_OF_SITE[1]
+    for number in range(1, NODES + 1):
+        node = f"node-{number:04}"
+        assert (
+            f"{node}: skipped: gpu_copy: neither nvbandwidth nor bandwidthTest" in measured.output
+        )
+        assert f"{node}: would measure, with so many cases: nccl (2)" in measured.output
+        assert f"{node}: would measure, with so many cases: stream (1)" in measured.output
+    # ib has something to install, and what keeps it from that is told by its own tasks.
+    assert "perftest: not offered by any repository that the node has" in measured.output
+    assert "ib did not measure everything: the reason stands above." in measured.output
 
 
 def test_what_was_not_recorded_fails(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def asked(
 
 
 def test_every_infiniband_device_by_default() -> None:
-    made = plan(asked(found={"devices": TWO}))
+    made = plan(asked(found={"trueup_rdma": {"devices": TWO}}))
     assert (made.skipped, made.refused, made.values["install"]) == ([], [], False)
     cases = made.cases or []
     assert [(case["device"], case["test"], case["message_bytes"]) for case in cases] == [
@@ -69,7 +69,7 @@ def test_devices_that_have_a_gpu_are_measured_from_its_memory_too() -> None:
         devices=["mlx5_ib1", "rxe0"],
         gpus={"mlx5_ib1": 3},
         cases=[ALL],
-        found={"devices": TWO},
+        found={"trueup_rdma": {"devices": TWO}},
         variables={"trueup_sysfs_root": "/replica/sys"},
     )
     cases = plan(wanted).cases or []
@@ -118,7 +118,7 @@ def test_what_perftest_would_take_for_something_else_is_refused(
 
 
 def test_a_node_without_a_device_is_refused_and_rests_in_pairs() -> None:
-    none = {"devices": TWO[1:2]}
+    none = {"trueup_rdma": {"devices": TWO[1:2]}}
     assert plan(asked(found=none)).refused == [
         "no InfiniBand device on this node; see role rdma, or name others in ib_devices"
     ]
@@ -135,12 +135,12 @@ def test_a_node_without_a_device_is_refused_and_rests_in_pairs() -> None:
     ],
 )
 def test_how_the_others_reach_a_node(host: str, options: dict[str, Any], node: list[str]) -> None:
-    values = plan(asked(host=host, found={"devices": TWO}, **options)).values
+    values = plan(asked(host=host, found={"trueup_rdma": {"devices": TWO}}, **options)).values
     assert [values["pair_device"], *values["pair_node"]] == node
 
 
 def rounds(host: str, nodes: Any, *, batch: int = 3, forks: int = 5, **options: Any) -> Any:
-    found = {"devices": TWO, "nodes": nodes, "batch": batch, "forks": forks}
+    found = {"trueup_rdma": {"devices": TWO}, "nodes": nodes, "batch": batch, "forks": forks}
     return plan(asked(host=host, found=found, **options))
 
 
@@ -214,7 +214,11 @@ def test_an_adapter_has_the_gpu_beside_it(
     family: str, options: dict[str, Any], gpus: dict[str, int]
 ) -> None:
     program = f"{options.get('folder', '/usr/bin')}/ib_write_bw"
-    found = {"programs": {program: program}, "devices": ADAPTERS, "mentions": {program: True}}
+    found = {
+        "programs": {program: program},
+        "trueup_rdma": {"devices": ADAPTERS},
+        "mentions": {program: True},
+    }
     cases = plan(asked_of("ib", node(family), found, **options)).cases or []
     assert {case["device"]: case["gpu"] for case in cases if case.get("gpu") is not None} == gpus
 
@@ -250,7 +254,7 @@ def test_perftest_with_cuda_is_built_where_the_node_has_none(system: str) -> Non
 
 
 def test_what_was_built_measures_from_gpu_memory_and_the_nodes_own_from_the_hosts() -> None:
-    found = {"outdated": [], "mentions": {BUILT: True}, "devices": ADAPTERS}
+    found = {"outdated": [], "mentions": {BUILT: True}, "trueup_rdma": {"devices": ADAPTERS}}
     made = of_nd(found=found)
     assert (made.values["build"], made.skipped) == ({}, [])
     folders = {case["folder"]: [] for case in made.cases or []}
@@ -260,7 +264,7 @@ def test_what_was_built_measures_from_gpu_memory_and_the_nodes_own_from_the_host
 
 
 def test_an_image_that_has_cuda_in_its_perftest_keeps_it() -> None:
-    found = {"mentions": {"/usr/bin/ib_write_bw": True}, "devices": ADAPTERS}
+    found = {"mentions": {"/usr/bin/ib_write_bw": True}, "trueup_rdma": {"devices": ADAPTERS}}
     made = of_nd(found=found)
     assert (made.values["build"], made.skipped) == ({}, [])
     assert {case["folder"] for case in made.cases or []} == {"/usr/bin"}
@@ -275,11 +279,14 @@ def test_an_image_that_has_cuda_in_its_perftest_keeps_it() -> None:
         ({"perftest_cuda": "leave"}, "has no CUDA, and ib_perftest_cuda is leave"),
         ({"node": {"privilege": None}}, "has no CUDA, and building one needs root"),
         ({"node": {"package_manager": None}}, "has no CUDA, and building one needs root"),
-        ({"found": {"devices": ADAPTERS}}, "has no CUDA, and building one did not work"),
+        (
+            {"found": {"trueup_rdma": {"devices": ADAPTERS}}},
+            "has no CUDA, and building one did not work",
+        ),
     ],
 )
 def test_without_cuda_gpu_memory_is_skipped_by_name(given: dict[str, Any], why: str) -> None:
-    found = {"devices": ADAPTERS, **given.pop("found", {})}
+    found = {"trueup_rdma": {"devices": ADAPTERS}, **given.pop("found", {})}
     made = of_nd(found=found, **given)
     assert [one.what for one in made.skipped] == ["ib from GPU memory"]
     assert why in made.skipped[0].why

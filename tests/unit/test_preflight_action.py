@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from action import trueup_plan, trueup_preflight
+from ansible import constants
 from ansible.plugins.action import ActionBase
 from role_plans import ROOT, node
 from test_rdma_plan import FOUND
@@ -64,7 +65,7 @@ def run(
 
 @pytest.fixture(autouse=True)
 def _roles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trueup_preflight, "DEFAULT_ROLES_PATH", [str(ROOT / "roles")])
+    monkeypatch.setattr(constants, "DEFAULT_ROLES_PATH", [str(ROOT / "roles")])
 
 
 def test_roles_whose_preflight_is_their_plan_are_planned_in_one_task(
@@ -115,6 +116,6 @@ def test_a_sites_own_role_of_a_name_is_left_to_itself(
     tasks.mkdir(parents=True)
     (tasks / "preflight.yml").write_text("- name: Nothing\n  ansible.builtin.debug:\n")
     folders = [str(tmp_path), str(ROOT / "roles")]
-    monkeypatch.setattr(trueup_preflight, "DEFAULT_ROLES_PATH", folders)
+    monkeypatch.setattr(constants, "DEFAULT_ROLES_PATH", folders)
     result, seen = run(monkeypatch, ["rdma"], [])
     assert (result["roles"], result["plans"], seen) == (["rdma"], {}, [])

@@ -71,6 +71,13 @@ def roles_of_groups(roles: Mapping[str, Collection[str]], groups: Collection[str
     return [role for role, wanted in roles.items() if set(wanted) & set(groups)]
 
 
+def groups_of(node: Mapping[str, Any], mounts: Sequence[Any], groups: Collection[str]) -> list[str]:
+    """The groups that a node joins once it is identified: its family's, and shared_storage where
+    file systems are to be mounted, which Windows hosts do not get."""
+    shared = bool(mounts) and WINDOWS not in groups
+    return [node["family"], *(["shared_storage"] if shared else [])]
+
+
 def steps(roles: Sequence[str], name: str) -> list[dict[str, str]]:
     """A loop's items for the roles that a node is given, each with the node's name and the file of
     playbooks/tasks that does it. A session host of Azure Virtual Desktop is drained before them,

@@ -1,7 +1,7 @@
 """The role ib, planned: each device against itself, and every two nodes in rounds.
 
-Preflight runs before the role rdma has brought devices: the cases are of the devices that the task
-hands over (``found``), and there are none without.
+Preflight runs before the role rdma has brought devices: the cases are of the devices that the node
+is asked for before it is measured, and there are none without.
 """
 
 from __future__ import annotations
@@ -36,10 +36,15 @@ def asks(asked: Asked) -> Dict[str, Any]:
     return {"nccl_facts": {"builds": [_build(asked)]}} if _gpus(asked) else {}
 
 
+def asks_to_measure(asked: Asked) -> Dict[str, Any]:
+    """Its devices."""
+    return {"ib_facts": {"sysfs_root": asked.variables.get("trueup_sysfs_root")}}
+
+
 def plan(asked: Asked) -> Plan:
     """Cases of each device, and with ``found["nodes"]`` this node's part in each round of pairs.
 
-    ``found`` holds what is known of: ``devices``, as ib_facts has them; ``nodes``, each node with
+    ``found`` holds what is known of: ``trueup_rdma``, as ib_facts has it; ``nodes``, each node with
     its address; ``batch``, hosts of the batch; ``forks`` of the controller.
 
     Raises:
@@ -58,7 +63,7 @@ def plan(asked: Asked) -> Plan:
     build = _build(asked) if _is_built(asked) else {}
     skipped = [Skipped("ib", lacking)] if lacking else []
     # Once devices are known, what could be built has been.
-    late = "devices" in asked.found or not build
+    late = "trueup_rdma" in asked.found or not build
     if not lacking and late and _is_without_cuda(asked):
         skipped = [Skipped(_FROM_GPUS, _why_without(asked))]
     return Plan(
@@ -172,9 +177,10 @@ def _lacking(asked: Asked, *, can: bool) -> str:
 
 def _devices(asked: Asked) -> Optional[List[str]]:
     """Names of what is measured; None where nobody has looked yet."""
-    if "devices" not in asked.found:
+    if "trueup_rdma" not in asked.found:
         return None
-    found = [row["device"] for row in asked.found["devices"] if row["kind"] == "infiniband"]
+    rows = asked.found["trueup_rdma"]["devices"]
+    found = [row["device"] for row in rows if row["kind"] == "infiniband"]
     return list(asked.options["devices"]) or found
 
 
