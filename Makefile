@@ -32,6 +32,8 @@ TRUEUP_CACHE ?= $(or $(XDG_CACHE_HOME),$(or $(HOME),/root)/.cache)/trueup
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
 # Some hundred processes of a `make test` import the same files: compiled once.
 unexport PYTHONDONTWRITEBYTECODE
+# Python would read each module that Ansible hands it byte by byte: a third of a task's time (docs/tests.md).
+unexport PYTHONUNBUFFERED
 override venv := $(abspath $(VENV))
 export PATH := $(venv)/bin:$(PATH)
 export TRUEUP_CACHE

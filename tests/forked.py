@@ -1,6 +1,7 @@
 """Runs a Python program in a fork of a Python that has already imported what the program imports of
-other packages: half of what the start of ansible-playbook costs. Nothing of Ansible and nothing of
-ours is imported before the fork, so that each run reads its own environment and settings.
+other packages: half of what the start of ansible-playbook costs. Nothing of ours is imported before
+the fork. Ansible reads its settings as it is imported: it is there before the fork only for runs
+with the project's ansible.cfg whose other settings are those of a run before.
 
 As a program it is that Python: it gets its requests over the socket that it is told.
 """
@@ -8,6 +9,7 @@ As a program it is that Python: it gets its requests over the socket that it is 
 from __future__ import annotations
 
 import atexit
+import functools
 import gc
 import importlib
 import json
@@ -19,6 +21,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import IO
@@ -35,6 +38,10 @@ _PACKAGES = (
 )
 # What Python reads as it starts, and no fork of it again.
 _AT_START = ("PYTHON", "LANG", "LC_", "TRUEUP_WARM")
+# What Ansible reads as it is imported, but for what a plugin asks for as it is loaded.
+_SETTINGS = ("ANSIBLE_", "HOME")
+_ASKED_LATER = ("ANSIBLE_CACHE_PLUGIN_CONNECTION",)
+_PROJECT_SETTINGS = str(Path(__file__).parent.parent / "ansible.cfg")
 
 
 def run(
@@ -79,25 +86,45 @@ def _whole(file: IO[str]) -> str:
 
 
 _servers: dict[tuple[int, tuple[tuple[str, str], ...]], socket.socket] = {}
+_starting = threading.Lock()
+# Those of the runs so far that had the project's ansible.cfg.
+_settings: list[dict[str, str]] = []
 
 
 def _server(env: dict[str, str]) -> socket.socket:
     """Where runs are asked for that start with this environment; it ends with this process."""
-    start = {name: value for name, value in env.items() if name.startswith(_AT_START)}
+    start = _named(env, _AT_START)
+    settings = _named(env, _SETTINGS)
+    if env.get("ANSIBLE_CONFIG") == _PROJECT_SETTINGS:
+        # Of settings that do not come again, its start would cost more than it saves.
+        if settings in _settings:
+            start |= settings
+        else:
+            _settings.append(settings)
     key = os.getpid(), tuple(sorted(start.items()))
-    if key not in _servers:
-        mine, its = socket.socketpair()
-        with its:
-            server = subprocess.Popen(
-                [sys.executable, __file__, str(its.fileno())],
-                env=start,
-                pass_fds=[its.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-            )
-        atexit.register(_end, server, mine)
-        _servers[key] = mine
-    return _servers[key]
+    with _starting:
+        if key not in _servers:
+            mine, its = socket.socketpair()
+            with its:
+                server = subprocess.Popen(
+                    [sys.executable, __file__, str(its.fileno())],
+                    env=start,
+                    pass_fds=[its.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                )
+            atexit.register(_end, server, mine)
+            _servers[key] = mine
+        return _servers[key]
+
+
+def _named(env: dict[str, str], begins: tuple[str, ...]) -> dict[str, str]:
+    """The variables whose names begin so."""
+    return {
+        name: value
+        for name, value in env.items()
+        if name.startswith(begins) and name not in _ASKED_LATER
+    }
 
 
 def _end(server: subprocess.Popen[bytes], requests: socket.socket) -> None:
@@ -109,6 +136,8 @@ def _serve(requests: socket.socket) -> None:
     """Fork for each request; each run has a process that waits for it."""
     for name in _PACKAGES:
         importlib.import_module(name)
+    if "ANSIBLE_CONFIG" in os.environ:
+        _import_ansible()
     # No fork copies what is here only because it is collected.
     gc.collect()
     gc.freeze()
@@ -127,6 +156,18 @@ def _serve(requests: socket.socket) -> None:
             os.close(file)
     for number in waiting:
         os.waitpid(number, 0)
+
+
+def _import_ansible() -> None:
+    """What any play needs of it, and which of its own plugins have moved."""
+    playbook = importlib.import_module("ansible.cli.playbook")
+    # Made as it was imported; each run has one of its own.
+    atexit.unregister(importlib.import_module("ansible.config.manager").cleanup_tmp_file)
+    Path(playbook.C.DEFAULT_LOCAL_TMP).rmdir()
+    finder = importlib.import_module("ansible.utils.collection_loader._collection_finder")
+    finder._meta_yml_to_dict = functools.cache(finder._meta_yml_to_dict)
+    moved = Path(finder.import_module("ansible").__path__[0], "config/ansible_builtin_runtime.yml")
+    finder._meta_yml_to_dict(moved.read_bytes(), ("ansible.builtin", "runtime.yml"))
 
 
 def _wait(files: list[int]) -> None:
@@ -156,6 +197,9 @@ def _become(request: int, out: int, err: int) -> None:
     os.environ.clear()
     os.environ.update({**asked["env"], **added})
     time.tzset()
+    if "ansible" in sys.modules:
+        constants = sys.modules["ansible.constants"]
+        constants.DEFAULT_LOCAL_TMP = constants.config.get_config_value("DEFAULT_LOCAL_TMP")
     sys.argv[:] = asked["argv"]
     sys.path[0] = str(Path(sys.argv[0]).parent)
     runpy.run_path(sys.argv[0], run_name="__main__")
