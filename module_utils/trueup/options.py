@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .words import did_you_mean
@@ -135,18 +136,9 @@ class Option:
         return ", ".join(parts)
 
 
-@dataclass(frozen=True)
-class RoleOption(Option):
-    """One of the role alone."""
-
-    of: str = ROLE
-
-
-@dataclass(frozen=True)
-class ModuleOption(Option):
-    """One of the module alone."""
-
-    of: str = MODULE
+# One of the role alone, and one of the module alone.
+RoleOption = partial(Option, of=ROLE)
+ModuleOption = partial(Option, of=MODULE)
 
 
 def time_limit(seconds: int, of: str = "one case", why: str = "") -> Option:
