@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable
 
-from ..sysfs import text_of
 from .states import WORKING, Array, Device, Machine, Marker, Settings, Signature, Superblock, digits
 
 SECTOR_BYTES = 512
@@ -86,7 +85,7 @@ def read_machine(
     block = Path(root, "sys/block")
     names = sorted((p.name for p in block.iterdir()), key=_numbered) if block.is_dir() else []
     disks = tuple(
-        system.disk(name, look=text_of(block / name / "device/model").startswith(settings.models))
+        system.disk(name, look=_text(block / name / "device/model").startswith(settings.models))
         for name in names
         if re.fullmatch(DISKS, name)
     )
@@ -99,7 +98,7 @@ def read_machine(
     here = [number for number, places in mounts.items() if settings.mount_point in places]
     if not here:
         return machine
-    by_number = {text_of(block / name / "dev"): name for name in names}
+    by_number = {_text(block / name / "dev"): name for name in names}
     mounted = by_number.get(here[-1], f"a file system ({here[-1]})")
     place = Path(root, settings.mount_point.lstrip("/"))
     try:
@@ -143,13 +142,13 @@ class _System:
         """A device; its signatures only where ``look``."""
         folder = Path(self.root, "sys/block", name)
         parts = sorted((p.parent.name for p in folder.glob("*/partition")), key=_numbered)
-        numbers = [text_of(folder / part / "dev") for part in ("", *parts)]
+        numbers = [_text(folder / part / "dev") for part in ("", *parts)]
         signatures = _read_signatures(self.run, name) if look else ()
         holders = [p.name for part in ("", *parts) for p in (folder / part).glob("holders/*")]
         return Device(
             name=name,
-            model=text_of(folder / "device/model"),
-            bytes=int(text_of(folder / "size") or 0) * SECTOR_BYTES,
+            model=_text(folder / "device/model"),
+            bytes=int(_text(folder / "size") or 0) * SECTOR_BYTES,
             signatures=signatures,
             partitions=tuple(parts),
             mounts=tuple(place for number in numbers for place in self.mounts.get(number, ())),
@@ -170,27 +169,27 @@ class _System:
         """One md array."""
         block = Path(self.root, "sys/block", name)
         label = _export(self.run("mdadm", "--detail", "--export", f"/dev/{name}", check=False))
-        state = text_of(block / "md/array_state")
+        state = _text(block / "md/array_state")
         device = self.device(name, look=state not in ("", "clear", "inactive"))
         return Array(
             device=self.sampled(device) if state in WORKING else device,
             label=label.get("MD_NAME", ""),
-            level=text_of(block / "md/level"),
+            level=_text(block / "md/level"),
             state=state,
-            raid_devices=int(text_of(block / "md/raid_disks") or 0),
+            raid_devices=int(_text(block / "md/raid_disks") or 0),
             members=tuple(sorted(p.name for p in (block / "slaves").glob("*"))),
             uuid=digits(label.get("MD_UUID", "")),
         )
 
 
 def _read_swaps(path: Path) -> frozenset[str]:
-    return frozenset(Path(line.split()[0]).name for line in text_of(path).splitlines()[1:])
+    return frozenset(Path(line.split()[0]).name for line in _text(path).splitlines()[1:])
 
 
 def _read_mounts(path: Path) -> dict[str, tuple[str, ...]]:
     """Device number to mount points; proc(5) writes blanks as octal."""
     places: dict[str, tuple[str, ...]] = {}
-    for line in text_of(path).splitlines():
+    for line in _text(path).splitlines():
         number, place = line.split()[2], line.split()[4]
         place = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), place)
         places[number] = (*places.get(number, ()), place)
@@ -264,11 +263,11 @@ def _read_writers(root: str) -> dict[str, list[str]]:
             unseen = f"process {folder.name}, whose open files cannot be seen,"
             writers.setdefault(EVERY, []).append(unseen)
             continue
-        who = f"the program {text_of(folder / 'comm')} (process {folder.name})"
+        who = f"the program {_text(folder / 'comm')} (process {folder.name})"
         for device in {device for link in links for device in _written_through(link)}:
             writers.setdefault(device, []).append(who)
     for path in Path(root, "sys/block").glob("loop*/loop/backing_file"):
-        writers.setdefault(text_of(path), []).append(f"the loop device {path.parents[1].name}")
+        writers.setdefault(_text(path), []).append(f"the loop device {path.parents[1].name}")
     return writers
 
 
@@ -296,16 +295,16 @@ def _written_through(link: Path) -> tuple[str, ...]:
 def _identity(root: str) -> tuple[str, str]:
     """The machine and its boot. The UUID of the VM differs in each made from one image, and stays
     through a deallocation."""
-    vm = text_of(Path(root, "sys/class/dmi/id/product_uuid"))
-    machine = vm or text_of(Path(root, "etc/machine-id"))
-    return machine, text_of(Path(root, "proc/sys/kernel/random/boot_id"))
+    vm = _text(Path(root, "sys/class/dmi/id/product_uuid"))
+    machine = vm or _text(Path(root, "etc/machine-id"))
+    return machine, _text(Path(root, "proc/sys/kernel/random/boot_id"))
 
 
 def _read_marker(root: str) -> Marker | None:
     """The marker, where it is whole and of this machine."""
     machine, boot = _identity(root)
     try:
-        found = json.loads(text_of(Path(root, MARKER)) or "{}")
+        found = json.loads(_text(Path(root, MARKER)) or "{}")
         array, its_machine, its_boot = found["array"], found["machine"], found["boot"]
     except (ValueError, KeyError, TypeError):
         return None
@@ -350,6 +349,14 @@ def _is_busy(path: Path) -> bool:
     except OSError:
         return True
     return False
+
+
+def _text(path: Path) -> str:
+    """As sysfs.text_of, which is not among the files that the node's program is made of."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def _numbered(name: str) -> list[tuple[int, str]]:
