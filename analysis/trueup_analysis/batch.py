@@ -33,8 +33,9 @@ from .records import (
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
+
+    from .metrics import Figures
 
 # Records that wait as text, five times what a table takes.
 _ROWS_AT_ONCE: Final = 8192
@@ -205,7 +206,7 @@ class Batch:
         self._contents.append(content)
         self._bytes += len(line)
 
-    def table(self) -> tuple[pa.Table, list[tuple[int, str, str]]]:
+    def table(self) -> tuple[packed.Table, list[tuple[int, str, str]]]:
         """The records, and of those that are none the place, the path and why."""
         codes = np.array(self._codes, np.int32).T
         named = zip(self._texts.items(), codes, strict=True)
@@ -235,14 +236,14 @@ def _is_plain(record: _Text) -> bool:
     )
 
 
-def _odd(table: pa.Table) -> NDArray[np.bool_]:
+def _odd(table: packed.Table) -> NDArray[np.bool_]:
     """Which records may hold what no record can hold."""
     odd = np.zeros(table.num_rows, np.bool_)
     for name, pattern in PATTERNS.items():
         odd |= ~packed.fit(packed.column(table, name), pattern)
     begun = words(packed.column(table, "started_at"))
     odd |= ~np.array([*map(_is_time, begun.words), False])[begun.codes]
-    figures = packed.figures(table)
+    figures = table.figures
     is_odd = _out_of_range(figures)
     for column, pattern in (
         (figures.name, METRIC_NAME),
@@ -264,7 +265,7 @@ def _is_time(text: str) -> bool:
     return True
 
 
-def _out_of_range(figures: packed.Figures) -> NDArray[np.bool_]:
+def _out_of_range(figures: Figures) -> NDArray[np.bool_]:
     """Which figures are not in the unit in which records hold them, or are out of its range."""
     held = (figures.name, figures.unit, figures.direction)
     kinds = alike([column.codes for column in held])
@@ -278,7 +279,7 @@ def _out_of_range(figures: packed.Figures) -> NDArray[np.bool_]:
     return ~((figures.value >= least[kinds]) & (figures.value <= MOST))
 
 
-def _out_of_order(figures: packed.Figures) -> NDArray[np.int64]:
+def _out_of_order(figures: Figures) -> NDArray[np.int64]:
     """The records in which a median lies outside the least and the greatest."""
     codes = [*figures.statistic.words, None]
     ranks = np.array([ORDERED.index(word) if word in ORDERED else -1 for word in codes], np.int64)

@@ -6,7 +6,8 @@ Neither pandas nor Arrow is imported here, because ``trueup read`` judges figure
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import fields
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from trueup.cases import Case, Figure
@@ -14,8 +15,8 @@ from trueup.cases import Case, Figure
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from . import packed
     from .load import Loaded
+    from .metrics import Figures
 
 _COLUMNS: Final = (
     *("run_id", "benchmark", "case", "outcome", "reason", "vm_size", "region", "offer"),
@@ -45,15 +46,12 @@ def read_cases(
         chosen = loaded.only(numbers)
     columns = {name: chosen.values(name) for name in _COLUMNS}
     columns |= {ours: chosen.values(theirs) for theirs, ours in _RENAMED.items()}
-    columns["nodes"] = list(map(names, chosen.values("nodes"), columns["node_count"]))
+    columns["nodes"] = _nodes(chosen.values("nodes"), columns["node_count"])
     columns["record"] = numbers
     columns["figures"] = figures_of(chosen, metrics)
     if as_size is not None:
         columns["vm_size"] = [as_size] * len(numbers)
-    return [
-        Case(**dict(zip(columns, values, strict=True)))
-        for values in zip(*columns.values(), strict=True)
-    ]
+    return list(map(Case, *(columns[field.name] for field in fields(Case))))
 
 
 class FiguresOf(Sequence[Figure]):
@@ -61,7 +59,7 @@ class FiguresOf(Sequence[Figure]):
 
     __slots__ = ("_made", "of", "start", "stop")
 
-    def __init__(self, of: packed.Figures, start: int, stop: int) -> None:
+    def __init__(self, of: Figures, start: int, stop: int) -> None:
         self.of, self.start, self.stop = of, start, stop
         self._made: list[Figure] | None = None
 
@@ -86,7 +84,13 @@ def figures_of(loaded: Loaded, metrics: Collection[str] | None = None) -> list[S
     if metrics is not None:
         found = found.taken(found.name.marks(metrics))
     starts = found.starts.tolist()
-    return [FiguresOf(found, *ends) for ends in pairwise(starts)]
+    return list(map(FiguresOf, repeat(found), starts, starts[1:]))
+
+
+def _nodes(nodes: Sequence[str | None], counts: Sequence[int | None]) -> list[tuple[str, ...]]:
+    """The nodes of each record; equal ones are one object."""
+    known = {each: names(*each) for each in set(zip(nodes, counts, strict=True))}
+    return [known[each] for each in zip(nodes, counts, strict=True)]
 
 
 def names(nodes: str | None, count: int | None) -> tuple[str, ...]:

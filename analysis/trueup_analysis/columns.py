@@ -28,7 +28,7 @@ class Words(NamedTuple):
         codes: for each row the place of its text in ``words``; -1 where it has none.
     """
 
-    codes: NDArray[np.int32]
+    codes: NDArray[np.signedinteger[Any]]
     words: list[str]
 
     def taken(self, rows: Any) -> Words:
@@ -46,7 +46,8 @@ class Words(NamedTuple):
         is_one = np.zeros(len(self.words) + 1, np.bool_)
         # That of no text, -1, is the last; what is not among them is marked nowhere.
         is_one[[code for word in words if (code := self.code(word)) >= -1]] = True
-        return is_one[self.codes]
+        found: NDArray[np.bool_] = is_one[self.codes]
+        return found
 
     def held(self) -> list[str]:
         """The texts that rows have, sorted."""
@@ -125,16 +126,26 @@ def alike(columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     return found
 
 
+def small(whole: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers in as few bytes as hold them."""
+    least, most = int(whole.min(initial=0)), int(whole.max(initial=0))
+    return whole.astype(np.min_scalar_type(min(least, -most - 1)), copy=False)
+
+
 def folded(column: Words) -> pa.DictionaryArray:
-    """The column of a table; every row has a text."""
+    """The column of a table."""
     each = [word.encode() for word in column.words]
     ends = np.cumsum([0, *map(len, each)], dtype=np.int32)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(each))]
     texts = pa.Array.from_buffers(pa.string(), len(each), buffers)
-    return pa.DictionaryArray.from_arrays(array_of(column.codes), texts)
+    codes = array_of(column.codes.astype(np.int32), column.codes >= 0)
+    return pa.DictionaryArray.from_arrays(codes, texts)
 
 
-def array_of(made: NDArray[Any]) -> pa.Array:
-    """A column of whole numbers or floats."""
+def array_of(made: NDArray[Any], has: NDArray[np.bool_] | None = None) -> pa.Array:
+    """A column of whole numbers or floats; ``has``: in which rows there is one, if not in all."""
     kind = next(arrow for arrow, kind in _KINDS.items() if made.dtype == kind)
-    return pa.Array.from_buffers(kind, len(made), [None, pa.py_buffer(np.ascontiguousarray(made))])
+    bits = None
+    if has is not None and not has.all():
+        bits = pa.py_buffer(np.packbits(has, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(made), [bits, pa.py_buffer(np.ascontiguousarray(made))])

@@ -25,10 +25,10 @@ from .selection import in_order
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from .columns import Words
+    from .metrics import Figures
 
 RUN_SCHEMA = "trueup.run/1"
 _TOLD_EVERY = 100  # files
@@ -80,19 +80,18 @@ class Loaded:
     """What was read.
 
     Attributes:
-        table: one row a record, in the packed layout; columns: run_id, benchmark, case, outcome
-            (ok, failed, invalid), reason, nodes ("a+b"), vm_size, region, offer, node_count, ranks,
-            threads_per_rank (publications do not always say), cores (ranks x threads_per_rank, over
-            all nodes), gpus, parameters, software, system, command and environment (JSON text),
-            started_at (UTC text), duration_seconds, raw_path, raw_sha256, source (file), provenance
-            ("measured", or the publication), metrics (rows of name, value in the base unit, unit,
-            direction, message_bytes, device, statistic, n). A record's number is its place.
+        table: one row a record; columns: run_id, benchmark, case, outcome (ok, failed, invalid),
+            reason, nodes ("a+b"), vm_size, region, offer, node_count, ranks, threads_per_rank
+            (publications do not always say), cores (ranks x threads_per_rank, over all nodes),
+            gpus, parameters, software, system, command and environment (JSON text), started_at (UTC
+            text), duration_seconds, raw_path, raw_sha256, source (file), provenance ("measured", or
+            the publication); and its figures, column by column. A record's number is its place.
         excluded: what could not be read, by name.
         runs: the run manifests (``run.json``), by their count and then by time, oldest first.
         notes: sentences on what the reader did that the user should know.
     """
 
-    table: pa.Table
+    table: packed.Table
     excluded: list[Excluded] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -121,10 +120,10 @@ class Loaded:
     def _counts(self) -> dict[str, NDArray[np.int64]]:
         return {}
 
-    @cached_property
-    def figures(self) -> packed.Figures:
+    @property
+    def figures(self) -> Figures:
         """All figures, column by column."""
-        return packed.figures(self.table)
+        return self.table.figures
 
     def only(self, records: Sequence[int] | NDArray[np.int64]) -> Loaded:
         """The same with these records alone, by their numbers."""
@@ -228,7 +227,7 @@ class _Reader:
         self.excluded: list[Excluded] = []
         self.runs: list[dict[str, Any]] = []
         self.notes: list[str] = []
-        self._tables: list[Any] = []
+        self._tables: list[packed.Table] = []
         self._batch = Batch()
         self._packed = 0
         self._seen: set[str] = set()
@@ -277,7 +276,7 @@ class _Reader:
             notes=self.notes,
         )
 
-    def _once(self, table: pa.Table) -> pa.Table:
+    def _once(self, table: packed.Table) -> packed.Table:
         """The first of records that agree in what tells them apart."""
         first = np.unique(packed.alike(table, _IDENTITY), return_index=True)[1]
         if again := table.num_rows - len(first):

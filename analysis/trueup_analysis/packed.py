@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -14,11 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
-from trueup.cases import Figure
 from trueup.errors import BadInput
 
-from . import columns
-from .columns import Words, array_of, folded, known, numbers, words
+from . import columns, metrics
+from .columns import array_of, folded, known, numbers, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,21 +24,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from .columns import Words
+    from .metrics import Figures
+
 _TEXT = (
     *("run_id", "benchmark", "case", "outcome", "reason", "nodes", "vm_size", "region", "offer"),
     *("started_at", "raw_path", "raw_sha256", "source", "provenance"),
 )
 _WHOLE = ("node_count", "ranks", "threads_per_rank", "cores", "gpus")
-_METRIC: Final = {
-    "name": pa.string(),
-    "value": pa.float64(),
-    "unit": pa.string(),
-    "direction": pa.string(),
-    "message_bytes": pa.int64(),
-    "device": pa.string(),
-    "statistic": pa.string(),
-    "n": pa.int64(),
-}
 # What names a measured record.
 PATTERNS: Final = {
     "run_id": "^[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}$",
@@ -68,19 +59,21 @@ ABOVE_ZERO: Final = {"run_time": "s", "triad_rate": "byte/s"}
 _MOST: Final = 1e30
 # Of the columns that may be less than 1 or more than any count.
 _RANGES: Final = {"gpus": (0, 2**62), "duration_seconds": (0.0, _MOST)}
-# In memory. A million records with 6 figures each take 0.36 GiB; sweeps that repeat themselves take
-# 50 times their file.
+# As rows of Arrow's. A million records with 6 figures each take 0.36 GiB; sweeps that repeat
+# themselves take 50 times their file.
 _MOST_BYTES: Final = 4 * 2**30
 _MOST_BYTES_OF_SMALL: Final = 2**29
 _MOST_TIMES: Final = 200
-_ROWS_AT_ONCE: Final = 8192
+_ROWS_AT_ONCE: Final = 4096
+# Bytes of a row: 19 codes of texts and six numbers.
+_LEAST_OF_ROW: Final = 19 * 4 + 6 * 8
 # The least that Arrow reads at a time, bytes; a row is read whole.
 _BLOCK = 2**20
-_WORDS: Final = [name for name, kind in _METRIC.items() if kind == pa.string()]
 
 
 def _schema(text: pa.DataType) -> pa.Schema:
-    metric = {name: text if name in _WORDS else kind for name, kind in _METRIC.items()}
+    each = metrics.COLUMNS.items()
+    metric = {name: text if name in metrics.TEXTS else kind for name, kind in each}
     return pa.schema(
         [
             *((name, text) for name in _TEXT),
@@ -94,9 +87,34 @@ def _schema(text: pa.DataType) -> pa.Schema:
 
 # In a file.
 _SCHEMA: Final = _schema(pa.string())
-# In memory: each text once.
+# The same with each text once, and in memory, where the figures lie apart.
 _FOLDED: Final = _schema(pa.dictionary(pa.int32(), pa.string()))
-_TEXT_PATHS: Final = [*_TEXT, *JSON, *(f"metrics.list.element.{name}" for name in _WORDS)]
+_RECORDS: Final = pa.schema(list(_FOLDED)[:-1])
+_TEXT_PATHS: Final = [*_TEXT, *JSON, *(f"metrics.list.element.{name}" for name in metrics.TEXTS)]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Records in memory.
+
+    Attributes:
+        records: one row a record, without its figures.
+        figures: those of all records.
+    """
+
+    records: pa.Table
+    figures: Figures
+
+    @property
+    def num_rows(self) -> int:
+        """How many records there are."""
+        rows: int = self.records.num_rows
+        return rows
+
+    def whole(self) -> pa.Table:
+        """The same as Arrow's rows, as a file holds them."""
+        listed = metrics.lists(self.figures, _FOLDED.field("metrics").type)
+        return pa.Table.from_arrays([*self.records.columns, listed], schema=_FOLDED)
 
 
 def canonical(value: Any) -> str:
@@ -114,14 +132,14 @@ def decoded(text: str) -> Any:
     return msgspec.json.decode(text)
 
 
-def from_lines(lines: Sequence[bytes], texts: Mapping[str, Words] | None = None) -> pa.Table:
+def from_lines(lines: Sequence[bytes], texts: Mapping[str, Words] | None = None) -> Table:
     """A table from such rows; what is absent is unknown.
 
     Args:
         texts: columns of JSON text that do not stand in the rows.
     """
     if not lines:
-        return _FOLDED.empty_table()
+        return Table(_RECORDS.empty_table(), metrics.of_rows([]))
     given = {} if texts is None else {name: folded(column) for name, column in texts.items()}
     schema = pa.schema([field for field in _SCHEMA if field.name not in given])
     # Not from Python's own values, of which pyarrow makes no array without importing pandas.
@@ -131,49 +149,50 @@ def from_lines(lines: Sequence[bytes], texts: Mapping[str, Words] | None = None)
         pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
     )
     arrays = [
-        given[field.name]
-        if field.name in given
-        else _fold(found.column(field.name).combine_chunks(), field.type)
-        for field in _FOLDED
+        given[field.name] if field.name in given else _fold(_whole(found, field.name), field.type)
+        for field in _RECORDS
     ]
-    return pa.Table.from_arrays(arrays, schema=_FOLDED)
+    figures = metrics.of_lists(_whole(found, "metrics"))
+    return Table(pa.Table.from_arrays(arrays, schema=_RECORDS), metrics.joined([figures]))
 
 
 def _fold(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_dictionary(kind):
-        return array.dictionary_encode()
-    if not pa.types.is_list(kind):
-        return array
-    fields = list(kind.value_type)
-    parts = zip(array.flatten().flatten(), fields, strict=True)
-    figures = pa.StructArray.from_arrays(
-        [_fold(part, field.type) for part, field in parts], fields=fields
-    )
-    lengths = np.zeros(len(array) + 1, np.int32)
-    np.cumsum(
-        np.bincount(numbers(array.value_parent_indices()), minlength=len(array)), out=lengths[1:]
-    )
-    return pa.ListArray.from_arrays(array_of(lengths), figures, kind)
+    return array.dictionary_encode() if pa.types.is_dictionary(kind) else array
 
 
-def join(tables: Sequence[pa.Table]) -> pa.Table:
+def join(tables: Sequence[Table]) -> Table:
     """One table after the other."""
     if len(tables) == 1:
         return tables[0]
-    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+    figures = metrics.joined(table.figures for table in tables)
+    return Table(_together([table.records for table in tables]), figures)
 
 
-def take(table: pa.Table, places: Sequence[int] | NDArray[np.int64]) -> pa.Table:
+def _together(parts: Sequence[pa.Table]) -> pa.Table:
+    whole = pa.concat_tables(parts).unify_dictionaries()
+    return pa.Table.from_arrays([_whole(whole, name) for name in _RECORDS.names], schema=_RECORDS)
+
+
+def take(table: Table, places: Sequence[int] | NDArray[np.int64]) -> Table:
     """Some rows, in the given order."""
-    return table.take(array_of(np.asarray(places, np.int64)))
+    rows = np.asarray(places, np.int64)
+    starts = table.figures.starts
+    figures = table.figures.gathered(starts[rows], starts[rows + 1])
+    return Table(table.records.take(array_of(rows)), figures)
 
 
-def column(table: pa.Table, name: str) -> pa.Array:
-    """One column of a table."""
-    return table.column(name).combine_chunks()
+def column(table: Table, name: str) -> pa.Array:
+    """One column of the records."""
+    return _whole(table.records, name)
 
 
-def values(table: pa.Table, name: str) -> list[Any]:
+def _whole(table: pa.Table, name: str) -> pa.Array:
+    found = table.column(name)
+    # Putting the chunks together copies them, also a single one.
+    return found.chunk(0) if found.num_chunks == 1 else found.combine_chunks()
+
+
+def values(table: Table, name: str) -> list[Any]:
     """A column as plain values, None where unknown. Equal ones are one object, since sweeps repeat
     most of them."""
     array = column(table, name)
@@ -184,7 +203,7 @@ def values(table: pa.Table, name: str) -> list[Any]:
     return [made[code] for code in texts.codes.tolist()]
 
 
-def alike(table: pa.Table, names: Iterable[str]) -> NDArray[np.int64]:
+def alike(table: Table, names: Iterable[str]) -> NDArray[np.int64]:
     """For each record a number, which those have in common that agree in some columns."""
     coded = []
     for name in names:
@@ -196,122 +215,13 @@ def alike(table: pa.Table, names: Iterable[str]) -> NDArray[np.int64]:
     return columns.alike(coded)
 
 
-@dataclass(frozen=True)
-class Figures:
-    """All figures of a table, column by column.
-
-    Attributes:
-        starts: for each record, and one beyond the last, the place of its first figure.
-        owners: the record of each figure.
-        message_bytes, n: -1 where there is none.
-    """
-
-    starts: NDArray[np.int64]
-    owners: NDArray[np.int64]
-    name: Words
-    value: NDArray[np.float64]
-    unit: Words
-    direction: Words
-    message_bytes: NDArray[np.int64]
-    device: Words
-    statistic: Words
-    n: NDArray[np.int64]
-
-    def taken(self, rows: NDArray[Any]) -> Figures:
-        """Some of them, chosen by a mask or in their order; the records stay as many."""
-        owners = self.owners[rows]
-        counts = np.bincount(owners, minlength=len(self.starts) - 1)
-        return Figures(
-            starts=np.concatenate(([0], np.cumsum(counts))),
-            owners=owners,
-            **{name: self._column(name, rows) for name in _METRIC},
-        )
-
-    def gathered(self, ends: Sequence[tuple[int, int]]) -> Figures:
-        """Those of some records, given by the places of their figures; ``owners`` count these."""
-        starts, stops = np.array(ends, np.int64).reshape(-1, 2).T
-        counts = stops - starts
-        begin = np.concatenate(([0], np.cumsum(counts)))
-        rows = np.arange(begin[-1]) + np.repeat(starts - begin[:-1], counts)
-        return Figures(
-            starts=begin,
-            owners=np.repeat(np.arange(len(counts)), counts),
-            **{name: self._column(name, rows) for name in _METRIC},
-        )
-
-    def _column(self, name: str, rows: NDArray[Any] | slice) -> Any:
-        held = getattr(self, name)
-        return held.taken(rows) if isinstance(held, Words) else held[rows]
-
-    def rows(self, start: int, stop: int) -> list[Figure]:
-        """Those from one place to another as plain values."""
-        return self.at(slice(start, stop))
-
-    def at(self, rows: NDArray[Any] | slice) -> list[Figure]:
-        """Those at some places as plain values."""
-        made = (
-            self._column(name, rows).values() if name in _WORDS else self._plain(name, rows)
-            for name in Figure._fields
-        )
-        return list(map(Figure, *made))
-
-    def _plain(self, name: str, rows: NDArray[Any] | slice) -> list[Any]:
-        found: list[Any] = getattr(self, name)[rows].tolist()
-        return found if name == "value" else [None if one < 0 else one for one in found]
-
-
-def figures(table: pa.Table) -> Figures:
-    """The figures of a table."""
-    owners, flat = _flat(table)
-    counts = np.bincount(owners, minlength=table.num_rows)
-    made: dict[str, Any] = {}
-    for name, array in flat.items():
-        if name in _WORDS:
-            made[name] = words(array)
-        else:
-            made[name] = numbers(array) if name == "value" else columns.counts(array)
-    return Figures(starts=np.concatenate(([0], np.cumsum(counts))), owners=owners, **made)
-
-
-def figures_of_rows(rows: Sequence[Sequence[Figure]]) -> Figures:
-    """The figures of each record, as columns."""
-    counts = np.fromiter(map(len, rows), np.int64, len(rows))
-    columns = list(zip(*chain.from_iterable(rows), strict=True)) or [()] * len(Figure._fields)
-    made: dict[str, Any] = {}
-    for name, column in zip(Figure._fields, columns, strict=True):
-        if name in _WORDS:
-            codes = {
-                word: code
-                for code, word in enumerate(one for one in dict.fromkeys(column) if one is not None)
-            }
-            made[name] = Words(
-                np.array([codes.get(word, -1) for word in column], np.int32), list(codes)
-            )
-        elif name == "value":
-            made[name] = np.array(column, np.float64)
-        else:
-            made[name] = np.array([-1 if one is None else one for one in column], np.int64)
-    return Figures(
-        starts=np.concatenate(([0], np.cumsum(counts))),
-        owners=np.repeat(np.arange(len(rows)), counts),
-        **made,
-    )
-
-
-def _flat(table: pa.Table) -> tuple[NDArray[np.int64], dict[str, pa.Array]]:
-    """Of all figures the places of their records, and the metric columns."""
-    listed = column(table, "metrics")
-    arrays = dict(zip(_METRIC, listed.flatten().flatten(), strict=True))
-    return numbers(listed.value_parent_indices()), arrays
-
-
-def write(table: pa.Table, rest: Mapping[str, Any], path: Path) -> None:
+def write(table: Table, rest: Mapping[str, Any], path: Path) -> None:
     """Write the table and, in its metadata, the JSON object ``rest``, whole or not at all.
 
     Raises:
         BadInput: the file cannot be written.
     """
-    noted = table.cast(_SCHEMA.with_metadata({"trueup": json.dumps(rest, sort_keys=True)}))
+    noted = table.whole().cast(_SCHEMA.with_metadata({"trueup": json.dumps(rest, sort_keys=True)}))
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with temporary.open("wb") as stream:
@@ -323,77 +233,123 @@ def write(table: pa.Table, rest: Mapping[str, Any], path: Path) -> None:
         raise BadInput(f"{path} could not be written: {error.strerror or error}") from error
 
 
-def read(path: Path) -> tuple[pa.Table, dict[str, Any]]:
+def read(path: Path) -> tuple[Table, dict[str, Any]]:
     """The table and the object that ``write`` put into a file.
 
     Raises:
         BadInput: the file is none of those.
     """
     try:
-        table = _whole(path)
-        rest: dict[str, Any] = json.loads((table.schema.metadata or {})[b"trueup"])
-        table = table.replace_schema_metadata(None)
+        found = _read(path)
+        rest: dict[str, Any] = json.loads(found.metadata[b"trueup"])
     except (OSError, KeyError, ValueError, RecursionError, pa.ArrowException) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise BadInput(f"{path} is not a file that `trueup pack` wrote ({why})") from error
-    if wrong := _impossible(table):
+    if wrong := found.wrong():
         raise BadInput(f"{path} holds what no record can hold: {wrong}")
-    return table, rest
+    return found.table, rest
 
 
-def _whole(path: Path) -> pa.Table:
-    """All of a file. A small one can say that it holds the same billions of times.
+@dataclass(frozen=True)
+class _Read:
+    """What a file holds.
+
+    Attributes:
+        odd: by the number of the check what is first wrong among the figures.
+    """
+
+    table: Table
+    metadata: dict[bytes, bytes]
+    odd: dict[int, str]
+
+    def wrong(self) -> str:
+        """What the reader of records would have refused; empty where nothing is.
+
+        The first record of the first wrong column is named.
+        """
+        return (
+            _wrong_record(self.table)
+            or (self.odd[min(self.odd)] if self.odd else "")
+            or _wrong_text(self.table)
+        )
+
+
+def _read(path: Path) -> _Read:
+    """All of a file, of whose figures no more than a part is in Arrow's memory. A small file can
+    say that it holds the same billions of times.
 
     Raises:
         ValueError: its columns are others, or it is larger in memory than any fleet's records.
     """
     most = min(_MOST_BYTES, max(_MOST_BYTES_OF_SMALL, _MOST_TIMES * path.stat().st_size))
-    # Not read_table, which imports all of Arrow's datasets.
+    # Not read_table, which imports all of Arrow's datasets. Threads gain a tenth of a second, and
+    # take three times the CPU where others want it.
     with pq.ParquetFile(path, read_dictionary=_TEXT_PATHS) as file:
         if not file.schema_arrow.equals(_FOLDED):
             raise ValueError("its columns are others")
-        groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
-        size, parts = 0, []
-        if sum(group.total_byte_size for group in groups) <= most:
-            # Threads gain a tenth of a second, and take three times the CPU where others want it.
-            for part in file.iter_batches(_ROWS_AT_ONCE, use_threads=False):
-                size += _unfolded(part)
-                if size > most:
-                    break
-                parts.append(part)
-            else:
-                whole = pa.Table.from_batches(parts, file.schema_arrow)
-                del parts
-                return whole.unify_dictionaries().combine_chunks()
-    raise ValueError(f"more than {most / 2**30:.1f} GiB when it is unpacked")
+        about, metadata = file.metadata, file.schema_arrow.metadata or {}
+        groups = range(about.num_row_groups)
+        unpacked = sum(about.row_group(number).total_byte_size for number in groups)
+        if max(unpacked, _LEAST_OF_ROW * about.num_rows) > most:
+            raise _too_large(most)
+        # Whole groups: each part of one would have all texts of those before it.
+        read = [file.read_row_group(n, _RECORDS.names, use_threads=False) for n in groups]
+        records = _together(read or [_RECORDS.empty_table()])
+        weight = _weight(_whole(records, name) for name in _RECORDS.names)
+        if weight > most:
+            raise _too_large(most)
+        odd: dict[int, str] = {}
+        figures = metrics.joined(_parts(file, most, weight, odd))
+    # What Arrow read with is free, and no longer the process's.
+    pa.default_memory_pool().release_unused()
+    return _Read(Table(records, figures), metadata, odd)
 
 
-def _unfolded(part: pa.RecordBatch) -> int:
-    """The bytes of some rows once each has texts of its own."""
-    arrays = [*part.columns[:-1], *part.columns[-1].flatten().flatten()]
-    texts = [one for one in arrays if pa.types.is_dictionary(one.type)]
-    lengths = (pc.take(pc.binary_length(one.dictionary), one.indices) for one in texts)
-    size: int = part.nbytes + sum(pc.sum(length, min_count=0).as_py() for length in lengths)
+def _parts(file: pq.ParquetFile, most: int, weight: int, odd: dict[int, str]) -> Iterator[Figures]:
+    """The figures of a file, of some records at a time.
+
+    Args:
+        weight: bytes of what was read before, which may be no more than ``most``.
+        odd: filled with what is first wrong, by the number of the check.
+    """
+    before = 0
+    for part in file.iter_batches(_ROWS_AT_ONCE, columns=["metrics"], use_threads=False):
+        [listed] = part.columns
+        weight += _weight(listed.flatten().flatten())
+        if weight > most:
+            raise _too_large(most)
+        for number, what in _wrong_figures(listed, before):
+            odd.setdefault(number, what)
+        before += len(part)
+        yield metrics.of_lists(listed)
+
+
+def _weight(arrays: Iterable[pa.Array]) -> int:
+    """The bytes of some columns once each row has texts of its own."""
+    size = 0
+    for one in arrays:
+        size += one.nbytes
+        if pa.types.is_dictionary(one.type):
+            lengths = pc.take(pc.binary_length(one.dictionary), one.indices)
+            size += pc.sum(lengths, min_count=0).as_py()
     return size
 
 
-def _impossible(table: pa.Table) -> str:
-    """What is in the table that the reader of records would have refused; empty where nothing is.
+def _too_large(most: int) -> ValueError:
+    return ValueError(f"more than {most / 2**30:.1f} GiB when it is unpacked")
 
-    The first record of the first wrong column is named.
-    """
+
+def _wrong_record(table: Table) -> str:
     for name, is_wrong in _checks(table):
         if is_wrong.any():
             place = int(is_wrong.argmax())
-            row = table.slice(place, 1).select(["benchmark", "case", "nodes"]).to_pylist()[0]
-            what = " ".join(str(value) for value in row.values())
+            named = table.records.slice(place, 1).select(["benchmark", "case", "nodes"])
+            what = " ".join(map(str, named.to_pylist()[0].values()))
             return f"{name} of record {place + 1} ({what}) is missing or out of range"
-    owners, flat = _flat(table)
-    for name, is_wrong in _metric_checks(flat):
-        if is_wrong.any():
-            place = int(is_wrong.argmax())
-            figure, value = (flat[key][place].as_py() for key in ("name", "value"))
-            return f"{name} of {figure} ({value}) in record {owners[place] + 1} is out of range"
+    return ""
+
+
+def _wrong_text(table: Table) -> str:
     for name, kind in KINDS.items():
         decode = msgspec.json.Decoder(kind).decode
         for text in pc.unique(column(table, name)).to_pylist():
@@ -402,7 +358,22 @@ def _impossible(table: pa.Table) -> str:
     return ""
 
 
-def _checks(table: pa.Table) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+def _wrong_figures(listed: pa.ListArray, before: int) -> Iterator[tuple[int, str]]:
+    """What is first wrong in a part, and the number of the check that says it.
+
+    Args:
+        before: how many records come before the part.
+    """
+    flat = metrics.flat(listed)
+    for number, (name, is_wrong) in enumerate(_metric_checks(flat)):
+        if is_wrong.any():
+            place = int(is_wrong.argmax())
+            figure, value = (flat[key][place].as_py() for key in ("name", "value"))
+            record = before + int(numbers(listed.value_parent_indices())[place]) + 1
+            yield number, f"{name} of {figure} ({value}) in record {record} is out of range"
+
+
+def _checks(table: Table) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """By column, for each record whether it is wrong."""
     for name in _ALWAYS:
         yield name, ~known(column(table, name))
@@ -432,7 +403,8 @@ def _metric_checks(flat: Mapping[str, pa.Array]) -> Iterator[tuple[str, NDArray[
 def fit(array: pa.DictionaryArray, pattern: str) -> NDArray[np.bool_]:
     """Which texts are of a pattern; none is not."""
     fits = pc.match_substring_regex(array.dictionary, pattern).to_pylist()
-    return np.array([*fits, False])[words(array).codes]
+    found: NDArray[np.bool_] = np.array([*fits, False])[words(array).codes]
+    return found
 
 
 def _outside(held: NDArray[Any], least: float, most: float) -> NDArray[np.bool_]:

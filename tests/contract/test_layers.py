@@ -19,7 +19,7 @@ Layers = Sequence[Sequence[str]]
 ANALYSIS: Layers = (
     ("units", "catalog", "retail", "columns"),
     (
-        *("load", "packed", "records", "batch", "published", "cases", "read"),
+        *("load", "packed", "metrics", "records", "batch", "published", "cases", "read"),
         *("decoding", "selection"),
     ),
     ("figures",),

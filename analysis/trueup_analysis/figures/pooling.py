@@ -108,7 +108,8 @@ class _Held:
         among[self.records.records] = True
         rows = np.flatnonzero(every.name.marks(self.needed))
         rows = rows[every.statistic.taken(rows).marks(wanted)]
-        return rows[among[every.owners[rows]]]
+        found: Counts = rows[among[every.owners[rows]]]
+        return found
 
 
 def _held(loaded: Loaded) -> Iterator[_Held]:
@@ -337,7 +338,7 @@ def _whole(held: _Held, rows: Counts, number: Counts) -> dict[int, list[Figure]]
     starts = np.cumsum(counts) - counts
     values = every.value[rows][order]
     medians = (values[starts + (counts - 1) // 2] + values[starts + counts // 2]) / 2
-    repeats = np.add.reduceat(every.n[rows].clip(0)[order], starts)
+    repeats = np.add.reduceat(every.n[rows].clip(0)[order], starts, dtype=np.int64)
     pooled: dict[int, list[Figure]] = {}
     columns = (groups[first], names.codes[first], of_kind[first], medians, repeats)
     for group, name, kind, value, n in zip(*(one.tolist() for one in columns), strict=True):

@@ -248,7 +248,7 @@ def test_a_price_that_is_none_is_refused(tmp_path: Path, price: float) -> None:
 
 
 def test_a_case_without_a_node_count_is_refused(tmp_path: Path) -> None:
-    (row,) = measured(tmp_path, [made.record()]).table.to_pylist()
+    (row,) = measured(tmp_path, [made.record()]).table.whole().to_pylist()
     loaded = Loaded(packed.from_lines([packed.line({**row, "node_count": None})]))
     with pytest.raises(BadInput, match=r"does not say on how many nodes it ran"):
         table(loaded, prices=read_prices(PRICES))

@@ -18,7 +18,7 @@ from trueup_analysis.load import Loaded, load
 
 FACTS = expectations.read(Path(__file__).resolve().parents[3] / "catalog" / "expectations.yml")
 with tempfile.TemporaryDirectory() as folder:
-    (ROW,) = load([made.write(Path(folder), [made.record()])]).table.to_pylist()
+    (ROW,) = load([made.write(Path(folder), [made.record()])]).table.whole().to_pylist()
 SIZES = [None, "Standard_ND96asr_v4", "Standard_HB120rs_v3"]
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trueup.cases import Case, Figure
     from trueup.health.expectations import Expectations
 
-    from ...packed import Figures
+    from ...metrics import Figures
 
 # Fewer nodes than this have no usual value.
 LEAST_NODES: Final = 5

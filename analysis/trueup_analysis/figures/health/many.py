@@ -13,7 +13,7 @@ import numpy as np
 from trueup.health.verdicts import Verdict, against, judged_statistics, of_figure, stance
 
 from ...cases import FiguresOf
-from ...packed import figures_of_rows
+from ...metrics import of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trueup.health.expectations import Expectation, Expectations
     from trueup.health.verdicts import Stance
 
-    from ...packed import Figures
+    from ...metrics import Figures
 
 
 @dataclass
@@ -92,8 +92,9 @@ def together(cases: Sequence[Case]) -> Figures:
     of_table = [one for one in held if isinstance(one, FiguresOf)]
     tables = {id(one.of) for one in of_table}
     if len(of_table) == len(held) and len(tables) == 1:
-        return of_table[0].of.gathered([(one.start, one.stop) for one in of_table])
-    return figures_of_rows(held)
+        starts, stops = np.array([(one.start, one.stop) for one in of_table], np.int64).T
+        return of_table[0].of.gathered(starts, stops)
+    return of_rows(held)
 
 
 def judge(

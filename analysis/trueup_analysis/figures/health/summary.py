@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from trueup.cases import Case
 
-    from ...packed import Figures
+    from ...metrics import Figures
 
 
 @dataclass(frozen=True)

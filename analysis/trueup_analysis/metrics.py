@@ -1,0 +1,179 @@
+"""The metric rows of records, column by column: a hundred thousand records have a million of them,
+so each column takes as few bytes as hold it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+from trueup.cases import Figure
+
+from .columns import Words, array_of, counts, folded, known, numbers, small, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+COLUMNS: Final = {
+    "name": pa.string(),
+    "value": pa.float64(),
+    "unit": pa.string(),
+    "direction": pa.string(),
+    "message_bytes": pa.int64(),
+    "device": pa.string(),
+    "statistic": pa.string(),
+    "n": pa.int64(),
+}
+TEXTS: Final = [name for name, kind in COLUMNS.items() if kind == pa.string()]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """All figures of some records, column by column.
+
+    Attributes:
+        starts: for each record, and one beyond the last, the place of its first figure.
+        owners: the record of each figure.
+        message_bytes, n: -1 where there is none.
+    """
+
+    starts: NDArray[np.int64]
+    owners: NDArray[np.signedinteger[Any]]
+    name: Words
+    value: NDArray[np.float64]
+    unit: Words
+    direction: Words
+    message_bytes: NDArray[np.signedinteger[Any]]
+    device: Words
+    statistic: Words
+    n: NDArray[np.signedinteger[Any]]
+
+    def taken(self, rows: NDArray[Any]) -> Figures:
+        """Some of them, chosen by a mask or in their order; the records stay as many."""
+        owners = self.owners[rows]
+        lengths = np.bincount(owners, minlength=len(self.starts) - 1)
+        return Figures(
+            starts=_starts(lengths),
+            owners=owners,
+            **{name: self._column(name, rows) for name in COLUMNS},
+        )
+
+    def gathered(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Figures:
+        """Those of some records, given by the places of their figures; ``owners`` count these."""
+        lengths = stops - starts
+        begin = _starts(lengths)
+        rows = np.arange(begin[-1]) + np.repeat(starts - begin[:-1], lengths)
+        return _of_lengths(lengths, {name: self._column(name, rows) for name in COLUMNS})
+
+    def _column(self, name: str, rows: NDArray[Any] | slice) -> Any:
+        held = getattr(self, name)
+        return held.taken(rows) if isinstance(held, Words) else held[rows]
+
+    def rows(self, start: int, stop: int) -> list[Figure]:
+        """Those from one place to another as plain values."""
+        return self.at(slice(start, stop))
+
+    def at(self, rows: NDArray[Any] | slice) -> list[Figure]:
+        """Those at some places as plain values."""
+        made = (
+            self._column(name, rows).values() if name in TEXTS else self._plain(name, rows)
+            for name in Figure._fields
+        )
+        return list(map(Figure, *made))
+
+    def _plain(self, name: str, rows: NDArray[Any] | slice) -> list[Any]:
+        found: list[Any] = getattr(self, name)[rows].tolist()
+        return found if name == "value" else [None if one < 0 else one for one in found]
+
+
+def _starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate(([0], np.cumsum(lengths)))
+
+
+def _of_lengths(lengths: NDArray[np.int64], made: dict[str, Any]) -> Figures:
+    """Figures of records that have so many of them each."""
+    owners = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+    return Figures(starts=_starts(lengths), owners=owners, **made)
+
+
+def of_rows(rows: Sequence[Sequence[Figure]]) -> Figures:
+    """The figures of each record, as columns."""
+    columns = list(zip(*chain.from_iterable(rows), strict=True)) or [()] * len(Figure._fields)
+    made: dict[str, Any] = {}
+    for name, column in zip(Figure._fields, columns, strict=True):
+        if name in TEXTS:
+            codes = {
+                word: code
+                for code, word in enumerate(one for one in dict.fromkeys(column) if one is not None)
+            }
+            made[name] = Words(
+                np.array([codes.get(word, -1) for word in column], np.int32), list(codes)
+            )
+        elif name == "value":
+            made[name] = np.array(column, np.float64)
+        else:
+            made[name] = np.array([-1 if one is None else one for one in column], np.int64)
+    return _of_lengths(np.fromiter(map(len, rows), np.int64, len(rows)), made)
+
+
+def flat(listed: pa.ListArray) -> dict[str, pa.Array]:
+    """The columns of Arrow's lists of rows."""
+    return dict(zip(COLUMNS, listed.flatten().flatten(), strict=True))
+
+
+def of_lists(listed: pa.ListArray) -> Figures:
+    """The figures of each record from Arrow's lists of rows."""
+    made: dict[str, Any] = {}
+    for name, array in flat(listed).items():
+        if name in TEXTS:
+            folded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+            made[name] = words(folded)
+        elif name == "value":
+            made[name] = np.where(known(array), numbers(array), np.nan)
+        else:
+            made[name] = counts(array)
+    parents = numbers(listed.value_parent_indices())
+    return _of_lengths(np.bincount(parents, minlength=len(listed)), made)
+
+
+def lists(figures: Figures, kind: pa.ListType) -> pa.ListArray:
+    """Arrow's lists of rows, in which each text is once."""
+    arrays = []
+    for name in COLUMNS:
+        held = getattr(figures, name)
+        if isinstance(held, Words):
+            arrays.append(folded(held))
+        elif name == "value":
+            arrays.append(array_of(held))
+        else:
+            arrays.append(array_of(held.astype(np.int64), held != -1))
+    rows = pa.StructArray.from_arrays(arrays, fields=list(kind.value_type))
+    return pa.ListArray.from_arrays(array_of(figures.starts.astype(np.int32)), rows, kind)
+
+
+def joined(parts: Iterable[Figures]) -> Figures:
+    """The figures of some records and then of others. Parts may be made one after another: no more
+    than one is held beside what it becomes."""
+    lengths = [np.empty(0, np.int64)]
+    held: dict[str, list[NDArray[Any]]] = {
+        name: [np.empty(0, np.float64 if name == "value" else np.int8)] for name in COLUMNS
+    }
+    codes: dict[str, dict[str, int]] = {name: {} for name in TEXTS}
+    for part in parts:
+        lengths.append(np.diff(part.starts))
+        for name, columns in held.items():
+            column = getattr(part, name)
+            if isinstance(column, Words):
+                known_words = codes[name]
+                places = [known_words.setdefault(word, len(known_words)) for word in column.words]
+                column = np.array([*places, -1])[column.codes]
+            columns.append(column if name == "value" else small(column))
+    made: dict[str, Any] = {}
+    for name in COLUMNS:
+        column = np.concatenate(held.pop(name))
+        made[name] = Words(column, list(codes[name])) if name in TEXTS else column
+    return _of_lengths(np.concatenate(lengths), made)
