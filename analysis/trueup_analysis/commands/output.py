@@ -16,7 +16,7 @@ from .options import Format
 from .progress import PROGRESS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ..load import Loaded
     from ..sheets.sheet import Sheet
@@ -41,18 +41,21 @@ def write(made: Sequence[Sheet], format_: Format, output: Path | None) -> None:
         # Not os.get_terminal_size, which knows neither COLUMNS nor terminals that say 0.
         width = shutil.get_terminal_size((table.WIDTH, 24)).columns if looked_at else table.WIDTH
         put(table.render(made, width=width, colour=colour), output)
+    elif format_ is Format.csv:
+        _put(csv.parts(made), output)
     else:
-        render = {
-            Format.markdown: markdown.render,
-            Format.csv: csv.render,
-            Format.json: json.render,
-        }[format_]
+        render = {Format.markdown: markdown.render, Format.json: json.render}[format_]
         put(render(made), output)
 
 
 def put(text: str, output: Path | None) -> None:
+    _put([text], output)
+
+
+def _put(parts: Iterable[str], output: Path | None) -> None:
+    """Write a text that is made as it is written."""
     if output is None:
-        print_(text)
+        _print(parts)
         return
     if not output.name:
         raise BadInput(f"--output {output} is no file; name one")
@@ -60,9 +63,9 @@ def put(text: str, output: Path | None) -> None:
     beside = output.with_name(f".{output.name}.{os.getpid()}")
     try:
         if output.exists() and not output.is_file():
-            output.write_text(text, encoding="utf-8", errors="replace")  # /dev/stderr, a pipe
+            _write(parts, output)  # /dev/stderr, a pipe
             return
-        beside.write_text(text, encoding="utf-8", errors="replace")
+        _write(parts, beside)
         beside.replace(output)
     except OSError as error:
         raise BadInput(f"{output} could not be written: {error.strerror}") from error
@@ -71,11 +74,20 @@ def put(text: str, output: Path | None) -> None:
             beside.unlink(missing_ok=True)
 
 
+def _write(parts: Iterable[str], path: Path) -> None:
+    with path.open("w", encoding="utf-8", errors="replace") as stream:
+        stream.writelines(parts)
+
+
 def print_(text: str) -> None:
     """Write and flush, while an error can still be told; typer ends quietly on a broken pipe."""
+    _print([text])
+
+
+def _print(parts: Iterable[str]) -> None:
     PROGRESS.end()
     try:
-        sys.stdout.write(text)
+        sys.stdout.writelines(parts)
         sys.stdout.flush()
     except BrokenPipeError:
         raise

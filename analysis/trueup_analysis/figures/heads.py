@@ -4,18 +4,22 @@ the figures are of whole cases."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..cases import read_cases
 from .by_record import ByRecord
+from .coded import distinct
 from .views import Headline, at_headline, headline, view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
+    from numpy.typing import NDArray
     from trueup.cases import Case
     from trueup.health.expectations import Expectations
     from trueup.view import Measure
@@ -25,6 +29,72 @@ if TYPE_CHECKING:
 
 # Instead of a place among the headlines: none is held; the case itself must say.
 _NONE, _OF_CASE = -1, -2
+# No view has so many headlines.
+_MOST_PLACES = 1000
+
+
+@dataclass(frozen=True)
+class Every(Sequence[Headline | None]):
+    """The figure that stands for each of some records, which is an object when it is asked for.
+
+    Attributes:
+        records: their numbers.
+        codes: of each the place of its measure in ``measures``; -1 where it has no figure.
+        value, low, high, n: NaN and 0 where it has none.
+        odd: by the number of the record the figures that stand for it at a message size or of a
+            device, or where nobody says so.
+    """
+
+    records: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    value: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    n: NDArray[np.int64]
+    measures: list[Measure]
+    odd: dict[int, Headline]
+
+    @classmethod
+    def none(cls, records: int) -> Every:
+        """Of records that have none yet."""
+        value, low, high = (np.full(records, math.nan) for _ in range(3))
+        codes, n = np.full(records, -1), np.zeros(records, np.int64)
+        return cls(np.arange(records), codes, value, low, high, n, [], {})
+
+    def put(self, records: NDArray[np.int64], measure: Measure, held: Held) -> None:
+        """What stands for some records, of which all are here."""
+        self.codes[records] = len(self.measures)
+        self.measures.append(measure)
+        for ours, theirs in (
+            *((self.value, held.value), (self.low, held.low), (self.high, held.high)),
+            (self.n, held.n),
+        ):
+            ours[records] = theirs
+
+    def put_one(self, record: int, shown: Headline) -> None:
+        """The same of one record."""
+        self.codes[record], self.value[record] = len(self.measures), shown.value
+        self.measures.append(shown.measure)
+        self.odd[record] = shown
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __iter__(self) -> Iterator[Headline | None]:
+        ends = (map(known, one.tolist()) for one in (self.low, self.high))
+        whole = (self.records.tolist(), self.codes.tolist(), self.value.tolist())
+        columns = (*whole, *ends, self.n.tolist())
+        for record, code, value, low, high, n in zip(*columns, strict=True):
+            if code < 0 or record in self.odd:
+                yield self.odd.get(record)
+            else:
+                yield Headline(self.measures[code], value, low, high, n or None)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, int):
+            return next(iter(self[[place]]))
+        names = ("records", "codes", "value", "low", "high", "n")
+        return replace(self, **{name: getattr(self, name)[place] for name in names})
 
 
 class Heads:
@@ -32,7 +102,7 @@ class Heads:
 
     def __init__(self, loaded: Loaded, expectations: Expectations | None = None) -> None:
         self.expectations = expectations
-        self._loaded = loaded
+        self.loaded = loaded
         self.figures = ByRecord(loaded)
         self._places = cache(self._of_benchmark)
 
@@ -46,27 +116,24 @@ class Heads:
         return self._whole(case, self._measures(case)[place])
 
     @cached_property
-    def every(self) -> list[Headline | None]:
+    def every(self) -> Every:
         """That of each record."""
-        found: list[Headline | None] = [None] * self.figures.records
-        records: dict[str, list[int]] = {}
-        for record, benchmark in enumerate(self._loaded.values("benchmark")):
-            records.setdefault(benchmark, []).append(record)
+        found = Every.none(self.figures.records)
+        benchmarks = self.loaded.words("benchmark")
         of_case: list[int] = []
-        for benchmark, numbers in records.items():
-            of_it = np.array(numbers, np.int64)
+        for code in distinct(benchmarks.codes):
+            benchmark = benchmarks.words[code]
+            of_it = np.flatnonzero(benchmarks.codes == code)
             places = np.array(self._places(benchmark), np.int64)[of_it]
             of_case += of_it[places == _OF_CASE].tolist()
             view = view_of(benchmark)
             for place, measure in enumerate(() if view is None else view.headlines):
                 chosen = of_it[places == place]
-                held = self.figures.held(measure).of(chosen)
-                ends = (map(known, one.tolist()) for one in (held.value, held.low, held.high))
-                columns = (chosen.tolist(), *ends, held.n.tolist())
-                for record, value, low, high, n in zip(*columns, strict=True):
-                    found[record] = Headline(measure, value, low, high, n or None)
-        for case in read_cases(self._loaded, records=of_case) if of_case else ():
-            found[case.record] = headline(case, self.expectations)
+                found.put(chosen, measure, self.figures.held(measure).of(chosen))
+        for case in read_cases(self.loaded, records=of_case) if of_case else ():
+            shown = headline(case, self.expectations)
+            if shown is not None:
+                found.put_one(case.record, shown)
         return found
 
     def place(self, case: Case) -> tuple[str, int | None] | None:
@@ -78,6 +145,14 @@ class Heads:
             return self._measures(case)[place].metric, None
         shown = headline(case, self.expectations)
         return None if shown is None else (shown.measure.metric, shown.message_bytes)
+
+    def places(self, cases: Sequence[Case]) -> NDArray[np.int64]:
+        """Numbers, of which equal ones of a benchmark mean the same place."""
+        found = np.array([self._place(case) for case in cases], np.int64)
+        codes: dict[object, int] = {None: _NONE}
+        for row in np.flatnonzero(found == _OF_CASE).tolist():
+            found[row] = codes.setdefault(self.place(cases[row]), _MOST_PLACES + len(codes))
+        return found
 
     def at(self, case: Case, measure: Measure) -> Headline | None:
         """One measure of a case at the place where its headline counts."""

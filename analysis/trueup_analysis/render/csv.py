@@ -3,62 +3,80 @@ names the sheet."""
 
 from __future__ import annotations
 
-import csv
-import functools
-import io
 import math
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
+from ..sheets.sheet import Folded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..sheets.sheet import Sheet
 
 
 # What a formula begins with, in Excel and LibreOffice.
 _FORMULA = ("=", "+", "-", "@")
+_ROWS_AT_ONCE: Final = 1000
 
 
 def render(sheets: Sequence[Sheet]) -> str:
     """What is unknown is an empty cell."""
+    return "".join(parts(sheets))
+
+
+def parts(sheets: Sequence[Sheet]) -> Iterator[str]:
+    """The same, some rows at a time: the whole of a hundred thousand has 30 MB."""
     keys = list(dict.fromkeys(key for sheet in sheets for key in sheet.data()))
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["table", *keys])
-    # A column of all sheets at once: most hold one kind of value, which is looked at once.
+    yield _line(["table", *keys])
+    # A column of all sheets at once: most hold few values, of which a cell is made once.
     titles = chain.from_iterable([_cell(sheet.title)] * len(sheet.rows) for sheet in sheets)
-    columns = [
-        _column(list(chain.from_iterable(sheet.values(key) for sheet in sheets))) for key in keys
-    ]
-    writer.writerows(zip(titles, *columns, strict=True))
-    return out.getvalue()
+    columns = [_column([sheet.values(key) for sheet in sheets]) for key in keys]
+    rows = zip(titles, *columns, strict=True)
+    while some := list(islice(rows, _ROWS_AT_ONCE)):
+        yield "".join(map(_line, some))
 
 
-def _column(values: Sequence[Any]) -> Sequence[Any]:
+def _line(cells: Sequence[str]) -> str:
+    return ",".join(cells) + "\n"
+
+
+def _column(of_sheets: Sequence[Sequence[Any]]) -> Sequence[str]:
     """The cells of a column."""
+    folded = [values for values in of_sheets if isinstance(values, Folded)]
+    if len(folded) == len(of_sheets) and len({id(values.each) for values in folded}) == 1:
+        each = folded[0].each
+        codes = list(chain.from_iterable(values.codes.tolist() for values in folded))
+        of_code = {code: _cell(None if code < 0 else each[code]) for code in set(codes)}
+        return [of_code[code] for code in codes]
+    values = list(chain.from_iterable(of_sheets))
     kinds = set(map(type, values))
     if kinds == {int} or (kinds == {float} and not any(map(math.isnan, values))):
-        return values
+        return list(map(str, values))
     if kinds <= {str, type(None)}:
         made = {value: _cell(value) for value in set(values)}
         return [made[value] for value in values]
     return list(map(_cell, values))
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: Any) -> str:
     if isinstance(value, str):
         return _text(value)
     if units.is_missing(value):
         return ""
-    return str(value).lower() if isinstance(value, bool) else value
+    return str(value).lower() if isinstance(value, bool) else _quoted(str(value))
 
 
-# Sweeps repeat most of their texts.
-@functools.lru_cache(2**16)
 def _text(value: str) -> str:
     shown = units.text(value)
     # A spreadsheet would run it as a formula.
-    return f"'{shown}" if shown.startswith(_FORMULA) and shown != units.UNKNOWN else shown
+    is_formula = shown.startswith(_FORMULA) and shown != units.UNKNOWN
+    return _quoted(f"'{shown}" if is_formula else shown)
+
+
+def _quoted(text: str) -> str:
+    """As RFC 4180 has it. No text holds the end of a line."""
+    if '"' in text or "," in text:
+        return '"' + text.replace('"', '""') + '"'
+    return text

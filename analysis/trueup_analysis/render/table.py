@@ -118,7 +118,7 @@ class _Written:
 
     @classmethod
     def of(cls, column: Column, sheet: Sheet) -> _Written:
-        texts = list(map(column.show, sheet.values(column.key)))
+        texts = column.texts(sheet.values(column.key))
         together = "".join(texts)
         plain = together.isascii() and together.isprintable()
         return cls(
@@ -175,6 +175,9 @@ def _widths(columns: Sequence[_Written], room: int) -> list[int]:
     """As wide as the widest cell; of words, which may wrap, the widest columns give way until the
     table fits.
     """
+    widths = [column.width for column in columns]
+    if _sum(widths) <= room:
+        return widths
     widths = [min(column.width, max(column.least, room)) for column in columns]
     while _sum(widths) > room:
         yielding = [n for n, column in enumerate(columns) if widths[n] > column.least]
@@ -210,7 +213,9 @@ def _blocks(columns: Sequence[_Written], room: int) -> list[list[_Written]]:
     """The columns of each block: one block where they fit, else the names of the rows and as many
     further columns as fit, at least one.
     """
-    if _sum(column.least for column in columns) <= room or len(columns) == 1:
+    # What wraps nowhere is not looked at for where it may.
+    fits = _sum(column.width for column in columns) <= room
+    if fits or _sum(column.least for column in columns) <= room or len(columns) == 1:
         return [list(columns)]
     named = _names(columns, room)
     blocks: list[list[_Written]] = []

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def records_section(loaded: Loaded, cases: Sequence[Case], heads: Heads) -> Section:
     """Every record; of many their number by benchmark and outcome, and those that are not ok."""
-    sheets = list_sheets.run_by_run(loaded, [case.record for case in cases], heads.every)
+    sheets = list_sheets.run_by_run(loaded, heads.every)
     data = [*sheets, *list_sheets.excluded(loaded)]
     shown = sheets
     parts = []
@@ -32,9 +32,7 @@ def records_section(loaded: Loaded, cases: Sequence[Case], heads: Heads) -> Sect
         titles = {sheet.name: sheet.title for sheet in sheets}
         shown = [
             replace(sheet, title=titles[sheet.name])
-            for sheet in list_sheets.run_by_run(
-                loaded.only(bad), range(len(bad)), [heads.every[record] for record in bad]
-            )
+            for sheet in list_sheets.run_by_run(loaded.only(bad), heads.every[bad])
         ]
         parts = [Part(sheets=(_tally(cases),))]
     parts += [Part(sheets=(replace(one, rows=list(one.rows), name=""),)) for one in shown]

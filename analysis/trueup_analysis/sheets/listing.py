@@ -6,14 +6,19 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from .. import units
 from ..cases import names, read_cases
-from ..figures.heads import Heads
-from .sheet import Column, Columns, Sheet, short_size, unshown, worded
+from ..figures.coded import by_number, first_of_each
+from ..figures.heads import Every, Heads
+from ..packed import decoded
+from .sheet import Column, Columns, Folded, Sheet, short_size, unshown, worded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
     from trueup.cases import Case
     from trueup.health.expectations import Expectations
 
@@ -32,70 +37,87 @@ _ALSO_LISTED: Final = (
     *("started_at", "duration_seconds", "name", "value", "unit", "message_bytes", "device"),
     *("command", "source", "raw_path", "provenance"),
 )
-# Columns of records that are listed as they are.
+# Columns of records that are listed as they are: texts, and figures.
 _SAME: Final = (
-    *("benchmark", "case", "outcome", "reason", "vm_size", "cores", "run_id", "region", "offer"),
-    *("node_count", "ranks", "threads_per_rank", "gpus", "started_at", "duration_seconds"),
-    *("source", "raw_path", "provenance"),
+    *("benchmark", "case", "outcome", "reason", "vm_size", "run_id", "region", "offer"),
+    *("started_at", "source", "raw_path", "provenance"),
 )
-_OF_FIGURE: Final = ("name", "value", "unit", "message_bytes", "device")
-_NO_FIGURE: Final = (None,) * len(_OF_FIGURE)
+_COUNTED: Final = (
+    *("cores", "node_count", "ranks", "threads_per_rank", "gpus", "duration_seconds"),
+)
 
 
 def cases(loaded: Loaded, expectations: Expectations | None = None) -> list[Sheet]:
     """Every record, a table for each run."""
-    return run_by_run(loaded, range(loaded.table.num_rows), Heads(loaded, expectations).every)
+    return run_by_run(loaded, Heads(loaded, expectations).every)
 
 
-def run_by_run(
-    loaded: Loaded, records: Sequence[int], heads: Sequence[Headline | None]
-) -> list[Sheet]:
-    """Some records, by their numbers, a table for each run.
+def run_by_run(loaded: Loaded, heads: Every) -> list[Sheet]:
+    """All records, a table for each run.
 
     Args:
-        heads: the figure that stands for each record of all.
+        heads: the figure that stands for each.
     """
-    if not records:
-        return []
     columns = _columns(loaded, heads)
-    runs: dict[str, list[int]] = {}
-    for record in records:
-        runs.setdefault(columns["run_id"][record], []).append(record)
+    runs = loaded.words("run_id")
     manifests = {str(run.get("run_id")): run for run in loaded.runs}
+    first, number = first_of_each([runs.codes])
     made = []
-    for run_id, places in runs.items():
+    for code, places in zip(runs.codes[first].tolist(), by_number(number), strict=True):
+        run_id = runs.words[code]
         rows = {key: _at(column, places) for key, column in columns.items()}
         title = _run_title(run_id, rows["outcome"], manifests.get(run_id))
         made.append(_records(Columns(rows), title, run_id))
     return made
 
 
-def _at(column: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
+def _at(column: Any, places: NDArray[np.int64]) -> Any:
     """What a column has at some places, which mostly follow one another."""
-    first, end = places[0], places[-1] + 1
+    first, end = int(places[0]), int(places[-1]) + 1
     if end - first == len(places):
         return column[first:end]
-    return [column[place] for place in places]
+    if isinstance(column, list):
+        return [column[place] for place in places.tolist()]
+    return column[places]
 
 
-def _columns(loaded: Loaded, heads: Sequence[Headline | None]) -> dict[str, Sequence[Any]]:
-    """What ``_row`` says of each record, column by column."""
-    values = {key: loaded.values(key) for key in _SAME}
-    counts = values["node_count"]
-    each = zip(loaded.values("nodes"), counts, strict=True)
-    known = {key: names(*key) for key in set(zip(loaded.values("nodes"), counts, strict=True))}
-    nodes = [known[key] for key in each]
-    commands = loaded.values("command")
-    joined = {id(words): " ".join(words) or None for words in commands}
-    figures = [_NO_FIGURE if one is None else _figure(one) for one in heads]
+def _columns(loaded: Loaded, heads: Every) -> dict[str, Sequence[Any]]:
+    """What is listed of each record, column by column."""
+    texts = {key: Folded(*loaded.words(key)) for key in _SAME}
+    nodes, outcomes = loaded.words("nodes"), texts["outcome"]
+    several = loaded.counts("node_count") > 1
+    first, kind = first_of_each([nodes.codes, several])
+    kinds = zip(Folded(*nodes.taken(first)), several[first].tolist(), strict=True)
+    # A single node may have a + in its name.
+    each = [names(name, 2 if is_several else 1) for name, is_several in kinds]
+    commands = loaded.words("command")
     return {
-        **values,
-        **dict(zip(_OF_FIGURE, zip(*figures, strict=True), strict=True)),
-        "nodes": list(map("+".join, nodes)),
-        "shown_nodes": list(map(_few, nodes)),
-        "command": [joined[id(words)] for words in commands],
-        "mark": ["" if one == "ok" else "bad" for one in values["outcome"]],
+        **texts,
+        **{key: loaded.values(key) for key in _COUNTED},
+        **_of_figures(heads),
+        "nodes": Folded(kind, list(map("+".join, each))),
+        "shown_nodes": Folded(kind, list(map(_few, each))),
+        "command": Folded(commands.codes, [_command(word) for word in commands.words]),
+        "mark": Folded(outcomes.codes, ["" if one == "ok" else "bad" for one in outcomes.each]),
         "figure": heads,
+    }
+
+
+def _command(word: str) -> str | None:
+    return " ".join(decoded(word)) or None
+
+
+def _of_figures(heads: Every) -> dict[str, Sequence[Any]]:
+    """What programs read of the figures that stand for records."""
+    values = zip(heads.codes.tolist(), heads.value.tolist(), strict=True)
+    odd = [heads.odd.get(record) for record in heads.records.tolist()] if heads.odd else None
+    nothing = Folded(np.full(len(heads), -1), ())
+    return {
+        "name": Folded(heads.codes, [measure.metric for measure in heads.measures]),
+        "value": [None if code < 0 else value for code, value in values],
+        "unit": Folded(heads.codes, [measure.unit for measure in heads.measures]),
+        "message_bytes": nothing if odd is None else [one and one.message_bytes for one in odd],
+        "device": nothing if odd is None else [one and one.device for one in odd],
     }
 
 
@@ -110,7 +132,7 @@ def summary(loaded: Loaded) -> list[Sheet]:
     made += [_run_by_run(loaded, found, list(runs))] * (len(runs) > 1)
     if bad:
         last = loaded.only([case.record for case in bad[-_EXAMPLES:]])
-        rows = Columns(_columns(last, [None] * last.table.num_rows))
+        rows = Columns(_columns(last, Every.none(last.table.num_rows)))
         shown = _records(rows, f"Not ok: {len(bad):,}", "")
         more = len(bad) - _EXAMPLES
         notes = [f"And {more:,} before these: --outcome failed --outcome invalid --all."]
@@ -213,12 +235,6 @@ def _records(rows: Sequence[Mapping[str, Any]], title: str, run_id: str) -> Shee
         marks="mark",
         name=f"list-{run_id}",
     )
-
-
-def _figure(found: Headline) -> tuple[Any, ...]:
-    """What programs read of a headline."""
-    measure = found.measure
-    return measure.metric, found.value, measure.unit, found.message_bytes, found.device
 
 
 def _few(nodes: Sequence[str]) -> str:

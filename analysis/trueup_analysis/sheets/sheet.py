@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from .. import units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,22 @@ class Column:
     words: bool = False
     data: bool = True
 
+    def texts(self, values: Sequence[Any]) -> list[str]:
+        """How the values of its rows are written for people."""
+        if isinstance(values, Folded):
+            return values.mapped(self.show)
+        each = list(values)
+        # Most columns repeat what they hold. Equal values of other types may be written otherwise.
+        if set(map(type, each)) <= {str, int, type(None)}:
+            made = {value: self.show(value) for value in set(each)}
+            return [made[value] for value in each]
+        return list(map(self.show, each))
+
+    def is_known(self, values: Sequence[Any]) -> bool:
+        """Whether people can read anything in it."""
+        some = values.held() if isinstance(values, Folded) else values
+        return any(self.show(value) not in {units.UNKNOWN, ""} for value in some)
+
 
 def unshown(*keys: str) -> list[Column]:
     """Columns of CSV and JSON alone."""
@@ -43,6 +61,39 @@ def unshown(*keys: str) -> list[Column]:
 def worded(*keys: str) -> list[Column]:
     """Columns of words under their own names."""
     return [Column(key, key, words=True) for key in keys]
+
+
+class Folded(Sequence[Any]):
+    """A column in which each value lies once.
+
+    Attributes:
+        codes: for each row the place of its value in ``each``; -1 where there is None.
+    """
+
+    def __init__(self, codes: NDArray[Any], each: Sequence[Any]) -> None:
+        self.codes, self.each = codes, each
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (None if code < 0 else self.each[code] for code in self.codes.tolist())
+
+    def __getitem__(self, place: Any) -> Any:
+        found = self.codes[place]
+        if isinstance(place, int):
+            return None if found < 0 else self.each[found]
+        return Folded(found, self.each)
+
+    def held(self) -> list[Any]:
+        """The values that rows have, in no order."""
+        return [None if code < 0 else self.each[code] for code in set(self.codes.tolist())]
+
+    def mapped(self, make: Callable[[Any], Any]) -> list[Any]:
+        """What is made of the value of each row, once of each value."""
+        codes = self.codes.tolist()
+        made = {code: make(None if code < 0 else self.each[code]) for code in set(codes)}
+        return [made[code] for code in codes]
 
 
 class Columns(Sequence[Mapping[str, Any]]):
@@ -101,10 +152,7 @@ class Sheet:
         return [
             column
             for column in self.columns
-            if column.header is not None
-            and any(
-                column.show(value) not in {units.UNKNOWN, ""} for value in self.values(column.key)
-            )
+            if column.header is not None and column.is_known(self.values(column.key))
         ]
 
 

@@ -422,13 +422,13 @@ def test_a_file_that_cannot_be_read_is_named_once(run, results: Path) -> None:
 def test_no_half_of_a_file_stays_where_it_cannot_be_written(
     run, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, *_: object, **__: object) -> None:
+    def full(_parts: object, path: Path) -> None:
         with path.open("w") as stream:
             stream.write("half")
         raise OSError(28, "No space left on device")
 
     (tmp_path / "out").mkdir()
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr("trueup_analysis.commands.output._write", full)
     done = run("list", results, "--output", tmp_path / "out" / "table.txt")
     assert (done.status, list((tmp_path / "out").iterdir())) == (1, [])
     assert "table.txt could not be written: No space left on device" in done.err
