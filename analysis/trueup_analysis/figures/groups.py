@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .coded import Coded, by_number, first_of_each
 from .heads import known
 from .views import at_headline, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from numpy.typing import NDArray
     from trueup.cases import Case
     from trueup.view import Measure, View
 
@@ -82,44 +84,52 @@ class Group:
 
 def groups(found: Iterable[Case], heads: Heads) -> list[Group]:
     """The cases with outcome ok, by what they measured, in the order in which they were read."""
-    members: dict[tuple[object, ...], list[Case]] = {}
-    # Sweeps repeat themselves, and what they repeat is one object: the members of each such kind.
-    kinds: dict[tuple[object, ...], list[Case]] = {}
-    for case in found:
-        view = view_of(case.benchmark)
-        if case.outcome != "ok" or view is None:
-            continue
-        place = heads.place(case)
-        kind = (
-            *(case.benchmark, case.case, case.nodes, case.vm_size, case.node_count, case.ranks),
-            *(case.threads, case.provenance, place),
-            *(id(case.parameters), id(case.system), id(case.software)),
-        )
-        if kind not in kinds:
-            key: tuple[object, ...] = (
-                *(case.benchmark, _masked(case), case.machine, case.node_count or 1),
-                *(_apart(case, view), case.short_layout, case.provenance, place),
-                case.software.get(case.benchmark, ""),
-            )
-            kinds[kind] = members.setdefault(key, [])
-        kinds[kind].append(case)
+    ok = [case for case in found if case.outcome == "ok" and view_of(case.benchmark) is not None]
+    # Sweeps repeat themselves: a key for each kind of record.
+    first, kind = first_of_each(_kinds(ok, heads))
+    keys: dict[tuple[object, ...], int] = {}
+    numbers = [keys.setdefault(_key(ok[place], heads), len(keys)) for place in first.tolist()]
+    members = by_number(np.array(numbers, np.int64)[kind])
     made = []
-    for key, cases in members.items():
-        first = cases[0]
-        shown = heads.of(first)
+    for key, places in zip(keys, members, strict=True):
+        cases = tuple(ok[place] for place in places.tolist())
+        case = cases[0]
+        shown = heads.of(case)
         made.append(
             Group(
-                benchmark=first.benchmark,
+                benchmark=case.benchmark,
                 label=str(key[1]),
-                machine=first.machine,
-                node_count=first.node_count or 1,
-                apart=_apart(first, view_of(first.benchmark)),
-                layout=first.layout,
-                cases=tuple(cases),
+                machine=case.machine,
+                node_count=case.node_count or 1,
+                apart=_apart(case, view_of(case.benchmark)),
+                layout=case.layout,
+                cases=cases,
                 head=None if shown is None else pooled(cases, shown.measure, heads),
             )
         )
     return made
+
+
+def _kinds(cases: Sequence[Case], heads: Heads) -> list[NDArray[Any]]:
+    """Whole numbers that tell apart what ``_key`` tells apart, and more."""
+    records = Coded(heads.loaded, np.array([case.record for case in cases], np.int64))
+    texts = ("benchmark", "case", "nodes", "vm_size", "provenance")
+    mappings = ("parameters", "system", "software")
+    counts = ("node_count", "ranks", "threads_per_rank")
+    return [
+        *(records.words(name).codes for name in (*texts, *mappings)),
+        *(records.count(name) for name in counts),
+        heads.places(cases),
+    ]
+
+
+def _key(case: Case, heads: Heads) -> tuple[object, ...]:
+    """What the cases of a group share."""
+    return (
+        *(case.benchmark, _masked(case), case.machine, case.node_count or 1),
+        *(_apart(case, view_of(case.benchmark)), case.short_layout, case.provenance),
+        *(heads.place(case), case.software.get(case.benchmark, "")),
+    )
 
 
 def _masked(case: Case) -> str:

@@ -250,12 +250,12 @@ def machines(cases: Iterable[Case]) -> list[Machine]:
     """The kinds of machine that the cases ran on, each with all of its nodes."""
     kinds: dict[str, Machine] = {}
     nodes: dict[str, dict[str, None]] = {}
-    keys: dict[int, str] = {}
+    told: dict[tuple[object, ...], Case] = {}
     for case in cases:
         # Records of one node mostly share the object (see packed).
-        system = keys.get(id(case.system))
-        if system is None:
-            system = keys[id(case.system)] = str(sorted(case.system.items(), key=str))
+        told.setdefault((case.vm_size, case.region, id(case.system), case.nodes), case)
+    for case in told.values():
+        system = str(sorted(case.system.items(), key=str))
         key = f"{case.vm_size}\0{case.region}\0{system}"
         kinds.setdefault(key, Machine(case.nodes, case.vm_size, case.region, case.system))
         nodes.setdefault(key, {}).update(dict.fromkeys(case.nodes))
@@ -284,8 +284,9 @@ def facts(loaded: Loaded, cases: Sequence[Case], measured_on: Sequence[Machine])
 def _software(cases: Iterable[Case]) -> str:
     """Each program with its versions."""
     versions: dict[str, set[str]] = {}
-    for case in cases:
-        for name, version in case.software.items():
+    # Records mostly share the object (see packed).
+    for software in {id(case.software): case.software for case in cases}.values():
+        for name, version in software.items():
             versions.setdefault(name, set()).add(_short_version(version))
     return ", ".join(f"{name} {' and '.join(sorted(versions[name]))}" for name in sorted(versions))
 

@@ -98,7 +98,7 @@ def _roofline_part(
     rows = Columns(
         {
             "case": [case.case for case in ranked],
-            "layout": [case.layout for case in ranked],
+            "layout": _layouts(ranked),
             "operational_intensity": intensities.tolist(),
             "flop_per_second_and_node": rates[order].tolist(),
             "roof": roofs,
@@ -135,6 +135,14 @@ def _roofline_part(
         name=name,
     )
     return Part(title=f"Roofline, {where}", figures=drawn, beside=(listing,), notes=notes)
+
+
+def _layouts(cases: Sequence[Case]) -> list[str]:
+    """The layout of each, of which sweeps repeat most."""
+    # Equal parameters of records are one object.
+    keys = [(case.ranks, case.threads, id(case.parameters)) for case in cases]
+    made = {key: case.layout for key, case in dict(zip(keys, cases, strict=True)).items()}
+    return [made[key] for key in keys]
 
 
 def _of(cases: Sequence[Case], column: Numbers) -> Numbers:
