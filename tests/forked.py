@@ -24,7 +24,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 # Of other packages, and of Python, what ansible-playbook imports for any play, and for Windows.
 _PACKAGES = (
@@ -164,7 +164,7 @@ def _import_ansible() -> None:
     # Made as it was imported; each run has one of its own.
     atexit.unregister(importlib.import_module("ansible.config.manager").cleanup_tmp_file)
     Path(playbook.C.DEFAULT_LOCAL_TMP).rmdir()
-    finder = importlib.import_module("ansible.utils.collection_loader._collection_finder")
+    finder: Any = importlib.import_module("ansible.utils.collection_loader._collection_finder")
     finder._meta_yml_to_dict = functools.cache(finder._meta_yml_to_dict)
     moved = Path(finder.import_module("ansible").__path__[0], "config/ansible_builtin_runtime.yml")
     finder._meta_yml_to_dict(moved.read_bytes(), ("ansible.builtin", "runtime.yml"))
@@ -198,7 +198,7 @@ def _become(request: int, out: int, err: int) -> None:
     os.environ.update({**asked["env"], **added})
     time.tzset()
     if "ansible" in sys.modules:
-        constants = sys.modules["ansible.constants"]
+        constants: Any = sys.modules["ansible.constants"]
         constants.DEFAULT_LOCAL_TMP = constants.config.get_config_value("DEFAULT_LOCAL_TMP")
     sys.argv[:] = asked["argv"]
     sys.path[0] = str(Path(sys.argv[0]).parent)
