@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 RECORDINGS = sorted((ROOT / "tests" / "data" / "controller").glob("*.json"))
 NODES = 2
 # What a converged node runs, where every role has nothing to do: this project's promise. Identify
-# and preflight are seven tasks, two ask what is to be done, one says what the run will bill.
-MOST_TASKS = dict.fromkeys(("hbv3", "ndv4", "nd_h100_v5"), 11)
+# and preflight are six tasks, two ask what is to be done, one says what the run will bill.
+MOST_TASKS = dict.fromkeys(("hbv3", "ndv4", "nd_h100_v5"), 10)
 # The same for the whole main job with the benchmarks of the health check, and those that it skips.
 # Eight and two of them are of the benchmark ib, which the recorded node cannot install.
 MOST_OF_SITE = (23, 14)
