@@ -33,12 +33,12 @@ COMMANDS = {
 }
 # Ratio and MB.
 PACKED = {
-    "health": (1.4, 400),
-    "cost": (1.6, 440),
-    "scaling": (2.2, 470),
-    "list": (4.5, 500),
-    "list as CSV": (3.6, 540),
-    "report": (12.5, 700),
+    "health": (1.4, 240),
+    "cost": (1.4, 255),
+    "scaling": (2.2, 300),
+    "list": (2.6, 320),
+    "list as CSV": (2.5, 365),
+    "report": (7.5, 540),
 }
 FOLDER = {"health": (2.7, 400), "cost": (2.6, 500), "scaling": (3.0, 510)}
 # Exit statuses: nothing in these records has an expectation.

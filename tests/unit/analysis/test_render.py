@@ -6,14 +6,16 @@ A golden file that changes is looked at: write it anew with the command in its r
 from __future__ import annotations
 
 import json
+from csv import reader as csv_reader
 from pathlib import Path
 
 import made
+import numpy as np
 import pytest
 from trueup_analysis import cli, units
 from trueup_analysis.render import csv, markdown, table
 from trueup_analysis.render import json as json_format
-from trueup_analysis.sheets.sheet import Column, Sheet
+from trueup_analysis.sheets.sheet import Column, Columns, Folded, Sheet
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN_FOLDER = ROOT / "tests" / "data" / "records" / "golden"
@@ -91,6 +93,17 @@ def test_formats_for_programs_hold_plain_values() -> None:
     rows = json.loads(json_format.render([HOSTILE]))["tables"][0]["rows"]
     assert rows[1] == {"a": "x", "b": 3, "c": False}
     assert rows[0]["b"] is None
+
+
+def test_csv_is_what_pythons_own_reader_takes_apart() -> None:
+    texts = ["a,b", 'say "x"', '"', ",", "", " x ", "a;b", "é"]
+    codes = np.arange(2500) % (len(texts) + 1) - 1
+    rows = Columns({"folded": Folded(codes, texts), "listed": [*Folded(codes, texts)]})
+    sheet = Sheet("t, u", [Column("folded"), Column("listed")], rows)
+    found = list(csv_reader(csv.render([sheet]).splitlines()))
+    assert found[0] == ["table", "folded", "listed"]
+    cells = ["" if code < 0 else texts[code] for code in codes.tolist()]
+    assert found[1:] == [["t, u", cell, cell] for cell in cells]
 
 
 def test_no_format_for_programs_holds_what_a_terminal_or_a_spreadsheet_obeys() -> None:
