@@ -28,7 +28,7 @@ import loopback_slurm
 import loopback_sshd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "TRUEUP_ORPHAN"
@@ -138,10 +138,21 @@ class Attack:
         return controller
 
     def until(self, name: str) -> None:
+        self._wait(name, (self.folder / name).exists)
+
+    def until_said(self, text: str) -> str:
+        """What the controller has said, on one line, once it has said this."""
+        self._wait(text, lambda: text in self._said())
+        return self._said()
+
+    def _said(self) -> str:
+        return " ".join((self.folder / "log").read_text().split())
+
+    def _wait(self, what: str, is_there: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not (self.folder / name).exists():
+        while not is_there():
             if time.monotonic() > deadline:
-                raise SystemExit(f"{name}: waited in vain; {(self.folder / 'log').read_text()}")
+                raise SystemExit(f"{what}: waited in vain; {(self.folder / 'log').read_text()}")
             time.sleep(0.005)
 
     def left(self) -> list[str]:

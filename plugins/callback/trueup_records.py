@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import json
 import os
 import re
@@ -113,6 +114,10 @@ class CallbackModule(CallbackBase):
         filter_loader.get("trueup_family")
         test_loader.get("match")
         os.register_at_fork(after_in_child=_spare_the_collector)
+        # Ansible leaves lines to the buffer of a file or pipe: a log would be silent for minutes,
+        # and would lack the last ones where the run is killed.
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(line_buffering=True)
         for name in _LOOKUPS:
             lookup_loader.get(f"ansible.builtin.{name}")
         self._playbook = os.path.basename(str(playbook._file_name))
