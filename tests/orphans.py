@@ -123,6 +123,8 @@ class Attack:
             "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(self.folder / "facts"),
             "TRUEUP_RESULTS": str(self.folder / "results"),
             "TRUEUP_LOCKS": str(self.folder),
+            # What is said must be in the log at once without it.
+            "PYTHONUNBUFFERED": "",
         }
         playbook = str(Path(sys.executable).with_name("ansible-playbook"))
         log = (self.folder / "log").open("w")
