@@ -281,8 +281,7 @@ lint: test-venv ## ruff, vermin, yamllint and ansible-lint (production profile),
 	# Nine tenths of the time: not again while what it read when it passed is the same.
 	passed=$(check_cache)/ansible-lint
 	digest() {
-	  { git ls-files -coz --exclude-standard -- $(foreach path,$(linted),'$(path)'); printf 'tests/%s.py\0' lint forked; } \
-	    | xargs -0 sha256sum 2>/dev/null | sha256sum
+	  git ls-files -coz --exclude-standard -- $(foreach path,$(linted),'$(path)') | xargs -0 sha256sum 2>/dev/null | sha256sum
 	}
 	key=$$(digest) || key=
 	if [ -n "$$key" ] && [ "$$(cat $$passed 2>/dev/null)" = "$$key" ]; then
