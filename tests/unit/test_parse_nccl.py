@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_runs import short
+from trueup.benchmarks.nccl import output
 from trueup.benchmarks.nccl.marks import recognises
 from trueup.benchmarks.nccl.output import OPERATIONS, NcclOutput, parse_nccl
 from trueup.errors import ParseError
@@ -695,6 +696,36 @@ TEXTS = [
     printed("sendrecv", per_iteration=True, least=1 << 16, most=1 << 18),
     recorded("report.json"),
 ]
+
+
+def outcome(text: str) -> Any:
+    """What a text gives, or its error."""
+    try:
+        return parse_nccl(text)
+    except ParseError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("text", [*TEXTS, printed(cycles=5), printed(cycles=5, era="2023")])
+def test_rows_read_together_are_what_they_are_one_by_one(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [text, *(damaged for _kind, damaged in damage.mutations(text, 30))]
+    texts += ["".join("[1,0]<stdout>:" + line for line in text.splitlines(keepends=True))]
+    alone = [outcome(each) for each in texts]
+    monkeypatch.setattr(output, "_BLOCK", 2)
+    assert [outcome(each) for each in texts] == alone
+
+
+def test_a_long_table_is_read_a_block_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = printed(cycles=100)
+    whole = parse_nccl(text)
+    seen: list[str] = []
+    row = output._row
+    monkeypatch.setattr(output, "_row", lambda line, *rest: seen.append(line) or row(line, *rest))
+    assert parse_nccl(text) == whole
+    # Line by line the first block, which has the header, and the last one, which has the end.
+    assert len(seen) < 2 * output._BLOCK < len(whole.rows)
 
 
 test_a_damaged_output_gives_its_own_figures_or_an_error = damage.stands(
