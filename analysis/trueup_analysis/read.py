@@ -12,6 +12,8 @@ from trueup import benchmarks
 from trueup.errors import BadInput, ParseError, TrueupError
 from trueup.reading import unverified
 
+from .decoding import held
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
@@ -135,11 +137,11 @@ def _told(text: str, source: str) -> str:
         BadInput: none of ours, or several may have.
     """
     known = tools()
-    held = {mark for mark in {*marks()} if mark in text}
+    there = held(marks(), text)
     claims = [
         name
         for name, module in known.items()
-        if not held.isdisjoint(module.MARKS) and module.recognises(text)
+        if not there.isdisjoint(module.MARKS) and module.recognises(text)
     ]
     if len(claims) > 1:
         raise BadInput(
