@@ -95,7 +95,7 @@ ROOMS = {
 }
 # Imported once, before any fork; none of them imports a room.
 LIBRARIES = (
-    *("pytest", "hypothesis", "yaml", "jsonschema", "msgspec", "pandas", "pyarrow", "scipy.stats"),
+    *("pytest", "hypothesis", "yaml", "jsonschema", "msgspec", "pandas", "pyarrow"),
     *("ansible.module_utils.basic", "ansible.plugins.filter", "jinja2", "rich.console", "typer"),
 )
 KILLED, SURVIVED, LATE = "killed", "survived", "timeout"

@@ -105,7 +105,6 @@ def records(count: int, seed: int) -> Tally:
     # In this process, once for all that are forked from it.
     import matplotlib.backends.backend_agg  # noqa: F401
     import pyarrow.parquet  # noqa: F401
-    import scipy.optimize  # noqa: F401
     import trueup_analysis
 
     # Nobody may not read an interpreter that lives in root's home.

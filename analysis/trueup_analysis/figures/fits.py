@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Container, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
 # One free parameter and two, each with at least one point more than the baseline can decide.
 AMDAHL_POINTS = 3
@@ -20,6 +21,13 @@ _ZERO = 1e-9
 # A serial fraction is a fraction; coherency only slows down.
 _BOUNDS = {"sigma": (0.0, 1.0), "kappa": (0.0,)}
 _START = {"sigma": 0.1, "kappa": 0.001}
+# A search ends with a step below this share of each parameter; the next one would be its square.
+_NEAR: Final = 1e-10
+_MOST_STEPS: Final = 100
+# The damping of a step that gains nothing, from the first try to the last; a sum of squares that
+# rounding made larger is no loss.
+_DAMPING: Final = (0.0, *(10.0**power for power in range(-4, 12)))
+_ROUNDING: Final = 1e-12
 
 # A value and its standard error.
 _Value = tuple[float, float]
@@ -63,14 +71,14 @@ def fit_laws(
         )
         return None, None, [note]
     notes = []
-    amdahl = _fit("Amdahl", _amdahl, resources, speedups, base)
+    amdahl = _fit("Amdahl", ["sigma"], resources, speedups, base)
     usl = None
     if points < USL_POINTS:
         notes.append(
             f"No universal-scalability fit: it needs {USL_POINTS} counts of {over}, here {points}."
         )
     else:
-        usl = _fit("universal scalability", _usl, resources, speedups, base)
+        usl = _fit("universal scalability", ["sigma", "kappa"], resources, speedups, base)
         if usl is None:
             notes.append("The universal-scalability fit did not converge.")
     if amdahl is None:
@@ -78,21 +86,16 @@ def fit_laws(
     return amdahl, usl, notes
 
 
-def _amdahl(ratio: Any, sigma: float) -> Any:
-    return ratio / (1 + sigma * (ratio - 1))
-
-
-def _usl(ratio: Any, sigma: float, kappa: float) -> Any:
-    """Gunther's universal scalability law, relative to a baseline of speed-up 1."""
-    return ratio / (1 + sigma * (ratio - 1) + kappa * ratio * (ratio - 1))
+def _slowing(ratio: Any, name: str) -> Any:
+    """What a parameter is multiplied with in the laws' ratio / (1 + sigma (ratio - 1) + kappa ratio
+    (ratio - 1)): Gunther's universal scalability law, relative to a baseline of speed-up 1; without
+    kappa it is Amdahl's.
+    """
+    return ratio - 1 if name == "sigma" else ratio * (ratio - 1)
 
 
 def _fit(
-    law: str,
-    function: Callable[..., Any],
-    resources: Sequence[int],
-    speedups: Sequence[float],
-    base: int,
+    law: str, names: Sequence[str], resources: Sequence[int], speedups: Sequence[float], base: int
 ) -> Fit | None:
     """Least squares on the speed-ups within ``_BOUNDS``; None without convergence.
 
@@ -102,20 +105,20 @@ def _fit(
     ratio = np.asarray(resources, dtype=float) / base
     measured = ratio != 1
     x, y = ratio[measured], np.asarray(speedups, dtype=float)[measured]
-    names = ["sigma", "kappa"][: 2 if function is _usl else 1]
-    found = _within(_least_squares(function, x, y, names, {}), names)
-    if found is None:
-        # The best point lies on a bound: the least error among what each bound leaves to fit.
-        held = [{name: end} for name in names for end in _BOUNDS[name]]
-        held += [{"sigma": end, "kappa": 0.0} for end in _BOUNDS["sigma"]] if len(names) > 1 else []
-        tries = [
-            _within(_least_squares(function, x, y, names, fixed), names, fixed) for fixed in held
-        ]
-        fitted = [one for one in tries if one is not None]
-        if not fitted:
-            return None
-        found = min(fitted, key=lambda one: _rms(function, x, y, one))
-    residual = _rms(function, x, y, found)
+    # A step of the search may divide by zero on its way to a good end.
+    with np.errstate(all="ignore"):
+        found = _within(_least_squares(x, y, names, {}), names)
+        if found is None:
+            # The best point lies on a bound: the least error among what each bound leaves to fit.
+            held = [{name: end} for name in names for end in _BOUNDS[name]]
+            if len(names) > 1:
+                held += [{"sigma": end, "kappa": 0.0} for end in _BOUNDS["sigma"]]
+            tries = [_within(_least_squares(x, y, names, fixed), names, fixed) for fixed in held]
+            fitted = [one for one in tries if one is not None]
+            if not fitted:
+                return None
+            found = min(fitted, key=lambda one: _rms(x, y, one))
+        residual = _rms(x, y, found)
     if not math.isfinite(residual):
         return None
     sigma, kappa = found["sigma"][0], found.get("kappa", (0.0, 0.0))[0]
@@ -128,44 +131,92 @@ def _fit(
     )
 
 
-def _rms(function: Callable[..., Any], x: Any, y: Any, found: dict[str, _Value]) -> float:
-    values = [value for value, _ in found.values()]
-    with np.errstate(over="ignore"):
-        return float(np.sqrt(np.mean((function(x, *values) - y) ** 2)))
+def _rms(x: NDArray[Any], y: NDArray[Any], found: Mapping[str, _Value]) -> float:
+    slowed = 1 + sum(value * _slowing(x, name) for name, (value, _) in found.items())
+    return float(np.sqrt(np.mean((x / slowed - y) ** 2)))
 
 
 def _least_squares(
-    function: Callable[..., Any], x: Any, y: Any, names: Sequence[str], fixed: dict[str, float]
+    x: NDArray[Any], y: NDArray[Any], names: Sequence[str], fixed: Mapping[str, float]
 ) -> dict[str, _Value] | None:
     """Value and standard error of each parameter, those in ``fixed`` held; None without
     convergence.
     """
-    # A third of a second to import, which only fits need.
-    from scipy.optimize import OptimizeWarning, curve_fit  # noqa: PLC0415
-
     free = [name for name in names if name not in fixed]
-    found = {name: (value, float("nan")) for name, value in fixed.items()}
-
-    def law(x: Any, *values: float) -> Any:
-        known = {**fixed, **dict(zip(free, values, strict=True))}
-        return function(x, *(known[name] for name in names))
-
+    found = {name: (value, math.nan) for name, value in fixed.items()}
     if free:
-        with warnings.catch_warnings():
-            # A step of the search may divide by zero on its way to a good end, and an error that
-            # cannot be estimated comes back as infinite.
-            warnings.simplefilter("ignore", RuntimeWarning)
-            warnings.simplefilter("ignore", OptimizeWarning)
-            try:
-                values, covariance = curve_fit(law, x, y, p0=[_START[name] for name in free])
-            except (RuntimeError, ValueError):
-                return None
-            errors = np.sqrt(np.diag(covariance))
-        found |= {
-            name: (float(value), float(error) if np.isfinite(error) else float("nan"))
-            for name, value, error in zip(free, values, errors, strict=True)
-        }
+        slowing = np.stack([_slowing(x, name) for name in free], axis=1)
+        rest = 1 + sum(value * _slowing(x, name) for name, value in fixed.items())
+        # What fits x / y, which is linear: there a miss of y is worth so much.
+        weights = y**2 / x
+        near = np.linalg.lstsq(slowing * weights[:, None], (x / y - rest) * weights, rcond=None)[0]
+        starts = [np.array([_START[name] for name in free]), near]
+        # Figures that follow no law may have more than one hollow.
+        ends = [_search(x, y, slowing, rest, start) for start in starts]
+        reached = [end for end in ends if end is not None]
+        if not reached:
+            return None
+        _, values, errors = min(reached, key=lambda end: end[0])
+        found |= dict(zip(free, zip(values, errors, strict=True), strict=True))
     return {name: found[name] for name in names}
+
+
+def _search(
+    x: NDArray[Any],
+    y: NDArray[Any],
+    slowing: NDArray[Any],
+    rest: NDArray[Any] | float,
+    values: NDArray[Any],
+) -> tuple[float, list[float], list[float]] | None:
+    """The least squares of x / (rest + slowing @ values) - y that are reached from a start, with
+    the values and their standard errors; None without convergence.
+
+    The steps are Newton's, which leave fewer digits to chance than those of Gauss and Newton; where
+    one gains nothing it is damped as Marquardt does.
+    """
+    for _ in range(_MOST_STEPS):
+        slowed = rest + slowing @ values
+        missed = x / slowed - y
+        squares = float(missed @ missed)
+        slopes = slowing * -(x / slowed**2)[:, None]
+        square = slopes.T @ slopes
+        curved = square + slowing.T @ (slowing * (2 * missed * x / slowed**3)[:, None])
+        if not np.isfinite(curved).all():
+            return None
+        # Far from the least squares their surface may bend the other way.
+        bend = curved if np.linalg.eigvalsh(curved)[0] > 0 else square
+        step = np.zeros_like(values)
+        for damping in _DAMPING:
+            try:
+                damped = bend + damping * np.diag(np.diag(square))
+                tried = np.linalg.solve(damped, slopes.T @ missed)
+            except np.linalg.LinAlgError:
+                continue
+            slowed = rest + slowing @ (values - tried)
+            left = float(((x / slowed - y) ** 2).sum())
+            # Beyond a pole speed-ups are negative.
+            if (slowed > 0).all() and left <= squares * (1 + _ROUNDING):
+                step = tried
+                break
+        values = values - step
+        if (np.abs(step) <= _NEAR * np.abs(values)).all():
+            return squares, values.tolist(), _errors(square, squares, len(x))
+    return None
+
+
+def _errors(square: NDArray[Any], squares: float, points: int) -> list[float]:
+    """The standard errors of parameters, NaN where they cannot be estimated.
+
+    Args:
+        square: the slopes' products, summed over the points. squares: what the fit misses.
+    """
+    free = points - len(square)
+    try:
+        variances = np.diag(np.linalg.inv(square)) * (squares / free if free > 0 else math.nan)
+    except np.linalg.LinAlgError:
+        return [math.nan] * len(square)
+    errors = np.sqrt(variances)
+    return [error if math.isfinite(error) else math.nan for error in errors.tolist()]
 
 
 def _within(

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import json
+import math
 import os
 import shlex
 import shutil
@@ -298,6 +299,90 @@ def test_a_standard_error_does_not_count_the_baseline_as_a_measurement() -> None
     assert (slope * rest).sum() == pytest.approx(0, abs=1e-4)
     assert error == pytest.approx(((rest**2).sum() / (3 - 1) / (slope**2).sum()) ** 0.5, rel=1e-4)
     assert amdahl.residual == pytest.approx(((rest**2).mean()) ** 0.5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_parameters_within_their_bounds_miss_less_than_those_of_a_fit(seed: int) -> None:
+    source = np.random.default_rng(seed)
+    counts = sorted(source.choice(np.arange(2, 3000), 8, replace=False).tolist())
+    p = np.array([1, *counts], float)
+    sigma, kappa = 10 ** source.uniform([-4, -7], [-0.2, -3])
+    s = p / (1 + sigma * (p - 1) + kappa * p * (p - 1)) * (1 + 0.1 * source.standard_normal(9))
+    s[0] = 1
+    for fit in fit_laws([1, *counts], s.tolist(), base=1, over="cores")[:2]:
+        assert fit is not None
+        found = np.array([fit.parameters.get(name, (0.0,))[0] for name in ("sigma", "kappa")])
+        free = [name in fit.parameters for name in ("sigma", "kappa")]
+        steps = np.stack(np.meshgrid(*[np.linspace(-0.3, 0.3, 61)] * 2), axis=-1).reshape(-1, 2)
+        near = np.maximum(0, np.where(free, found * (1 + steps) + steps * 1e-4, found)).T
+        near[0] = np.minimum(1, near[0])
+        laws = p / (1 + near[0][:, None] * (p - 1) + near[1][:, None] * p * (p - 1))
+        missed = np.sqrt(((laws - s)[:, 1:] ** 2).mean(axis=1))
+        assert missed.min() >= fit.residual * (1 - 1e-12)
+
+
+# By scipy 1.17.1's curve_fit with ftol, xtol and gtol of 1e-15 and the laws' own slopes.
+@pytest.mark.parametrize(
+    ("resources", "speedups", "expected"),
+    [
+        (
+            [1, 2, 4, 8, 16, 32, 64, 120],
+            [1, 1.96, 3.71, 6.9, 11.8, 18.1, 22.9, 24.2],
+            [
+                0.03068236,
+                0.0012952811,
+                1.0298478,
+                0.022319497,
+                0.00030359698,
+                9.1928432e-05,
+                3.3238317e-06,
+                0.084058356,
+            ],
+        ),
+        (
+            [2, 4, 8, 16, 32],
+            [1, 1.99, 3.9, 7.4, 13.1],
+            [
+                0.014487605,
+                0.0005446457,
+                0.079610115,
+                0.0081678114,
+                0.00048662165,
+                0.00041212873,
+                3.1459644e-05,
+                0.0086857945,
+            ],
+        ),
+        (
+            [1, 3, 9, 27, 81, 243],
+            [1, 2.7, 6.2, 9.1, 7.4, 3.3],
+            [
+                0.14074482,
+                0.036270705,
+                2.3972181,
+                0.048263568,
+                0.0021698054,
+                0.00097602187,
+                4.0140152e-05,
+                0.11057544,
+            ],
+        ),
+        (
+            [4, 8, 16, 32],
+            [1, 2.1, 4.3, 8.9],
+            [0, math.nan, 0.55075705, 0, math.nan, 0, math.nan, 0.55075705],
+        ),
+    ],
+)
+def test_fits_are_those_of_scipy(
+    resources: list[int], speedups: list[float], expected: list[float]
+) -> None:
+    amdahl, usl, _ = fit_laws(resources, speedups, base=resources[0], over="cores")
+    assert amdahl is not None
+    assert usl is not None
+    found = [*amdahl.parameters["sigma"], amdahl.residual]
+    found += [*usl.parameters["sigma"], *usl.parameters["kappa"], usl.residual]
+    assert found == pytest.approx(expected, rel=1e-6, nan_ok=True)
 
 
 def test_a_parameter_on_its_bound_leaves_the_other_one_its_error() -> None:

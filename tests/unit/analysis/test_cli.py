@@ -81,7 +81,7 @@ def test_help_and_a_verdict_on_one_output_load_nothing_heavy(argv: tuple[str, ..
     code = (
         "import sys; from trueup_analysis import cli\n"
         "try: cli.main()\n"
-        "finally: print(sorted({'pandas', 'scipy', 'matplotlib', 'pyarrow', 'numpy'}"
+        "finally: print(sorted({'pandas', 'matplotlib', 'pyarrow', 'numpy'}"
         " & set(sys.modules)))"
     )
     done = subprocess.run(
