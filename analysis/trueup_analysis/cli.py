@@ -20,6 +20,7 @@ from typer.main import get_group
 from .commands.options import examples
 from .commands.output import print_, say, sentence
 from .commands.progress import PROGRESS
+from .commands.values import read_plainly
 
 EXIT_CODES = (
     "Exit status: 0 fine; 1 bad input or a known error, said in one sentence; 2 `trueup health`"
@@ -29,6 +30,7 @@ EXIT_CODES = (
 # class is typer's own copy of click's, of which it exports the children only.
 _WRONG_USAGE = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 _WRONG_USAGE.exit_code = 64  # type: ignore[attr-defined]
+read_plainly()
 
 # Objects that are made before the collector looks for cycles: a fleet's records are millions that
 # all stay, and Python's own 700 has it look through them again and again.
