@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from damage import changed, refuses, same_or_refused, stands
+from damage import changed, mutations, refuses, same_or_refused, stands
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trueup.benchmarks.megatron import output as parser
 from trueup.benchmarks.megatron.flops import Model, article_flops, megatron_lm_flops
 from trueup.benchmarks.megatron.marks import recognises
 from trueup.benchmarks.megatron.output import parse_megatron, warm_up
@@ -302,6 +303,27 @@ test_a_damaged_output_gives_its_own_figures_or_an_error = stands(
 
 
 # Where in a text a byte is changed, as a share of it, and the new one.
+def outcome(text: str) -> object:
+    """What a text gives, or its error."""
+    try:
+        return parse_megatron(text)
+    except ParseError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    "text", [ONE, LM, DS, (DATA / "synthetic_megatron_lm_restarted.log").read_text()]
+)
+def test_lines_read_together_are_what_they_are_one_by_one(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [text, *(damaged for _kind, damaged in mutations(text, 60))]
+    # The first block tells how lines are laid out: all of these are in it.
+    alone = [outcome(each) for each in texts]
+    monkeypatch.setattr(parser, "_BLOCK", 3)
+    assert [outcome(each) for each in texts] == alone
+
+
 PLACE = st.floats(0, 1, exclude_max=True)
 BYTE = st.characters(min_codepoint=32, max_codepoint=126)
 
