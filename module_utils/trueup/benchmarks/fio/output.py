@@ -33,6 +33,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, takewhile
+from operator import mul
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from ...errors import ParseError
@@ -184,6 +185,7 @@ class _Reader:
         self._text = text
         self._job = -1
         self.old = False
+        self.middles: Dict[str, int] = {}  # of bins by their labels: fio has less than 2000
 
     @cached_property
     def _lines(self) -> List[Line]:
@@ -222,7 +224,7 @@ class _Reader:
         if not text.isascii() or any(end in text for end in _OTHER_ENDS):
             return None
         try:
-            data, end = _DECODER.raw_decode(text, sum(len(line) + 1 for line in before))
+            data, end = _raw_decode(text, sum(len(line) + 1 for line in before))
         except (_Unreadable, ValueError, RecursionError, StopIteration):
             return None
         return data if isinstance(data, dict) and not text[end:].strip() else None
@@ -233,7 +235,7 @@ class _Reader:
         text = "\n".join(self._lines[start:])
         first = self._lines[start]
         try:
-            data, end = _DECODER.raw_decode(text)
+            data, end = _raw_decode(text)
         except json.JSONDecodeError as error:
             at = start + error.lineno
             line = self._lines[at - 1] if at <= len(self._lines) else Line("", at)
@@ -560,22 +562,17 @@ def _check_percentiles(
 def _check_bins(times: _Times) -> None:
     """The histogram of json+: its sum, its mean and its percentiles are the printed ones."""
     block = times.block
-    counted: Dict[int, int] = {}
-    for label, number in block.below("bins").data.items():
-        known = label.isascii() and label.isdigit() and len(label) <= _MOST_DIGITS
-        if not known or not isinstance(number, int) or number < 0:
-            block.refuse(f"bin {label!r} holds {number!r}", "bins", label)
-        counted[int(label)] = number
+    counted = _counted(block)
     total = sum(counted.values())
     if total != times.count and "N" in block.data:
         block.refuse(f"the bins hold {total} I/Os, N is {times.count}", "bins")
     if not total:
         block.refuse("the bins hold no I/Os", "bins")
-    mean = sum(middle * number for middle, number in counted.items()) / total
+    mean = sum(map(mul, counted, counted.values())) / total
     if abs(mean - times.mean) > _BIN_ERROR * times.mean + 1:
         block.refuse(f"the bins' mean is {mean:.0f}, the printed one {times.mean:.0f}", "mean")
     middles = sorted(counted)
-    reached = list(accumulate(counted[middle] for middle in middles))
+    reached = list(accumulate(map(counted.__getitem__, middles)))
     for percent, value in times.percentiles.items():
         # The middle of the bin in which that share of the I/Os is reached, as fio takes it.
         place = min(bisect_left(reached, percent / 100 * total), len(middles) - 1)
@@ -584,6 +581,21 @@ def _check_bins(times: _Times) -> None:
                 f"the bins' percentile {percent:g} is {expected}, the printed one {value:.0f}",
                 "percentile",
             )
+
+
+def _counted(block: _Block) -> Dict[int, int]:
+    """I/Os by the middle of their bin, ns."""
+    bins, middles = block.below("bins").data, block.reader.middles
+    if not bins.keys() <= middles.keys():
+        for label in bins:
+            if label.isascii() and label.isdigit() and len(label) <= _MOST_DIGITS:
+                middles[label] = int(label)
+    counts = set(map(type, bins.values())) <= {int} and min(bins.values(), default=0) >= 0
+    if not counts or not bins.keys() <= middles.keys():
+        for label, number in bins.items():
+            if label not in middles or not isinstance(number, int) or number < 0:
+                block.refuse(f"bin {label!r} holds {number!r}", "bins", label)
+    return dict(zip(map(middles.__getitem__, bins), bins.values()))
 
 
 def _agree(slat: _Times, clat: _Times, lat: _Times, in_flight: int) -> None:
@@ -630,9 +642,22 @@ def _no_constant(name: str) -> NoReturn:
     raise _Unreadable(f"{name} is not a finite number", name)
 
 
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=whole_number
-)
+class _WholeNumbers(Dict[str, int]):
+    """Whole numbers by their text, each read once: most of a histogram's are the same."""
+
+    def __missing__(self, text: str) -> int:
+        self[text] = number = whole_number(text)
+        return number
+
+
+def _raw_decode(text: str, start: int = 0) -> Tuple[Any, int]:
+    """The value that begins there, and where it ends."""
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_unique,
+        parse_constant=_no_constant,
+        parse_int=_WholeNumbers().__getitem__,
+    )
+    return decoder.raw_decode(text, start)
 
 
 def _options(data: Any) -> Dict[str, str]:
