@@ -103,7 +103,7 @@ class ActionModule(ActionBase):
             secrets={key: value for key, value in given.items() if key in hidden},
             node=self._node(variables) if node is None else node,
             host=str(variables.get("inventory_hostname", "")),
-            found=self._task.args.get("found") or {},
+            found=self._found(),
             hostvars=variables.get("hostvars") or {},
             hosts=beside_it(variables),
             groups=variables.get("groups") or {},
@@ -135,6 +135,13 @@ class ActionModule(ActionBase):
             asked = replace(asked, found={**asked.found, **answer, **facts})
         plan: Plan = room.plan(asked)
         return plan
+
+    def _found(self) -> dict[str, Any]:
+        """What the role's tasks found out before the plan."""
+        found: Any = self._task.args.get("found") or {}
+        if not isinstance(found, dict):
+            raise AnsibleActionFail(f"trueup_plan: found is {found!r}: it must be a mapping")
+        return dict(found)
 
     def _node(self, variables: dict[str, Any]) -> dict[str, Any]:
         """What the node is: the play's ``trueup_node``, which is the fact of that name."""

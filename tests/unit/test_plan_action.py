@@ -14,7 +14,7 @@ from test_rdma_plan import FOUND
 NUL = "/srv/a\0b"
 
 
-def run(role: str, /, found: dict[str, Any] | None = None, **variables: Any) -> dict[str, Any]:
+def run(role: str, /, found: Any = None, **variables: Any) -> dict[str, Any]:
     """What the action returns for a role whose variables have their defaults."""
     path = ROOT / "roles" / role
     task = SimpleNamespace(
@@ -102,6 +102,11 @@ def test_facts_that_a_plan_asked_for_are_facts_of_the_node(monkeypatch: pytest.M
     assert seen == [("ib_facts", given)]
     run("rdma", trueup_node=node("hbv3"))
     assert "sysfs_root" not in seen[1][1]
+
+
+def test_what_was_found_out_is_a_mapping() -> None:
+    with pytest.raises(AnsibleActionFail, match=r"^trueup_plan: found is 7: it must be a mapping$"):
+        run("gpu_driver", found=7, trueup_node=node("ndv4"))
 
 
 def test_what_the_node_could_not_answer_fails_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
