@@ -13,7 +13,7 @@ description:
     there at its pinned version, and compares at the end. What is pinned no more stays.
   - Nodes that share the folder wait for each other, up to an hour.
   - A link, and a folder that is no virtual environment, are refused.
-  - The action of the same name reads the requirements from the C(files) of the including role.
+  - The action of the same name reads the requirements from files of the project.
 attributes:
   check_mode:
     support: full

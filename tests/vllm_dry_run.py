@@ -202,7 +202,7 @@ def found(unit: str, made: Plan, image: str) -> dict[str, str]:
     there = dict(paths(image))
     venv = made.values["environment"]["path"]
     pins = "".join(
-        (ROOT / "roles/vllm/files" / name).read_text(encoding="utf-8")
+        (ROOT / name).read_text(encoding="utf-8")
         for name in made.values["environment"]["requirements"]
     )
     there |= {f"{venv}/bin/{name}": "" for name in _PINNED if re.search(f"(?m)^{name}==", pins)}

@@ -4,8 +4,9 @@
     python bench/controller/record.py --local --name local -e stream_prefix=/srv/trueup/stream
 
 A molecule scenario is converged first, and destroyed afterwards: one of its platforms is the node,
-and its group_vars are the variables. With --local this machine is the node, and nothing is changed
-on it. The recording goes to tests/data/controller/NAME.json; describe it in SOURCES.md there.
+and its group_vars are the variables. With --local this machine is the node, nothing is changed on
+it, and the recording ends with configure: a benchmark is asked with this process's own number. The
+recording goes to tests/data/controller/NAME.json; describe it in SOURCES.md there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from simulate import HERE, ROOT, run
+from simulate import HERE, ROOT, STEPS, run
 
 sys.path.insert(0, str(HERE / "connection_plugins"))
 from recorded import FORMAT, key_of
@@ -114,7 +115,8 @@ def record(host: str, variables: dict[str, Any], through: str, output: Path) -> 
         }
         arguments = ["--inventory", f"{host},", "--check", "--extra-vars", json.dumps(asked)]
         settings = {"CONTAINERS_CONF": str(ROOT / "molecule" / "_shared" / "containers.conf")}
-        cost = run(arguments, Path(folder), playbook=ROOT / "site.yml", settings=settings)
+        playbook = STEPS if through == "local" else ROOT / "site.yml"
+        cost = run(arguments, Path(folder), playbook=playbook, settings=settings)
         if cost.status:
             sys.exit(cost.output)
         answers = [json.loads(line) for line in lines.read_text().splitlines()]

@@ -1,12 +1,13 @@
-"""A role's environment: its requirements are read here, from files/ of the role that wants it."""
+"""A role's environment: its requirements are read here, from files of the project."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+
+_PROJECT = Path(__file__).parents[2]
 
 
 class ActionModule(ActionBase):
@@ -17,14 +18,8 @@ class ActionModule(ActionBase):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """What the module pinned_venv returns; ``requirements`` are names of files here."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        parents = (task_vars or {}).get("ansible_parent_role_paths")
-        if not parents:
-            raise AnsibleActionFail("include pinned_venv from a role with requirements in files/")
-        folder = Path(parents[0], "files")
-        files = [
-            {"name": name, "content": (folder / name).read_text(encoding="utf-8")}
-            for name in self._task.args["requirements"]
-        ]
+        paths = [_PROJECT / name for name in self._task.args["requirements"]]
+        files = [{"name": path.name, "content": path.read_text(encoding="utf-8")} for path in paths]
         given = {**self._task.args, "requirements": files}
         result.update(self._execute_module(module_args=given, task_vars=task_vars))
         return result

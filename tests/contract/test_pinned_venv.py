@@ -44,7 +44,7 @@ def _play(tmp_path: Path) -> Path:
             "path": str(tmp_path / "made" / "venv"),
             "python": "{{ python }}",
             "to_install": {},
-            "requirements": ["requirements.txt"],
+            "requirements": [str(files / "requirements.txt")],
             "find_links": str(tmp_path),
             "no_index": True,
         }

@@ -76,7 +76,7 @@ class Site:
                 "python": path,
                 # Once it is there, the plan says nothing of it.
                 "to_install": {} if Path(path).exists() else given,
-                "requirements": ["requirements.txt"],
+                "requirements": [str(self.folder / "roles/user/files/requirements.txt")],
                 "find_links": "",
                 "no_index": True,
             }

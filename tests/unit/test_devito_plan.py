@@ -24,6 +24,7 @@ NODE = {
     "privilege": None,
     "catalog": {"peak_fp64_gflops": 4000.0},
 }
+MPI = "roles/devito/files/requirements-mpi.txt"
 FOLDERS = (DEFAULTS["prefix"], f"{DEFAULTS['prefix']}/venv")
 SPACE = {"path": "/home", "free_bytes": 2 * 1024**3, "there": False, "link": False}
 FOUND = {
@@ -64,7 +65,7 @@ def test_the_nodes_own_sweep() -> None:
     # completed() takes it out.
     assert set(cases[0]) - {"search"} <= set(module_spec(OPTIONS))
     assert (made.skipped, made.values["lead"], made.values["taken_over"]) == ([], "", [])
-    assert made.values["environment"]["requirements"][-1] == "requirements-mpi.txt"
+    assert made.values["environment"]["requirements"][-1] == MPI
 
 
 def test_a_weak_series_grows_with_the_cores() -> None:
@@ -132,8 +133,8 @@ def test_the_python_that_devito_takes_and_its_pins(
     if taken is not None:
         assert made.values["environment"]["python"] == f"/p{taken}"
         assert made.values["environment"]["requirements"][1:3] == [
-            f"requirements-build{pins}.txt",
-            f"requirements{pins}.txt",
+            f"roles/devito/files/requirements-build{pins}.txt",
+            f"roles/devito/files/requirements{pins}.txt",
         ]
 
 
@@ -179,7 +180,7 @@ def test_an_installation_that_is_there_needs_no_space(there: bool, why: list[str
 def test_without_mpirun_layouts_have_one_rank() -> None:
     made = plan(asked(node={"programs": {"gcc": "/x", "mpirun": None}}))
     assert [case["ranks"] for case in made.cases or []] == [1]
-    assert "requirements-mpi.txt" not in made.values["environment"]["requirements"]
+    assert MPI not in made.values["environment"]["requirements"]
 
 
 def test_an_mpi_that_is_on_no_path_starts_ranks_and_builds_mpi4py() -> None:
@@ -192,7 +193,7 @@ def test_an_mpi_that_is_on_no_path_starts_ranks_and_builds_mpi4py() -> None:
     }
     made = plan(asked(node={"programs": {"gcc": "/x", "mpirun": None}, "mpi": found}))
     assert [case["ranks"] for case in made.cases or []] == [4, 1]
-    assert made.values["environment"]["requirements"][-1] == "requirements-mpi.txt"
+    assert made.values["environment"]["requirements"][-1] == MPI
     assert made.values["building"] == {"OPAL_PREFIX": home, "MPICC": f"{home}/bin/mpicc"}
     assert made.skipped == []
     # One on PATH is built with as ever; without any there is nothing to build.

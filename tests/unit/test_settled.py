@@ -22,6 +22,7 @@ FOUND_OUT: dict[str, dict[str, Any]] = {
     "hpcx": there(HPCX),
 }
 CLOCKS = {"problems": [], "renewed": []}
+VENV = {"environment": {"path": "/p/venv", "to_install": {}}}
 GRID = {"missing": False, "expected": {}}
 UNLICENSED = {"ansible_facts": {"trueup_gpu": {"problems": [{"message": "unlicensed"}]}}}
 # What a node answers where there is nothing to do.
@@ -31,6 +32,7 @@ WELL: dict[str, dict[str, Any]] = {
     "vendor_repository": {"wrong": [], "hold": [], "unheld": []},
     "in_force": {"problem": "", "not_restarted": "", "unrecorded": False},
     "gpu_facts": {"ansible_facts": {"trueup_gpu": {"problems": []}}},
+    "pinned_venv": {"done": "nothing"},
     "mpirun": {"changed": True, "stdout": "mpirun (Open MPI) 4.1.9a1"},
     "gpu_clocks": {"changed": True, "stdout": json.dumps(CLOCKS)},
     "gcc": {"stdout": "skipped, since it exists"},
@@ -250,6 +252,11 @@ def test_a_drivers_build_packages_are_looked_at_too(monkeypatch: pytest.MonkeyPa
         ("ib", {"install": False, "build": {}}, {}, []),
         ("ib", {"install": True, "build": {}}, {}, ["ib"]),
         ("ib", {"install": False, "build": {"name": "perftest"}}, {}, ["ib"]),
+        ("devito", VENV, {}, []),
+        ("devito", VENV, {"pinned_venv": {"changed": True, "done": "install"}}, ["devito"]),
+        ("devito", VENV, {"config_files": {"changed": True}}, ["devito"]),
+        # A site's own Devito: no environment is made.
+        ("devito", {"environment": {}}, {"pinned_venv": {"failed": True}}, []),
         ("gpu_grid", GRID, {}, []),
         ("gpu_grid", {**GRID, "missing": True}, {}, ["gpu_grid"]),
         ("gpu_grid", GRID, {"in_force": {"problem": "no such unit"}}, ["gpu_grid"]),

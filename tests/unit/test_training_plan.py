@@ -59,8 +59,8 @@ def test_without_gpus_a_tiny_model_is_trained() -> None:
     made = plan(asked())
     assert (made.refused, made.skipped) == ([], [])
     assert made.values["environment"]["requirements"] == [
-        "requirements-pip.txt",
-        "requirements-cpu.txt",
+        "roles/training/files/requirements-pip.txt",
+        "roles/training/files/requirements-cpu.txt",
     ]
     assert (made.values["clone"], made.values["stale_link"]) == ({}, False)
     chosen = case(made)

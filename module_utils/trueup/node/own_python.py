@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Sequence
 
-from ..plan import Asked
+from ..plan import Asked, Look
 from .pythons import DEFAULT, Need, interpreter, lacks, probe
 
 
@@ -21,13 +21,14 @@ def venv(asked: Asked) -> Mapping[str, Any]:
 
 
 def environment(
-    asked: Asked, need: Need, requirements: Sequence[str], folder: str = ""
+    asked: Asked, role: str, need: Need, requirements: Sequence[str], folder: str = ""
 ) -> Dict[str, Any]:
     """What role pinned_venv is given: with the Python, its name where there is none, and
     ``to_install``, what role python is given first.
 
     Args:
-        requirements: files of the role.
+        role: whose ``files`` hold the requirements.
+        requirements: names of these.
         folder: that of ``venv``; the role's prefix where nothing is given.
     """
     python = interpreter(asked, need)
@@ -36,10 +37,15 @@ def environment(
         "path": f"{folder or options['prefix']}/venv",
         "python": python.path if python else options["python"],
         "to_install": python.to_install if python else {},
-        "requirements": list(requirements),
+        "requirements": [f"roles/{role}/files/{name}" for name in requirements],
         "find_links": options["pip_find_links"],
         "no_index": options["pip_no_index"],
     }
+
+
+def environment_look(made: Mapping[str, Any]) -> Look:
+    """Whether an ``environment`` is there and holds what is pinned."""
+    return Look("pinned_venv", {name: made[name] for name in made if name != "to_install"})
 
 
 def lacking(asked: Asked, role: str, need: Need, *, mebibytes: int = 0) -> List[str]:

@@ -53,7 +53,9 @@ def plan(asked: Asked) -> Plan:
                 asked.program("roles/blob_checkpoint/files/blob_copy_driver.py"),
                 {"path": f"{options['prefix']}/bin", "state": "directory"},
             ],
-            "environment": own_python.environment(asked, _need(asked), ["requirements.txt"]),
+            "environment": own_python.environment(
+                asked, "blob_checkpoint", _need(asked), ["requirements.txt"]
+            ),
         },
         skipped=[Skipped("blob_checkpoint", why) for why in _lacking(asked)],
         cases=[{name: options[name] for name in module_spec(OPTIONS)}],

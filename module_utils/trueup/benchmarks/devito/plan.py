@@ -11,7 +11,7 @@ from ...node import mpi, own_python
 from ...node.affinity import Layout
 from ...node.pythons import Need, interpreter
 from ...options import for_module, row_refusals
-from ...plan import Asked, Now, Plan, Skipped
+from ...plan import Asked, Now, Plan, Settled, Skipped, files_look
 from ...run import nodes as together
 from . import case as devito
 from . import search
@@ -61,6 +61,10 @@ def plan(asked: Asked) -> Plan:
     return Plan(
         values={
             "environment": _environment(asked),
+            "files": [
+                {"path": options["prefix"], "state": "directory"},
+                asked.program("roles/devito/files/devito_driver.py"),
+            ],
             "building": {} if ranks_by is None else ranks_by.compiling,
             "lead": lead,
             "taken_over": over if leads and lost else [],
@@ -68,6 +72,13 @@ def plan(asked: Asked) -> Plan:
         skipped=_skipped(asked),
         cases=[*alone, *(over if leads else [])],
     )
+
+
+def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
+    """Whether the environment holds what is pinned, and the driver is in place."""
+    made = planned["environment"]
+    environment = [own_python.environment_look(made)] if made else []
+    return Settled([files_look(planned["files"]), *environment])
 
 
 def completed(case: Mapping[str, Any], now: Now) -> Union[Dict[str, Any], Skipped]:
@@ -338,7 +349,7 @@ def _environment(asked: Asked) -> Dict[str, Any]:
     """What role pinned_venv is given; empty where a site's own Devito is measured."""
     if asked.options["program"]:
         return {}
-    return own_python.environment(asked, _need(asked), _requirements(asked))
+    return own_python.environment(asked, "devito", _need(asked), _requirements(asked))
 
 
 def _lacking(asked: Asked) -> List[str]:

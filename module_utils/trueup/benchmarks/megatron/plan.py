@@ -106,7 +106,7 @@ def plan(asked: Asked) -> Plan:
             "clone": chosen.clone(options["megatron_repository"]),
             "files": _files(case, chosen, catalog),
             "environment": own_python.environment(
-                asked, chosen.need, chosen.versions["requirements"]
+                asked, "training", chosen.need, chosen.versions["requirements"]
             ),
             "stale_link": not options["venv"] and own_python.venv(asked)["link"],
             "processes": case["processes"],

@@ -98,7 +98,7 @@ def plan(asked: Asked) -> Plan:
     build, home = serving.build, f"{options['prefix']}/{serving.build}"
     chain = _toolchain(asked, serving)
     environment = own_python.environment(
-        asked, _need(asked, serving), asked.data["builds"][build]["requirements"], home
+        asked, "vllm", _need(asked, serving), asked.data["builds"][build]["requirements"], home
     )
     return Plan(
         values={
