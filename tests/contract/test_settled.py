@@ -17,6 +17,8 @@ _STEPS = {"import_tasks", "include_tasks", "include_role", "assert", "trueup_pla
 # role whose steps get another one must ask for that too, or its work is not done on a node that
 # was configured before.
 ASKED = {
+    # Its environment is that of the role pinned_venv, which is asked by the module of that name.
+    "devito": {"config_files"},
     "gemm": {"config_files"},
     "gpu_clocks": {"command", "config_files", "in_force"},
     # What is built is in the plan (build), and with perftest what is installed (install).
