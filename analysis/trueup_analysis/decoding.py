@@ -16,9 +16,11 @@ import io
 import lzma
 import re
 import zlib
+from array import array
+from bisect import bisect_right
 from collections import deque
-from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, AnyStr, Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any, AnyStr, Final
 
 from trueup.errors import BadInput
 from trueup.reading import MOST_BYTES
@@ -34,8 +36,6 @@ _MOST_READ: Final = 16
 # A log with fewer lines in a chunk is left as it is; so many different ones are remembered.
 _FEW: Final = 1000
 _MOST_SEEN: Final = 100_000
-# Where lines are left out of a text, as ParseError.below takes them.
-Gaps: TypeAlias = "Sequence[tuple[int, int]]"
 
 _ARCHIVES: Final = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive"}
 _ORDER_MARKS: Final = (
@@ -53,16 +53,42 @@ _ESCAPES: Final = re.compile(
 _BAR: Final = re.compile(rb"\d ?%|\d/\d+ |\beta\b|it/s", re.IGNORECASE)
 
 
+class Gaps:
+    """Where lines of an output are left out of its text. A log may have one at every other line:
+    they take 16 bytes each, not the 120 of a tuple."""
+
+    def __init__(self) -> None:
+        self._lines = array("q")  # the first one below each gap
+        self._lacking = array("q")  # in all gaps down to there
+
+    @property
+    def total(self) -> int:
+        """How many lines are left out."""
+        return self._lacking[-1] if self._lacking else 0
+
+    def add(self, line: int, count: int) -> None:
+        """So many are left out right above a line."""
+        self._lines.append(line)
+        self._lacking.append(self.total + count)
+
+    def extend(self, below: Gaps, line: int) -> None:
+        """Those of the lines from this one on, which have numbers of their own."""
+        total = self.total
+        self._lines.extend(line + at for at in below._lines)
+        self._lacking.extend(total + lacking for lacking in below._lacking)
+
+    def above(self, line: int) -> int:
+        """How many lines are left out above a line of the text."""
+        at = bisect_right(self._lines, line)
+        return self._lacking[at - 1] if at else 0
+
+
 @dataclass(frozen=True)
 class _Part:
-    """Some lines of an output.
-
-    Attributes:
-        gaps: where lines are left out: kept lines of the part above, and how many were left out.
-    """
+    """Some lines of an output, and where others are left out; the first one has number 0."""
 
     text: bytes
-    gaps: Sequence[tuple[int, int]] = ()
+    gaps: Gaps = field(default_factory=Gaps)
 
 
 def decoded(
@@ -83,23 +109,37 @@ def decoded(
         OSError: it cannot be read.
     """
     plain = _plain(_whole_lines(_utf8(_limited(_unpacked(stream, name), name)), name))
-    kept: deque[_Part] = deque()
-    wanted = [mark.encode() for mark in marks]
-    found, dropped, size = False, 0, 0
-    for part in _thinned(plain, logs):
-        found = found or bool(held(wanted, part.text))
-        kept.append(part)
-        size += len(part.text)
-        if not found and len(kept) > _CHUNKS_BEFORE:
-            gone = kept.popleft()
-            size -= len(gone.text)
-            dropped += gone.text.count(b"\n") + sum(count for _, count in gone.gaps)
-        if size > MOST_BYTES:
+    # Grows in place: a list of parts and the whole at the end would be twice the memory.
+    whole, gaps, line = bytearray(), Gaps(), 1
+    for part in _near_mark(_thinned(plain, logs), name, marks):
+        whole += part.text
+        if len(whole) > MOST_BYTES:
             raise _too_long(name, MOST_BYTES)
-    gaps = _gaps(kept, dropped)
-    joined = b"".join(part.text for part in kept)
-    kept.clear()
-    return joined.decode("utf-8", errors="replace"), gaps
+        gaps.extend(part.gaps, line)
+        line += part.text.count(b"\n")
+    return whole.decode("utf-8", errors="replace"), gaps
+
+
+def _near_mark(parts: Iterator[_Part], name: str, marks: Sequence[str]) -> Iterator[_Part]:
+    """The same from shortly before the first mark on."""
+    wanted = [mark.encode() for mark in marks]
+    front: deque[_Part] = deque()
+    dropped = 0
+    for part in parts:
+        front.append(part)
+        if held(wanted, part.text):
+            break
+        if len(front) > _CHUNKS_BEFORE:
+            gone = front.popleft()
+            dropped += gone.text.count(b"\n") + gone.gaps.total
+        if sum(len(each.text) for each in front) > MOST_BYTES:
+            raise _too_long(name, MOST_BYTES)
+    first = _Part(b"")
+    first.gaps.add(0, dropped)
+    yield first
+    while front:
+        yield front.popleft()
+    yield from parts
 
 
 def held(marks: Iterable[AnyStr], text: AnyStr) -> set[AnyStr]:
@@ -108,17 +148,6 @@ def held(marks: Iterable[AnyStr], text: AnyStr) -> set[AnyStr]:
     letters: set[Any] = {letter for mark in marks for letter in mark}
     letters = {letter for letter in letters if letter in text}
     return {mark for mark in marks if letters.issuperset(mark) and mark in text}
-
-
-def _gaps(kept: Iterable[_Part], dropped: int) -> Gaps:
-    """The gaps of the whole text, of which so many lines were dropped at its front."""
-    gaps, line, lacking = [(1, dropped)], 1, dropped
-    for part in kept:
-        for above, count in part.gaps:
-            lacking += count
-            gaps.append((line + above, lacking))
-        line += part.text.count(b"\n")
-    return gaps
 
 
 def _thinned(chunks: Iterable[bytes], logs: Sequence[tuple[str, str]]) -> Iterator[_Part]:
@@ -142,21 +171,25 @@ def _thin(
 ) -> _Part:
     """A chunk of a log; ``seen`` are its hosts and lines so far."""
     kept: list[bytes] = []
-    gaps: list[tuple[int, int]] = []
+    gaps = Gaps()
     gone = 0
     for line in chunk.splitlines(keepends=True):
-        found = matched(line) if mark in line else None
-        if found and found[1] in seen and (found[2] is None or line in seen):
-            gone += 1
-            continue
-        if found and len(seen) < _MOST_SEEN:
-            seen.update((found[1], line))
+        if mark in line:
+            if line in seen:
+                gone += 1
+                continue
+            found = matched(line)
+            if found and found[2] is None and found[1] in seen:
+                gone += 1
+                continue
+            if found and len(seen) < _MOST_SEEN:
+                seen.update((found[1], line))
         if gone:
-            gaps.append((len(kept), gone))
+            gaps.add(len(kept), gone)
             gone = 0
         kept.append(line)
     if gone:
-        gaps.append((len(kept), gone))
+        gaps.add(len(kept), gone)
     return _Part(b"".join(kept), gaps)
 
 

@@ -86,11 +86,11 @@ def logs() -> list[tuple[str, str]]:
     return [room.LOG for room in tools().values() if hasattr(room, "LOG")]
 
 
-def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps = ()) -> Reading:
+def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps | None = None) -> Reading:
     """Parse one text.
 
     Args:
-        gaps: where lines of the output are left out of the text (ParseError.below).
+        gaps: where lines of the output are left out of the text.
         source: what to call the text in messages.
         tool: which tool wrote it; found out when None.
 
@@ -110,7 +110,8 @@ def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps = ()) ->
     try:
         parsed = parse(text)
     except ParseError as error:
-        raise BadInput(f"{source}: {error.below(gaps)}") from error
+        lacking = 0 if gaps is None else gaps.above(error.line_number or 0)
+        raise BadInput(f"{source}: {error.below(lacking)}") from error
     except TrueupError as error:
         raise BadInput(f"{source}: {error}") from error
     return Reading(

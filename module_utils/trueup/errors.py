@@ -4,7 +4,7 @@ and the mend."""
 from __future__ import annotations
 
 import re
-from typing import Optional, Sequence, Tuple
+from typing import Optional
 
 # int() refuses 4300 digits and more, and its time is quadratic where it does not.
 _LONG_NUMBER = re.compile(r"(?<!\d)\d{4000}")
@@ -38,16 +38,10 @@ class ParseError(TrueupError):
         where = "" if line_number is None else f" (line {line_number}: {line.strip()[:200]!r})"
         super().__init__(message + where)
 
-    def below(self, gaps: Sequence[Tuple[int, int]]) -> ParseError:
-        """The same with the line's number in the whole output, of which the parsed text lacks some.
-
-        Args:
-            gaps: the first line of the text below each gap, and how many lines all gaps down to
-                there lack; ascending.
-        """
-        number = self.line_number
-        if number is not None:
-            number += max((lacking for line, lacking in gaps if line <= number), default=0)
+    def below(self, lacking: int) -> ParseError:
+        """The same with the line's number in the whole output, of which the parsed text lacks so
+        many lines above it."""
+        number = None if self.line_number is None else self.line_number + lacking
         return ParseError(self.message, number, self.line)
 
 
