@@ -92,7 +92,7 @@ class _Part:
 
 
 def decoded(
-    stream: IO[bytes], name: str, marks: Sequence[str], logs: Sequence[tuple[str, str]] = ()
+    stream: IO[bytes], name: str, marks: Sequence[str], logs: Sequence[tuple[str, str, str]] = ()
 ) -> tuple[str, Gaps]:
     """The text of one output, and where lines of it were left out.
 
@@ -100,8 +100,8 @@ def decoded(
         stream: where it is read from, once.
         name: what to call it in messages.
         marks: strings of which one stands near the first line of any tool's output.
-        logs: of logs between the lines: a string in each line, and a line's pattern with its host
-            and, where a parser reads something from it, the beginning of that.
+        logs: of logs between the lines: a string in each line, the pattern of all before it, with
+            the host, and of the beginning of what a parser reads behind it.
 
     Raises:
         BadInput: it cannot be decompressed, what is kept of it is longer than MOST_BYTES, or the
@@ -150,47 +150,57 @@ def held(marks: Iterable[AnyStr], text: AnyStr) -> set[AnyStr]:
     return {mark for mark in marks if letters.issuperset(mark) and mark in text}
 
 
-def _thinned(chunks: Iterable[bytes], logs: Sequence[tuple[str, str]]) -> Iterator[_Part]:
-    """Without lines of logs that no parser reads, or that were there before. The first line of each
-    host stays: a cut row right before a host's name makes a host that is none."""
-    patterns = [(mark.encode(), re.compile(pattern.encode()).match) for mark, pattern in logs]
-    seen: set[bytes] = set()
+def _thinned(chunks: Iterable[bytes], logs: Sequence[tuple[str, str, str]]) -> Iterator[_Part]:
+    """Without lines of logs that no parser reads, or that were there before."""
+    thinning = [_Thinning(*log) for log in logs]
     for chunk in chunks:
         part = _Part(chunk)
-        for mark, matched in patterns:
-            if chunk.count(mark) > _FEW:
-                part = _thin(chunk, mark, matched, seen)
+        for log in thinning:
+            if chunk.count(log.mark) > _FEW:
+                part = log.thinned(chunk)
         yield part
 
 
-def _thin(
-    chunk: bytes,
-    mark: bytes,
-    matched: Callable[[bytes], re.Match[bytes] | None],
-    seen: set[bytes],
-) -> _Part:
-    """A chunk of a log; ``seen`` are its hosts and lines so far."""
-    kept: list[bytes] = []
-    gaps = Gaps()
-    gone = 0
-    for line in chunk.splitlines(keepends=True):
-        if mark in line:
-            if line in seen:
-                gone += 1
-                continue
-            found = matched(line)
-            if found and found[2] is None and found[1] in seen:
-                gone += 1
-                continue
-            if found and len(seen) < _MOST_SEEN:
-                seen.update((found[1], line))
+class _Thinning:
+    """A log, of which lines are left out. The first line of each host stays: a cut row right before
+    a host's name makes a host that is none."""
+
+    def __init__(self, mark: str, head: str, read: str) -> None:
+        self.mark = mark.encode()
+        self._is_head = re.compile(head.encode()).fullmatch
+        self._is_read = re.compile(read.encode()).match
+        self._hosts: dict[bytes, bytes | None] = {}  # by what stands before the mark
+        self._seen: set[bytes] = set()  # hosts and lines
+
+    def thinned(self, chunk: bytes) -> _Part:
+        """A chunk of whole lines without those of the log that say nothing new."""
+        mark, hosts, seen, is_read = self.mark, self._hosts, self._seen, self._is_read
+        kept: list[bytes] = []
+        gaps = Gaps()
+        gone = 0
+        for line in chunk.splitlines(keepends=True):
+            head, of_log, message = line.partition(mark)
+            if of_log:
+                host = hosts[head] if head in hosts else self._host(head)
+                if host in seen and (line in seen or not is_read(message)):
+                    gone += 1
+                    continue
+                if host and len(seen) < _MOST_SEEN:
+                    seen.update((host, line))
+            if gone:
+                gaps.add(len(kept), gone)
+                gone = 0
+            kept.append(line)
         if gone:
             gaps.add(len(kept), gone)
-            gone = 0
-        kept.append(line)
-    if gone:
-        gaps.add(len(kept), gone)
-    return _Part(b"".join(kept), gaps)
+        return _Part(b"".join(kept), gaps)
+
+    def _host(self, head: bytes) -> bytes | None:
+        found = self._is_head(head)
+        if len(self._hosts) >= _MOST_SEEN:
+            self._hosts.clear()
+        self._hosts[head] = host = found[1] if found else None
+        return host
 
 
 def _unpacked(stream: IO[bytes], name: str) -> Iterator[bytes]:

@@ -80,9 +80,9 @@ def marks(tool: str | None = None) -> list[str]:
     return [mark for room in rooms for mark in room.MARKS]
 
 
-def logs() -> list[tuple[str, str]]:
+def logs() -> list[tuple[str, str, str]]:
     """The logs that tools write between their own lines (LOG of their rooms): a string that stands
-    in each line; the pattern of a line, with its host, and what it begins with that is read."""
+    in each line; the pattern of all before it, with the host, and of what is read behind it."""
     return [room.LOG for room in tools().values() if hasattr(room, "LOG")]
 
 

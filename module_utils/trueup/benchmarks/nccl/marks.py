@@ -11,12 +11,13 @@ _OURS = re.compile(
     r"|# +size +count +type\b[^#\n]*\balgbw\b"
 )
 
-# A line of NCCL's log with its host, and with the beginning of what is read from it here, if any.
-_READ = r"Channel |Ring |Coll|NET/|Using network|Loading topology|Could not open|NCCL version"
-_READ += r"|(?:\w+: *)?\d+ Bytes|GPU/|=== System"
-LINE = r"\s*(?:\[[^\]\s]*\]<\w+>: ?|\d+: )?(?:\[[0-9][^][]*\] )?([A-Za-z][\w.-]*):\d+:\d+ "
-LINE += rf"(?:\[-?\d+\] )?NCCL INFO ( *(?:{_READ}))?"
-LOG = ("NCCL INFO ", LINE)
+# A line of NCCL's log: what stands before its mark, with the host, and what a message begins with
+# that is read here.
+_HEAD = r"\s*(?:\[[^\]\s]*\]<\w+>: ?|\d+: )?(?:\[[0-9][^][]*\] )?([A-Za-z][\w.-]*):\d+:\d+ "
+_HEAD += r"(?:\[-?\d+\] )?"
+_READ = r" *(?:Channel |Ring |Coll|NET/|Using network|Loading topology|Could not open|NCCL version"
+_READ += r"|(?:\w+: *)?\d+ Bytes|GPU/|=== System)"
+LOG = ("NCCL INFO ", _HEAD, _READ)
 
 
 def recognises(text: str) -> bool:
