@@ -18,6 +18,7 @@ from trueup_analysis.figures.advise.services import (
     advise,
     advise_storage,
     gone,
+    needs_of,
     read_services,
 )
 
@@ -300,6 +301,13 @@ def test_needs_that_cannot_be_are_refused(wrong: dict[str, Any], says: str) -> N
     with pytest.raises(BadInput) as found:
         Needs(**wrong)
     assert says in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "coupled"), [("yes", True), ("True", True), ("no", False), ("false", False)]
+)
+def test_words_say_whether_nodes_are_coupled(word: str, coupled: bool) -> None:
+    assert needs_of({"coupled": word}).coupled is coupled
 
 
 def _changed(change: Any, folder: Path) -> Path:

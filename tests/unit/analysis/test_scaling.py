@@ -509,10 +509,11 @@ def test_one_node_judged_at_another_size_stays_in_the_series(tmp_path: Path) -> 
 
 
 def test_gpus_are_what_scales_within_a_node(tmp_path: Path) -> None:
-    records = [collective(1, 480e9, gpus=gpus) for gpus in (2, 4, 8)]
-    [item] = nccl(tmp_path, records)
-    assert (item.over, column(item, "resource")) == ("gpus", [2, 4, 8])
-    assert column(item, "efficiency") == [1, 1, 1]
+    records = [collective(1, 480e9, gpus=gpus) for gpus in (1, 4, 8)]
+    for over in ("auto", "gpus"):
+        [item] = nccl(tmp_path, records, over=over)
+        assert (item.over, column(item, "resource")) == ("gpus", [1, 4, 8])
+        assert column(item, "efficiency") == [1, 1, 1]
     assert [one.over for one in nccl(tmp_path, records, over="cores")] == ["cores"]
     with pytest.raises(BadInput, match="no devito record says that it used GPUs"):
         series(measured(tmp_path / "none", [made.record()]), over="gpus")
@@ -548,6 +549,13 @@ def test_a_figure_of_zero_is_left_out(tmp_path: Path) -> None:
     loaded = measured(tmp_path, [collective(1, 480e9), collective(2, 0.0)])
     assert [len(one.rows) for one in series(loaded, benchmark="nccl")] == [1]
     assert [text.endswith(": its figure is 0") for text in left_out(loaded, "nccl")] == [True]
+
+
+def test_a_figure_below_one_counts(tmp_path: Path) -> None:
+    loaded = measured(tmp_path, [made.record(0.4, threads=1), made.record(0.25, threads=2)])
+    [item] = series(loaded)
+    assert column(item, "median") == pytest.approx([0.4, 0.25])
+    assert left_out(loaded, "devito") == []
 
 
 def rivals(counts: tuple[int, ...] = (1, 2, 8)) -> list[dict[str, Any]]:
