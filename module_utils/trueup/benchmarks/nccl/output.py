@@ -620,7 +620,12 @@ class _Table:
         in_rows = bool(self.rows) and not self.out_of_bounds
         if not in_rows or self.pending or self.aside or 0 <= self.wanted - first < len(lines):
             return False
-        rows = _plain_rows(lines, first, self.columns, self.figures)
+        begin, of_output = _unlabelled(lines[0])
+        label = lines[0][: len(lines[0]) - len(begin)]
+        if not of_output or not all(line.startswith(label) for line in lines):
+            return False
+        alone = [line[len(label) :] for line in lines] if label else lines
+        rows = _plain_rows(alone, first, self.columns, self.figures)
         self.rows += rows
         return bool(rows)
 
