@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+# As a user has it: with modules that are compiled once, and output that is not written byte by byte.
+_UNUSUAL = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
+_USUAL = {name: value for name, value in os.environ.items() if name not in _UNUSUAL}
 ROUNDS = int(os.environ.get("TRUEUP_BENCH_ROUNDS", "5"))
 
 # A process of its own starts the measured one: a child's peak memory is never below what its parent
@@ -77,7 +80,7 @@ def spend(
     env: Mapping[str, str] | None = None,
     cwd: Path = ROOT,
 ) -> Spent:
-    """Run a command and measure it; ``env`` is added to this process's environment.
+    """Run a command and measure it; ``env`` is added to a user's environment.
 
     Raises:
         AssertionError: it ended with none of ``statuses``.
@@ -87,7 +90,7 @@ def spend(
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-c", _LAUNCH, written.name, *command],
             cwd=cwd,
-            env={**os.environ, **(env or {})},
+            env={**_USUAL, **(env or {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
