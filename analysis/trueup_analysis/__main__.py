@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
+import sys
+from typing import NoReturn
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Entry point of the command. Ctrl-C while the rest is loaded ends it without a traceback."""
     # Arrow's own pool gives nothing back to the system: of 100,000 packed records 90 MB and half of
     # the system's time.
@@ -15,7 +18,26 @@ def main() -> None:
     from .cli import main as run  # noqa: PLC0415 WHY: it takes a while
 
     signal.signal(signal.SIGINT, handler)
-    run()
+    try:
+        run()
+    except SystemExit as ended:
+        _end(ended)
+    sys.exit()
+
+
+def _end(ended: SystemExit) -> NoReturn:
+    """End without giving back the memory piece by piece, which the system does at once: 0.02 s of
+    any command, and a tenth of a second of one that read many records."""
+    if isinstance(ended.code, str):
+        raise ended
+    try:
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+    except (OSError, ValueError):
+        # Python says what it says of a stream that is gone.
+        raise ended from None
+    atexit._run_exitfuncs()  # noqa: SLF001 WHY: os._exit runs none
+    os._exit(ended.code or 0)
 
 
 if __name__ == "__main__":
