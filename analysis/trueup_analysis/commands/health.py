@@ -124,7 +124,6 @@ def health(
     from ..figures.health.examine import examine
     from ..figures.health.required import roster
     from ..figures.health.summary import spreads
-    from ..render import junit, prometheus
     from ..sheets import health as health_sheets
 
     if summary and format_.value not in Format.__members__:
@@ -146,8 +145,12 @@ def health(
         if summary:
             write([health_sheets.summary(spreads(cases))], Format(format_.value), output)
         elif format_ is HealthFormat.junit:
+            from ..render import junit
+
             put(junit.render(found), output)
         elif format_ is HealthFormat.prometheus:
+            from ..render import prometheus
+
             put(prometheus.render(found, every_series=every_series), output)
         elif format_ in (HealthFormat.csv, HealthFormat.json):
             write([health_sheets.data(found)], Format(format_.value), output)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import packed
-from ..columns import Words, alike
+from ..columns import Words, alike, firsts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,7 +74,8 @@ def distinct(codes: NDArray[Any]) -> list[int]:
 def first_of_each(columns: Sequence[NDArray[Any]]) -> tuple[Counts, Counts]:
     """Of the rows that agree in all of some columns the first, in the order of appearance, and for
     each row which of these it is."""
-    _, first, number = np.unique(alike(columns), return_index=True, return_inverse=True)
+    number = alike(columns)
+    first = firsts(number)
     order = np.argsort(first)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))

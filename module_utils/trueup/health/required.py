@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Callable, Final, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Final, Optional, Tuple
 
 from .verdicts import Verdict
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _STATE: Final = "node_state"
 # (node, run id, benchmark) -> why there is no record of it.
 Why = Callable[[str, Optional[str], str], str]
+# (benchmark, metric) -> one of the expectations that require it, and on how many devices.
+_Must = Dict[Tuple[str, str], Tuple["Expectation", int]]
 
 
 def not_measured(
@@ -64,8 +66,12 @@ def held_to(
         for node in case.nodes:
             nodes[node].passed(case.benchmark, metric, devices)
     lacking: list[Verdict] = []
+    musts: dict[str | None, _Must] = {}
     for of_node in nodes.values():
-        lacking += of_node.lacking(expectations, why, required)
+        size = of_node.size
+        if size not in musts:
+            musts[size] = _must(size, expectations)
+        lacking += of_node.lacking(musts[size], why, required)
     said = {(item.nodes, item.benchmark, item.metric) for item in lacking if item.metric}
     # What is said once more as not measured is said once.
     kept = [
@@ -105,11 +111,8 @@ class _OfNode:
             # The case failed, which says all.
             self._settled.add(item.benchmark)
 
-    def lacking(
-        self, expectations: Expectations, why: Why | None, required: Collection[str]
-    ) -> Iterator[Verdict]:
+    def lacking(self, must: _Must, why: Why | None, required: Collection[str]) -> Iterator[Verdict]:
         """What the node must have and has not."""
-        must = self._must(expectations)
         names = {benchmark for benchmark, _ in must}
         for benchmark in [*sorted(names), *(one for one in required if one not in names)]:
             if benchmark in self.cases or benchmark in self._settled:
@@ -117,20 +120,14 @@ class _OfNode:
             if benchmark in required or why is not None:
                 said = "" if why is None else why(self.name, self.run_id, benchmark)
                 yield self._verdict(benchmark, benchmark, said or "required, and has no record")
-        for (benchmark, metric), item in must.items():
+        for (benchmark, metric), (item, count) in must.items():
             if benchmark in self.cases and benchmark not in self._settled:
-                yield from self._figure(benchmark, metric, item, expectations)
-
-    def _must(self, expectations: Expectations) -> dict[tuple[str, str], Expectation]:
-        """(benchmark, metric) -> one of the expectations that require it."""
-        of_size = [] if self.size is None else expectations.of(self.size)
-        return {(item.benchmark, item.metric): item for item in of_size if item.required}
+                yield from self._figure(benchmark, metric, item, count)
 
     def _figure(
-        self, benchmark: str, metric: str, item: Expectation, expectations: Expectations
+        self, benchmark: str, metric: str, item: Expectation, count: int
     ) -> Iterator[Verdict]:
         held = len(self._devices[benchmark, metric])
-        count = _devices_of(item, str(self.size), expectations)
         if held >= count:
             return
         unjudged = self._unjudged.get((benchmark, metric)) or self._unjudged.get((benchmark, None))
@@ -157,6 +154,15 @@ class _OfNode:
         return not_measured(
             (self.name,), benchmark, what, reason, self.run_id, vm_size=self.size, **more
         )
+
+
+def _must(size: str | None, expectations: Expectations) -> _Must:
+    of_size = [] if size is None else expectations.of(size)
+    return {
+        (item.benchmark, item.metric): (item, _devices_of(item, str(size), expectations))
+        for item in of_size
+        if item.required
+    }
 
 
 def _devices_of(item: Expectation, size: str, expectations: Expectations) -> int:

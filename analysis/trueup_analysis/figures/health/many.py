@@ -13,6 +13,7 @@ import numpy as np
 from trueup.health.verdicts import Verdict, against, judged_statistics, of_figure, stance
 
 from ...cases import FiguresOf
+from ...columns import distinct
 from ...metrics import of_rows
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Passes:
         """The nodes that they are of."""
         found = {item.nodes for item in self.others}
         for *_, rows in self.blocks:
-            places = np.unique(self.figures.owners[rows]).tolist()
+            places = distinct(self.figures.owners[rows]).tolist()
             found.update(self.cases[place].nodes for place in places)
         return found
 
@@ -177,7 +178,7 @@ class _Group:
                 if verdict.measured is not None:
                     self._measured[item.metric][place] = True
             if odd:
-                passing = np.union1d(passing, np.array(odd, np.int64))
+                passing = distinct(np.concatenate([passing, np.array(odd, np.int64)]))
             if len(passing):
                 self._passes.blocks.append((item, number, passing))
                 self._measured[item.metric][self._passes.figures.owners[passing]] = True

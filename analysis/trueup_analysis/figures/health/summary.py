@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...columns import alike, numbered
+from ...columns import alike, distinct, numbered
 from .fleet import coded
 from .many import together
 
@@ -88,7 +88,7 @@ def _name(case: Case) -> str:
 def _spread(cases: Sequence[Case], figures: Figures, rows: NDArray[np.int64]) -> Spread:
     case, figure = cases[figures.owners[rows[0]]], figures.at(rows[:1])[0]
     values = np.sort(figures.value[rows]).tolist()
-    owners = np.unique(figures.owners[rows]).tolist()
+    owners = distinct(figures.owners[rows]).tolist()
     tenths = quantiles(values, n=10, method="inclusive") if len(values) > 1 else values * 9
     return Spread(
         vm_size=case.vm_size,
