@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 import re
 from datetime import datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 import numpy as np
 
 from . import packed
-from .columns import Words, alike, numbered, words
+from .columns import Words, alike, distinct, numbered, small, words
+from .metrics import TEXTS, of_lengths
 from .packed import MEASURED, METRIC_NAME, PATTERNS, canonical
 from .records import (
     DEVICE,
@@ -33,6 +35,8 @@ from .records import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from .metrics import Figures
@@ -85,19 +89,40 @@ class _Text(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     raw: Raw | None
 
 
-class _Beside(msgspec.Struct):
-    """What a row has that its record has not."""
-
-    cores: int
-    raw_path: str | None
-    raw_sha256: str | None
-    source: str
-    provenance: str = MEASURED
-
-
 _untyped = msgspec.json.Decoder(_Text).decode
-_encoded = msgspec.json.encode
-_NOTHING: Final = msgspec.Raw(b"0")
+# What figures have in common that differ in their value alone, as those of sweeps do.
+_KIND: Final = ("name", "unit", "direction", "message_bytes", "device", "statistic", "n")
+_kind = attrgetter(*_KIND)
+# Columns that a record has itself.
+_PLAIN_TEXTS: Final = (
+    *("run_id", "benchmark", "case", "outcome", "reason", "vm_size", "region", "offer"),
+    "started_at",
+)
+_NUMBERS: Final = ("node_count", "ranks", "threads_per_rank", "gpus", "duration_seconds")
+_own = attrgetter(*_PLAIN_TEXTS, *_NUMBERS)
+# How many members there are, with a colon each.
+_MEMBERS, _OF_RAW, _OF_FIGURE = (len(one.__struct_fields__) for one in (_Text, Raw, _Figure))
+
+
+class _Codes(dict[Any, int]):
+    """A number for each different value, from 0 on; -1 for None."""
+
+    def __init__(self) -> None:
+        self[None] = -1
+
+    def __missing__(self, value: Any) -> int:
+        code = self[value] = len(self) - 1
+        return code
+
+    @property
+    def values_in_order(self) -> list[Any]:
+        return list(self)[1:]
+
+
+def _words(column: Sequence[str | None]) -> Words:
+    codes = _Codes()
+    numbers = np.fromiter(map(codes.__getitem__, column), np.int32, len(column))
+    return Words(numbers, codes.values_in_order)
 
 
 class _Texts:
@@ -134,21 +159,29 @@ class Batch:
 
     def __init__(self) -> None:
         self._texts = {name: _Texts(kind) for name, kind in packed.KINDS.items()}
-        self._lines: list[bytes] = []
-        # Of each record the codes of its texts.
+        # Of each record its own columns; its nodes, the path and the sha256 of its raw output, and
+        # where it was read; and the codes of its texts.
+        self._own: list[tuple[Any, ...]] = []
+        self._beside: list[tuple[str, str | None, str | None, str]] = []
         self._codes: list[list[int]] = []
+        # Of all figures the kind and the value, and how many each record has.
+        self._kinds = _Codes()
+        self._of_kind: list[int] = []
+        self._values: list[float] = []
+        self._lengths: list[int] = []
         # Of each record its text, None of one that was looked at, and what is said of it if it is
-        # none.
+        # none; and how many colons the text has beyond those that were looked for.
         self._contents: list[tuple[bytes | None, str, int]] = []
+        self._colons: list[int] = []
         self._bytes = 0
 
     @property
     def empty(self) -> bool:
-        return not self._lines
+        return not self._own
 
     @property
     def is_full(self) -> bool:
-        return len(self._lines) >= _ROWS_AT_ONCE or self._bytes >= _BYTES_AT_ONCE
+        return len(self._own) >= _ROWS_AT_ONCE or self._bytes >= _BYTES_AT_ONCE
 
     def takes(self, content: bytes, path: str, place: int) -> bool:
         """Whether a text is plainly a record, which then waits here.
@@ -161,60 +194,58 @@ class Batch:
             # An escape may hide a colon.
             if b"\\u" in content or not _is_plain(record):
                 return False
-            line, codes, colons = self._line(record)
+            codes, colons = self._coded(record)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return False
-        if line.count(b":") + colons != content.count(b":"):
-            return False
-        self._wait(record, line, codes, (content, path, place))
+        self._wait(record, codes, (content, path, place))
+        self._colons.append(content.count(b":") - colons)
+        self._bytes += len(content)
         return True
 
     def add(self, record: Record, path: str) -> None:
         """A record that was looked at."""
-        text = _untyped(_encoded(record))
-        line, codes, _ = self._line(text)
-        self._wait(text, line, codes, (None, path, 0))
+        content = msgspec.json.encode(record)
+        text = _untyped(content)
+        codes, colons = self._coded(text)
+        self._wait(text, codes, (None, path, 0))
+        self._colons.append(content.count(b":") - colons)
+        self._bytes += len(content)
 
-    def _line(self, record: _Text) -> tuple[bytes, list[int], int]:
-        """A record without its texts; their codes, and how many colons are in them.
+    def _coded(self, record: _Text) -> tuple[list[int], int]:
+        """The codes of a record's texts, and how many colons are in them and in what lies beside.
 
         Raises:
             msgspec.MsgspecError: a text is not of its kind, or may hold a name twice.
         """
-        codes, colons = [], 0
+        codes, colons = [], _MEMBERS
         for name, texts in self._texts.items():
             code, held = texts.code(bytes(getattr(record, name)))
             codes.append(code)
             colons += held
-            setattr(record, name, _NOTHING)
-        record.nodes = "+".join(record.nodes)
-        return _encoded(record), codes, colons
+        if record.raw is not None:
+            colons += _OF_RAW + record.raw.path.count(":") + record.raw.sha256.count(":")
+        return codes, colons
 
     def _wait(
-        self, record: _Text, line: bytes, codes: list[int], content: tuple[bytes | None, str, int]
+        self, record: _Text, codes: list[int], content: tuple[bytes | None, str, int]
     ) -> None:
-        raw, path = record.raw, content[1]
-        beside = _Beside(
-            record.ranks * record.threads_per_rank,
-            None if raw is None else os.path.join(os.path.dirname(path), raw.path),
-            None if raw is None else raw.sha256,
-            path,
-        )
-        line = line[:-1] + b"," + _encoded(beside)[1:]
-        self._lines.append(line)
+        raw, path, figures = record.raw, content[1], record.metrics
+        where = None if raw is None else os.path.join(os.path.dirname(path), raw.path)
+        nodes = "+".join(record.nodes)
+        self._own.append(_own(record))
+        self._beside.append((nodes, where, None if raw is None else raw.sha256, path))
         self._codes.append(codes)
+        self._of_kind += map(self._kinds.__getitem__, map(_kind, figures))
+        self._values += [figure.value for figure in figures]
+        self._lengths.append(len(figures))
         self._contents.append(content)
-        self._bytes += len(line)
 
     def table(self) -> tuple[packed.Table, list[tuple[int, str, str]]]:
         """The records, and of those that are none the place, the path and why."""
-        codes = np.array(self._codes, np.int32).T
-        named = zip(self._texts.items(), codes, strict=True)
-        table = packed.from_lines(
-            self._lines, {name: Words(column, texts.words) for (name, texts), column in named}
-        )
+        table, kinds = self._table()
         refused, kept = [], np.ones(table.num_rows, np.bool_)
-        for number in np.flatnonzero(_odd(table)).tolist():
+        odd = _odd(table, kinds) | self._hides_colons(table, kinds)
+        for number in np.flatnonzero(odd).tolist():
             content, path, place = self._contents[number]
             try:
                 if content is not None:
@@ -223,6 +254,96 @@ class Batch:
                 refused.append((place, path, str(error)))
                 kept[number] = False
         return (packed.take(table, np.flatnonzero(kept)) if refused else table), refused
+
+    def _table(self) -> tuple[packed.Table, _Kinds]:
+        made: dict[str, Any] = {}
+        for name, column in zip(
+            (*_PLAIN_TEXTS, *_NUMBERS), zip(*self._own, strict=True), strict=True
+        ):
+            made[name] = np.array(column) if name in _NUMBERS else _words(column)
+        beside = ("nodes", "raw_path", "raw_sha256", "source")
+        for name, column in zip(beside, zip(*self._beside, strict=True), strict=True):
+            made[name] = _words(column)
+        for (name, texts), codes in zip(
+            self._texts.items(), np.array(self._codes, np.int32).T, strict=True
+        ):
+            made[name] = Words(codes, texts.words)
+        rows = len(self._own)
+        made["provenance"] = Words(np.zeros(rows, np.int32), [MEASURED])
+        made["cores"] = made["ranks"] * made["threads_per_rank"]
+        kinds = _Kinds(self._kinds.values_in_order, np.array(self._of_kind, np.int32))
+        values = np.array(self._values, np.float64)
+        figures = kinds.figures(np.array(self._lengths, np.int64), values)
+        return packed.of_columns(made, figures), kinds
+
+    def _hides_colons(self, table: packed.Table, kinds: _Kinds) -> NDArray[np.bool_]:
+        """Which texts have more colons than the values that were read: a name stands twice."""
+        left = np.array(self._colons, np.int64)
+        for name in (*_PLAIN_TEXTS, "nodes"):
+            column = words(packed.column(table, name))
+            held = np.array([*(word.count(":") for word in column.words), 0], np.int64)
+            left -= held[column.codes]
+        totals = np.concatenate(([0], np.cumsum(kinds.colons[kinds.codes])))
+        starts = table.figures.starts
+        found: NDArray[np.bool_] = left != totals[starts[1:]] - totals[starts[:-1]]
+        return found
+
+
+class _Kinds:
+    """The different kinds of some figures.
+
+    Attributes:
+        columns: name -> what it is of each kind.
+        codes: of each figure its kind.
+    """
+
+    def __init__(self, kinds: Sequence[tuple[Any, ...]], codes: NDArray[np.int32]) -> None:
+        self.columns = dict(
+            zip(_KIND, zip(*kinds, strict=True) if kinds else [()] * len(_KIND), strict=True)
+        )
+        self.codes = codes
+
+    @property
+    def colons(self) -> NDArray[np.int64]:
+        """Of each kind how many colons are in the text of a figure."""
+        found = []
+        for kind in zip(*self.columns.values(), strict=True):
+            texts = (one.count(":") for one in kind if isinstance(one, str))
+            absent = sum(one is msgspec.UNSET for one in kind)
+            found.append(_OF_FIGURE - absent + sum(texts))
+        return np.array(found, np.int64)
+
+    def figures(self, lengths: NDArray[np.int64], values: NDArray[np.float64]) -> Figures:
+        """The figures of records that have so many of them each."""
+        made: dict[str, Any] = {"value": values}
+        for name, column in self.columns.items():
+            known = [None if one is msgspec.UNSET else one for one in column]
+            if name in TEXTS:
+                held = _words(known)
+                made[name] = Words(small(held.codes)[self.codes], held.words)
+            else:
+                whole = np.array([-1 if one is None else one for one in known], np.int64)
+                made[name] = small(whole)[self.codes]
+        return of_lengths(lengths, made)
+
+    def out_of_range(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which figures are not in the unit in which records hold them, or are out of its range."""
+        least = np.full(len(self.columns["name"]), np.inf)
+        held = zip(*(self.columns[name] for name in ("name", "unit", "direction")), strict=True)
+        for kind, (name, unit, direction) in enumerate(held):
+            base, at_least = limits(name, unit, direction)
+            if unit == base:
+                least[kind] = at_least
+        return ~((values >= least[self.codes]) & (values <= MOST))
+
+    def fits(self, name: str, pattern: str) -> NDArray[np.bool_]:
+        """Which figures have none of such a text, or one of a pattern."""
+        fits = [
+            one is msgspec.UNSET or re.search(pattern, one) is not None
+            for one in self.columns[name]
+        ]
+        found: NDArray[np.bool_] = np.array(fits, np.bool_)[self.codes]
+        return found
 
 
 def _is_plain(record: _Text) -> bool:
@@ -236,7 +357,7 @@ def _is_plain(record: _Text) -> bool:
     )
 
 
-def _odd(table: packed.Table) -> NDArray[np.bool_]:
+def _odd(table: packed.Table, kinds: _Kinds) -> NDArray[np.bool_]:
     """Which records may hold what no record can hold."""
     odd = np.zeros(table.num_rows, np.bool_)
     for name, pattern in PATTERNS.items():
@@ -244,14 +365,9 @@ def _odd(table: packed.Table) -> NDArray[np.bool_]:
     begun = words(packed.column(table, "started_at"))
     odd |= ~np.array([*map(_is_time, begun.words), False])[begun.codes]
     figures = table.figures
-    is_odd = _out_of_range(figures)
-    for column, pattern in (
-        (figures.name, METRIC_NAME),
-        (figures.device, DEVICE),
-        (figures.statistic, STATISTIC),
-    ):
-        fits = [re.search(pattern, word) is not None for word in column.words]
-        is_odd |= ~np.array([*fits, True])[column.codes]
+    is_odd = kinds.out_of_range(figures.value)
+    for name, pattern in (("name", METRIC_NAME), ("device", DEVICE), ("statistic", STATISTIC)):
+        is_odd |= ~kinds.fits(name, pattern)
     odd[figures.owners[is_odd]] = True
     odd[_out_of_order(figures)] = True
     return odd
@@ -265,20 +381,6 @@ def _is_time(text: str) -> bool:
     return True
 
 
-def _out_of_range(figures: Figures) -> NDArray[np.bool_]:
-    """Which figures are not in the unit in which records hold them, or are out of its range."""
-    held = (figures.name, figures.unit, figures.direction)
-    kinds = alike([column.codes for column in held])
-    first = np.unique(kinds, return_index=True)[1]
-    least = np.full(len(first), np.inf)
-    triples = zip(*(column.taken(first).values() for column in held), strict=True)
-    for kind, (name, unit, direction) in enumerate(triples):
-        base, at_least = limits(str(name), str(unit), str(direction))
-        if unit == base:
-            least[kind] = at_least
-    return ~((figures.value >= least[kinds]) & (figures.value <= MOST))
-
-
 def _out_of_order(figures: Figures) -> NDArray[np.int64]:
     """The records in which a median lies outside the least and the greatest."""
     codes = [*figures.statistic.words, None]
@@ -290,5 +392,5 @@ def _out_of_order(figures: Figures) -> NDArray[np.int64]:
     ends[groups, places] = part.value
     low, middle, high = ends.T
     wrong = (low > middle) | (middle > high) | (low > high)
-    found: NDArray[np.int64] = np.unique(part.owners[wrong[groups]])
+    found: NDArray[np.int64] = distinct(part.owners[wrong[groups]])
     return found

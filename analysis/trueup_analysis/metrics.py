@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from trueup.cases import Figure
 
-from .columns import Words, array_of, counts, folded, known, numbers, small, words
+from .columns import Words, array_of, counts, folded, known, lengths, numbers, small, span, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -67,7 +67,7 @@ class Figures:
         lengths = stops - starts
         begin = _starts(lengths)
         rows = np.arange(begin[-1]) + np.repeat(starts - begin[:-1], lengths)
-        return _of_lengths(lengths, {name: self._column(name, rows) for name in COLUMNS})
+        return of_lengths(lengths, {name: self._column(name, rows) for name in COLUMNS})
 
     def _column(self, name: str, rows: NDArray[Any] | slice) -> Any:
         held = getattr(self, name)
@@ -94,7 +94,7 @@ def _starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(lengths)))
 
 
-def _of_lengths(lengths: NDArray[np.int64], made: dict[str, Any]) -> Figures:
+def of_lengths(lengths: NDArray[np.int64], made: dict[str, Any]) -> Figures:
     """Figures of records that have so many of them each."""
     owners = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
     return Figures(starts=_starts(lengths), owners=owners, **made)
@@ -117,12 +117,13 @@ def of_rows(rows: Sequence[Sequence[Figure]]) -> Figures:
             made[name] = np.array(column, np.float64)
         else:
             made[name] = np.array([-1 if one is None else one for one in column], np.int64)
-    return _of_lengths(np.fromiter(map(len, rows), np.int64, len(rows)), made)
+    return of_lengths(np.fromiter(map(len, rows), np.int64, len(rows)), made)
 
 
 def flat(listed: pa.ListArray) -> dict[str, pa.Array]:
-    """The columns of Arrow's lists of rows."""
-    return dict(zip(COLUMNS, listed.flatten().flatten(), strict=True))
+    """The columns of Arrow's lists of rows, of which none is missing that has rows."""
+    begun, ended = span(listed)
+    return dict(zip(COLUMNS, listed.values.slice(begun, ended - begun).flatten(), strict=True))
 
 
 def of_lists(listed: pa.ListArray) -> Figures:
@@ -136,8 +137,7 @@ def of_lists(listed: pa.ListArray) -> Figures:
             made[name] = np.where(known(array), numbers(array), np.nan)
         else:
             made[name] = counts(array)
-    parents = numbers(listed.value_parent_indices())
-    return _of_lengths(np.bincount(parents, minlength=len(listed)), made)
+    return of_lengths(lengths(listed), made)
 
 
 def lists(figures: Figures, kind: pa.ListType) -> pa.ListArray:
@@ -176,4 +176,4 @@ def joined(parts: Iterable[Figures]) -> Figures:
     for name in COLUMNS:
         column = np.concatenate(held.pop(name))
         made[name] = Words(column, list(codes[name])) if name in TEXTS else column
-    return _of_lengths(np.concatenate(lengths), made)
+    return of_lengths(np.concatenate(lengths), made)

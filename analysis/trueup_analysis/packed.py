@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 from trueup.errors import BadInput
 
 from . import columns, metrics
-from .columns import array_of, folded, known, numbers, words
+from .columns import Words, array_of, folded, known, numbers, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from .columns import Words
     from .metrics import Figures
 
 _TEXT = (
@@ -132,26 +131,26 @@ def decoded(text: str) -> Any:
     return msgspec.json.decode(text)
 
 
-def from_lines(lines: Sequence[bytes], texts: Mapping[str, Words] | None = None) -> Table:
-    """A table from such rows; what is absent is unknown.
+def of_columns(made: Mapping[str, Words | NDArray[Any]], figures: Figures) -> Table:
+    """A table of records from its columns: texts, also of JSON, and numbers that are all known."""
+    arrays = [
+        folded(held) if isinstance(held := made[name], Words) else array_of(held)
+        for name in _RECORDS.names
+    ]
+    return Table(pa.Table.from_arrays(arrays, schema=_RECORDS), figures)
 
-    Args:
-        texts: columns of JSON text that do not stand in the rows.
-    """
+
+def from_lines(lines: Sequence[bytes]) -> Table:
+    """A table from such rows; what is absent is unknown."""
     if not lines:
         return Table(_RECORDS.empty_table(), metrics.of_rows([]))
-    given = {} if texts is None else {name: folded(column) for name, column in texts.items()}
-    schema = pa.schema([field for field in _SCHEMA if field.name not in given])
     # Not from Python's own values, of which pyarrow makes no array without importing pandas.
     found = pa_json.read_json(
         pa.py_buffer(b"\n".join(lines)),
         pa_json.ReadOptions(use_threads=False, block_size=max(_BLOCK, *map(len, lines)) + 1),
-        pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        pa_json.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="ignore"),
     )
-    arrays = [
-        given[field.name] if field.name in given else _fold(_whole(found, field.name), field.type)
-        for field in _RECORDS
-    ]
+    arrays = [_fold(_whole(found, field.name), field.type) for field in _RECORDS]
     figures = metrics.of_lists(_whole(found, "metrics"))
     return Table(pa.Table.from_arrays(arrays, schema=_RECORDS), metrics.joined([figures]))
 
@@ -178,7 +177,8 @@ def take(table: Table, places: Sequence[int] | NDArray[np.int64]) -> Table:
     rows = np.asarray(places, np.int64)
     starts = table.figures.starts
     figures = table.figures.gathered(starts[rows], starts[rows + 1])
-    return Table(table.records.take(array_of(rows)), figures)
+    taken = [columns.taken(_whole(table.records, name), rows) for name in _RECORDS.names]
+    return Table(pa.Table.from_arrays(taken, schema=_RECORDS), figures)
 
 
 def column(table: Table, name: str) -> pa.Array:
@@ -315,7 +315,7 @@ def _parts(file: pq.ParquetFile, most: int, weight: int, odd: dict[int, str]) ->
     before = 0
     for part in file.iter_batches(_ROWS_AT_ONCE, columns=["metrics"], use_threads=False):
         [listed] = part.columns
-        weight += _weight(listed.flatten().flatten())
+        weight += _weight(metrics.flat(listed).values())
         if weight > most:
             raise _too_large(most)
         for number, what in _wrong_figures(listed, before):
@@ -330,8 +330,8 @@ def _weight(arrays: Iterable[pa.Array]) -> int:
     for one in arrays:
         size += one.nbytes
         if pa.types.is_dictionary(one.type):
-            lengths = pc.take(pc.binary_length(one.dictionary), one.indices)
-            size += pc.sum(lengths, min_count=0).as_py()
+            each = np.append(columns.lengths(one.dictionary), 0)
+            size += int(each[columns.codes(one)].sum())
     return size
 
 
@@ -352,7 +352,9 @@ def _wrong_record(table: Table) -> str:
 def _wrong_text(table: Table) -> str:
     for name, kind in KINDS.items():
         decode = msgspec.json.Decoder(kind).decode
-        for text in pc.unique(column(table, name)).to_pylist():
+        held = words(column(table, name))
+        each = [*held.words, None]
+        for text in (each[code] for code in dict.fromkeys(held.codes.tolist())):
             if not _is_json(text, decode):
                 return f"{name} is {str(text)[:40]!r}"
     return ""
@@ -369,7 +371,8 @@ def _wrong_figures(listed: pa.ListArray, before: int) -> Iterator[tuple[int, str
         if is_wrong.any():
             place = int(is_wrong.argmax())
             figure, value = (flat[key][place].as_py() for key in ("name", "value"))
-            record = before + int(numbers(listed.value_parent_indices())[place]) + 1
+            ends = np.cumsum(columns.lengths(listed))
+            record = before + int(np.searchsorted(ends, place, "right")) + 1
             yield number, f"{name} of {figure} ({value}) in record {record} is out of range"
 
 
@@ -402,8 +405,10 @@ def _metric_checks(flat: Mapping[str, pa.Array]) -> Iterator[tuple[str, NDArray[
 
 def fit(array: pa.DictionaryArray, pattern: str) -> NDArray[np.bool_]:
     """Which texts are of a pattern; none is not."""
-    fits = pc.match_substring_regex(array.dictionary, pattern).to_pylist()
-    found: NDArray[np.bool_] = np.array([*fits, False])[words(array).codes]
+    held = words(array)
+    matched = re.compile(pattern).fullmatch
+    fits = [word is not None and matched(word) is not None for word in held.words]
+    found: NDArray[np.bool_] = np.array([*fits, False])[held.codes]
     return found
 
 
