@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-# As a user has it: with modules that are compiled once, and output that is not written byte by byte.
+# As a user has it: modules are compiled once, and output is not written byte by byte.
 _UNUSUAL = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 _USUAL = {name: value for name, value in os.environ.items() if name not in _UNUSUAL}
 ROUNDS = int(os.environ.get("TRUEUP_BENCH_ROUNDS", "5"))
