@@ -92,7 +92,8 @@ class Now:
 
     Attributes:
         host: the node's name in the inventory.
-        records: those of this run that ended ok, of all benchmarks and nodes, oldest first.
+        records: those of this run that ended ok, of all benchmarks, oldest first: of a case of one
+            node those that begin on it, of one of several those of all nodes.
         hosts: the names of the hosts that this play has not lost.
         hostvars: variables of every host of the inventory, by name.
     """

@@ -242,8 +242,9 @@ def _named_for(name: str, node: str) -> bool:
     """Whether a file may hold a record that names the node first."""
     stem = name[: -len(".json")]
     # The second of a case ends with its number, as may a node's name.
-    either = (stem, re.sub(r"[.][0-9]+$", "", stem))
-    return any(one.endswith(f"-{_plain(node)}") or len(one) >= _STEM for one in either)
+    first, _, number = stem.rpartition(".")
+    either = (stem, first) if number.isdigit() else (stem,)
+    return any(one.endswith(f"-{node}") or len(one) >= _STEM for one in either)
 
 
 def read_records(
@@ -256,7 +257,7 @@ def read_records(
     for name in sorted(os.listdir(run_dir)):
         if name.startswith(".") or not name.endswith(".json") or name == "run.json":
             continue
-        if node and not _named_for(name, node):
+        if node and not _named_for(name, _plain(node)):
             continue
         path = os.path.join(run_dir, name)
         try:

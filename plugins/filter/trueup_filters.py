@@ -87,7 +87,7 @@ description:
 
 def devito_fastest(cases: list[dict[str, Any]], results: str, run: str, host: str) -> str:
     """As ``trueup.benchmarks.devito.plan.fastest``, over the run's records."""
-    found = records.read_records(os.path.join(os.path.expanduser(results), run))
+    found = records.read_records(os.path.join(os.path.expanduser(results), run), host)
     made = [record for _, record, _ in found if record is not None and record["outcome"] == "ok"]
     return fastest(cases, made, host)
 

@@ -63,8 +63,24 @@ def test_only_records_that_ended_ok_may_stand_for_a_case(tmp_path: Path) -> None
         records.write_record(str(tmp_path), record)
     # A damaged one keeps nothing from being measured.
     (tmp_path / RUN / "damaged.json").write_text('{"schema": "trueup.record/1"}')
-    assert [record["case"] for record in recorded(tmp_path / RUN)] == ["kept", "late"]
-    assert recorded(tmp_path / NEW.replace("7c1e", "0000")) == []
+    assert [record["case"] for record in recorded(tmp_path / RUN, "")] == ["kept", "late"]
+    assert recorded(tmp_path / NEW.replace("7c1e", "0000"), "") == []
+
+
+def test_of_one_node_only_records_that_begin_on_it_are_read(tmp_path: Path) -> None:
+    long = "c" * 200
+    for case, nodes in (
+        ("own", ["n1"]),
+        ("own", ["n1"]),
+        ("led", ["n1", "n2"]),
+        (long, ["n1"]),
+        ("other", ["n2"]),
+        ("taken", ["n2", "n1"]),
+        ("alike", ["n11"]),
+    ):
+        records.write_record(str(tmp_path), a_record(case=case, nodes=nodes))
+    found = recorded(tmp_path / RUN, "n1")
+    assert sorted(record["case"] for record in found) == [long, "led", "own", "own"]
 
 
 def test_the_benchmarks_are_the_roles_with_that_entry_point() -> None:
