@@ -30,13 +30,13 @@ def _end(ended: SystemExit) -> NoReturn:
     any command, and a tenth of a second of one that read many records."""
     if isinstance(ended.code, str):
         raise ended
+    atexit._run_exitfuncs()  # noqa: SLF001 WHY: os._exit runs none
     try:
         for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
     except (OSError, ValueError):
         # Python says what it says of a stream that is gone.
         raise ended from None
-    atexit._run_exitfuncs()  # noqa: SLF001 WHY: os._exit runs none
     os._exit(ended.code or 0)
 
 

@@ -63,6 +63,26 @@ def test_an_interrupt_while_it_is_loaded_shows_no_traceback(tmp_path: Path) -> N
     assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
 
 
+@pytest.mark.parametrize(("argv", "status"), [(["--version"], 0), (["list", "nothing"], 1)])
+def test_a_command_ends_with_its_status_its_output_and_its_exit_functions(
+    argv: list[str], status: int
+) -> None:
+    code = (
+        "import atexit, sys; from trueup_analysis.__main__ import main\n"
+        "atexit.register(print, 'the end'); print('begun'); main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *argv],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'module_utils'}{os.pathsep}{ROOT / 'analysis'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stdout.splitlines()
+    assert (done.returncode, said[0], said[-1]) == (status, "begun", "the end")
+    assert len(said) + len(done.stderr.splitlines()) == 3
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_teaches_by_example(run, command: str) -> None:
     done = run(command, "--help")
