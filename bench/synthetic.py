@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ __all__ = [
     "large_fleet",
     "megatron_log",
     "nccl_log",
+    "nccl_table",
     "node",
     "record",
 ]
@@ -176,6 +178,32 @@ def nccl_log(path: Path, size: int, *kinds: str) -> None:
         for _ in range(size // len(front) + 1):
             file.write(front)
         file.write(whole)
+
+
+def nccl_table(path: Path, size: int) -> None:
+    """nccl-tests' table of about ``size`` bytes: the sizes of a recorded one, gone through again
+    and again (-N), each time up to 1 % slower."""
+    recorded = (ROOT / "tests/data/nccl/nvlink.txt").read_text(encoding="utf-8")
+    lines = recorded.splitlines(keepends=True)
+    rows = [line.split() for line in lines if line.endswith("       0\n")]
+    begin = next(place for place, line in enumerate(lines) if line.endswith("       0\n"))
+    cycles = size // sum(map(len, lines[begin : begin + len(rows)]))
+    average = 0.0
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(lines[:begin])
+        for cycle in range(cycles):
+            for place, (message, count, *_, time, _, _, _) in enumerate(rows):
+                cells = f"{message:>12s}  {count:>12s}     float     sum      -1"
+                for side in range(2):
+                    noise = (cycle * len(rows) + place) * 2654435761 % 9973 / 9973
+                    took = float(time) * (1 + 0.01 * noise + 0.003 * side)
+                    rate = int(message) / took / 1e3  # of two ranks busbw is algbw
+                    average += rate
+                    cells += f"  {took:7.2f} {rate:7.2f} {rate:7.2f}       0"
+                file.write(cells + "\n")
+        average /= 2 * cycles * len(rows)
+        end = "".join(lines[begin + len(rows) :])
+        file.write(re.sub(r"(Avg bus bandwidth +: )\S+", rf"\g<1>{average:g}", end))
 
 
 def megatron_log(path: Path, size: int) -> None:

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 SCAN = "import sys\nfor line in open(sys.argv[1], encoding='utf-8'): pass"
 # What writes the output, its MB; ratio and MB of memory.
 OUTPUTS: dict[str, tuple[Callable[[Path, int], None], int, float, int]] = {
-    "nccl": (lambda path, size: synthetic.nccl_log(path, size, *synthetic.FRONTS), 206, 32.0, 500),
-    "megatron": (synthetic.megatron_log, 36, 72.0, 170),
-    "fio": (synthetic.fio_json, 50, 36.0, 280),
+    "nccl": (lambda path, size: synthetic.nccl_log(path, size, *synthetic.FRONTS), 206, 21.0, 240),
+    "nccl-tests": (synthetic.nccl_table, 20, 85.0, 160),
+    "megatron": (synthetic.megatron_log, 36, 45.0, 140),
+    "fio": (synthetic.fio_json, 50, 22.0, 220),
 }
 # Lines of one kind before a table.
-MOST_OF_A_FRONT = (20.0, 80)
+MOST_OF_A_FRONT = (12.5, 45)
 
 
 def judge(bench: Bench, figure: str, output: Path, promise: float, most_megabytes: int) -> None:
