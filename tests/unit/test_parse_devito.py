@@ -132,6 +132,15 @@ def changed(name: str, pattern: str, replacement: str) -> str:
     return damage.changed(text_of(name), pattern, replacement)
 
 
+def test_a_log_without_points_per_second_has_none() -> None:
+    text = damage.changed(text_of("openmp.log"), r"(Global .*), \S+ GPts/s\]", r"\1]", 2)
+    assert medians(text) == {
+        name: value
+        for name, value in medians(text_of("openmp.log")).items()
+        if name != "point_rate"
+    }
+
+
 def test_several_runs_in_a_log_are_told() -> None:
     one, two = parse_devito(text_of("serial.log")), parse_devito(text_of("serial.log") * 2)
     assert [text[:18] for text in two.warnings[len(one.warnings) :]] == ["the log has 2 runs"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -132,9 +133,28 @@ def test_a_latency_may_be_0_ns() -> None:
     assert values(WRITE[:at] + none) == values(WRITE)
 
 
+def test_percentiles_up_to_the_100th_and_down_to_a_bin_below_the_least() -> None:
+    """A bin's middle may lie below the least figure in it."""
+    whole = WRITE.replace('"99.990000"', '"100.000000"')
+    asked = "1:5:10:20:30:40:50:60:70:80:90:95:99:99.5:99.9:99.95:100"
+    assert values(whole.replace('"rw" :', f'"percentile_list" : "{asked}", "rw" :')) == values(
+        WRITE
+    )
+    least = figure(WRITE, "min", nth=4)
+    low = changed(WRITE, r'"1.000000" : \d+', f'"1.000000" : {math.ceil(least * 63 / 64)}')
+    assert values(low) == values(WRITE)
+
+
 def test_standard_error_after_the_json_changes_nothing() -> None:
     assert values(MIXED + "\n[standard error]\nfio: something") == values(MIXED)
     assert values("fio: a warning\n" + MIXED) == values(MIXED)
+
+
+def line_at(text: str, place: int) -> int:
+    return 1 + text[:place].count("\n")
+
+
+SECOND = GROUPS.index('"jobname" : "backend"')
 
 
 test_damaged_output_is_refused = refuses(
@@ -147,7 +167,12 @@ test_damaged_output_is_refused = refuses(
     (changed(MIXED, r'"mean" : [\d.]+', '"mean" : 1e999'), "inf is not a positive number"),
     (NO_SPACE, "job full ended with error 28 (line 14"),
     (MIXED[:-3], "cut off or damaged"),
-    (MIXED[:4000], "cut off or damaged"),
+    (MIXED[:4000], f"(line {line_at(MIXED, 4000)}: '{MIXED[:4000].splitlines()[-1].strip()}"),
+    # The second job's line, not the first one's.
+    (
+        GROUPS[:SECOND] + changed(GROUPS[SECOND:], '"error" : 0', '"error" : 5'),
+        f"job backend ended with error 5 (line {line_at(GROUPS, SECOND) + 2}",
+    ),
     (MIXED + MIXED, "text after the JSON object"),
     (MIXED.rstrip("\n") + " {}\n", "text after the JSON object"),
     ('{"fio version": ' + "[" * 100_000, "nested too deeply"),
@@ -171,6 +196,7 @@ test_damaged_output_is_refused = refuses(
     (changed(WRITE, r'"99.990000" : \d+', '"99.990000" : 81850000'), "between min and max"),
     (changed(MIXED, r'"50.000000" : \d+,', ""), "lat_ns has the percentiles [99.0], not"),
     (changed(WRITE, r'"percentile" : ', '"centile" : '), "clat_ns has the percentiles [], not"),
+    (changed(MIXED, r'"percentile" : ', '"centile" : '), "lat_ns has the percentiles [], not"),
     (changed(MIXED, r'"bins" : \{\s+"\d+" : \d+', '"bins" : { "11" : 77'), "the bins hold"),
     (changed(MIXED, r'"lat_ns"', '"lat_us"'), "are not all there"),
     (changed(MIXED, r'"N" : \d+', '"N" : 1.5'), "not a whole number"),
@@ -214,7 +240,7 @@ def in_microseconds(latency: re.Match[str]) -> str:
 
 
 def test_latencies_without_a_count_and_lists_of_percentiles_filled_up() -> None:
-    for version in ("3.0", "3.3", "3.12"):
+    for version in ("2.99", "3.0", "3.3", "3.12"):
         text = as_printed_by(version, WRITE)
         assert parse_fio(text).tool_version == version
         assert values(text) == values(WRITE)
@@ -233,6 +259,13 @@ def test_fio_2_counts_in_microseconds_and_kib(version: str) -> None:
     assert "older than 3" in " ".join(parse_fio(text).warnings)
     counted = {row.n for row in parse_fio(text).metrics() if "latency" in row.name}
     assert counted == ({None} if version == "2.1.4" else {figure(WRITE, "total_ios", nth=1)})
+
+
+def test_of_fio_2_the_percentiles_asked_for_are_known_where_it_prints_the_list() -> None:
+    text = as_printed_by("2.16", WRITE).replace('"1.000000"', '"2.000000"')
+    assert values(text) == values(as_printed_by("2.16", WRITE))
+    with pytest.raises(ParseError, match="clat_ns has the percentiles"):
+        parse_fio(text.replace('"rw" :', '"percentile_list" : "1:5", "rw" :'))
 
 
 def test_with_a_ramp_time_submissions_are_fewer_than_completions() -> None:
@@ -263,6 +296,9 @@ def test_with_a_ramp_time_ios_in_flight_count_in_the_bytes_alone() -> None:
     )
     with pytest.raises(ParseError, match="I/Os of"):
         parse_fio(fewer.replace('"iodepth" : "4"', '"iodepth" : "3"'))
+    # As many in each of two jobs.
+    two = fewer.replace('"iodepth" : "4"', '"numjobs" : "2", "iodepth" : "2"')
+    assert values(two) == values(fewer)
 
 
 def test_a_job_without_io_is_refused() -> None:
@@ -277,6 +313,20 @@ def test_bins_without_any_io_are_refused_where_nothing_else_counts_them() -> Non
     text = re.sub(r'("\d+" : )\d+(,?\n)', r"\g<1>0\2", text)
     with pytest.raises(ParseError, match="the bins hold no I/Os"):
         parse_fio(text)
+
+
+@pytest.mark.parametrize(("off", "read"), [(0.5, True), (1.5, False)])
+def test_the_bins_mean_is_within_a_bin_and_a_nanosecond(off: float, *, read: bool) -> None:
+    text = METADATA["stat"]
+    bins = dict(re.findall(r'"(\d+)" : (\d+)', text[text.index('"bins"') :].partition("}")[0]))
+    mean = sum(int(middle) * int(count) for middle, count in bins.items()) / 4000
+    other = (mean - off) / (1 + 1 / 64)
+    text = text.replace(f'"mean" : {figure(text, "mean", nth=1):f}', f'"mean" : {other:f}')
+    if read:
+        assert values(text)["stat_latency", "mean", None] == pytest.approx(other * 1e-9)
+    else:
+        with pytest.raises(ParseError, match="the bins' mean is"):
+            parse_fio(text)
 
 
 def test_line_ends_and_letters_beyond_ascii_change_nothing() -> None:

@@ -87,6 +87,8 @@ def test_one_call_of_the_smallest_product_is_a_rate() -> None:
 def test_an_error_beyond_the_bound_is_a_failed_check() -> None:
     checks = parse_gemm(with_row(1, error=0.5)).checks
     assert checks == {"fp64_correct": True, "tf32_correct": False, "bf16_correct": True}
+    n = json.loads(A100)["gpus"][0]["precisions"][1]["n"]
+    assert parse_gemm(with_row(1, error=largest_error("tf32", n))).checks["tf32_correct"] is True
 
 
 TWO = json.loads(H100)["gpus"]

@@ -130,6 +130,13 @@ def test_bandwidthtest(text: str) -> None:
         ("d2d_bandwidth", None, "min"): 578.7e9,
     }
     assert [warning[:25] for warning in output.warnings] == ["bandwidthTest counts what"]
+    # No more than what the GPU's own memory reads and writes.
+    assert values(changed(WORDS, r"25\.1", "1157.4"))["h2d_bandwidth", "gpu0", "mean"] == 1157.4e9
+
+
+def test_bandwidthtest_says_which_memory_it_copied() -> None:
+    assert parse_gpu_copy(CSV).parameters["memory"] == "pinned"
+    assert parse_gpu_copy(CSV.replace("-Pinned", "-Paged")).parameters["memory"] == "pageable"
 
 
 def swept(mode: str, sizes: list[int], *, unit: str = "GB/s", csv: bool = False) -> str:
@@ -296,6 +303,12 @@ test_damaged_output_is_refused = refuses(
     (JSON.replace('"Passed"', '"Running"'), "has status Running"),
     (JSON.replace("device_to_host_memcpy_ce", "host_to_device_memcpy_ce"), "stands twice"),
     (JSON.replace("device_to_host_memcpy_ce", "device_to_host_memcpy_cx"), "is not known"),
+    (
+        JSON.replace("device_to_host_memcpy_ce", "host_to_all_memcpy_ce"),
+        "host_to_all_memcpy_ce has the description of another test",
+    ),
+    # Four figures of three decimals, and of four, are each off by half of their last.
+    (changed(JSON, r'"sum" : 101\.787', '"sum" : 101.788'), "the matrix adds up to"),
     ('{"nvbandwidth": {"error": "CUDA: no device", "testcases": []}}', "no device"),
     ('{"nvbandwidth": {"testcases": []}}', "no testcases"),
     (WORDS[: WORDS.index("Result")], "no 'Result = PASS'"),

@@ -201,6 +201,7 @@ test_damaged_output_is_refused = refuses(
     (changed(PLAIN, "Statistics over 601", "Statistics over 501"), "and 601 were done"),
     (changed(PLAIN, "^step 300: resetting", "step 200: resetting"), "contradicts 401 steps"),
     (changed(PLAIN, "^Restarted time.*\n", ""), "not reset exactly once"),
+    (changed(PLAIN, f"({PERFORMANCE})", r"\1\n\1"), "a second line 'Performance:'"),
     (changed(PLAIN, PERFORMANCE, "Performance: 97.557"), "2 columns and 1 figures"),
     (changed(PLAIN, PERFORMANCE, "Performance: 98.557 0.246"), "contradicts 301 steps"),
     (changed(PLAIN, PERFORMANCE, "Performance: 97.557 0.346"), "hour/ns 0.346 contradicts"),

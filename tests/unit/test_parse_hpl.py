@@ -122,6 +122,7 @@ test_damaged_output_is_refused = refuses(
     (changed(XHPL, "30000   192", "30001   192"), "N 30001 is not among those"),
     (changed(XHPL, "192     2     2 ", "192     2     4 "), "Q 4 is not among those"),
     (changed(XHPL, "2.11111111e-03", "2.11111111e+03"), "is PASSED against a threshold"),
+    (changed(XHPL, "2.11111111e-03", "1.60000000e+01"), "is PASSED against a threshold of 16"),
     (changed(XHPL, "2.11111111e-03", "2.11111111e-0"), "2.11111111e-0 is cut off or damaged"),
     (changed(XHPL, "2.11111111e-03", "2.11111111"), "2.11111111 is cut off or damaged"),
     (changed(XHPL, "PASSED", "PASSET"), "residual line is cut off or of another form"),

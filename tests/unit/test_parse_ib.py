@@ -10,7 +10,7 @@ from damage import changed, damaged, refuses, same_or_refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup.benchmarks.ib.marks import recognises
-from trueup.benchmarks.ib.output import SIZES, parse_ib
+from trueup.benchmarks.ib.output import SIZES, explain, parse_ib
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "ib"
@@ -173,6 +173,19 @@ def test_latencies_of_all_sizes_and_of_a_duration() -> None:
     assert values(changed(duration, "279329.61", f"{1e6 / 2 / 1.794:.2f}")) == values(duration)
     with pytest.raises(ParseError, match="rate times latency is not 1"):
         parse_ib(changed(duration, "279329.61", f"{1e6 / 2 / 1.796:.2f}"))
+    # A slow link's rate is the coarser of the two.
+    slow = changed(
+        changed(duration, " 1.79 ", " 4007.65 "), "279329.61", f"{1e6 / 2 / 4007.65:.2f}"
+    )
+    assert values(slow)[0][1] == pytest.approx(4007.65e-6)
+
+
+@pytest.mark.parametrize(
+    ("status", "meaning"), [(12, "no acknowledgement from the other"), (13, "the other end had no")]
+)
+def test_a_failed_completion_is_told_in_words(status: int, meaning: str) -> None:
+    text = f" Completion with error at client\n Failed status {status}: wr_id 0 syndrom 0x81\n"
+    assert f"({meaning}" in str(explain(text))
 
 
 def test_only_perftest_is_recognised() -> None:

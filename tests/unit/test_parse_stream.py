@@ -53,6 +53,13 @@ def test_repeats_of_one_time_are_no_damage() -> None:
     assert got["copy_rate", "min"] == got["copy_rate", "mean"] == got["copy_rate", "max"]
 
 
+@pytest.mark.parametrize(("seconds", "rate"), [("13.000000", "12.3"), ("12.950000", "12.4")])
+def test_a_slow_rate_is_rounded_more_than_its_time(seconds: str, rate: str) -> None:
+    """160 MB in 13 s are 12.31 MB/s, in 12.95 s 12.36."""
+    slow = changed(CLASSIC, "Copy: .*", f"Copy: {rate} 14.000000 {seconds} 15.000000")
+    assert values(slow)["copy_rate", "mean"] == pytest.approx(160e6 / 14)
+
+
 def test_a_failed_validation_is_a_failed_check() -> None:
     failed = CLASSIC.replace("Solution Validates: avg", "Failed Validation on array a[]; avg")
     assert parse_stream(failed).checks == {"solution_validates": False}

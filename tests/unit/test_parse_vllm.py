@@ -199,6 +199,11 @@ def test_a_summary_alone_is_held_against_itself() -> None:
     assert figures(summary(**alike, std_ttft_ms=0.0))["ttft", "p99"] == 0.05
 
 
+def test_a_server_may_have_all_prefixes_in_its_cache() -> None:
+    text = sealed(RANDOM, "server", "prefix_cache_hits", value=2605)
+    assert figures(text)["prefix_cache_hit_rate", "single"] == 1
+
+
 def test_no_good_request_is_a_goodput_of_0() -> None:
     assert figures(summary(request_goodput=0.0))["request_goodput", "single"] == 0
 
@@ -242,7 +247,11 @@ test_damaged_output_is_refused = damage.refuses(
     (changed(TABLE, r"(Mean TTFT \(ms\): +)54.38", r"\g<1>nan"), "is not a positive number"),
     (changed(TABLE, r"(Mean TTFT \(ms\): +)54.38", r"\g<1>-54.38"), "is not a positive number"),
     (changed(TABLE, r"(P99 TTFT \(ms\): +)\d+", r"\g<1>50"), "TTFT: P99 is below P50"),
+    # By 0.02, which three roundings do not make.
+    (changed(TABLE, r"(P99 TTFT \(ms\): +)61.18", r"\g<1>55.44"), "TTFT: P99 is below P50"),
     (changed(TABLE, r"(P99 ITL \(ms\): +)\d+", r"\g<1>99471"), "in a benchmark of 0.94 s"),
+    # It took 0.945 s at most.
+    (changed(TABLE, r"(P99 ITL \(ms\): +)471.84", r"\g<1>947.00"), "in a benchmark of 0.94 s"),
     (changed(TABLE, "^Median TPOT.*\n", ""), "Median expected here"),
     (changed(TABLE, "^Mean TPOT", "Mean TTFT"), "unknown row 'Mean TTFT (ms):' below"),
     (changed(TABLE, "^Peak concurrent", "Backend:"), "unknown row"),
