@@ -1251,23 +1251,18 @@ def _cycles(rows: Sequence[Row], settings: _Settings, *, shared: Optional[bool])
     there = [row.size for row in rows]
     if any(there == way * cycles for way in wanted.values()):
         return cycles
-    generations = {0, 1, 2}
     for number, row in enumerate(rows):
         place = number % len(sizes)
-        fitting = {key for key, way in wanted.items() if way[place] == row.size}
-        left = (generations | {-1}) & fitting
-        if not left:
+        wanted = {key: way for key, way in wanted.items() if way[place] == row.size}
+        if not wanted:
             raise row.error(
                 f"size {row.size} stands where {sizes[place]} was to come: rows are missing, "
                 "doubled or out of order"
             )
-        generations = left - {-1} or generations
-    if len(rows) % len(sizes):
-        raise rows[-1].error(
-            f"the table ends after {len(rows) % len(sizes)} of {len(sizes)} sizes; "
-            f"{sizes[len(rows) % len(sizes)]} bytes were to come next"
-        )
-    return cycles
+    raise rows[-1].error(
+        f"the table ends after {len(rows) % len(sizes)} of {len(sizes)} sizes; "
+        f"{sizes[len(rows) % len(sizes)]} bytes were to come next"
+    )
 
 
 def _check_average(
