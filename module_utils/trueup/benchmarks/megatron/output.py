@@ -452,7 +452,7 @@ class _Log:
             samples = last.consumed - first.consumed
             # A clock that ran less than the steps took was set back, or is damaged.
             steps = self.stepped * (1 - _CLOCK)
-            known = self.forward and seconds >= steps > 0 and samples > 0
+            known = self.forward and seconds >= steps and samples > 0
             clocked = (samples, seconds) if known else None
         return {
             "saves": tuple(self.times["save"]),
