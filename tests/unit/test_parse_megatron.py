@@ -176,6 +176,8 @@ def with_losses(losses: list[float]) -> str:
         ([6.0, 5.0, 5.5, 5.9] + [5.9] * 16, False),
         ([6.0 - 0.001 * (at % 2) for at in range(20)], False),
         ([6.0 + 0.05 * (-1) ** at - 0.004 * at for at in range(20)], False),  # below its scatter
+        # By 0.26, which is 3.4 standard errors.
+        ([6.0 + 0.05 * (-1) ** at - 0.016 * at for at in range(20)], True),
         ([6.0 + 0.05 * (-1) ** at - 0.02 * at for at in range(20)], True),
         ([6.0 - 0.01 * at for at in range(20)], True),
         ([6.0 + 0.01 * at for at in range(20)], False),
@@ -224,7 +226,10 @@ test_damaged_logs_are_refused = refuses(
     (changed(LM, r"ms\): [\d.]+", "ms): NAN"), "a step of nan ms"),
     (changed(LM, r"\(ms\)", "(mm)"), "'elapsed time per iteration (mm)' is not a known"),
     (changed(LM, r"lm loss: \S+", "lm loss: 1.0E"), "lm loss '1.0E' is not a number"),
-    (changed(LM, r" loss scale: 1.0 \|", ""), "are not those of the lines before"),
+    (
+        changed(LM, r" loss scale: 1.0 \|", ""),
+        "nan iterations, grad norm are not those of the lines before",
+    ),
     (changed(LM, r"( loss scale: 1.0 \|)", r"\1\1"), "loss scale stands twice"),
     (changed(LM, r" iteration +7/", " iterated 7/"), "a damaged line of an iteration"),
     (TWO.replace('"threads": 1,', '"threads": 0,'), "does not match its checksum"),
@@ -238,7 +243,7 @@ test_damaged_logs_are_refused = refuses(
     (changed(TWO, r"trueup gpt_driver|xx", "Trueup gpt_driver"), "0 first and 1 last"),
     (changed(TWO, r'"check": \d+\}', '"check": '), "cut off or damaged"),
     (TWO + TWO, "iteration 1 stands where 21 was to come"),
-    (changed(TWO, r"ms\): (\d)", r"ms): 9\1"), "where gpt_driver says"),
+    (changed(TWO, r"ms\): (\d)", r"ms): 9\1"), "973.9 ms where gpt_driver says 73.8685"),
     (changed(TWO, r"lm loss: 6", "lm loss: 7"), "the log says a loss of 7"),
 )
 
@@ -412,6 +417,14 @@ def test_a_run_that_lost_a_node_says_what_that_cost() -> None:
     # 19 iterations of 64 samples from the first line to the last.
     assert figure(text, "sample_rate_clocked") == [pytest.approx(19 * 64 / (130 + 90 + 90))]
     assert "resumed at iteration 10" in output.part[0]
+
+
+def test_a_run_that_is_back_where_its_log_begins_has_no_rate_by_the_clock() -> None:
+    before, loaded, after = restarted(90).partition(LOADED)
+    text = "\n".join(iteration(before, number) for number in (13, 14)) + "\n" + loaded
+    text += "\n".join(iteration(after, number) for number in (11, 12, 13))
+    assert figure(text, "iterations_redone") == [4]
+    assert figure(text, "sample_rate_clocked") == []
 
 
 def test_a_run_that_went_through_lost_nothing() -> None:

@@ -241,6 +241,11 @@ def test_data_types(dtype: str) -> None:
     assert len(parse_nccl(printed("reduce_scatter", dtype=dtype, least=4096)).rows) == 2
 
 
+def test_shares_of_single_bytes_are_rounded_to_16() -> None:
+    text = printed("all_gather", dtype="int8", least=248, most=496)
+    assert [row.size for row in parse_nccl(text).rows] == [8 * 16, 8 * 48]
+
+
 def test_cycles_are_summarised() -> None:
     text = printed(cycles=3, least=1 << 20, most=1 << 22)
     output = parse_nccl(text)
@@ -495,6 +500,16 @@ def test_one_pair_that_fell_back_decides() -> None:
     assert shm.parameters["transport"] == "shm"
 
 
+def test_the_algorithm_is_told_where_the_log_names_it() -> None:
+    named = edited(
+        "nvlink.txt",
+        r"(?m)^(.* NCCL INFO )(Channel 00/0 : 0\[0\] -> 1.*)",
+        r"\1\2\n\1AllReduce: 8388608 Bytes -> Algo RING proto SIMPLE time 98.5",
+    )
+    assert named.parameters["algorithm"] == "ring/simple"
+    assert "algorithm" not in parse_nccl(recorded("nvlink.txt")).parameters
+
+
 def test_what_the_log_does_not_show_is_unknown() -> None:
     roce = edited("infiniband.txt", r"mlx5_ib(\d):1/IB", r"mlx5_an\1:1/RoCE")
     assert roce.parameters["transport"] == "roce"
@@ -502,6 +517,7 @@ def test_what_the_log_does_not_show_is_unknown() -> None:
     assert unlisted.parameters["transport"] == "unknown"
     pcie = edited("nvlink.txt", r"/NVL\)", "/PHB)")
     assert pcie.parameters["transport"] == "p2p"
+    assert [text[:20] for text in pcie.warnings] == ["GPUs talked directly"]
     no_graph = edited("nvlink.txt", r".*NCCL INFO GPU/.*\n", "")
     assert no_graph.parameters["transport"] == "p2p"
     half = edited("infiniband.txt", r"gpu-\d:.*Channel.*-> (?:2|3)\[.*\n", "")
@@ -583,6 +599,11 @@ def changed(pattern: str, replacement: str, text: str = NEW) -> str:
     return damage.changed(text, pattern, replacement)
 
 
+def test_of_two_threads_the_average_is_not_that_of_the_table() -> None:
+    other = changed(r"(bandwidth +: )\d", r"\g<1>9")
+    assert figures(other.replace("nThread 1", "nThread 2")) == figures(NEW)
+
+
 ROW = r"^ +4194304 .*$"
 
 
@@ -594,6 +615,7 @@ test_damaged_output_is_refused = damage.refuses(
     (changed(r"(# nThread.*)", r"\1\n\1"), "a second header"),
     (changed(r"#  Rank  3.*\n", ""), "rank 3 was expected (line 9"),
     (changed(r"#  Rank  7.*\n", "").replace("nGpus 1", "nGpus 2"), "7 ranks are listed"),
+    (changed(r"#  Rank  7.*\n", "").replace("nThread 1", "nThread 2"), "7 ranks are listed"),
     (changed(r"(#  Rank  3) Group", r"\1 Grape"), "a rank's line is damaged"),
     (changed(r"#wrong", "#wrung"), "columns are not those of nccl-tests"),
     (changed("algbw", "algbx"), "columns are not those of nccl-tests"),
@@ -609,6 +631,7 @@ test_damaged_output_is_refused = damage.refuses(
     (changed(r"^( +4194304 .*?-1) +\d+\.\d+", r"\1   55.55"), "is not 4194304 bytes in 55.55"),
     (changed(r"^( +4194304 .*?-1) +\d+\.\d+", r"\1   -34.9"), "'-34.9' is not a number"),
     (changed(r"^( +4194304 .*?-1 +\d+\.\d)\d", r"\1 "), "has lost decimals"),
+    (changed(r"^( +4194304 .*?-1) +\d+\.\d+", r"\1   0.00"), "a time is not positive"),
     (changed(r"^( +4194304 .*?-1) +\d+\.\d+", r"\1   nan"), "'nan' is not a number"),
     (changed(r"^( +4194304 .*?-1 +\S+ +)\S+", r"\1 9.99"), "busbw"),
     (changed(r"^( +4194304 .*?-1 +\S+ +\S+ +)\S+", r"\1 9.99"), "is not algbw"),

@@ -204,6 +204,14 @@ def test_a_server_may_have_all_prefixes_in_its_cache() -> None:
     assert figures(text)["prefix_cache_hit_rate", "single"] == 1
 
 
+def test_a_server_may_be_busy_in_every_sample() -> None:
+    server = parse_vllm(text_of(RANDOM)).server
+    assert server is not None
+    busy = parse_vllm(sealed(RANDOM, "server", "busy_samples", value=server.samples)).server
+    assert busy is not None
+    assert busy.busy_samples == server.samples
+
+
 def test_no_good_request_is_a_goodput_of_0() -> None:
     assert figures(summary(request_goodput=0.0))["request_goodput", "single"] == 0
 
