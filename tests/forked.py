@@ -1,7 +1,11 @@
 """Runs a Python program in a fork of a Python that has already imported what the program imports of
-other packages: half of what the start of ansible-playbook costs. Nothing of ours is imported before
-the fork. Ansible reads its settings as it is imported: it is there before the fork only for runs
-with the project's ansible.cfg whose other settings are those of a run before.
+other packages: half of what the start of ansible-playbook costs. Ansible reads its settings as it
+is imported: it is there before the fork, and the package ``trueup`` with it, only for runs with the
+project's ansible.cfg whose other settings are those of a run before.
+
+Such runs fork the modules that they start on this machine, too: Ansible's connection plugin local
+starts everything but a shell that does no more than to start this Python for a module. Its fork has
+of Ansible's files those that are in the zip of every module, and nothing of ours.
 
 As a program it is that Python: it gets its requests over the socket that it is told.
 """
@@ -12,8 +16,12 @@ import atexit
 import functools
 import gc
 import importlib
+import importlib.util
+import io
 import json
 import os
+import pkgutil
+import re
 import runpy
 import select
 import signal
@@ -23,6 +31,8 @@ import sys
 import tempfile
 import threading
 import time
+import types
+import typing
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,6 +46,21 @@ _PACKAGES = (
     *("shelve", "ssl", "syslog", "tarfile", "tomllib", "urllib.request", "xml.dom.minidom"),
     *("yaml", "zipfile"),
 )
+# Of Python, what modules import beside what Ansible's files do.
+_OF_MODULES = (
+    *("base64", "concurrent.futures", "csv", "difflib", "getpass", "glob", "gzip", "http.client"),
+    *("queue", "resource", "secrets", "ssl", "statistics", "tarfile", "urllib.request", "uuid"),
+    "zipfile",
+)
+# Of Ansible's own plugins, those of any play.
+_PLUGINS = (
+    *("action.normal", "become.runas", "cache.jsonfile", "cache.memory", "callback.default"),
+    *("connection.local", "connection.psrp", "filter.core", "filter.mathstuff", "filter.urls"),
+    *("filter.encryption", "filter.urlsplit", "shell.powershell", "shell.sh", "strategy.free"),
+    *("strategy.linear", "test.core", "test.files", "test.mathstuff", "test.uri"),
+)
+# In a file of PowerShell or C#, what the search for what it imports looks at.
+REQUIRES = re.compile(rb"(?im)^(?:#\s*(?:ansible)?requires|using)\s.*$")
 # What Python reads as it starts, and no fork of it again.
 _AT_START = ("PYTHON", "LANG", "LC_", "TRUEUP_WARM")
 # What Ansible reads as it is imported, but for what a plugin asks for as it is loaded.
@@ -52,35 +77,44 @@ def run(
     Raises:
         subprocess.TimeoutExpired: it was ended after ``timeout`` seconds.
     """
+    asked = {"argv": argv, "cwd": str(cwd), "env": env}
+    status, *said = _asked(_server(env), asked, timeout)
+    texts = (io.TextIOWrapper(io.BytesIO(text)).read() for text in said)
+    return subprocess.CompletedProcess(argv, status, *texts)
+
+
+def _asked(
+    server: socket.socket, asked: dict[str, Any], timeout: float | None
+) -> tuple[int, bytes, bytes]:
+    """Exit status and output of a run."""
     with (
         tempfile.TemporaryFile("w+") as request,
-        tempfile.TemporaryFile("w+") as out,
-        tempfile.TemporaryFile("w+") as err,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
     ):
-        json.dump({"argv": argv, "cwd": str(cwd), "env": env}, request)
+        json.dump(asked, request)
         request.flush()
         ended, told = os.pipe()
         try:
             files = [request.fileno(), out.fileno(), err.fileno(), told]
-            socket.send_fds(_server(env), [b"r"], files)
+            socket.send_fds(server, [b"r"], files)
         finally:
             os.close(told)
         with open(ended) as lines:
-            status = _status(lines, argv, timeout)
-        texts = [_whole(file) for file in (out, err)]
-    return subprocess.CompletedProcess(argv, status, *texts)
+            status = _status(lines, asked["argv"], timeout)
+        return status, _whole(out), _whole(err)
 
 
-def _status(lines: IO[str], argv: list[str], timeout: float) -> int:
+def _status(lines: IO[str], argv: list[str], timeout: float | None) -> int:
     """The exit status of a run that says its number and then how it ended."""
     number = int(lines.readline())
     if not select.select([lines], [], [], timeout)[0]:
         os.kill(number, signal.SIGKILL)
-        raise subprocess.TimeoutExpired(argv, timeout)
+        raise subprocess.TimeoutExpired(argv, timeout or 0)
     return os.waitstatus_to_exitcode(int(lines.readline()))
 
 
-def _whole(file: IO[str]) -> str:
+def _whole(file: IO[bytes]) -> bytes:
     file.seek(0)
     return file.read()
 
@@ -133,11 +167,63 @@ def _end(server: subprocess.Popen[bytes], requests: socket.socket) -> None:
 
 
 def _serve(requests: socket.socket) -> None:
-    """Fork for each request; each run has a process that waits for it."""
+    """Answer requests, with what runs import imported."""
+    modules = _server_of_modules(requests) if "ANSIBLE_CONFIG" in os.environ else None
     for name in _PACKAGES:
         importlib.import_module(name)
-    if "ANSIBLE_CONFIG" in os.environ:
-        _import_ansible()
+    if modules:
+        _import_ansible(modules)
+    _answer(requests)
+
+
+def _server_of_modules(requests: socket.socket) -> socket.socket:
+    """Where a run asks for the modules that it starts on this machine."""
+    mine, its = socket.socketpair()
+    if os.fork() == 0:
+        requests.close()
+        mine.close()
+        _import_of_modules()
+        _answer(its)
+        os._exit(0)
+    its.close()
+    return mine
+
+
+def _import_of_modules() -> None:
+    """What the zip of every module holds of Ansible's own files, from Ansible's package."""
+    for name in _OF_MODULES:
+        importlib.import_module(name)
+    spec = importlib.util.find_spec("ansible")
+    folder = str(Path(spec.origin or "").parent) if spec else ""
+    for name in ("ansible", "ansible.module_utils"):
+        # Not those of the controller, which no zip holds.
+        package = sys.modules[name] = types.ModuleType(name)
+        package.__path__ = [str(Path(folder, *name.split(".")[1:]))]
+        package.__file__ = f"{package.__path__[0]}/__init__.py"
+    internal = "ansible.module_utils._internal"
+    loader: Any = importlib.import_module(f"{internal}._ansiballz._loader")
+    for way in ("c2m", "m2c"):
+        importlib.import_module(f"{internal}._json._profiles._module_legacy_{way}")
+    plain = loader.run_module
+
+    def run_module(*, modlib_path: str, **given: Any) -> None:
+        """All others are in the zip, and these say that they are."""
+        for name, module in list(sys.modules.items()):
+            if name.partition(".")[0] == "ansible" and "__file__" in module.__dict__:
+                module.__file__ = str(module.__file__).replace(folder, f"{modlib_path}/ansible", 1)
+                if module.__dict__.get("__path__"):
+                    module.__path__ = [str(Path(module.__file__).parent)]
+        for name in ("ansible", "ansible.module_utils"):
+            sys.modules[name].__path__ = pkgutil.extend_path(sys.modules[name].__path__, name)
+        deprecator: Any = sys.modules[f"{internal}._deprecator"]
+        deprecator._ANSIBLE_MODULE_BASE_PATH = Path(modlib_path, "ansible")
+        plain(modlib_path=modlib_path, **given)
+
+    loader.run_module = run_module
+
+
+def _answer(requests: socket.socket) -> None:
+    """Fork for each request; each run has a process that waits for it."""
     # No fork copies what is here only because it is collected.
     gc.collect()
     gc.freeze()
@@ -158,8 +244,28 @@ def _serve(requests: socket.socket) -> None:
         os.waitpid(number, 0)
 
 
-def _import_ansible() -> None:
-    """What any play needs of it, and which of its own plugins have moved."""
+def _import_ansible(modules: socket.socket) -> None:
+    """What any play needs of it and of ours, and which of Ansible's own plugins have moved."""
+    for name in _PLUGINS:
+        importlib.import_module(f"ansible.plugins.{name}")
+    # Each run with a plan imports all rooms: 0.2 s. Where there is no such package, a run says so.
+    ours = importlib.util.find_spec("trueup")
+    if ours:
+        for module in pkgutil.walk_packages(ours.submodule_search_locations, "trueup."):
+            importlib.import_module(module.name)
+    sys.modules["ansible.plugins.connection.local"].__dict__["subprocess"] = _Forking(modules)
+    # Asked for with each string of the facts that are kept: an eighth of what some plays cost.
+    tags: Any = importlib.import_module("ansible.module_utils._internal._datatag")
+    hints = functools.cache(typing.get_type_hints)
+    tags.t = types.SimpleNamespace(**{**vars(typing), "get_type_hints": hints})
+    manifest: Any = importlib.import_module("ansible.executor.powershell.module_manifest")
+    scan = manifest.PSModuleDepFinder.scan_module
+
+    # It matches each line of each file with six patterns.
+    def scan_module(self: Any, data: bytes, fqn: str | None = None, powershell: bool = True) -> Any:
+        return scan(self, b"\n".join(REQUIRES.findall(data)), fqn, powershell)
+
+    manifest.PSModuleDepFinder.scan_module = scan_module
     playbook = importlib.import_module("ansible.cli.playbook")
     # Made as it was imported; each run has one of its own.
     atexit.unregister(importlib.import_module("ansible.config.manager").cleanup_tmp_file)
@@ -168,6 +274,39 @@ def _import_ansible() -> None:
     finder._meta_yml_to_dict = functools.cache(finder._meta_yml_to_dict)
     moved = Path(finder.import_module("ansible").__path__[0], "config/ansible_builtin_runtime.yml")
     finder._meta_yml_to_dict(moved.read_bytes(), ("ansible.builtin", "runtime.yml"))
+
+
+class _Forking:
+    """subprocess, for the connection plugin local: a module of this Python is forked."""
+
+    PIPE = subprocess.PIPE
+
+    def __init__(self, modules: socket.socket) -> None:
+        self._modules = modules
+
+    def Popen(self, command: str, **options: Any) -> Any:  # noqa: N802 WHY: its name there
+        """Start a command."""
+        if command == f"/bin/sh -c '{sys.executable} && sleep 0'":
+            return _Module(self._modules)
+        return subprocess.Popen(command, **options)
+
+
+class _Module:
+    """A module that is to be run."""
+
+    def __init__(self, modules: socket.socket) -> None:
+        self._modules = modules
+        self.returncode: int | None = None
+
+    def communicate(self, program: bytes) -> tuple[bytes, bytes]:
+        """Run it: its output."""
+        env = dict(os.environ)
+        asked = {"argv": [], "program": program.decode(), "cwd": os.getcwd(), "env": env}
+        status, out, err = _asked(self._modules, asked, None)
+        # As the shell says it.
+        killed = f"{signal.strsignal(-status)}\n".encode() if status < 0 else b""
+        self.returncode = status if status >= 0 else 128 - status
+        return out, err + killed
 
 
 def _wait(files: list[int]) -> None:
@@ -197,12 +336,18 @@ def _become(request: int, out: int, err: int) -> None:
     os.environ.clear()
     os.environ.update({**asked["env"], **added})
     time.tzset()
-    if "ansible" in sys.modules:
+    if "ansible.constants" in sys.modules:
         constants: Any = sys.modules["ansible.constants"]
         constants.DEFAULT_LOCAL_TMP = constants.config.get_config_value("DEFAULT_LOCAL_TMP")
-    sys.argv[:] = asked["argv"]
-    sys.path[0] = str(Path(sys.argv[0]).parent)
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    sys.argv[:] = asked["argv"] or [""]
+    sys.path[0] = str(Path(sys.argv[0]).parent) if asked["argv"] else ""
+    if asked["argv"]:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    else:
+        # A session of its own, as Ansible's worker has one.
+        os.setsid()
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(asked["program"], "<stdin>", "exec"), main.__dict__)
     sys.exit()
 
 

@@ -65,11 +65,8 @@ NODE = {
 class Sweep:
     """Runs of one play over three nodes that are this machine."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "library").mkdir()
-        (folder / "library" / "devito_bench.py").write_text(MODULE)
-        (folder / "library" / "program_facts.py").symlink_to(ROOT / "library" / "program_facts.py")
+    def __init__(self, folder: Path, library: Path) -> None:
+        self.folder, self.library = folder, library
         self.node = NODE
         self.seconds: dict[str, float] = {}
         self.variables: dict[str, Any] = {
@@ -130,7 +127,7 @@ class Sweep:
             *("--inventory", str(self.folder / "hosts.yml"), str(self.folder / "play.yml")),
             *("-e", json.dumps(more), *arguments),
             env={
-                "ANSIBLE_LIBRARY": str(self.folder / "library"),
+                "ANSIBLE_LIBRARY": str(self.library),
                 "PARAMETERS": json.dumps(sorted(asked)),
                 "RECORD": str(ROOT / "tests" / "data" / "records" / "valid.json"),
                 "CALLED": str(called),
@@ -145,9 +142,18 @@ class Sweep:
         return done.returncode, [call for call in calls if call["nodes"]]
 
 
+@pytest.fixture(name="library", scope="module")
+def _library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all runs: their settings are the same (tests/forked.py)."""
+    folder = tmp_path_factory.mktemp("library")
+    (folder / "devito_bench.py").write_text(MODULE)
+    (folder / "program_facts.py").symlink_to(ROOT / "library" / "program_facts.py")
+    return folder
+
+
 @pytest.fixture(name="sweep")
-def _sweep(tmp_path: Path) -> Sweep:
-    return Sweep(tmp_path)
+def _sweep(tmp_path: Path, library: Path) -> Sweep:
+    return Sweep(tmp_path, library)
 
 
 def brief(calls: list[dict[str, Any]]) -> list[tuple[str, int, list[str]]]:

@@ -21,37 +21,49 @@ ROLES = sorted(
     {role for lists in LISTS for role in lists["roles"]}
     | {*benchmark_names(str(ROOT / "roles")), "compiler"}
 )
-# Stand-ins for roles, which write into a log.
+# Stand-ins for roles, which write into the node's log.
 STEP = """
 - name: Record {step}
-  ansible.builtin.command: {{argv: [sh, -c, "echo {step} {role} >> {log}"]}}
+  ansible.builtin.command: {{argv: [sh, -c, "echo {step} {role} >> {{{{ log }}}}"]}}
   changed_when: false
   tags: [{role}, {step}]
 """
 ENTRY = """
 - name: Record
-  ansible.builtin.command: {{argv: [sh, -c, "echo {what} {role} >> {log}"]}}
+  ansible.builtin.command: {{argv: [sh, -c, "echo {what} {role} >> {{{{ log }}}}"]}}
   changed_when: false
 """
 BROKEN = """
 - name: Check space
-  ansible.builtin.fail: {msg: no space left}
+  ansible.builtin.fail: {{msg: no space left}}
+  when: broken == '{role}'
 """
 
 
-def run(folder: Path, *options: str, broken: str = "") -> tuple[int, list[str], list[str]]:
+@pytest.fixture(name="roles", scope="module")
+def _roles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all runs: their settings are the same (tests/forked.py)."""
+    folder = tmp_path_factory.mktemp("roles")
+    for role in MINE:
+        tasks = folder / role / "tasks"
+        tasks.mkdir(parents=True)
+        steps = [STEP.format(step=step, role=role) for step in STEPS]
+        (tasks / "main.yml").write_text("".join(steps))
+        check = BROKEN.format(role=role) + ENTRY.format(what="check", role=role)
+        (tasks / "preflight.yml").write_text(check)
+        (tasks / "benchmark.yml").write_text(ENTRY.format(what="measure", role=role))
+    return folder
+
+
+def run(
+    folder: Path, roles: Path, *options: str, broken: str = ""
+) -> tuple[int, list[str], list[str]]:
     """site.yml on one node: status, what was done, and what there are records of."""
     log = folder / "log"
     log.write_text("")
-    for role in MINE:
-        tasks = folder / "roles" / role / "tasks"
-        tasks.mkdir(parents=True)
-        steps = [STEP.format(step=step, role=role, log=log) for step in STEPS]
-        (tasks / "main.yml").write_text("".join(steps))
-        check = BROKEN if role == broken else ENTRY.format(what="check", role=role, log=log)
-        (tasks / "preflight.yml").write_text(check)
-        (tasks / "benchmark.yml").write_text(ENTRY.format(what="measure", role=role, log=log))
     node = {
+        "log": str(log),
+        "broken": broken,
         "ansible_connection": "local",
         "ansible_python_interpreter": sys.executable,
         "trueup_vm_size": "Standard_HB120rs_v3",
@@ -66,7 +78,7 @@ def run(folder: Path, *options: str, broken: str = "") -> tuple[int, list[str], 
     done = plays.playbook(
         folder,
         *("-i", str(folder / "hosts.json"), "site.yml", *options),
-        env={"ANSIBLE_ROLES_PATH": f"{folder / 'roles'}:{ROOT / 'roles'}"},
+        env={"ANSIBLE_ROLES_PATH": f"{roles}:{ROOT / 'roles'}"},
     )
     print(done.stdout, done.stderr)
     records = [json.loads(path.read_text()) for path in folder.glob("results/*/*-*.json")]
@@ -93,14 +105,16 @@ WANTED: dict[str, tuple[list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("tag", WANTED)
-def test_a_tag_does_what_it_says(tmp_path: Path, tag: str) -> None:
+def test_a_tag_does_what_it_says(tmp_path: Path, roles: Path, tag: str) -> None:
     # The stand-ins record nothing, and what health was to measure and did not fails the run.
-    assert run(tmp_path, "--tags", tag) == (2 if tag == "health" else 0, *WANTED[tag])
+    assert run(tmp_path, roles, "--tags", tag) == (2 if tag == "health" else 0, *WANTED[tag])
 
 
 @pytest.mark.parametrize("broken", ["stream", "devito"])
-def test_a_benchmark_that_cannot_be_had_costs_no_health_check(tmp_path: Path, broken: str) -> None:
-    status, done, recorded = run(tmp_path, broken=broken)
+def test_a_benchmark_that_cannot_be_had_costs_no_health_check(
+    tmp_path: Path, roles: Path, broken: str
+) -> None:
+    status, done, recorded = run(tmp_path, roles, broken=broken)
     assert (status, recorded) == (2, ["node_state"])
     assert [line for line in done if line.endswith(f" {broken}")] == []
     assert {"verify rdma", f"measure {'devito' if broken == 'stream' else 'stream'}"} <= set(done)

@@ -8,8 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import ansible
+import ansible_collections
 import forked
+import plays
 import pytest
+from ansible.executor.powershell.module_manifest import PSModuleDepFinder
 from helpers import ROOT
 
 PROGRAM = f"""#!{sys.executable}
@@ -58,7 +62,8 @@ def test_ansible_is_there_for_settings_that_come_again_and_for_no_others(tmp_pat
         env = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_FORKS": str(forks)}
         done = forked.run([str(program)], cwd=tmp_path, env={**env, "HOME": str(tmp_path)})
         told.append(json.loads(done.stdout))
-    assert [one[:2] for one in told] == [[[], 7], [["ansible"], 7], [["ansible"], 7], [[], 8]]
+    there = ["ansible", "trueup"]
+    assert [one[:2] for one in told] == [[[], 7], [there, 7], [there, 7], [[], 8]]
     folders = [Path(folder) for _, _, folder in told]
     assert (len(set(folders)), [folder for folder in folders if folder.exists()]) == (4, [])
     assert list(folders[0].parent.iterdir()) == []
@@ -71,3 +76,94 @@ def test_nothing_of_ansible_or_ours_is_imported_before(tmp_path: Path) -> None:
         "print([name for name in sys.modules if name.startswith(('ansible', 'trueup', 'plays'))])"
     )
     assert forked.run([str(program)], cwd=tmp_path, env={}).stdout == "[]\n"
+
+
+# Says what it sees of its surroundings.
+MODULE = """#!/usr/bin/python
+import atexit, os, sys
+from ansible.module_utils.basic import AnsibleModule
+given = AnsibleModule(argument_spec={"say": {"type": "str"}, "end": {"type": "str"}})
+say, end = given.params["say"], given.params["end"]
+print("to the standard error", file=sys.stderr)
+atexit.register(print, "at the end", file=sys.stderr)
+if end == "breaks":
+    raise ValueError(say)
+if end == "dies":
+    print("half an ans", flush=True)
+    os.kill(os.getpid(), 9)
+if end == "fails":
+    given.fail_json(msg=say)
+main = sys.modules["__main__"]
+given.exit_json(
+    changed=True, say=say, cwd=os.getcwd(), argv=[part[-9:] for part in sys.argv],
+    name=main.__name__, path=[os.path.basename(part) for part in sys.path], umask=os.umask(18),
+    environment={name: text for name, text in os.environ.items() if name not in ("_", "PWD")},
+    stdin=sys.stdin.read(), limits=os.sysconf("SC_OPEN_MAX"), leads=os.getsid(0) == os.getpid(),
+    files=sorted(
+        module.__file__.rpartition("_payload.zip/")[2] for name, module in sys.modules.items()
+        if name.startswith("ansible.module_utils") and hasattr(module, "__file__")
+        # Imported at the end of a module.
+        and not name.endswith("_m2c")
+    ),
+    packages=[
+        [part.rpartition("_payload.zip/")[2] for part in sys.modules[name].__path__]
+        for name in ("ansible", "ansible.module_utils", "ansible.module_utils.common")
+    ],
+)
+"""
+
+
+def test_a_module_in_a_fork_is_what_one_of_its_own_python_is(tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "seen.py").write_text(MODULE)
+    ends = ("well", "fails", "breaks", "dies")
+    asked = [{"seen": {"say": "ä" * 9, "end": end}, "ignore_errors": True} for end in ends]
+    asked.append({**asked[0], "environment": {"ASKED": "for"}})
+    env = {**plays.AS_JSON, "ANSIBLE_LIBRARY": str(tmp_path / "library")}
+    runs = [plays.roles(tmp_path, {"tasks": asked}, env=env) for _ in range(3)]
+    own, *forks = [plays.results(plays.answer(run), "localhost") for run in runs]
+    # Settings that were not there before have a Python of their own, and so has an environment.
+    assert [[found[task].pop("leads") for task in (0, 4)] for found in (own, *forks)] == [
+        [False, False],
+        [True, False],
+        [True, False],
+    ]
+    assert own[0]["say"] == "ä" * 9
+    assert ["half an ans" in found["module_stdout"] for found in own[3:4]] == [True]
+    assert forks == [own, own]
+
+
+def test_what_a_powershell_module_imports_is_found_in_fewer_lines() -> None:
+    """Ansible's own search goes through each line of each file."""
+    files = [path for path in _powershell() if path.suffix in (".ps1", ".psm1", ".cs")]
+    assert len(files) > 100
+    different = []
+    for path in files:
+        whole = path.read_bytes()
+        imports = []
+        for text in (whole, b"\n".join(forked.REQUIRES.findall(whole))):
+            finder = _Imports()
+            finder.scan_module(text, None, path.suffix != ".cs")
+            imports.append((finder.found, finder.ps_version, finder.os_version, finder.become))
+        if imports[0] != imports[1]:
+            different.append(path)
+    assert different == []
+
+
+class _Imports(PSModuleDepFinder):
+    """Does not follow them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[tuple[Any, ...]] = set()
+
+    def _scan_module_util(self, *asked: Any) -> None:
+        self.found.add(asked)
+
+
+def _powershell() -> list[Path]:
+    """Of Ansible, and of the collections that are used."""
+    [collections] = ansible_collections.__path__
+    folders = [Path(collections, name, "windows", "plugins") for name in ("ansible", "community")]
+    folders.append(Path(ansible.__file__).parent)
+    return sorted(path for folder in folders for path in folder.rglob("*"))
