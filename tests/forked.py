@@ -338,7 +338,9 @@ def _become(request: int, out: int, err: int) -> None:
     time.tzset()
     if "ansible.constants" in sys.modules:
         constants: Any = sys.modules["ansible.constants"]
-        constants.DEFAULT_LOCAL_TMP = constants.config.get_config_value("DEFAULT_LOCAL_TMP")
+        # It is a template of other settings.
+        folder = constants.config.get_config_value("DEFAULT_LOCAL_TMP", variables=vars(constants))
+        constants.DEFAULT_LOCAL_TMP = folder
     sys.argv[:] = asked["argv"] or [""]
     sys.path[0] = str(Path(sys.argv[0]).parent) if asked["argv"] else ""
     if asked["argv"]:

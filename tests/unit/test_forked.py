@@ -66,6 +66,7 @@ def test_ansible_is_there_for_settings_that_come_again_and_for_no_others(tmp_pat
     assert [one[:2] for one in told] == [[[], 7], [there, 7], [there, 7], [[], 8]]
     folders = [Path(folder) for _, _, folder in told]
     assert (len(set(folders)), [folder for folder in folders if folder.exists()]) == (4, [])
+    assert {folder.parent for folder in folders} == {tmp_path / ".ansible" / "tmp"}
     assert list(folders[0].parent.iterdir()) == []
 
 
