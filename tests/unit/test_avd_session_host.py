@@ -584,7 +584,7 @@ def test_nothing_is_drained_that_is_in_no_pool() -> None:
         False, ["not in the pool nx-pool: nobody is on it"]
     )
     never = work(site, machine, settings={"drain": "never"})
-    assert never.drained().said == ["not drained: avd_session_host_drain is never"]
+    assert never.drained() == Outcome(False, ["not drained: avd_session_host_drain is never"])
 
 
 def test_a_pool_is_drained_and_emptied_before_its_machines_go() -> None:

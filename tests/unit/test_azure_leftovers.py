@@ -73,9 +73,13 @@ def test_what_has_expired_is_warned_of_with_its_price(azure: Emulated) -> None:
     assert "trueup azure leftovers --delete" in advice
 
 
-def test_the_longest_expired_comes_first(azure: Emulated) -> None:
-    second_run(azure, "2026-11-22T18:00Z")
-    assert [one.run for one in found_in(azure)] == [OTHER_RUN, RUN]
+@pytest.mark.parametrize(
+    ("expires", "runs"),
+    [("2026-11-22T18:00Z", [OTHER_RUN, RUN]), ("2026-11-24T18:00Z", [RUN, OTHER_RUN])],
+)
+def test_the_longest_expired_comes_first(azure: Emulated, expires: str, runs: list[str]) -> None:
+    second_run(azure, expires)
+    assert [one.run for one in found_in(azure)] == runs
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,21 @@ def test_where_ansible_connects(
     assert found.get("slurm_node_address") == (private[0] if private else None)
 
 
+def test_addresses_and_names_are_told_by_their_kind() -> None:
+    entries = [configuration("fd00::4"), configuration("10.0.0.4")]
+    named = {"publicAddress": "20.0.0.4", "publicName": "hb-1.example"}
+    found = machines.facts(machines.machine_of(row(addresses=entries, **named)))
+    assert (found["private_ipv4_addresses"], found["private_ipv6_addresses"]) == (
+        ["10.0.0.4"],
+        ["fd00::4"],
+    )
+    assert (found["public_ipv4_addresses"], found["public_dns_hostnames"]) == (
+        ["20.0.0.4"],
+        ["hb-1.example"],
+    )
+    assert machines.facts(machines.machine_of(row()))["public_dns_hostnames"] == []
+
+
 def test_every_fact_is_a_variable_with_azure_before_it() -> None:
     one = machines.machine_of(row())
     names = {f"azure_{name}" for name in machines.facts(one)}

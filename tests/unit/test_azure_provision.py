@@ -6,6 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,17 @@ from emulated_cloud import SUBSCRIPTION, Cloud, serving
 from helpers import said
 from provisioning import NOW, RECIPES, RUN, known, made, recipe
 from trueup.cluster.azure import cost, parameters, provision, state
+from trueup.cluster.azure.deployment import Change
 from trueup.cluster.azure.login import Login
 from trueup.cluster.azure.manager import Manager
 from trueup.errors import BadInput
 
 NFS = {"kind": "nfs", "tib": 4, "server_size": "Standard_E64ds_v5"}
 ZONES = {"zone": "1", "elsewhere": [{"zone": "2"}, {"region": "westeurope"}]}
+
+
+def priced(found: parameters.Parameters) -> cost.Cost:
+    return cost.cost(found, lambda *_: cost.Price(3.0, "2026-11-01", "a table"), 8.0)
 
 
 class Controller:
@@ -77,9 +83,10 @@ class Controller:
         return [one.name for one in hardware.machines.values() if one.tags["role"] == "compute"]
 
     def summary(self, there: provision.There) -> str:
-        price = cost.Price(3.0, "2026-11-01", "a table")
-        priced = cost.cost(there.made, lambda *_: price, 8.0)
-        return "\n".join(provision.summary(there, priced, self.state))
+        return "\n".join(provision.summary(there, priced(there.made), self.state))
+
+    def foreseen(self, found: provision.Foreseen) -> str:
+        return "\n".join(provision.foreseen(found, priced(found.made)))
 
     @property
     def kept(self) -> dict[str, Any]:
@@ -108,6 +115,8 @@ def test_a_run_is_made_once(controller: Controller, placement: str) -> None:
     second = controller.make({"placement": placement})
     assert ([first.changed, second.changed], len(second.nodes)) == ([True, False], 2)
     assert controller.asked("PUT") == orders == ["trueup-test", f"trueup-{RUN}"]
+    # Nothing is waited for that is there, or that was not asked for.
+    assert "2 of 2 nodes are listed as running" not in controller.told
     assert second.login.startswith("203.0.113.")
     assert [one.private for one in first.nodes] == [one.private for one in second.nodes]
 
@@ -141,6 +150,13 @@ def test_in_check_mode_azure_says_what_would_change(controller: Controller) -> N
     assert [(one.what.rpartition("/")[2], one.kind) for one in found.changes if one.counts] == [
         ("nodes", "Modify")
     ]
+    text = controller.foreseen(found)
+    assert "1 resources would change in southcentralus, resource group trueup-test: Modify " in text
+    assert "Azure cannot say" not in text
+    odd = Change("an extension", "Unsupported", why="It is nested")
+    assert "Azure cannot say what becomes of an extension: It is nested." in controller.foreseen(
+        replace(found, changes=[odd])
+    )
 
 
 def test_more_nodes_of_a_run_are_added(controller: Controller) -> None:

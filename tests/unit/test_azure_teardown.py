@@ -209,7 +209,9 @@ def test_a_group_of_the_run_is_deleted_whole_and_again_changes_nothing(azure: Em
     work = ending(azure)
     assert (work.end(), azure.deleted, azure.groups, azure.rows) == ([], [GROUP], {}, [])
     assert (work.end(), azure.deleted) == ([], [GROUP])
-    assert work.left([], find).sentences(RUN) == [f"nothing is left of run {RUN} in subscription s"]
+    nothing = work.left([], find)
+    assert nothing.sentences(RUN) == [f"nothing is left of run {RUN} in subscription s"]
+    assert (nothing.machines, nothing.usd_per_hour, nothing.unpriced) == (0, 0, ())
 
 
 @pytest.mark.parametrize("theirs", [None, OTHER_RUN])
@@ -432,7 +434,29 @@ def test_what_is_left_is_listed_also_where_its_price_cannot_be_asked_for(azure: 
     azure.faults["POST /providers/Microsoft.ResourceGraph/resources"] = [refusal(403, "No")]
     work = ending(azure)
     left = work.left(work.find(), find)
-    assert (len(left.ids), left.machines, len(left.unpriced)) == (11, 0, 10)
+    assert (len(left.ids), left.machines, left.usd_per_hour) == (11, 0, 0)
+    assert len(left.unpriced) == 10
+
+
+def test_a_run_that_is_made_while_it_is_ended_is_left_after_five_rounds(azure: Emulated) -> None:
+    foreign(azure)
+
+    def made_again(number: int) -> None:
+        if azure.asked[-1] == "GET /subscriptions/s/resources":
+            azure.rows.append(row(place(f"Microsoft.Compute/disks/d{number}")))
+
+    azure.strike = made_again
+    [group] = ending(azure).end()
+    assert azure.asked.count("GET /subscriptions/s/resources") == 6
+    assert len(group.mine) == 1
+
+
+def test_what_azure_says_is_gone_has_no_reason_to_be_left(azure: Emulated) -> None:
+    foreign(azure)
+    azure.faults[f"DELETE {place('nsg')}"] = [refusal(404, "ResourceNotFound")] * 9
+    work = ending(azure)
+    left = work.left(work.end(), find)
+    assert (left.ids, left.why) == ((place("nsg"),), {})
 
 
 def test_a_group_that_somebody_fills_meanwhile_is_kept(azure: Emulated) -> None:

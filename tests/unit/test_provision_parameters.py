@@ -397,6 +397,11 @@ def test_the_internet_may_come_in_where_that_is_said() -> None:
     assert found.ssh_from == ("0.0.0.0/0",)
 
 
+def test_a_site_may_be_as_wide_as_a_16() -> None:
+    assert made(ssh_from=["198.18.0.0/16"]).ssh_from == ("198.18.0.0/16",)
+    assert "opens ssh to 131,072 addresses" in refusal({}, ssh_from=["198.18.0.0/15"])
+
+
 def test_yaml_times_are_texts_again() -> None:
     when = provisioning.datetime(2026, 11, 24, 18, 0)
     assert made(expires=when).expires == "2026-11-24T18:00Z"

@@ -53,6 +53,24 @@ def test_a_recipes_template_is_the_golden_file(name: str) -> None:
     assert json.dumps(of(found), indent=2) + "\n" == path.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("storage", "path"),
+    [
+        ({}, None),
+        (NFS, None),
+        (
+            {"kind": "anf", "tib": 4},
+            "Microsoft.NetApp/netAppAccounts/files/capacityPools/pool/volumes/shared",
+        ),
+        ({"kind": "amlfs", "tib": 48}, "Microsoft.StorageCache/amlFilesystems/lustre"),
+    ],
+)
+def test_the_storage_service_is_found_by_its_path(
+    storage: dict[str, Any], path: str | None
+) -> None:
+    assert (template.shared(made(storage=storage)) or ("", None))[1] == path
+
+
 def test_golden_files_are_those_of_the_recipes() -> None:
     names = [path.stem.removeprefix("template-") for path in DATA.glob("template-*.json")]
     assert sorted(names) == RECIPES

@@ -99,7 +99,6 @@ class Machine:
         system: ``linux``, ``windows`` or empty.
         priority: ``Regular``, ``Spot`` or ``Low``.
         scale_set, scale_set_id: of its scale set.
-        uniform: whether it is an instance of a uniform one.
         placement: a name for the machines that were placed together: those of one scale set with a
             single placement group, or else of one proximity placement group.
     """
@@ -122,11 +121,15 @@ class Machine:
     public_names: Tuple[str, ...] = ()
     scale_set: str = ""
     scale_set_id: str = ""
-    uniform: bool = False
     proximity: str = ""
     placement: str = ""
     image: Mapping[str, Any] = field(default_factory=dict)
     vmid: str = ""
+
+    @property
+    def uniform(self) -> bool:
+        """Whether it is an instance of a uniform scale set."""
+        return "/virtualmachinescalesets/" in self.id.lower()
 
 
 def machines(
@@ -243,7 +246,6 @@ def machine_of(row: Row) -> Machine:
         public_names=(public_name,) if public_name else (),
         scale_set=scale_set,
         scale_set_id=_text(row.get("setId")),
-        uniform="/virtualmachinescalesets/" in resource.lower(),
         proximity=proximity,
         placement=re.sub(r"[^A-Za-z0-9._-]", "_", f"{group}-{together}".lower())
         if together
