@@ -145,7 +145,7 @@ def _near_mark(parts: Iterator[_Part], name: str, marks: Sequence[str]) -> Itera
 def held(marks: Iterable[AnyStr], text: AnyStr) -> set[AnyStr]:
     """Those of the marks that stand in a text. A letter is looked for ten times as fast as a mark,
     and a mark with one that the text lacks is not looked for."""
-    different = {*marks}
+    different: set[AnyStr] = set(marks)
     letters: set[Any] = {letter for mark in different for letter in mark}
     letters = {letter for letter in letters if letter in text}
     return {mark for mark in different if letters.issuperset(mark) and mark in text}
