@@ -77,9 +77,7 @@ class ActionModule(ActionBase):
         run = self._templar.template(variables["trueup_run_id"])
         folder = Path(self._templar.template(variables["trueup_results"])).expanduser() / run
         host = str(variables["inventory_hostname"])
-        given_nodes = self._task.args["case"].get("nodes") or [host]
-        # Of 600 nodes each would read what all before it left.
-        made = recorded(folder, host if given_nodes == [host] else "")
+        made = recorded(folder, host, self._task.args["case"])
         now = Now(
             host=host,
             records=made,
@@ -253,11 +251,13 @@ def secrets_of(benchmark: str) -> list[str]:
     return [one.name for one in options if one.secret and one.of != ROLE]
 
 
-def recorded(folder: Path, node: str) -> list[dict[str, Any]]:
-    """The ok records of a run, oldest first; with ``node`` those of cases that begin on it."""
+def recorded(folder: Path, host: str, case: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The ok records of a run, oldest first; for a case of the host alone those that begin on it:
+    of 600 nodes each would read what all before it left."""
+    alone = (case.get("nodes") or [host]) == [host]
     found = [
         record
-        for _, record, _ in records.read_records(str(folder), node)
+        for _, record, _ in records.read_records(str(folder), host if alone else "")
         if record is not None and record["outcome"] == "ok"
     ]
     return sorted(found, key=lambda record: str(record["started_at"]))

@@ -13,6 +13,7 @@ from trueup.record import run_of
 from trueup_measure import recorded
 
 RUN = a_record()["run_id"]
+MANY = {"nodes": ["n1", "n2"]}
 OLD, NEW = "20261119T091300Z-0001", "20261120T091300Z-7c1e"
 ROLES = Path(__file__).parent.parent.parent / "roles"
 
@@ -63,8 +64,8 @@ def test_only_records_that_ended_ok_may_stand_for_a_case(tmp_path: Path) -> None
         records.write_record(str(tmp_path), record)
     # A damaged one keeps nothing from being measured.
     (tmp_path / RUN / "damaged.json").write_text('{"schema": "trueup.record/1"}')
-    assert [record["case"] for record in recorded(tmp_path / RUN, "")] == ["kept", "late"]
-    assert recorded(tmp_path / NEW.replace("7c1e", "0000"), "") == []
+    assert [record["case"] for record in recorded(tmp_path / RUN, "n1", MANY)] == ["kept", "late"]
+    assert recorded(tmp_path / NEW.replace("7c1e", "0000"), "n1", {}) == []
 
 
 def test_of_one_node_only_records_that_begin_on_it_are_read(tmp_path: Path) -> None:
@@ -79,8 +80,10 @@ def test_of_one_node_only_records_that_begin_on_it_are_read(tmp_path: Path) -> N
         ("alike", ["n11"]),
     ):
         records.write_record(str(tmp_path), a_record(case=case, nodes=nodes))
-    found = recorded(tmp_path / RUN, "n1")
-    assert sorted(record["case"] for record in found) == [long, "led", "own", "own"]
+    for alone in ({}, {"nodes": ["n1"]}):
+        found = recorded(tmp_path / RUN, "n1", alone)
+        assert sorted(record["case"] for record in found) == [long, "led", "own", "own"]
+    assert len(recorded(tmp_path / RUN, "n1", MANY)) == 7
 
 
 def test_the_benchmarks_are_the_roles_with_that_entry_point() -> None:
