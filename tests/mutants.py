@@ -84,7 +84,7 @@ ROOMS = {
     f"{FIGURES}/cost*.py": ("analysis/test_cost.py",),
     f"{FIGURES}/scaling*/**/*.py": ("analysis/test_scaling.py",),
     f"{FIGURES}/scaling*.py": ("analysis/test_scaling.py",),
-    f"{FIGURES}/health/*.py": ("analysis/test_health.py",),
+    f"{FIGURES}/health/*.py": ("analysis/test_health.py", "analysis/test_health_silence.py"),
     "module_utils/trueup/health/[!_]*.py": ("analysis/test_health.py", "test_node_health.py"),
     f"{FIGURES}/knee.py": ("analysis/test_knee.py",),
     f"{FIGURES}/shared_load.py": ("analysis/test_shared_load.py",),

@@ -41,6 +41,12 @@ def test_a_whole_program(tmp_path: Path, magic: int, signer: bytes) -> None:
     assert sha256_of(path) == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def test_a_signature_of_ten_kilobytes(tmp_path: Path) -> None:
+    path = tmp_path / "x.exe"
+    path.write_bytes(program(signer=b"\0" * 10_000 + b"NVIDIA Corporation"))
+    assert sha256_of(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def cut(made: bytearray, at: int) -> bytearray:
     return made[:at]
 

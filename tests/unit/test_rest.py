@@ -168,6 +168,14 @@ def test_an_error_names_the_innermost_cause() -> None:
     assert "BadRequest: Please provide below info.; the cause is ParserFailure: line 3" in text
 
 
+def test_causes_are_followed_ten_deep() -> None:
+    error: dict[str, Any] = {"code": "Level13", "message": "x"}
+    for level in range(12, -1, -1):
+        error = {"code": f"Level{level}", "message": "x", "details": [error]}
+    text = said(lambda: Opened((400, {"error": error})).client().get("/x"))
+    assert text.endswith("the cause is Level10: x")
+
+
 def test_a_long_message_does_not_hide_the_cause() -> None:
     error = {"code": "Bad", "message": "x" * 400, "details": [{"code": "Cause", "message": "y"}]}
     text = said(lambda: Opened((400, {"error": error})).client().get("/x"))
