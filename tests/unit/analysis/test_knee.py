@@ -104,6 +104,7 @@ def test_loads_count_in_any_order() -> None:
         ([1, 2, 4, 8, 16], [1.0, 2.0, math.nan, math.inf, 4.0], "there are 3 loads"),
         ([0, -1, math.nan, 2, 4, 8], [1.0] * 6, "there are 3 loads"),
         ([1, 2, 4, 8, 16, 32], [5, 1, 9, 2, 8, 3.0], "two lines fit no better than one"),
+        ([1, 2, 3, 4, 5, 6], [1, 2.00002, 2.99999, 4.00001, 4.99998, 6], "fit no better than one"),
     ],
 )
 def test_what_has_no_knee_says_why(loads: list[float], throughputs: list[float], why: str) -> None:

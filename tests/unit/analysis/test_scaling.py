@@ -625,7 +625,10 @@ def test_a_batch_that_grows_with_the_processes_is_weak_scaling(tmp_path: Path) -
 
 
 def test_tables_are_told_apart_by_their_titles(tmp_path: Path) -> None:
-    records = [made.record(parameters={"nbl": nbl}, case=f"nbl-{nbl}") for nbl in (10, 40)]
+    # What sets no series apart tells none apart.
+    records = [
+        made.record(parameters={"nbl": nbl, "xyz": nbl}, case=f"nbl-{nbl}") for nbl in (10, 40)
+    ]
     records += [weak(1, 9.0), made.record(parameters={"scaling": "weak", "points": 7})]
     found = series(measured(tmp_path, records))
     titles = [item.title for item in found if item.kind == "strong"]
