@@ -37,7 +37,7 @@ class HealthFormat(str, Enum):
         "trueup health --max-age 26h                   # nothing older than that",
         "trueup health --nodes inventories/mine        # and who of these is missing",
         "trueup health results/20261120T091300Z-7c1e --passes",
-        "trueup health --summary                       # how figures spread over nodes",
+        "trueup health --summary                       # and how figures spread over nodes",
         "trueup health --size Standard_ND96isr_H100_v5 one-record.json",
         "trueup health --expectations ours.yml         # what this site expects",
         "trueup health --format junit --output health.xml",
@@ -75,8 +75,8 @@ def health(
         bool,
         typer.Option(
             "--summary",
-            help="Each figure over all nodes of a size instead: n, median, mean, p10, p90, least,"
-            " most, spread.",
+            help="Each figure over all nodes of a size, below what is wrong; csv and json hold it"
+            " instead: n, median, mean, p10, p90, least, most, spread.",
         ),
     ] = False,
     as_size: Annotated[
@@ -142,9 +142,8 @@ def health(
             required=require or [],
         )
     with _status_of_no_verdict():
-        if summary:
-            write([health_sheets.summary(spreads(cases))], Format(format_.value), output)
-        elif format_ is HealthFormat.junit:
+        spread = [health_sheets.summary(spreads(cases))] if summary else []
+        if format_ is HealthFormat.junit:
             from ..render import junit
 
             put(junit.render(found), output)
@@ -153,10 +152,10 @@ def health(
 
             put(prometheus.render(found, every_series=every_series), output)
         elif format_ in (HealthFormat.csv, HealthFormat.json):
-            write([health_sheets.data(found)], Format(format_.value), output)
+            write(spread or [health_sheets.data(found)], Format(format_.value), output)
         else:
             sheet = health_sheets.health(found, everything=passes)
-            write([sheet], Format(format_.value), output)
+            write([sheet, *spread], Format(format_.value), output)
     say_notes(loaded)
     say(f"{found.sentence}.")
     if found.blamed:

@@ -439,5 +439,8 @@ def test_the_summary_says_how_each_figure_is_spread(call_trueup: Any, tmp_path: 
     assert (one["p10"], one["p90"]) == pytest.approx((1.0021, 2.0158))
     assert one["spread"] == pytest.approx((2.0158 - 1.0021) / 1.505)
     assert call_trueup("health", tmp_path / "results", "--summary", "-f", "junit").status == 64
-    table = call_trueup("health", tmp_path / "results", "--summary").out
+    both = call_trueup("health", tmp_path / "results", "--summary").out
+    verdicts = call_trueup("health", tmp_path / "results").out
+    assert both.startswith(verdicts.rstrip())
+    table = both[len(verdicts.rstrip()) :]
     assert [word for word in ("median", "p10", "p90", "spread") if word not in table] == []
