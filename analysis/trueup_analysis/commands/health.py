@@ -37,7 +37,7 @@ class HealthFormat(str, Enum):
         "trueup health --max-age 26h                   # nothing older than that",
         "trueup health --nodes inventories/mine        # and who of these is missing",
         "trueup health results/20261120T091300Z-7c1e --passes",
-        "trueup health --summary                       # and how figures spread over nodes",
+        "trueup health --summary                       # and how figures are spread",
         "trueup health --size Standard_ND96isr_H100_v5 one-record.json",
         "trueup health --expectations ours.yml         # what this site expects",
         "trueup health --format junit --output health.xml",
