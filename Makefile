@@ -318,7 +318,7 @@ unit: test-venv ## Unit tests (five minutes on two cores)
 .PHONY: contract
 contract: test-venv ## Contracts between the rooms: specs, schemas, catalog, requirements
 	@$(call heading,'contract')
-	$(call pytest,contract,tests/contract -n 2 --dist loadfile --no-loadscope-reorder)
+	$(call pytest,contract,tests/contract -n 2 --dist loadfile)
 
 .PHONY: molecule
 molecule: test-venv ## The roles on real systems: this machine (local), systemd containers, an emulated machine (vm)
