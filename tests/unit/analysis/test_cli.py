@@ -63,6 +63,17 @@ def test_an_interrupt_while_it_is_loaded_shows_no_traceback(tmp_path: Path) -> N
     assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
 
 
+def in_python(code: str, *argv: str) -> subprocess.CompletedProcess[str]:
+    """A program of its own that can import what is tested."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *argv],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'module_utils'}{os.pathsep}{ROOT / 'analysis'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize(("argv", "status"), [(["--version"], 0), (["list", "nothing"], 1)])
 def test_a_command_ends_with_its_status_its_output_and_its_exit_functions(
     argv: list[str], status: int
@@ -71,13 +82,7 @@ def test_a_command_ends_with_its_status_its_output_and_its_exit_functions(
         "import atexit, sys; from trueup_analysis.__main__ import main\n"
         "atexit.register(print, 'the end'); print('begun'); main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *argv],
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'module_utils'}{os.pathsep}{ROOT / 'analysis'}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = in_python(code, *argv)
     said = done.stdout.splitlines()
     assert (done.returncode, said[0], said[-1]) == (status, "begun", "the end")
     assert len(said) + len(done.stderr.splitlines()) == 3
@@ -104,13 +109,7 @@ def test_help_and_a_verdict_on_one_output_load_nothing_heavy(argv: tuple[str, ..
         "finally: print(sorted({'pandas', 'matplotlib', 'pyarrow', 'numpy'}"
         " & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *argv],
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'module_utils'}{os.pathsep}{ROOT / 'analysis'}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = in_python(code, *argv)
     assert done.stdout.splitlines()[-1:] == ["[]"]
 
 
