@@ -13,7 +13,7 @@ from trueup.errors import BadInput
 
 from .answering import answered, ask_of, said
 from .inputs import RESULTS, load_all, output_of
-from .options import CatalogOption, Format, FormatOption, OutputOption, examples, option
+from .options import CatalogOption, Format, FormatOption, OutputOption, examples, flag, option
 from .output import print_, say_notes, say_warnings, write
 
 if TYPE_CHECKING:
@@ -74,11 +74,10 @@ def advise(
         ),
     ] = None,
     explain: Annotated[
-        bool,
-        typer.Option("--explain", help="Every choice, each source with its date, each refusal."),
+        bool, flag("--explain", "Every choice, each source with its date, each refusal.")
     ] = False,
     backtest: Annotated[
-        bool, typer.Option("--backtest", help="How good it is: published results, each predicted.")
+        bool, flag("--backtest", "How good it is: published results, each predicted.")
     ] = False,
     from_log: Annotated[
         Path | None,

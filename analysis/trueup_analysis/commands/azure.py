@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from trueup.errors import BadInput, TrueupError
 
-from .options import CatalogOption, Format, FormatOption, OutputOption, examples, option
+from .options import CatalogOption, Format, FormatOption, OutputOption, examples, flag, option
 from .output import put, say, say_all, write
 
 app = typer.Typer(name="azure", no_args_is_help=True, rich_markup_mode="rich")
@@ -110,12 +110,8 @@ def plan(
 )
 def leftovers(
     *,
-    every: Annotated[
-        bool, typer.Option("--all", help="Also runs that have not expired yet.")
-    ] = False,
-    delete: Annotated[
-        bool, typer.Option("--delete", help="Delete what has expired, and wait for it.")
-    ] = False,
+    every: Annotated[bool, flag("--all", "Also runs that have not expired yet.")] = False,
+    delete: Annotated[bool, flag("--delete", "Delete what has expired, and wait for it.")] = False,
     subscription: Annotated[
         list[str] | None,
         option("NAME", "Name or id; repeatable. Else the login's default.", "--subscription"),

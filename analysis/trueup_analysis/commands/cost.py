@@ -17,6 +17,7 @@ from .options import (
     Sources,
     examples,
     filters,
+    flag,
     taking,
 )
 from .output import say_all, say_notes, say_warnings, write
@@ -45,9 +46,7 @@ def cost(
     *,
     chosen: Selection,
     billing: Billing,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Exit 1 when a price is unknown.")
-    ] = False,
+    strict: Annotated[bool, flag("--strict", "Exit 1 when a price is unknown.")] = False,
     catalog: CatalogOption = None,
     format_: FormatOption = Format.table,
     output: OutputOption = None,

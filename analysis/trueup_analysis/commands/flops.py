@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from trueup.errors import BadInput
 
-from .options import CatalogOption, Format, FormatOption, OutputOption, examples, option
+from .options import CatalogOption, Format, FormatOption, OutputOption, examples, flag, option
 from .output import write
 
 app = typer.Typer()
@@ -54,12 +54,12 @@ def flops(
         int | None, option("N", "Key and value heads of grouped attention.")
     ] = None,
     ffn: Annotated[int | None, option("N", "Feed-forward size; else 4 x hidden.")] = None,
-    gated: Annotated[bool, typer.Option("--gated", help="SwiGLU: a third matrix.")] = False,
+    gated: Annotated[bool, flag("--gated", "SwiGLU: a third matrix.")] = False,
     untied: Annotated[
-        bool, typer.Option("--untied", help="Input and output embeddings are two matrices.")
+        bool, flag("--untied", "Input and output embeddings are two matrices.")
     ] = False,
     published: Annotated[
-        bool, typer.Option("--published", help="The published rates instead of a model.")
+        bool, flag("--published", "The published rates instead of a model.")
     ] = False,
     catalog: CatalogOption = None,
     format_: FormatOption = Format.table,

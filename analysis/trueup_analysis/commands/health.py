@@ -14,7 +14,7 @@ from trueup.errors import TrueupError
 from ..selection import Selection
 from .inputs import expectations_for
 from .judged import judged, nodes_of
-from .options import CatalogOption, Format, OutputOption, Sources, examples, filtered, option
+from .options import CatalogOption, Format, OutputOption, Sources, examples, filtered, flag, option
 from .output import put, say, say_notes, sentence, write
 
 app = typer.Typer()
@@ -54,7 +54,7 @@ def health(
     *,
     chosen: Selection,
     every_run: Annotated[
-        bool, typer.Option("--all", help="Every run, not the last one: the newest of each figure.")
+        bool, flag("--all", "Every run, not the last one: the newest of each figure.")
     ] = False,
     max_age: Annotated[
         str | None,
@@ -69,13 +69,13 @@ def health(
         ),
     ] = None,
     passes: Annotated[
-        bool, typer.Option("--passes", help="Show passes too, however many nodes there are.")
+        bool, flag("--passes", "Show passes too, however many nodes there are.")
     ] = False,
     summary: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--summary",
-            help="Each figure over all nodes of a size, below what is wrong; csv and json hold it"
+            "Each figure over all nodes of a size, below what is wrong; csv and json hold it"
             " instead: n, median, mean, p10, p90, least, most, spread.",
         ),
     ] = False,
@@ -108,9 +108,9 @@ def health(
     ] = HealthFormat.table,
     every_series: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--every-series",
-            help="prometheus: each figure, hundreds a node; else each node's verdict, time and"
+            "prometheus: each figure, hundreds a node; else each node's verdict, time and"
             " worst findings, 40 series at most.",
         ),
     ] = False,

@@ -8,7 +8,16 @@ import typer
 
 from ..selection import Selection
 from .inputs import expectations_for, load_results
-from .options import CatalogOption, Format, FormatOption, OutputOption, Sources, examples, filtered
+from .options import (
+    CatalogOption,
+    Format,
+    FormatOption,
+    OutputOption,
+    Sources,
+    examples,
+    filtered,
+    flag,
+)
 from .output import say, say_all, say_notes, write
 
 app = typer.Typer()
@@ -29,11 +38,9 @@ def list_cases(
     sources: Sources = None,
     *,
     chosen: Selection,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Every record, however many there are.")
-    ] = False,
+    everything: Annotated[bool, flag("--all", "Every record, however many there are.")] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Check raw outputs; exit 1 when one differs.")
+        bool, flag("--verify", "Check raw outputs; exit 1 when one differs.")
     ] = False,
     catalog: CatalogOption = None,
     format_: FormatOption = Format.table,

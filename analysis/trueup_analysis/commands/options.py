@@ -21,6 +21,11 @@ def option(metavar: str, about: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, metavar=metavar, help=about, **more)
 
 
+def flag(name: str, about: str) -> Any:
+    """An option without a value, and a line of help."""
+    return typer.Option(name, help=about)
+
+
 class Format(str, Enum):
     """How a table is written."""
 

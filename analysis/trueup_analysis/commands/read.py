@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .inputs import expectations_for, output_of
-from .options import CatalogOption, Format, FormatOption, OutputOption, examples, option
+from .options import CatalogOption, Format, FormatOption, OutputOption, examples, flag, option
 from .output import put, say_all, write
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def read(
     ] = None,
     node_count: Annotated[int, option("N", "Nodes that the case ran on.", "--nodes", min=1)] = 1,
     all_rows: Annotated[
-        bool, typer.Option("--all", help="Of a sweep every figure, not a row a message size.")
+        bool, flag("--all", "Of a sweep every figure, not a row a message size.")
     ] = False,
     catalog: CatalogOption = None,
     format_: FormatOption = Format.table,

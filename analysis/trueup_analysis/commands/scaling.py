@@ -9,7 +9,7 @@ import typer
 
 from ..selection import Selection
 from .inputs import expectations_at_sizes, load_results
-from .options import Format, FormatOption, OutputOption, Sources, examples, filtered, option
+from .options import Format, FormatOption, OutputOption, Sources, examples, filtered, flag, option
 from .output import say_all, say_notes, say_warnings, write
 
 app = typer.Typer()
@@ -46,10 +46,7 @@ def scaling(
         option("N", "Cores, GPUs or nodes that speed-ups refer to; else the fewest.", min=1),
     ] = None,
     across_sizes: Annotated[
-        bool,
-        typer.Option(
-            "--across-sizes", help="Compare the constrained sizes of one host in one table."
-        ),
+        bool, flag("--across-sizes", "Compare the constrained sizes of one host in one table.")
     ] = False,
     threshold: Annotated[
         float,
@@ -59,10 +56,7 @@ def scaling(
     ] = 0.5,
     layouts: Annotated[
         bool,
-        typer.Option(
-            "--layouts",
-            help="Tables over nodes with the slower layouts too; csv and json have them.",
-        ),
+        flag("--layouts", "Tables over nodes with the slower layouts too; csv and json have them."),
     ] = False,
     format_: FormatOption = Format.table,
     output: OutputOption = None,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .options import CatalogOption, Format, FormatOption, OutputOption, examples, option
+from .options import CatalogOption, Format, FormatOption, OutputOption, examples, flag, option
 from .output import write
 from .prices import OfferOption, OsOption, RegionOption, today
 
@@ -24,12 +24,12 @@ def sizes(
     *,
     gpu: Annotated[str | None, option("MODEL", "With such GPUs: H100, A10.", "--gpu")] = None,
     gpus: Annotated[int | None, option("COUNT", "With so many GPUs.", "--gpus")] = None,
-    rdma: Annotated[bool, typer.Option("--rdma", help="With InfiniBand.")] = False,
+    rdma: Annotated[bool, flag("--rdma", "With InfiniBand.")] = False,
     family: Annotated[str | None, option("FAMILY", "Of this family: hbv3.", "--family")] = None,
     memory: Annotated[
         float | None, option("GIB", "With so much memory or more.", "--memory")
     ] = None,
-    retired: Annotated[bool, typer.Option("--retired", help="Retired sizes too.")] = False,
+    retired: Annotated[bool, flag("--retired", "Retired sizes too.")] = False,
     region: RegionOption = None,
     offer: OfferOption = "payg",
     os: OsOption = "linux",

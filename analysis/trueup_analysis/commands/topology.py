@@ -9,7 +9,16 @@ import typer
 from trueup.errors import BadInput
 
 from .inputs import read_bytes
-from .options import CatalogOption, Format, FormatOption, OutputOption, SizeOption, examples, option
+from .options import (
+    CatalogOption,
+    Format,
+    FormatOption,
+    OutputOption,
+    SizeOption,
+    examples,
+    flag,
+    option,
+)
 from .output import put, say, write
 
 if TYPE_CHECKING:
@@ -88,9 +97,7 @@ def topology_check(
 def topology_write(
     *,
     size: SizeOption,
-    graphs: Annotated[
-        bool, typer.Option("--graphs", help="Its graph file (NCCL_GRAPH_FILE) instead.")
-    ] = False,
+    graphs: Annotated[bool, flag("--graphs", "Its graph file (NCCL_GRAPH_FILE) instead.")] = False,
     catalog: CatalogOption = None,
     output: OutputOption = None,
 ) -> None:
