@@ -142,14 +142,7 @@ def _silent(ask: Ask, known: Knowledge) -> str:
 
 
 KIND: Final = Kind(
-    name="md",
-    title="Molecular dynamics (GROMACS)",
-    options=OPTIONS,
-    unit="atom-steps/s",
-    points=points,
-    predict=predict,
-    need=_need,
-    tool="gromacs",
-    logged=_logged,
+    *("md", "Molecular dynamics (GROMACS)", "atom-steps/s", "gromacs", OPTIONS),
+    *(points, predict, _need, _logged),
     silent=_silent,
 )

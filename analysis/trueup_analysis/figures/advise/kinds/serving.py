@@ -625,15 +625,8 @@ def _logged(case: Case) -> dict[str, Any]:
 
 
 KIND: Final = Kind(
-    name="serving",
-    title="Serving of a language model (vLLM)",
-    options=OPTIONS,
-    unit="tokens/s",
+    *("serving", "Serving of a language model (vLLM)", "tokens/s", "vllm", OPTIONS),
+    *(points, predict, _need, _logged),
     unasked=("deadline_hours", "checkpoint_seconds", "idle_hours"),
     assumptions=_ASSUMPTIONS,
-    points=points,
-    predict=predict,
-    need=_need,
-    tool="vllm",
-    logged=_logged,
 )

@@ -208,14 +208,7 @@ def _room(row: Mapping[str, str]) -> float | None:
 
 
 KIND: Final = Kind(
-    name="stencil",
-    title="Finite differences (Devito, acoustic)",
-    options=OPTIONS,
-    unit="flop/s",
+    *("stencil", "Finite differences (Devito, acoustic)", "flop/s", "devito", OPTIONS),
+    *(points, predict, _need, _logged),
     assumptions=_ASSUMPTIONS,
-    points=points,
-    predict=predict,
-    need=_need,
-    tool="devito",
-    logged=_logged,
 )

@@ -169,14 +169,7 @@ def _memory(row: Mapping[str, str]) -> float:
 
 
 KIND: Final = Kind(
-    name="training",
-    title="Training of a dense transformer",
-    options=OPTIONS,
-    unit="flop/s",
+    *("training", "Training of a dense transformer", "flop/s", "megatron", OPTIONS),
+    *(points, predict, _need, _logged),
     assumptions=_ASSUMPTIONS,
-    points=points,
-    predict=predict,
-    need=_need,
-    tool="megatron",
-    logged=_logged,
 )
