@@ -66,10 +66,11 @@ class Foreseen:
     asked: bool
 
 
+@dataclass(frozen=True)
 class Provision:
     """Makes a run, or goes on with one that was begun.
 
-    Args:
+    Attributes:
         manager: asks Azure.
         places: the deployment in each place, in the order in which they are tried.
         state: the run's folder on the controller.
@@ -79,30 +80,16 @@ class Provision:
         opened: opens the way to Windows nodes, as ``way.opened``.
     """
 
-    def __init__(
-        self,
-        manager: Manager,
-        places: Sequence[Parameters],
-        catalog: Catalog,
-        state: State,
-        tell: rest.Tell,
-        *,
-        silent: Silent = reach.silent,
-        unmet: Unmet = reach.unmet,
-        opened: Opened = way.opened,
-        sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._manager = manager
-        self._places = places
-        self._catalog = catalog
-        self._state = state
-        self._tell = tell
-        self._silent = silent
-        self._unmet = unmet
-        self._opened = opened
-        self._sleep = sleep
-        self._clock = clock
+    manager: Manager
+    places: Sequence[Parameters]
+    catalog: Catalog
+    state: State
+    tell: rest.Tell
+    silent: Silent = reach.silent
+    unmet: Unmet = reach.unmet
+    opened: Opened = way.opened
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
 
     def changes(self) -> Foreseen:
         """What would change, and where; nothing is made.
@@ -110,8 +97,8 @@ class Provision:
         Raises:
             BadInput: something stands against it in every place.
         """
-        self._manager.within(CHECK_SECONDS)
-        key = self._state.public_key() if os.path.exists(self._state.path(KEY)) else _NO_KEY
+        self.manager.within(CHECK_SECONDS)
+        key = self.state.public_key() if os.path.exists(self.state.path(KEY)) else _NO_KEY
         tried = []
         for deployment in self._left():
             why = "" if self._standing(deployment) else self._against(deployment)
@@ -128,18 +115,18 @@ class Provision:
             TrueupError: no place had all of it, and nothing of it is left; or Azure or the nodes
                 failed in another way, and what was made is there.
         """
-        kept = (KEY, PASSWORD) if self._places[0].nodes.windows else (KEY,)
-        had_key = all(os.path.exists(self._state.path(name)) for name in kept)
-        key = self._state.public_key()
+        kept = (KEY, PASSWORD) if self.places[0].nodes.windows else (KEY,)
+        had_key = all(os.path.exists(self.state.path(name)) for name in kept)
+        key = self.state.public_key()
         tried, made = [], False
         for deployment in self._left():
-            self._manager.within(CHECK_SECONDS)
+            self.manager.within(CHECK_SECONDS)
             there = There(deployment.made)
             standing = self._standing(deployment)
             if standing and not had_key:
                 raise BadInput(
-                    f"the run {self._state.run} is on Azure, and its key is not in"
-                    f" {self._state.folder}: go on where it was begun, or tear it down"
+                    f"the run {self.state.run} is on Azure, and its key is not in"
+                    f" {self.state.folder}: go on where it was begun, or tear it down"
                 )
             why = "" if standing else self._against(deployment)
             if not why:
@@ -147,23 +134,23 @@ class Provision:
                 why = self._deployed(deployment, key, standing, there)
             if not why:
                 return self._reached(deployment, there)
-            self._tell(f"{deployment.made.place}: {why}")
+            self.tell(f"{deployment.made.place}: {why}")
             tried.append((deployment, why))
         raise self._nowhere(tried, made=made)
 
     def _left(self) -> List[Deployment]:
         """The places that are left to try: from where the run is, if it is somewhere."""
-        at = self._state.read()
+        at = self.state.read()
         # One that is not there yet is made with the key; what-if takes any.
-        kept = os.path.exists(self._state.path(KEY)) and self._places[0].nodes.windows
-        password = self._state.password() if kept else windows.password()
+        kept = os.path.exists(self.state.path(KEY)) and self.places[0].nodes.windows
+        password = self.state.password() if kept else windows.password()
         found = [
-            Deployment(self._manager, one, self._catalog, self._state.run, self._tell, password)
-            for one in self._places
+            Deployment(self.manager, one, self.catalog, self.state.run, self.tell, password)
+            for one in self.places
         ]
         here = [
             number
-            for number, one in enumerate(self._places)
+            for number, one in enumerate(self.places)
             if (one.region, one.zone) == (at.get("region"), at.get("zone"))
         ]
         return found[here[0] :] if here else found
@@ -175,7 +162,7 @@ class Provision:
     def _against(self, deployment: Deployment) -> str:
         against, unknown = deployment.against()
         for text in unknown:
-            self._tell(text)
+            self.tell(text)
         return "; ".join(against)
 
     def _nowhere(self, tried: Sequence[Tuple[Deployment, str]], *, made: bool) -> TrueupError:
@@ -189,15 +176,15 @@ class Provision:
     def _deployed(self, deployment: Deployment, key: str, standing: str, there: There) -> str:
         """Deploy; why the place has no room for it, in which case nothing of it is left there."""
         made = deployment.made
-        if standing and self._state.read().get("nodes_of") == made.nodes.count:
+        if standing and self.state.read().get("nodes_of") == made.nodes.count:
             # Fewer nodes were enough.
             return ""
         if standing == "succeeded" and not any(one.counts for one in deployment.what_if(key)):
             return ""
         there.changed = True
-        self._state.write(
+        self.state.write(
             recipe=made.recipe,
-            subscription=self._manager.login.subscriptions[0],
+            subscription=self.manager.login.subscriptions[0],
             group=made.resource_group,
             region=made.region,
             zone=made.zone,
@@ -205,20 +192,20 @@ class Provision:
             nodes=None,
             nodes_of=None,
         )
-        self._tell(f"{made.place}: resource group {made.resource_group}")
+        self.tell(f"{made.place}: resource group {made.resource_group}")
         deployment.make_group()
-        self._manager.within(DEPLOY_SECONDS)
+        self.manager.within(DEPLOY_SECONDS)
         try:
             deployment.deploy(key)
         except NotDeployed as error:
             if not error.no_room:
                 raise
-            self._tell(str(error))
+            self.tell(str(error))
             if self._enough(deployment, there):
                 return ""
-            self._manager.within(REMOVE_SECONDS)
+            self.manager.within(REMOVE_SECONDS)
             deployment.remove()
-            self._state.forget_hosts()
+            self.state.forget_hosts()
             return str(error)
         return ""
 
@@ -246,17 +233,17 @@ class Provision:
         """Go on with fewer nodes."""
         wanted = deployment.made.nodes.count
         there.notes.append(f"{len(used)} of {wanted} nodes are used: {why}")
-        self._tell(there.notes[-1])
+        self.tell(there.notes[-1])
         there.changed = True
-        self._manager.within(REMOVE_SECONDS)
+        self.manager.within(REMOVE_SECONDS)
         deployment.discard(unused)
-        self._state.write(nodes=len(used), nodes_of=wanted)
+        self.state.write(nodes=len(used), nodes_of=wanted)
 
     def _listed(self, deployment: Deployment, wanted: int) -> List[Machine]:
         """The run's machines, once as many nodes run as are wanted and the login node has its
         address, or the time for it is over."""
-        ends = self._clock() + LIST_SECONDS
-        self._manager.within(LIST_SECONDS + CHECK_SECONDS)
+        ends = self.clock() + LIST_SECONDS
+        self.manager.within(LIST_SECONDS + CHECK_SECONDS)
         while True:
             every = deployment.machines()
             there = len(_running(every))
@@ -264,36 +251,36 @@ class Provision:
             others = (_login_address(every) or not made.ssh_from) and (
                 _server(every) or not made.storage.server
             )
-            if (there >= wanted and others) or self._clock() >= ends:
+            if (there >= wanted and others) or self.clock() >= ends:
                 return every
-            self._tell(f"{there} of {wanted} nodes are listed as running")
-            self._sleep(LIST_PAUSE_SECONDS)
+            self.tell(f"{there} of {wanted} nodes are listed as running")
+            self.sleep(LIST_PAUSE_SECONDS)
 
     def _reached(self, deployment: Deployment, there: There) -> There:
         """What is there, once the nodes answer."""
         made = deployment.made
-        wanted = self._state.read().get("nodes") or made.nodes.count
+        wanted = self.state.read().get("nodes") or made.nodes.count
         every = self._listed(deployment, wanted)
         running = _running(every)
         there.login = _login_address(every)
-        subscription = self._manager.login.subscriptions[0]
-        self._state.write_access(made, subscription, there.login, deployment.mounts())
+        subscription = self.manager.login.subscriptions[0]
+        self.state.write_access(made, subscription, there.login, deployment.mounts())
         why = {one.name: f"it is {one.power}" for one in _nodes(every) if one not in running}
         if there.login:
             addresses = {one.name: one.private[0] for one in running}
-            config = self._state.path(CONFIG)
+            config = self.state.path(CONFIG)
             server = _server(every)
             if server:
                 addresses[server.name] = server.private[0]
             if made.nodes.windows:
                 why.update(self._deaf(config, addresses))
-                port, process = self._opened(config, LOGIN_ALIAS, self._state.read())
-                self._state.write(socks=port, socks_process=process)
+                port, process = self.opened(config, LOGIN_ALIAS, self.state.read())
+                self.state.write(socks=port, socks_process=process)
                 # With its port.
-                self._state.write_access(made, subscription, there.login)
+                self.state.write_access(made, subscription, there.login)
             else:
                 limit = REACH_SECONDS
-                why.update(self._silent(addresses, config, self._tell, limit_seconds=limit))
+                why.update(self.silent(addresses, config, self.tell, limit_seconds=limit))
             if made.storage.server:
                 self._look_at_server(config, made, server, why)
             if not switch.missing(made):
@@ -310,14 +297,14 @@ class Provision:
 
     def _deaf(self, config: str, addresses: Mapping[str, str]) -> Dict[str, str]:
         """The Windows nodes on which WinRM does not take the login node's connection, with why."""
-        ends, found = self._clock() + REACH_SECONDS, {}
+        ends, found = self.clock() + REACH_SECONDS, {}
         for number, (name, address) in enumerate(addresses.items(), 1):
-            left = max(0.0, ends - self._clock())
+            left = max(0.0, ends - self.clock())
             ask = windows.listens(address)
-            against = self._unmet(config, LOGIN_ALIAS, ask, limit_seconds=left)
+            against = self.unmet(config, LOGIN_ALIAS, ask, limit_seconds=left)
             if against:
                 found[name] = f"WinRM does not answer the login node: {against}"
-            self._tell(f"{number - len(found)} of {len(addresses)} Windows nodes answer by WinRM")
+            self.tell(f"{number - len(found)} of {len(addresses)} Windows nodes answer by WinRM")
         return found
 
     def _look_at_server(
@@ -333,7 +320,7 @@ class Provision:
             against = why.pop(server.name, "")
             if not against.startswith(reach.NO_ANSWER):
                 # It says why itself, where cloud-init says only that it failed.
-                against = self._unmet(
+                against = self.unmet(
                     config, server.private[0], nfs.ready(made), limit_seconds=SERVED_SECONDS
                 )
         if against:
@@ -344,7 +331,7 @@ class Provision:
 
     def _look_at_switch(self, config: str, there: There) -> None:
         """Note where the login node does not end the run."""
-        why = self._unmet(config, LOGIN_ALIAS, switch.ARMED, limit_seconds=ARMED_SECONDS)
+        why = self.unmet(config, LOGIN_ALIAS, switch.ARMED, limit_seconds=ARMED_SECONDS)
         if why:
             there.notes.append(
                 "the login node does not end the run when the controller dies, and nothing else"
