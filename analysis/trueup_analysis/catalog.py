@@ -85,6 +85,26 @@ def rows(path: Path, *columns: str) -> Iterator[tuple[str, dict[str, str]]]:
         raise BadInput(f"{path} cannot be read: {error}") from error
 
 
+def counts(path: Path, column: str, what: str) -> dict[str, int]:
+    """A column of vm_sizes.csv, such as "gpus": whole numbers by size in lower case, 0 for an empty
+    cell. Empty without such a file.
+
+    Args:
+        what: of what they are numbers, for a message.
+
+    Raises:
+        BadInput: the file cannot be read, or is another one.
+    """
+    if not path.is_file():
+        return {}
+    found = {}
+    for where, row in rows(path, "size", column):
+        if not (row[column] or "0").isdecimal():
+            raise BadInput(f"{where}: {row[column]!r} is no number of {what}")
+        found[row["size"].lower()] = int(row[column] or 0)
+    return found
+
+
 def text(path: Path) -> str:
     """A file that a person writes.
 

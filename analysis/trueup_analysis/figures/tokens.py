@@ -119,20 +119,8 @@ class TokenTable:
 
 
 def read_gpus(path: Path) -> dict[str, int]:
-    """catalog/vm_sizes.csv: how many GPUs a size has, by its name in lower case. Empty without such
-    a file.
-
-    Raises:
-        BadInput: the file cannot be read, or is another one.
-    """
-    if not path.is_file():
-        return {}
-    found = {}
-    for where, row in catalog.rows(path, "size", "gpus"):
-        if not (row["gpus"] or "0").isdecimal():
-            raise BadInput(f"{where}: {row['gpus']!r} is no number of GPUs")
-        found[row["size"].lower()] = int(row["gpus"] or 0)
-    return found
+    """How many GPUs each size has, as ``catalog.counts`` reads them."""
+    return catalog.counts(path, "gpus", "GPUs")
 
 
 def per_million(usd_per_hour: float, tokens_per_second: float) -> float:

@@ -8,7 +8,6 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup.errors import BadInput
 from trueup.node.windows.preflight import USD_PER_VCPU_HOUR
 
 from .. import catalog
@@ -63,19 +62,8 @@ def has_users(loaded: Loaded, terms: Terms) -> bool:
 
 
 def read_vcpus(path: Path) -> dict[str, int]:
-    """catalog/vm_sizes.csv: vCPUs by size in lower case. Empty without such a file.
-
-    Raises:
-        BadInput: the file cannot be read, or is another one.
-    """
-    if not path.is_file():
-        return {}
-    found = {}
-    for where, row in catalog.rows(path, "size", "vcpus"):
-        if not (row["vcpus"] or "0").isdecimal():
-            raise BadInput(f"{where}: {row['vcpus']!r} is no number of vCPUs")
-        found[row["size"].lower()] = int(row["vcpus"] or 0)
-    return found
+    """The vCPUs of each size, as ``catalog.counts`` reads them."""
+    return catalog.counts(path, "vcpus", "vCPUs")
 
 
 def table(
