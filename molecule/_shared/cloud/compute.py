@@ -126,6 +126,15 @@ def identity_of(cloud: Cloud, resource: Resource) -> Document | None:
     return found
 
 
+def seen(cloud: Cloud, resource: Resource, found: Document) -> Document:
+    """The document of a machine, or of a set of them, as a GET gives it: with no secret of its
+    properties, and with its identity where it has one."""
+    found["properties"] = shown(found["properties"])
+    found.pop("identity", None)
+    identity = identity_of(cloud, resource)
+    return {**found, "identity": identity} if identity else found
+
+
 def instance_view(state: Document, name: str) -> Document:
     """Of a machine's state: its power and provisioning."""
     word = state.get("provisioningState", "Succeeded").lower()
@@ -353,13 +362,7 @@ class VirtualMachine(Provider):
         }
 
     def view(self, cloud: Cloud, resource: Resource) -> Document:
-        found = super().view(cloud, resource)
-        found["properties"] = shown(found["properties"])
-        found.pop("identity", None)
-        identity = identity_of(cloud, resource)
-        if identity:
-            found["identity"] = identity
-        return found
+        return seen(cloud, resource, super().view(cloud, resource))
 
     def expanded(self, cloud: Cloud, resource: Resource) -> Document:
         name = at(resource.body, "properties", "osProfile", "computerName") or ""

@@ -14,7 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 Row = dict[str, Any]
 _WORDS = re.compile(
@@ -187,19 +187,24 @@ class Query:
     # -- expressions: what gives the value of a row, and its type --
 
     def either(self, columns: dict[str, str]) -> tuple[Any, str]:
-        left, kind = self.both(columns)
-        while self.look() == "or":
-            self.take()
-            right, _ = self.both(columns)
-            left, kind = (lambda row, a=left, b=right: a(row) or b(row)), "bool"
-        return left, kind
+        return self.joined("or", any, self.both, columns)
 
     def both(self, columns: dict[str, str]) -> tuple[Any, str]:
-        left, kind = self.compared(columns)
-        while self.look() == "and":
+        return self.joined("and", all, self.compared, columns)
+
+    def joined(
+        self,
+        word: str,
+        holds: Callable[[Iterable[Any]], bool],
+        part: Callable[[dict[str, str]], tuple[Any, str]],
+        columns: dict[str, str],
+    ) -> tuple[Any, str]:
+        """Parts with the word between them; one alone is what it is."""
+        left, kind = part(columns)
+        while self.look() == word:
             self.take()
-            right, _ = self.compared(columns)
-            left, kind = (lambda row, a=left, b=right: a(row) and b(row)), "bool"
+            sides = (left, part(columns)[0])
+            left, kind = (lambda row, sides=sides: holds(side(row) for side in sides)), "bool"
         return left, kind
 
     def compared(self, columns: dict[str, str]) -> tuple[Any, str]:

@@ -17,6 +17,7 @@ from .compute import (
     keyed,
     network_of,
     profile_of,
+    seen,
     shown,
     tell,
 )
@@ -243,13 +244,8 @@ class ScaleSet(Provider):
     # -- what is said --
 
     def view(self, cloud: Cloud, resource: Resource) -> Document:
-        found = super().view(cloud, resource)
-        found["properties"] = shown(found["properties"])
+        found = seen(cloud, resource, super().view(cloud, resource))
         found["properties"]["singlePlacementGroup"] = single(resource.body)
-        found.pop("identity", None)
-        identity = identity_of(cloud, resource)
-        if identity:
-            found["identity"] = identity
         return found
 
     def expanded(self, cloud: Cloud, resource: Resource) -> Document:
