@@ -5,40 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
-import testinfra
+from nodes import gpus, limits, sourced, statements
 from testinfra.host import Host
 
 ALMA, IMAGE, HBV3 = "trueup-alt-alma", "trueup-alt-image", "trueup-alt-hbv3"
 
 
-@pytest.fixture
-def node(request: pytest.FixtureRequest) -> Host:
-    """The node that the test names."""
-    inventory = request.config.getoption("ansible_inventory")
-    return testinfra.get_host(f"ansible://{request.param}", ansible_inventory=inventory)
-
-
 alma = pytest.mark.parametrize("node", [ALMA], indirect=True)
 image = pytest.mark.parametrize("node", [IMAGE], indirect=True)
 hbv3 = pytest.mark.parametrize("node", [HBV3], indirect=True)
-
-
-def gpus(node: Host, field: str) -> list[str]:
-    """What nvidia-smi says of each GPU."""
-    query = f"nvidia-smi --query-gpu={field} --format=csv,noheader,nounits"
-    return str(node.check_output(query)).splitlines()
-
-
-def statements(node: Host, path: str) -> list[str]:
-    """The lines of a file that are neither empty nor comments."""
-    lines = node.file(path).content_string.splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
-
-
-def sourced(node: Host, script: str) -> dict[str, str]:
-    """The variables that a shell has after the script, which begins without any."""
-    printed = node.check_output(f"env -i /bin/bash -ec '{script} >/dev/null; /usr/bin/env'")
-    return dict(line.split("=", 1) for line in printed.splitlines() if "=" in line)
 
 
 # --- dnf, and other values
@@ -80,14 +55,8 @@ def test_the_libraries_of_doca_are_locked(node: Host) -> None:
 
 @alma
 def test_services_start_with_the_sites_limits(node: Host) -> None:
-    shown = node.check_output(
-        "systemctl show --property=DefaultLimitMEMLOCK,DefaultLimitNOFILE,DefaultLimitSTACK"
-    )
-    assert sorted(shown.splitlines()) == [
-        "DefaultLimitMEMLOCK=infinity",
-        "DefaultLimitNOFILE=65536",
-        f"DefaultLimitSTACK={8388608 * 1024}",
-    ]
+    sites = {"MEMLOCK": "infinity", "NOFILE": "65536", "STACK": str(8388608 * 1024)}
+    assert limits(node, "DefaultLimit") == sites
 
 
 @alma

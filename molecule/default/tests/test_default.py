@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-import testinfra
+from nodes import gpus, limits, sourced, statements
 from testinfra.host import Host
 
 NDV4, NDH100, HBV3, NVA10 = "trueup-ndv4", "trueup-ndh100", "trueup-hbv3", "trueup-nva10"
@@ -24,22 +24,9 @@ CLOCKS = {NDV4: ("1410", "1215"), NDH100: ("1980", "2619")}
 ADAPTERS = [f"mlx5_ib{number}" for number in range(8)]
 
 
-@pytest.fixture
-def node(request: pytest.FixtureRequest) -> Host:
-    """The node that the test names: what a node should have depends on its family."""
-    inventory = request.config.getoption("ansible_inventory")
-    return testinfra.get_host(f"ansible://{request.param}", ansible_inventory=inventory)
-
-
 def name(node: Host) -> str:
     """The node's name in the inventory."""
     return str(node.backend.get_hostname())
-
-
-def gpus(node: Host, field: str) -> list[str]:
-    """What nvidia-smi says of each GPU."""
-    query = f"nvidia-smi --query-gpu={field} --format=csv,noheader,nounits"
-    return str(node.check_output(query)).splitlines()
 
 
 def packages(node: Host) -> dict[str, str]:
@@ -47,18 +34,6 @@ def packages(node: Host) -> dict[str, str]:
     lines = node.check_output("dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\n'")
     rows = [line.split() for line in lines.splitlines()]
     return {row[1]: row[2] for row in rows if row[0] == "installed"}
-
-
-def statements(node: Host, path: str) -> list[str]:
-    """The lines of a file that are neither empty nor comments."""
-    lines = node.file(path).content_string.splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
-
-
-def sourced(node: Host, script: str) -> dict[str, str]:
-    """The variables that a shell has after the script, which begins without any."""
-    printed = node.check_output(f"env -i /bin/bash -ec '{script} >/dev/null; /usr/bin/env'")
-    return dict(line.split("=", 1) for line in printed.splitlines() if "=" in line)
 
 
 # --- the driver
@@ -273,14 +248,8 @@ def test_doca_is_installed_and_held(node: Host) -> None:
 
 @pytest.mark.parametrize("node", EVERY, indirect=True)
 def test_services_start_with_the_limits(node: Host) -> None:
-    shown = node.check_output(
-        "systemctl show --property=DefaultLimitMEMLOCK,DefaultLimitNOFILE,DefaultLimitSTACK"
-    )
-    assert sorted(shown.splitlines()) == [
-        "DefaultLimitMEMLOCK=infinity",
-        "DefaultLimitNOFILE=1048576",
-        "DefaultLimitSTACK=infinity",
-    ]
+    ours = {"MEMLOCK": "infinity", "NOFILE": "1048576", "STACK": "infinity"}
+    assert limits(node, "DefaultLimit") == ours
 
 
 @pytest.mark.parametrize("node", EVERY, indirect=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nodes import devito
 from testinfra.host import Host
 
 PREFIX = "/home/hpc/.local/share/trueup"
@@ -41,12 +42,8 @@ def test_the_node_is_what_the_scenario_promises(host: Host) -> None:
 
 
 def test_devito_imports_in_its_environment_at_the_pinned_version(host: Host) -> None:
-    pins = (ROOT / "roles/devito/files/requirements.txt").read_text(encoding="utf-8")
-    (pinned,) = [line.split()[0] for line in pins.splitlines() if line.startswith("devito==")]
-    found = host.run(
-        f"{PREFIX}/devito/venv/bin/python -c 'import devito; print(devito.__version__)'"
-    )
-    assert f"devito=={found.stdout.strip()}" == pinned
+    found, pinned = devito(host, PREFIX)
+    assert found == pinned
 
 
 def test_the_driver_is_executable(host: Host) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nodes import devito
 from testinfra.host import Host
 
 ROOT = Path(__file__).parents[3]
@@ -11,12 +12,8 @@ PREFIX = ROOT / ".cache/molecule-local"
 
 
 def test_devito_imports_at_the_pinned_version(host: Host) -> None:
-    pins = (ROOT / "roles/devito/files/requirements.txt").read_text(encoding="utf-8")
-    (pinned,) = [line.split()[0] for line in pins.splitlines() if line.startswith("devito==")]
-    found = host.run(
-        f"{PREFIX}/devito/venv/bin/python -c 'import devito; print(devito.__version__)'"
-    )
-    assert f"devito=={found.stdout.strip()}" == pinned
+    found, pinned = devito(host, PREFIX)
+    assert found == pinned
 
 
 def test_the_driver_and_the_kernel_can_be_executed(host: Host) -> None:

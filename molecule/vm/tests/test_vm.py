@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+from nodes import limits
 from testinfra.host import Host
 
 SCRATCH = "/mnt/resource_nvme"
@@ -57,14 +58,8 @@ def test_the_limits_hold_in_a_new_login(host: Host, letter: str, expected: str) 
 
 
 def test_the_limits_hold_in_a_service(host: Host) -> None:
-    shown = host.check_output(
-        "systemctl show --property=LimitMEMLOCK,LimitNOFILE,LimitSTACK systemd-networkd.service"
-    )
-    assert sorted(shown.splitlines()) == [
-        "LimitMEMLOCK=infinity",
-        "LimitNOFILE=1048576",
-        "LimitSTACK=infinity",
-    ]
+    ours = {"MEMLOCK": "infinity", "NOFILE": "1048576", "STACK": "infinity"}
+    assert limits(host, "Limit", "systemd-networkd.service") == ours
 
 
 @pytest.mark.parametrize(
