@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 from ansible.module_utils.common import warnings
+from ansible.module_utils.trueup.node.topology import Topology
 from ansible.module_utils.trueup.run import bench, process
 from ansible.module_utils.trueup.run import slurm_job as slurm
 from ansible.module_utils.trueup.run.launcher import Launcher
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
 
 SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 _FOLDER = re.compile(r"(?<=/trueup-)[a-z-]+-\w{8}(?=/|$)")
+# Two NUMA nodes of one CPU each, which two GPUs are beside.
+TWO_NODES = Topology(cpus=(0, 1), numa={0: (0,), 1: (1,)}, l3_groups=(), cores=((0,), (1,)))
+MASKS = ["1", "2", "1", "2"]
 COMMON = {"run_id": "20261120T091300Z-7c1e", "node_name": "node-1"}
 
 
@@ -88,6 +95,31 @@ class Runner:
             self._monkeypatch.setattr(Launcher, "lost", lambda _: run.lost)
         given = {**COMMON, **self._usual, **arguments, "_ansible_check_mode": check}
         return answer_of(self._module, self._capsys, **given)
+
+
+def node_of(gpu: str) -> dict[str, Any]:
+    """A node with four such GPUs, as the modules are given it."""
+    gpus = [{"name": gpu, "pci": f"000{number}:00:00.0"} for number in range(1, 5)]
+    return {"gpus": gpus, "os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"}
+
+
+def program(path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """How a role's program ends."""
+    return subprocess.run(
+        [sys.executable, str(path), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+        env={**os.environ, **environment},
+    )
+
+
+def refused(done: subprocess.CompletedProcess[str], status: int, message: str) -> None:
+    """A program ended with a sentence and nothing else."""
+    assert done.returncode == status
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def goes_well(run_module: Any, run: FakeRun, **given: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1173,14 +1173,17 @@ def gromacs_run() -> Run:
     return _run("20261120T200000Z-62a0", kept)
 
 
-# megatron_bench's options on one node, but for the nodes and the launcher.
-GPT_ALONE = {
+TINY_GPT = {
     "layers": 2,
     "hidden_size": 128,
     "attention_heads": 4,
     "sequence_length": 64,
     "vocabulary_size": 512,
     "micro_batch": 4,
+}
+# megatron_bench's options on one node, but for the nodes and the launcher.
+GPT_ALONE = {
+    **TINY_GPT,
     "iterations": 20,
     "processes": 1,
     "node_rank": 0,
@@ -1346,6 +1349,20 @@ def _gemm() -> Kept:
     )
 
 
+# Five sessions of the GPU.
+ENCODED = {
+    "kind": "encode",
+    "encoder": "h264_nvenc",
+    "sessions": 5,
+    "width": 640,
+    "height": 360,
+    "chroma": "444",
+    "frames": 600,
+    "frames_per_second": 60,
+    "megabits_per_second": 5,
+}
+
+
 def _nv_a10() -> Kept:
     return _kept(
         _data("nv_a10", "synthetic_a10_s5.txt"),
@@ -1356,17 +1373,7 @@ def _nv_a10() -> Kept:
         gpus=1,
         figures=lambda output: [*output.metrics(), *nv_a10.held(output, 60)],
         environment={"LC_ALL": "C"},
-        parameters={
-            "kind": "encode",
-            "encoder": "h264_nvenc",
-            "sessions": 5,
-            "width": 640,
-            "height": 360,
-            "chroma": "444",
-            "frames": 600,
-            "frames_per_second": 60,
-            "megabits_per_second": 5,
-        },
+        parameters=ENCODED,
     )
 
 
@@ -1500,6 +1507,16 @@ def _devito(name: str, size: str | None, node: str, *, ranks: int, threads: int)
     )
 
 
+TINY_SERVED: dict[str, Any] = {
+    "model": "/srv/vllm/model",
+    "served_model_name": "tiny",
+    "num_prompts": 40,
+    "max_concurrency": 8,
+    "random_input_tokens": 64,
+    "random_output_tokens": 48,
+}
+
+
 def _vllm() -> Kept:
     return _kept(
         _data("vllm", "vllm032_driver_random.log"),
@@ -1508,12 +1525,7 @@ def _vllm() -> Kept:
         nodes=["a100-1"],
         **_vllm_fields(
             gpus=1,
-            model="/srv/vllm/model",
-            served_model_name="tiny",
-            num_prompts=40,
-            max_concurrency=8,
-            random_input_tokens=64,
-            random_output_tokens=48,
+            **TINY_SERVED,
             sample_seconds=0.5,
         ),
     )

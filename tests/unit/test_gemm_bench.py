@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import gemm_bench
 import pytest
-from ansible.module_utils.trueup.node.topology import Topology
 from ansible.module_utils.trueup.run import bench
-from bench_modules import FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
+from bench_modules import (
+    MASKS,
+    TWO_NODES,
+    FakeRun,
+    checks_only,
+    ends_badly,
+    goes_well,
+    node_of,
+    program,
+    refused,
+    refuses,
+    resumes,
+)
 from test_parse_gemm import sealed
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parent.parent / "data" / "gemm"
 H100 = (DATA / "h100_4gpu.json").read_text()
-MACHINE = Topology(cpus=(0, 1), numa={0: (0,), 1: (1,)}, l3_groups=(), cores=((0,), (1,)))
-GPUS = [{"name": "NVIDIA H100", "pci": f"000{n}:00:00.0"} for n in range(1, 5)]
 PROGRAM = ROOT / "roles" / "gemm" / "files" / "gemm.py"
 
 
@@ -38,13 +45,13 @@ def wrong() -> str:
 
 @pytest.fixture(name="run_module")
 def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(gemm_bench, "read_topology", lambda **_: MACHINE)
+    monkeypatch.setattr(gemm_bench, "read_topology", lambda **_: TWO_NODES)
     return runner(
         gemm_bench,
         prefix="/opt/gemm",
         python="/opt/torch/bin/python",
-        gpu_masks=["1", "2", "1", "2"],
-        node={"gpus": GPUS, "os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"},
+        gpu_masks=MASKS,
+        node=node_of("NVIDIA H100"),
     )
 
 
@@ -104,17 +111,6 @@ test_bad_input_is_refused_before_anything_runs = refuses(
 )
 
 
-def program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(PROGRAM), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-        env={**os.environ, **environment},
-    )
-
-
 CPU = min(os.sched_getaffinity(0))
 
 
@@ -135,10 +131,8 @@ CPU = min(os.sched_getaffinity(0))
     ],
 )
 def test_the_program_refuses_in_a_sentence(arguments: list[str], status: int, message: str) -> None:
-    done = program(*arguments)
-    assert done.returncode == status
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    done = program(PROGRAM, *arguments)
+    refused(done, status, message)
     assert done.stdout == ""
 
 
@@ -146,7 +140,7 @@ def test_without_cuda_it_says_so(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text(
         "__version__ = '2.9.0'\nclass cuda:\n    is_available = staticmethod(lambda: False)\n"
     )
-    done = program("--measure", PYTHONPATH=str(tmp_path))
+    done = program(PROGRAM, "--measure", PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == "gemm: PyTorch 2.9.0 finds no CUDA device\n"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +11,18 @@ import gpu_copy_bench
 import jsonschema
 import machines
 import pytest
-from ansible.module_utils.trueup.node.topology import Topology
-from bench_modules import FakeRun, checks_only, ends_badly, refuses, resumes
+from bench_modules import (
+    MASKS,
+    TWO_NODES,
+    FakeRun,
+    checks_only,
+    ends_badly,
+    node_of,
+    program,
+    refused,
+    refuses,
+    resumes,
+)
 from trueup import record as records
 from trueup.benchmarks.gpu_copy.case import cpus_beside
 from trueup.benchmarks.gpu_copy.output import parse_gpu_copy
@@ -24,15 +32,12 @@ ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parent.parent / "data" / "gpu_copy"
 SECTIONS = (DATA / "sections_4gpu.txt").read_text()
 SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
-MACHINE = Topology(cpus=(0, 1), numa={0: (0,), 1: (1,)}, l3_groups=(), cores=((0,), (1,)))
-GPUS = [{"name": "NVIDIA A100", "pci": f"000{n}:00:00.0"} for n in range(1, 5)]
-MASKS = ["1", "2", "1", "2"]
 PROGRAM = ROOT / "roles" / "gpu_copy" / "files" / "gpu_copy.py"
 
 
 @pytest.fixture(name="run_module")
 def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(gpu_copy_bench, "read_topology", lambda **_: MACHINE)
+    monkeypatch.setattr(gpu_copy_bench, "read_topology", lambda **_: TWO_NODES)
     return runner(
         gpu_copy_bench,
         prefix="/opt/gpu_copy",
@@ -40,7 +45,7 @@ def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         tool="nvbandwidth",
         program="/usr/local/bin/nvbandwidth",
         gpu_masks=MASKS,
-        node={"gpus": GPUS, "os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"},
+        node=node_of("NVIDIA A100"),
     )
 
 
@@ -59,7 +64,11 @@ def test_an_nvbandwidth_of_others_has_the_libraries_of_the_nodes_mpi(
     libraries = {"OPAL_PREFIX": "/opt/hpcx-v2/ompi", "LD_LIBRARY_PATH": "/opt/hpcx-v2/ompi/lib"}
     mpi = {"path": "/opt/hpcx-v2/ompi/bin/mpirun", "kind": "hpcx", "environment": libraries}
     made = run_module(
-        FakeRun(), check=True, program=program, tool=tool, node={"gpus": GPUS, "mpi": mpi}
+        FakeRun(),
+        check=True,
+        program=program,
+        tool=tool,
+        node={**node_of("NVIDIA A100"), "mpi": mpi},
     )
     expected = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **(libraries if given else {})}
     assert made["environment"] == expected
@@ -201,20 +210,10 @@ def test_a_machine_of_one_numa_node_is_bound_to_it(tmp_path: Path) -> None:
 
 def test_no_gpu_is_refused() -> None:
     with pytest.raises(BadInput, match="the node shows no GPU"):
-        cpus_beside([], [], MACHINE)
+        cpus_beside([], [], TWO_NODES)
 
 
 # --- the role's program
-
-
-def program(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(PROGRAM), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
 
 
 def stand_in(folder: Path, body: str) -> str:
@@ -236,6 +235,7 @@ def test_the_program_places_each_gpu_and_marks_what_each_printed(tmp_path: Path)
         f'printf "{text}\\n"',
     )
     done = program(
+        PROGRAM,
         *("--tool", "nvbandwidth", "--program", tool, "--samples", "4", "--peers", "read"),
         *(f"--gpu=0:{CPU}", f"--gpu=3:{CPU}"),
     )
@@ -269,15 +269,13 @@ def test_the_program_places_each_gpu_and_marks_what_each_printed(tmp_path: Path)
     ],
 )
 def test_the_program_refuses_in_a_sentence(arguments: list[str], status: int, message: str) -> None:
-    done = program(*arguments)
-    assert done.returncode == status
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    done = program(PROGRAM, *arguments)
+    refused(done, status, message)
 
 
 def test_wrong_data_do_not_hide_behind_an_exit_status(tmp_path: Path) -> None:
     text = "nvbandwidth Version: v0.9\\n Invalid value when checking the pattern at 0x1"
     tool = stand_in(tmp_path, f'printf "{text}\\n"; exit 1')
-    done = program("--tool", "nvbandwidth", "--program", tool, f"--gpu=0:{CPU}")
+    done = program(PROGRAM, "--tool", "nvbandwidth", "--program", tool, f"--gpu=0:{CPU}")
     assert done.returncode == 0
     assert parse_gpu_copy(done.stdout).checks == {"data_correct": False}

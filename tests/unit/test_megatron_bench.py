@@ -19,6 +19,7 @@ from ansible.module_utils.trueup.run import launcher, lock
 from ansible.module_utils.trueup.run.resume import identity
 from bench_modules import FakeRun, ends_badly, goes_well, own_options, refuses
 from recorded_runs import MEGATRON_LM as LM_MODEL
+from recorded_runs import TINY_GPT
 from test_parse_megatron import IDLE, KILLED, LM, NAN, ONE, TWO
 from trueup import record as records
 from trueup.benchmarks.megatron.flops import Model, article_flops, megatron_flops, parameters
@@ -78,12 +79,7 @@ def test_a_good_run_gives_a_record(run_module: Any) -> None:
         "program": "gpt_driver",
         "framework": "pytorch",
         "backend": "gloo",
-        "layers": 2,
-        "hidden_size": 128,
-        "attention_heads": 4,
-        "sequence_length": 64,
-        "vocabulary_size": 512,
-        "micro_batch": 4,
+        **TINY_GPT,
         "global_batch": 8,
         "iterations": 20,
         "processes_per_node": 2,

@@ -9,6 +9,7 @@ from typing import Any
 import nv_a10_bench
 import pytest
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
+from recorded_runs import ENCODED
 from trueup.benchmarks.nv_a10.case import OPTIONS, command
 from trueup.run import process
 
@@ -46,17 +47,7 @@ def test_five_sessions_of_the_cpu(run_module: Any) -> None:
     run = FakeRun(stdout=CPU)
     result, record = goes_well(run_module, run)
     assert (record["case"], record["gpus"]) == ("libx264-640x360-444-s5", 0)
-    assert record["parameters"] == {
-        "kind": "encode",
-        "encoder": "libx264",
-        "sessions": 5,
-        "width": 640,
-        "height": 360,
-        "chroma": "444",
-        "frames": 600,
-        "frames_per_second": 60,
-        "megabits_per_second": 5,
-    }
+    assert record["parameters"] == {**ENCODED, "encoder": "libx264"}
     assert record["software"] == {"ffmpeg": "n9.0.2-17-g2a571b6068-20260930"}
     figures = {row["name"]: row["value"] for row in record["metrics"]}
     assert figures["session_frame_rate"] == pytest.approx(600 / 1.528)

@@ -22,6 +22,7 @@ from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import folders
 from ansible.module_utils.trueup.run import bench
 from bench_modules import FakeRun, ends_badly, refuses, resumes
+from recorded_runs import TINY_SERVED
 from trueup import record as records
 
 if TYPE_CHECKING:
@@ -116,12 +117,7 @@ def _run_module(
         vllm_bench,
         prefix="/srv/vllm",
         base_url=server.url,
-        model="/srv/vllm/model",
-        served_model_name="tiny",
-        num_prompts=40,
-        random_input_tokens=64,
-        random_output_tokens=48,
-        max_concurrency=8,
+        **TINY_SERVED,
     )
 
 

@@ -71,6 +71,14 @@ def gromacs(base: float, shown: str) -> Expected:
     return Expected(base, "ns/day", shown, "ns/day", column, (f"{shown} ns/day", ""))
 
 
+def perftest(base: float, shown: str) -> Expected:
+    return Expected(base, "bit/s", shown, "Gb/s", "ib_write_bandwidth_bits_per_second", None)
+
+
+def step_time(base: float, shown: str) -> Expected:
+    return Expected(base, "s", shown, "s", "step_time_seconds", (f"{shown} s", ""))
+
+
 # (tool, case). tests/data/<tool> has the outputs; those of the second part are of OUTPUTS.
 HEADLINES = {
     # 268435456 bytes in 5.021337836002203 s.
@@ -92,13 +100,9 @@ HEADLINES = {
     ("gpu_copy", "nvbandwidth-g8-numa"): gb(54.92e9, "54.92", "h2d_bandwidth"),
     ("gromacs", "water2.5nm-r1t2"): gromacs(69.864, "69.86"),
     ("hpl", "n264192-nb1024-4x2-t12-numa"): linpack(1.229e14, "122.90", "TFLOP/s"),
-    ("ib", "write_bw-mlx5_ib4-8388608-gpu2"): Expected(
-        193.42e9, "bit/s", "193.42", "Gb/s", "ib_write_bandwidth_bits_per_second", None
-    ),
+    ("ib", "write_bw-mlx5_ib4-8388608-gpu2"): perftest(193.42e9, "193.42"),
     # The middle of the last 16 iterations: between 867.5 and 869.4 ms.
-    ("megatron", "megatron-l24h2048-s2048-mb8-n1p8"): Expected(
-        0.86845, "s", "0.8684", "s", "step_time_seconds", ("0.8684 s", "")
-    ),
+    ("megatron", "megatron-l24h2048-s2048-mb8-n1p8"): step_time(0.86845, "0.8684"),
     ("nccl", "all_reduce-1x2"): gb(308.10e9, "308.10", "busbw"),
     # 600 frames in 1.528 s; its users pay by the hour.
     ("nv_a10", "h264_nvenc-640x360-444-s5"): Expected(
@@ -123,13 +127,9 @@ HEADLINES = {
     ("gpu_copy", "nvbandwidth_v02"): gb(55.28e9, "55.28", "h2d_bandwidth"),
     ("gromacs", "gromacs_2024_2"): gromacs(4.243, "4.243"),
     ("hpl", "hpl_2_1"): linpack(1.71587e12, "1.716", "TFLOP/s"),
-    ("ib", "post_list"): Expected(
-        0.48e9, "bit/s", "0.4800", "Gb/s", "ib_write_bandwidth_bits_per_second", None
-    ),
+    ("ib", "post_list"): perftest(0.48e9, "0.4800"),
     # The third of three lines, two of which are warm-up.
-    ("megatron", "resumed"): Expected(
-        0.0884, "s", "0.08840", "s", "step_time_seconds", ("0.08840 s", "")
-    ),
+    ("megatron", "resumed"): step_time(0.0884, "0.08840"),
     ("nccl", "old_times_k80"): gb(0.61e9, "0.6100", "busbw"),
     ("nccl", "srun_2node"): gb(122.57e9, "122.57", "busbw"),
     # 3 arrays of 134217728 doubles in 0.0508 s on average.
