@@ -59,19 +59,10 @@ ansible_facts:
         metadata_status:
           description: V(ok), V(absent) (nothing listens there) or V(unusable) (see the warnings).
           type: str
-        region:
-          description: Azure region.
-          type: str
-          sample: southcentralus
-        zone:
-          description: Availability zone.
-          type: str
-        offer:
-          description: What it is billed as, V(payg) or V(spot).
-          type: str
-        image:
-          description: The marketplace image as publisher:offer:sku:version.
-          type: str
+        region: {description: Azure region., type: str, sample: southcentralus}
+        zone: {description: Availability zone., type: str}
+        offer: {description: "What it is billed as, V(payg) or V(spot).", type: str}
+        image: {description: "The marketplace image as publisher:offer:sku:version.", type: str}
         licence_type:
           description: The licence that the VM was made with, such as V(Windows_Client).
           type: str
@@ -82,103 +73,55 @@ ansible_facts:
           description: Name and version of the operating system.
           type: str
           sample: Ubuntu 24.04.3 LTS
-        distribution:
-          description: The operating system's short name.
-          type: str
-          sample: ubuntu
-        distribution_version:
-          description: Its version.
-          type: str
-          sample: "24.04"
+        distribution: {description: "The operating system's short name.", type: str, sample: ubuntu}
+        distribution_version: {description: Its version., type: str, sample: "24.04"}
         package_manager:
           description: V(apt) or V(dnf), by what the system says it is like; else null.
           type: str
           sample: apt
-        kernel:
-          description: Release of the running kernel.
-          type: str
-        architecture:
-          description: Architecture as the kernel names it.
-          type: str
-        cpu_model:
-          description: Name of the CPU.
-          type: str
-        sockets:
-          description: Number of sockets.
-          type: int
-        cpus:
-          description: Number of usable logical CPUs.
-          type: int
-        cores:
-          description: Number of usable physical cores.
-          type: int
+        kernel: {description: Release of the running kernel., type: str}
+        architecture: {description: Architecture as the kernel names it., type: str}
+        cpu_model: {description: Name of the CPU., type: str}
+        sockets: {description: Number of sockets., type: int}
+        cpus: {description: Number of usable logical CPUs., type: int}
+        cores: {description: Number of usable physical cores., type: int}
         numa:
           description: NUMA nodes that have CPUs.
           type: list
           elements: dict
           contains:
-            node:
-              description: Number.
-              type: int
-            cpus:
-              description: Its CPUs as a list such as C(0-29).
-              type: str
-            memory_bytes:
-              description: Its memory.
-              type: int
+            node: {description: Number., type: int}
+            cpus: {description: Its CPUs as a list such as C(0-29)., type: str}
+            memory_bytes: {description: Its memory., type: int}
         l3_groups:
           description: CPUs that share an L3 cache, one list such as C(0-7) for each cache.
           type: list
           elements: str
-        last_level_cache_bytes:
-          description: Sum of the last-level caches.
-          type: int
-        memory_bytes:
-          description: Usable memory of the machine.
-          type: int
+        last_level_cache_bytes: {description: Sum of the last-level caches., type: int}
+        memory_bytes: {description: Usable memory of the machine., type: int}
         gpus:
           description: NVIDIA GPUs. Name and memory are null while no driver is loaded.
           type: list
           elements: dict
           contains:
-            name:
-              description: Name by the driver.
-              type: str
-            pci:
-              description: PCI address.
-              type: str
-            memory_bytes:
-              description: Memory.
-              type: int
+            name: {description: Name by the driver., type: str}
+            pci: {description: PCI address., type: str}
+            memory_bytes: {description: Memory., type: int}
         infiniband:
           description: RDMA devices.
           type: list
           elements: dict
           contains:
-            device:
-              description: Name.
-              type: str
-            pci:
-              description: PCI address.
-              type: str
-            rate_gbps:
-              description: Rate of the link in Gb/s.
-              type: float
-            state:
-              description: State of port 1, such as V(ACTIVE).
-              type: str
-            link_layer:
-              description: V(InfiniBand) or V(Ethernet).
-              type: str
-            numa_node:
-              description: NUMA node that it is attached to.
-              type: int
+            device: {description: Name., type: str}
+            pci: {description: PCI address., type: str}
+            rate_gbps: {description: Rate of the link in Gb/s., type: float}
+            state: {description: "State of port 1, such as V(ACTIVE).", type: str}
+            link_layer: {description: V(InfiniBand) or V(Ethernet)., type: str}
+            numa_node: {description: NUMA node that it is attached to., type: int}
         has_gpu:
           description: Whether it has NVIDIA GPUs, by what is found or by the catalog.
           type: bool
-        gpu_count:
-          description: GPUs that are found.
-          type: int
+        gpu_count: {description: GPUs that are found., type: int}
         gpu_count_expected:
           description: GPUs that the size has by the catalog, or null.
           type: int
@@ -199,15 +142,9 @@ ansible_facts:
           type: list
           elements: dict
           contains:
-            ranks:
-              description: MPI ranks.
-              type: int
-            threads_per_rank:
-              description: Threads of each rank.
-              type: int
-            binding:
-              description: V(none), V(core), V(l3) or V(numa).
-              type: str
+            ranks: {description: MPI ranks., type: int}
+            threads_per_rank: {description: Threads of each rank., type: int}
+            binding: {description: "V(none), V(core), V(l3) or V(numa).", type: str}
         privilege:
           description:
             - How packages could be installed, V(root), or V(sudo) where it asks no password; null
@@ -237,16 +174,13 @@ ansible_facts:
           description: The MPI that starts ranks here, or null.
           type: dict
           contains:
-            path:
-              description: Its mpirun.
-              type: str
+            path: {description: Its mpirun., type: str}
             kind:
               description:
                 - V(hpcx), V(hpcx-pmix), V(openmpi), V(intel), V(mvapich), V(mpich), or empty where
                   its mpirun does not say.
               type: str
-            version:
-              description: As its mpirun says it, or null.
+            version: {description: "As its mpirun says it, or null."}
             rebuilt:
               description: The folder of the same HPC-X built with the image's PMIx, or empty.
               type: str
@@ -258,21 +192,13 @@ ansible_facts:
           type: list
           elements: dict
           contains:
-            device:
-              description: Name under C(/dev).
-              type: str
-            model:
-              description: Model.
-              type: str
-            size_bytes:
-              description: Size.
-              type: int
+            device: {description: Name under C(/dev)., type: str}
+            model: {description: Model., type: str}
+            size_bytes: {description: Size., type: int}
             local:
               description: Whether it is one of Azure's local disks, lost at deallocation.
               type: bool
-        catalog:
-          description: The size's row of the catalog, or null.
-          type: dict
+        catalog: {description: "The size's row of the catalog, or null.", type: dict}
         warnings:
           description: What a user should know, one sentence each.
           type: list

@@ -74,10 +74,7 @@ msg:
   returned: always
   type: str
   sample: created 4 nodes; 4 ready
-cluster:
-  description: The cluster.
-  returned: always
-  type: str
+cluster: {description: The cluster., returned: always, type: str}
 cluster_state:
   description: Its state by CycleCloud, none before its first start.
   returned: always
@@ -122,33 +119,15 @@ nodes:
   type: list
   elements: dict
   contains:
-    name:
-      description: Its name.
-      type: str
-    id:
-      description: CycleCloud's id of it.
-      type: str
-    hostname:
-      description: Its host name, none until it has one.
-      type: str
-    private_ip:
-      description: Its address, none until it has one.
-      type: str
-    state:
-      description: Its state, such as Acquiring, Preparing, Ready or Failed.
-      type: str
-    machine_type:
-      description: Its VM size.
-      type: str
-    placement_group:
-      description: Its placement group.
-      type: str
-    nodearray:
-      description: Its nodearray.
-      type: str
-    status_message:
-      description: What CycleCloud says of its state.
-      type: str
+    name: {description: Its name., type: str}
+    id: {description: "CycleCloud's id of it.", type: str}
+    hostname: {description: "Its host name, none until it has one.", type: str}
+    private_ip: {description: "Its address, none until it has one.", type: str}
+    state: {description: "Its state, such as Acquiring, Preparing, Ready or Failed.", type: str}
+    machine_type: {description: Its VM size., type: str}
+    placement_group: {description: Its placement group., type: str}
+    nodearray: {description: Its nodearray., type: str}
+    status_message: {description: What CycleCloud says of its state., type: str}
 states:
   description: Names of the nodes by state.
   returned: always
@@ -161,10 +140,7 @@ history:
   type: list
   elements: dict
   sample: [{"seconds": 0.0, "states": {"Acquiring": 2}}, {"seconds": 300.2, "states": {"Ready": 2}}]
-waited_seconds:
-  description: How long was waited for the nodes.
-  returned: always
-  type: float
+waited_seconds: {description: How long was waited for the nodes., returned: always, type: float}
 buckets:
   description: What can be created of which size in O(nodearray), or in all.
   returned: always

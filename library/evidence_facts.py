@@ -36,10 +36,7 @@ commands:
     after it; null where it is not installed.
   returned: always
   type: dict
-unknown:
-  description: Path or command to why it could not be asked.
-  returned: always
-  type: dict
+unknown: {description: Path or command to why it could not be asked., returned: always, type: dict}
 booted_at:
   description: >-
     When its first process was started (the node, or a container of its own, was booted), in seconds

@@ -49,25 +49,15 @@ ansible_facts:
         user_space:
           description: Version of the user-space libraries, as nvidia-smi says.
           type: str
-        fabric_manager:
-          description: Version of nv-fabricmanager.
-          type: str
+        fabric_manager: {description: Version of nv-fabricmanager., type: str}
         modules:
           description: Which of nvidia, nvidia_uvm, nvidia_peermem, gdrdrv and nouveau are loaded.
           type: list
           elements: str
-        units:
-          description: The state of NVIDIA's units that are installed.
-          type: dict
-        gpus_on_pci:
-          description: How many NVIDIA GPUs the PCI bus shows.
-          type: int
-        gpus:
-          description: How many GPUs nvidia-smi shows.
-          type: int
-        persistent:
-          description: How many GPUs have persistence mode on.
-          type: int
+        units: {description: "The state of NVIDIA's units that are installed.", type: dict}
+        gpus_on_pci: {description: How many NVIDIA GPUs the PCI bus shows., type: int}
+        gpus: {description: How many GPUs nvidia-smi shows., type: int}
+        persistent: {description: How many GPUs have persistence mode on., type: int}
         devices:
           description:
             - Each GPU by PCI address; null where nvidia-smi does not answer. C(name),
@@ -106,9 +96,7 @@ ansible_facts:
           description: What could not be asked or understood, each in a sentence.
           type: list
           elements: str
-        reboot_required:
-          description: Whether a problem is mended by a reboot.
-          type: bool
+        reboot_required: {description: Whether a problem is mended by a reboot., type: bool}
         problems:
           description: What disagrees, each with C(name), C(message) and C(reboot).
           type: list

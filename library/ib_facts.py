@@ -43,35 +43,19 @@ ansible_facts:
           type: list
           elements: dict
           contains:
-            device:
-              description: Name.
-              type: str
-              sample: mlx5_ib0
-            kind:
-              description: V(infiniband), V(ethernet) or V(soft-roce).
-              type: str
-            pci:
-              description: PCI address.
-              type: str
-              sample: 0101:00:00.0
-            rate_gbps:
-              description: Rate of the link in Gb/s.
-              type: float
+            device: {description: Name., type: str, sample: mlx5_ib0}
+            kind: {description: "V(infiniband), V(ethernet) or V(soft-roce).", type: str}
+            pci: {description: PCI address., type: str, sample: "0101:00:00.0"}
+            rate_gbps: {description: Rate of the link in Gb/s., type: float}
             state:
               description: State of port 1, such as V(ACTIVE), V(INIT) or V(DOWN).
               type: str
             physical_state:
               description: Physical state of port 1, such as V(LinkUp) or V(Polling).
               type: str
-            link_layer:
-              description: V(InfiniBand) or V(Ethernet).
-              type: str
-            numa_node:
-              description: NUMA node that it is attached to.
-              type: int
-            firmware:
-              description: Version of its firmware.
-              type: str
+            link_layer: {description: V(InfiniBand) or V(Ethernet)., type: str}
+            numa_node: {description: NUMA node that it is attached to., type: int}
+            firmware: {description: Version of its firmware., type: str}
             interfaces:
               description: Network interfaces of it, such as that of IPoIB.
               type: list
@@ -99,15 +83,9 @@ ansible_facts:
           description: The kernel driver mlx5_core.
           type: dict
           contains:
-            loaded:
-              description: Checksum of the source of the loaded module.
-              type: str
-            installed:
-              description: The same of the module that the next boot loads.
-              type: str
-            path:
-              description: Where that module is.
-              type: str
+            loaded: {description: Checksum of the source of the loaded module., type: str}
+            installed: {description: The same of the module that the next boot loads., type: str}
+            path: {description: Where that module is., type: str}
             reboot_required:
               description: Whether another module is installed than is loaded.
               type: bool
@@ -142,10 +120,7 @@ ansible_facts:
           description: What is wrong, a sentence each with both figures and the mend.
           type: list
           elements: str
-        warnings:
-          description: What a user should know.
-          type: list
-          elements: str
+        warnings: {description: What a user should know., type: list, elements: str}
 """
 
 import os

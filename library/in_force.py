@@ -58,14 +58,8 @@ why:
   type: list
   elements: str
   sample: [/etc/example.conf is another one than at the start]
-not_restarted:
-  description: Why a restart that is owed was not done.
-  returned: always
-  type: str
-problem:
-  description: What went wrong, with O(lenient).
-  returned: always
-  type: str
+not_restarted: {description: Why a restart that is owed was not done., returned: always, type: str}
+problem: {description: "What went wrong, with O(lenient).", returned: always, type: str}
 unrecorded:
   description:
     - Whether nothing is recorded of a unit that runs, as before this module's first run, or after a

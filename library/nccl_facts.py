@@ -39,19 +39,12 @@ topology:
   returned: always
   type: dict
   contains:
-    exists:
-      description: Whether it is there.
-      type: bool
+    exists: {description: Whether it is there., type: bool}
     content:
       description: It in base64, at most its first 300000 bytes; null where it is not there.
       type: str
-    link:
-      description: Where the link leads; null where there is none.
-      type: str
-graphs:
-  description: The graph file, as C(topology).
-  returned: always
-  type: dict
+    link: {description: Where the link leads; null where there is none., type: str}
+graphs: {description: "The graph file, as C(topology).", returned: always, type: dict}
 sku_customizations:
   description: Whether the image has the unit that rewrites C(/etc/nccl.conf).
   returned: always

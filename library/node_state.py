@@ -40,10 +40,7 @@ record:
   description: The record (schema C(trueup.record/1)); null in check mode.
   returned: always
   type: dict
-raw:
-  description: Always null, for there is no tool's output.
-  returned: always
-  type: str
+raw: {description: "Always null, for there is no tool's output.", returned: always, type: str}
 ansible_facts:
   description: The record once more, as the fact C(trueup_node_state).
   returned: always

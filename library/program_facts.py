@@ -33,10 +33,7 @@ programs:
   description: Path of each program; null where it, or the module, is not there.
   returned: always
   type: dict
-files:
-  description: Whether each file is there.
-  returned: always
-  type: dict
+files: {description: Whether each file is there., returned: always, type: dict}
 mentions:
   description: Whether each program is there and mentions its text.
   returned: always

@@ -47,11 +47,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-command:
-  description: The command line.
-  returned: always
-  type: list
-  elements: str
+command: {description: The command line., returned: always, type: list, elements: str}
 planned:
   description: CPUs planned for the ranks of each node, as in C(0-3,8); empty where unbound.
   returned: always

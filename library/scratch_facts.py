@@ -35,16 +35,11 @@ ansible_facts:
         state:
           description: V(none), V(make), V(rebuild), V(assemble), V(ready) or V(kept).
           type: str
-        disks:
-          description: Names of the disks that it is about.
-          type: list
-          elements: str
+        disks: {description: Names of the disks that it is about., type: list, elements: str}
         device:
           description: Name of the device that has or gets the file system; empty for a new array.
           type: str
-        mounted:
-          description: Whether the file system is mounted at its place.
-          type: bool
+        mounted: {description: Whether the file system is mounted at its place., type: bool}
         steps:
           description: What is to be done. In check mode the module is changed where there is any.
           type: list

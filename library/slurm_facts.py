@@ -36,15 +36,9 @@ ansible_facts:
       returned: always
       type: dict
       contains:
-        hostname:
-          description: Its own name, without domain.
-          type: str
-        cgroup:
-          description: Version that Slurm can use, V(v1) or V(v2), or V(none).
-          type: str
-        cgroup_why:
-          description: Why it can use none.
-          type: str
+        hostname: {description: "Its own name, without domain.", type: str}
+        cgroup: {description: "Version that Slurm can use, V(v1) or V(v2), or V(none).", type: str}
+        cgroup_why: {description: Why it can use none., type: str}
         may_bind:
           description: Whether a daemon may set the CPUs of another user's processes.
           type: bool
@@ -52,15 +46,9 @@ ansible_facts:
           description: Which of C(mpi_pmix), C(cgroup_v1) and C(cgroup_v2) there are.
           type: list
           elements: str
-        nvml:
-          description: Whether Slurm can find NVIDIA GPUs by itself.
-          type: bool
-        version:
-          description: Slurm's version; null where there is none.
-          type: str
-        slurm_uid:
-          description: Id of the user slurm; null where there is none.
-          type: int
+        nvml: {description: Whether Slurm can find NVIDIA GPUs by itself., type: bool}
+        version: {description: "Slurm's version; null where there is none.", type: str}
+        slurm_uid: {description: Id of the user slurm; null where there is none., type: int}
 """
 
 from ansible.module_utils.basic import AnsibleModule
