@@ -347,28 +347,28 @@ def test_many_silent_connections_do_not_keep_others_out(served: tuple[Host, Foun
         connection.close()
 
 
-class _Recorded:
-    """The envelopes of one whole call."""
-
-    def __init__(self, found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.bodies: list[bytes] = []
-        answered = serve.answered
-
-        def kept(server: Server, user: str, body: bytes) -> tuple[int, str]:
-            self.bodies.append(body)
-            return answered(server, user, body)
-
-        monkeypatch.setattr(serve, "answered", kept)
-        _asked(found, "win_ping")
-        monkeypatch.setattr(serve, "answered", answered)
-
-
-def test_broken_envelopes_are_faults(
+@pytest.fixture(name="heard")
+def _heard(
     served: tuple[Host, Found], monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> Iterator[tuple[Server, list[bytes]]]:
+    """A server, and the envelopes of one whole call."""
     host, found = served
-    bodies = _Recorded(found, monkeypatch).bodies
-    server = Server(("127.0.0.1", 0), host)
+    bodies: list[bytes] = []
+    answered = serve.answered
+
+    def kept(server: Server, user: str, body: bytes) -> tuple[int, str]:
+        bodies.append(body)
+        return answered(server, user, body)
+
+    monkeypatch.setattr(serve, "answered", kept)
+    _asked(found, "win_ping")
+    monkeypatch.setattr(serve, "answered", answered)
+    with Server(("127.0.0.1", 0), host) as server:
+        yield server, bodies
+
+
+def test_broken_envelopes_are_faults(heard: tuple[Server, list[bytes]]) -> None:
+    server, bodies = heard
     draw = random.Random(19)
     statuses = set()
     for turn in range(400):
@@ -389,19 +389,13 @@ def test_broken_envelopes_are_faults(
         status, text = serve.answered(server, "trueup", bytes(body))
         statuses.add(status)
         assert text.startswith("<s:Envelope ")
-    server.server_close()
     assert statuses == {200, 500}
 
 
-def test_a_stranger_has_no_shell(
-    served: tuple[Host, Found], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    host, found = served
-    bodies = _Recorded(found, monkeypatch).bodies
-    server = Server(("127.0.0.1", 0), host)
+def test_a_stranger_has_no_shell(heard: tuple[Server, list[bytes]]) -> None:
+    server, bodies = heard
     assert serve.answered(server, "trueup", bodies[0])[0] == 200
     assert serve.answered(server, "other", bodies[1])[0] == 500
-    server.server_close()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,9 @@ from .sheet import Column, Sheet, price, short_size, unshown, worded
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_SIZE = Column("size", "size", short_size, words=True)
+# What a price is of.
+_PRICED = (_SIZE, *worded("region", "os", "offer"))
 _AGE = Column("age_days", "age\ndays", units.count)
 
 
@@ -21,8 +24,7 @@ def prices(rows: Sequence[Mapping[str, Any]]) -> Sheet:
     return Sheet(
         title=f"{units.plural(len(rows), 'price')}, the newest of each",
         columns=[
-            Column("size", "size", short_size, words=True),
-            *worded("region", "os", "offer"),
+            *_PRICED,
             Column("usd_per_hour", "US$/h", price),
             Column("as_of_date", "as of"),
             _AGE,
@@ -40,8 +42,7 @@ def changes(rows: Sequence[Mapping[str, Any]], known: str, newer: str) -> Sheet:
     return Sheet(
         title=f"{units.plural(len(rows), 'price')} that differ from {known} ({newer})",
         columns=[
-            Column("size", "size", short_size, words=True),
-            *worded("region", "os", "offer"),
+            *_PRICED,
             Column("earlier_usd_per_hour", "earlier\nUS$/h", price),
             Column("earlier_date", "as of"),
             Column("usd_per_hour", "US$/h", price),
@@ -64,7 +65,7 @@ def sizes(rows: Sequence[Mapping[str, Any]], region: str | None, offer: str, sys
     return Sheet(
         title=f"{units.plural(len(rows), 'size')}; US$ an hour {where}",
         columns=[
-            Column("size", "size", short_size, words=True),
+            _SIZE,
             *worded("family"),
             Column("cores", "vCPUs", units.count),
             Column("memory_gib", "memory\nGiB", units.count),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .. import units
 from ..figures.serving import sweeps
 from .sheet import Column, Sheet, price, unshown
-from .tokens import goodput_notes, idle_note, rate
+from .tokens import ANSWERS, goodput_notes, idle_note, rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,10 +67,7 @@ def sweep(item: Sweep, idle_factor: float = 1.0) -> Sheet:
             Column("tokens_per_device", f"tok/s\na {device}", rate),
             Column("usd_per_million_output_tokens", "US$/1e6\noutput", price),
             Column("usd_per_million_uncached_tokens", "US$/1e6\nuncached", price),
-            Column("usd_per_answer", "US$ per\nanswer", _two),
-            Column("goodput_limits"),
-            Column("goodput_per_second", "goodput\n/s", _two),
-            Column("goodput_per_usd", "goodput\nper US$", _two),
+            *ANSWERS,
             Column("within"),
             Column("shown_within", "within\nlevel" if judged else None, words=True, data=False),
         ],

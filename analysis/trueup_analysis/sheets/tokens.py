@@ -132,10 +132,7 @@ def _whole(rows: Sequence[dict[str, Any]], of: str, result: TokenTable) -> Sheet
             Column("usd_per_million_output_tokens", "US$/1e6\noutput", price),
             Column("usd_per_million_total_tokens", "US$/1e6\ntotal", price),
             Column("usd_per_million_uncached_tokens", "US$/1e6\nuncached", price),
-            Column("usd_per_answer", "US$ per\nanswer", _price_3),
-            Column("goodput_limits"),
-            Column("goodput_per_second", "goodput\n/s", _price_3),
-            Column("goodput_per_usd", "goodput\nper US$", _price_3),
+            *ANSWERS,
             Column("wins", "", words=True, data=False),
             Column("cheapest"),
             *_break_evens(result.api, ""),
@@ -279,6 +276,15 @@ def break_even_notes(api: ApiPrices) -> list[str]:
     if api.output is not None:
         text += " What an API asks for input tokens is not counted against output tokens."
     return [text]
+
+
+# What an answer costs, and how many of the good ones there are.
+ANSWERS: Final = (
+    Column("usd_per_answer", "US$ per\nanswer", _price_3),
+    Column("goodput_limits"),
+    Column("goodput_per_second", "goodput\n/s", _price_3),
+    Column("goodput_per_usd", "goodput\nper US$", _price_3),
+)
 
 
 def goodput_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:

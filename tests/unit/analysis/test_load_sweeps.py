@@ -21,7 +21,7 @@ from trueup_analysis.sheets import serving as sheets
 if TYPE_CHECKING:
     from pathlib import Path
 
-from test_tokens import CATALOG, H100, HOURLY, priced
+from test_tokens import CATALOG, HOURLY, priced, served
 
 DATA = CATALOG.parent / "tests" / "data" / "records"
 LOADS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -34,29 +34,21 @@ def at(load_: float, repeat: int = 0, **changes: Any) -> dict[str, Any]:
     rate = 100.0 * min(load_, 16) * (1 + 0.01 * repeat)
     wait = 0.1 * max(1.0, load_ / 16)
     figure = made.figure
-    record = made.record(
-        benchmark="vllm",
-        case=f"random-tiny-c{load_:g}",
-        vm_size=H100,
-        gpus=8,
-        software={"vllm": "0.32.0"},
-        started_at=f"2026-11-20T09:{int(load_) % 60:02d}:{repeat:02d}Z",
-        metrics=[
-            figure("request_throughput", rate / 200, "1/s", "higher"),
-            figure("request_goodput", rate / 400, "1/s", "higher"),
-            figure("output_token_throughput", rate, "1/s", "higher"),
-            figure("total_token_throughput", 3 * rate, "1/s", "higher"),
-            figure("prefix_cache_hit_rate", 0.5, "1", "higher"),
-            *(
-                figure(name, value, "s", "lower", statistic=word, n=100)
-                for name, word, value in (
-                    *(("ttft", "median", wait), ("ttft", "p99", 2 * wait)),
-                    *(("tpot", "median", 0.01), ("tpot", "p99", 0.02)),
-                    ("e2el", "mean", load_ * 200 / rate),
-                )
-            ),
-        ],
-    )
+    metrics = [
+        figure("request_throughput", rate / 200, "1/s", "higher"),
+        figure("request_goodput", rate / 400, "1/s", "higher"),
+        figure("output_token_throughput", rate, "1/s", "higher"),
+        figure("total_token_throughput", 3 * rate, "1/s", "higher"),
+        figure("prefix_cache_hit_rate", 0.5, "1", "higher"),
+        *(
+            figure(name, value, "s", "lower", statistic=word, n=100)
+            for name, word, value in (
+                *(("ttft", "median", wait), ("ttft", "p99", 2 * wait)),
+                *(("tpot", "median", 0.01), ("tpot", "p99", 0.02)),
+                ("e2el", "mean", load_ * 200 / rate),
+            )
+        ),
+    ]
     parameters = {
         "model": "tiny",
         "profile": "random",
@@ -66,9 +58,10 @@ def at(load_: float, repeat: int = 0, **changes: Any) -> dict[str, Any]:
         "seed": 42 + repeat,
         "goodput_ttft_ms": 500.0,
         "goodput_tpot_ms": 50.0,
-        **changes.pop("parameters", {}),
     }
-    return {**record, "parameters": parameters, **changes}
+    begun = f"2026-11-20T09:{int(load_) % 60:02d}:{repeat:02d}Z"
+    changes = {"started_at": begun, **changes}
+    return served(f"random-tiny-c{load_:g}", 8, metrics, parameters, **changes)
 
 
 def one(folder: Path, records: list[dict[str, Any]], level: ServiceLevel | None = None) -> Sweep:

@@ -36,32 +36,39 @@ def vllm(
     output: float = 1000.0, total: float = 3000.0, *, profile: str = "chat", **changes: Any
 ) -> dict[str, Any]:
     """A whole vLLM record, synthetic: these rates of tokens on one GPU of an H100 node."""
+    metrics = [
+        made.figure("request_throughput", output / 200, "1/s", "higher"),
+        made.figure("output_token_throughput", output, "1/s", "higher"),
+        made.figure("total_token_throughput", total, "1/s", "higher"),
+        *(
+            made.figure("ttft", value, "s", "lower", statistic=word, n=100)
+            for word, value in (("mean", 0.03), ("median", 0.02), ("p99", 0.2))
+        ),
+        made.figure("requests_completed", 100, "1", "higher"),
+        made.figure("requests_failed", 0, "1", "lower"),
+    ]
     parameters = {
         "model": "meta-llama/Llama-3.1-8B-Instruct",
         "profile": profile,
         "num_prompts": 100,
-        **changes.pop("parameters", {}),
     }
+    return served(f"llama-3.1-8b-{profile}", 1, metrics, parameters, **changes)
+
+
+def served(
+    case: str, gpus: int, metrics: list[Any], parameters: dict[str, Any], /, **changes: Any
+) -> dict[str, Any]:
+    """A vLLM record on so many GPUs of an H100 node; changes of ``parameters`` add to them."""
     record = made.record(
         benchmark="vllm",
-        case=f"llama-3.1-8b-{profile}",
+        case=case,
         vm_size=H100,
-        gpus=1,
+        gpus=gpus,
         software={"vllm": "0.32.0"},
-        metrics=[
-            made.figure("request_throughput", output / 200, "1/s", "higher"),
-            made.figure("output_token_throughput", output, "1/s", "higher"),
-            made.figure("total_token_throughput", total, "1/s", "higher"),
-            *(
-                made.figure("ttft", value, "s", "lower", statistic=word, n=100)
-                for word, value in (("mean", 0.03), ("median", 0.02), ("p99", 0.2))
-            ),
-            made.figure("requests_completed", 100, "1", "higher"),
-            made.figure("requests_failed", 0, "1", "lower"),
-        ],
+        metrics=metrics,
     )
     # made.record has Devito's parameters.
-    return {**record, "parameters": parameters, **changes}
+    return {**record, "parameters": {**parameters, **changes.pop("parameters", {})}, **changes}
 
 
 def priced(folder: Path, records: list[dict[str, Any]], **options: Any) -> TokenTable:

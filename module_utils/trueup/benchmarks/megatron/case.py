@@ -688,19 +688,13 @@ def _program(run: Run, prefix: str, deepspeed_config: str, data: Mapping[str, st
 
 
 def _driver(run: Run, prefix: str, deepspeed_config: str) -> List[str]:
-    model = run.model
     argv = [os.path.join(prefix, "gpt_driver.py")]
-    for name, value in (
-        ("layers", model.layers),
-        ("hidden-size", model.hidden_size),
-        ("attention-heads", model.attention_heads),
-        ("sequence-length", model.sequence_length),
-        ("vocabulary-size", model.vocabulary_size),
-        ("micro-batch", run.micro_batch),
-        ("iterations", run.iterations),
-        ("backend", run.backend),
+    told = {**vars(run.model), **vars(run)}
+    for name in (
+        *("layers", "hidden_size", "attention_heads", "sequence_length", "vocabulary_size"),
+        *("micro_batch", "iterations", "backend"),
     ):
-        argv += [f"--{name}", str(value)]
+        argv += [f"--{name.replace('_', '-')}", str(told[name])]
     argv += ["--threads", str(run.threads)] if run.threads else []
     argv += ["--recompute"] if run.recompute else []
     argv += ["--bf16"] if run.precision == "bf16" else []
