@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..selection import Selection
 from .billing import Billing
 from .inputs import expectations_at_sizes, load_results
 from .options import (
+    Asked,
     CatalogOption,
     Format,
     FormatOption,
     OutputOption,
-    Sources,
     examples,
     filters,
     flag,
@@ -40,11 +39,10 @@ app = typer.Typer()
         "trueup cost catalog/reference_results.csv       # published tables",
     ),
 )
-@taking(chosen=filters, billing=Billing)
+@taking(asked=filters, billing=Billing)
 def cost(
-    sources: Sources = None,
     *,
-    chosen: Selection,
+    asked: Asked,
     billing: Billing,
     strict: Annotated[bool, flag("--strict", "Exit 1 when a price is unknown.")] = False,
     catalog: CatalogOption = None,
@@ -67,7 +65,7 @@ def cost(
     from ..sheets.serving import sweep_sheets
 
     terms, level = billing.terms(), billing.level()
-    loaded = load_results(sources, chosen)
+    loaded = load_results(*asked)
     api = billing.api(loaded)
     place = folder(catalog)
     prices = read_all(catalog)

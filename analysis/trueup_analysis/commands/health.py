@@ -11,10 +11,9 @@ from typing import Annotated
 import typer
 from trueup.errors import TrueupError
 
-from ..selection import Selection
 from .inputs import expectations_for
 from .judged import judged, nodes_of
-from .options import CatalogOption, Format, OutputOption, Sources, examples, filtered, flag, option
+from .options import Asked, CatalogOption, Format, OutputOption, examples, filtered, flag, option
 from .output import put, say, say_notes, sentence, write
 
 app = typer.Typer()
@@ -50,9 +49,8 @@ class HealthFormat(str, Enum):
 )
 @filtered
 def health(
-    sources: Sources = None,
     *,
-    chosen: Selection,
+    asked: Asked,
     every_run: Annotated[
         bool, flag("--all", "Every run, not the last one: the newest of each figure.")
     ] = False,
@@ -129,15 +127,15 @@ def health(
     if summary and format_.value not in Format.__members__:
         raise typer.BadParameter(f"--summary is a table, and {format_.value} holds verdicts")
     with _status_of_no_verdict():
-        loaded, whole = judged(sources, chosen, every_run=every_run, max_age=max_age)
+        loaded, whole = judged(*asked, every_run=every_run, max_age=max_age)
         expected = expectations_for(as_size, catalog, own)
         cases = measured.cases(loaded, as_size=as_size)
         listed = None if nodes is None else nodes_of(nodes)
         # Of some outcomes, nobody can say who is missing.
-        known = whole and not chosen.outcomes
+        known = whole and not asked.chosen.outcomes
         found = examine(
             cases,
-            expected.only(chosen.benchmarks) if chosen.benchmarks else expected,
+            expected.only(asked.chosen.benchmarks) if asked.chosen.benchmarks else expected,
             expected=roster(loaded, cases, listed) if known or listed else None,
             required=require or [],
         )

@@ -6,14 +6,13 @@ from typing import Annotated
 
 import typer
 
-from ..selection import Selection
 from .inputs import expectations_for, load_results
 from .options import (
+    Asked,
     CatalogOption,
     Format,
     FormatOption,
     OutputOption,
-    Sources,
     examples,
     filtered,
     flag,
@@ -35,9 +34,8 @@ app = typer.Typer()
 )
 @filtered
 def list_cases(
-    sources: Sources = None,
     *,
-    chosen: Selection,
+    asked: Asked,
     everything: Annotated[bool, flag("--all", "Every record, however many there are.")] = False,
     verify: Annotated[
         bool, flag("--verify", "Check raw outputs; exit 1 when one differs.")
@@ -51,7 +49,7 @@ def list_cases(
     from ..load import verify as verify_raw
     from ..sheets import listing as list_sheets
 
-    loaded = load_results(sources, chosen)
+    loaded = load_results(*asked)
     everything |= format_ in {Format.csv, Format.json}
     expected = expectations_for(None, catalog)
     if everything or loaded.table.num_rows <= list_sheets.ROWS_SHOWN:

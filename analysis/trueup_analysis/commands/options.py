@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 from trueup.errors import BadInput
@@ -82,7 +82,15 @@ def _filter(metavar: str, about: str, *names: str, **more: Any) -> Any:
     return option(metavar, about, *names, rich_help_panel="Which records", **more)
 
 
+class Asked(NamedTuple):
+    """Where results are, ``results/`` if nobody says, and which of their records are meant."""
+
+    sources: list[Path] | None
+    chosen: Selection
+
+
 def filters(
+    sources: Sources = None,
     *,
     node: Annotated[
         list[str] | None, _filter("NODE", "Of this node, or pattern ('h100-00*'); repeatable.")
@@ -105,15 +113,16 @@ def filters(
         list[Outcome] | None,
         typer.Option(help="With this outcome; repeatable.", rich_help_panel="Which records"),
     ] = None,
-) -> Selection:
+) -> Asked:
     """The options that say which records are meant."""
-    return Selection(
+    chosen = Selection(
         nodes=tuple(node or ()),
         benchmarks=tuple(benchmark or ()),
         run=run,
         since=since,
         outcomes=tuple(one.value for one in outcome or ()),
     )
+    return Asked(sources, chosen)
 
 
 Command = Callable[..., None]
@@ -146,7 +155,7 @@ def taking(**bundles: Callable[..., Any]) -> Callable[[Command], Command]:
     return decorate
 
 
-filtered = taking(chosen=filters)
+filtered = taking(asked=filters)
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:

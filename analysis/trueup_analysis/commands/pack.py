@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 from trueup.errors import BadInput
 
-from ..selection import Selection
 from .inputs import load_results
-from .options import Sources, examples, filtered, option
+from .options import Asked, examples, filtered, option
 from .output import say, say_notes
 
 app = typer.Typer()
@@ -24,9 +23,8 @@ app = typer.Typer()
 )
 @filtered
 def pack(
-    sources: Sources = None,
     *,
-    chosen: Selection,
+    asked: Asked,
     output: Annotated[Path, option("FILE", "The file to write.", "--output", "-o")] = Path(
         "results.parquet"
     ),
@@ -37,7 +35,7 @@ def pack(
 
     if output.suffix != ".parquet":
         raise BadInput(f"{output}: the name of a packed file must end in .parquet")
-    loaded = load_results(sources, chosen)
+    loaded = load_results(*asked)
     pack_(loaded, output)
     say_notes(loaded)
     say(f"{loaded.table.num_rows} records packed into {output}.")

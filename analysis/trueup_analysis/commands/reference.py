@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from ..selection import Selection
 from .inputs import RESULTS, load_results
-from .options import CatalogOption, Format, FormatOption, OutputOption, Sources, examples, filtered
+from .options import Asked, CatalogOption, Format, FormatOption, OutputOption, examples, filtered
 from .output import say, say_notes, write
 
 app = typer.Typer()
@@ -20,9 +19,8 @@ app = typer.Typer()
 )
 @filtered
 def reference(
-    sources: Sources = None,
     *,
-    chosen: Selection,
+    asked: Asked,
     catalog: CatalogOption = None,
     format_: FormatOption = Format.table,
     output: OutputOption = None,
@@ -36,8 +34,8 @@ def reference(
     path = folder(catalog) / "reference_results.csv"
     published = load([path])
     mine = None
-    if sources or RESULTS.is_dir():
-        mine = load_results(sources, chosen)
+    if asked.sources or RESULTS.is_dir():
+        mine = load_results(*asked)
         say_notes(mine)
     else:
         say("results/ does not exist here: published tables only")

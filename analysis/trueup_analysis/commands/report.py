@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from trueup.errors import BadInput
 
-from ..selection import Selection
 from .billing import Billing
 from .inputs import load_results
 from .options import (
+    Asked,
     CatalogOption,
-    Sources,
     examples,
     filters,
     option,
@@ -38,11 +37,10 @@ app = typer.Typer()
         "trueup report --advise work.yml     # begins with what to rent",
     )
 )
-@taking(chosen=filters, billing=Billing)
+@taking(asked=filters, billing=Billing)
 def report(
-    sources: Sources = None,
     *,
-    chosen: Selection,
+    asked: Asked,
     output: Annotated[Path, option("FOLDER", "The folder to write.", "--output", "-o")] = Path(
         "report"
     ),
@@ -58,7 +56,7 @@ def report(
     from ..report.publish import write_report
 
     terms, level = billing.terms(), billing.level()
-    loaded = load_results(sources, chosen)
+    loaded = load_results(*asked)
     api = billing.api(loaded)
     place = folder(catalog)
     advised = None if advise is None else _advised(advise, loaded, catalog, terms.price_date)

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ..selection import Selection
 from .inputs import expectations_at_sizes, load_results
-from .options import Format, FormatOption, OutputOption, Sources, examples, filtered, flag, option
+from .options import Asked, Format, FormatOption, OutputOption, examples, filtered, flag, option
 from .output import say_all, say_notes, say_warnings, write
 
 app = typer.Typer()
@@ -35,9 +34,8 @@ class Over(str, Enum):
 )
 @filtered
 def scaling(
-    sources: Sources = None,
     *,
-    chosen: Selection,
+    asked: Asked,
     over: Annotated[
         Over, typer.Option(help="What scales; auto: cores or GPUs in a node, and nodes.")
     ] = Over.auto,
@@ -65,7 +63,7 @@ def scaling(
     from ..figures.scaling import tables as analysis
     from ..sheets import scaling as scaling_sheets
 
-    loaded = load_results(sources, chosen)
+    loaded = load_results(*asked)
     options: dict[str, Any] = {
         "over": over.value,
         "baseline": baseline,
@@ -73,10 +71,10 @@ def scaling(
         "threshold": threshold,
         "expectations": expectations_at_sizes(loaded),
     }
-    if chosen.benchmarks:
+    if asked.chosen.benchmarks:
         found = [
             series
-            for name in chosen.benchmarks
+            for name in asked.chosen.benchmarks
             for series in analysis.series(loaded, benchmark=name, **options)
         ]
     else:
