@@ -1,7 +1,8 @@
 """Runs a Python program in a fork of a Python that has already imported what the program imports of
 other packages: half of what the start of ansible-playbook costs. Ansible reads its settings as it
 is imported: it is there before the fork, and the package ``trueup`` with it, only for runs with the
-project's ansible.cfg whose other settings are those of a run before.
+project's ansible.cfg whose other settings are those of a run before, but for those that can be set
+in the fork.
 
 Such runs fork the modules that they start on this machine, too: Ansible's connection plugin local
 starts everything but a shell that does no more than to start this Python for a module. Its fork has
@@ -63,9 +64,18 @@ _PLUGINS = (
 REQUIRES = re.compile(rb"(?im)^(?:#\s*(?:ansible)?requires|using)\s.*$")
 # What Python reads as it starts, and no fork of it again.
 _AT_START = ("PYTHON", "LANG", "LC_", "TRUEUP_WARM")
-# What Ansible reads as it is imported, but for what a plugin asks for as it is loaded.
-_SETTINGS = ("ANSIBLE_", "HOME")
-_ASKED_LATER = ("ANSIBLE_CACHE_PLUGIN_CONNECTION",)
+# What Ansible reads as it is imported.
+_SETTINGS = ("ANSIBLE_",)
+# Of that, what it looks at only in a run: the variable, and Ansible's names for what follows.
+_LATER = {
+    "ANSIBLE_BECOME_ALLOW_SAME_USER": ("BECOME_ALLOW_SAME_USER",),
+    "ANSIBLE_CACHE_PLUGIN": ("CACHE_PLUGIN",),
+    "ANSIBLE_CACHE_PLUGIN_CONNECTION": ("CACHE_PLUGIN_CONNECTION",),
+    "ANSIBLE_ROLES_PATH": ("DEFAULT_ROLES_PATH",),
+    "ANSIBLE_STDOUT_CALLBACK": ("DEFAULT_STDOUT_CALLBACK",),
+    # The last is a folder that is made as it is asked for.
+    "HOME": ("ANSIBLE_HOME", "COLLECTIONS_PATHS", "DEFAULT_LOCAL_TMP"),
+}
 _PROJECT_SETTINGS = str(Path(__file__).parent.parent / "ansible.cfg")
 
 
@@ -155,9 +165,7 @@ def _server(env: dict[str, str]) -> socket.socket:
 def _named(env: dict[str, str], begins: tuple[str, ...]) -> dict[str, str]:
     """The variables whose names begin so."""
     return {
-        name: value
-        for name, value in env.items()
-        if name.startswith(begins) and name not in _ASKED_LATER
+        name: value for name, value in env.items() if name.startswith(begins) and name not in _LATER
     }
 
 
@@ -258,14 +266,7 @@ def _import_ansible(modules: socket.socket) -> None:
     tags: Any = importlib.import_module("ansible.module_utils._internal._datatag")
     hints = functools.cache(typing.get_type_hints)
     tags.t = types.SimpleNamespace(**{**vars(typing), "get_type_hints": hints})
-    manifest: Any = importlib.import_module("ansible.executor.powershell.module_manifest")
-    scan = manifest.PSModuleDepFinder.scan_module
-
-    # It matches each line of each file with six patterns.
-    def scan_module(self: Any, data: bytes, fqn: str | None = None, powershell: bool = True) -> Any:
-        return scan(self, b"\n".join(REQUIRES.findall(data)), fqn, powershell)
-
-    manifest.PSModuleDepFinder.scan_module = scan_module
+    _shorten_powershell()
     playbook = importlib.import_module("ansible.cli.playbook")
     # Made as it was imported; each run has one of its own.
     atexit.unregister(importlib.import_module("ansible.config.manager").cleanup_tmp_file)
@@ -274,6 +275,45 @@ def _import_ansible(modules: socket.socket) -> None:
     finder._meta_yml_to_dict = functools.cache(finder._meta_yml_to_dict)
     moved = Path(finder.import_module("ansible").__path__[0], "config/ansible_builtin_runtime.yml")
     finder._meta_yml_to_dict(moved.read_bytes(), ("ansible.builtin", "runtime.yml"))
+
+
+def _shorten_powershell() -> None:
+    """Send simulated Windows hosts no text of the PowerShell that they do not run: which files a
+    module imports is worked out and sent as ever, and the first script, which they know, is whole.
+    """
+    manifest: Any = importlib.import_module("ansible.executor.powershell.module_manifest")
+    plain, scan = manifest._get_powershell_script, manifest.PSModuleDepFinder.scan_module
+
+    # It matches each line of each file with six patterns.
+    @functools.cache
+    def imports(text: bytes) -> bytes:
+        return b"\n".join(REQUIRES.findall(text))
+
+    @functools.cache
+    def script(name: str) -> bytes:
+        text: bytes = plain(name)
+        return text if name == "bootstrap_wrapper.ps1" else imports(text)
+
+    def scan_module(self: Any, data: bytes, fqn: str | None = None, powershell: bool = True) -> Any:
+        return scan(self, imports(data), fqn, powershell)
+
+    def without_text(self: Any, content: bytes) -> None:
+        object.__setattr__(self, "script", "")
+
+    manifest._get_powershell_script = script
+    manifest._get_powershell_signed_hashlist = functools.cache(
+        manifest._get_powershell_signed_hashlist
+    )
+    manifest.PSModuleDepFinder.scan_module = scan_module
+    manifest._ScriptInfo.__post_init__ = without_text
+    # Of each request requests looks through all of the environment.
+    of_requests: Any = importlib.import_module("requests.utils")
+    of_requests.getproxies = functools.cache(of_requests.getproxies)
+    ansible = Path(manifest.__file__).parents[2]
+    for path in (ansible / "executor" / "powershell").glob("*.ps1"):
+        script(path.name)
+    for path in (ansible / "module_utils").glob("*s*/Ansible.*"):
+        imports(path.read_bytes())
 
 
 class _Forking:
@@ -338,9 +378,9 @@ def _become(request: int, out: int, err: int) -> None:
     time.tzset()
     if "ansible.constants" in sys.modules:
         constants: Any = sys.modules["ansible.constants"]
-        # It is a template of other settings.
-        folder = constants.config.get_config_value("DEFAULT_LOCAL_TMP", variables=vars(constants))
-        constants.DEFAULT_LOCAL_TMP = folder
+        for name in (name for names in _LATER.values() for name in names):
+            setting = constants.config.get_config_value(name, variables=vars(constants))
+            setattr(constants, name, setting)
     sys.argv[:] = asked["argv"] or [""]
     sys.path[0] = str(Path(sys.argv[0]).parent) if asked["argv"] else ""
     if asked["argv"]:

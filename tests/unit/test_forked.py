@@ -51,23 +51,34 @@ def test_one_that_is_killed_says_so_and_one_that_does_not_end_is_ended(tmp_path:
 
 def test_ansible_is_there_for_settings_that_come_again_and_for_no_others(tmp_path: Path) -> None:
     program = tmp_path / "program"
+    asked = sorted(name for names in forked._LATER.values() for name in names)
     program.write_text(
         "import json, sys\n"
         "before = sorted({name.split('.')[0] for name in sys.modules} & {'ansible', 'trueup'})\n"
         "from ansible import constants as C\n"
-        "print(json.dumps([before, C.DEFAULT_FORKS, C.DEFAULT_LOCAL_TMP]))"
+        f"later = {{name: getattr(C, name) for name in {asked}}}\n"
+        "print(json.dumps([before, C.DEFAULT_FORKS, later.pop('DEFAULT_LOCAL_TMP'), later]))"
     )
     told = []
-    for forks in (7, 7, 7, 8):
+    for forks, home in ((7, "a"), (7, "a"), (7, "b"), (8, "b")):
+        (tmp_path / home).mkdir(exist_ok=True)
         env = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_FORKS": str(forks)}
-        done = forked.run([str(program)], cwd=tmp_path, env={**env, "HOME": str(tmp_path)})
-        told.append(json.loads(done.stdout))
+        env |= {"HOME": str(tmp_path / home), "ANSIBLE_ROLES_PATH": f"/{home}/roles"}
+        env |= {"ANSIBLE_STDOUT_CALLBACK": home, "ANSIBLE_CACHE_PLUGIN": home}
+        env |= {"ANSIBLE_BECOME_ALLOW_SAME_USER": str(home == "b")}
+        env |= {"ANSIBLE_CACHE_PLUGIN_CONNECTION": f"/{home}/facts"}
+        told.append(json.loads(forked.run([str(program)], cwd=tmp_path, env=env).stdout))
     there = ["ansible", "trueup"]
     assert [one[:2] for one in told] == [[[], 7], [there, 7], [there, 7], [[], 8]]
-    folders = [Path(folder) for _, _, folder in told]
+    # In a fork as by a start.
+    first, second, third, fourth = (later for _, _, _, later in told)
+    assert (first, third) == (second, fourth)
+    assert {name for name in first if first[name] == third[name]} == set()
+    folders = [Path(folder) for _, _, folder, _ in told]
     assert (len(set(folders)), [folder for folder in folders if folder.exists()]) == (4, [])
-    assert {folder.parent for folder in folders} == {tmp_path / ".ansible" / "tmp"}
-    assert list(folders[0].parent.iterdir()) == []
+    homes = [tmp_path / home / ".ansible" / "tmp" for home in ("a", "a", "b", "b")]
+    assert [folder.parent for folder in folders] == homes
+    assert [list(home.iterdir()) for home in homes] == [[]] * 4
 
 
 def test_nothing_of_ansible_or_ours_is_imported_before(tmp_path: Path) -> None:
