@@ -33,6 +33,13 @@ _FOLDER = re.compile(r"(?<=/trueup-)[a-z-]+-\w{8}(?=/|$)")
 # Two NUMA nodes of one CPU each, which two GPUs are beside.
 TWO_NODES = Topology(cpus=(0, 1), numa={0: (0,), 1: (1,)}, l3_groups=(), cores=((0,), (1,)))
 MASKS = ["1", "2", "1", "2"]
+# What a launch on two nodes is given besides their names.
+LAUNCHED = {
+    "launcher": "mpirun",
+    "hosts": ["a", "b"],
+    "launcher_path": "/opt/mpirun",
+    "launcher_arguments": ["-v"],
+}
 COMMON = {"run_id": "20261120T091300Z-7c1e", "node_name": "node-1"}
 
 

@@ -243,7 +243,9 @@ elif sys.argv[1] == "list":
 """
 
 
-def stand_in(folder: Path, status: str) -> Path:
+def stand_in(folder: Path, status: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """azcopy, found first; the file that it logs in."""
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
     program, log = folder / "azcopy", folder / "log"
     program.write_text(
         AZCOPY.format(
@@ -255,8 +257,7 @@ def stand_in(folder: Path, status: str) -> Path:
 
 
 def test_azcopy_with_the_managed_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = stand_in(tmp_path, "Completed")
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    log = stand_in(tmp_path, "Completed", monkeypatch)
     file = tmp_path / "f.pt"
     file.write_bytes(b"x" * 5000)
     words = [*ADDRESS, "--cap-mbps", "2300", "--name", "step 1", str(file)]
@@ -281,8 +282,7 @@ def test_azcopy_with_the_managed_identity(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_files_own_checksum_is_no_part_of_azcopys_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stand_in(tmp_path, "Completed")
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    stand_in(tmp_path, "Completed", monkeypatch)
     file = tmp_path / "f.pt"
     file.write_bytes(b"x" * 5000)
     hashed: list[str] = []
@@ -348,8 +348,7 @@ def running(number: int) -> bool:
 def test_azcopy_that_did_not_complete_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stand_in(tmp_path, "CompletedWithErrors")
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    stand_in(tmp_path, "CompletedWithErrors", monkeypatch)
     file = tmp_path / "f.pt"
     file.write_bytes(b"x")
     with pytest.raises(driver.Failed, match=r"f\.pt could not be sent: azcopy says Completed"):

@@ -16,7 +16,7 @@ from ansible.module_utils.trueup.benchmarks.devito import case as devito
 from ansible.module_utils.trueup.benchmarks.devito.output import parse_devito
 from ansible.module_utils.trueup.node.topology import Topology
 from ansible.module_utils.trueup.run import process
-from bench_modules import FakeRun, checks_only, ends_badly, refuses, resumes
+from bench_modules import LAUNCHED, FakeRun, checks_only, ends_badly, refuses, resumes
 from trueup import record as records
 
 DATA = Path(__file__).parent.parent / "data" / "devito"
@@ -490,11 +490,8 @@ def test_a_record_of_the_run_stands_for_its_case(run_module: Any, tmp_path: Path
         "tuning": "anew",
         "repeats": 4,
         "scaling": "weak",
-        "launcher": "mpirun",
+        **LAUNCHED,
         "nodes": ["node-2", "node-1"],
-        "hosts": ["a", "b"],
-        "launcher_path": "/opt/mpirun",
-        "launcher_arguments": ["-v"],
         "job_directory": "/shared",
         "job_options": ["--partition=hbv3"],
     }

@@ -13,7 +13,7 @@ import pytest
 from ansible.module_utils.trueup.benchmarks.nccl import case as nccl
 from ansible.module_utils.trueup.run import launcher
 from ansible.module_utils.trueup.run.resume import identity
-from bench_modules import FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
+from bench_modules import LAUNCHED, FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
 from role_plans import asked, node
 from test_nccl_plan import state
 from trueup import record as records
@@ -258,11 +258,8 @@ def test_a_record_of_the_run_stands_for_its_case(run_module: Any) -> None:
         "gpu_masks": ["3", "c"],
         "loopback": True,
         "variables": {"NCCL_ALGO": "Tree"},
-        "launcher": "mpirun",
+        **LAUNCHED,
         "nodes": ["gpu-2", "gpu-1"],
-        "hosts": ["a", "b"],
-        "launcher_path": "/opt/mpirun",
-        "launcher_arguments": ["-v"],
         "job_directory": "/else",
         "job_options": ["--partition=nd"],
     }

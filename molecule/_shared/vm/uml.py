@@ -7,16 +7,14 @@ fraction of what it takes where each instruction is emulated (vm.py). One machin
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
 import shutil
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 
-from vm import LEAVE_OUT, SUITE
+from vm import LEAVE_OUT, SUITE, bootstrap, kept_image
 from vm import run as run_here
 
 PACKAGES = ("e2fsprogs", "kmod", "mdadm", "mount", "procps", "python3", "udev", "user-mode-linux")
@@ -60,32 +58,20 @@ XSTATE = Path(__file__).with_name("whole_xstate.c")
 
 
 def make_image(cache: Path) -> Path:
-    """The folder with the program ``linux`` and its root file system; complete if it exists."""
+    """The folder with the program ``linux`` and its root file system."""
     inputs = (SUITE, *PACKAGES, INIT, AFTER_INSTALLATION, *LEAVE_OUT, ROOT_SIZE, XSTATE.read_text())
-    folder = cache / f"uml-{hashlib.sha256(repr(inputs).encode()).hexdigest()[:12]}"
-    if folder.is_dir():
-        return folder
-    cache.mkdir(parents=True, exist_ok=True)
-    mirror = os.environ.get("TRUEUP_DEBIAN_MIRROR", "")
-    part = Path(tempfile.mkdtemp(prefix="uml-", suffix=".part", dir=cache))
-    try:
-        root, init = part / "root", part / "init"
-        init.write_text(INIT)
-        run_here(
-            *("mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}"),
-            *(f"--dpkgopt=path-exclude={pattern}" for pattern in LEAVE_OUT),
-            f"--customize-hook=INIT={shlex.quote(str(init))}\n{AFTER_INSTALLATION}",
-            *(SUITE, str(root), *([mirror] if mirror else [])),
-        )
-        shutil.copy(root / "usr/bin/linux.uml", part / "linux")
-        library = str(part / "xstate.so")
-        run_here("cc", "-O2", "-shared", "-fPIC", "-o", library, str(XSTATE), "-ldl")
-        run_here("mkfs.ext4", "-q", "-d", str(root), str(part / "root.img"), ROOT_SIZE)
-        shutil.rmtree(root)
-        part.rename(folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-    return folder
+    return kept_image(cache, "uml", inputs, ROOT_SIZE, _fill)
+
+
+def _fill(part: Path, root: Path) -> None:
+    init = part / "init"
+    init.write_text(INIT)
+    bootstrap(
+        root, PACKAGES, f"--customize-hook=INIT={shlex.quote(str(init))}\n{AFTER_INSTALLATION}"
+    )
+    shutil.copy(root / "usr/bin/linux.uml", part / "linux")
+    library = str(part / "xstate.so")
+    run_here("cc", "-O2", "-shared", "-fPIC", "-o", library, str(XSTATE), "-ldl")
 
 
 def run(image: Path, folder: Path) -> int:

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 SUITE = "bookworm"
 PACKAGES = (
@@ -116,43 +116,62 @@ def run(*argv: str) -> None:
     subprocess.run(argv, check=True, stdout=sys.stderr, stdin=subprocess.DEVNULL)  # noqa: S603 (argv)
 
 
-def make_image(cache: Path) -> Path:
-    """The folder of the image that the constants above describe; complete if it exists."""
-    mirror = os.environ.get("TRUEUP_DEBIAN_MIRROR", "")
-    inputs = (SUITE, *PACKAGES, BEFORE_INSTALLATION, AFTER_INSTALLATION, *LEAVE_OUT, ROOT_SIZE)
-    inputs += (WARM.read_text(encoding="utf-8"), KEEP_COMPILED, KERNEL)
-    folder = cache / f"vm-{hashlib.sha256(repr(inputs).encode()).hexdigest()[:12]}"
+def kept_image(
+    cache: Path, kind: str, inputs: Sequence[str], size: str, fill: Callable[[Path, Path], None]
+) -> Path:
+    """The folder of an image that these inputs make; complete if it exists.
+
+    Args:
+        fill: is given the folder, for what is beside root.img, and the root file system's own.
+    """
+    folder = cache / f"{kind}-{hashlib.sha256(repr(inputs).encode()).hexdigest()[:12]}"
     if folder.is_dir():
         return folder
     cache.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix="vm-", suffix=".part", dir=cache))
+    part = Path(tempfile.mkdtemp(prefix=f"{kind}-", suffix=".part", dir=cache))
     try:
         root = part / "root"
-        run(
-            "mmdebstrap",
-            "--quiet",
-            "--variant=minbase",
-            f"--include={','.join(PACKAGES)}",
-            *(f"--dpkgopt=path-exclude={pattern}" for pattern in LEAVE_OUT),
-            f"--essential-hook={BEFORE_INSTALLATION}",
-            f"--customize-hook={AFTER_INSTALLATION}",
-            f"--customize-hook=upload {shlex.quote(str(WARM))} /etc/python3.11/sitecustomize.py",
-            f"--customize-hook={KEEP_COMPILED}",
-            SUITE,
-            str(root),
-            *([mirror] if mirror else []),
-        )
-        (initrd,) = (root / "boot").glob("initrd.img-*")
-        initrd.rename(part / "initrd.img")
-        (kernel,) = (root / "boot").glob("vmlinuz-*")
-        (part / KERNEL).write_bytes(unpacked(kernel.read_bytes()))
-        shutil.copy(root / "etc/ssh/ssh_host_ed25519_key.pub", part / "host_key.pub")
-        run("mkfs.ext4", "-q", "-d", str(root), str(part / "root.img"), ROOT_SIZE)
+        fill(part, root)
+        run("mkfs.ext4", "-q", "-d", str(root), str(part / "root.img"), size)
         shutil.rmtree(root)
         part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return folder
+
+
+def bootstrap(root: Path, packages: Sequence[str], *options: str) -> None:
+    """A file system with these packages of Debian."""
+    mirror = os.environ.get("TRUEUP_DEBIAN_MIRROR", "")
+    run(
+        *("mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(packages)}"),
+        *(f"--dpkgopt=path-exclude={pattern}" for pattern in LEAVE_OUT),
+        *options,
+        *(SUITE, str(root), *([mirror] if mirror else [])),
+    )
+
+
+def make_image(cache: Path) -> Path:
+    """The folder of the image that the constants above describe."""
+    inputs = (SUITE, *PACKAGES, BEFORE_INSTALLATION, AFTER_INSTALLATION, *LEAVE_OUT, ROOT_SIZE)
+    inputs += (WARM.read_text(encoding="utf-8"), KEEP_COMPILED, KERNEL)
+    return kept_image(cache, "vm", inputs, ROOT_SIZE, _fill)
+
+
+def _fill(part: Path, root: Path) -> None:
+    bootstrap(
+        root,
+        PACKAGES,
+        f"--essential-hook={BEFORE_INSTALLATION}",
+        f"--customize-hook={AFTER_INSTALLATION}",
+        f"--customize-hook=upload {shlex.quote(str(WARM))} /etc/python3.11/sitecustomize.py",
+        f"--customize-hook={KEEP_COMPILED}",
+    )
+    (initrd,) = (root / "boot").glob("initrd.img-*")
+    initrd.rename(part / "initrd.img")
+    (kernel,) = (root / "boot").glob("vmlinuz-*")
+    (part / KERNEL).write_bytes(unpacked(kernel.read_bytes()))
+    shutil.copy(root / "etc/ssh/ssh_host_ed25519_key.pub", part / "host_key.pub")
 
 
 def unpacked(kernel: bytes) -> bytes:

@@ -45,15 +45,20 @@ ALL = all_records()
 RECORDS = {record["nodes"][0]: record for record in ALL if record["nodes"] != [HERE]}
 
 
+def made_here(benchmark: str, program: str, named: str) -> list[dict[str, Any]]:
+    """Its records, where the machine has the program or root could install it."""
+    if shutil.which(program) is None and os.geteuid() != 0:
+        pytest.skip(f"{named} is not installed, and without root it could not be")
+    return [record for record in ALL if record["benchmark"] == benchmark]
+
+
 def test_every_case_left_one_record() -> None:
     found = sorted(record["nodes"][0] for record in ALL if record["nodes"] != [HERE])
     assert found == sorted(f"{kind}-{ending}" for kind in KINDS for ending in ENDINGS)
 
 
 def test_fio_measured_each_workload_for_real() -> None:
-    made = [record for record in ALL if record["benchmark"] == "fio"]
-    if shutil.which("fio") is None and os.geteuid() != 0:
-        pytest.skip("fio is not installed, and without root it could not be")
+    made = made_here("fio", "fio", "fio")
     assert {record["outcome"] for record in made} == {"ok"}
     assert sorted(record["parameters"]["workload"] for record in made) == [
         *("random_read", "random_write", "sequential_read", "sequential_write"),
@@ -65,10 +70,7 @@ def test_fio_measured_each_workload_for_real() -> None:
 
 
 def test_hpl_solved_a_system_whose_residual_passed() -> None:
-    made = [record for record in ALL if record["benchmark"] == "hpl"]
-    if shutil.which("hpcc") is None and os.geteuid() != 0:
-        pytest.skip("hpcc is not installed, and without root it could not be")
-    [record] = made
+    [record] = made_here("hpl", "hpcc", "hpcc")
     assert (record["outcome"], record["reason"]) == ("ok", None)
     [rate] = [row for row in record["metrics"] if row["name"] == "hpl_rate"]
     [seconds] = [row for row in record["metrics"] if row["name"] == "hpl_time"]
@@ -78,10 +80,7 @@ def test_hpl_solved_a_system_whose_residual_passed() -> None:
 
 
 def test_gromacs_ran_a_box_of_water_that_kept_its_energy() -> None:
-    made = [record for record in ALL if record["benchmark"] == "gromacs"]
-    if shutil.which("gmx") is None and os.geteuid() != 0:
-        pytest.skip("GROMACS is not installed, and without root it could not be")
-    [record] = made
+    [record] = made_here("gromacs", "gmx", "GROMACS")
     assert (record["outcome"], record["reason"]) == ("ok", None)
     rows = {row["name"]: row for row in record["metrics"]}
     assert rows["simulation_rate"]["value"] > 0
