@@ -13,7 +13,7 @@ import sys
 import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import provisioning
 import pytest
@@ -234,15 +234,6 @@ def config(server: Server, tmp_path: Path, content: bytes, **more: Any) -> dict[
     }
 
 
-def start(
-    tmp_path: Path, given: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> tuple[int, str]:
-    path = tmp_path / "pull.json"
-    path.write_text(json.dumps(given))
-    status = node_pull.main(["pull.py", str(path)])
-    return status, capsys.readouterr().out
-
-
 @pytest.fixture(name="configured")
 def _configured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Stands in for the environment and Ansible: each start of it writes a record."""
@@ -259,22 +250,51 @@ def _configured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return begun
 
 
-def test_a_node_puts_its_records_under_its_name_once(
+class Node(NamedTuple):
+    """A machine on which the program is started."""
+
+    folder: Path
+    server: Server
+    configured: list[str]
+    capsys: pytest.CaptureFixture[str]
+
+    def config(self, content: bytes | None = None, **more: Any) -> dict[str, Any]:
+        """What it is given; the content of a release is a good one's unless given."""
+        content = release(self.folder) if content is None else content
+        return config(self.server, self.folder, content, **more)
+
+    def start(self, given: dict[str, Any]) -> tuple[int, str]:
+        path = self.folder / "pull.json"
+        path.write_text(json.dumps(given))
+        status = node_pull.main(["pull.py", str(path)])
+        return status, self.capsys.readouterr().out
+
+
+@pytest.fixture(name="node")
+def _node(
     tmp_path: Path, server: Server, configured: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = config(server, tmp_path, release(tmp_path))
-    status, said = start(tmp_path, given, capsys)
-    assert (status, configured) == (0, ["nodes_3"])
+) -> Node:
+    return Node(tmp_path, server, configured, capsys)
+
+
+def test_a_node_puts_its_records_under_its_name_once(node: Node) -> None:
+    given = node.config()
+    status, said = node.start(given)
+    assert (status, node.configured) == (0, ["nodes_3"])
     base = f"/records/{provisioning.RUN}/nodes_3"
-    assert sorted(server.blobs) == [f"{base}/{name}" for name in ("pull.log", "run.json", "x.json")]
-    assert f"2 files of run {provisioning.RUN} are in {server.url}{base}" in said
-    assert (tmp_path / "lib" / "trueup" / "requirements" / "controller.txt").exists()
-    puts = [headers for method, _, headers in server.asked if method == "PUT"]
+    assert sorted(node.server.blobs) == [
+        f"{base}/{name}" for name in ("pull.log", "run.json", "x.json")
+    ]
+    assert f"2 files of run {provisioning.RUN} are in {node.server.url}{base}" in said
+    assert (node.folder / "lib" / "trueup" / "requirements" / "controller.txt").exists()
+    puts = [headers for method, _, headers in node.server.asked if method == "PUT"]
     assert {headers["Authorization"] for headers in puts} == {"Bearer t0ken"}
     # The release is another server's only by name here: one of the container's account gets it too.
-    assert [headers.get("Authorization") for _, path, headers in server.asked if path == "/release"]
-    again = start(tmp_path, given, capsys)
-    assert (again[0], configured) == (0, ["nodes_3"])
+    assert [
+        headers.get("Authorization") for _, path, headers in node.server.asked if path == "/release"
+    ]
+    again = node.start(given)
+    assert (again[0], node.configured) == (0, ["nodes_3"])
     assert "configured already by this release" in again[1]
 
 
@@ -285,107 +305,85 @@ def test_a_token_goes_to_the_containers_account_alone(server: Server, tmp_path: 
     machine.log.close()
 
 
-def test_nothing_of_a_wrong_sum_is_used(
-    tmp_path: Path, server: Server, configured: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = config(server, tmp_path, release(tmp_path), sha256=SHA)
-    status, said = start(tmp_path, given, capsys)
-    assert (status, configured) == (1, [])
+def test_nothing_of_a_wrong_sum_is_used(node: Node) -> None:
+    given = node.config(sha256=SHA)
+    status, said = node.start(given)
+    assert (status, node.configured) == (1, [])
     assert f"and {SHA} is pinned: nothing of it was used" in said
-    left = sorted(path.name for path in (tmp_path / "lib").iterdir())
+    left = sorted(path.name for path in (node.folder / "lib").iterdir())
     assert left == ["lock", "pull.log", "results"]
     # Who looks into the container learns it there.
-    assert list(server.blobs) == [f"/records/{provisioning.RUN}/nodes_3/pull.log"]
+    assert list(node.server.blobs) == [f"/records/{provisioning.RUN}/nodes_3/pull.log"]
     # The right one goes on from here.
-    given["sha256"] = hashlib.sha256(server.files["/release"]).hexdigest()
-    assert (start(tmp_path, given, capsys)[0], configured) == (0, ["nodes_3"])
+    given["sha256"] = hashlib.sha256(node.server.files["/release"]).hexdigest()
+    assert (node.start(given)[0], node.configured) == (0, ["nodes_3"])
 
 
-def test_what_may_pass_is_asked_again(
-    tmp_path: Path, server: Server, configured: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    server.answers["/release"] = [503, "cut", 429]
+def test_what_may_pass_is_asked_again(node: Node) -> None:
+    node.server.answers["/release"] = [503, "cut", 429]
     base = f"/records/{provisioning.RUN}/nodes_3"
-    server.answers[f"{base}/x.json"] = [500, 503]
-    status, said = start(tmp_path, config(server, tmp_path, release(tmp_path)), capsys)
-    assert (status, configured) == (0, ["nodes_3"])
+    node.server.answers[f"{base}/x.json"] = [500, 503]
+    status, said = node.start(node.config())
+    assert (status, node.configured) == (0, ["nodes_3"])
     assert "cut short, " in said
-    assert server.blobs[f"{base}/x.json"] == b"x.json "
+    assert node.server.blobs[f"{base}/x.json"] == b"x.json "
 
 
 def test_no_network_ends_after_a_while_and_says_so(
-    tmp_path: Path,
-    server: Server,
-    configured: list[str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_pull, "PATIENCE_SECONDS", 0.05)
-    given = config(server, tmp_path, b"", release="http://127.0.0.1:9/release", records="")
-    status, said = start(tmp_path, given, capsys)
-    assert (status, configured) == (1, [])
+    given = node.config(b"", release="http://127.0.0.1:9/release", records="")
+    status, said = node.start(given)
+    assert (status, node.configured) == (1, [])
     assert "http://127.0.0.1:9/release cannot be had for 0.05 s: " in said
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_a_release_that_is_refused_is_not_asked_for_again(
-    tmp_path: Path,
-    server: Server,
-    configured: list[str],
-    capsys: pytest.CaptureFixture[str],
-    status: int,
-) -> None:
-    server.answers["/release"] = [status]
-    ended, said = start(tmp_path, config(server, tmp_path, b"x"), capsys)
-    assert (ended, configured) == (1, [])
+def test_a_release_that_is_refused_is_not_asked_for_again(node: Node, status: int) -> None:
+    node.server.answers["/release"] = [status]
+    ended, said = node.start(node.config(b"x"))
+    assert (ended, node.configured) == (1, [])
     assert f"/release cannot be had: status {status} (" in said
 
 
-def test_a_container_that_refuses_keeps_the_records_here(
-    tmp_path: Path, server: Server, configured: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_container_that_refuses_keeps_the_records_here(node: Node) -> None:
     base = f"/records/{provisioning.RUN}/nodes_3"
-    server.answers[f"{base}/x.json"] = [403]
-    given = config(server, tmp_path, release(tmp_path))
-    status, said = start(tmp_path, given, capsys)
+    node.server.answers[f"{base}/x.json"] = [403]
+    given = node.config()
+    status, said = node.start(given)
     assert status == 1
     assert f"{base}/x.json was refused: status 403, Code (request r1); the records stay in" in said
-    assert (tmp_path / "lib" / "results" / provisioning.RUN / "x.json").exists()
-    assert start(tmp_path, given, capsys)[0] == 0
-    assert f"{base}/x.json" in server.blobs
-    assert len(configured) == 2
+    assert (node.folder / "lib" / "results" / provisioning.RUN / "x.json").exists()
+    assert node.start(given)[0] == 0
+    assert f"{base}/x.json" in node.server.blobs
+    assert len(node.configured) == 2
 
 
-def test_another_machines_record_is_not_overwritten(
-    tmp_path: Path, server: Server, configured: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_machines_record_is_not_overwritten(node: Node) -> None:
     base = f"/records/{provisioning.RUN}/nodes_3"
-    server.blobs = {f"{base}/x.json": b"another's", f"{base}/run.json": b"another's"}
-    status, said = start(tmp_path, config(server, tmp_path, release(tmp_path)), capsys)
-    assert (status, configured) == (1, ["nodes_3"])
+    node.server.blobs = {f"{base}/x.json": b"another's", f"{base}/run.json": b"another's"}
+    status, said = node.start(node.config())
+    assert (status, node.configured) == (1, ["nodes_3"])
     assert f"{base}/x.json is there with another content" in said
-    assert server.blobs[f"{base}/x.json"] == b"another's"
+    assert node.server.blobs[f"{base}/x.json"] == b"another's"
     # The same one, from before a reboot, is none.
-    server.blobs[f"{base}/x.json"] = b"x.json "
-    status, said = start(tmp_path, config(server, tmp_path, release(tmp_path / "2")), capsys)
-    assert (status, server.blobs[f"{base}/run.json"]) == (0, b"run.json 2")
+    node.server.blobs[f"{base}/x.json"] = b"x.json "
+    status, said = node.start(node.config(release(node.folder / "2")))
+    assert (status, node.server.blobs[f"{base}/run.json"]) == (0, b"run.json 2")
 
 
 def test_a_failed_play_is_said_and_what_it_left_is_uploaded(
-    tmp_path: Path,
-    server: Server,
-    configured: list[str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def play(machine: node_pull.Machine) -> None:
         machine.run(["sh", "-c", "echo 'fatal: no compiler'; echo a last line; exit 2"])
 
     monkeypatch.setattr(node_pull.Machine, "play", play)
-    status, said = start(tmp_path, config(server, tmp_path, release(tmp_path)), capsys)
-    assert (status, configured) == (1, [])
+    status, said = node.start(node.config())
+    assert (status, node.configured) == (1, [])
     assert "FAILED: sh ended with status 2: fatal: no compiler\n" in said
-    log = server.blobs[f"/records/{provisioning.RUN}/nodes_3/pull.log"].decode()
+    log = node.server.blobs[f"/records/{provisioning.RUN}/nodes_3/pull.log"].decode()
     assert "a last line" in log
 
 
@@ -413,25 +411,23 @@ def test_ansible_pull_is_given_this_machine_and_the_run(
     assert "nodes_3 ansible_connection=local" in (folder / "inventory").read_text()
 
 
-def test_two_starts_at_once_are_one(
-    tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str], configured: list[str]
-) -> None:
-    given = config(server, tmp_path, release(tmp_path))
-    (tmp_path / "lib").mkdir()
+def test_two_starts_at_once_are_one(node: Node) -> None:
+    given = node.config()
+    (node.folder / "lib").mkdir()
     holder = (
         "import fcntl, sys, time; f = open(sys.argv[1], 'a');"
         "fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", holder, str(tmp_path / "lib" / "lock")],
+        [sys.executable, "-c", holder, str(node.folder / "lib" / "lock")],
         stdout=subprocess.PIPE,
         text=True,
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        status, said = start(tmp_path, given, capsys)
+        status, said = node.start(given)
         other.kill()
-    assert (status, configured) == (1, [])
+    assert (status, node.configured) == (1, [])
     assert said == "another start of this program is at work on this machine\n"
 
 
