@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,9 +27,6 @@ if TYPE_CHECKING:
 
 SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 _FOLDER = re.compile(r"(?<=/trueup-)[a-z-]+-\w{8}(?=/|$)")
-# Two NUMA nodes of one CPU each, which two GPUs are beside.
-TWO_NODES = Topology(cpus=(0, 1), numa={0: (0,), 1: (1,)}, l3_groups=(), cores=((0,), (1,)))
-MASKS = ["1", "2", "1", "2"]
 # What a launch on two nodes is given besides their names.
 LAUNCHED = {
     "launcher": "mpirun",
@@ -110,23 +104,13 @@ def node_of(gpu: str) -> dict[str, Any]:
     return {"gpus": gpus, "os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"}
 
 
-def program(path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """How a role's program ends."""
-    return subprocess.run(
-        [sys.executable, str(path), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-        env={**os.environ, **environment},
-    )
-
-
-def refused(done: subprocess.CompletedProcess[str], status: int, message: str) -> None:
-    """A program ended with a sentence and nothing else."""
-    assert done.returncode == status
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+def on_four_gpus(
+    runner: Any, monkeypatch: pytest.MonkeyPatch, module: ModuleType, gpu: str, **usual: Any
+) -> Any:
+    """A runner on a node of two CPUs, each its own NUMA node, which two GPUs are beside."""
+    two = Topology(cpus=(0, 1), numa={0: (0,), 1: (1,)}, l3_groups=(), cores=((0,), (1,)))
+    monkeypatch.setattr(module, "read_topology", lambda **_: two)
+    return runner(module, gpu_masks=["1", "2", "1", "2"], node=node_of(gpu), **usual)
 
 
 def goes_well(run_module: Any, run: FakeRun, **given: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -111,3 +113,22 @@ def a_record(**changes: Any) -> dict[str, Any]:
     }
     record.update(changes)
     return record
+
+
+def ended(path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """How a role's program ends."""
+    return subprocess.run(
+        [sys.executable, str(path), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+        env={**os.environ, **environment},
+    )
+
+
+def refused(done: subprocess.CompletedProcess[str], status: int, message: str) -> None:
+    """A program ended with a sentence and nothing else."""
+    assert done.returncode == status
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

@@ -11,18 +11,15 @@ import gemm_bench
 import pytest
 from ansible.module_utils.trueup.run import bench
 from bench_modules import (
-    MASKS,
-    TWO_NODES,
     FakeRun,
     checks_only,
     ends_badly,
     goes_well,
-    node_of,
-    program,
-    refused,
+    on_four_gpus,
     refuses,
     resumes,
 )
+from helpers import ended, refused
 from test_parse_gemm import sealed
 
 ROOT = Path(__file__).parents[2]
@@ -45,13 +42,10 @@ def wrong() -> str:
 
 @pytest.fixture(name="run_module")
 def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(gemm_bench, "read_topology", lambda **_: TWO_NODES)
-    return runner(
-        gemm_bench,
+    return on_four_gpus(
+        *(runner, monkeypatch, gemm_bench, "NVIDIA H100"),
         prefix="/opt/gemm",
         python="/opt/torch/bin/python",
-        gpu_masks=MASKS,
-        node=node_of("NVIDIA H100"),
     )
 
 
@@ -131,7 +125,7 @@ CPU = min(os.sched_getaffinity(0))
     ],
 )
 def test_the_program_refuses_in_a_sentence(arguments: list[str], status: int, message: str) -> None:
-    done = program(PROGRAM, *arguments)
+    done = ended(PROGRAM, *arguments)
     refused(done, status, message)
     assert done.stdout == ""
 
@@ -140,7 +134,7 @@ def test_without_cuda_it_says_so(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text(
         "__version__ = '2.9.0'\nclass cuda:\n    is_available = staticmethod(lambda: False)\n"
     )
-    done = program(PROGRAM, "--measure", PYTHONPATH=str(tmp_path))
+    done = ended(PROGRAM, "--measure", PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == "gemm: PyTorch 2.9.0 finds no CUDA device\n"
 

@@ -11,18 +11,8 @@ import gpu_copy_bench
 import jsonschema
 import machines
 import pytest
-from bench_modules import (
-    MASKS,
-    TWO_NODES,
-    FakeRun,
-    checks_only,
-    ends_badly,
-    node_of,
-    program,
-    refused,
-    refuses,
-    resumes,
-)
+from bench_modules import FakeRun, checks_only, ends_badly, node_of, on_four_gpus, refuses, resumes
+from helpers import ended, refused
 from trueup import record as records
 from trueup.benchmarks.gpu_copy.case import cpus_beside
 from trueup.benchmarks.gpu_copy.output import parse_gpu_copy
@@ -37,15 +27,12 @@ PROGRAM = ROOT / "roles" / "gpu_copy" / "files" / "gpu_copy.py"
 
 @pytest.fixture(name="run_module")
 def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(gpu_copy_bench, "read_topology", lambda **_: TWO_NODES)
-    return runner(
-        gpu_copy_bench,
+    return on_four_gpus(
+        *(runner, monkeypatch, gpu_copy_bench, "NVIDIA A100"),
         prefix="/opt/gpu_copy",
         python="/usr/bin/python3",
         tool="nvbandwidth",
         program="/usr/local/bin/nvbandwidth",
-        gpu_masks=MASKS,
-        node=node_of("NVIDIA A100"),
     )
 
 
@@ -210,7 +197,7 @@ def test_a_machine_of_one_numa_node_is_bound_to_it(tmp_path: Path) -> None:
 
 def test_no_gpu_is_refused() -> None:
     with pytest.raises(BadInput, match="the node shows no GPU"):
-        cpus_beside([], [], TWO_NODES)
+        cpus_beside([], [], machines.topology_of("nv36ads_a10_v5"))
 
 
 # --- the role's program
@@ -234,7 +221,7 @@ def test_the_program_places_each_gpu_and_marks_what_each_printed(tmp_path: Path)
         f'echo "$CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER $* $(taskset -cp $$)" >> {report}\n'
         f'printf "{text}\\n"',
     )
-    done = program(
+    done = ended(
         PROGRAM,
         *("--tool", "nvbandwidth", "--program", tool, "--samples", "4", "--peers", "read"),
         *(f"--gpu=0:{CPU}", f"--gpu=3:{CPU}"),
@@ -269,13 +256,13 @@ def test_the_program_places_each_gpu_and_marks_what_each_printed(tmp_path: Path)
     ],
 )
 def test_the_program_refuses_in_a_sentence(arguments: list[str], status: int, message: str) -> None:
-    done = program(PROGRAM, *arguments)
+    done = ended(PROGRAM, *arguments)
     refused(done, status, message)
 
 
 def test_wrong_data_do_not_hide_behind_an_exit_status(tmp_path: Path) -> None:
     text = "nvbandwidth Version: v0.9\\n Invalid value when checking the pattern at 0x1"
     tool = stand_in(tmp_path, f'printf "{text}\\n"; exit 1')
-    done = program(PROGRAM, "--tool", "nvbandwidth", "--program", tool, f"--gpu=0:{CPU}")
+    done = ended(PROGRAM, "--tool", "nvbandwidth", "--program", tool, f"--gpu=0:{CPU}")
     assert done.returncode == 0
     assert parse_gpu_copy(done.stdout).checks == {"data_correct": False}
