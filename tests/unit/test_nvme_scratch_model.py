@@ -19,6 +19,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from helpers import program as loaded
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -28,16 +29,9 @@ SIZE, SUPERBLOCK, DATA = 16384, 4096, 8192
 MODEL = "Microsoft NVMe Direct Disk v2"
 WHERE = "/mnt/resource_nvme"
 SETTINGS = {
+    **loaded("molecule/vm/histories.py").SETTINGS,
     "models": ["Microsoft NVMe Direct Disk"],
     "mount_point": WHERE,
-    "uuid": "c25b211f-add0-5772-b403-f6827eb1a18b",
-    "array": "trueup-scratch",
-    "chunk_kib": 512,
-    "owner": "root",
-    "group": "root",
-    "mode": "1777",
-    "existing": "refuse",
-    "wait_seconds": 0,
 }
 TOOLS = (
     "wipefs --json",

@@ -246,9 +246,8 @@ class Host:
 
     def remove(self, path: str) -> None:
         """Remove a file, or a folder with what is in it."""
-        folded = _folded(path)
-        for each in [key for key in self.files if key == folded or key.startswith(folded + "\\")]:
-            del self.files[each]
+        for each in (_folded(path), *self.below(path)):
+            self.files.pop(each, None)
 
     def below(self, path: str) -> list[str]:
         """The paths of all that is in a folder, at any depth."""
