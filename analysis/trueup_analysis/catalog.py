@@ -7,14 +7,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from trueup.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-# libyaml's, where it is there, reads in a tenth of the time; both load plain values only.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # A file that a person writes is far below both.
 _MOST_CHARACTERS = 2**26
 _DEEPEST = 100
@@ -125,10 +122,15 @@ def document(path: Path) -> Any:
     Raises:
         BadInput: it cannot be read, or is not YAML.
     """
+    # 10 ms that many commands do not need.
+    import yaml  # noqa: PLC0415
+
+    # libyaml's, where it is there, reads in a tenth of the time; both load plain values only.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         content = text(path)
-        _refuse_deep(path, content)
-        return yaml.load(content, Loader=_LOADER)  # noqa: S506 WHY: it is a safe one
+        _refuse_deep(path, yaml.parse(content, Loader=loader))
+        return yaml.load(content, Loader=loader)  # noqa: S506 WHY: it is a safe one
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError, yaml.YAMLError) as error:
@@ -136,12 +138,14 @@ def document(path: Path) -> Any:
         raise BadInput(f"{path} is not YAML: {' '.join(str(error).split())}") from error
 
 
-def _refuse_deep(path: Path, content: str) -> None:
+def _refuse_deep(path: Path, events: Iterable[Any]) -> None:
     """The loader calls itself for each list in a list, and ends the process where that is too deep;
     the parser of events does not."""
+    from yaml import CollectionEndEvent, CollectionStartEvent  # noqa: PLC0415 WHY: as above
+
     depth = 0
-    for event in yaml.parse(content, Loader=_LOADER):
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
+    for event in events:
+        depth += isinstance(event, CollectionStartEvent)
+        depth -= isinstance(event, CollectionEndEvent)
         if depth > _DEEPEST:
             raise BadInput(f"{path} holds more than {_DEEPEST} lists or mappings within each other")

@@ -4,7 +4,6 @@ sentence.
 
 from __future__ import annotations
 
-import gc
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -31,10 +30,6 @@ EXIT_CODES = (
 _WRONG_USAGE = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 _WRONG_USAGE.exit_code = 64  # type: ignore[attr-defined]
 read_plainly()
-
-# Objects that are made before the collector looks for cycles: a fleet's records are millions that
-# all stay, and Python's own 700 has it look through them again and again.
-_COLLECTED_EVERY = 200_000
 
 # In the order of the help, and what that says of each. Of their files in commands/ the one that was
 # asked for is imported.
@@ -166,7 +161,6 @@ def _import_help() -> None:
 
 def main() -> None:
     """Entry point of the command."""
-    gc.set_threshold(_COLLECTED_EVERY)
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets a question mark instead of a traceback.
         if hasattr(stream, "reconfigure"):

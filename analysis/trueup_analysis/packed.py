@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pa_json
-import pyarrow.parquet as pq
 from trueup.errors import BadInput
 
 from . import columns, metrics
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import pyarrow.parquet as pq
     from numpy.typing import NDArray
 
     from .metrics import Figures
@@ -221,6 +221,8 @@ def write(table: Table, rest: Mapping[str, Any], path: Path) -> None:
     Raises:
         BadInput: the file cannot be written.
     """
+    import pyarrow.parquet as pq  # noqa: PLC0415 WHY: as in _read
+
     noted = table.whole().cast(_SCHEMA.with_metadata({"trueup": json.dumps(rest, sort_keys=True)}))
     temporary = path.with_name(f".{path.name}.tmp")
     try:
@@ -281,6 +283,9 @@ def _read(path: Path) -> _Read:
     Raises:
         ValueError: its columns are others, or it is larger in memory than any fleet's records.
     """
+    # 10 ms, with what reads from clouds, that folders of JSON do not need.
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
     most = min(_MOST_BYTES, max(_MOST_BYTES_OF_SMALL, _MOST_TIMES * path.stat().st_size))
     # Not read_table, which imports all of Arrow's datasets. Threads gain a tenth of a second, and
     # take three times the CPU where others want it.

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from trueup import record as records
 from trueup.benchmarks.vllm.output import parse_vllm
 from trueup.errors import BadInput, TrueupError
+from trueup.redaction import redact
 
 DATA = Path(__file__).parent.parent / "data"
 # Every recorded output of every tool; azurite holds a list of packages, azure what trueup writes.
@@ -140,7 +141,7 @@ def test_a_number_that_json_cannot_carry_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_redaction(given_value: object, expected: object) -> None:
-    assert records.redact(given_value) == expected
+    assert redact(given_value) == expected
 
 
 KEY_86 = "Abc+/9" * 14 + "xY=="
@@ -276,54 +277,54 @@ NO_SECRETS = [
 
 @pytest.mark.parametrize(("text", "secret"), SECRETS)
 def test_a_secret_is_hidden_and_what_stands_around_it_is_not(text: str, secret: str) -> None:
-    redacted = records.redact(text.format(secret))
+    redacted = redact(text.format(secret))
     assert (secret in redacted, "***" in redacted) == (False, True)
     assert redacted.startswith(re.split(r"[\"']?\{\}", text.replace("{{", "{"))[0][:-1])
-    assert records.redact(redacted) == redacted
+    assert redact(redacted) == redacted
 
 
 @pytest.mark.parametrize("rule", OF_DETECT_SECRETS)
 def test_each_shape_that_detect_secrets_knows(rule: str) -> None:
     secret, other = OF_DETECT_SECRETS[rule]
     for text in ("{}", "found {} in the cache", '"value": "{}",', "x={}\n"):
-        redacted = records.redact(text.format(secret))
+        redacted = redact(text.format(secret))
         assert re.search(r"\*\*\*(?:\Z|[ \"\n])", redacted)
         assert not any(part in redacted for part in re.findall(r"[^/]{12}\Z", secret))
-        assert records.redact(redacted) == redacted
-        assert records.redact(text.format(other)) == text.format(other)
+        assert redact(redacted) == redacted
+        assert redact(text.format(other)) == text.format(other)
 
 
 @pytest.mark.parametrize("name", NAMES_OF_DETECT_SECRETS)
 def test_each_name_by_which_detect_secrets_knows_one(name: str) -> None:
     for text in ("{}=hunter2", '"{}": "hunter2"', "--{} hunter2 --x", "{} := hunter2"):
-        assert "hunter2" not in records.redact(text.format(name))
-    assert records.redact({name: "hunter2"}) == {name: "***"}
+        assert "hunter2" not in redact(text.format(name))
+    assert redact({name: "hunter2"}) == {name: "***"}
 
 
 @pytest.mark.parametrize("text", NO_SECRETS)
 def test_what_only_resembles_a_secret_stays(text: str) -> None:
-    assert records.redact(text) == text
+    assert redact(text) == text
 
 
 def test_a_private_key_over_several_lines_is_hidden() -> None:
     begin, *_, end = PEM.splitlines()
-    assert records.redact(f"a\n{PEM}\nb\n{PEM}") == f"a\n{begin}***{end}\nb\n{begin}***{end}"
-    assert records.redact(json.dumps({"k": PEM})) == json.dumps({"k": f"{begin}***{end}"})
-    assert records.redact(PEM.replace("RSA ", "OPENSSH ")).count("***") == 1
+    assert redact(f"a\n{PEM}\nb\n{PEM}") == f"a\n{begin}***{end}\nb\n{begin}***{end}"
+    assert redact(json.dumps({"k": PEM})) == json.dumps({"k": f"{begin}***{end}"})
+    assert redact(PEM.replace("RSA ", "OPENSSH ")).count("***") == 1
     # Cut off, as the end of a long output may be; and one that is only spoken of.
-    assert records.redact(PEM[: PEM.index("s3cr3t") + 8]) == f"{begin}***"
-    assert records.redact(f"{begin} is missing\nstep 1\n{PEM}") == (
+    assert redact(PEM[: PEM.index("s3cr3t") + 8]) == f"{begin}***"
+    assert redact(f"{begin} is missing\nstep 1\n{PEM}") == (
         f"{begin}*** is missing\nstep 1\n{begin}***{end}"
     )
 
 
 def test_names_in_mappings_and_options_in_lists_hide_their_values() -> None:
-    assert records.redact({"AccountKey": "x", "authorization": ["Basic x"], "sig": "x"}) == {
+    assert redact({"AccountKey": "x", "authorization": ["Basic x"], "sig": "x"}) == {
         "AccountKey": "***",
         "authorization": ["***"],
         "sig": "***",
     }
-    assert records.redact(["azcopy", "--storage-key", "x", -5, "y"]) == [
+    assert redact(["azcopy", "--storage-key", "x", -5, "y"]) == [
         *("azcopy", "--storage-key", "***", -5, "y")
     ]
 
@@ -392,7 +393,7 @@ FLOODS = [
 # Each of the given texts has ten seconds of this process's own time; then SIGPROF ends it.
 REDACT_EACH = """
 import json, signal, sys
-from trueup.record import redact
+from trueup.redaction import redact
 for text in json.load(sys.stdin):
     print(text[:40], flush=True)
     signal.setitimer(signal.ITIMER_PROF, 10)
@@ -423,7 +424,7 @@ def test_the_time_is_linear_in_the_length_of_any_text() -> None:
 @pytest.mark.parametrize("path", OUTPUTS, ids=lambda path: str(path.relative_to(DATA)))
 def test_no_tools_output_is_changed(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert records.redact(text) == text
+    assert redact(text) == text
 
 
 @pytest.mark.parametrize("name", ["random", "killed", "ramp_goodput", "storm"])

@@ -96,8 +96,14 @@ def expectations_for(
     return expected
 
 
-def expectations_at_sizes(loaded: Loaded, catalog: Path | None = None) -> Expectations | None:
+def expectations_at_sizes(
+    loaded: Loaded, catalog: Path | None = None, *, also_own: bool = False
+) -> Expectations | None:
     """The same, where any figure was measured at several message sizes: of these the judged one
-    counts."""
+    counts. With ``also_own`` a catalog that is not the built-in one is read whatever was measured,
+    so that its user hears what is wrong with it."""
+    from ..catalog import built_in, folder
+
     sized = bool((loaded.figures.message_bytes >= 0).any())
-    return expectations_for(None, catalog) if sized else None
+    own = also_own and folder(catalog) != built_in()
+    return expectations_for(None, catalog) if sized or own else None

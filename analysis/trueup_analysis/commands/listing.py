@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .inputs import expectations_for, load_results
+from .inputs import expectations_at_sizes, load_results
 from .options import (
     Asked,
     CatalogOption,
@@ -51,7 +51,7 @@ def list_cases(
 
     loaded = load_results(*asked)
     everything |= format_ in {Format.csv, Format.json}
-    expected = expectations_for(None, catalog)
+    expected = expectations_at_sizes(loaded, catalog, also_own=True)
     if everything or loaded.table.num_rows <= list_sheets.ROWS_SHOWN:
         made = list_sheets.cases(loaded, expected)
     else:
