@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _KINDS: Final = {pa.int32(): np.int32, pa.int64(): np.int64, pa.float64(): np.float64}
 _MOST_KEYS: Final = 2**62
 _FEW_KEYS, _FEW_KEYS_A_ROW = 1000, 8
+_FEW_VALUES: Final = 1000
 
 
 class Words(NamedTuple):
@@ -135,7 +136,12 @@ def values(array: pa.Array) -> list[Any]:
 
 def numbered(held: NDArray[Any], has: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
     """Values as whole numbers from 0 on in their order, equal ones alike; -1: there is none."""
-    found: NDArray[np.int64] = np.unique(held, return_inverse=True)[1]
+    each = distinct(held)
+    found: NDArray[np.int64]
+    if len(each) > _FEW_VALUES:
+        found = np.unique(held, return_inverse=True)[1]
+    else:  # in a fifth of the time
+        found = np.searchsorted(each, held)
     return found if has is None else np.where(has, found, -1)
 
 

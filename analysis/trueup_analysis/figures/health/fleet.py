@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from trueup.health.verdicts import Verdict, of_case, of_figure
 
-from ...columns import alike, firsts, numbered, small
+from ...columns import alike, distinct, firsts, numbered, small
 from .many import together
 
 if TYPE_CHECKING:
@@ -61,8 +61,9 @@ def outliers(found: Sequence[Case], columns: Figures) -> list[Verdict]:
     count = np.bincount(groups)
     nodes = firsts(alike([groups, coded(case.nodes for case in found)[owners]]))
     enough = np.bincount(groups[nodes]) >= LEAST_NODES
-    middle = _medians(value, groups, count)
-    spread = _TO_SIGMA * _medians(abs(value - middle[groups]), groups, count)
+    members = np.argsort(small(groups), kind="stable")
+    middle = _medians(value[members], count)
+    spread = _TO_SIGMA * _medians(abs(value - middle[groups])[members], count)
     limit = np.maximum(_SIGMAS * spread, _LEAST_SHARE * abs(middle))
     worse = (value - middle[groups]) * np.where(columns.direction.marks(["higher"]), -1, 1)
     apart = np.flatnonzero((worse > limit[groups]) & (enough & (middle != 0))[groups])
@@ -91,16 +92,16 @@ def coded(keys: Iterable[object]) -> NDArray[np.int64]:
     return np.array([codes.setdefault(key, len(codes)) for key in keys], np.int64)
 
 
-def _medians(
-    value: NDArray[np.float64], groups: NDArray[np.int64], count: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """The median of each group, which have numbers from 0 on and so many members."""
-    by_value = np.argsort(value)
-    # Quicker than lexsort: numbers of two bytes are sorted by counting.
-    ordered = value[by_value[np.argsort(small(groups)[by_value], kind="stable")]]
+def _medians(value: NDArray[np.float64], count: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The median of each group, of so many members, which follow one another in ``value``."""
+    middle = np.empty(len(count))
     begin = np.cumsum(count) - count
-    low, high = ordered[begin + (count - 1) // 2], ordered[begin + count // 2]
-    middle: NDArray[np.float64] = np.where(count % 2, high, (low + high) / 2)
+    # Groups of one size are the rows of a matrix, whose sorting is quicker than that of all values.
+    for each in distinct(count).tolist():
+        of_size = count == each
+        ordered = np.sort(value[begin[of_size, np.newaxis] + np.arange(each)])
+        low, high = ordered[:, (each - 1) // 2], ordered[:, each // 2]
+        middle[of_size] = high if each % 2 else (low + high) / 2
     return middle
 
 

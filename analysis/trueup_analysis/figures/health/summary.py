@@ -69,7 +69,8 @@ def spreads(cases: Sequence[Case]) -> list[Spread]:
     members = np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
     # In the order of reading.
     members.sort(key=lambda rows: int(rows[0]))
-    found = [_spread(well, figures, rows) for rows in members]
+    counted: dict[bytes, int] = {}
+    found = [_spread(well, figures, rows, counted) for rows in members]
     return sorted(
         found,
         key=lambda one: (
@@ -85,10 +86,16 @@ def _name(case: Case) -> str:
     return case.case if len(case.nodes) == 1 else f"{len(case.nodes)} nodes"
 
 
-def _spread(cases: Sequence[Case], figures: Figures, rows: NDArray[np.int64]) -> Spread:
+def _spread(
+    cases: Sequence[Case], figures: Figures, rows: NDArray[np.int64], counted: dict[bytes, int]
+) -> Spread:
+    """Figures of one kind; ``counted`` has how many nodes some cases are of, which share it."""
     case, figure = cases[figures.owners[rows[0]]], figures.at(rows[:1])[0]
     values = np.sort(figures.value[rows]).tolist()
-    owners = distinct(figures.owners[rows]).tolist()
+    owners = distinct(figures.owners[rows])
+    key = owners.tobytes()
+    if key not in counted:
+        counted[key] = len({node for owner in owners.tolist() for node in cases[owner].nodes})
     tenths = quantiles(values, n=10, method="inclusive") if len(values) > 1 else values * 9
     return Spread(
         vm_size=case.vm_size,
@@ -98,7 +105,7 @@ def _spread(cases: Sequence[Case], figures: Figures, rows: NDArray[np.int64]) ->
         message_bytes=figure.message_bytes,
         statistic=figure.statistic,
         unit=figure.unit,
-        nodes=len({node for owner in owners for node in cases[owner].nodes}),
+        nodes=counted[key],
         n=len(values),
         median=median(values),
         mean=fmean(values),
