@@ -62,11 +62,12 @@ def each_line(text: str) -> Iterator[str]:
     Raises:
         ParseError: as ``lines_of``, before the first line.
     """
-    return chain.from_iterable(map(str.splitlines, _pieces(_with_digits(text))))
+    return chain.from_iterable(map(str.splitlines, pieces(text)))
 
 
-def _pieces(text: str) -> Iterator[str]:
-    """Some lines at a time."""
+def pieces(text: str) -> Iterator[str]:
+    """The same as text of some whole lines, each of which but the last ends with a line feed."""
+    text = _with_digits(text)
     begin = 0
     while begin < len(text):
         end = text.find("\n", begin + _PIECE) + 1 or len(text)

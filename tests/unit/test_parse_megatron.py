@@ -9,7 +9,7 @@ import pytest
 from damage import changed, mutations, refuses, same_or_refused, stands
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.megatron import output as parser
+from trueup import reading
 from trueup.benchmarks.megatron.flops import Model, article_flops, megatron_lm_flops
 from trueup.benchmarks.megatron.marks import recognises
 from trueup.benchmarks.megatron.output import parse_megatron, warm_up
@@ -323,9 +323,9 @@ def test_lines_read_together_are_what_they_are_one_by_one(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = [text, *(damaged for _kind, damaged in mutations(text, 60))]
-    # The first block tells how lines are laid out: all of these are in it.
+    # The first piece tells how lines are laid out: all of these are in it.
     alone = [outcome(each) for each in texts]
-    monkeypatch.setattr(parser, "_BLOCK", 3)
+    monkeypatch.setattr(reading, "_PIECE", 1000)
     assert [outcome(each) for each in texts] == alone
 
 

@@ -40,11 +40,12 @@ import json
 import math
 import re
 import statistics
+import struct
 import zlib
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import lru_cache
-from itertools import count, groupby, islice, repeat
+from itertools import chain, count, groupby, islice, repeat
 from typing import (
     Any,
     Dict,
@@ -61,14 +62,16 @@ from typing import (
 )
 
 from ...errors import ParseError
-from ...reading import STANDARD_ERROR, Line, decoded, each_line, lines_of
+from ...reading import STANDARD_ERROR, Line, decoded, each_line, lines_of, pieces
 from ...record import Metric, summarise
 from .marks import DRIVER_FIRST, DRIVER_PREFIX
 
 TOOL = "megatron"
 ROLE = "training"
 _FEWEST_LINES = 3
-_BLOCK = 256  # lines that are looked at together
+# By which lines are told apart that differ in their digits alone; so many of them are kept.
+_SHAPE = bytes.maketrans(b"0123456789", b"0000000000")
+_MOST_SHAPES = 1000
 _NOWHERE = Line("", 0)  # whose errors nobody reads
 _FEWEST_TO_FALL = 16  # lines of a part of a log
 _CLOCK = 0.01  # share by which a log's clock and its step times may differ
@@ -327,7 +330,7 @@ def parse_megatron(text: str) -> MegatronOutput:
 
 def _output(text: str) -> MegatronOutput:
     """The same; an error may have a line's number without the line."""
-    log = _logged(each_line(text))
+    log = _logged(text)
     logged = log.iterations
     begins = _check_order(logged)
     part = log.part + _check_same(log, begins=begins)
@@ -356,29 +359,47 @@ class _Layout(NamedTuple):
     """How the lines of iterations are laid out: most are as the first.
 
     Attributes:
-        pattern: of a whole line, with the values that are read.
+        pattern: of a whole line, with the values that are read and the names that hold a digit.
         names: of these.
+        places: where they stand, by the shape of a line: its digits, which may be others at the
+            same places, are all 0 in it.
     """
 
     pattern: Pattern[str]
     names: Tuple[str, ...]
+    places: Dict[bytes, struct.Struct]
 
     @classmethod
     def of(cls, fields: Mapping[str, float]) -> _Layout:
         """That of a line with such fields, all of them numbers."""
-        names = tuple(name for name in fields if name in _READ)
-        values = "".join(rf" {re.escape(name)}: +{_value(name)} \|" for name in fields)
-        return cls(re.compile(" ?" + _BEGIN + values + r" *", re.ASCII), names)
+        names = tuple(name for name in fields if name in _READ or _has_digit(name))
+        values = "".join(rf" {_named(name)}: +{_value(name)} \|" for name in fields)
+        return cls(re.compile(" ?" + _BEGIN + values + r" *", re.ASCII), names, {})
 
-    def iterations(self, matches: Sequence[Match[str]], first: int) -> List[Iteration]:
+    def at(self, shape: bytes, line: str) -> Optional[struct.Struct]:
+        """Where lines of a shape, of which this is one, have what the pattern reads; None where it
+        does not match them."""
+        known = self.places.get(shape)
+        match = None if known else self.pattern.fullmatch(line)
+        if match:
+            if len(self.places) >= _MOST_SHAPES:
+                self.places.clear()
+            self.places[shape] = known = _places(match)
+        return known
+
+    def iterations(self, rows: Sequence[Tuple[bytes, ...]], first: int) -> List[Iteration]:
         """What ``_iteration`` makes of such lines, a column at a time, which takes a third of its
         time; none where it may refuse one.
 
         Args:
             first: the number of the first line.
         """
-        times, numbers, totals, *texts = zip(*(match.groups() for match in matches))
-        fields = {name: list(map(float, text)) for name, text in zip(self.names, texts)}
+        columns: List[Tuple[bytes, ...]] = list(zip(*rows))
+        times, numbers, totals = columns[:_HEAD]
+        named = dict(zip(self.names, columns[_HEAD:]))
+        if any({*named[name]} != {name.encode()} for name in self.names if name not in _READ):
+            return []
+        fields = {name: _floats(text) for name, text in named.items() if name in _READ}
         consumed, batch, skipped, nan = (list(map(int, fields[name])) for name in _WHOLE)
         seconds = [milliseconds / 1000 for milliseconds in fields[_MS]]
         if min(seconds) <= 0 or min(batch) < 1:
@@ -388,7 +409,7 @@ class _Layout(NamedTuple):
         rates = fields.get(_RATE, fields.get(_RATE_DS))
         here = repeat(_NOWHERE)
         try:
-            rows = zip(
+            made = zip(
                 map(int, numbers),
                 map(int, totals),
                 consumed,
@@ -402,11 +423,35 @@ class _Layout(NamedTuple):
                 map(_length, map(int, fields[_TOKENS]), consumed, here)
                 if _TOKENS in fields
                 else repeat(None),
-                map(_seconds, times, here),
+                map(_seconds, map(bytes.decode, times), here),
             )
-            return list(map(Iteration._make, rows))
+            return list(map(Iteration._make, made))
         except ParseError:
             return []
+
+
+def _floats(texts: Sequence[bytes]) -> List[float]:
+    """The numbers of a column, which are often all the same."""
+    same = texts.count(texts[0]) == len(texts)
+    return [float(texts[0])] * len(texts) if same else list(map(float, texts))
+
+
+def _places(match: Match[str]) -> struct.Struct:
+    """Where the groups of a match of a whole line, which a line feed ends, stand in it."""
+    form, at = "", 0
+    for group in range(1, match.re.groups + 1):
+        begin, end = (at, at) if match[group] is None else match.span(group)
+        form += f"{begin - at}x{end - begin}s"
+        at = end
+    return struct.Struct(f"={form}{len(match.string) + 1 - at}x")
+
+
+def _has_digit(name: str) -> bool:
+    return re.search("[0-9]", name) is not None
+
+
+def _named(name: str) -> str:
+    return f"({re.escape(name)})" if _has_digit(name) else re.escape(name)
 
 
 def _value(name: str) -> str:
@@ -492,19 +537,41 @@ class _Log:
         if shape is not None and self.layout is None:
             self.layout = _Layout.of(fields)
 
-    def others(self, lines: Sequence[str], first: int) -> Iterator[Tuple[int, str]]:
+    def others(self, text: str) -> Iterator[Tuple[int, str]]:
         """Take lines of iterations that are laid out as those before; of the rest those of which
         anything is read are left to ``take``, with their numbers."""
-        matches = map(self.layout.pattern.fullmatch, lines) if self.layout else repeat(None)
-        numbered = zip(count(first), lines, matches)
-        for alike, run in groupby(numbered, key=lambda line: line[2] is not None):
-            numbers, texts, found = zip(*run)
-            if alike and self._plain(found, numbers[0]):
+        first = 1
+        for some, rows in chain.from_iterable(map(self._runs, pieces(text))):
+            if rows and self._plain(rows, first):
+                first += len(rows)
                 continue
-            for number, raw in zip(numbers, texts):
+            lines = some.splitlines()
+            for number, raw in enumerate(lines, first):
                 # Twice as fast as any() of the other words.
                 if "iteration" in raw or any(word in raw for word in _WORDS):
                     yield number, raw
+            first += len(lines)
+
+    def _runs(self, piece: str) -> Iterator[Tuple[str, List[Tuple[bytes, ...]]]]:
+        """Lines that follow one another, and what is read of each where all are laid out as those
+        before, by a comparison with those: a pattern takes twice as long."""
+        if self.layout is None:
+            yield piece, []
+            return
+        # A byte a character.
+        raw = piece.encode("ascii", "replace") + b"\n" * (not piece.endswith("\n"))
+        begin = at = 0
+        rows: List[Tuple[bytes, ...]] = []
+        for shape, alike in groupby(raw.translate(_SHAPE)[:-1].split(b"\n")):
+            places = self.layout.at(shape, piece[at : at + len(shape)])
+            if (places is None) == bool(rows) and at > begin:
+                yield piece[begin:at], rows
+                begin, rows = at, []
+            end = at + (len(shape) + 1) * len(list(alike))
+            if places is not None:
+                rows.extend(places.iter_unpack(raw[at:end]))
+            at = end
+        yield piece[begin:], rows
 
     def take(self, line: Line) -> None:
         """Take any line."""
@@ -514,19 +581,18 @@ class _Log:
         else:
             self.iteration(match, line)
 
-    def _plain(self, matches: Sequence[Match[str]], first: int) -> bool:
-        """Take lines that match the layout, the first of this number; False where ``take`` may have
+    def _plain(self, rows: Sequence[Tuple[bytes, ...]], first: int) -> bool:
+        """Take lines that have the layout, the first of this number; False where ``take`` may have
         more to say of one, and then none is taken."""
         if self.layout is None or self.loaded is not None:
             return False
-        found = self.layout.iterations(matches, first)
-        for item in found:
-            self._clock(item)
-            self.iterations.append(item)
+        found = self.layout.iterations(rows, first)
+        self._clock(found)
+        self.iterations += found
         return bool(found)
 
     def _take(self, found: Iteration, line: Line) -> None:
-        self._clock(found)
+        self._clock([found])
         if self.loaded is not None and self.iterations:
             last = self.iterations[-1].number
             self.part.append(
@@ -540,16 +606,20 @@ class _Log:
             self.deepspeed = f" {_RATE_DS}:" in line
         self.iterations.append(found)
 
-    def _clock(self, found: Iteration) -> None:
-        """Take the time of a line, before it is among the others."""
-        if not self.iterations:
-            self.first = found
-            return
-        last = self.iterations[-1]
-        begun = last.number if self.loaded is None else self.loaded
-        self.stepped += found.seconds * max(0, found.number - begun)
-        if last.at is not None and found.at is not None:
-            self.forward &= found.at >= last.at
+    def _clock(self, found: Sequence[Iteration]) -> None:
+        """Take the times of lines, before they are among the others."""
+        stepped, forward = self.stepped, self.forward
+        last = self.iterations[-1] if self.iterations else None
+        for item in found:
+            if last is None:
+                self.first = item
+            else:
+                begun = last.number if self.loaded is None else self.loaded
+                stepped += item.seconds * max(0, item.number - begun)
+                if last.at is not None and item.at is not None:
+                    forward &= item.at >= last.at
+            last = item
+        self.stepped, self.forward = stepped, forward
 
 
 def _resume(before: Iteration, after: Iteration, loaded: int) -> Resume:
@@ -561,22 +631,19 @@ def _resume(before: Iteration, after: Iteration, loaded: int) -> Resume:
     return Resume(redone=max(0, before.number - loaded), away=away if known else None)
 
 
-def _logged(lines: Iterator[str]) -> _Log:
+def _logged(text: str) -> _Log:
     log = _Log()
-    first = 1
-    while block := list(islice(lines, _BLOCK)):
-        for number, raw in log.others(block, first):
-            if raw == STANDARD_ERROR:
-                return log
-            try:
-                log.take(Line(raw, number))
-            except ParseError:
-                # Of a log that still grows, or was cut, the last line may be half a line.
-                below = number < first + len(block) - 1 or next(lines, None) is not None
-                if below or raw.rstrip().endswith("|"):
-                    raise
-                log.part.append("the last line is cut off and left out")
-        first += len(block)
+    for number, raw in log.others(text):
+        if raw == STANDARD_ERROR:
+            break
+        try:
+            log.take(Line(raw, number))
+        except ParseError:
+            # Of a log that still grows, or was cut, the last line may be half a line.
+            below = next(islice(each_line(text), number, None), None)
+            if below is not None or raw.rstrip().endswith("|"):
+                raise
+            log.part.append("the last line is cut off and left out")
     return log
 
 
@@ -661,7 +728,7 @@ def _iteration(match: re.Match[str], fields: Mapping[str, float], line: Line) ->
 
 def _seconds(text: Optional[str], line: Line) -> Optional[float]:
     """The time of a line; a zone is not in it, and UTC has no hour twice."""
-    if text is None:
+    if not text:
         return None
     minute, second, part = text[:16], int(text[17:19]), text[20:]
     try:
