@@ -20,7 +20,7 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, AnyStr, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from trueup.errors import BadInput
 from trueup.reading import MOST_BYTES
@@ -142,11 +142,11 @@ def _near_mark(parts: Iterator[_Part], name: str, marks: Sequence[str]) -> Itera
     yield from parts
 
 
-def held(marks: Iterable[AnyStr], text: AnyStr) -> set[AnyStr]:
+def held(marks: Iterable[bytes], text: bytes) -> set[bytes]:
     """Those of the marks that stand in a text. A letter is looked for ten times as fast as a mark,
     and a mark with one that the text lacks is not looked for."""
-    different: set[AnyStr] = set(marks)
-    letters: set[Any] = {letter for mark in different for letter in mark}
+    different = set(marks)
+    letters = {letter for mark in different for letter in mark}
     letters = {letter for letter in letters if letter in text}
     return {mark for mark in different if letters.issuperset(mark) and mark in text}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+import string
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -35,6 +36,12 @@ OTHERS: Final = {
     "HPCG": re.compile(r"(?m)^HPCG-Benchmark"),
     "iperf3": re.compile(r"(?m)^iperf Done\."),
 }
+_NO_LETTERS: Final = bytes({*range(256)} - {*b"\n", *string.ascii_letters.encode()})
+# Characters that are looked at together; letters of lines that are worth splitting, and how many of
+# these are remembered.
+_PIECE: Final = 1 << 18
+_LONG: Final = 32
+_MOST_SEEN: Final = 10_000
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,7 @@ def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps | None =
             understood (the message holds the line).
     """
     known = tools()
-    if not text.strip():
+    if not text or text.isspace():
         raise BadInput(f"{source} is empty")
     if tool is None:
         tool = _told(text, source)
@@ -131,6 +138,29 @@ def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps | None =
     )
 
 
+def _marks_in(text: str) -> set[str]:
+    """The marks that stand in a text. They are looked for in its letters, and in those of long
+    lines with the same ones once: in most long outputs these are a small part."""
+    searched = {mark: _letters(mark) for mark in marks()}
+    beyond = max(map(len, searched))
+    seen: set[bytes] = set()
+    fresh: list[bytes] = []
+    for begin in range(0, len(text), _PIECE):
+        # A mark may begin in this piece and end in the next.
+        piece = _letters(text[begin : begin + _PIECE + beyond])
+        lines = {piece}
+        if len(piece) > _LONG * piece.count(b"\n"):
+            lines = {*piece.split(b"\n")} - seen
+            seen |= lines if len(seen) < _MOST_SEEN else set()
+        fresh += lines
+    found = held(searched.values(), b"\n".join(fresh))
+    return {mark for mark, letters in searched.items() if letters in found and mark in text}
+
+
+def _letters(text: str) -> bytes:
+    return text.encode("ascii", "replace").translate(None, _NO_LETTERS)
+
+
 def _told(text: str, source: str) -> str:
     """Which tool wrote a text.
 
@@ -138,7 +168,7 @@ def _told(text: str, source: str) -> str:
         BadInput: none of ours, or several may have.
     """
     known = tools()
-    there = held(marks(), text)
+    there = _marks_in(text)
     claims = [
         name
         for name, module in known.items()

@@ -34,7 +34,20 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, takewhile
 from operator import mul
-from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    NoReturn,
+    Optional,
+    Sequence,
+    Tuple,
+    cast,
+)
 
 from ...errors import ParseError
 from ...reading import Line, each_line, is_count, is_number, lines_of, refuse_after, whole_number
@@ -43,6 +56,7 @@ from ...record import Metric
 TOOL = "fio"
 # No figure of a run is larger; sums and rates of such are finite.
 _MOST = 1e100
+_NUMBERS = (int, float)
 
 _DIRECTIONS = ("read", "write")
 _LATENCIES = ("slat_ns", "clat_ns", "lat_ns")
@@ -56,6 +70,10 @@ _DEFAULT_PERCENTILES = "1:5:10:20:30:40:50:60:70:80:90:95:99:99.5:99.9:99.95:99.
 # Engines that make one operation of a file where others move a block.
 _OPERATIONS = {"filecreate": "create", "filestat": "stat", "filedelete": "delete"}
 _MOST_DIGITS = 18  # of what a bin is called
+# Where jobs begin, what stands between them, and what else is read of the object that they are in.
+_JOBS = re.compile(r'"jobs"[ \t\n\r]*:[ \t\n\r]*\[[ \t\n\r]*')
+_NEXT_JOB = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
+_ABOVE_JOBS = ("fio version", "global options")
 # What ends a line beside the line feed.
 _OTHER_ENDS = "\r\v\f\x1c\x1d\x1e"
 # What the output itself says of a job, if it says so.
@@ -194,18 +212,28 @@ class _Reader:
 
     def output(self) -> FioOutput:
         before = list(takewhile(lambda line: not line.startswith("{"), each_line(self._text)))
-        data = self._decoded(before) or self._decode(len(before))
+        try:
+            return self._output(before, *self._by_job(sum(len(line) + 1 for line in before)))
+        except (ParseError, _Unreadable, ValueError, RecursionError):
+            # The whole tells what is wrong, if it is more than another layout than fio's.
+            self._job, self.old = -1, False
+        return self._output(before, self._decode(len(before)))
+
+    def _output(
+        self, before: Sequence[str], data: Mapping[str, Any], each: Optional[Iterator[Any]] = None
+    ) -> FioOutput:
+        """What an object says below these lines; ``each`` has the jobs if ``data`` has not."""
         version = data.get("fio version")
         match = re.fullmatch(r"fio-(([23])\.(\d+)\S*)", str(version))
         if not match:
             self.refuse(f"fio version is {version!r}, not a fio-2 or fio-3", "fio version")
         self.old = (int(match[2]), int(match[3])) < (2, 99)
         jobs = data.get("jobs")
-        if not isinstance(jobs, list) or not jobs:
+        if each is None and (not isinstance(jobs, list) or not jobs):
             self.refuse("there are no jobs in the output", "jobs")
         common = _options(data.get("global options"))
         read = []
-        for self._job, job in enumerate(jobs):
+        for self._job, job in enumerate(each or jobs or ()):
             read.append(self._read_job(job, common))
         warnings = [line.strip() for line in before if line.strip()]
         if self.old:
@@ -218,16 +246,35 @@ class _Reader:
             jobs=tuple(read), tool_version=match.group(1), warnings=list(dict.fromkeys(warnings))
         )
 
-    def _decoded(self, before: Sequence[str]) -> Optional[Dict[str, Any]]:
-        """The object below these lines, where nothing is wrong with it."""
+    def _by_job(self, start: int) -> Tuple[Dict[str, Any], Iterator[Any]]:
+        """What stands there above the jobs, and each of these when it is asked for: all of them
+        take twice the memory of the text.
+
+        Raises:
+            _Unreadable, ValueError, RecursionError: here or at a job, something is wrong, or laid
+                out otherwise than by fio.
+        """
         text = self._text
-        if not text.isascii() or any(end in text for end in _OTHER_ENDS):
-            return None
-        try:
-            data, end = _raw_decode(text, sum(len(line) + 1 for line in before))
-        except (_Unreadable, ValueError, RecursionError, StopIteration):
-            return None
-        return data if isinstance(data, dict) and not text[end:].strip() else None
+        begun = _JOBS.search(text, start)
+        if not text.isascii() or any(end in text for end in _OTHER_ENDS) or not begun:
+            raise ValueError("not as fio writes it")
+        decode = _decoder()
+        above, _ = decode(text[start : begun.end()] + "]}", 0)
+
+        def jobs(at: int) -> Iterator[Any]:
+            job, end = decode(text, at)
+            yield job
+            while after := _NEXT_JOB.match(text, end):
+                job, end = decode(text, after.end())
+                yield job
+            rest = text[start:at] + text[end:]
+            data, end = decode(rest, 0)
+            same = all(data.get(name) == above.get(name) for name in _ABOVE_JOBS)
+            alone = data.get("jobs") == [] and rest.count('"jobs"') == 1
+            if not same or not alone or rest[end:].strip():
+                raise ValueError("not as fio writes it")
+
+        return above, jobs(begun.end())
 
     def _decode(self, start: int) -> Dict[str, Any]:
         if start == len(self._lines):
@@ -235,7 +282,7 @@ class _Reader:
         text = "\n".join(self._lines[start:])
         first = self._lines[start]
         try:
-            data, end = _raw_decode(text)
+            data, end = _decoder()(text, 0)
         except json.JSONDecodeError as error:
             at = start + error.lineno
             line = self._lines[at - 1] if at <= len(self._lines) else Line("", at)
@@ -299,8 +346,7 @@ class _Reader:
         return found
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(NamedTuple):
     """An object within a job's, and where it stands.
 
     Attributes:
@@ -331,19 +377,19 @@ class _Block:
 
     def number(self, key: str) -> float:
         """A figure, 0 or more."""
+        value: Any = self.data.get(key)
+        if type(value) in _NUMBERS and 0 <= value < _MOST:
+            return float(value)
         if key not in self.data:
             self.refuse(f"{key} is missing")
-        value = self.data[key]
         if not is_number(value):
             self.refuse(f"{key} {value!r} is not a number", key)
-        if not 0 <= value < _MOST:
-            self.refuse(f"{key} {value!r} is not a positive number", key)
-        return float(value)
+        return self.refuse(f"{key} {value!r} is not a positive number", key)
 
     def count(self, key: str) -> int:
         """A whole figure, 0 or more."""
         value = self.data.get(key, 0)
-        if isinstance(value, bool) or not isinstance(value, int):
+        if type(value) is not int:
             self.refuse(f"{key} {value!r} is not a whole number", key)
         self.number(key)
         return value
@@ -562,17 +608,16 @@ def _check_percentiles(
 def _check_bins(times: _Times) -> None:
     """The histogram of json+: its sum, its mean and its percentiles are the printed ones."""
     block = times.block
-    counted = _counted(block)
-    total = sum(counted.values())
+    middles, counts = _counted(block)
+    total = sum(counts)
     if total != times.count and "N" in block.data:
         block.refuse(f"the bins hold {total} I/Os, N is {times.count}", "bins")
     if not total:
         block.refuse("the bins hold no I/Os", "bins")
-    mean = sum(map(mul, counted, counted.values())) / total
+    mean = sum(map(mul, middles, counts)) / total
     if abs(mean - times.mean) > _BIN_ERROR * times.mean + 1:
         block.refuse(f"the bins' mean is {mean:.0f}, the printed one {times.mean:.0f}", "mean")
-    middles = sorted(counted)
-    reached = list(accumulate(map(counted.__getitem__, middles)))
+    reached = list(accumulate(counts))
     for percent, value in times.percentiles.items():
         # The middle of the bin in which that share of the I/Os is reached, as fio takes it.
         place = min(bisect_left(reached, percent / 100 * total), len(middles) - 1)
@@ -583,19 +628,28 @@ def _check_bins(times: _Times) -> None:
             )
 
 
-def _counted(block: _Block) -> Dict[int, int]:
-    """I/Os by the middle of their bin, ns."""
-    bins, middles = block.below("bins").data, block.reader.middles
-    if not bins.keys() <= middles.keys():
-        for label in bins:
-            if label.isascii() and label.isdigit() and len(label) <= _MOST_DIGITS:
-                middles[label] = int(label)
-    counts = set(map(type, bins.values())) <= {int} and min(bins.values(), default=0) >= 0
-    if not counts or not bins.keys() <= middles.keys():
-        for label, number in bins.items():
-            if label not in middles or not isinstance(number, int) or number < 0:
-                block.refuse(f"bin {label!r} holds {number!r}", "bins", label)
-    return dict(zip(map(middles.__getitem__, bins), bins.values()))
+def _counted(block: _Block) -> Tuple[List[int], List[int]]:
+    """The middles of the bins, ns, which rise, and the I/Os in each."""
+    bins, known = block.below("bins").data, block.reader.middles
+    middles, counts = list(map(known.get, bins)), list(bins.values())
+    if None in middles:
+        # Only as a number is printed: no two are the same one.
+        whole = {label: int(label) for label in bins if _is_bin(label)}
+        known.update({label: middle for label, middle in whole.items() if str(middle) == label})
+        middles = list(map(known.get, bins))
+    plain = None not in middles and set(map(type, counts)) <= {int} and min(counts, default=0) >= 0
+    if plain and middles == sorted(rising := cast(List[int], middles)):
+        return rising, counts
+    counted: Dict[int, int] = {}
+    for label, number in bins.items():
+        if not _is_bin(label) or not isinstance(number, int) or number < 0:
+            block.refuse(f"bin {label!r} holds {number!r}", "bins", label)
+        counted[int(label)] = number
+    return sorted(counted), [counted[middle] for middle in sorted(counted)]
+
+
+def _is_bin(label: str) -> bool:
+    return label.isascii() and label.isdigit() and len(label) <= _MOST_DIGITS
 
 
 def _agree(slat: _Times, clat: _Times, lat: _Times, in_flight: int) -> None:
@@ -650,14 +704,13 @@ class _WholeNumbers(Dict[str, int]):
         return number
 
 
-def _raw_decode(text: str, start: int = 0) -> Tuple[Any, int]:
-    """The value that begins there, and where it ends."""
-    decoder = json.JSONDecoder(
+def _decoder() -> Callable[[str, int], Tuple[Any, int]]:
+    """What gives the value that begins somewhere in a text, and where it ends."""
+    return json.JSONDecoder(
         object_pairs_hook=_unique,
         parse_constant=_no_constant,
         parse_int=_WholeNumbers().__getitem__,
-    )
-    return decoder.raw_decode(text, start)
+    ).raw_decode
 
 
 def _options(data: Any) -> Dict[str, str]:

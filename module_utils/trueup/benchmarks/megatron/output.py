@@ -44,7 +44,6 @@ import struct
 import zlib
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from functools import lru_cache
 from itertools import chain, count, groupby, islice, repeat
 from typing import (
     Any,
@@ -78,11 +77,11 @@ _CLOCK = 0.01  # share by which a log's clock and its step times may differ
 _DRIVER_FALL = 0.01  # share of its loss by which gpt_driver's own data lets it fall at least
 
 _BEGIN = (
-    r"(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,6})\] )?"
+    r"(?:\[(?P<minute>\d{4}-\d\d-\d\d \d\d:\d\d):(?P<second>\d\d)\.(?P<part>\d{1,6})\] )?"
     r"iteration +(?P<number>\d{1,18})/ *(?P<total>\d{1,18}) \|"
 )
-_HEAD = 3  # groups of it
-_LAST_SECOND = 59
+_TIME, _HEAD = 3, 5  # groups of a time, and of all of it
+_SECONDS = {b"%02d" % second: second for second in range(60)}
 _LINE = re.compile(rf"(?:^|[\s:>]){_BEGIN}(?P<fields>.*)$")
 # What only such a line holds: one that holds it and is not of the form above is damaged.
 _LIKE = re.compile(r"elapsed time per iteration|consumed samples:|number of nan iterations")
@@ -395,7 +394,7 @@ class _Layout(NamedTuple):
             first: the number of the first line.
         """
         columns: List[Tuple[bytes, ...]] = list(zip(*rows))
-        times, numbers, totals = columns[:_HEAD]
+        numbers, totals = columns[_TIME:_HEAD]
         named = dict(zip(self.names, columns[_HEAD:]))
         if any({*named[name]} != {name.encode()} for name in self.names if name not in _READ):
             return []
@@ -423,10 +422,10 @@ class _Layout(NamedTuple):
                 map(_length, map(int, fields[_TOKENS]), consumed, here)
                 if _TOKENS in fields
                 else repeat(None),
-                map(_seconds, map(bytes.decode, times), here),
+                _times(*columns[:_TIME]),
             )
             return list(map(Iteration._make, made))
-        except ParseError:
+        except (KeyError, ParseError, ValueError):
             return []
 
 
@@ -722,27 +721,42 @@ def _iteration(match: re.Match[str], fields: Mapping[str, float], line: Line) ->
         line=line.number,
         flops=None if flops is None else flops * 1e12,
         length=_length(int(fields[_TOKENS]), consumed, line) if _TOKENS in fields else None,
-        at=_seconds(match.group("time"), line),
+        at=_seconds(match, line),
     )
 
 
-def _seconds(text: Optional[str], line: Line) -> Optional[float]:
+def _seconds(match: Match[str], line: Line) -> Optional[float]:
     """The time of a line; a zone is not in it, and UTC has no hour twice."""
-    if not text:
+    minute, second, part = match.group("minute", "second", "part")
+    if minute is None:
         return None
-    minute, second, part = text[:16], int(text[17:19]), text[20:]
     try:
-        if second > _LAST_SECOND:
-            raise ValueError(f"second {second}")
-        return ((_minute(minute) + second) * 1_000_000 + int(part.ljust(6, "0"))) / 1_000_000
-    except ValueError as error:
-        raise line.error(f"{text} is no time") from error
+        return _times([minute.encode()], [second.encode()], [part.encode()])[0]
+    except (KeyError, ValueError) as error:
+        raise line.error(f"{minute}:{second}.{part} is no time") from error
 
 
-@lru_cache(maxsize=1)
+def _times(
+    minutes: Sequence[bytes], seconds: Sequence[bytes], parts: Sequence[bytes]
+) -> Sequence[Optional[float]]:
+    """The times of lines that all have one, or none.
+
+    Raises:
+        KeyError, ValueError: one is no time.
+    """
+    if not any(minutes):
+        return [None] * len(minutes)
+    begun = {text: _minute(text.decode()) for text in {*minutes}}
+    return [
+        ((begun[minute] + _SECONDS[second]) * 1_000_000 + int(part.ljust(6, b"0"))) / 1_000_000
+        for minute, second, part in zip(minutes, seconds, parts)
+    ]
+
+
 def _minute(text: str) -> int:
-    found = datetime.strptime(text, "%Y-%m-%d %H:%M").replace(tzinfo=timezone.utc)
-    return int(found.timestamp())
+    if text[11:13] == "24":  # midnight, as Python 3.14 and no log has it
+        raise ValueError(text)
+    return int(datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp())
 
 
 def _length(tokens: int, consumed: int, line: Line) -> int:
@@ -832,11 +846,11 @@ def _check_rates(logged: Sequence[Iteration], *, deepspeed: bool) -> None:
     # The work lies in the range that all lines allow; damage makes that range empty.
     least, most = 0.0, math.inf
     for item in logged:
-        flops = item.flops
+        flops, seconds = item.flops, item.seconds
         if not flops:
             continue
-        share = (_share(flops, half) + _share(item.seconds, 5e-5)) * 1.01
-        work = flops * item.seconds
+        share = (_share(flops, half) + _share(seconds, 5e-5)) * 1.01
+        work = flops * seconds
         least, most = max(least, work * (1 - share)), min(most, work * (1 + share))
         if least > most:
             raise _error(
