@@ -13,8 +13,8 @@ from trueup.errors import BadInput
 
 from .answering import answered, ask_of, said
 from .inputs import RESULTS, load_all, output_of
-from .options import CatalogOption, Format, FormatOption, OutputOption, examples, flag, option
-from .output import print_, say_notes, say_warnings, write
+from .options import Format, examples, flag, option, taking
+from .output import Common, print_, say_notes, say_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +52,7 @@ _DATA = (Format.csv, Format.json)
         "trueup advise --backtest            # published results, each from the others",
     ),
 )
+@taking(common=Common)
 def advise(
     work: Annotated[
         str | None,
@@ -90,9 +91,7 @@ def advise(
     price_date: Annotated[
         str | None, option("DATE", "Newest prices on or before this day.", "--price-date")
     ] = None,
-    catalog: CatalogOption = None,
-    format_: FormatOption = Format.table,
-    output: OutputOption = None,
+    common: Common,
 ) -> None:
     """Choices of size, number of nodes, offer and region, each with hours and US$ as a range, and
     where the figures are from: our records first, published results second, a model third.
@@ -103,16 +102,16 @@ def advise(
 
     _refuse_unused(work, results, explain=explain, backtest=backtest, from_log=from_log)
     if backtest:
-        known = _known(catalog, [])
+        known = _known(common.catalog, [])
         told = [one for kind in TOLD.values() for one in tests.test(kind, known)]
-        write(sheets.backtest(told), format_, output)
+        common.write(sheets.backtest(told))
         return
     if work in _BESIDE:
         if work == _SERVICE:
-            made = _services(said(values or []), catalog, explain=explain)
+            made = _services(said(values or []), common.catalog, explain=explain)
         else:
-            made = _architectures(values or [], catalog, price_date)
-        write(made, format_, output)
+            made = _architectures(values or [], common.catalog, price_date)
+        common.write(made)
         return
     if work is None and from_log is None:
         titles = {
@@ -127,10 +126,10 @@ def advise(
     if not given and need is None:
         print_(_questions(kind))
         return
-    known = _known(catalog, results or [])
-    found = answered(kind, given, known, catalog, price_date=price_date, need=need)
-    made = sheets.advised(found, explain=explain, every=format_ in _DATA)
-    write(made, format_, output)
+    known = _known(common.catalog, results or [])
+    found = answered(kind, given, known, common.catalog, price_date=price_date, need=need)
+    made = sheets.advised(found, explain=explain, every=common.format_ in _DATA)
+    common.write(made)
     say_warnings(made)
 
 

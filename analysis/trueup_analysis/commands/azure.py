@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from trueup.errors import BadInput, TrueupError
 
-from .options import CatalogOption, Format, FormatOption, OutputOption, examples, flag, option
-from .output import put, say, say_all, write
+from .options import examples, flag, option, taking
+from .output import Common, put, say, say_all
 
 app = typer.Typer(name="azure", no_args_is_help=True, rich_markup_mode="rich")
 
@@ -44,6 +44,7 @@ def _azure() -> None:
     "Exit status: 0 it can be made; 1 refused (values that cannot be, above the limit), or a"
     + " known error.",
 )
+@taking(common=Common)
 def plan(
     recipe: Annotated[
         str,
@@ -65,9 +66,7 @@ def plan(
     template: Annotated[
         Path | None, option("FILE", "Write the ARM template here.", "--template")
     ] = None,
-    catalog: CatalogOption = None,
-    format_: FormatOption = Format.table,
-    output: OutputOption = None,
+    common: Common,
 ) -> None:
     """What a recipe would make on Azure, what it costs an hour and a day, what bills when its VMs
     are stopped, and the quota that it needs. Nothing is asked of Azure and nothing is made."""
@@ -78,9 +77,9 @@ def plan(
     from ..sheets import azure as sheets
 
     now = datetime.now(UTC)
-    found = azure.plan(recipe, parameters, chosen=catalog, limit=max_usd_per_hour, now=now)
+    found = azure.plan(recipe, parameters, chosen=common.catalog, limit=max_usd_per_hour, now=now)
     made = arm.template(found.made, found.known, new_run_id(now.strftime("%Y%m%dT%H%M%SZ")))
-    write(sheets.plan(found, made), format_, output)
+    common.write(sheets.plan(found, made))
     say_all(found.warnings())
     lacking = found.made.lacking()
     for text in lacking:
@@ -108,6 +107,7 @@ def plan(
     + "\n\nExit status: 0 nothing has expired, or all that had is deleted; 1 something has, or is"
     + " left, or a known error.",
 )
+@taking(common=Common)
 def leftovers(
     *,
     every: Annotated[bool, flag("--all", "Also runs that have not expired yet.")] = False,
@@ -116,9 +116,7 @@ def leftovers(
         list[str] | None,
         option("NAME", "Name or id; repeatable. Else the login's default.", "--subscription"),
     ] = None,
-    catalog: CatalogOption = None,
-    format_: FormatOption = Format.table,
-    output: OutputOption = None,
+    common: Common,
 ) -> None:
     """Everything on Azure that carries trueup's tags and whose `expires` has passed: by run, with
     group, owner, machines that bill and US$ an hour. Signed in by `az login`."""
@@ -129,13 +127,13 @@ def leftovers(
     from ..figures import azure, prices
     from ..sheets import azure as sheets
 
-    rows = prices.read_all(catalog)
-    known, find = azure.known(rows, catalog), azure.finder(rows)
+    rows = prices.read_all(common.catalog)
+    known, find = azure.known(rows, common.catalog), azure.finder(rows)
     manager = connect(subscription or [])
     now = datetime.now(UTC).timestamp()
     found = rooms.leftovers(manager, known, find, say)
     past = [one for one in found if one.past(now)]
-    write([sheets.leftovers(found if every else past, now)], format_, output)
+    common.write([sheets.leftovers(found if every else past, now)])
     if not delete:
         say_all(rooms.warnings(past, now))
         raise typer.Exit(bool(past))

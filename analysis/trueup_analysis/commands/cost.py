@@ -8,18 +8,8 @@ import typer
 
 from .billing import Billing
 from .inputs import expectations_at_sizes, load_results
-from .options import (
-    Asked,
-    CatalogOption,
-    Format,
-    FormatOption,
-    OutputOption,
-    examples,
-    filters,
-    flag,
-    taking,
-)
-from .output import say_all, say_notes, say_warnings, write
+from .options import Asked, examples, filters, flag, taking
+from .output import Common, say_all, say_notes, say_warnings
 
 if TYPE_CHECKING:
     from ..sheets.sheet import Sheet
@@ -39,15 +29,13 @@ app = typer.Typer()
         "trueup cost catalog/reference_results.csv       # published tables",
     ),
 )
-@taking(asked=filters, billing=Billing)
+@taking(asked=filters, billing=Billing, common=Common)
 def cost(
     *,
     asked: Asked,
     billing: Billing,
     strict: Annotated[bool, flag("--strict", "Exit 1 when a price is unknown.")] = False,
-    catalog: CatalogOption = None,
-    format_: FormatOption = Format.table,
-    output: OutputOption = None,
+    common: Common,
 ) -> None:
     """Node-hours (nodes x run time), US$ per run, and US$ by the unit that each benchmark's work is
     counted in (PFLOP, TB, ns, billion grid points, million samples or tokens), the cheapest marked;
@@ -67,8 +55,8 @@ def cost(
     terms, level = billing.terms(), billing.level()
     loaded = load_results(*asked)
     api = billing.api(loaded)
-    place = folder(catalog)
-    prices = read_all(catalog)
+    place = folder(common.catalog)
+    prices = read_all(common.catalog)
     gpus = tokens.read_gpus(place / "vm_sizes.csv")
     serving = tokens.table(loaded, prices=prices, gpus=gpus, terms=terms, api=api)
     article = published_tokens.recompute(
@@ -82,7 +70,7 @@ def cost(
     shared = users_figures.has_users(loaded, terms)
     # Without any, it says that there is nothing to price.
     if has_work(loaded) or not (serves or shared):
-        expected = expectations_at_sizes(loaded, catalog)
+        expected = expectations_at_sizes(loaded, common.catalog)
         result = analysis.table(loaded, prices=prices, terms=terms, expectations=expected)
         made += cost_sheets.cost(result)
         unknown += result.unknown
@@ -98,7 +86,7 @@ def cost(
         by_user = users_figures.table(loaded, prices=prices, vcpus=vcpus, terms=terms)
         made += user_sheets.users(by_user)
         unknown += by_user.unknown
-    write(made, format_, output)
+    common.write(made)
     say_notes(loaded)
     if serving is not None and serves:
         say_all(serving.left_out)

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from trueup.errors import BadInput
 
-from .options import CatalogOption, Format, FormatOption, OutputOption, examples, flag, option
-from .output import write
+from .options import examples, flag, option, taking
+from .output import Common
 
 app = typer.Typer()
 
@@ -24,6 +24,7 @@ app = typer.Typer()
         "    --gated --untied --vocabulary 128256 --peak 989.4     # Llama 3.1 8B",
     ),
 )
+@taking(common=Common)
 def flops(
     context: typer.Context,
     *,
@@ -61,9 +62,7 @@ def flops(
     published: Annotated[
         bool, flag("--published", "The published rates instead of a model.")
     ] = False,
-    catalog: CatalogOption = None,
-    format_: FormatOption = Format.table,
-    output: OutputOption = None,
+    common: Common,
 ) -> None:
     """Operations of one training step by three formulas, and what a rate or a step time means by
     each of them: step time, samples/s, tokens/s, percent of peak. Rates of one run differ by a
@@ -75,10 +74,10 @@ def flops(
     from ..figures import flops as analysis
     from ..sheets import flops as flops_sheets
 
-    place = folder(catalog)
+    place = folder(common.catalog)
     if published:
         _refuse_others(context)
-        write([flops_sheets.published(analysis.published(place))], format_, output)
+        common.write([flops_sheets.published(analysis.published(place))])
         return
     if layers is None or hidden is None or sequence is None:
         raise BadInput("give --layers, --hidden and --sequence of a model, or --published")
@@ -113,7 +112,7 @@ def flops(
     sheet = flops_sheets.counts(
         found, model, batch=batch, gpus=gpus, parameters=parameters(model), peak=most
     )
-    write([sheet], format_, output)
+    common.write([sheet])
 
 
 def _refuse_others(context: typer.Context) -> None:

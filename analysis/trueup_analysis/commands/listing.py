@@ -7,17 +7,8 @@ from typing import Annotated
 import typer
 
 from .inputs import expectations_at_sizes, load_results
-from .options import (
-    Asked,
-    CatalogOption,
-    Format,
-    FormatOption,
-    OutputOption,
-    examples,
-    filtered,
-    flag,
-)
-from .output import say, say_all, say_notes, write
+from .options import Asked, Format, examples, filters, flag, taking
+from .output import Common, say, say_all, say_notes
 
 app = typer.Typer()
 
@@ -32,7 +23,7 @@ app = typer.Typer()
         "trueup list packed.parquet --format csv",
     ),
 )
-@filtered
+@taking(asked=filters, common=Common)
 def list_cases(
     *,
     asked: Asked,
@@ -40,9 +31,7 @@ def list_cases(
     verify: Annotated[
         bool, flag("--verify", "Check raw outputs; exit 1 when one differs.")
     ] = False,
-    catalog: CatalogOption = None,
-    format_: FormatOption = Format.table,
-    output: OutputOption = None,
+    common: Common,
 ) -> None:
     """What was measured, run by run, with what failed and what could not be read. Of more than 50
     records a summary; --all, csv and json have them all."""
@@ -50,13 +39,13 @@ def list_cases(
     from ..sheets import listing as list_sheets
 
     loaded = load_results(*asked)
-    everything |= format_ in {Format.csv, Format.json}
-    expected = expectations_at_sizes(loaded, catalog, also_own=True)
+    everything |= common.format_ in {Format.csv, Format.json}
+    expected = expectations_at_sizes(loaded, common.catalog, also_own=True)
     if everything or loaded.table.num_rows <= list_sheets.ROWS_SHOWN:
         made = list_sheets.cases(loaded, expected)
     else:
         made = list_sheets.summary(loaded)
-    write([*made, *list_sheets.excluded(loaded, everything=everything)], format_, output)
+    common.write([*made, *list_sheets.excluded(loaded, everything=everything)])
     say_notes(loaded, not_read=False)
     if not verify:
         return

@@ -7,12 +7,13 @@ import contextlib
 import os
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trueup.errors import BadInput, TrueupError
 
-from .options import Format
+from .options import CatalogOption, Format, FormatOption, OutputOption
 from .progress import PROGRESS
 
 if TYPE_CHECKING:
@@ -30,6 +31,18 @@ def sentence(error: TrueupError | OSError) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}"
     return str(error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """The options of nearly every command: the catalog, how tables are written, and where to."""
+
+    catalog: CatalogOption = None
+    format_: FormatOption = Format.table
+    output: OutputOption = None
+
+    def write(self, made: Sequence[Sheet]) -> None:
+        write(made, self.format_, self.output)
 
 
 def write(made: Sequence[Sheet], format_: Format, output: Path | None) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from trueup.errors import BadInput
 
-from .options import CatalogOption, Format, FormatOption, OutputOption, examples, option
-from .output import say, write
+from .options import Format, FormatOption, OutputOption, examples, option, taking
+from .output import Common, say, write
 from .progress import PROGRESS
 
 if TYPE_CHECKING:
@@ -49,15 +49,14 @@ def _prices() -> None:
         "trueup prices show --region southcentralus --os linux --format csv",
     )
 )
+@taking(common=Common)
 def show(
     *,
     size: Annotated[str | None, option("SIZE", "Of this VM size.", "--size")] = None,
     region: RegionOption = None,
     offer: OfferOption = None,
     os: OsOption = None,
-    catalog: CatalogOption = None,
-    format_: FormatOption = Format.table,
-    output: OutputOption = None,
+    common: Common,
 ) -> None:
     """The newest price of each size, region, system and offer, and how old it is."""
     from ..figures import price_list
@@ -65,8 +64,8 @@ def show(
     from ..sheets import price_list as sheets
 
     wanted = price_list.Wanted(size, region, os, offer)
-    rows = price_list.chosen(read_all(catalog), wanted, today())
-    write([sheets.prices(rows)], format_, output)
+    rows = price_list.chosen(read_all(common.catalog), wanted, today())
+    common.write([sheets.prices(rows)])
 
 
 @app.command(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .inputs import expectations_for, output_of
-from .options import CatalogOption, Format, FormatOption, OutputOption, examples, flag, option
-from .output import put, say_all, write
+from .options import Format, examples, flag, option, taking
+from .output import Common, put, say_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,7 @@ app = typer.Typer()
         "trueup read nccl.log --size Standard_ND96isr_H100_v5     # with a verdict",
     ),
 )
+@taking(common=Common)
 def read(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE", help="Outputs of a tool; - is standard input.")
@@ -47,9 +48,7 @@ def read(
     all_rows: Annotated[
         bool, flag("--all", "Of a sweep every figure, not a row a message size.")
     ] = False,
-    catalog: CatalogOption = None,
-    format_: FormatOption = Format.table,
-    output: OutputOption = None,
+    common: Common,
 ) -> None:
     """Read a tool's own output: its figures, the tool's checks (exit 1 when one failed), and
     warnings on the figures; with --size also the verdict (exit 1 for a failure, 2 where nothing
@@ -60,20 +59,20 @@ def read(
     from ..sheets import reading as reading_sheets
 
     readings = [output_of(name, tool).reading for name in files]
-    judged = None if size is None else _judged(readings, size, node_count, catalog)
-    if format_ is Format.json:
+    judged = None if size is None else _judged(readings, size, node_count, common.catalog)
+    if common.format_ is Format.json:
         objects = [dict(vars(item)) for item in readings]
         for written, found in zip(objects, judged or [], strict=judged is not None):
             written["verdicts"] = [vars(verdict) for verdict in found]
-        put(json.dump(objects), output)
+        put(json.dump(objects), common.output)
     else:
         sheet = reading_sheets.reading
-        if format_ is not Format.csv:
+        if common.format_ is not Format.csv:
             sheet = partial(reading_sheets.reading_for_people, all_rows=all_rows)
         made = [sheet(item) for item in readings]
-        if judged is not None and format_ is not Format.csv:
+        if judged is not None and common.format_ is not Format.csv:
             made += _verdict_sheets(readings, judged, size)
-        write(made, format_, output)
+        common.write(made)
     failed = _say_checks(readings)
     if status := _status(judged, failed=failed):
         raise typer.Exit(status)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import typer
 
 from .inputs import RESULTS, load_results
-from .options import Asked, CatalogOption, Format, FormatOption, OutputOption, examples, filtered
-from .output import say, say_notes, write
+from .options import Asked, examples, filters, taking
+from .output import Common, say, say_notes
 
 app = typer.Typer()
 
@@ -17,13 +17,11 @@ app = typer.Typer()
         "trueup reference results/20261120T091300Z-7c1e --format markdown",
     )
 )
-@filtered
+@taking(asked=filters, common=Common)
 def reference(
     *,
     asked: Asked,
-    catalog: CatalogOption = None,
-    format_: FormatOption = Format.table,
-    output: OutputOption = None,
+    common: Common,
 ) -> None:
     """Published tables, what is wrong with them, and this run beside."""
     from ..catalog import folder
@@ -31,7 +29,7 @@ def reference(
     from ..load import load
     from ..sheets import reference as reference_sheets
 
-    path = folder(catalog) / "reference_results.csv"
+    path = folder(common.catalog) / "reference_results.csv"
     published = load([path])
     mine = None
     if asked.sources or RESULTS.is_dir():
@@ -39,12 +37,10 @@ def reference(
         say_notes(mine)
     else:
         say("results/ does not exist here: published tables only")
-    write(
+    common.write(
         reference_sheets.reference(
             analysis.compare(published, analysis.own(mine)),
             analysis.sums(published),
             analysis.storage(path, mine),
-        ),
-        format_,
-        output,
+        )
     )

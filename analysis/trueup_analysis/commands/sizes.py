@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from .options import CatalogOption, Format, FormatOption, OutputOption, examples, flag, option
-from .output import write
+from .options import examples, flag, option, taking
+from .output import Common
 from .prices import OfferOption, OsOption, RegionOption, today
 
 app = typer.Typer()
@@ -20,6 +20,7 @@ app = typer.Typer()
         "trueup sizes --retired --format csv",
     )
 )
+@taking(common=Common)
 def sizes(
     *,
     gpu: Annotated[str | None, option("MODEL", "With such GPUs: H100, A10.", "--gpu")] = None,
@@ -33,9 +34,7 @@ def sizes(
     region: RegionOption = None,
     offer: OfferOption = "payg",
     os: OsOption = "linux",
-    catalog: CatalogOption = None,
-    format_: FormatOption = Format.table,
-    output: OutputOption = None,
+    common: Common,
 ) -> None:
     """VM sizes that have what is needed, and what an hour costs: in a region, or the lowest of all
     regions with a price. A price that nobody knows is said to be unknown."""
@@ -44,13 +43,13 @@ def sizes(
     from ..figures.prices import Terms, read_all, refuse_unknown
     from ..sheets import price_list as sheets
 
-    prices = read_all(catalog)
+    prices = read_all(common.catalog)
     refuse_unknown(prices, Terms(region=region, offer=offer, os=os or "linux"))
     found = price_list.sizes(
-        [row for _, row in rows(find("vm_sizes.csv", catalog), "size", "status")],
+        [row for _, row in rows(find("vm_sizes.csv", common.catalog), "size", "status")],
         price_list.Needs(gpu, gpus, rdma, family, memory, retired),
         prices,
         price_list.Wanted(region=region, os=os, offer=offer),
         today(),
     )
-    write([sheets.sizes(found, region, offer or "any offer", os or "any system")], format_, output)
+    common.write([sheets.sizes(found, region, offer or "any offer", os or "any system")])

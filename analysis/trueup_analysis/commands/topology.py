@@ -9,17 +9,8 @@ import typer
 from trueup.errors import BadInput
 
 from .inputs import read_bytes
-from .options import (
-    CatalogOption,
-    Format,
-    FormatOption,
-    OutputOption,
-    SizeOption,
-    examples,
-    flag,
-    option,
-)
-from .output import put, say, write
+from .options import CatalogOption, OutputOption, SizeOption, examples, flag, option, taking
+from .output import Common, put, say
 
 if TYPE_CHECKING:
     from trueup.node.nccl_topology import Layout
@@ -50,6 +41,7 @@ def _topology() -> None:
     )
     + "\n\nExit status: 0 NCCL reads it as it should; 1 it does not, or a known error; 2 usage.",
 )
+@taking(common=Common)
 def topology_check(
     file: Annotated[
         str | None,
@@ -61,9 +53,7 @@ def topology_check(
         str | None,
         option("MASKS", "Also, or instead: masks as given to srun --cpu-bind=mask_cpu, one a GPU."),
     ] = None,
-    catalog: CatalogOption = None,
-    format_: FormatOption = Format.table,
-    output: OutputOption = None,
+    common: Common,
 ) -> None:
     """What is wrong with a topology file, what NCCL does with it, and the fix. An error changes
     what NCCL does; with a warning it works as it should."""
@@ -73,12 +63,12 @@ def topology_check(
 
     if file is None and masks is None:
         raise BadInput("nothing to check; name a FILE, or give --masks")
-    layout, others = _layout(size, catalog)
+    layout, others = _layout(size, common.catalog)
     findings = [] if file is None else check(read_bytes(file), layout, others)
     if masks is not None:
         findings += check_gpu_masks(masks.strip().split(","), layout)
     checked = {None: "masks", "-": "standard input"}.get(file, file)
-    write([topology_sheets.findings(findings, str(checked), layout, size)], format_, output)
+    common.write([topology_sheets.findings(findings, str(checked), layout, size)])
     wrong = sum(finding.severity == "error" for finding in findings)
     if wrong:
         say(f"{checked}: {wrong} error{'s' if wrong > 1 else ''} for {size}")
@@ -121,18 +111,17 @@ def topology_write(
         "trueup topology show --size Standard_ND96isr_H100_v5 --format json",
     ),
 )
+@taking(common=Common)
 def topology_show(
     *,
     size: SizeOption,
-    catalog: CatalogOption = None,
-    format_: FormatOption = Format.table,
-    output: OutputOption = None,
+    common: Common,
 ) -> None:
     """Which GPU, adapter, NUMA node and cores belong together on a size, and the masks that srun
     and mpirun need to put one rank beside each GPU."""
     from ..sheets import topology as topology_sheets
 
-    write(topology_sheets.layout(_layout(size, catalog)[0], size), format_, output)
+    common.write(topology_sheets.layout(_layout(size, common.catalog)[0], size))
 
 
 def _layout(size: str, catalog: Path | None) -> tuple[Layout, list[Layout]]:
