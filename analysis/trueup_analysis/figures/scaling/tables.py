@@ -316,7 +316,7 @@ def _row(same: Points, resource: int) -> Row:
     """Records of one layout at one resource."""
     records, judged = same.records, same.judged
     low, high = (one[~np.isnan(one)] for one in (judged.low, judged.high))
-    beside = {name: _median(values) for name, values in same.beside.items()}
+    beside: dict[str, Any] = {name: _median(values) for name, values in same.beside.items()}
     return Row(
         resource=resource,
         cores=_known(records.count("cores")[0]),
@@ -330,12 +330,7 @@ def _row(same: Points, resource: int) -> Row:
         median=float(np.median(judged.median)),
         min=float(low.min()) if len(low) else None,
         max=float(high.max()) if len(high) else None,
-        flop_rate=beside["flop_rate"],
-        point_rate=beside["point_rate"],
-        roofline_fraction=beside["roofline_fraction"],
-        halo_share=beside["halo_share"],
-        published_speedup=beside["published_speedup"],
-        work=beside["work"],
+        **beside,
     )
 
 
