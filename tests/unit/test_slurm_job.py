@@ -442,6 +442,30 @@ def test_output_that_does_not_show_here_is_no_success(cluster: Cluster) -> None:
     assert (done.returncode, done.stdout) == (1, "")
 
 
+def test_a_running_job_whose_output_does_not_show_here_is_cancelled(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm, "_UNSEEN_SECONDS", 0.05)
+    cluster.on_submit(None, None)
+    cluster.plays(recorded("running"))
+    done = cluster.run()
+    assert done.reason == (
+        f"Slurm job 7: its output is not to be seen in {cluster.jobs} here: is the folder shared?"
+    )
+    assert cluster.cancelled == ["7"]
+
+
+@pytest.mark.parametrize(("out", "err"), [("", None), (None, "")])
+def test_a_running_job_that_has_printed_nothing_yet_goes_on(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, out: str | None, err: str | None
+) -> None:
+    monkeypatch.setattr(slurm, "_UNSEEN_SECONDS", 0.0)
+    cluster.on_submit(out, err)
+    cluster.plays(*[recorded("running")] * 4, recorded("completed"))
+    cluster.run()
+    assert cluster.cancelled == []
+
+
 def test_output_may_show_late(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm, "_OUTPUT_SECONDS", 120)
     jobs = cluster.jobs

@@ -29,6 +29,9 @@ _COMMAND_SECONDS = 60.0
 _SILENT_SECONDS = 120.0
 # After its end a job's output may take this long to show over NFS.
 _OUTPUT_SECONDS = 30.0
+# While it runs, whether its output shows here at all: a prologue may take minutes, and NFS shows a
+# new file within one.
+_UNSEEN_SECONDS = 300.0
 _END_SECONDS = 90.0
 # A node that does not answer slurmctld for this long is taken for lost: one under load may miss a
 # ping, and Slurm's own SlurmdTimeout is 300 s unless a site sets another.
@@ -312,6 +315,7 @@ class _Job:
                 return None
             why = silent or self._late(now, queue_seconds, timeout_seconds) or self._lost(now)
             why = (self._notice and self._notice.seen) or why or outputs.too_long(self._number)
+            why = why or self._unseen(now, outputs)
             if why:
                 return why
             # Slurm is asked seldom where a job takes long, and whoever waits for it is not.
@@ -354,6 +358,11 @@ class _Job:
         self._gone_since = (self._gone_since or now) if gone else None
         lasted = self._gone_since and now - self._gone_since > _LOST_SECONDS
         return "; ".join(gone) if lasted else ""
+
+    def _unseen(self, now: float, outputs: _Outputs) -> str:
+        """Why a job that has run for long is not let run on unseen."""
+        late = self.started is not None and now - self.started > _UNSEEN_SECONDS
+        return outputs.missing() if late and not outputs.shown(self._number) else ""
 
     def _clocked(self, now: float) -> bool:
         """Keep its time; whether it has ended."""
@@ -420,7 +429,7 @@ class _Job:
             why = (self._notice and self._notice.seen) or self._ending()
         out, err = outputs.read(self._number) if ran or whole else (None, kept.Kept())
         if why is None and out is None:
-            why = f"its output is not to be seen in {outputs.directory} here: is the folder shared?"
+            why = outputs.missing()
         why = self._at_last(why)
         return process.Completed(
             argv=tuple(argv),
@@ -470,14 +479,30 @@ class _Outputs:
 
     def too_long(self, number: str) -> str:
         """Of a job that fills the shared folder, why it must not go on."""
+        for path, size in self._sizes(number):
+            if size > MOST_BYTES:
+                return f"it printed more than {MOST_BYTES >> 20} MiB into {path}"
+        return ""
+
+    def shown(self, number: str) -> bool:
+        """Whether anything of a job's output is here; Slurm makes its files as the job starts."""
+        # A listing makes an NFS client look again.
+        with contextlib.suppress(OSError):
+            os.listdir(self.directory)
+        return bool(list(self._sizes(number)))
+
+    def missing(self) -> str:
+        """What is said of a job whose output is not here."""
+        return f"its output is not to be seen in {self.directory} here: is the folder shared?"
+
+    def _sizes(self, number: str) -> Iterator[Tuple[str, int]]:
+        """Path and bytes of each output of a job that is here."""
         for name in (OUTPUT, ERRORS):
             path = os.path.join(self.directory, name.replace("%j", number))
             with contextlib.suppress(OSError):
                 found = os.stat(path)
-                own = _print(found) != self._before.get(os.path.basename(path))
-                if own and found.st_size > MOST_BYTES:
-                    return f"it printed more than {MOST_BYTES >> 20} MiB into {path}"
-        return ""
+                if _print(found) != self._before.get(os.path.basename(path)):
+                    yield path, found.st_size
 
     def read(self, number: str) -> Tuple[Optional[kept.Kept], kept.Kept]:
         """The job's output, None where there is none to be seen, and its errors."""
