@@ -16,9 +16,9 @@ from plays import warm
 from trueup.node.topology import read_topology
 
 ROOT = Path(__file__).parent.parent.parent
-# Bytes that a case moves in all: some seconds, long enough to be killed in. How many repeats that
+# Bytes that a case moves for each CPU: seconds, long enough to be killed in. How many repeats that
 # takes goes by the machine's caches, whose size the arrays follow: 480 MiB of L3 or 32 MiB.
-CASE_BYTES = 1e11
+CASE_BYTES_A_CPU = 2e10
 ARRAYS_A_REPEAT = 10
 PATIENCE_SECONDS = 900
 
@@ -26,7 +26,8 @@ PATIENCE_SECONDS = 900
 def repeats() -> int:
     """How often the kernels are to run in a case."""
     caches = read_topology("/sys").last_level_cache_bytes or 2**25
-    return max(3, round(CASE_BYTES / (4 * caches * ARRAYS_A_REPEAT)))
+    moved = CASE_BYTES_A_CPU * len(os.sched_getaffinity(0))
+    return max(3, round(moved / (4 * caches * ARRAYS_A_REPEAT)))
 
 
 def command(tmp_path: Path, **extra: str) -> list[str]:
