@@ -5,7 +5,8 @@ project's ansible.cfg whose other settings are those of a run before, but for th
 in the fork.
 
 Such runs fork the modules that they start on this machine, too: Ansible's connection plugin local
-starts everything but a shell that does no more than to start this Python for a module. Its fork has
+starts everything but a shell that does no more than to start this Python for a module, with plain
+variables. Its fork has
 of Ansible's files those that are in the zip of every module, and nothing of ours.
 
 As a program it is that Python: it gets its requests over the socket that it is told.
@@ -76,6 +77,10 @@ _LATER = {
     # The last is a folder that is made as it is asked for.
     "HOME": ("ANSIBLE_HOME", "COLLECTIONS_PATHS", "DEFAULT_LOCAL_TMP"),
 }
+# How Ansible starts a module on this machine where its variables need no quotes.
+_MODULE = re.compile(r"/bin/sh -c '((?:\w+=[\w./:,-]* )*)(/[\w./-]+) && sleep 0'")
+# A Python before whose programs others are found.
+_INTERPRETER = '#!/bin/sh\nPATH="{folder}:$PATH" exec {python} "$@"\n'
 _PROJECT_SETTINGS = str(Path(__file__).parent.parent / "ansible.cfg")
 
 
@@ -91,6 +96,30 @@ def run(
     status, *said = _asked(_server(env), asked, timeout)
     texts = (io.TextIOWrapper(io.BytesIO(text)).read() for text in said)
     return subprocess.CompletedProcess(argv, status, *texts)
+
+
+def interpreter(folder: Path) -> Path:
+    """A Python in a folder whose programs it finds before others: modules of it are forked."""
+    path = folder / "python3"
+    path.write_text(_INTERPRETER.format(folder=folder, python=sys.executable))
+    path.chmod(0o755)
+    return path
+
+
+def _of_module(command: str) -> dict[str, str] | None:
+    """The variables with which a command starts a module of this Python; None: it is another."""
+    asked = _MODULE.fullmatch(command)
+    if not asked:
+        return None
+    given = dict(word.split("=", 1) for word in asked[1].split())
+    program, path = Path(asked[2]), given.get("PATH", os.environ["PATH"])
+    if asked[2] != sys.executable:
+        own = _INTERPRETER.format(folder=program.parent, python=sys.executable)
+        if program.stat().st_size != len(own.encode()) or program.read_text() != own:
+            return None
+        path = f"{program.parent}:{path}"
+    at_start = any(name.startswith(_AT_START) for name in given)
+    return None if at_start else {**os.environ, **given, "PATH": path}
 
 
 def _asked(
@@ -131,8 +160,9 @@ def _whole(file: IO[bytes]) -> bytes:
 
 _servers: dict[tuple[int, tuple[tuple[str, str], ...]], socket.socket] = {}
 _starting = threading.Lock()
-# Those of the runs so far that had the project's ansible.cfg.
+# Those of the runs so far that had the project's ansible.cfg, and those of nearly all runs.
 _settings: list[dict[str, str]] = []
+_USUAL = {"ANSIBLE_CONFIG", "ANSIBLE_NOCOLOR", "ANSIBLE_NOCOWS"}
 
 
 def _server(env: dict[str, str]) -> socket.socket:
@@ -141,7 +171,7 @@ def _server(env: dict[str, str]) -> socket.socket:
     settings = _named(env, _SETTINGS)
     if env.get("ANSIBLE_CONFIG") == _PROJECT_SETTINGS:
         # Of settings that do not come again, its start would cost more than it saves.
-        if settings in _settings:
+        if settings in _settings or set(settings) <= _USUAL:
             start |= settings
         else:
             _settings.append(settings)
@@ -326,22 +356,23 @@ class _Forking:
 
     def Popen(self, command: str, **options: Any) -> Any:  # noqa: N802 WHY: its name there
         """Start a command."""
-        if command == f"/bin/sh -c '{sys.executable} && sleep 0'":
-            return _Module(self._modules)
+        environment = _of_module(command)
+        if environment is not None:
+            return _Module(self._modules, environment)
         return subprocess.Popen(command, **options)
 
 
 class _Module:
     """A module that is to be run."""
 
-    def __init__(self, modules: socket.socket) -> None:
-        self._modules = modules
+    def __init__(self, modules: socket.socket, environment: dict[str, str]) -> None:
+        self._modules, self._environment = modules, environment
         self.returncode: int | None = None
 
     def communicate(self, program: bytes) -> tuple[bytes, bytes]:
         """Run it: its output."""
-        env = dict(os.environ)
-        asked = {"argv": [], "program": program.decode(), "cwd": os.getcwd(), "env": env}
+        asked = {"argv": [], "program": program.decode(), "cwd": os.getcwd()}
+        asked["env"] = self._environment
         status, out, err = _asked(self._modules, asked, None)
         # As the shell says it.
         killed = f"{signal.strsignal(-status)}\n".encode() if status < 0 else b""

@@ -11,10 +11,10 @@ import contextlib
 import copy
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import forked
 import plays
 import pytest
 import yaml
@@ -114,10 +114,7 @@ def _stand_ins(folder: Path, like: str, printed: str | None) -> Path:
             f'  echo "stand-in: {name} $*: not known" >&2; exit 1\nfi\n{works}\n'
         )
         (folder / name).chmod(0o755)
-    interpreter = folder / "python3"
-    interpreter.write_text(f'#!/bin/sh\nPATH="{folder}:$PATH" exec {sys.executable} "$@"\n')
-    interpreter.chmod(0o755)
-    return interpreter
+    return forked.interpreter(folder)
 
 
 @pytest.fixture(scope="module", name="play")

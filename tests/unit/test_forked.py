@@ -130,19 +130,29 @@ def test_a_module_in_a_fork_is_what_one_of_its_own_python_is(tmp_path: Path) -> 
     (tmp_path / "library" / "seen.py").write_text(MODULE)
     ends = ("well", "fails", "breaks", "dies")
     asked = [{"seen": {"say": "ä" * 9, "end": end}, "ignore_errors": True} for end in ends]
-    asked.append({**asked[0], "environment": {"ASKED": "for"}})
+    asked += [
+        {**asked[0], "environment": one} for one in ({"A": "b:c"}, {"A": "b c"}, {"LANG": "C"})
+    ]
     env = {**plays.AS_JSON, "ANSIBLE_LIBRARY": str(tmp_path / "library")}
     runs = [plays.roles(tmp_path, {"tasks": asked}, env=env) for _ in range(3)]
     own, *forks = [plays.results(plays.answer(run), "localhost") for run in runs]
-    # Settings that were not there before have a Python of their own, and so has an environment.
-    assert [[found[task].pop("leads") for task in (0, 4)] for found in (own, *forks)] == [
-        [False, False],
-        [True, False],
-        [True, False],
-    ]
+    # Settings that were not there before have a Python of their own; so has an environment that
+    # needs quotes, or that Python reads as it starts.
+    leads = [[one.pop("leads") for one in found if "leads" in one] for found in (own, *forks)]
+    assert leads == [[False] * 4, *[[True, True, False, False]] * 2]
     assert own[0]["say"] == "ä" * 9
     assert ["half an ans" in found["module_stdout"] for found in own[3:4]] == [True]
     assert forks == [own, own]
+    # One that finds programs of a folder before others, in a Python of its own and in a fork.
+    (tmp_path / "bin").mkdir()
+    python = f"ansible_python_interpreter={forked.interpreter(tmp_path / 'bin')}"
+    for more, leads_its_session in (({"ANSIBLE_FORKS": "3"}, False), ({}, True)):
+        run = plays.roles(tmp_path, {"tasks": asked[:1]}, "-e", python, env={**env, **more})
+        [found] = plays.results(plays.answer(run), "localhost")
+        assert found.pop("leads") == leads_its_session
+        before = own[0]["environment"]
+        seen = {**before, **more, "PATH": f"{tmp_path / 'bin'}:{before['PATH']}"}
+        assert found == {**own[0], "environment": seen}
 
 
 def test_what_a_powershell_module_imports_is_found_in_fewer_lines() -> None:
