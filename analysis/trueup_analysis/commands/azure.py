@@ -10,21 +10,16 @@ from typing import Annotated
 import typer
 from trueup.errors import BadInput, TrueupError
 
-from .options import examples, flag, option, taking
+from .options import examples, flag, group, option, taking
 from .output import Common, put, say, say_all
 
-app = typer.Typer(name="azure", no_args_is_help=True, rich_markup_mode="rich")
-
-
-@app.callback(
-    epilog=examples(
-        "trueup azure plan devito-hbv3",
-        "trueup azure plan devito-hbv3 --parameters mine.yml --template hbv3.json",
-        "trueup azure leftovers                  # asks Azure, after `az login`",
-    )
+app = group(
+    "azure",
+    "Deployments on Azure.",
+    "trueup azure plan devito-hbv3",
+    "trueup azure plan devito-hbv3 --parameters mine.yml --template hbv3.json",
+    "trueup azure leftovers                  # asks Azure, after `az login`",
 )
-def _azure() -> None:
-    """Deployments on Azure."""
 
 
 @app.command(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from trueup.errors import BadInput
 
-from .options import Format, FormatOption, OutputOption, examples, option, taking
+from .options import Format, FormatOption, OutputOption, examples, group, option, taking
 from .output import Common, say, write
 from .progress import PROGRESS
 
@@ -17,10 +16,14 @@ if TYPE_CHECKING:
 
     from ..retail import Fetched
 
-app = typer.Typer(
-    name="prices",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
+app = group(
+    "prices",
+    "Prices an hour, with date and source. Newer ones are kept in a file of your own"
+    " (TRUEUP_PRICES, else trueup/prices.csv in the user's data folder), which every command reads"
+    " beside the catalog; the newest price of a size counts.",
+    "trueup prices show --size Standard_HB120rs_v3",
+    "trueup prices refresh --region eastus   # asks prices.azure.com",
+    "trueup prices diff                      # yours against the catalog's",
 )
 
 RegionOption = Annotated[str | None, option("REGION", "In this region: eastus.", "--region")]
@@ -28,19 +31,6 @@ OfferOption = Annotated[
     str | None, option("OFFER", "payg, spot, lowpriority, 1y, 3y, savings1y or savings3y.")
 ]
 OsOption = Annotated[str | None, option("OS", "linux or windows.", "--os")]
-
-
-@app.callback(
-    epilog=examples(
-        "trueup prices show --size Standard_HB120rs_v3",
-        "trueup prices refresh --region eastus   # asks prices.azure.com",
-        "trueup prices diff                      # yours against the catalog's",
-    )
-)
-def _prices() -> None:
-    """Prices an hour, with date and source. Newer ones are kept in a file of your own
-    (TRUEUP_PRICES, else trueup/prices.csv in the user's data folder), which every command reads
-    beside the catalog; the newest price of a size counts."""
 
 
 @app.command(

@@ -9,25 +9,20 @@ import typer
 from trueup.errors import BadInput
 
 from .inputs import read_bytes
-from .options import CatalogOption, OutputOption, SizeOption, examples, flag, option, taking
+from .options import CatalogOption, OutputOption, SizeOption, examples, flag, group, option, taking
 from .output import Common, put, say
 
 if TYPE_CHECKING:
     from trueup.node.nccl_topology import Layout
 
-app = typer.Typer(name="topology", no_args_is_help=True, rich_markup_mode="rich")
-
-
-@app.callback(
-    epilog=examples(
-        "trueup topology check /opt/microsoft/ndv4-topo.xml --size Standard_ND96asr_v4",
-        "trueup topology write --size Standard_ND96isr_H100_v5 --output topo.xml",
-        "trueup topology show --size Standard_ND96asr_v4",
-    )
+app = group(
+    "topology",
+    "NCCL topology files. Inside a VM the PCI bus does not show which GPU, adapter and cores"
+    " belong together; the file (NCCL_TOPO_FILE) says it.",
+    "trueup topology check /opt/microsoft/ndv4-topo.xml --size Standard_ND96asr_v4",
+    "trueup topology write --size Standard_ND96isr_H100_v5 --output topo.xml",
+    "trueup topology show --size Standard_ND96asr_v4",
 )
-def _topology() -> None:
-    """NCCL topology files. Inside a VM the PCI bus does not show which GPU, adapter and cores
-    belong together; the file (NCCL_TOPO_FILE) says it."""
 
 
 @app.command(
