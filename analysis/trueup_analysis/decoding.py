@@ -109,15 +109,17 @@ def decoded(
         OSError: it cannot be read.
     """
     plain = _plain(_whole_lines(_utf8(_limited(_unpacked(stream, name), name)), name))
-    # Grows in place: a list of parts and the whole at the end would be twice the memory.
-    whole, gaps, line = bytearray(), Gaps(), 1
+    text, size, gaps, line = "", 0, Gaps(), 1
     for part in _near_mark(_thinned(plain, logs), name, marks):
-        whole += part.text
-        if len(whole) > MOST_BYTES:
+        size += len(part.text)
+        if size > MOST_BYTES:
             raise _too_long(name, MOST_BYTES)
+        # Grows in place: parts and the whole at the end would be twice the memory. All but the last
+        # end where a line does, which no character goes beyond.
+        text += part.text.decode("utf-8", errors="replace")
         gaps.extend(part.gaps, line)
         line += part.text.count(b"\n")
-    return whole.decode("utf-8", errors="replace"), gaps
+    return text, gaps
 
 
 def _near_mark(parts: Iterator[_Part], name: str, marks: Sequence[str]) -> Iterator[_Part]:
