@@ -6,8 +6,21 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from itertools import chain
-from typing import Any, Dict, Iterator, List, Mapping, Match, Sequence, Tuple
+from itertools import chain, repeat
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Match,
+    Sequence,
+    Tuple,
+    Type,
+    TypeVar,
+    cast,
+)
 
 from .errors import ParseError, refuse_long_numbers
 
@@ -26,6 +39,7 @@ _DIGIT = re.compile(r"\d")
 _PIECE = 1 << 18
 # Of a whole number in JSON.
 _MOST_DIGITS = 100
+_Named = TypeVar("_Named", bound=Tuple[Any, ...])
 
 
 class Line(str):
@@ -82,6 +96,11 @@ def _with_digits(text: str) -> str:
 
 def _without_digits(beyond: Match[str]) -> str:
     return _DIGIT.sub("\ufffd", beyond[0])
+
+
+def tuples(kind: Type[_Named], rows: Iterable[Tuple[Any, ...]]) -> Iterator[_Named]:
+    """Named tuples of rows that are as long, in half of the time of ``_make``, which asks that."""
+    return map(cast(Any, tuple.__new__), repeat(kind), rows)
 
 
 def unverified(output: object) -> List[str]:

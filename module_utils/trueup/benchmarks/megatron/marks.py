@@ -10,7 +10,8 @@ DRIVER_PREFIX = "trueup-megatron "
 def recognises(text: str) -> bool:
     """Whether this is the log of such a run."""
     return (
-        DRIVER_FIRST in text
+        # First, for they stand in the first line of an iteration, and the others nowhere in most.
+        ("elapsed time per iteration (ms):" in text and "consumed samples:" in text)
+        or DRIVER_FIRST in text
         or DRIVER_PREFIX + "{" in text
-        or ("elapsed time per iteration (ms):" in text and "consumed samples:" in text)
     )

@@ -61,7 +61,7 @@ from typing import (
 )
 
 from ...errors import ParseError
-from ...reading import STANDARD_ERROR, Line, decoded, each_line, lines_of, pieces
+from ...reading import STANDARD_ERROR, Line, decoded, each_line, lines_of, pieces, tuples
 from ...record import Metric, summarise
 from .marks import DRIVER_FIRST, DRIVER_PREFIX
 
@@ -395,10 +395,10 @@ class _Layout(NamedTuple):
         """
         columns: List[Tuple[bytes, ...]] = list(zip(*rows))
         numbers, totals = columns[_TIME:_HEAD]
-        named = dict(zip(self.names, columns[_HEAD:]))
-        if any({*named[name]} != {name.encode()} for name in self.names if name not in _READ):
+        texts = dict(zip(self.names, columns[_HEAD:]))
+        if any({*texts[name]} != {name.encode()} for name in self.names if name not in _READ):
             return []
-        fields = {name: _floats(text) for name, text in named.items() if name in _READ}
+        fields = {name: _floats(text) for name, text in texts.items() if name in _READ}
         consumed, batch, skipped, nan = (list(map(int, fields[name])) for name in _WHOLE)
         seconds = [milliseconds / 1000 for milliseconds in fields[_MS]]
         if min(seconds) <= 0 or min(batch) < 1:
@@ -424,7 +424,7 @@ class _Layout(NamedTuple):
                 else repeat(None),
                 _times(*columns[:_TIME]),
             )
-            return list(map(Iteration._make, made))
+            return list(tuples(Iteration, made))
         except (KeyError, ParseError, ValueError):
             return []
 
@@ -851,7 +851,11 @@ def _check_rates(logged: Sequence[Iteration], *, deepspeed: bool) -> None:
             continue
         share = (_share(flops, half) + _share(seconds, 5e-5)) * 1.01
         work = flops * seconds
-        least, most = max(least, work * (1 - share)), min(most, work * (1 + share))
+        # Twice as fast as max and min.
+        if work * (1 - share) > least:
+            least = work * (1 - share)
+        if work * (1 + share) < most:
+            most = work * (1 + share)
         if least > most:
             raise _error(
                 item, "the rate and the step time are not the same work as in the lines before"

@@ -46,7 +46,7 @@ from typing import (
 )
 
 from ...errors import ParseError, refuse_long_numbers
-from ...reading import STANDARD_ERROR, Line, each_line, is_count, unique, whole_number
+from ...reading import STANDARD_ERROR, Line, each_line, is_count, tuples, unique, whole_number
 from ...record import Metric, summarise
 from .log import LogReader, NcclLog
 
@@ -91,7 +91,9 @@ _MOST_HEADS = 100_000
 # cells of a plain body.
 _BLOCK = 256
 _MOST_FIGURES = 100_000
-_CELLS = 4
+_CELLS, _CELLS_I = 4, 8  # with -I
+_END = ";"
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 # Whose errors nobody reads.
 _NOWHERE = Line("", 0)
 _Read = TypeVar("_Read")
@@ -268,6 +270,25 @@ class _Model:
             "in-place", row.in_place, ranks, size
         )
 
+    def fits(self, rows: Sequence[Row], ranks: int, *, by_wall_time: bool, checked: bool) -> bool:
+        """Whether ``wrong_with`` has nothing to say of any of these rows, which are of one type,
+        reduction and root. Most fit at a look, which takes a third of its time."""
+        how = {"by_wall_time": by_wall_time, "checked": checked}
+        if self.wrong_with(rows[0], ranks, **how):
+            return False
+        width = _TYPE_BYTES[rows[0].type] * (ranks if self.shared else 1)
+        factor, base = self.factor(ranks), self.base(ranks)
+        return not any(
+            self.wrong_with(row, ranks, **how)
+            for row in rows
+            if row.elements * width != row.size
+            or (
+                checked and (row.in_place and row.in_place.wrong is None) != self.unchecked_in_place
+            )
+            or not _looks_right(row.out_of_place, factor, row.size * base if by_wall_time else None)
+            or not _looks_right(row.in_place, factor, row.size * base if by_wall_time else None)
+        )
+
     def _wrong_body(
         self, name: str, body: Optional[Body], ranks: int, size: Optional[float]
     ) -> Optional[str]:
@@ -287,6 +308,17 @@ class _Model:
                 f"{body.time.value:g} us"
             )
         return None
+
+
+def _looks_right(body: Optional[Body], factor: float, size: Optional[float]) -> bool:
+    """Whether the figures agree within half a unit of their last digits."""
+    if body is None:
+        return True
+    (time, off), (algbw, half), (busbw, near), _wrong, _iterations = body
+    return abs(busbw - algbw * factor) <= near and (
+        size is None
+        or (algbw - half) * (time - off) * 1e3 <= size <= (algbw + half) * (time + off) * 1e3
+    )
 
 
 def _by_time(body: Body, size: float) -> bool:
@@ -398,7 +430,8 @@ class NcclOutput:
         return tuple(
             row
             for row in self.rows
-            if any(body and body.wrong for body in (row.out_of_place, row.in_place))
+            if (row.out_of_place and row.out_of_place.wrong)
+            or (row.in_place and row.in_place.wrong)
         )
 
     @property
@@ -459,11 +492,12 @@ class NcclOutput:
 
     def _figures(self, size: int, suffix: str, bodies: Sequence[Body]) -> Iterator[Metric]:
         time = "cpu_time" if self.cpu_time else "time"
-        yield from _rows("busbw" + suffix, _values(bodies, "busbw", _GB), "byte/s", "higher", size)
+        values = [body.busbw.value * _GB for body in bodies]
+        yield from _rows("busbw" + suffix, values, "byte/s", "higher", size)
         if not self.same_column:
-            values = _values(bodies, "algbw", _GB)
+            values = [body.algbw.value * _GB for body in bodies]
             yield from _rows("algbw" + suffix, values, "byte/s", "higher", size)
-        values = _values(bodies, "time", _MICROSECOND)
+        values = [body.time.value * _MICROSECOND for body in bodies]
         yield from _rows(time + suffix, values, "s", "lower", size)
         wrong = [body.wrong for body in bodies if body.wrong is not None]
         if self.counts_wrong and self.out_of_bounds is not None and wrong:
@@ -480,10 +514,6 @@ class NcclOutput:
                     statistic=statistic,
                     n=self.iterations,
                 )
-
-
-def _values(bodies: Sequence[Body], name: str, unit: float) -> List[float]:
-    return [getattr(body, name).value * unit for body in bodies]
 
 
 def _rows(name: str, values: Sequence[float], unit: str, direction: str, size: int) -> List[Metric]:
@@ -873,7 +903,7 @@ def _row(line: Line, columns: Sequence[str], figures: _Figures) -> Row:
     names = list(columns)
     if names[-1] == "timestamp":
         stamp = " ".join(cells[-2:])
-        if not re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", stamp):
+        if not _STAMP.fullmatch(stamp):
             raise line.error("the row does not end with its time of day")
         names, cells = names[:-1], cells[:-2]
     if "redop" in names and len(cells) == len(names) - 1:
@@ -910,14 +940,18 @@ def _plain_rows(
         first: the number of the first line.
         names: of the columns.
     """
-    cells = list(map(str.split, lines))
-    columns: List[Sequence[str]] = list(zip(*cells))
+    columns = _table_of(lines)
+    if names[-1] == "timestamp" and len(columns) > 1:
+        stamps = map(" ".join, zip(*(columns.pop(-2), columns.pop())))
+        if not all(map(_STAMP.fullmatch, stamps)):
+            return []
+        names = names[:-1]
     if "redop" in names and len(columns) == len(names) - 1:
-        columns.insert(names.index("redop"), ("",) * len(lines))
-    even = len(set(map(len, cells))) == 1
-    if not even or len(columns) != len(names) or names[-1] not in {"#wrong", "error"}:
+        columns.insert(names.index("redop"), [""] * len(lines))
+    if len(columns) != len(names):
         return []
-    lead = dict(zip(names[: -2 * _CELLS], columns))
+    half = _CELLS_I if "i_min" in names else _CELLS
+    lead = dict(zip(names[: -2 * half], columns))
     forms = set(figures.forms)
     try:
         rows = zip(
@@ -926,28 +960,51 @@ def _plain_rows(
             _each(lead["type"], _type),
             _each(lead["redop"], _redop) if "redop" in lead else repeat(""),
             _each(lead["root"], _root) if "root" in lead else repeat(None),
-            _bodies(columns[-2 * _CELLS : -_CELLS], figures),
-            _bodies(columns[-_CELLS:], figures),
+            _bodies(columns[-2 * half : -half], figures),
+            _bodies(columns[-half:], figures),
             range(first, first + len(lines)),
         )
     except ParseError:
         figures.forget(forms)
         return []
-    return list(map(Row._make, rows))
+    return list(tuples(Row, rows))
+
+
+def _table_of(lines: Sequence[str]) -> List[List[str]]:
+    """The words of lines, column by column; none where a line has more of them than another."""
+    width = len(lines[0].split()) + 1
+    # In one piece, which is quicker than line by line; what ends a line is no figure.
+    words = f" {_END} ".join([*lines, ""]).split()
+    even = len(words) == width * len(lines) and words[width - 1 :: width].count(_END) == len(lines)
+    return [words[place::width] for place in range(width - 1)] if even else []
 
 
 def _bodies(columns: Sequence[Sequence[str]], figures: _Figures) -> Iterator[Body]:
-    time, algbw, busbw, wrong = columns
+    time, algbw, busbw, wrong = columns[:_CELLS]
     times = figures.column(time, _TIME)
     if min(times).value <= 0:
         raise _NOWHERE.error("a time is not positive")
     rates = [figures.column(texts, _BANDWIDTH) for texts in (algbw, busbw)]
-    return map(Body._make, zip(times, *rates, _each(wrong, _wrong), repeat(None)))
+    reports = repeat(None) if columns[_CELLS:] == [] else _reports(columns[_CELLS:], figures)
+    return tuples(Body, zip(times, *rates, _each(wrong, _wrong), reports))
+
+
+def _reports(
+    columns: Sequence[Sequence[str]], figures: _Figures
+) -> List[Tuple[float, float, float]]:
+    """What -I says of the iterations of each row."""
+    least, most, p99, _variation = (figures.column(texts, _TIME) for texts in columns)
+    found = [(a.value, b.value, c.value) for a, b, c in zip(least, most, p99)]
+    if not all(0 < a <= c <= b for a, b, c in found):
+        raise _NOWHERE.error("i_min, i_p99 and i_max do not ascend")
+    return found
 
 
 def _each(texts: Sequence[str], read: Callable[[str, Line], _Read]) -> List[_Read]:
     """What the texts say, most of which are the same."""
     known = {text: read(text, _NOWHERE) for text in set(texts)}
+    if len(known) == 1:
+        return [*known.values()] * len(texts)
     return [known[text] for text in texts]
 
 
@@ -1184,6 +1241,22 @@ def _fitting(
         if named in {None, model.operation}
     ]
     how = {"by_wall_time": by_wall_time, "checked": settings.validation > 0}
+    models: List[_Model] = []
+    if len(settings.ranks) == 1:
+        models = [model for model, ranks in alive if model.fits(rows, ranks[0], **how)]
+    models = models or _fitting_each(rows, alive, settings, how)
+    # Where both layouts of algbw fit (few digits), the newer one is not contradicted.
+    new = [model for model in models if model not in _MODELS_2019]
+    return new or models
+
+
+def _fitting_each(
+    rows: Sequence[Row],
+    alive: List[Tuple[_Model, Sequence[int]]],
+    settings: _Settings,
+    how: Mapping[str, bool],
+) -> List[_Model]:
+    """Those of the operations that are left after each row."""
     # The largest rows say most: with them first, few of many possible numbers of ranks are left.
     ordered = sorted(rows, key=lambda row: -row.size) if len(settings.ranks) > 1 else rows
     for row in ordered:
@@ -1196,10 +1269,7 @@ def _fitting(
                 else "no operation and number of ranks fits this row and the others"
             )
         alive = left
-    models = [model for model, _ranks in alive]
-    # Where both layouts of algbw fit (few digits), the newer one is not contradicted.
-    new = [model for model in models if model not in _MODELS_2019]
-    return new or models
+    return [model for model, _ranks in alive]
 
 
 def _narrowed(
