@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
@@ -332,6 +333,18 @@ def test_the_bins_mean_is_within_a_bin_and_a_nanosecond(off: float, *, read: boo
 def test_line_ends_and_letters_beyond_ascii_change_nothing() -> None:
     assert values(MIXED.replace("\n", "\r\n")) == values(MIXED)
     assert values(MIXED.replace('"libaio"', '"libaïo"')) == values(MIXED)
+
+
+def test_jobs_are_found_wherever_they_stand() -> None:
+    """Also where fio puts nothing: below what is read of the object, or beside others of that
+    name. All of it is decoded at once then."""
+    data = json.loads(MIXED)
+    last = {**{name: value for name, value in data.items() if name != "jobs"}, "jobs": data["jobs"]}
+    first = {"jobs": data["jobs"], **data}
+    nested = {"of another": {"jobs": [1]}, **data}
+    assert [values(json.dumps(each)) for each in (last, first, nested)] == [values(MIXED)] * 3
+    with pytest.raises(ParseError, match="there are no jobs in the output"):
+        parse_fio(json.dumps({**nested, "jobs": []}))
 
 
 def test_only_fio_is_recognised() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trueup import reading
 from trueup.benchmarks.megatron.flops import Model, article_flops, megatron_lm_flops
 from trueup.benchmarks.megatron.marks import recognises
-from trueup.benchmarks.megatron.output import parse_megatron, warm_up
+from trueup.benchmarks.megatron.output import MegatronOutput, parse_megatron, warm_up
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "megatron"
@@ -327,6 +327,19 @@ def test_lines_read_together_are_what_they_are_one_by_one(
     alone = [outcome(each) for each in texts]
     monkeypatch.setattr(reading, "_PIECE", 1000)
     assert [outcome(each) for each in texts] == alone
+
+
+def test_lines_of_other_widths_and_names_with_digits_are_read_together_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = LM.replace("| loss scale:", "| mtp_1 loss: 9.5E+00 | loss scale:")
+    numbers = iter(range(1000))
+    text = re.sub("(?<=grad norm: )", lambda _: "1" * (next(numbers) % 3), text)
+    odd = "mtp_2 loss".join(text.rsplit("mtp_1 loss", 1))
+    alone = [outcome(each) for each in (text, odd)]
+    assert [isinstance(each, MegatronOutput) for each in alone] == [True, True]
+    monkeypatch.setattr(reading, "_PIECE", 1000)
+    assert [outcome(each) for each in (text, odd)] == alone
 
 
 PLACE = st.floats(0, 1, exclude_max=True)

@@ -729,7 +729,15 @@ def outcome(text: str) -> Any:
         return str(error)
 
 
-@pytest.mark.parametrize("text", [*TEXTS, printed(cycles=5), printed(cycles=5, era="2023")])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *TEXTS,
+        printed(cycles=5),
+        printed(cycles=5, era="2023"),
+        printed(cycles=5, timestamps=True, per_iteration=True),
+    ],
+)
 def test_rows_read_together_are_what_they_are_one_by_one(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from trueup.benchmarks.nccl.output import NcclOutput
 from trueup.errors import BadInput
-from trueup_analysis.read import read, tools
+from trueup_analysis import read as reader
+from trueup_analysis.read import marks, read, tools
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 
@@ -68,6 +69,17 @@ def test_a_tool_that_is_known_and_not_read_is_named(name: str) -> None:
     with pytest.raises(BadInput) as caught:
         read(OTHERS[name], source="x")
     assert str(caught.value) == f"x: output of {name}: there is no parser"
+
+
+def test_marks_are_found_wherever_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In pieces of a text, short lines and long ones, whole or cut by where a piece ends."""
+    monkeypatch.setattr(reader, "_PIECE", 100)
+    for line in ("a\n", "a line of many letters that is there again and again\n"):
+        for mark in marks():
+            for front in range(0, 100, 3):
+                text = line * 3 + "." * front + mark + "\n" + line * 9
+                assert (mark, reader._marks_in(text) & {mark}) == (mark, {mark})
+            assert reader._marks_in(line * 20) == set()
 
 
 def test_a_killed_run_is_refused() -> None:
