@@ -371,8 +371,8 @@ class _Module:
 
     def communicate(self, program: bytes) -> tuple[bytes, bytes]:
         """Run it: its output."""
-        asked = {"argv": [], "program": program.decode(), "cwd": os.getcwd()}
-        asked["env"] = self._environment
+        env = self._environment
+        asked = {"argv": [], "program": program.decode(), "cwd": os.getcwd(), "env": env}
         status, out, err = _asked(self._modules, asked, None)
         # As the shell says it.
         killed = f"{signal.strsignal(-status)}\n".encode() if status < 0 else b""
