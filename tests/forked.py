@@ -81,7 +81,7 @@ _LATER = {
 _MODULE = re.compile(r"/bin/sh -c '((?:\w+=[\w./:,-]* )*)(/[\w./-]+) && sleep 0'")
 # A Python before whose programs others are found.
 _INTERPRETER = '#!/bin/sh\nPATH="{folder}:$PATH" exec {python} "$@"\n'
-_PROJECT_SETTINGS = str(Path(__file__).parent.parent / "ansible.cfg")
+_PROJECT_SETTINGS = Path(__file__).parent.parent / "ansible.cfg"
 
 
 def run(
@@ -169,7 +169,7 @@ def _server(env: dict[str, str]) -> socket.socket:
     """Where runs are asked for that start with this environment; it ends with this process."""
     start = _named(env, _AT_START)
     settings = _named(env, _SETTINGS)
-    if env.get("ANSIBLE_CONFIG") == _PROJECT_SETTINGS:
+    if _has_project_settings(env):
         # Of settings that do not come again, its start would cost more than it saves.
         if settings in _settings or set(settings) <= _USUAL:
             start |= settings
@@ -190,6 +190,13 @@ def _server(env: dict[str, str]) -> socket.socket:
             atexit.register(_end, server, mine)
             _servers[key] = mine
         return _servers[key]
+
+
+def _has_project_settings(env: dict[str, str]) -> bool:
+    """A copy of the repository has them too."""
+    path = Path(env.get("ANSIBLE_CONFIG", os.devnull))
+    same = path == _PROJECT_SETTINGS or path.name == _PROJECT_SETTINGS.name
+    return same and path.is_file() and path.read_bytes() == _PROJECT_SETTINGS.read_bytes()
 
 
 def _named(env: dict[str, str], begins: tuple[str, ...]) -> dict[str, str]:
