@@ -7,6 +7,7 @@ nodes are measured by bench/test_bench_controller.py.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections import Counter
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from plays import warm
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 RECORDINGS = sorted((ROOT / "tests" / "data" / "controller").glob("*.json"))
 NODES = 2
+KEPT = warm(dict(os.environ))
 # What a converged node runs, where every role has nothing to do: this project's promise. Identify
 # and preflight are six tasks, two ask what is to be done, one says what the run will bill.
 MOST_TASKS = dict.fromkeys(("hbv3", "ndv4", "nd_h100_v5"), 10)
@@ -44,7 +47,9 @@ def test_there_is_a_recording() -> None:
 @pytest.fixture(name="cost", scope="module", params=RECORDINGS, ids=lambda path: path.stem)
 def _cost(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     recording: Path = request.param
-    return recording, simulate(recording, NODES, tmp_path_factory.mktemp(recording.stem))
+    return recording, simulate(
+        recording, NODES, tmp_path_factory.mktemp(recording.stem), settings=KEPT
+    )
 
 
 def test_every_node_is_configured(cost: tuple[Path, Cost]) -> None:
@@ -88,7 +93,7 @@ def test_a_node_runs_no_more_tasks_than_promised(cost: tuple[Path, Cost]) -> Non
 
 def test_the_whole_main_job_runs_and_skips_no_more_tasks_than_promised(tmp_path: Path) -> None:
     recording = ROOT / "tests" / "data" / "controller" / "ndv4.json"
-    measured = simulate(recording, NODES, tmp_path, playbook=ROOT / "site.yml")
+    measured = simulate(recording, NODES, tmp_path, playbook=ROOT / "site.yml", settings=KEPT)
     assert measured.status == 0, measured.output[-4000:]
     assert measured.ran <= MOST_OF_SITE[0]
     assert measured.tasks - measured.ran <= MOST_OF_SITE[1]
@@ -114,7 +119,7 @@ def test_what_was_not_recorded_fails(tmp_path: Path) -> None:
     assert len(answers) == len(whole["answers"]) - 1
     recording = tmp_path / "recording.json"
     recording.write_text(json.dumps({**whole, "answers": answers}))
-    measured = simulate(recording, NODES, tmp_path)
+    measured = simulate(recording, NODES, tmp_path, settings=KEPT)
     assert measured.status == 2
     assert [counts["failures"] for counts in measured.counts.values()] == [1] * NODES
     said = " ".join(measured.output.split())
