@@ -98,9 +98,9 @@ class Site:
         return [kept["token"]] if kept else []
 
 
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+@contextlib.contextmanager
+def made(folder: Path) -> Iterator[Site]:
+    """A site without a pool."""
     cloud, host = Cloud(), Host.nv_a10()
     cloud.validate = Models()
     cloud.directory.add(ANA)
@@ -109,16 +109,40 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     avd.join(host)
     avd.offer(host)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(serving_cloud(cloud, tmp_path))
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        stack.enter_context(serving_cloud(cloud, folder))
         # The simulated agent speaks to the cloud as the host would.
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+        patch.setenv("SSL_CERT_FILE", str(folder / "authority.pem"))
         host.broker_url = f"{cloud.url}{desktops.BROKER}"
         _, found = stack.enter_context(serving_host(host))
-        made = Site(tmp_path, cloud, host, found)
+        site = Site(folder, cloud, host, found)
         word = cloud.token()
         place = {"location": "eastus"}
         cloud.call("PUT", GROUP, {"api-version": "2022-09-01"}, place, f"Bearer {word}")
-        yield made
+        yield site
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with made(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module", name="at_work")
+def _at_work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A site whose host serves users, for tests one after another."""
+    with made(tmp_path_factory.mktemp("at_work")) as found:
+        assert found.run("main")["failed"] == []
+        yield found
+
+
+@pytest.fixture
+def serving(at_work: Site) -> Site:
+    """The same without sessions, messages and drain."""
+    desktops.set_host(at_work.cloud, "nv0", sessions=[], allow_new_session=True)
+    at_work.cloud.resource(POOL).state["hosts"]["nv0"]["messages"] = []
+    return at_work
 
 
 def test_a_fresh_host_serves_users_and_a_second_run_changes_nothing(site: Site) -> None:
@@ -141,48 +165,45 @@ def test_a_fresh_host_serves_users_and_a_second_run_changes_nothing(site: Site) 
     assert "RDInfraAgent" in site.host.said()
 
 
-def test_users_leave_before_a_change_and_come_back_after_it(site: Site) -> None:
-    site.run("main")
-    desktops.set_host(site.cloud, "nv0", sessions=[{"user": "ana", "leaves": True}])
-    drained = site.run("plan", "drain")
-    assert (drained["failed"], site.kept()["allow"]) == ([], False)
-    assert [one["messageTitle"] for one in site.kept()["messages"]] == [
+def test_users_leave_before_a_change_and_come_back_after_it(serving: Site) -> None:
+    desktops.set_host(serving.cloud, "nv0", sessions=[{"user": "ana", "leaves": True}])
+    drained = serving.run("plan", "drain")
+    assert (drained["failed"], serving.kept()["allow"]) == ([], False)
+    assert [one["messageTitle"] for one in serving.kept()["messages"]] == [
         "Maintenance of this desktop"
     ]
-    failed = site.run("plan", "give_back", trueup_failed_roles=["windows_gpu"])
+    failed = serving.run("plan", "give_back", trueup_failed_roles=["windows_gpu"])
     assert "nv0 stays drained: windows_gpu failed. Mend it, and run again" in failed["said"]
-    back = site.run("plan", "give_back")
-    assert (back["changed"], site.kept()["allow"]) == (1, True)
-    assert site.run("plan", "give_back")["changed"] == 0
+    back = serving.run("plan", "give_back")
+    assert (back["changed"], serving.kept()["allow"]) == (1, True)
+    assert serving.run("plan", "give_back")["changed"] == 0
     # Where nothing is due nobody is sent away.
-    assert site.run("plan", "drain", trueup_changes_due=False)["changed"] == 0
-    assert site.kept()["allow"] is True
+    assert serving.run("plan", "drain", trueup_changes_due=False)["changed"] == 0
+    assert serving.kept()["allow"] is True
 
 
 def test_a_run_of_one_other_role_drains_too_and_one_of_health_gives_nothing_back(
-    site: Site,
+    serving: Site,
 ) -> None:
-    site.run("main")
     # As with --tags: nothing has planned the role.
-    drained = site.run("drain")
-    assert (drained["failed"], site.kept()["allow"]) == ([], False)
-    health = site.run("give_back")
-    assert (health["failed"], health["changed"], site.kept()["allow"]) == ([], 0, False)
+    drained = serving.run("drain")
+    assert (drained["failed"], serving.kept()["allow"]) == ([], False)
+    health = serving.run("give_back")
+    assert (health["failed"], health["changed"], serving.kept()["allow"]) == ([], 0, False)
 
 
-def test_site_yml_drains_a_host_before_its_first_change_and_gives_it_back(site: Site) -> None:
-    grid.settled(site.host)
-    site.run("main")
-    desktops.set_host(site.cloud, "nv0", sessions=[{"user": "ana", "leaves": True}])
-    variables = {**site.found, **WANTED, "windows_gpu_reboot_allowed": True}
+def test_site_yml_drains_a_host_before_its_first_change_and_gives_it_back(serving: Site) -> None:
+    grid.settled(serving.host)
+    desktops.set_host(serving.cloud, "nv0", sessions=[{"user": "ana", "leaves": True}])
+    variables = {**serving.found, **WANTED, "windows_gpu_reboot_allowed": True}
     hosts = {"all": {"children": {"windows": {"hosts": {"nv0": variables}}}}}
-    (site.folder / "hosts.json").write_text(json.dumps(hosts))
+    (serving.folder / "hosts.json").write_text(json.dumps(hosts))
     quick = json.dumps({"trueup_benchmarks": []})
 
     def run() -> list[str]:
         """The names of the tasks that changed something, in their order."""
-        given = ("site.yml", "-i", str(site.folder / "hosts.json"), "-e", quick)
-        done = playbook(site.folder, *given, env={**AS_JSON, **site.environment})
+        given = ("site.yml", "-i", str(serving.folder / "hosts.json"), "-e", quick)
+        done = playbook(serving.folder, *given, env={**AS_JSON, **serving.environment})
         print(done.stdout, done.stderr)
         assert done.returncode == 0
         tasks = [task for one in answer(done)["plays"] for task in one["tasks"]]
@@ -191,24 +212,27 @@ def test_site_yml_drains_a_host_before_its_first_change_and_gives_it_back(site: 
         ]
 
     key = r"HKLM:\SOFTWARE\Policies\Microsoft\Windows NT\Terminal Services"
-    site.host.registry.set(key, "AVC444ModePreferred", "dword", 0)
+    serving.host.registry.set(key, "AVC444ModePreferred", "dword", 0)
     changed = run()
     assert changed[0] == "avd_session_host : Drain the host"
     assert changed[-1] == "avd_session_host : Enable new sessions of the host"
     assert len(changed) > 2
     # Where nothing is due, nobody is asked to leave.
     assert run() == []
-    assert (len(site.kept()["messages"]), site.kept()["allow"], site.host.boots) == (1, True, 1)
+    assert (len(serving.kept()["messages"]), serving.kept()["allow"], serving.host.boots) == (
+        1,
+        True,
+        1,
+    )
 
 
-def test_users_who_stay_keep_their_host_and_its_roles_are_not_run(site: Site) -> None:
-    site.run("main")
-    desktops.set_host(site.cloud, "nv0", sessions=[{"user": "bo"}])
-    stayed = site.run("plan", "drain", "give_back")
+def test_users_who_stay_keep_their_host_and_its_roles_are_not_run(serving: Site) -> None:
+    desktops.set_host(serving.cloud, "nv0", sessions=[{"user": "bo"}])
+    stayed = serving.run("plan", "drain", "give_back")
     assert stayed["rescued"] == 1
     [text] = stayed["failed"]
     assert text.startswith("avd_session_host: 1 sessions are still on nv0 after 1 s: bo (Active).")
-    assert (site.kept()["allow"], len(site.kept()["in"])) == (True, 1)
+    assert (serving.kept()["allow"], len(serving.kept()["in"])) == (True, 1)
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
