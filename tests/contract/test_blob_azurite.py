@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -173,6 +174,21 @@ def kill_in_the_middle(service: Service, file: Path, faults: Faults, least: int,
         child.wait()
         # What was on its way.
         until(lambda: faults.under_way == 0)
+
+
+def test_of_a_request_that_ends_in_its_body_nothing_is_passed_on() -> None:
+    faults = Faults()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as behind,
+        azurite.stand_in(behind.getsockname()[1], faults) as network,
+    ):
+        with socket.create_connection(("127.0.0.1", network.port)) as client:
+            client.sendall(b"PUT /c/b?comp=block& HTTP/1.1\r\ncontent-length: 9\r\n\r\nhalf")
+        until(lambda: faults.requests == 1 and faults.under_way == 0)
+        behind.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            behind.accept()
+    assert (faults.requests, faults.under_way, faults.blocks) == (1, 0, [])
 
 
 def test_after_kill_9_only_the_missing_blocks_are_sent(service: Service, tmp_path: Path) -> None:
