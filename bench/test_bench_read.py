@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 SCAN = "import sys\nfor line in open(sys.argv[1], encoding='utf-8'): pass"
 # What writes the output, its MB; ratio and MB of memory.
 OUTPUTS: dict[str, tuple[Callable[[Path, int], None], int, float, int]] = {
-    "nccl": (lambda path, size: synthetic.nccl_log(path, size, *synthetic.FRONTS), 206, 21.0, 240),
-    "nccl-tests": (synthetic.nccl_table, 20, 85.0, 160),
-    "megatron": (synthetic.megatron_log, 36, 45.0, 140),
-    "fio": (synthetic.fio_json, 50, 22.0, 220),
+    "nccl": (lambda path, size: synthetic.nccl_log(path, size, *synthetic.FRONTS), 206, 18.0, 150),
+    "nccl-tests": (synthetic.nccl_table, 20, 65.0, 140),
+    "megatron": (synthetic.megatron_log, 36, 28.0, 140),
+    "fio": (synthetic.fio_json, 50, 18.0, 140),
 }
 # Lines of one kind before a table.
 MOST_OF_A_FRONT = (12.5, 45)

@@ -25,7 +25,7 @@ def hello(name: str = "world") -> None:
 typer.run(hello)
 """
 LOG = ROOT / "tests" / "data" / "nccl" / "nvlink.txt"
-PROMISES = {"--help": 1.1, "list of one record": 3.2, "read of one log": 2.0}
+PROMISES = {"--help": 1.1, "list of one record": 2.4, "read of one log": 2.0}
 
 
 @pytest.mark.parametrize("name", PROMISES)
