@@ -81,13 +81,11 @@ def _keep_code(kept):
     zipimport._compile_source = compiled
 
 
-class _Imports:
-    """Of module_utils, on the controller: what they import, as Ansible found it."""
+class _Changed:
+    """A module that is changed as soon as it is imported."""
 
-    name = "ansible.executor.module_common"
-
-    def __init__(self, kept):
-        self.kept = kept
+    def __init__(self, name, change):
+        self.name, self.change = name, change
 
     def find_spec(self, name, path, target=None):
         if name != self.name:
@@ -98,17 +96,21 @@ class _Imports:
         spec = importlib.util.find_spec(name)
         execute = spec.loader.exec_module
 
-        def patched(module):
+        def changed(module):
             execute(module)
-            self.patch(module)
+            self.change(module)
 
-        spec.loader.exec_module = patched
+        spec.loader.exec_module = changed
         return spec
 
-    def patch(self, module):
+
+def _keep_imports(kept):
+    """Of module_utils, on the controller: what they import, as Ansible found it."""
+
+    def change(module):
         from ansible.release import __version__ as release
 
-        kept, tree_of, finder = self.kept, module._compile_module_ast, module.ModuleDepFinder
+        tree_of, finder = module._compile_module_ast, module.ModuleDepFinder
         plain = finder.__init__
 
         class Source:
@@ -135,6 +137,24 @@ class _Imports:
 
         module._compile_module_ast, finder.__init__ = Source, init
 
+    sys.meta_path.insert(0, _Changed("ansible.executor.module_common", change))
+
+
+def _ask_once():
+    """Of molecule: it starts ansible-playbook before each playbook to see that it is there."""
+
+    def change(module):
+        ask, found = module.AnsiblePlaybook._validate_backend, set()
+
+        def once(self, backend):
+            if backend not in found:
+                ask(self, backend)
+                found.add(backend)
+
+        module.AnsiblePlaybook._validate_backend = once
+
+    sys.meta_path.insert(0, _Changed("molecule.provisioner.ansible_playbook", change))
+
 
 _prefix = _folder()
 if _prefix:
@@ -142,4 +162,5 @@ if _prefix:
     # ours has an address to be checked (format: iri).
     sys.modules.setdefault("rfc3987_syntax", None)
     _keep_code(_Kept(_prefix))
-    sys.meta_path.insert(0, _Imports(_Kept(_prefix)))
+    _keep_imports(_Kept(_prefix))
+    _ask_once()
