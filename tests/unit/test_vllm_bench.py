@@ -24,6 +24,7 @@ from ansible.module_utils.trueup.run import bench
 from bench_modules import FakeRun, ends_badly, refuses, resumes
 from recorded_runs import TINY_SERVED
 from trueup import record as records
+from trueup.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,7 +158,7 @@ def test_a_good_run_gives_a_record(run_module: Any, server: StandIn) -> None:
         "random_output_tokens": 48,
     }
     assert result["ansible_facts"] == {"trueup_vllm": record}
-    assert records.redact(record) == record
+    assert redact(record) == record
     rows = {(row["name"], row.get("statistic")): row["value"] for row in record["metrics"]}
     assert rows["output_token_throughput", "single"] == 84.6545329847703
     assert rows["requests_failed", "single"] == 0

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from trueup import record as records
 from trueup.benchmarks.vllm.marks import DRIVER_PREFIX
 from trueup.benchmarks.vllm.output import LEAST_TOKEN_SECONDS, parse_vllm
+from trueup.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -194,7 +194,7 @@ def test_the_last_line_holds_the_result_and_the_servers_state(start: Any) -> Non
     assert (seen["requests_running_max"], seen["requests_waiting_max"]) == (6.0, 0.0)
     assert (seen["prefix_cache_queries"], seen["prefix_cache_hits"]) == (200.0, 50.0)
     # It is kept with records, in which what looks like a secret is hidden.
-    assert records.redact(done.stdout) == done.stdout
+    assert redact(done.stdout) == done.stdout
     output = parse_vllm(done.stdout)
     assert output.server is not None
     assert output.server.hit_rate == 0.25
