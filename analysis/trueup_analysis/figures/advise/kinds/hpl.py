@@ -118,6 +118,13 @@ def _room(row: Mapping[str, str]) -> float | None:
 
 
 KIND: Final = Kind(
-    *("hpl", "Dense linear equations (HPL)", "flop/s", "hpl", OPTIONS),
-    *(points, predict, _need, _logged),
+    name="hpl",
+    title="Dense linear equations (HPL)",
+    options=OPTIONS,
+    unit="flop/s",
+    points=points,
+    predict=predict,
+    need=_need,
+    tool="hpl",
+    logged=_logged,
 )

@@ -76,12 +76,12 @@ class Kind:
 
     Attributes:
         name, title: as it is asked for and shown.
-        unit: of the rates of its points.
-        tool: whose log tells of such work, by the name of its parser.
         options: what is asked; a required one has no default.
+        unit: of the rates of its points.
         points: the known results.
         predict: the rate of a point from others; None where they say nothing of it.
         need: what the work of an ask takes.
+        tool: whose log tells of such work, by the name of its parser.
         logged: what the work of a log took, or what it answers of the kind's questions.
         assumptions: what is taken for granted of any ask.
         unasked: the terms that say nothing of such work.
@@ -90,12 +90,12 @@ class Kind:
 
     name: str
     title: str
-    unit: str
-    tool: str
     options: Sequence[Option]
+    unit: str
     points: Callable[[Knowledge], Sequence[Point]]
     predict: Callable[[Point, Sequence[Point], Knowledge], Prediction | None]
     need: Callable[[Ask, Assumed, Knowledge], Need]
+    tool: str
     logged: Callable[[Case], Need | dict[str, Any]]
     assumptions: tuple[Assumption, ...] = ()
     unasked: tuple[str, ...] = ()

@@ -142,7 +142,14 @@ def _silent(ask: Ask, known: Knowledge) -> str:
 
 
 KIND: Final = Kind(
-    *("md", "Molecular dynamics (GROMACS)", "atom-steps/s", "gromacs", OPTIONS),
-    *(points, predict, _need, _logged),
+    name="md",
+    title="Molecular dynamics (GROMACS)",
+    options=OPTIONS,
+    unit="atom-steps/s",
+    points=points,
+    predict=predict,
+    need=_need,
+    tool="gromacs",
+    logged=_logged,
     silent=_silent,
 )

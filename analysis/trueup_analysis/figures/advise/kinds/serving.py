@@ -625,8 +625,15 @@ def _logged(case: Case) -> dict[str, Any]:
 
 
 KIND: Final = Kind(
-    *("serving", "Serving of a language model (vLLM)", "tokens/s", "vllm", OPTIONS),
-    *(points, predict, _need, _logged),
+    name="serving",
+    title="Serving of a language model (vLLM)",
+    options=OPTIONS,
+    unit="tokens/s",
     unasked=("deadline_hours", "checkpoint_seconds", "idle_hours"),
     assumptions=_ASSUMPTIONS,
+    points=points,
+    predict=predict,
+    need=_need,
+    tool="vllm",
+    logged=_logged,
 )

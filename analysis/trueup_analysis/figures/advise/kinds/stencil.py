@@ -208,7 +208,14 @@ def _room(row: Mapping[str, str]) -> float | None:
 
 
 KIND: Final = Kind(
-    *("stencil", "Finite differences (Devito, acoustic)", "flop/s", "devito", OPTIONS),
-    *(points, predict, _need, _logged),
+    name="stencil",
+    title="Finite differences (Devito, acoustic)",
+    options=OPTIONS,
+    unit="flop/s",
     assumptions=_ASSUMPTIONS,
+    points=points,
+    predict=predict,
+    need=_need,
+    tool="devito",
+    logged=_logged,
 )

@@ -169,7 +169,14 @@ def _memory(row: Mapping[str, str]) -> float:
 
 
 KIND: Final = Kind(
-    *("training", "Training of a dense transformer", "flop/s", "megatron", OPTIONS),
-    *(points, predict, _need, _logged),
+    name="training",
+    title="Training of a dense transformer",
+    options=OPTIONS,
+    unit="flop/s",
     assumptions=_ASSUMPTIONS,
+    points=points,
+    predict=predict,
+    need=_need,
+    tool="megatron",
+    logged=_logged,
 )
