@@ -36,9 +36,12 @@ ECC = f"{SMI}ecc.errors.corrected.volatile.total"
 BY_MEMORY = f"{SMI}ecc.errors.corrected.volatile.sram"
 THROTTLE, OLD_THROTTLE = f"{SMI}clocks_event_reasons", f"{SMI}clocks_throttle_reasons"
 REMAP = "nvidia-smi --query-remapped-rows=gpu_bus_id,"
+TOGETHER = [*gpu_look.gpu_state.QUERIES][:-1]
+AT_ONCE = SMI + ",".join(",".join(gpu_look.gpu_state.QUERIES[name]) for name in TOGETHER)
 # The beginning of a command line to its answer; the longest that fits answers.
 ANSWERS = {
     f"{SMI}driver_version": (0, f"pci.bus_id, driver_version, persistence_mode\n{ROWS}", ""),
+    AT_ONCE: REFUSED,
     CLOCKS: table(
         "pci.bus_id, clocks.current.sm [MHz], clocks.max.sm [MHz], clocks.current.memory [MHz],"
         " temperature.gpu",
@@ -174,10 +177,44 @@ def test_a_whole_driver(ran: Ran) -> None:
         ["/usr/bin/nv-fabricmanager", "--version"],
     ]
     assert [" ".join(call)[9:40] for call in ran.calls[3:]] == [
-        *["nvidia-smi --query-gpu=pci.bus_"] * 5,
+        *["nvidia-smi --query-gpu=pci.bus_"] * 6,
         "nvidia-smi --query-remapped-row",
         "nvidia-smi nvlink -s",
     ]
+
+
+def together(*changed: tuple[str, str]) -> tuple[int, str, str]:
+    """The answers to the questions of each group as one table."""
+    cells = dict(changed)
+    rows = []
+    for question in (CLOCKS, MEMORY, ECC, BY_MEMORY, THROTTLE):
+        head, first, *_ = ANSWERS[question][1].splitlines()
+        rows.append((head.split(", ", 1)[1], cells.get(question, first.split(", ", 1)[1])))
+    return table(
+        ", ".join(["pci.bus_id", *(head for head, _ in rows)]), ", ".join(row for _, row in rows)
+    )
+
+
+def test_a_driver_that_knows_all_figures_is_asked_for_them_once(ran: Ran) -> None:
+    by_group = fact_of(ran)
+    ran.answers[AT_ONCE] = together()
+    ran.calls.clear()
+    assert fact_of(ran) == by_group
+    assert len(ran.calls[3:]) == 3
+
+
+def test_figures_that_are_asked_for_at_once_are_those_of_their_group(ran: Ran) -> None:
+    ran.answers[AT_ONCE] = together((ECC, "1, 2, 3, 4"), (THROTTLE, "0x0000000000000008"))
+    for gpu in fact_of(ran)["devices"]:
+        assert [[*kind.values()] for kind in gpu["ecc"].values()] == [[1, 2], [3, 4]]
+        assert gpu["throttle_reasons"] == ["hardware slowdown"]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 40, 400])
+def test_a_cut_answer_to_all_at_once_is_asked_for_by_group(ran: Ran, cut: int) -> None:
+    by_group = fact_of(ran)
+    ran.answers[AT_ONCE] = (0, together()[1][:cut], "")
+    assert fact_of(ran) == by_group
 
 
 def test_check_mode_reads_the_same(ran: Ran) -> None:

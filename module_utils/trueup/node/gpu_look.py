@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ParseError
 from . import gpu_state, nvidia_driver, tools, vgpu
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 # Of the driver's own version; 8 GPUs without persistence mode take some 20 s to answer.
 _DRIVER_SECONDS = 60
+# What drivers know together or not at all.
+_GROUPS = {name: fields for name, fields in gpu_state.QUERIES.items() if name != "throttle_old"}
 
 
 def look(
@@ -114,36 +120,57 @@ def ask_devices(
 ) -> list[dict[str, Any]] | None:
     """What each GPU says of itself; a question that the driver refuses is a note. ``has_links``:
     whether it is asked for NVLinks too."""
-    tables: dict[str, dict[str, list[str]]] = {}
+    tables = _at_once(module)
+    said: dict[str, str] = {}
 
-    def put(name: str, option: str, key: str, fields: tuple[str, ...]) -> str | None:
-        argv = ["nvidia-smi", f"--{option}={','.join((key, *fields))}", "--format=csv"]
-        answer = tools.ask(module, argv)
-        if not answer.ok:
-            return f"{name} of the GPUs: {answer.note}"
-        try:
-            tables[name] = gpu_state.parse_query(answer.output, fields, key)
-        except ParseError as error:
-            return f"{name} of the GPUs: {error}"
-        return None
+    def put(name: str, fields: Sequence[str], **asked_as: str) -> None:
+        table, why = _query(module, fields, **asked_as)
+        if why:
+            said[name] = f"{name} of the GPUs: {why}"
+        else:
+            tables[name] = table
 
-    said = {
-        name: put(name, "query-gpu", "pci.bus_id", fields)
-        for name, fields in gpu_state.QUERIES.items()
-        if name != "throttle_old"
-    }
-    if said["throttle"]:
+    if not tables:
+        for name, fields in _GROUPS.items():
+            put(name, fields)
+    if said.pop("throttle", None):
         # Before driver 535 the reasons have another name.
-        fields = gpu_state.QUERIES["throttle_old"]
-        said["throttle"] = put("throttle_old", "query-gpu", "pci.bus_id", fields)
-    said["row remapping"] = put("remap", "query-remapped-rows", "gpu_bus_id", gpu_state.REMAP_QUERY)
-    notes += [note for note in said.values() if note]
+        put("throttle_old", gpu_state.QUERIES["throttle_old"])
+    put("remap", gpu_state.REMAP_QUERY, option="query-remapped-rows", key="gpu_bus_id")
+    notes += said.values()
     nvlinks = _nvlinks(module, notes) if has_links else None
     try:
         return gpu_state.devices(tables, nvlinks) if tables else None
     except ParseError as error:
         notes.append(str(error))
         return None
+
+
+def _query(
+    module: Any, fields: Sequence[str], *, option: str = "query-gpu", key: str = "pci.bus_id"
+) -> tuple[dict[str, list[str]], str]:
+    """PCI address to its cells; or why there are none."""
+    argv = ["nvidia-smi", f"--{option}={','.join((key, *fields))}", "--format=csv"]
+    answer = tools.ask(module, argv)
+    if not answer.ok:
+        return {}, str(answer.note)
+    try:
+        return gpu_state.parse_query(answer.output, fields, key), ""
+    except ParseError as error:
+        return {}, str(error)
+
+
+def _at_once(module: Any) -> dict[str, dict[str, list[str]]]:
+    """All groups by one question, since a driver without persistence mode starts anew at each;
+    nothing where it does not know all of their fields."""
+    fields = [field for group in _GROUPS.values() for field in group]
+    rows, _why = _query(module, fields)
+    tables: dict[str, dict[str, list[str]]] = {}
+    for address, row in rows.items():
+        cells = iter(row)
+        for name, group in _GROUPS.items():
+            tables.setdefault(name, {})[address] = list(itertools.islice(cells, len(group)))
+    return tables
 
 
 def _nvlinks(module: Any, notes: list[str]) -> list[dict[str, Any] | None] | None:
