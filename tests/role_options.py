@@ -22,7 +22,7 @@ from trueup.options import MODULE
 from trueup.settings import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from trueup.options import Option
 
@@ -30,6 +30,7 @@ ROOT = Path(__file__).parent.parent
 WIDTH = 120
 # PyYAML ends a line only after it, and what is dumped is indented by up to six.
 _DUMPED = 90
+_IN_A_LINE = 70
 HEAD = "# Written by `make options` from module_utils/trueup/benchmarks/{}/case.py.\n"
 
 # Of a new role: what its files hold until somebody writes more into them.
@@ -128,10 +129,20 @@ def _specified(one: Option) -> dict[str, Any]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Lists stand indented, as yamllint asks."""
+    """Lists stand indented, as yamllint asks; short ones of plain values in one line."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         return super().increase_indent(flow, False)
+
+
+def _listed(dumper: _Dumper, data: Sequence[Any]) -> yaml.SequenceNode:
+    plain = not any(isinstance(one, (dict, list)) for one in data)
+    short = plain and len(", ".join(map(str, data))) <= _IN_A_LINE
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=short)
+
+
+_Dumper.add_representer(list, _listed)
+_Dumper.add_representer(tuple, _listed)
 
 
 def _dumped(value: Any) -> str:
