@@ -16,8 +16,8 @@ from trueup.errors import TrueupError
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from .commands.options import examples
-from .commands.output import print_, say, sentence
+from .commands.help_text import examples
+from .commands.messages import print_, say, sentence
 from .commands.progress import PROGRESS
 from .commands.values import read_plainly
 

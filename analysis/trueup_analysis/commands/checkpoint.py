@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from .options import Format, FormatOption, OutputOption, examples, option
+from .help_text import examples
+from .options import Format, FormatOption, OutputOption, option
 from .output import write
 
 app = typer.Typer()

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .billing import Billing
+from .help_text import examples
 from .inputs import expectations_at_sizes, load_results
-from .options import Asked, examples, filters, flag, taking
-from .output import Common, say_all, say_notes, say_warnings
+from .messages import say_all, say_notes, say_warnings
+from .options import Asked, filters, flag, taking
+from .output import Common
 
 if TYPE_CHECKING:
     from ..sheets.sheet import Sheet

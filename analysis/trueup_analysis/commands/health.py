@@ -11,10 +11,12 @@ from typing import Annotated
 import typer
 from trueup.errors import TrueupError
 
+from .help_text import examples
 from .inputs import expectations_for
 from .judged import judged, nodes_of
-from .options import Asked, CatalogOption, Format, OutputOption, examples, filtered, flag, option
-from .output import put, say, say_notes, sentence, write
+from .messages import say, say_notes, sentence
+from .options import Asked, CatalogOption, Format, OutputOption, filtered, flag, option
+from .output import put, write
 
 app = typer.Typer()
 

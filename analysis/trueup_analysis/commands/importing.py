@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .help_text import examples
 from .inputs import RESULTS, Output, output_of
-from .options import CatalogOption, SizeOption, examples, option
-from .output import say, say_all
+from .messages import say, say_all
+from .options import CatalogOption, SizeOption, option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
+from .help_text import examples
 from .inputs import expectations_at_sizes, load_results
-from .options import Asked, Format, examples, filters, flag, taking
-from .output import Common, say, say_all, say_notes
+from .messages import say, say_all, say_notes
+from .options import Asked, Format, filters, flag, taking
+from .output import Common
 
 app = typer.Typer()
 

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 from trueup.errors import BadInput
 
+from .help_text import examples
 from .inputs import load_results
-from .options import Asked, examples, filtered, option
-from .output import say, say_notes
+from .messages import say, say_notes
+from .options import Asked, filtered, option
 
 app = typer.Typer()
 

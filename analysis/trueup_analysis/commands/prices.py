@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from trueup.errors import BadInput
 
-from .options import Format, FormatOption, OutputOption, examples, group, option, taking
-from .output import Common, say, write
+from .help_text import examples, group
+from .messages import say
+from .options import Format, FormatOption, OutputOption, option, taking
+from .output import Common, write
 from .progress import PROGRESS
 
 if TYPE_CHECKING:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .help_text import examples
 from .inputs import expectations_for, output_of
-from .options import Format, examples, flag, option, taking
-from .output import Common, put, say_all
+from .messages import say_all
+from .options import Format, flag, option, taking
+from .output import Common, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from .help_text import examples
 from .inputs import RESULTS, load_results
-from .options import Asked, examples, filters, taking
-from .output import Common, say, say_notes
+from .messages import say, say_notes
+from .options import Asked, filters, taking
+from .output import Common
 
 app = typer.Typer()
 

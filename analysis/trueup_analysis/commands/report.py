@@ -10,16 +10,10 @@ import typer
 from trueup.errors import BadInput
 
 from .billing import Billing
+from .help_text import examples
 from .inputs import load_results
-from .options import (
-    Asked,
-    CatalogOption,
-    examples,
-    filters,
-    option,
-    taking,
-)
-from .output import print_, say_notes
+from .messages import print_, say_notes
+from .options import Asked, CatalogOption, filters, option, taking
 
 if TYPE_CHECKING:
     from ..figures.advise.access import Advised

@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from .help_text import examples
 from .inputs import expectations_at_sizes, load_results
-from .options import Asked, Format, FormatOption, OutputOption, examples, filtered, flag, option
-from .output import say_all, say_notes, say_warnings, write
+from .messages import say_all, say_notes, say_warnings
+from .options import Asked, Format, FormatOption, OutputOption, filtered, flag, option
+from .output import write
 
 app = typer.Typer()
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from .options import examples, flag, option, taking
+from .help_text import examples
+from .options import flag, option, taking
 from .output import Common
 from .prices import OfferOption, OsOption, RegionOption, today
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from trueup.errors import BadInput
 
+from .help_text import examples, group
 from .inputs import read_bytes
-from .options import CatalogOption, OutputOption, SizeOption, examples, flag, group, option, taking
-from .output import Common, put, say
+from .messages import say
+from .options import CatalogOption, OutputOption, SizeOption, flag, option, taking
+from .output import Common, put
 
 if TYPE_CHECKING:
     from trueup.node.nccl_topology import Layout

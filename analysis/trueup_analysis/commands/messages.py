@@ -1,0 +1,71 @@
+"""What the commands say: messages to standard error, and lines to standard output."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from trueup.errors import BadInput, TrueupError
+
+from .progress import PROGRESS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..load import Loaded
+    from ..sheets.sheet import Sheet
+
+# A folder with a thousand bad files must not bury the table; `trueup list` names them all.
+MESSAGES_SHOWN = 20
+
+
+def sentence(error: TrueupError | OSError) -> str:
+    """What is said of a known error."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}"
+    return str(error)
+
+
+def print_(text: str) -> None:
+    """Write and flush, while an error can still be told; typer ends quietly on a broken pipe."""
+    write_out([text])
+
+
+def write_out(parts: Iterable[str]) -> None:
+    PROGRESS.end()
+    try:
+        sys.stdout.writelines(parts)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What is left in the buffer would fail once more when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise BadInput(f"standard output could not be written: {error.strerror}") from error
+
+
+def say(text: str) -> None:
+    from .. import units
+
+    PROGRESS.end()
+    sys.stderr.write(units.text(text) + "\n")
+
+
+def say_all(texts: Sequence[str]) -> None:
+    for text in texts[:MESSAGES_SHOWN]:
+        say(f"warning: {text}")
+    if len(texts) > MESSAGES_SHOWN:
+        say(f"warning: and {len(texts) - MESSAGES_SHOWN} more like these")
+
+
+def say_warnings(made: Sequence[Sheet]) -> None:
+    say_all(list(dict.fromkeys(text for sheet in made for text in sheet.warnings)))
+
+
+def say_notes(loaded: Loaded, *, not_read: bool = True) -> None:
+    """What the reader has to say, and what it could not read unless a table says that."""
+    for note in loaded.notes:
+        say(f"note: {note}")
+    if not_read:
+        say_all([f"not read: {item.path}: {item.reason}" for item in loaded.excluded])
