@@ -217,6 +217,20 @@ def test_a_cut_answer_to_all_at_once_is_asked_for_by_group(ran: Ran, cut: int) -
     assert fact_of(ran) == by_group
 
 
+@pytest.mark.parametrize(
+    ("question", "asked", "known"), [(AT_ONCE, 1, 0), (CLOCKS, 2, 0), (REMAP, 7, 8)]
+)
+def test_a_program_that_hangs_is_asked_no_more(
+    ran: Ran, question: str, asked: int, known: int
+) -> None:
+    ran.answers[question] = (124, "", "")
+    fact = fact_of(ran)
+    assert len([argv for argv in ran.calls if "nvidia-smi" in argv[0]]) == 1 + asked
+    assert len(fact["devices"] or []) == known
+    hangs = "figures of the GPUs: nvidia-smi did not end within 60 s; it is asked no more"
+    assert hangs in fact["notes"]
+
+
 def test_check_mode_reads_the_same(ran: Ran) -> None:
     assert ran(expected=EXPECTED, _ansible_check_mode=True) == ran(expected=EXPECTED)
 

@@ -13,7 +13,7 @@ from . import gpu_state, nvidia_driver, tools, vgpu
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Of the driver's own version; 8 GPUs without persistence mode take some 20 s to answer.
+# 8 GPUs without persistence mode take some 20 s to answer.
 _DRIVER_SECONDS = 60
 # What drivers know together or not at all.
 _GROUPS = {name: fields for name, fields in gpu_state.QUERIES.items() if name != "throttle_old"}
@@ -77,6 +77,10 @@ def look(
     }
 
 
+class _Hangs(Exception):
+    """A question that nvidia-smi does not answer: it would hang at the next one too."""
+
+
 def ask_driver(module: Any) -> nvidia_driver.Driver | None:
     """What nvidia-smi says of the driver; None where it is not installed."""
     answer = tools.ask(
@@ -118,9 +122,10 @@ def _units(module: Any, settle_seconds: int, expected: dict[str, Any]) -> dict[s
 def ask_devices(
     module: Any, notes: list[str], *, has_links: bool = True
 ) -> list[dict[str, Any]] | None:
-    """What each GPU says of itself; a question that the driver refuses is a note. ``has_links``:
-    whether it is asked for NVLinks too."""
-    tables = _at_once(module)
+    """What each GPU says of itself; a question that the driver refuses is a note, and after one
+    that it does not answer in time none is asked. ``has_links``: whether it is asked for NVLinks
+    too."""
+    tables: dict[str, dict[str, list[str]]] = {}
     said: dict[str, str] = {}
 
     def put(name: str, fields: Sequence[str], **asked_as: str) -> None:
@@ -130,13 +135,18 @@ def ask_devices(
         else:
             tables[name] = table
 
-    if not tables:
-        for name, fields in _GROUPS.items():
-            put(name, fields)
-    if said.pop("throttle", None):
-        # Before driver 535 the reasons have another name.
-        put("throttle_old", gpu_state.QUERIES["throttle_old"])
-    put("remap", gpu_state.REMAP_QUERY, option="query-remapped-rows", key="gpu_bus_id")
+    try:
+        tables.update(_at_once(module))
+        if not tables:
+            for name, fields in _GROUPS.items():
+                put(name, fields)
+        if said.pop("throttle", None):
+            # Before driver 535 the reasons have another name.
+            put("throttle_old", gpu_state.QUERIES["throttle_old"])
+        put("remap", gpu_state.REMAP_QUERY, option="query-remapped-rows", key="gpu_bus_id")
+    except _Hangs as error:
+        said["rest"] = f"figures of the GPUs: {error}; it is asked no more"
+        has_links = False
     notes += said.values()
     nvlinks = _nvlinks(module, notes) if has_links else None
     try:
@@ -149,9 +159,15 @@ def ask_devices(
 def _query(
     module: Any, fields: Sequence[str], *, option: str = "query-gpu", key: str = "pci.bus_id"
 ) -> tuple[dict[str, list[str]], str]:
-    """PCI address to its cells; or why there are none."""
+    """PCI address to its cells; or why there are none.
+
+    Raises:
+        _Hangs: nvidia-smi did not end in time.
+    """
     argv = ["nvidia-smi", f"--{option}={','.join((key, *fields))}", "--format=csv"]
-    answer = tools.ask(module, argv)
+    answer = tools.ask(module, argv, limit_seconds=_DRIVER_SECONDS)
+    if answer.status is None:
+        raise _Hangs(answer.note)
     if not answer.ok:
         return {}, str(answer.note)
     try:
