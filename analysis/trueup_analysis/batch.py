@@ -100,6 +100,7 @@ _PLAIN_TEXTS: Final = (
 )
 _NUMBERS: Final = ("node_count", "ranks", "threads_per_rank", "gpus", "duration_seconds")
 _own = attrgetter(*_PLAIN_TEXTS, *_NUMBERS)
+_texts = attrgetter(*packed.KINDS)
 # How many members there are, with a colon each.
 _MEMBERS, _OF_RAW, _OF_FIGURE = (len(one.__struct_fields__) for one in (_Text, Raw, _Figure))
 
@@ -125,28 +126,21 @@ def _words(column: Sequence[str | None]) -> Words:
     return Words(numbers, codes.values_in_order)
 
 
-class _Texts:
-    """A column of JSON texts, of which sweeps repeat most."""
+class _Texts(dict[bytes, tuple[int, int]]):
+    """A column of JSON texts, of which sweeps repeat most: the code of each, and how many colons
+    are in it. One that is not of the kind, or may hold a name twice, raises
+    msgspec.MsgspecError."""
 
     def __init__(self, kind: Any) -> None:
         self._decode = msgspec.json.Decoder(kind).decode
-        self._codes: dict[bytes, tuple[int, int]] = {}
         self._words: dict[str, int] = {}
 
-    def code(self, text: bytes) -> tuple[int, int]:
-        """The code of a text, and how many colons are in it.
-
-        Raises:
-            msgspec.MsgspecError: it is not of the kind, or may hold a name twice.
-        """
-        found = self._codes.get(text)
-        if found is None:
-            value = self._decode(text)
-            word = canonical(value)
-            colons = text.count(b":")
-            if word.count(":") != colons:
-                raise msgspec.ValidationError("a name may be given twice")
-            found = self._codes[text] = self._words.setdefault(word, len(self._words)), colons
+    def __missing__(self, text: bytes) -> tuple[int, int]:
+        word = canonical(self._decode(text))
+        colons = text.count(b":")
+        if word.count(":") != colons:
+            raise msgspec.ValidationError("a name may be given twice")
+        found = self[text] = self._words.setdefault(word, len(self._words)), colons
         return found
 
     @property
@@ -218,8 +212,8 @@ class Batch:
             msgspec.MsgspecError: a text is not of its kind, or may hold a name twice.
         """
         codes, colons = [], _MEMBERS
-        for name, texts in self._texts.items():
-            code, held = texts.code(bytes(getattr(record, name)))
+        for texts, text in zip(self._texts.values(), map(bytes, _texts(record)), strict=True):
+            code, held = texts[text]
             codes.append(code)
             colons += held
         if record.raw is not None:
