@@ -10,7 +10,7 @@ import stat
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -69,8 +69,7 @@ class _Noted(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-@dataclass(frozen=True)
-class Excluded:
+class Excluded(NamedTuple):
     """A file (or one record in a file) that could not be read, and why."""
 
     path: str

@@ -3,9 +3,8 @@ so each column takes as few bytes as hold it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,8 +30,7 @@ COLUMNS: Final = {
 TEXTS: Final = [name for name, kind in COLUMNS.items() if kind == pa.string()]
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(NamedTuple):
     """All figures of some records, column by column.
 
     Attributes:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -92,8 +91,7 @@ _RECORDS: Final = pa.schema(list(_FOLDED)[:-1])
 _TEXT_PATHS: Final = [*_TEXT, *JSON, *(f"metrics.list.element.{name}" for name in metrics.TEXTS)]
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """Records in memory.
 
     Attributes:
@@ -252,8 +250,7 @@ def read(path: Path) -> tuple[Table, dict[str, Any]]:
     return found.table, rest
 
 
-@dataclass(frozen=True)
-class _Read:
+class _Read(NamedTuple):
     """What a file holds.
 
     Attributes:

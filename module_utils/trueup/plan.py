@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from .errors import BadInput
 
@@ -84,8 +84,7 @@ class Asked:
         return {"path": path, "source": source, "mode": "0755"}
 
 
-@dataclass(frozen=True)
-class Now:
+class Now(NamedTuple):
     """What is known when a case of a benchmark begins, beyond what its plan knew. A room that needs
     it has ``completed(case, now)``, which gives the case that is measured, or ``Skipped`` where
     what was measured has shown that this one need not be.
@@ -104,8 +103,7 @@ class Now:
     hostvars: Mapping[str, Mapping[str, Any]]
 
 
-@dataclass(frozen=True)
-class Skipped:
+class Skipped(NamedTuple):
     """What this node cannot have, and why; reports name it."""
 
     what: str
@@ -116,8 +114,7 @@ def _nothing(_: Mapping[str, Any]) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(NamedTuple):
     """A question to the node, whether a role has something to do there: a module that is run in
     check mode and would change nothing.
 

@@ -7,11 +7,10 @@ Every ``benchmarks/<tool>/view.py`` has one ``VIEW``. Nothing here reads or draw
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Tuple
 
 
-@dataclass(frozen=True)
-class Peak:
+class Peak(NamedTuple):
     """What the hardware of a VM size could do at most, by a column of catalog/vm_sizes.csv.
 
     Attributes:
@@ -91,8 +90,7 @@ def latency(metric: str, label: str, shown: str) -> Tuple[Measure, Measure]:
     )
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """What the work of a case is counted in, so that it can be priced.
 
     Attributes:
@@ -122,8 +120,7 @@ class Work:
     value: str = ""
 
 
-@dataclass(frozen=True)
-class Chart:
+class Chart(NamedTuple):
     """One plot of the benchmark's section. It is drawn where cases hold its measures, and over a
     parameter where that has several values.
 

@@ -10,14 +10,13 @@ of 2300 Mb/s each below an account's 20 Gb/s.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trueup.benchmarks.blob_copy.case import capped
 from trueup.errors import BadInput
 
 
-@dataclass(frozen=True)
-class Transfer:
+class Transfer(NamedTuple):
     """One checkpoint on its way.
 
     Attributes:
@@ -33,8 +32,7 @@ class Transfer:
     seconds: float
 
 
-@dataclass(frozen=True)
-class Intervals:
+class Intervals(NamedTuple):
     """How often.
 
     Attributes:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..selection import in_order
 
@@ -16,8 +15,7 @@ LEFT_OUT: Final = "left out of the run"
 _CONTROLLER: Final = "localhost"
 
 
-@dataclass(frozen=True)
-class ExpectedNode:
+class ExpectedNode(NamedTuple):
     """A node, and whether the newest run that expected it has a record of it.
 
     Attributes:

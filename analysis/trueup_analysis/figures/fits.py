@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -33,8 +32,7 @@ _ROUNDING: Final = 1e-12
 _Value = tuple[float, float]
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """A scaling law fitted to the speed-ups of a series (relative to its baseline).
 
     Attributes:

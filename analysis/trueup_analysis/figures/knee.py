@@ -12,8 +12,7 @@ do, and where the second is much flatter than the first. The first need not begi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -39,8 +38,7 @@ _EXACT: Final = 1e-9
 _FLOOR: Final = 0.02
 
 
-@dataclass(frozen=True)
-class Knee:
+class Knee(NamedTuple):
     """What was found.
 
     Attributes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from trueup.cases import TYPICAL, Case, Figure
@@ -69,8 +69,7 @@ def work_priced(benchmark: str) -> tuple[Work, ...]:
     return () if view is None else view.work
 
 
-@dataclass(frozen=True)
-class _Held:
+class _Held(NamedTuple):
     """The records of one benchmark that can be priced.
 
     Attributes:

@@ -7,7 +7,7 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup.errors import BadInput
 from trueup.words import did_you_mean, nearest
@@ -138,8 +138,7 @@ def region_name(region: str) -> str:
     return region.lower().replace(" ", "")
 
 
-@dataclass(frozen=True)
-class Quote:
+class Quote(NamedTuple):
     """The price found for a row: US$ an hour and node."""
 
     usd_per_hour: float

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .. import units
 from ..packed import MEASURED
@@ -85,8 +85,7 @@ class Article:
     unknown: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(NamedTuple):
     """A price, where it holds, and whether anybody has ever asked it."""
 
     quote: Quote

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup.node.windows.preflight import USD_PER_VCPU_HOUR
 
@@ -31,8 +30,7 @@ _RATE: Final = "session_frame_rate"
 COMPUTED: Final = f"base rate + {USD_PER_VCPU_HOUR:g} US$ per vCPU and hour, computed"
 
 
-@dataclass(frozen=True)
-class UserTable:
+class UserTable(NamedTuple):
     """Cost by the hour of a user.
 
     Attributes:

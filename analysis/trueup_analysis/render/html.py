@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -48,8 +48,7 @@ class Figure:
     drawing: Drawing
 
 
-@dataclass(frozen=True)
-class Fact:
+class Fact(NamedTuple):
     """A name and what it is."""
 
     label: str
@@ -80,8 +79,7 @@ class Part:
         return (*self.beside, *self.sheets)
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """A heading of the page.
 
     Attributes:
@@ -110,8 +108,7 @@ class Section:
         return [sheet for part in self.parts for sheet in part.tables()]
 
 
-@dataclass(frozen=True)
-class Headline:
+class Headline(NamedTuple):
     """One figure that the page opens with."""
 
     label: str
@@ -120,8 +117,7 @@ class Headline:
     detail: str
 
 
-@dataclass(frozen=True)
-class Warnings:
+class Warnings(NamedTuple):
     """Warnings or notes of one kind, under a line that says which."""
 
     title: str
@@ -155,20 +151,17 @@ class Page:
         return [figure for part in parts for figure in part.figures]
 
 
-@dataclass(frozen=True)
-class _Cell:
+class _Cell(NamedTuple):
     text: str
     kind: str
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(NamedTuple):
     cells: Sequence[_Cell]
     style: str
 
 
-@dataclass(frozen=True)
-class _Table:
+class _Table(NamedTuple):
     """A sheet as the page shows it."""
 
     name: str

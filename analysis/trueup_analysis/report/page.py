@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trueup.errors import BadInput
 from trueup.health.verdicts import latest
@@ -201,8 +201,7 @@ def _more(
     ]
 
 
-@dataclass(frozen=True)
-class _Billed:
+class _Billed(NamedTuple):
     """What there is to say of costs."""
 
     runs: CostTable | None

@@ -15,7 +15,7 @@ import os
 import re
 import time
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .. import record as records
 from ..errors import BadInput
@@ -328,8 +328,7 @@ def _joined(argv: Sequence[str]) -> str:
 # ---- what earlier runs left ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class History:
+class History(NamedTuple):
     """Of one host.
 
     Attributes:

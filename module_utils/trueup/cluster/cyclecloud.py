@@ -21,7 +21,7 @@ import re
 import urllib.parse
 import uuid
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..errors import BadInput, TrueupError
 from ..rest import Lost, Refused, http_date
@@ -57,8 +57,7 @@ _NODE_FIELDS = (
 # ---- what the API says --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """What of a node's record is used. The record holds much more, secrets included."""
 
     name: str
@@ -108,8 +107,7 @@ def node_of(record: Any) -> Node:
     )
 
 
-@dataclass(frozen=True)
-class Bucket:
+class Bucket(NamedTuple):
     """What can be made of one VM size in one nodearray."""
 
     nodearray: str
@@ -422,8 +420,7 @@ def requests_of(api: Api, ask: Ask) -> List[Tuple[str, Request]]:
 # ---- present ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Patience:
+class Patience(NamedTuple):
     """How long is waited for nodes."""
 
     wait: bool = True

@@ -7,7 +7,7 @@ uneven L3 groups (HBv3: 8, 8, 8 and 6 cores in each NUMA node) included.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import BadInput
 from .topology import Cpus, Topology, cpu_mask, format_cpu_list
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 BINDINGS = ("none", "core", "l3", "numa")
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(NamedTuple):
     """The CPUs of each rank of one node.
 
     Attributes:

@@ -14,9 +14,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from ..errors import ParseError
 from . import metadata
@@ -32,8 +31,7 @@ _ENDS = {"Preempt": "evicts", "Terminate": "deletes"}
 _COMING = ("Scheduled", "Started")
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """One scheduled event.
 
     Attributes:

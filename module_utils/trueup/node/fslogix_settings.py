@@ -7,8 +7,8 @@ installer writes no value. docs/fslogix.md follows from this table (``make optio
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, Tuple
+from dataclasses import replace
+from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 from ..options import Option, misfits
 from .windows.registry import Value
@@ -175,8 +175,7 @@ def _of_odfc(one: Option) -> Option:
     return replace(one, default=_ODFC_DEFAULTS.get(one.name, one.default))
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(NamedTuple):
     """The settings of one registry key.
 
     Attributes:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..errors import BadInput
 from .affinity import Placement
@@ -11,8 +10,7 @@ from .nccl_topology import layout_of, read_layouts
 from .topology import Cpus, cpu_mask, parse_cpu_mask
 
 
-@dataclass(frozen=True)
-class GpuPlace:
+class GpuPlace(NamedTuple):
     """A GPU and what is beside it. The rank of that number among its node's ranks uses it.
 
     Attributes:

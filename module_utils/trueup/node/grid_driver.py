@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import BadInput, ParseError
 
@@ -34,8 +33,7 @@ _WINDOWS = "2016/10"
 _OLDEST_RELEASE, _OLDEST_BRANCH = 18, 570
 
 
-@dataclass(frozen=True)
-class GridDriver:
+class GridDriver(NamedTuple):
     """A driver of the manifest.
 
     Attributes:

@@ -12,7 +12,7 @@ import re
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..words import nearest
 from .affinity import layouts
@@ -52,8 +52,7 @@ _DISPLAY_CLASSES = ("0x0300", "0x0302")
 LINUX, WINDOWS = "linux", "windows"
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(NamedTuple):
     """Which VM size this is, and how we know."""
 
     vm_size: str | None

@@ -15,7 +15,7 @@ import queue
 import re
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ..errors import BadInput
@@ -71,8 +71,7 @@ class Document:
     content: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _Answer:
+class _Answer(NamedTuple):
     status: int
     reason: str
     headers: dict[str, str]

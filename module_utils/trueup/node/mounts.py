@@ -6,8 +6,7 @@ import os
 import re
 import string
 import subprocess
-from dataclasses import dataclass
-from typing import Dict, List, Sequence
+from typing import Dict, List, NamedTuple, Sequence
 
 from ..errors import BadInput
 
@@ -17,8 +16,7 @@ _OF_THE_NODE = ("addr", "clientaddr", "mountaddr", "mountport")
 _PLAIN = frozenset(string.ascii_letters + string.digits + ":_.")
 
 
-@dataclass(frozen=True)
-class Mount:
+class Mount(NamedTuple):
     """One line of the table.
 
     Attributes:

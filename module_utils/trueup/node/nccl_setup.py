@@ -6,8 +6,8 @@ from __future__ import annotations
 import base64
 import re
 import shlex
-from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from dataclasses import replace
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from ..plan import Asked
 from . import mpi, nccl_topology
@@ -98,8 +98,7 @@ def job_variables(asked: Asked, context: str) -> Dict[str, str]:
     return Setup.of(replace(asked, options=options)).variables(context)
 
 
-@dataclass(frozen=True)
-class Shipped:
+class Shipped(NamedTuple):
     """A file that Azure's images have for a size: its path, the link to it, what it is to say."""
 
     file: str
@@ -107,8 +106,7 @@ class Shipped:
     content: str
 
 
-@dataclass(frozen=True)
-class Setup:
+class Setup(NamedTuple):
     """NCCL on one node.
 
     Attributes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 from xml.parsers import expat
 
 from ..errors import BadInput, ParseError
@@ -51,8 +51,7 @@ _SPEEDS = {
 _WIDTH_UNKNOWN = 16
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """A GPU and the adapter beside it; ``number`` is the GPU's in PCI order, and mlx5_ib's."""
 
     number: int
@@ -60,8 +59,7 @@ class Pair:
     nic: Optional[str]
 
 
-@dataclass(frozen=True)
-class Bridge:
+class Bridge(NamedTuple):
     """A PCI bridge of the file, and what hangs on it; without a bus id the CPU itself.
 
     ``nics`` are adapters that are no GPU's own.
@@ -72,8 +70,7 @@ class Bridge:
     nics: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Numa:
+class Numa(NamedTuple):
     """A NUMA node: its cores, its bridges, and attributes of an Ethernet interface to name."""
 
     node: int
@@ -82,8 +79,7 @@ class Numa:
     ethernet: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Graphs:
+class Graphs(NamedTuple):
     """A graph file (NCCL_GRAPH_FILE): the rings and trees that NCCL takes instead of searching.
 
     Attributes:

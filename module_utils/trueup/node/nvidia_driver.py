@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ..errors import ParseError
 from .identify import read_gpus
@@ -23,8 +23,7 @@ _MODULES = ("nvidia", "nvidia_uvm", "nvidia_peermem", "gdrdrv", "nouveau")
 _VERSION = r"[0-9]+\.[0-9]+(?:\.[0-9]+)?"
 
 
-@dataclass(frozen=True)
-class Driver:
+class Driver(NamedTuple):
     """What nvidia-smi says of the driver.
 
     Attributes:

@@ -11,8 +11,7 @@ import csv
 import io
 import operator
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ParseError
 from ..reading import Line, lines_of
@@ -27,8 +26,7 @@ _MIB = 1024**2
 _UNLIKE = 1.25
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(NamedTuple):
     """One GPU.
 
     Attributes:

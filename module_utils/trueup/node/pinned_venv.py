@@ -11,9 +11,8 @@ import os
 import re
 import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 from ..errors import BadInput, TrueupError
 
@@ -107,8 +106,7 @@ print(json.dumps({"usable": here and pip_is_whole, "lacking": lacking, "parts": 
 _PARTS = {"bin", "include", "lib", "lib64", "share", "pyvenv.cfg", ".gitignore"}
 
 
-@dataclass(frozen=True)
-class Environment:
+class Environment(NamedTuple):
     """What is wanted.
 
     Attributes:

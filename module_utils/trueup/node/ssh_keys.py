@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Any, List, Mapping, Sequence
+from typing import Any, List, Mapping, NamedTuple, Sequence
 
 from ..errors import BadInput
 from ..record import is_run_id
@@ -35,8 +35,7 @@ def mark(run_id: str) -> str:
     return MARK + run_id
 
 
-@dataclass(frozen=True)
-class Peer:
+class Peer(NamedTuple):
     """A node as the others reach it: its names, its addresses, its public key of this run and the
     host keys of its sshd, each "type base64"."""
 

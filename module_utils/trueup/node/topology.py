@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import BadInput, ParseError
 from .sysfs import entries, text_of
@@ -50,8 +50,7 @@ class Topology:
     numa_memory_bytes: Mapping[int, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _Cache:
+class _Cache(NamedTuple):
     level: int
     shared: Cpus
     size_bytes: int | None

@@ -22,7 +22,7 @@ import json
 import os
 import time
 from dataclasses import asdict, dataclass, field
-from typing import Dict, Iterable, List, Mapping, Tuple
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Tuple
 
 from ..errors import BadInput
 
@@ -48,8 +48,7 @@ class Step(enum.Enum):
     RELOAD = "reload"
 
 
-@dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     """A file's sha256, empty where there is none, and when its inode changed (since 1970)."""
 
     sha256: str
@@ -93,8 +92,7 @@ class Wanted:
     reloaded: Tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """A step, and its reasons: a few words each, with the path of a file and never its content."""
 
     step: Step

@@ -4,8 +4,7 @@ not known is counted, never guessed."""
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..record import read_records, run_counts
 
@@ -14,8 +13,7 @@ _RUNS = 10
 Kind = Tuple[str, Optional[str]]
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """A benchmark on a node: ``cases`` are those of its plan, None where it has none."""
 
     host: str
@@ -24,8 +22,7 @@ class Work:
     cases: Optional[int]
 
 
-@dataclass(frozen=True)
-class Forecast:
+class Forecast(NamedTuple):
     """What is expected of a run's measuring, configuring apart.
 
     Attributes:

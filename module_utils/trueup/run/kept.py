@@ -16,8 +16,7 @@ import select
 import tempfile
 import threading
 from collections import deque
-from dataclasses import dataclass
-from typing import IO, Deque, List, Optional
+from typing import IO, Deque, List, NamedTuple, Optional
 
 from ..reading import MOST_BYTES
 
@@ -31,8 +30,7 @@ _PIPE_BYTES = 1 << 20
 _POLL_SECONDS = 0.2
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     """One output.
 
     Attributes:

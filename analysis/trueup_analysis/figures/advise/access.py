@@ -4,8 +4,8 @@ conditions of catalog/services.yml."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup.errors import BadInput
 from trueup.options import Option
@@ -80,8 +80,7 @@ _GB_IN_TB: Final = 1000
 _TB: Final = 2**30 / 1e12
 
 
-@dataclass(frozen=True)
-class Storage:
+class Storage(NamedTuple):
     """Kinds of storage, the first to try first, for one of the choices.
 
     Attributes:
@@ -95,8 +94,7 @@ class Storage:
     prices: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class Advised:
+class Advised(NamedTuple):
     """An answer, and the storage for it where that was asked for."""
 
     answer: Answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup.errors import BadInput
 
@@ -61,8 +61,7 @@ class Choice:
         return not self.late and not self.dear and self.estimate.held is not False
 
 
-@dataclass(frozen=True)
-class Sensitivity:
+class Sensitivity(NamedTuple):
     """What the best choice costs, and which it would be, if one assumption were at an end."""
 
     name: str

@@ -6,7 +6,7 @@ A size that is not to be had any more stands beside the one that is advised in i
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup.errors import BadInput
 from trueup.words import did_you_mean
@@ -86,8 +86,7 @@ class Architecture:
     sources: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A role as it is advised.
 
     Attributes:

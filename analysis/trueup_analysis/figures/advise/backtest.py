@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .estimates import PUBLISHED, UNTESTED, Range, around, spread
 
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 LEAST_ERRORS = 3
 
 
-@dataclass(frozen=True)
-class Tested:
+class Tested(NamedTuple):
     """One known result beside what the others predict.
 
     Attributes:

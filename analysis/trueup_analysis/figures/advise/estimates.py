@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trueup.errors import BadInput
 
@@ -61,8 +61,7 @@ def around(value: float, factor: float) -> Range:
     return Range(value / factor, value, value * factor)
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(NamedTuple):
     """Where a figure is from.
 
     Attributes:
@@ -76,8 +75,7 @@ class Evidence:
     date: str = ""
 
 
-@dataclass(frozen=True)
-class Assumption:
+class Assumption(NamedTuple):
     """What an estimate takes for granted, and what else it could be.
 
     Attributes:
@@ -123,8 +121,7 @@ class Estimate:
         return max((one.kind for one in self.evidence), key=TRUST.index)
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(NamedTuple):
     """A choice that cannot do it, why, and how many nodes of the size could; None where none."""
 
     size: str

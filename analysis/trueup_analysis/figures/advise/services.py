@@ -10,7 +10,7 @@ import math
 import re
 from dataclasses import dataclass, field, fields
 from datetime import date
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup.errors import BadInput
 from trueup.reading import is_number
@@ -132,8 +132,7 @@ def needs_of(given: Mapping[str, str]) -> Needs:
 _FIELDS: Final = (*(one.name for one in fields(Needs)), "shared")
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """Where a statement stands, and how well that was checked."""
 
     text: str
@@ -144,16 +143,14 @@ class Source:
         return f"{self.text} ({self.mark}, {self.date})"
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(NamedTuple):
     """A statement with its source."""
 
     text: str
     source: Source
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(NamedTuple):
     """A service level of a storage, bought so large that it holds the data and is fast enough.
 
     Attributes:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,8 +23,7 @@ WEAK_TOLERANCE = 0.05
 _SPAN = 2
 
 
-@dataclass(frozen=True)
-class Raw:
+class Raw(NamedTuple):
     """The records of one series."""
 
     benchmark: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,7 @@ class Point:
     label: str = ""
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):
     """A line that was computed, not measured. ``role`` is ``ideal``, ``amdahl`` or ``usl``."""
 
     label: str
@@ -38,8 +37,7 @@ class ScalingPlot:
     measured: bool = True
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(NamedTuple):
     """What measurements are held against: a peak, an expectation.
 
     ``x`` is where it holds, None for everywhere; rows have no x.
@@ -50,8 +48,7 @@ class Reference:
     x: float | None = None
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One line of measurements, with its spread where ``low`` and ``high`` are given.
 
     ``role`` is "main"; "usual" for the median of many, drawn in grey; "outlier" for one that the

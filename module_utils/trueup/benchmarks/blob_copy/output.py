@@ -12,7 +12,7 @@ import json
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
 from ...errors import ParseError
 from ...reading import Line, decoded, digest, is_count, is_number, lines_of, only, refuse_after
@@ -30,8 +30,7 @@ _MD5 = re.compile(r"[0-9a-f]{32}")
 _CLOCK_SECONDS = 1e-3
 
 
-@dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     """One file and the blob that it became.
 
     Attributes:
@@ -52,8 +51,7 @@ class File:
     verified: bool
 
 
-@dataclass(frozen=True)
-class Copy:
+class Copy(NamedTuple):
     """One of the copies that ran at the same time.
 
     Attributes:

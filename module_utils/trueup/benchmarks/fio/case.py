@@ -9,7 +9,7 @@ import math
 import os
 import re
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ...errors import BadInput
 from ...options import ModuleOption, Option, RoleOption
@@ -351,8 +351,7 @@ _CACHING = ("lustre", "cifs", "smb3", "ceph")
 _NO_CACHE = {"noac", "acregmax=0", "actimeo=0"}
 
 
-@dataclass(frozen=True)
-class Files:
+class Files(NamedTuple):
     """A workload of operations of files: each of ``jobs`` processes makes ``files`` of them."""
 
     workload: str

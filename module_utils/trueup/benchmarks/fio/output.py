@@ -80,8 +80,7 @@ _OTHER_ENDS = "\r\v\f\x1c\x1d\x1e"
 _OPTIONS = ("rw", "bs", "ioengine", "iodepth", "numjobs", "direct")
 
 
-@dataclass(frozen=True)
-class Direction:
+class Direction(NamedTuple):
     """What one job did in one direction.
 
     Attributes:
@@ -104,8 +103,7 @@ class Direction:
     percentiles_are: str
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """One entry of fio's ``jobs``: a job, or a group of jobs with ``group_reporting``."""
 
     name: str

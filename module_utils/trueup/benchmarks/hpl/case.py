@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...errors import BadInput
 from ...node.affinity import Placement, openmpi_mpmd_argv, taskset_argv
@@ -107,8 +106,7 @@ _IN_FOLDER = (
 )
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """What HPL is asked to solve: order, block size and grid."""
 
     n: int

@@ -5,8 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...errors import BadInput
 from ...options import SYSFS_ROOT, ModuleOption, Option, RoleOption, time_limit
@@ -202,8 +202,7 @@ _GRACE_SECONDS = 10.0
 _SHORT_GRACE_SECONDS = 2.0
 
 
-@dataclass(frozen=True)
-class Test:
+class Test(NamedTuple):
     """One perftest test.
 
     Attributes:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...errors import ParseError
 from ...reading import Line, lines_of
@@ -107,8 +107,7 @@ def explain(text: str) -> Optional[str]:
     return f"{words} ({meaning})" if meaning else words
 
 
-@dataclass(frozen=True)
-class IbRow:
+class IbRow(NamedTuple):
     """One size's figures.
 
     Attributes:

@@ -171,8 +171,7 @@ class Iteration(NamedTuple):
     at: Optional[float] = None
 
 
-@dataclass(frozen=True)
-class Resume:
+class Resume(NamedTuple):
     """A start from a checkpoint after the iterations of another start.
 
     Attributes:

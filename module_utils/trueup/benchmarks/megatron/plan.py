@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 from ...errors import BadInput
 from ...node import mpi, own_python
@@ -38,8 +37,7 @@ def programs(asked: Asked) -> Dict[str, Any]:
     return {**own_python.programs(asked, Need.of(versions["python"])), "programs": ["git"]}
 
 
-@dataclass(frozen=True)
-class _Chosen:
+class _Chosen(NamedTuple):
     """What ``auto`` and ``catalog`` come to on this node.
 
     Attributes:

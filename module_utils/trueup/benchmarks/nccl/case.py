@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...errors import BadInput, ParseError
 from ...node.gpu_places import bound
@@ -241,8 +240,7 @@ _FALL_BACK = {
 }
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """What is run, and on which nodes.
 
     Attributes:

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 # What a pair of ranks talks over, the worst first: one pair that fell back makes all wait.
 _WORST_FIRST = ("socket", "other", "shm", "roce", "unknown", "ib", "p2p", "nvlink")
@@ -47,8 +46,7 @@ _MOST_SEEN = 100_000
 _GPU_PATH = re.compile(r"GPU/[^\s/]+ \(\d+/[\d.]+/([A-Z0-9]+)\)")
 
 
-@dataclass(frozen=True)
-class NcclLog:
+class NcclLog(NamedTuple):
     """How NCCL moved the data.
 
     Attributes:

@@ -222,8 +222,7 @@ class _Settings:
         return found
 
 
-@dataclass(frozen=True)
-class _Model:
+class _Model(NamedTuple):
     """How one operation's rows fit together."""
 
     operation: str

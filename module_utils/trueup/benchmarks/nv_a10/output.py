@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Dict, List, Match, Optional, Pattern, Sequence, Tuple
+from typing import Dict, List, Match, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 from ...errors import ParseError
 from ...node.nvidia_smi import rows_of
@@ -58,8 +58,7 @@ _WRONG = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(NamedTuple):
     """One output of ffmpeg.
 
     Attributes:

@@ -15,7 +15,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...errors import BadInput
 from ...options import ModuleOption, Option, RoleOption, time_limit
@@ -331,8 +331,7 @@ _SENT = (
 LOAD: Dict[str, Any] = {one.name: one.default for one in OPTIONS if one.name in _SENT}
 
 
-@dataclass(frozen=True)
-class Lengths:
+class Lengths(NamedTuple):
     """Tokens, drawn from a normal distribution and clipped."""
 
     middle: int
@@ -345,8 +344,7 @@ class Lengths:
         return min(max(drawn, self.shortest), self.longest)
 
 
-@dataclass(frozen=True)
-class Profile:
+class Profile(NamedTuple):
     """What is asked of the server.
 
     Attributes:

@@ -24,7 +24,7 @@ import json
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence
 
 from ...errors import ParseError
 from ...reading import (
@@ -110,8 +110,7 @@ _LISTS = (
 _MOST_SECONDS = 1e9
 
 
-@dataclass(frozen=True)
-class Latency:
+class Latency(NamedTuple):
     """Seconds over the successful requests; ``percentiles`` as printed, 99.0 among them or not."""
 
     mean: float

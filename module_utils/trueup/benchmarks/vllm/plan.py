@@ -6,8 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
 
 from ...errors import BadInput, TrueupError
 from ...node import gpu_grid, own_python
@@ -57,8 +56,7 @@ _WARMUPS = 8
 _FIRST_SEED = 42
 
 
-@dataclass(frozen=True)
-class Serving:
+class Serving(NamedTuple):
     """What a node serves.
 
     Attributes:

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 from ...errors import BadInput, ParseError
 from ...node.topology import format_cpu_list, parse_cpu_list
@@ -79,8 +79,7 @@ class Machine:
     smt: bool = False
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """Whether a recipe fits. Bytes are sums over the devices that it uses (GPUs, or NUMA nodes).
 
     Attributes:
@@ -532,8 +531,7 @@ def fit(
     )
 
 
-@dataclass(frozen=True)
-class _Need:
+class _Need(NamedTuple):
     """Bytes, over all ranks."""
 
     ranks: int

@@ -16,8 +16,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...errors import BadInput
 
@@ -55,8 +54,7 @@ _REASONS: Tuple[Tuple[str, str], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Api:
+class Api(NamedTuple):
     """The OpenAI API of a server.
 
     Attributes:
@@ -123,8 +121,7 @@ class Api:
         return f"status {status}: {text[:200]}"
 
 
-@dataclass(frozen=True)
-class Service:
+class Service(NamedTuple):
     """A systemd service, as ``systemctl show`` tells.
 
     Attributes:

@@ -10,8 +10,7 @@ those of flashinfer-cubin end there before this version.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
 
 # What systemd gives a service that names no PATH (systemd.exec(5)), and the system's own.
 _SYSTEM = (
@@ -30,8 +29,7 @@ _TOOLKIT = ("bin/nvcc", "lib64/libcudart.so", "include/curand.h")
 _SAMPLER = "VLLM_USE_FLASHINFER_SAMPLER"
 
 
-@dataclass(frozen=True)
-class Toolchain:
+class Toolchain(NamedTuple):
     """What servers of one node find by their units' variables alone.
 
     Attributes:

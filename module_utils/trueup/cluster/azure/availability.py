@@ -6,7 +6,7 @@ Both take an answer of Azure's as it came; nothing is asked in here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from ...errors import TrueupError
 from ...reading import is_count
@@ -27,8 +27,7 @@ class Need:
     sizes: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Quota:
+class Quota(NamedTuple):
     """A need held against what the subscription has.
 
     Attributes:

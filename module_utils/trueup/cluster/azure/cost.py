@@ -7,7 +7,7 @@ The catalog has prices of VMs alone. Everything else is listed and counted, and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Tuple
+from typing import Callable, List, NamedTuple, Optional, Tuple
 
 from .parameters import Parameters
 from .template import disks, public_addresses
@@ -15,8 +15,7 @@ from .template import disks, public_addresses
 LIST, SPOT = "payg", "spot"
 
 
-@dataclass(frozen=True)
-class Price:
+class Price(NamedTuple):
     """US$ an hour of one VM, of which day (empty: nobody says) and from where."""
 
     usd_per_hour: float
@@ -48,8 +47,7 @@ class Line:
         return None if self.each is None else self.each.usd_per_hour * self.count
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """The lines of a deployment, and the limit that holds for it."""
 
     lines: Tuple[Line, ...]

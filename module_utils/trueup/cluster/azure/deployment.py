@@ -8,8 +8,8 @@ instances of sets), which are generated from Microsoft's specification.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ... import rest
 from ...errors import BadInput, TrueupError
@@ -65,8 +65,7 @@ _ADVICE: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """What Azure did not make, its innermost code, and what it said."""
 
     what: str
@@ -93,8 +92,7 @@ class NotDeployed(TrueupError):
         return bool(self.failures) and all(one.code in NO_ROOM for one in self.failures)
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """What the deployment would do to one resource.
 
     Attributes:

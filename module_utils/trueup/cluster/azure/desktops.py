@@ -12,9 +12,20 @@ import base64
 import json
 import re
 import uuid
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 from urllib.parse import quote, unquote
 
 from ... import rest
@@ -42,8 +53,7 @@ _POOL = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a host pool is."""
 
     subscription: str
@@ -73,8 +83,7 @@ def place_of(path: str) -> Place:
     return Place(*map(unquote, found.groups()))
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A resource that is made (``before`` is empty) or changed: its declared members."""
 
     what: str
@@ -82,8 +91,7 @@ class Change:
     after: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(NamedTuple):
     """A session host.
 
     Attributes:
@@ -117,8 +125,7 @@ class Host:
         return wrong
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(NamedTuple):
     """A user's session; ``state`` is Active, Disconnected, Pending, LogOff or another word."""
 
     path: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import expiry
 from .catalog import Catalog
@@ -15,8 +14,7 @@ from .teardown import GROUPS, Left, Teardown, Tell, tagged
 _HOUR = 3600.0
 
 
-@dataclass(frozen=True)
-class Leftover:
+class Leftover(NamedTuple):
     """What is there of one run.
 
     Attributes:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set
 
 from ... import rest
 from ...errors import BadInput, TrueupError
@@ -24,8 +23,7 @@ PAGE_ROWS = 1000
 Row = Dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """One page of a query's rows; ``token`` asks for the next one, None on the last."""
 
     rows: List[Row]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, field
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ... import rest
 from ...errors import BadInput, TrueupError
@@ -66,8 +66,7 @@ class Foreseen:
     asked: bool
 
 
-@dataclass(frozen=True)
-class Provision:
+class Provision(NamedTuple):
     """Makes a run, or goes on with one that was begun.
 
     Attributes:

@@ -11,7 +11,7 @@ import contextlib
 import time
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Protocol
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Protocol
 
 from ...errors import BadInput, TrueupError
 from ...node.windows.avd_agent import INVALID_TOKEN, Agent, Event
@@ -24,8 +24,7 @@ _LOOK_SECONDS = 30.0
 _MOST_EVENTS = 3
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(NamedTuple):
     """What a machine is on Azure, by its instance metadata."""
 
     name: str

@@ -14,7 +14,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import (
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 from ... import rest
 from ...errors import BadInput, TrueupError
@@ -67,8 +78,7 @@ _NO_COMPUTING = ("deallocated", "deallocating")
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """A resource group that holds something of a run.
 
     Attributes:
@@ -93,8 +103,7 @@ class Group:
         return [one["id"] for one in self.mine] + [self.id] * self.whole
 
 
-@dataclass(frozen=True)
-class Left:
+class Left(NamedTuple):
     """What a run still has.
 
     Attributes:

@@ -7,9 +7,9 @@ import os
 import re
 import stat
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Callable
+from typing import Callable, NamedTuple
 
 from .states import WORKING, Array, Device, Machine, Marker, Settings, Signature, Superblock, digits
 
@@ -112,8 +112,7 @@ def read_machine(
     return replace(machine, mounted=mounted, permissions=permissions)
 
 
-@dataclass(frozen=True)
-class _System:
+class _System(NamedTuple):
     """Where devices are read: sysfs below ``root``, mounts by device number, names that swap."""
 
     root: str

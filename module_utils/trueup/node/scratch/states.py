@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass, replace
-from typing import Callable
+from typing import Callable, NamedTuple
 
 # What the images' own services call their arrays: setup_nvme.sh of azhpc-images makes /dev/md128,
 # azure-vm-utils the other.
@@ -51,8 +51,7 @@ class Settings:
         return f"{self.owner}:{self.group} {int(self.mode, 8):04o}"
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(NamedTuple):
     """What wipefs(8) finds on a device."""
 
     type: str
@@ -60,8 +59,7 @@ class Signature:
     label: str = ""
 
 
-@dataclass(frozen=True)
-class Superblock:
+class Superblock(NamedTuple):
     """What mdadm finds on a member of an array. The UUID has 32 hexadecimal digits."""
 
     uuid: str
@@ -105,8 +103,7 @@ class Array:
     uuid: str = ""
 
 
-@dataclass(frozen=True)
-class Marker:
+class Marker(NamedTuple):
     """That this program made an array, on this machine."""
 
     array: str
@@ -157,8 +154,7 @@ class Kind(enum.Enum):
     OTHER = "another's"
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(NamedTuple):
     """What the rows of the table ask."""
 
     settings: Settings
@@ -209,8 +205,7 @@ class Seen:
         return tuple(words for array in self.arrays for words in _uses(array.device))
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A state of the machine, and what is done in it."""
 
     state: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any, List, Mapping, Optional
+from typing import Any, List, Mapping, NamedTuple, Optional
 
 AGENT_KEY = r"HKLM:\SOFTWARE\Microsoft\RDInfraAgent"
 SERVICE = "RDAgentBootLoader"
@@ -35,8 +35,7 @@ class Agent:
         return self.agent and self.loader
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """An entry of the agent's event log; ``when`` is None where it says no time."""
 
     id: int

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...errors import ParseError
 from .. import gpu_look, gpu_state, grid_driver, tools, vgpu
@@ -38,8 +37,7 @@ _MEND = {
 }
 
 
-@dataclass(frozen=True)
-class Adapter:
+class Adapter(NamedTuple):
     """One of NVIDIA's devices, as Windows' device manager has it.
 
     Attributes:
@@ -55,8 +53,7 @@ class Adapter:
     driver: Optional[str]
 
 
-@dataclass(frozen=True)
-class Devices:
+class Devices(NamedTuple):
     """What devices.ps1 says. Its times are UTC, as ``2026-11-23T18:00:00``."""
 
     adapters: Tuple[Adapter, ...]

@@ -7,7 +7,6 @@ user needs of memory, vCPUs and the GPU can be given, and lowers it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trueup.errors import BadInput
@@ -74,8 +73,7 @@ class Bound(NamedTuple):
     evidence: Evidence | None = None
 
 
-@dataclass(frozen=True)
-class Hosts:
+class Hosts(NamedTuple):
     """Hosts of one size for all users.
 
     Attributes:
@@ -102,8 +100,7 @@ class Hosts:
         return self.bounds[0].what
 
 
-@dataclass(frozen=True)
-class Desktops:
+class Desktops(NamedTuple):
     """What is advised, the cheapest first.
 
     Attributes:

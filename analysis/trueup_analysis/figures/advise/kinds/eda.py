@@ -251,8 +251,7 @@ class Refused(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True)
-class Eda:
+class Eda(NamedTuple):
     """What is advised: storage that holds what was asked first.
 
     Attributes:

@@ -206,8 +206,7 @@ def _service(made: _Maker, size: str, place: Place, most_nodes: int) -> list[Est
     return [found for nodes in few if (found := made.estimate(size, nodes, 1.0)) is not None]
 
 
-@dataclass(frozen=True)
-class _Maker:
+class _Maker(NamedTuple):
     """Estimates of one need."""
 
     kind: Kind

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -33,8 +32,7 @@ OF_RUNS: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Sizing:
+class Sizing(NamedTuple):
     """One kind of such work.
 
     Attributes:
