@@ -6,21 +6,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
-from typing import (
-    Any,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    Match,
-    Sequence,
-    Tuple,
-    Type,
-    TypeVar,
-    cast,
-)
+from re import Match
+from typing import Any, TypeVar, cast
 
 from .errors import ParseError, refuse_long_numbers
 
@@ -39,7 +28,7 @@ _DIGIT = re.compile(r"\d")
 _PIECE = 1 << 18
 # Of a whole number in JSON.
 _MOST_DIGITS = 100
-_Named = TypeVar("_Named", bound=Tuple[Any, ...])
+_Named = TypeVar("_Named", bound=tuple[Any, ...])
 
 
 class Line(str):
@@ -58,7 +47,7 @@ class Line(str):
         return ParseError(message, self.number, self)
 
 
-def lines_of(text: str, ended_by: str = "") -> List[Line]:
+def lines_of(text: str, ended_by: str = "") -> list[Line]:
     """The lines of an output; ended by any line end, or by that one alone. No other digits than
     0 to 9 are left, which no tool prints and Python takes for such.
 
@@ -98,18 +87,18 @@ def _without_digits(beyond: Match[str]) -> str:
     return _DIGIT.sub("\ufffd", beyond[0])
 
 
-def tuples(kind: Type[_Named], rows: Iterable[Tuple[Any, ...]]) -> Iterator[_Named]:
+def tuples(kind: type[_Named], rows: Iterable[tuple[Any, ...]]) -> Iterator[_Named]:
     """Named tuples of rows that are as long, in half of the time of ``_make``, which asks that."""
     return map(cast(Any, tuple.__new__), repeat(kind), rows)
 
 
-def unverified(output: object) -> List[str]:
+def unverified(output: object) -> list[str]:
     """The cross-checks that a parser's result lacks, a sentence each: its member ``unverified``. A
     parser that always has all of them needs no such member."""
     return list(getattr(output, "unverified", ()))
 
 
-def only(lines: Sequence[Line], prefix: str, second: str) -> List[Line]:
+def only(lines: Sequence[Line], prefix: str, second: str) -> list[Line]:
     """The line that begins so, or none; ``second`` is the error of a second one."""
     found = [line for line in lines if line.startswith(prefix)]
     if len(found) > 1:
@@ -126,7 +115,7 @@ def refuse_after(lines: Sequence[Line], message: str) -> None:
             raise line.error(message)
 
 
-def unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object's members, for ``object_pairs_hook``.
 
     Raises:
@@ -149,7 +138,7 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-def decoded(line: Line, prefix: str, what: str, *, version: int, role: str) -> Dict[str, Any]:
+def decoded(line: Line, prefix: str, what: str, *, version: int, role: str) -> dict[str, Any]:
     """The JSON object behind the prefix of a line that a program of ours has printed.
 
     Args:

@@ -10,19 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import (
-    Any,
-    Callable,
-    ContextManager,
-    Dict,
-    List,
-    Mapping,
-    NoReturn,
-    Optional,
-    Sequence,
-    TypeVar,
-)
+from typing import Any, Callable, ContextManager, NoReturn, Optional, TypeVar
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -89,17 +79,17 @@ class Case:
     benchmark: str
     run_id: str
     node_name: str
-    node: Dict[str, Any]
+    node: dict[str, Any]
     # Of a case over several nodes, all of them; the one that started it first.
-    nodes: List[str] = field(default_factory=list)
+    nodes: list[str] = field(default_factory=list)
     case: str = ""
-    parameters: Dict[str, Any] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
     ranks: int = 1
     threads_per_rank: int = 1
     gpus: int = 0
-    command: List[str] = field(default_factory=list)
-    environment: Dict[str, str] = field(default_factory=dict)
-    software: Dict[str, str] = field(default_factory=dict)
+    command: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    software: dict[str, str] = field(default_factory=dict)
     started_at: str = ""
     seconds: float = 0.0
 
@@ -139,7 +129,7 @@ class Case:
         }
 
 
-def argument_spec(options: Sequence[Option]) -> Dict[str, Dict[str, Any]]:
+def argument_spec(options: Sequence[Option]) -> dict[str, dict[str, Any]]:
     """That of a benchmark module with these options."""
     return module_spec((*COMMON, *options))
 
@@ -184,10 +174,10 @@ class Bench:
 
     def __init__(self, module: Any, benchmark: str) -> None:
         self.module = module
-        self.given: Dict[str, Any] = module.params
+        self.given: dict[str, Any] = module.params
         self.check: bool = module.check_mode
         self._raw: Optional[str] = None
-        self._holder: Optional[Dict[str, Any]] = None
+        self._holder: Optional[dict[str, Any]] = None
         self._timeout_seconds: int = module.params["timeout_seconds"]
         self.case = Case(
             benchmark=benchmark,
@@ -371,7 +361,7 @@ class Bench:
         )
         raise AssertionError("fail_json does not return")
 
-    def _common(self) -> Dict[str, Any]:
+    def _common(self) -> dict[str, Any]:
         return {
             "raw": self._raw,
             "command": list(self.case.command),

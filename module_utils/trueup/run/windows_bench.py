@@ -11,17 +11,8 @@ from __future__ import annotations
 import base64
 import ntpath
 import subprocess
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    List,
-    Mapping,
-    NoReturn,
-    Optional,
-    Protocol,
-    Sequence,
-)
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, NoReturn, Optional, Protocol
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
@@ -40,7 +31,7 @@ MOST_BYTES = 8 << 20
 class Host(Protocol):
     """What a benchmark asks of its host."""
 
-    def powershell(self, name: str, parameters: Mapping[str, Any]) -> Dict[str, Any]:
+    def powershell(self, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """The result of a fragment of node/windows/, by its name.
 
         Raises:
@@ -54,7 +45,7 @@ class Host(Protocol):
 class Ended(Exception):
     """The benchmark has its result."""
 
-    def __init__(self, result: Dict[str, Any]) -> None:
+    def __init__(self, result: dict[str, Any]) -> None:
         super().__init__(result.get("msg", ""))
         self.result = result
 
@@ -62,10 +53,10 @@ class Ended(Exception):
 class Module:
     """What Bench has of an AnsibleModule, without its process."""
 
-    def __init__(self, params: Dict[str, Any], *, check_mode: bool) -> None:
+    def __init__(self, params: dict[str, Any], *, check_mode: bool) -> None:
         self.params = params
         self.check_mode = check_mode
-        self._warnings: List[str] = []
+        self._warnings: list[str] = []
 
     def warn(self, text: str) -> None:
         """Keep a warning for the result."""
@@ -79,7 +70,7 @@ class Module:
         """End badly."""
         raise Ended({"failed": True, "changed": False, **result, **self._said()})
 
-    def _said(self) -> Dict[str, Any]:
+    def _said(self) -> dict[str, Any]:
         return {"warnings": self._warnings} if self._warnings else {}
 
 
@@ -175,7 +166,7 @@ def measured(
     host: Host,
     *,
     check_mode: bool = False,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """What the benchmark's module would return, as ``run_module`` makes it.
 
     Args:

@@ -30,24 +30,12 @@ import json
 import math
 import re
 from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, takewhile
 from operator import mul
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    NoReturn,
-    Optional,
-    Sequence,
-    Tuple,
-    cast,
-)
+from typing import Any, Callable, NamedTuple, NoReturn, Optional, cast
 
 from ...errors import ParseError
 from ...reading import Line, each_line, is_count, is_number, lines_of, refuse_after, whole_number
@@ -120,12 +108,12 @@ class Job(NamedTuple):
 class FioOutput:
     """All jobs of one run; none failed."""
 
-    jobs: Tuple[Job, ...]
+    jobs: tuple[Job, ...]
     tool_version: Optional[str] = None
-    warnings: List[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     @property
-    def parameters(self) -> Dict[str, str]:
+    def parameters(self) -> dict[str, str]:
         """The job's name and options (rw, bs, ioengine, iodepth, numjobs, direct) where all jobs
         have the same."""
         found = {"job": "+".join(job.name for job in self.jobs)}
@@ -137,16 +125,16 @@ class FioOutput:
         return found
 
     @property
-    def checks(self) -> Dict[str, bool]:
+    def checks(self) -> dict[str, bool]:
         """That no job ended with an error: output of one that did is refused."""
         return {"no_io_error": True}
 
-    def metrics(self) -> List[Metric]:
+    def metrics(self) -> list[Metric]:
         """read_bandwidth, write_bandwidth [byte/s], read_iops, write_iops [1/s], read_latency,
         write_latency [s] (or ..._completion_latency, for percentiles of fio's clat). Of operations
         of files create_rate [1/s] and create_latency [s], or stat_ and delete_; never bytes. Of
         several jobs each row has the job's name as its device."""
-        rows: List[Metric] = []
+        rows: list[Metric] = []
         several = len(self.jobs) > 1
         for job in self.jobs:
             device = re.sub(r"[^A-Za-z0-9_.:-]", "_", job.name) if several else None
@@ -155,7 +143,7 @@ class FioOutput:
         return rows
 
 
-def _figures(name: str, done: Direction, device: Optional[str], *, files: bool) -> List[Metric]:
+def _figures(name: str, done: Direction, device: Optional[str], *, files: bool) -> list[Metric]:
     """Rates and latencies of one direction; of operations of files, whose bytes were not moved,
     creates, stats or deletes."""
 
@@ -201,10 +189,10 @@ class _Reader:
         self._text = text
         self._job = -1
         self.old = False
-        self.middles: Dict[str, int] = {}  # of bins by their labels: fio has less than 2000
+        self.middles: dict[str, int] = {}  # of bins by their labels: fio has less than 2000
 
     @cached_property
-    def _lines(self) -> List[Line]:
+    def _lines(self) -> list[Line]:
         """Needed where something is wrong: they take six times the memory of the text."""
         return lines_of(self._text)
 
@@ -244,7 +232,7 @@ class _Reader:
             jobs=tuple(read), tool_version=match.group(1), warnings=list(dict.fromkeys(warnings))
         )
 
-    def _by_job(self, start: int) -> Tuple[Dict[str, Any], Iterator[Any]]:
+    def _by_job(self, start: int) -> tuple[dict[str, Any], Iterator[Any]]:
         """What stands there above the jobs, and each of these when it is asked for: all of them
         take twice the memory of the text.
 
@@ -274,7 +262,7 @@ class _Reader:
 
         return above, jobs(begun.end())
 
-    def _decode(self, start: int) -> Dict[str, Any]:
+    def _decode(self, start: int) -> dict[str, Any]:
         if start == len(self._lines):
             raise ParseError("no JSON object: the output ends before a line that begins with {")
         text = "\n".join(self._lines[start:])
@@ -355,7 +343,7 @@ class _Block(NamedTuple):
     reader: _Reader
     data: Mapping[str, Any]
     label: str
-    path: Tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
 
     @property
     def coarse(self) -> bool:
@@ -405,7 +393,7 @@ class _Times:
     percentiles: Mapping[float, float]
 
 
-def _as_fio3(job: Mapping[str, Any]) -> Dict[str, Any]:
+def _as_fio3(job: Mapping[str, Any]) -> dict[str, Any]:
     """A job of fio 2 in the keys and units of fio 3."""
     found = dict(job)
     for name in _DIRECTIONS:
@@ -434,7 +422,7 @@ def _times_1000(value: Any) -> Any:
     return found
 
 
-def _unlike_others(job: Job) -> List[str]:
+def _unlike_others(job: Job) -> list[str]:
     """What the reader of a job's latencies must know."""
     found = []
     for name, done in job.directions.items():
@@ -534,7 +522,7 @@ def _check_block_size(
         block.refuse(f"{total} I/Os of {size} bytes are not {io_bytes} bytes", "total_ios")
 
 
-def _latencies(block: _Block, total: Optional[int]) -> List[_Times]:
+def _latencies(block: _Block, total: Optional[int]) -> list[_Times]:
     if [key for key in block.data if key in _LATENCIES] != list(_LATENCIES):
         block.refuse("slat_ns, clat_ns and lat_ns are not all there, in this order")
     return [_times(block.below(key), total) for key in _LATENCIES]
@@ -558,10 +546,10 @@ def _times(block: _Block, total: Optional[int]) -> _Times:
     return times
 
 
-def _percentiles(block: _Block) -> Dict[float, float]:
+def _percentiles(block: _Block) -> dict[float, float]:
     """Percentile to ns."""
     given = block.below("percentile").data
-    found: Dict[float, float] = {}
+    found: dict[float, float] = {}
     for label, value in given.items():
         percent = _float(label)
         known = percent is not None and 0 < percent <= 100
@@ -626,7 +614,7 @@ def _check_bins(times: _Times) -> None:
             )
 
 
-def _counted(block: _Block) -> Tuple[List[int], List[int]]:
+def _counted(block: _Block) -> tuple[list[int], list[int]]:
     """The middles of the bins, ns, which rise, and the I/Os in each."""
     bins, known = block.below("bins").data, block.reader.middles
     middles, counts = list(map(known.get, bins)), list(bins.values())
@@ -636,9 +624,9 @@ def _counted(block: _Block) -> Tuple[List[int], List[int]]:
         known.update({label: middle for label, middle in whole.items() if str(middle) == label})
         middles = list(map(known.get, bins))
     plain = None not in middles and set(map(type, counts)) <= {int} and min(counts, default=0) >= 0
-    if plain and middles == sorted(rising := cast(List[int], middles)):
+    if plain and middles == sorted(rising := cast(list[int], middles)):
         return rising, counts
-    counted: Dict[int, int] = {}
+    counted: dict[int, int] = {}
     for label, number in bins.items():
         if not _is_bin(label) or not isinstance(number, int) or number < 0:
             block.refuse(f"bin {label!r} holds {number!r}", "bins", label)
@@ -675,7 +663,7 @@ class _Unreadable(Exception):
         super().__init__(message)
 
 
-def _unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) == len(pairs) and "0.00" not in found:
         return found
@@ -694,7 +682,7 @@ def _no_constant(name: str) -> NoReturn:
     raise _Unreadable(f"{name} is not a finite number", name)
 
 
-class _WholeNumbers(Dict[str, int]):
+class _WholeNumbers(dict[str, int]):
     """Whole numbers by their text, each read once: most of a histogram's are the same."""
 
     def __missing__(self, text: str) -> int:
@@ -702,7 +690,7 @@ class _WholeNumbers(Dict[str, int]):
         return number
 
 
-def _decoder() -> Callable[[str, int], Tuple[Any, int]]:
+def _decoder() -> Callable[[str, int], tuple[Any, int]]:
     """What gives the value that begins somewhere in a text, and where it ends."""
     return json.JSONDecoder(
         object_pairs_hook=_unique,
@@ -711,7 +699,7 @@ def _decoder() -> Callable[[str, int], Tuple[Any, int]]:
     ).raw_decode
 
 
-def _options(data: Any) -> Dict[str, str]:
+def _options(data: Any) -> dict[str, str]:
     return {str(key): str(value) for key, value in data.items()} if isinstance(data, dict) else {}
 
 

@@ -26,21 +26,10 @@ import json
 import math
 import re
 import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    List,
-    Mapping,
-    Match,
-    NoReturn,
-    Optional,
-    Pattern,
-    Sequence,
-    Set,
-    Tuple,
-)
+from re import Match, Pattern
+from typing import Any, Callable, NoReturn, Optional
 
 from ...errors import ParseError
 from ...reading import (
@@ -65,8 +54,8 @@ _GB = 1e9
 # 100 TB/s: no memory or link of a GPU has a tenth of it.
 _MOST = 1e14
 
-Figures = Dict[str, Dict[str, Tuple[float, ...]]]
-_Kinds = Sequence[Tuple[Pattern[str], Callable[[Match[str]], None]]]
+Figures = dict[str, dict[str, tuple[float, ...]]]
+_Kinds = Sequence[tuple[Pattern[str], Callable[[Match[str]], None]]]
 
 
 @dataclass(frozen=True)
@@ -88,9 +77,9 @@ class GpuCopyOutput:
     """
 
     program: str
-    figures: Mapping[str, Mapping[str, Tuple[float, ...]]]
+    figures: Mapping[str, Mapping[str, tuple[float, ...]]]
     statistic: str
-    sizes: Mapping[str, Mapping[Tuple[str, int], float]] = field(default_factory=dict)
+    sizes: Mapping[str, Mapping[tuple[str, int], float]] = field(default_factory=dict)
     tool_version: Optional[str] = None
     samples: Optional[int] = None
     peer_access: Optional[str] = None
@@ -98,11 +87,11 @@ class GpuCopyOutput:
     memory: str = "pinned"
     cpus: Mapping[str, str] = field(default_factory=dict)
     correct: bool = True
-    warnings: List[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     software: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def parameters(self) -> Dict[str, str]:
+    def parameters(self) -> dict[str, str]:
         """The program, its host memory, and how many GPUs reach each other."""
         found = {"program": self.program, "memory": self.memory}
         if self.peer_access is not None:
@@ -112,11 +101,11 @@ class GpuCopyOutput:
         return found
 
     @property
-    def checks(self) -> Dict[str, bool]:
+    def checks(self) -> dict[str, bool]:
         """Whether what arrived is what was sent, as far as the program looked."""
         return {"data_correct": self.correct}
 
-    def metrics(self) -> List[Metric]:
+    def metrics(self) -> list[Metric]:
         """For each kind a row a device and the least of them, which has no device.
 
         Peers have no least figure where some GPUs do not reach each other. Copies of several sizes
@@ -163,13 +152,13 @@ class _Part:
     peer_test: Optional[str] = None
     correct: bool = True
     # Kind to (GPU,) or, for peers, (from, to).
-    figures: Dict[str, Dict[Tuple[int, ...], Tuple[float, ...]]] = field(default_factory=dict)
+    figures: dict[str, dict[tuple[int, ...], tuple[float, ...]]] = field(default_factory=dict)
     # Kind to (device, bytes of a copy), of a run over several sizes.
-    sizes: Dict[str, Dict[Tuple[str, int], float]] = field(default_factory=dict)
-    warnings: List[str] = field(default_factory=list)
-    software: Dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, dict[tuple[str, int], float]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    software: dict[str, str] = field(default_factory=dict)
 
-    def add(self, kind: str, gpus: Tuple[int, ...], rates: Sequence[float]) -> None:
+    def add(self, kind: str, gpus: tuple[int, ...], rates: Sequence[float]) -> None:
         self.figures.setdefault(kind, {})[gpus] = tuple(rates)
 
 
@@ -240,10 +229,10 @@ def _crc(lines: Sequence[str]) -> str:
 
 
 def _of_sections(reader: _Lines) -> GpuCopyOutput:
-    parts: List[Tuple[_Part, Optional[List[int]]]] = []
-    cpus: Dict[str, str] = {}
+    parts: list[tuple[_Part, Optional[list[int]]]] = []
+    cpus: dict[str, str] = {}
     samples: Optional[int] = None
-    ends: List[str] = []
+    ends: list[str] = []
     while reader.more():
         line = reader.take()
         done = _DONE.fullmatch(line)
@@ -275,7 +264,7 @@ def _refuse_more(lines: Sequence[Line], message: str) -> None:
         raise rest[0].error(message)
 
 
-def _section(reader: _Lines, begin: Match[str]) -> Tuple[_Part, str]:
+def _section(reader: _Lines, begin: Match[str]) -> tuple[_Part, str]:
     """What a section holds, and its closing line."""
     name, start = begin.group(1), reader.at
     while reader.more() and not reader.peek().startswith(OUR_MARK):
@@ -296,14 +285,14 @@ def _section(reader: _Lines, begin: Match[str]) -> Tuple[_Part, str]:
 
 
 def _joined(
-    parts: Sequence[Tuple[_Part, Optional[List[int]]]],
+    parts: Sequence[tuple[_Part, Optional[list[int]]]],
     *,
-    cpus: Dict[str, str],
+    cpus: dict[str, str],
     samples: Optional[int],
 ) -> GpuCopyOutput:
     figures: Figures = {}
-    warnings: List[str] = []
-    software: Dict[str, str] = {}
+    warnings: list[str] = []
+    software: dict[str, str] = {}
     for part, gpus in parts:
         _number(part, gpus, figures)
         warnings += [warning for warning in part.warnings if warning not in warnings]
@@ -333,7 +322,7 @@ def _joined(
     )
 
 
-def _number(part: _Part, gpus: Optional[List[int]], figures: Figures) -> None:
+def _number(part: _Part, gpus: Optional[list[int]], figures: Figures) -> None:
     """Add a part's figures under the node's own numbers of its GPUs."""
     for kind, of_kind in part.figures.items():
         for numbers, rates in of_kind.items():
@@ -417,7 +406,7 @@ _SAME_HEADING = {
     ),
 }
 _READ, _WRITE = "device_to_device_memcpy_read_ce", "device_to_device_memcpy_write_ce"
-_Matrix = List[List[Optional[float]]]
+_Matrix = list[list[Optional[float]]]
 _UNEVEN = "test {}: the rows of the matrix are not of one length"
 
 
@@ -427,7 +416,7 @@ class _Text:
     def __init__(self, lines: Sequence[Line]) -> None:
         self.lines = _Lines(lines)
         self.part = _Part("nvbandwidth")
-        self.found: Dict[str, _Matrix] = {}
+        self.found: dict[str, _Matrix] = {}
         self.begun = self.closed = self.ended = False
         # The first that fits a line says what it is.
         self._kinds: _Kinds = (
@@ -536,7 +525,7 @@ def _text_test(lines: _Lines, name: str) -> Optional[_Matrix]:
     return matrix
 
 
-def _values(matrix: _Matrix) -> List[float]:
+def _values(matrix: _Matrix) -> list[float]:
     return [value for row in matrix for value in row if value is not None]
 
 
@@ -650,7 +639,7 @@ def _nvbandwidth_json(given: Sequence[Line]) -> _Part:
     data = _loads(given)
     lines = _Lines(given)
     lines.take()
-    found: Dict[str, Optional[_Matrix]] = {}
+    found: dict[str, Optional[_Matrix]] = {}
     try:
         data = data["nvbandwidth"]
         if "error" in data:
@@ -712,7 +701,7 @@ def _json_matrix(case: Mapping[str, Any], name: str, lines: _Lines) -> _Matrix:
     return matrix
 
 
-def _json_row(row: Any, name: str, lines: _Lines) -> List[Optional[float]]:
+def _json_row(row: Any, name: str, lines: _Lines) -> list[Optional[float]]:
     if not isinstance(row, list) or not row:
         lines.fail(_UNEVEN.format(name))
     return [None if cell == "N/A" else _rate(str(cell), name, lines) / _GB for cell in row]
@@ -741,7 +730,7 @@ _TWICE = (
 )
 
 
-def _shmoo_sizes(kilo: int) -> List[int]:
+def _shmoo_sizes(kilo: int) -> list[int]:
     """What shmoo mode goes through; a kilobyte has 1024 bytes before CUDA 10.1."""
     mega, sizes = kilo * kilo, [kilo]
     for limit, step in (
@@ -763,9 +752,9 @@ class _BandwidthTest:
         self.mode = ""
         self.dots = 0
         self.begun = self.passed = self.ended = False
-        self.memories: Set[str] = set()
-        self.units: Set[str] = set()
-        self.rates: Dict[str, Dict[int, float]] = {}
+        self.memories: set[str] = set()
+        self.units: set[str] = set()
+        self.rates: dict[str, dict[int, float]] = {}
         self._kinds: _Kinds = (
             (re.compile(r"\[CUDA Bandwidth Test\].*"), self._begin),
             (_DEVICE, self._device),
@@ -858,7 +847,7 @@ class _BandwidthTest:
     def _csv(self, match: Match[str]) -> None:
         kind = match.group(1)
         self._expect(kind.lower())
-        rates: Dict[int, float] = {}
+        rates: dict[int, float] = {}
         of_kind: Optional[Match[str]] = match
         while of_kind is not None and of_kind.group(1) == kind:
             _csv_row(self.lines, of_kind, rates)
@@ -876,7 +865,7 @@ class _BandwidthTest:
         if any(KINDS.index(done) >= KINDS.index(kind) for done in self.rates):
             self.lines.fail(f"{kind} stands twice or out of its order")
 
-    def _add(self, kind: str, rates: Dict[int, float], memory: str) -> None:
+    def _add(self, kind: str, rates: dict[int, float], memory: str) -> None:
         """Take a direction, whose sizes must be those of its mode and of the directions before."""
         sizes = list(rates)
         steps = {after - before for before, after in zip(sizes, sizes[1:])}
@@ -906,7 +895,7 @@ class _BandwidthTest:
             self.lines.fail("not a line that bandwidthTest prints")
 
 
-def _block(lines: _Lines, block: Match[str]) -> Tuple[Dict[int, float], str, str]:
+def _block(lines: _Lines, block: Match[str]) -> tuple[dict[int, float], str, str]:
     if int(block.group(2)) != 1 or not lines.lines[lines.at - 1].rstrip().endswith("Device(s)"):
         lines.fail("not the figure of one GPU ('1 Device(s)')")
     memory = re.fullmatch(r"(PINNED|PAGEABLE) Memory Transfers", lines.take())
@@ -915,7 +904,7 @@ def _block(lines: _Lines, block: Match[str]) -> Tuple[Dict[int, float], str, str
     columns = _COLUMNS.fullmatch(lines.take())
     if columns is None:
         lines.fail("expected the columns 'Transfer Size (Bytes)' and 'Bandwidth(GB/s)'")
-    rates: Dict[int, float] = {}
+    rates: dict[int, float] = {}
     while lines.peek() or not rates:
         row = _SIZE_ROW.fullmatch(lines.take())
         if row is None:
@@ -924,13 +913,13 @@ def _block(lines: _Lines, block: Match[str]) -> Tuple[Dict[int, float], str, str
     return rates, memory.group(1).lower(), columns[1]
 
 
-def _take_rate(rates: Dict[int, float], size: str, rate: float, lines: _Lines) -> None:
+def _take_rate(rates: dict[int, float], size: str, rate: float, lines: _Lines) -> None:
     if int(size) in rates:
         lines.fail(f"{size} bytes stand twice")
     rates[int(size)] = rate
 
 
-def _csv_row(lines: _Lines, csv: Match[str], rates: Dict[int, float]) -> None:
+def _csv_row(lines: _Lines, csv: Match[str], rates: dict[int, float]) -> None:
     if int(csv.group(8)) != 1:
         lines.fail("not the figure of one GPU (NumDevsUsed = 1)")
     rate = _rate(csv.group(4), "bandwidth", lines, csv.group(5))
@@ -981,7 +970,7 @@ def _pytorch(given: Sequence[Line]) -> _Part:
     return part
 
 
-def _torch_test(test: Mapping[str, Any], part: _Part, lines: _Lines) -> List[str]:
+def _torch_test(test: Mapping[str, Any], part: _Part, lines: _Lines) -> list[str]:
     """Take one test's figures; returns the pair of GPUs if they do not reach each other."""
     kind, gpus = str(test["test"]), tuple(int(gpu) for gpu in test["gpus"])
     if kind not in KINDS or len(gpus) != (2 if kind == "p2p" else 1):

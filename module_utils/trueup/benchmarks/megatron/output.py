@@ -42,23 +42,12 @@ import re
 import statistics
 import struct
 import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from itertools import chain, count, groupby, islice, repeat
-from typing import (
-    Any,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
-    Match,
-    NamedTuple,
-    Optional,
-    Pattern,
-    Sequence,
-    Set,
-    Tuple,
-)
+from re import Match, Pattern
+from typing import Any, NamedTuple, Optional
 
 from ...errors import ParseError
 from ...reading import STANDARD_ERROR, Line, decoded, each_line, lines_of, pieces, tuples
@@ -195,26 +184,26 @@ class MegatronOutput:
     """
 
     program: str
-    iterations: Tuple[Iteration, ...]
+    iterations: tuple[Iteration, ...]
     exact: bool
     sequence_length: Optional[int] = None
     tool_version: Optional[str] = None
     software: Mapping[str, str] = field(default_factory=dict)
-    parameters: Dict[str, str] = field(default_factory=dict)
-    hosts: Tuple[str, ...] = ()
-    part: Tuple[str, ...] = ()
-    saves: Tuple[float, ...] = ()
-    loads: Tuple[float, ...] = ()
-    resumes: Tuple[Resume, ...] = ()
-    clocked: Optional[Tuple[int, float]] = None
+    parameters: dict[str, str] = field(default_factory=dict)
+    hosts: tuple[str, ...] = ()
+    part: tuple[str, ...] = ()
+    saves: tuple[float, ...] = ()
+    loads: tuple[float, ...] = ()
+    resumes: tuple[Resume, ...] = ()
+    clocked: Optional[tuple[int, float]] = None
 
     @property
-    def measured(self) -> Tuple[Iteration, ...]:
+    def measured(self) -> tuple[Iteration, ...]:
         """The iterations after the warm-up."""
         return self.iterations[warm_up(len(self.iterations)) :]
 
     @property
-    def checks(self) -> Dict[str, bool]:
+    def checks(self) -> dict[str, bool]:
         """Whether it trained: losses finite and falling (_falls; gpt_driver's by a hundredth at
         least), no iteration skipped or NaN. A few lines of a longer run say nothing of a fall."""
         losses = [item.loss for item in self.iterations if item.loss is not None]
@@ -227,7 +216,7 @@ class MegatronOutput:
         }
 
     @property
-    def warnings(self) -> List[str]:
+    def warnings(self) -> list[str]:
         """What the reader of the numbers must know."""
         interval = self.iterations[-1].number - self.iterations[-2].number
         lines = len(self.iterations)
@@ -241,7 +230,7 @@ class MegatronOutput:
             said.append("the log rounds step times to 0.1 ms")
         return said
 
-    def metrics(self) -> List[Metric]:
+    def metrics(self) -> list[Metric]:
         """step_time [s], sample_throughput and, where the length is known, token_throughput [1/s],
         train_flops_printed [flop/s a GPU] where it is printed, checkpoint_save_time and
         checkpoint_load_time [s], what _lost says, loss_first and loss_last."""
@@ -267,10 +256,10 @@ class MegatronOutput:
                 rows.append(Metric(name, loss, "1", "lower", statistic="single", n=1))
         return rows
 
-    def _lost(self) -> List[Metric]:
+    def _lost(self) -> list[Metric]:
         """What the clock says: sample_rate_clocked and token_rate_clocked [1/s], and of starts from
         a checkpoint iterations_redone and resume_time [s], the outage and what was redone."""
-        rows: List[Metric] = []
+        rows: list[Metric] = []
         if self.clocked is not None:
             samples, seconds = self.clocked
             rates = {"sample_rate_clocked": 1, "token_rate_clocked": self.sequence_length}
@@ -364,8 +353,8 @@ class _Layout(NamedTuple):
     """
 
     pattern: Pattern[str]
-    names: Tuple[str, ...]
-    places: Dict[bytes, struct.Struct]
+    names: tuple[str, ...]
+    places: dict[bytes, struct.Struct]
 
     @classmethod
     def of(cls, fields: Mapping[str, float]) -> _Layout:
@@ -385,14 +374,14 @@ class _Layout(NamedTuple):
             self.places[shape] = known = _places(match)
         return known
 
-    def iterations(self, rows: Sequence[Tuple[bytes, ...]], first: int) -> List[Iteration]:
+    def iterations(self, rows: Sequence[tuple[bytes, ...]], first: int) -> list[Iteration]:
         """What ``_iteration`` makes of such lines, a column at a time, which takes a third of its
         time; none where it may refuse one.
 
         Args:
             first: the number of the first line.
         """
-        columns: List[Tuple[bytes, ...]] = list(zip(*rows))
+        columns: list[tuple[bytes, ...]] = list(zip(*rows))
         numbers, totals = columns[_TIME:_HEAD]
         texts = dict(zip(self.names, columns[_HEAD:]))
         if any({*texts[name]} != {name.encode()} for name in self.names if name not in _READ):
@@ -428,7 +417,7 @@ class _Layout(NamedTuple):
             return []
 
 
-def _floats(texts: Sequence[bytes]) -> List[float]:
+def _floats(texts: Sequence[bytes]) -> list[float]:
     """The numbers of a column, which are often all the same."""
     same = texts.count(texts[0]) == len(texts)
     return [float(texts[0])] * len(texts) if same else list(map(float, texts))
@@ -471,22 +460,22 @@ class _Log:
         layout: that of the lines so far.
     """
 
-    iterations: List[Iteration] = field(default_factory=list)
-    arguments: Dict[str, str] = field(default_factory=dict)
+    iterations: list[Iteration] = field(default_factory=list)
+    arguments: dict[str, str] = field(default_factory=dict)
     ended: Optional[int] = None
-    part: List[str] = field(default_factory=list)
-    names: Optional[List[str]] = None
+    part: list[str] = field(default_factory=list)
+    names: Optional[list[str]] = None
     loaded: Optional[int] = None
     first: Optional[Iteration] = None
     stepped: float = 0.0
     forward: bool = True
     deepspeed: bool = False
     layout: Optional[_Layout] = None
-    times: Dict[str, List[float]] = field(default_factory=lambda: {"save": [], "load": []})
-    timers: Set[str] = field(default_factory=set)
-    resumes: List[Resume] = field(default_factory=list)
+    times: dict[str, list[float]] = field(default_factory=lambda: {"save": [], "load": []})
+    timers: set[str] = field(default_factory=set)
+    resumes: list[Resume] = field(default_factory=list)
 
-    def told(self) -> Dict[str, Any]:
+    def told(self) -> dict[str, Any]:
         """What MegatronOutput has of checkpoints, starts and the clock."""
         first, last = self.first, self.iterations[-1]
         clocked = None
@@ -535,7 +524,7 @@ class _Log:
         if shape is not None and self.layout is None:
             self.layout = _Layout.of(fields)
 
-    def others(self, text: str) -> Iterator[Tuple[int, str]]:
+    def others(self, text: str) -> Iterator[tuple[int, str]]:
         """Take lines of iterations that are laid out as those before; of the rest those of which
         anything is read are left to ``take``, with their numbers."""
         first = 1
@@ -550,7 +539,7 @@ class _Log:
                     yield number, raw
             first += len(lines)
 
-    def _runs(self, piece: str) -> Iterator[Tuple[str, List[Tuple[bytes, ...]]]]:
+    def _runs(self, piece: str) -> Iterator[tuple[str, list[tuple[bytes, ...]]]]:
         """Lines that follow one another, and what is read of each where all are laid out as those
         before, by a comparison with those: a pattern takes twice as long."""
         if self.layout is None:
@@ -559,7 +548,7 @@ class _Log:
         # A byte a character.
         raw = piece.encode("ascii", "replace") + b"\n" * (not piece.endswith("\n"))
         begin = at = 0
-        rows: List[Tuple[bytes, ...]] = []
+        rows: list[tuple[bytes, ...]] = []
         for shape, alike in groupby(raw.translate(_SHAPE)[:-1].split(b"\n")):
             places = self.layout.at(shape, piece[at : at + len(shape)])
             if (places is None) == bool(rows) and at > begin:
@@ -579,7 +568,7 @@ class _Log:
         else:
             self.iteration(match, line)
 
-    def _plain(self, rows: Sequence[Tuple[bytes, ...]], first: int) -> bool:
+    def _plain(self, rows: Sequence[tuple[bytes, ...]], first: int) -> bool:
         """Take lines that have the layout, the first of this number; False where ``take`` may have
         more to say of one, and then none is taken."""
         if self.layout is None or self.loaded is not None:
@@ -645,7 +634,7 @@ def _logged(text: str) -> _Log:
     return log
 
 
-def _shape(fields: Mapping[str, float]) -> Optional[List[str]]:
+def _shape(fields: Mapping[str, float]) -> Optional[list[str]]:
     """The fields that every line has; None for a line whose loss is no number, which has others."""
     if fields.get(_LM_LOSS) is None or not math.isfinite(fields[_LM_LOSS]):
         return None
@@ -653,7 +642,7 @@ def _shape(fields: Mapping[str, float]) -> Optional[List[str]]:
     return sorted(said, key=lambda name: name in _LACKING)
 
 
-def _argument(line: str) -> Optional[Tuple[str, str]]:
+def _argument(line: str) -> Optional[tuple[str, str]]:
     """(parameter, value) that a line of Megatron's table says, or the one about the vocabulary."""
     padded = _PADDED.search(line)
     if padded:
@@ -663,11 +652,11 @@ def _argument(line: str) -> Optional[Tuple[str, str]]:
     return (name, match.group(2)) if match and name else None
 
 
-def _fields(text: str, line: Line) -> Dict[str, float]:
+def _fields(text: str, line: Line) -> dict[str, float]:
     """The fields after ``iteration N/ TOTAL |``."""
     if not text.rstrip().endswith("|"):
         raise line.error("the line of an iteration is cut off")
-    found: Dict[str, float] = {}
+    found: dict[str, float] = {}
     for part in text.rstrip()[:-1].split("|"):
         name, colon, value = part.strip().rpartition(": ")
         value = value.strip()
@@ -808,7 +797,7 @@ def _check_order(logged: Sequence[Iteration]) -> bool:
     return (first, second) in begins
 
 
-def _check_same(log: _Log, *, begins: bool) -> List[str]:
+def _check_same(log: _Log, *, begins: bool) -> list[str]:
     """The same total and batch in every line; returns what is missing at either end."""
     logged = log.iterations
     first, last = logged[0], logged[-1]
@@ -861,7 +850,7 @@ def _check_rates(logged: Sequence[Iteration], *, deepspeed: bool) -> None:
             )
 
 
-def _driver(text: str) -> Optional[Tuple[Mapping[str, Any], Line]]:
+def _driver(text: str) -> Optional[tuple[Mapping[str, Any], Line]]:
     """The driver's last line, checked against its checksum; None for a log of Megatron's own."""
     if "gpt_driver" not in text and "trueup-megatron" not in text:
         return None

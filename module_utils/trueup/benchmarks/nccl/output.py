@@ -27,23 +27,11 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from itertools import islice, repeat
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-    TypeVar,
-)
+from typing import Any, Callable, NamedTuple, Optional, TypeVar
 
 from ...errors import ParseError, refuse_long_numbers
 from ...reading import STANDARD_ERROR, Line, each_line, is_count, tuples, unique, whole_number
@@ -160,7 +148,7 @@ class Body(NamedTuple):
     algbw: _Printed
     busbw: _Printed
     wrong: Optional[float]
-    iterations: Optional[Tuple[float, float, float]] = None
+    iterations: Optional[tuple[float, float, float]] = None
 
 
 class Row(NamedTuple):
@@ -203,16 +191,16 @@ class _Settings:
     iterations: int
     validation: int
     ranks: Sequence[int]
-    missing: Tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     elided: bool = False
 
-    def sizes(self) -> List[int]:
+    def sizes(self) -> list[int]:
         """The sizes that were asked for, in their order."""
         if self.step < 1 or (self.by_factor and self.step < 2):
             raise ParseError(f"a step of {self.step} between sizes leads nowhere")
         if self.by_factor and self.least < 1:
             raise ParseError("minBytes 0 times a factor leads nowhere")
-        found: List[int] = []
+        found: list[int] = []
         size = min(self.least, self.most)
         while size <= self.most:
             found.append(size)
@@ -388,8 +376,8 @@ class NcclOutput:
 
     operation: str
     ranks: Optional[int]
-    hosts: Tuple[str, ...]
-    rows: Tuple[Row, ...]
+    hosts: tuple[str, ...]
+    rows: tuple[Row, ...]
     cycles: int
     cpu_time: bool
     out_of_bounds: Optional[int]
@@ -401,12 +389,12 @@ class NcclOutput:
     log: NcclLog = field(default_factory=NcclLog)
     same_column: bool = False
     empty_rows: int = 0
-    may_be: Tuple[str, ...] = ()
-    errors: Tuple[str, ...] = ()
-    unverified: Tuple[str, ...] = ()
+    may_be: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    unverified: tuple[str, ...] = ()
 
     @property
-    def parameters(self) -> Dict[str, str]:
+    def parameters(self) -> dict[str, str]:
         """operation, transport, and what else NCCL's log says of the way."""
         return {
             "operation": self.operation,
@@ -422,7 +410,7 @@ class NcclOutput:
         }
 
     @property
-    def wrong_rows(self) -> Tuple[Row, ...]:
+    def wrong_rows(self) -> tuple[Row, ...]:
         """Rows with wrong values."""
         if not self.counts_wrong:
             return ()
@@ -434,7 +422,7 @@ class NcclOutput:
         )
 
     @property
-    def checks(self) -> Dict[str, bool]:
+    def checks(self) -> dict[str, bool]:
         """The tool's check of the values, where it was on; its verdict on the average."""
         checks = {}
         if self.out_of_bounds is not None:
@@ -444,7 +432,7 @@ class NcclOutput:
         return checks
 
     @property
-    def warnings(self) -> List[str]:
+    def warnings(self) -> list[str]:
         """What the reader of the numbers must know."""
         found = []
         if self.out_of_bounds is None:
@@ -472,13 +460,13 @@ class NcclOutput:
         found += [f"NCCL: {text}" for text in (*self.log.warnings, *self.errors)]
         return found
 
-    def metrics(self) -> List[Metric]:
+    def metrics(self) -> list[Metric]:
         """By size: busbw and algbw [byte/s], time or cpu_time [s], wrong [1]; the same
         with _in_place. One cycle gives its values, several their median, min and max."""
-        by_size: Dict[int, List[Row]] = {}
+        by_size: dict[int, list[Row]] = {}
         for row in self.rows:
             by_size.setdefault(row.size, []).append(row)
-        found: List[Metric] = []
+        found: list[Metric] = []
         for size, rows in by_size.items():
             for suffix, bodies in (
                 ("", [row.out_of_place for row in rows]),
@@ -515,7 +503,7 @@ class NcclOutput:
                 )
 
 
-def _rows(name: str, values: Sequence[float], unit: str, direction: str, size: int) -> List[Metric]:
+def _rows(name: str, values: Sequence[float], unit: str, direction: str, size: int) -> list[Metric]:
     if len(values) == 1:
         return [Metric(name, values[0], unit, direction, message_bytes=size)]
     return summarise(name, values, unit, direction, message_bytes=size)
@@ -548,27 +536,27 @@ class _Table:
         self.log = LogReader()
         self.wanted, self.line = wanted, Line("", wanted)  # a row's line that is to be kept
         # The host of a line that begins so, of lines of the log alone.
-        self.heads: Dict[str, Optional[str]] = {}
-        self.names: Dict[str, str] = {}  # of hosts as a line has them, the host's own
+        self.heads: dict[str, Optional[str]] = {}
+        self.names: dict[str, str] = {}  # of hosts as a line has them, the host's own
         self.last = 0
         self.pending = ""  # a line so far that NCCL's log has cut
         self.aside = False  # whether the second stream has begun
-        self.devices: List[Tuple[int, int, str, Line]] = []  # rank, group, host
-        self.machines: Dict[str, None] = {}
+        self.devices: list[tuple[int, int, str, Line]] = []  # rank, group, host
+        self.machines: dict[str, None] = {}
         self.tests_version: Optional[str] = None
         self.nccl_version: Optional[str] = None
         self.started: Optional[str] = None
         self.concluded: Optional[str] = None
-        self.settings: Optional[Tuple[re.Match[str], Line]] = None
+        self.settings: Optional[tuple[re.Match[str], Line]] = None
         self.reduced: Optional[int] = None
-        self.columns: List[str] = []
-        self.lacks: List[str] = []
+        self.columns: list[str] = []
+        self.lacks: list[str] = []
         self.elided = False
-        self.rows: List[Row] = []
+        self.rows: list[Row] = []
         self.figures = _Figures()
-        self.out_of_bounds: Optional[Tuple[int, Line]] = None
-        self.average: Optional[Tuple[_Printed, Optional[str], Line]] = None
-        self.errors: List[str] = []
+        self.out_of_bounds: Optional[tuple[int, Line]] = None
+        self.average: Optional[tuple[_Printed, Optional[str], Line]] = None
+        self.errors: list[str] = []
         before = ""
         for line in self._own(lines):
             if self.average:
@@ -625,7 +613,7 @@ class _Table:
         of_others = not _BEGINNING.match(raw) and "NCCL " not in raw
         return of_others and (self.average is not None or not self.columns)
 
-    def _numbered(self, lines: Iterator[str]) -> Iterator[Tuple[int, str]]:
+    def _numbered(self, lines: Iterator[str]) -> Iterator[tuple[int, str]]:
         """Lines with their numbers, but for those of NCCL's log alone, which are noted, and for
         many rows one after the other, which are taken."""
         heads, take = self.heads, self.log.take
@@ -850,7 +838,7 @@ class _Table:
         )
 
 
-def _unlabelled(raw: str) -> Tuple[str, bool]:
+def _unlabelled(raw: str) -> tuple[str, bool]:
     """A line without the launcher's label, and whether the program's standard output held it."""
     tag = _TAG.match(raw)
     label = tag or _LABEL.match(raw)
@@ -860,7 +848,7 @@ def _unlabelled(raw: str) -> Tuple[str, bool]:
     return line, tag is None or tag[1] == "stdout"
 
 
-def _columns(line: Line) -> List[str]:
+def _columns(line: Line) -> list[str]:
     """The columns' names in their order.
 
     Raises:
@@ -889,7 +877,7 @@ def _columns(line: Line) -> List[str]:
     return names
 
 
-def _units(columns: Sequence[str]) -> List[str]:
+def _units(columns: Sequence[str]) -> list[str]:
     """The words of the line below the columns' names."""
     unit = {"size": "(B)", "count": "(elements)", "algbw": "(GB/s)", "busbw": "(GB/s)"}
     unit.update(dict.fromkeys(("time", "cputime", "i_min", "i_max", "i_p99"), "(us)"))
@@ -931,7 +919,7 @@ def _row(line: Line, columns: Sequence[str], figures: _Figures) -> Row:
 
 def _plain_rows(
     lines: Sequence[str], first: int, names: Sequence[str], figures: _Figures
-) -> List[Row]:
+) -> list[Row]:
     """The rows of lines that hold nothing else, a column at a time, which takes a tenth of
     ``_row``'s time; none where one may be anything but what ``_row`` takes.
 
@@ -969,7 +957,7 @@ def _plain_rows(
     return list(tuples(Row, rows))
 
 
-def _table_of(lines: Sequence[str]) -> List[List[str]]:
+def _table_of(lines: Sequence[str]) -> list[list[str]]:
     """The words of lines, column by column; none where a line has more of them than another."""
     width = len(lines[0].split()) + 1
     # In one piece, which is quicker than line by line; what ends a line is no figure.
@@ -990,7 +978,7 @@ def _bodies(columns: Sequence[Sequence[str]], figures: _Figures) -> Iterator[Bod
 
 def _reports(
     columns: Sequence[Sequence[str]], figures: _Figures
-) -> List[Tuple[float, float, float]]:
+) -> list[tuple[float, float, float]]:
     """What -I says of the iterations of each row."""
     least, most, p99, _variation = (figures.column(texts, _TIME) for texts in columns)
     found = [(a.value, b.value, c.value) for a, b, c in zip(least, most, p99)]
@@ -999,7 +987,7 @@ def _reports(
     return found
 
 
-def _each(texts: Sequence[str], read: Callable[[str, Line], _Read]) -> List[_Read]:
+def _each(texts: Sequence[str], read: Callable[[str, Line], _Read]) -> list[_Read]:
     """What the texts say, most of which are the same."""
     known = {text: read(text, _NOWHERE) for text in set(texts)}
     if len(known) == 1:
@@ -1062,7 +1050,7 @@ class _Figures:
 
     def __init__(self, *forms: str) -> None:
         self.forms = set(forms or _FORMS)
-        self._known: Dict[int, Dict[str, _Printed]] = {_TIME: {}, _BANDWIDTH: {}}
+        self._known: dict[int, dict[str, _Printed]] = {_TIME: {}, _BANDWIDTH: {}}
 
     def cell(self, text: str, width: int, line: Line) -> _Printed:
         """A number of the table.
@@ -1087,12 +1075,12 @@ class _Figures:
             known[text] = figure
         return figure
 
-    def column(self, texts: Sequence[str], width: int) -> List[_Printed]:
+    def column(self, texts: Sequence[str], width: int) -> list[_Printed]:
         """Many of them; an error names no line."""
         known, cell = self._known[width].get, self.cell
         return [known(text) or cell(text, width, _NOWHERE) for text in texts]
 
-    def forget(self, forms: Set[str]) -> None:
+    def forget(self, forms: set[str]) -> None:
         """Those so far can be printed in these forms."""
         self.forms = forms
         for known in self._known.values():
@@ -1112,7 +1100,7 @@ def _fits_size(text: str, value: float, width: int) -> bool:
     return "e" not in text and least <= value <= most
 
 
-_FORMS: Dict[str, Callable[[str, float, int], bool]] = {
+_FORMS: dict[str, Callable[[str, float, int], bool]] = {
     "fitted": _fits_width,
     "by size": _fits_size,
 }
@@ -1168,8 +1156,8 @@ def _assembled(
     rows: Sequence[Row],
     settings: _Settings,
     named: Optional[str],
-    out_of_bounds: Tuple[int, Line],
-    average: Tuple[_Printed, Optional[str], Line],
+    out_of_bounds: tuple[int, Line],
+    average: tuple[_Printed, Optional[str], Line],
     *,
     counts_wrong: bool,
     cpu_time: bool,
@@ -1230,7 +1218,7 @@ def _fitting(
     *,
     old: bool,
     by_wall_time: bool,
-) -> List[_Model]:
+) -> list[_Model]:
     """The operations that all rows can be of."""
     known = (*_MODELS, *_ALSO, _HYPERCUBE) if named else (*_MODELS, *_ALSO)
     known = (*known, *_MODELS_2019) if old else known
@@ -1240,7 +1228,7 @@ def _fitting(
         if named in {None, model.operation}
     ]
     how = {"by_wall_time": by_wall_time, "checked": settings.validation > 0}
-    models: List[_Model] = []
+    models: list[_Model] = []
     if len(settings.ranks) == 1:
         models = [model for model, ranks in alive if model.fits(rows, ranks[0], **how)]
     models = models or _fitting_each(rows, alive, settings, how)
@@ -1251,10 +1239,10 @@ def _fitting(
 
 def _fitting_each(
     rows: Sequence[Row],
-    alive: List[Tuple[_Model, Sequence[int]]],
+    alive: list[tuple[_Model, Sequence[int]]],
     settings: _Settings,
     how: Mapping[str, bool],
-) -> List[_Model]:
+) -> list[_Model]:
     """Those of the operations that are left after each row."""
     # The largest rows say most: with them first, few of many possible numbers of ranks are left.
     ordered = sorted(rows, key=lambda row: -row.size) if len(settings.ranks) > 1 else rows
@@ -1295,7 +1283,7 @@ def _ascents(rows: Sequence[Row]) -> int:
     return count
 
 
-def _shares(size: int, width: int, ranks: int) -> Tuple[int, int, int]:
+def _shares(size: int, width: int, ranks: int) -> tuple[int, int, int]:
     """Elements of each rank for a size that is divided, as three generations of nccl-tests
     rounded them: not at all, to 4 elements, to 16 bytes."""
     count = size // width
@@ -1308,7 +1296,7 @@ def _cycles(rows: Sequence[Row], settings: _Settings, *, shared: Optional[bool])
     sizes = settings.sizes()
     width, [ranks] = _TYPE_BYTES[rows[0].type], settings.ranks
     # By how they are rounded: -1 where they are not divided, else the generation of nccl-tests.
-    wanted: Dict[int, List[int]] = {}
+    wanted: dict[int, list[int]] = {}
     if shared in {None, False}:
         wanted[-1] = [asked // width * width for asked in sizes]
     if shared in {None, True}:
@@ -1337,7 +1325,7 @@ def _cycles(rows: Sequence[Row], settings: _Settings, *, shared: Optional[bool])
 def _check_average(
     rows: Sequence[Row],
     settings: _Settings,
-    average: Tuple[_Printed, Optional[str], Line],
+    average: tuple[_Printed, Optional[str], Line],
 ) -> None:
     """The average that is printed must be that of the rows."""
     if settings.threads > 1 or settings.elided:
@@ -1360,7 +1348,7 @@ def _check_average(
         )
 
 
-def _check_wrong(rows: Sequence[Row], out_of_bounds: Tuple[int, Line], *, counts: bool) -> None:
+def _check_wrong(rows: Sequence[Row], out_of_bounds: tuple[int, Line], *, counts: bool) -> None:
     """Where results were checked, each row says so; and what it says is what the end says."""
     for row in rows:
         if row.out_of_place and row.out_of_place.wrong is None:
@@ -1434,9 +1422,9 @@ def _from_object(data: Mapping[str, Any], line: Line) -> NcclOutput:
     )
 
 
-def _processes(config: Mapping[str, Any], line: Line) -> List[Mapping[str, Any]]:
+def _processes(config: Mapping[str, Any], line: Line) -> list[Mapping[str, Any]]:
     """Of each process of the first group the first device: others the JSON does not list."""
-    devices: List[Mapping[str, Any]] = config["devices"]
+    devices: list[Mapping[str, Any]] = config["devices"]
     for place, device in enumerate(devices):
         if device["rank"] != place * _int(config["nthreads"]) * _int(config["ngpus"]):
             raise line.error(f"the JSON has rank {device['rank']} as that of process {place}")

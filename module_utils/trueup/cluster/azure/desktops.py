@@ -12,20 +12,9 @@ import base64
 import json
 import re
 import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-)
+from typing import Any, Callable, NamedTuple, Optional
 from urllib.parse import quote, unquote
 
 from ... import rest
@@ -109,9 +98,9 @@ class Host(NamedTuple):
     allows: bool
     sessions: int
     heartbeat: Optional[datetime]
-    failed: Tuple[str, ...]
+    failed: tuple[str, ...]
 
-    def troubles(self, now: datetime, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> List[str]:
+    def troubles(self, now: datetime, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> list[str]:
         """Why it does not serve users well, whether or not new ones may come."""
         wrong = []
         if self.status not in WELL:
@@ -224,7 +213,7 @@ class Desktops:
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
         self.manager, self.place, self.check, self.tell, self.now = manager, place, check, tell, now
-        self.changes: List[Change] = []
+        self.changes: list[Change] = []
         self._there = False
 
     # -- the pool --
@@ -282,7 +271,7 @@ class Desktops:
         groups: Sequence[Mapping[str, Any]] = (),
         workspace: str = "",
         users: Sequence[Mapping[str, str]] = (),
-    ) -> List[Change]:
+    ) -> list[Change]:
         """Make the pool, its groups, applications and workspace, and let users in. What is declared
         is kept so; what is not is left alone.
 
@@ -335,7 +324,7 @@ class Desktops:
         *,
         location: str,
         tags: Mapping[str, str],
-        fixed: Tuple[str, ...] = (),
+        fixed: tuple[str, ...] = (),
     ) -> None:
         """A resource with these properties and tags, among others."""
         found, name = self._get(path), path.rpartition("/")[2]
@@ -382,7 +371,7 @@ class Desktops:
             "principalId": user["id"],
             "principalType": user["type"],
         }
-        every: List[Row] = []
+        every: list[Row] = []
         if there:
             every = self.manager.every(roles, _ROLES_VERSION, **{"$filter": "atScope()"})
         for one in every:
@@ -446,7 +435,7 @@ class Desktops:
 
     # -- session hosts --
 
-    def hosts(self) -> List[Host]:
+    def hosts(self) -> list[Host]:
         return [
             host_of(row) for row in self.manager.every(f"{self.place.path}/sessionHosts", VERSION)
         ]
@@ -465,7 +454,7 @@ class Desktops:
                 return one
         return None
 
-    def sessions(self, host: Host) -> List[Session]:
+    def sessions(self, host: Host) -> list[Session]:
         """Users' sessions on a host, disconnected ones too."""
         return [
             Session(
@@ -510,7 +499,7 @@ class Desktops:
 
     def empty(
         self, host: Host, *, title: str, text: str, seconds: float, signs_out: bool
-    ) -> List[str]:
+    ) -> list[str]:
         """Wait until no user is on a host that takes no new ones; each is told once.
 
         Args:
@@ -536,10 +525,10 @@ class Desktops:
 
     def wait_until_gone(
         self, hosts: Sequence[Host], *, title: str, text: str, until: float
-    ) -> List[Session]:
+    ) -> list[Session]:
         """Tell the users of these hosts once, and wait until ``until`` of the manager's clock; the
         sessions that are left."""
-        told: Set[str] = set()
+        told: set[str] = set()
         while True:
             left = [one for host in hosts for one in self.sessions(host)]
             for one in left:
@@ -588,6 +577,6 @@ class Desktops:
             self.manager.sleep(_POLL_SECONDS)
 
 
-def _properties(row: Mapping[str, Any]) -> Dict[str, Any]:
+def _properties(row: Mapping[str, Any]) -> dict[str, Any]:
     found = row.get("properties")
     return found if isinstance(found, dict) else {}

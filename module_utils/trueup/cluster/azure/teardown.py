@@ -13,19 +13,9 @@ https://learn.microsoft.com/rest/api/authorization for role assignments.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import (
-    Callable,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    Union,
-)
+from typing import Callable, NamedTuple, Optional, Union
 
 from ... import rest
 from ...errors import BadInput, TrueupError
@@ -41,7 +31,7 @@ _DEPLOYMENTS = "Microsoft.Resources/deployments"
 GROUPS = "Microsoft.Resources/resourceGroups"
 _GROUP = re.compile(r"/subscriptions/[^/]+/resourceGroups/([^/]+)", re.IGNORECASE)
 # What goes first; what is in no stage goes last.
-_STAGES: Tuple[Tuple[str, ...], ...] = (
+_STAGES: tuple[tuple[str, ...], ...] = (
     (
         "Microsoft.Compute/virtualMachineScaleSets",
         "Microsoft.Compute/virtualMachines",
@@ -89,8 +79,8 @@ class Group(NamedTuple):
 
     id: str
     run: str
-    mine: List[Row]
-    others: List[str]
+    mine: list[Row]
+    others: list[str]
     whole: bool
 
     @property
@@ -98,7 +88,7 @@ class Group(NamedTuple):
         return self.id.rpartition("/")[2]
 
     @property
-    def ids(self) -> List[str]:
+    def ids(self) -> list[str]:
         """What is to be deleted of it."""
         return [one["id"] for one in self.mine] + [self.id] * self.whole
 
@@ -116,15 +106,15 @@ class Left(NamedTuple):
         unpriced: what has none, in words.
     """
 
-    ids: Tuple[str, ...]
+    ids: tuple[str, ...]
     why: Mapping[str, str]
-    kept: Mapping[str, Tuple[str, ...]]
-    where: Tuple[str, ...]
+    kept: Mapping[str, tuple[str, ...]]
+    where: tuple[str, ...]
     machines: int = 0
     usd_per_hour: float = 0.0
-    unpriced: Tuple[str, ...] = ()
+    unpriced: tuple[str, ...] = ()
 
-    def sentences(self, run: str) -> List[str]:
+    def sentences(self, run: str) -> list[str]:
         """All of it, for a reader."""
         found = [
             f"group {name} is kept, for it holds {len(theirs)} resources without the tag of run"
@@ -150,13 +140,13 @@ class Left(NamedTuple):
         return text
 
 
-def tagged(manager: Manager, kind: str, version: str, run: str = "") -> List[Row]:
+def tagged(manager: Manager, kind: str, version: str, run: str = "") -> list[Row]:
     """The groups (``resourcegroups``) or resources that carry a run's tag, or any run's.
 
     The list is looked through again: a server that overlooks the filter lists everything.
     """
     wanted = "tagName eq 'run'" + (f" and tagValue eq '{run}'" if run else "")
-    found: Dict[str, Row] = {}
+    found: dict[str, Row] = {}
     for subscription in manager.login.subscriptions:
         path = f"/subscriptions/{subscription}/{kind}"
         for row in manager.every(path, version, **{"$filter": wanted}):
@@ -182,7 +172,7 @@ class Teardown:
     catalog: Catalog
     run: str
     tell: Tell = print
-    why: Dict[str, str] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not is_run_id(self.run):
@@ -195,15 +185,15 @@ class Teardown:
         versions = self.catalog.facts["api_versions"]
         self._versions = {kind.lower(): str(one) for kind, one in versions.items()}
 
-    def find(self) -> List[Group]:
+    def find(self) -> list[Group]:
         """The groups that hold something of the run."""
         rows = tagged(self.manager, "resourcegroups", self._version, self.run)
         rows += tagged(self.manager, "resources", self._version, self.run)
         return self.groups(rows)
 
-    def groups(self, rows: Iterable[Row]) -> List[Group]:
+    def groups(self, rows: Iterable[Row]) -> list[Group]:
         """The groups of rows that ``tagged`` gave, as they are now."""
-        places: Dict[str, str] = {}
+        places: dict[str, str] = {}
         for row in rows:
             found = _GROUP.match(str(row.get("id")))
             if not found:
@@ -227,9 +217,9 @@ class Teardown:
             raise TrueupError(str(trouble)) from None
         return Group(place, of, mine, others, whole=of == self.run and not others)
 
-    def end(self) -> List[Group]:
+    def end(self) -> list[Group]:
         """Delete all of the run; what is left of it."""
-        before: List[str] = []
+        before: list[str] = []
         for _ in range(_ROUNDS):
             groups = self.find()
             now = sorted(one.lower() for group in groups for one in group.ids)
@@ -264,7 +254,7 @@ class Teardown:
             if group is None:
                 return
         rights = self._rights(group)
-        stages: Dict[int, List[Tuple[str, str]]] = {}
+        stages: dict[int, list[tuple[str, str]]] = {}
         within = tuple(f"{one['id'].lower()}/" for one in group.mine)
         for one in group.mine:
             kind, low = str(one.get("type")), one["id"].lower()
@@ -304,10 +294,10 @@ class Teardown:
         state = properties.get("provisioningState") if isinstance(properties, dict) else None
         return str(state).lower() not in _OVER
 
-    def _rights(self, group: Group) -> List[Tuple[str, str]]:
+    def _rights(self, group: Group) -> list[tuple[str, str]]:
         """The role assignments of the run's machines in a group that stays."""
         version = self.catalog.api_version(switch.ASSIGNMENTS)
-        found: List[Tuple[str, str]] = []
+        found: list[tuple[str, str]] = []
         for one in group.mine:
             if str(one.get("type")).lower() != expiry.VMS or expiry.tag(one, "role") != "login":
                 continue
@@ -339,7 +329,7 @@ class Teardown:
             return ""
         return str(identity.get("principalId") or "") if isinstance(identity, dict) else ""
 
-    def _delete(self, stages: Iterable[Sequence[Tuple[str, str]]]) -> None:
+    def _delete(self, stages: Iterable[Sequence[tuple[str, str]]]) -> None:
         """Delete these (id, version), those of a stage together; what something else holds is
         asked for again after all the others."""
         waiting = list(stages)
@@ -350,7 +340,7 @@ class Teardown:
             if not waiting:
                 return
 
-    def _stage(self, work: Sequence[Tuple[str, str]]) -> List[Tuple[str, str]]:
+    def _stage(self, work: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         """What of a stage has to be asked for again."""
         orders = [(one, self._order(*one)) for one in work]
         return [
@@ -392,7 +382,7 @@ class Teardown:
         why = {one: self.why[one.lower()] for one in ids if one.lower() in self.why}
         return Left(ids, why, kept, self.manager.login.subscriptions, *bills)
 
-    def _bills(self, groups: Sequence[Group], find: Find) -> Tuple[int, float, Tuple[str, ...]]:
+    def _bills(self, groups: Sequence[Group], find: Find) -> tuple[int, float, tuple[str, ...]]:
         try:
             return cost_of(self.manager, groups, find)
         except TrueupError as error:
@@ -402,7 +392,7 @@ class Teardown:
 
 def cost_of(
     manager: Manager, groups: Iterable[Group], find: Find
-) -> Tuple[int, float, Tuple[str, ...]]:
+) -> tuple[int, float, tuple[str, ...]]:
     """How many machines bill computing, US$ an hour of those with a price, and what has none."""
     rows = {one["id"].lower(): str(one.get("type")) for group in groups for one in group.mine}
     names = sorted({group.name for group in groups if group.mine})
