@@ -22,10 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from helpers import ROOT, TOGETHER
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ROOT = Path(__file__).parent.parent
 PINS = ROOT / "tests" / "data" / "azurite"
 DRIVER = ROOT / "roles" / "blob_checkpoint" / "files" / "blob_copy_driver.py"
 VERSION = "3.37.0"
@@ -143,9 +144,7 @@ def running(*options: str, host: str = "127.0.0.1") -> Iterator[int]:
     with subprocess.Popen(
         [*command, *options],
         cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        **TOGETHER,
         start_new_session=True,
     ) as server:
         try:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import pytest
 
 ROOT = Path(__file__).parent.parent
+# What a program says, its complaints among it, as text: for subprocess.
+TOGETHER: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
 
 
 def program(path: str) -> ModuleType:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from emulated_cloud import Cloud, profile, serving
-from helpers import ROOT
+from helpers import ROOT, TOGETHER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,9 +58,7 @@ class Controller:
             [*self.argv, *arguments],
             cwd=ROOT,
             env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            **TOGETHER,
             start_new_session=True,
         )
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import TOGETHER
 
 ROOT = Path(__file__).parents[2]
 # Each stand-in says that it ran; those whose names are in $RED fail.
@@ -48,9 +49,7 @@ def make(folder: Path, *arguments: str, red: str = "") -> tuple[int, list[str], 
         ["make", f"LOCKS={folder}", f"TRUEUP_CACHE={folder}", *arguments],
         cwd=folder,
         env={"PATH": os.environ["PATH"], "RED": red},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        **TOGETHER,
         check=False,
         timeout=600,
     )

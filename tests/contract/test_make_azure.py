@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, stand_ins
+from helpers import ROOT, TOGETHER, stand_ins
 
 RUN = "20261123T140000Z-beef"
 # In $RED: a playbook that fails, "refused" (nothing is made), or "waits" (site.yml, for Ctrl-C).
@@ -54,9 +54,7 @@ def begun(folder: Path, *arguments: str, red: str = "") -> subprocess.Popen[str]
         ["make", "azure", f"RUN={RUN}", *arguments],
         cwd=folder,
         env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        **TOGETHER,
         start_new_session=True,
     )
     signal.signal(signal.SIGINT, before)

@@ -7,7 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from helpers import ROOT, stand_ins
+from helpers import ROOT, TOGETHER, stand_ins
 
 # It names the run that its number says, when the test lets it.
 PLAYBOOK = """\
@@ -36,9 +36,7 @@ def run(folder: Path, number: int, *arguments: str) -> subprocess.Popen[str]:
         ["make", "run", *arguments],
         cwd=folder,
         env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        **TOGETHER,
     )
 
 

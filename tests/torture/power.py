@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import machines
 import yaml
+from helpers import TOGETHER
 
 from torture import Tally
 from torture.power_cut import power_cut
@@ -443,9 +444,7 @@ def _play(
         cwd=ROOT,
         env=environment,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        **TOGETHER,
         check=False,
     )
     (store.folder / "last.log").write_text(done.stdout)
