@@ -13,7 +13,7 @@ from trueup.errors import BadInput
 from trueup_analysis import catalog
 from trueup_analysis.figures.advise import answers, asks, backtest
 from trueup_analysis.figures.advise.estimates import RECORD
-from trueup_analysis.figures.advise.kinds import md
+from trueup_analysis.figures.advise.kinds import KINDS
 from trueup_analysis.figures.advise.knowledge import Knowledge
 from trueup_analysis.figures.prices import Book, read_all
 
@@ -48,7 +48,8 @@ THREE = (record(100_000, 400.0), record(400_000, 110.0), record(1_600_000, 30.0)
 def ask(*cases: Case, **given: Any) -> answers.Answer:
     book = Book(read_all(catalog.built_in()), None)
     known = Knowledge(catalog.built_in(), TODAY, cases)
-    return answers.answer(md.KIND, asks.read(md.KIND, given), known, book)
+    kind = KINDS["md"]
+    return answers.answer(kind, asks.read(kind, given), known, book)
 
 
 def the(found: answers.Answer) -> answers.Choice:

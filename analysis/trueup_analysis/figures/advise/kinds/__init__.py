@@ -11,11 +11,18 @@ from __future__ import annotations
 from typing import Final
 
 from . import desktops, eda, hpl, md, serving, stencil, training
-from .kind import Kind, Tells
+from .kind import Kind, Tells, kind
 from .sizing import Sizing
 
 KINDS: Final[dict[str, Kind]] = {
-    one.name: one for one in (stencil.KIND, training.KIND, serving.KIND, md.KIND, hpl.KIND)
+    one.name: one
+    for one in (
+        kind(stencil, "Finite differences (Devito, acoustic)", unit="flop/s", tool="devito"),
+        kind(training, "Training of a dense transformer", unit="flop/s", tool="megatron"),
+        kind(serving, "Serving of a language model (vLLM)", unit="tokens/s", tool="vllm"),
+        kind(md, "Molecular dynamics (GROMACS)", unit="atom-steps/s", tool="gromacs"),
+        kind(hpl, "Dense linear equations (HPL)", unit="flop/s", tool="hpl"),
+    )
 }
 SIZINGS: Final[dict[str, Sizing]] = {one.name: one for one in (eda.SIZING, desktops.SIZING)}
 Sized = eda.Eda | desktops.Desktops

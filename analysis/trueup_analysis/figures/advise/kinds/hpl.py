@@ -11,7 +11,7 @@ from trueup.options import Option
 
 from ..estimates import PUBLISHED, Evidence, around
 from ..knowledge import Knowledge, number
-from .kind import Ask, Assumed, Kind, Need, Point, Prediction
+from .kind import Ask, Assumed, Need, Point, Prediction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,11 +87,11 @@ def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Predict
     return Prediction(peak * target.nodes * share, evidence, beyond)
 
 
-def _need(ask: Ask, _assumed: Assumed, _: Knowledge) -> Need:
+def need(ask: Ask, _assumed: Assumed, _: Knowledge) -> Need:
     return _of(ask["order"])
 
 
-def _logged(case: Case) -> Need:
+def logged(case: Case) -> Need:
     order = str(case.parameters.get("n", ""))
     if not order.isdecimal():
         raise BadInput("the log has not one order n of its matrix")
@@ -115,16 +115,3 @@ def _room(row: Mapping[str, str]) -> float | None:
         return None
     memory = number(row, "gpu_memory_gib" if gpus else "memory_gib")
     return memory and (gpus or 1) * memory * _GIB * _FOR_MATRIX
-
-
-KIND: Final = Kind(
-    name="hpl",
-    title="Dense linear equations (HPL)",
-    options=OPTIONS,
-    unit="flop/s",
-    points=points,
-    predict=predict,
-    need=_need,
-    tool="hpl",
-    logged=_logged,
-)

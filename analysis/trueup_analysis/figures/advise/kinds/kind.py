@@ -102,6 +102,40 @@ class Kind:
     silent: Callable[[Ask, Knowledge], str] | None = None
 
 
+class Work(Protocol):
+    """The file of a kind, as a module; one that has any has ``ASSUMPTIONS``, ``UNASKED`` and
+    ``silent`` too."""
+
+    __name__: str
+
+    @property
+    def OPTIONS(self) -> Sequence[Option]: ...  # noqa: N802 WHY: a module's constant
+    def points(self, known: Knowledge, /) -> Sequence[Point]: ...
+    def predict(
+        self, target: Point, others: Sequence[Point], known: Knowledge, /
+    ) -> Prediction | None: ...
+    def need(self, ask: Ask, assumed: Assumed, known: Knowledge, /) -> Need: ...
+    def logged(self, case: Case, /) -> Need | dict[str, Any]: ...
+
+
+def kind(of: Work, title: str, *, unit: str, tool: str) -> Kind:
+    """The kind that a file describes, by the file's name."""
+    return Kind(
+        name=of.__name__.rpartition(".")[2],
+        title=title,
+        options=of.OPTIONS,
+        unit=unit,
+        points=of.points,
+        predict=of.predict,
+        need=of.need,
+        tool=tool,
+        logged=of.logged,
+        assumptions=getattr(of, "ASSUMPTIONS", ()),
+        unasked=getattr(of, "UNASKED", ()),
+        silent=getattr(of, "silent", None),
+    )
+
+
 class Place(NamedTuple):
     """The fewest nodes that can do it, None where no number can, and why so many cannot."""
 

@@ -17,7 +17,7 @@ from trueup.options import Option
 from ..backtest import LEAST_ERRORS
 from ..estimates import around
 from ..knowledge import Knowledge, Own, number
-from .kind import Ask, Assumed, Kind, Need, Point, Prediction, between, evidence_of, logged_figure
+from .kind import Ask, Assumed, Need, Point, Prediction, between, evidence_of, logged_figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,7 +82,7 @@ def predict(target: Point, others: Sequence[Point], _: Knowledge) -> Prediction 
     return Prediction(rate, evidence_of(used), " ".join(beyond))
 
 
-def _need(ask: Ask, _assumed: Assumed, _: Knowledge) -> Need:
+def need(ask: Ask, _assumed: Assumed, _: Knowledge) -> Need:
     atoms = float(ask["atoms"])
 
     def asked(size: str, nodes: int) -> Point:
@@ -102,7 +102,7 @@ def _room(row: Mapping[str, str]) -> float | None:
     return number(row, "memory_gib")
 
 
-def _logged(case: Case) -> dict[str, Any]:
+def logged(case: Case) -> dict[str, Any]:
     """The simulation that a log tells."""
     told = {name: str(case.parameters.get(name, "")) for name in ("atoms", "steps", "dt_ps")}
     if not told["atoms"].isdecimal() or not told["steps"].isdecimal():
@@ -116,7 +116,7 @@ def _logged(case: Case) -> dict[str, Any]:
     }
 
 
-def _silent(ask: Ask, known: Knowledge) -> str:
+def silent(ask: Ask, known: Knowledge) -> str:
     """What to measure, so that the next answer is none of silence."""
     least, most = _BOX.least or 0.0, _BOX.most or 0.0
     edges = [
@@ -139,17 +139,3 @@ def _silent(ask: Ask, known: Knowledge) -> str:
         f" estimate needs {LEAST_ERRORS} numbers of atoms on one size, and of {count or 'none'}"
         f" there is a record{here}; measure {inputs}, and give their folder with --results"
     )
-
-
-KIND: Final = Kind(
-    name="md",
-    title="Molecular dynamics (GROMACS)",
-    options=OPTIONS,
-    unit="atom-steps/s",
-    points=points,
-    predict=predict,
-    need=_need,
-    tool="gromacs",
-    logged=_logged,
-    silent=_silent,
-)

@@ -32,7 +32,7 @@ from ..engines import (
 from ..estimates import MODEL, PUBLISHED, RECORD, Assumption, Evidence, around
 from ..evens import away
 from ..knowledge import Knowledge, Own, number
-from .kind import Ask, Assumed, Kind, Need, Place, Point, Prediction, logged_figure
+from .kind import Ask, Assumed, Need, Place, Point, Prediction, logged_figure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -123,7 +123,9 @@ OPTIONS: Final = (
 )
 
 
-_ASSUMPTIONS: Final = (
+# The terms that say nothing of a service.
+UNASKED: Final = ("deadline_hours", "checkpoint_seconds", "idle_hours")
+ASSUMPTIONS: Final = (
     Assumption(
         *("in_flight", float(_USUAL_FLIGHT), 32.0, float(_USUAL_FLIGHT), "requests"),
         "at a time on one engine, 128 as in results; more than results had count as theirs",
@@ -472,7 +474,7 @@ def _latency(target: Point, known: Knowledge) -> tuple[tuple[str, ...], bool | N
     for name, limit in limits.items():
         rate = target.traits["asked"] / target.traits["engines"]
         words, held = f"{name.upper()} of {limit * 1000:g} ms was not judged: {_SILENT}", None
-        for one in known.once((KIND.name, "latency"), lambda: list(_heard(known))):
+        for one in known.once(("serving", "latency"), lambda: list(_heard(known))):
             # What is missed once is not held, whatever another result says.
             if held is False or name not in one.seconds or not _tells_of(one, target):
                 continue
@@ -543,7 +545,7 @@ def _model(ask: Ask, known: Knowledge) -> Model:
     raise BadInput("no model is named: give model (a recipe, a config.json) or parameters_billion")
 
 
-def _need(ask: Ask, assumed: Assumed, known: Knowledge) -> Need:
+def need(ask: Ask, assumed: Assumed, known: Knowledge) -> Need:
     if assumed["engine_scaling"] > 1:
         raise BadInput("engine_scaling is above 1: an engine is not faster beside others")
     if ask["reserved_usd_per_hour"] and len(ask["sizes"]) != 1:
@@ -614,7 +616,7 @@ def _smallest(found: Mapping[str, tuple[Engine | None, str, int | None]], known:
     return f"the smallest that holds it: {found[least][2]} x {least}"
 
 
-def _logged(case: Case) -> dict[str, Any]:
+def logged(case: Case) -> dict[str, Any]:
     """The load that a log tells, and the model where it is a recipe's."""
     requests = logged_figure(case, "requests_completed")
     each = {
@@ -622,18 +624,3 @@ def _logged(case: Case) -> dict[str, Any]:
         for name in ("input", "output")
     }
     return {**each, "requests_per_second": logged_figure(case, "request_throughput")}
-
-
-KIND: Final = Kind(
-    name="serving",
-    title="Serving of a language model (vLLM)",
-    options=OPTIONS,
-    unit="tokens/s",
-    unasked=("deadline_hours", "checkpoint_seconds", "idle_hours"),
-    assumptions=_ASSUMPTIONS,
-    points=points,
-    predict=predict,
-    need=_need,
-    tool="vllm",
-    logged=_logged,
-)

@@ -17,7 +17,7 @@ from trueup.options import Option
 
 from ..estimates import PUBLISHED, RECORD, Assumption, Evidence, around
 from ..knowledge import Knowledge, number
-from .kind import Ask, Assumed, Kind, Need, Point, Prediction, between, evidence_of, logged_figure
+from .kind import Ask, Assumed, Need, Point, Prediction, between, evidence_of, logged_figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ OPTIONS: Final = (
 )
 
 
-_ASSUMPTIONS: Final = (
+ASSUMPTIONS: Final = (
     Assumption(
         *(
             "flops_per_update",
@@ -182,7 +182,7 @@ def _speedup(target: Point, others: Sequence[Point]) -> Prediction | None:
     return Prediction(statistics.geometric_mean(found), evidence_of(used), beyond)
 
 
-def _need(ask: Ask, assumed: Assumed, _: Knowledge) -> Need:
+def need(ask: Ask, assumed: Assumed, _: Knowledge) -> Need:
     if len(ask["grid"]) != _DIMENSIONS:
         raise BadInput(f"grid has {len(ask['grid'])} lengths: it must be three, as 512x512x512")
     held = math.prod(length + 2 * ask["nbl"] for length in ask["grid"])
@@ -196,7 +196,7 @@ def _need(ask: Ask, assumed: Assumed, _: Knowledge) -> Need:
     )
 
 
-def _logged(case: Case) -> Need:
+def logged(case: Case) -> Need:
     work = logged_figure(case, "flop_rate") * logged_figure(case, "run_time")
     unsaid = "The log does not say its grid: whether its fields fit was not checked."
     return Need(around(work, 1.0), 0.0, _room, "fields", unsaid)
@@ -205,17 +205,3 @@ def _logged(case: Case) -> Need:
 def _room(row: Mapping[str, str]) -> float | None:
     memory = number(row, "memory_gib")
     return memory * _GIB * _FOR_FIELDS if memory and not number(row, "gpus") else None
-
-
-KIND: Final = Kind(
-    name="stencil",
-    title="Finite differences (Devito, acoustic)",
-    options=OPTIONS,
-    unit="flop/s",
-    assumptions=_ASSUMPTIONS,
-    points=points,
-    predict=predict,
-    need=_need,
-    tool="devito",
-    logged=_logged,
-)

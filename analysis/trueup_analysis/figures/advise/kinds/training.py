@@ -17,7 +17,7 @@ from trueup.options import Option
 
 from ..estimates import PUBLISHED, Assumption, Evidence, around
 from ..knowledge import Knowledge, number
-from .kind import Ask, Assumed, Kind, Need, Point, Prediction, logged_figure
+from .kind import Ask, Assumed, Need, Point, Prediction, logged_figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ OPTIONS: Final = (
 )
 
 
-_ASSUMPTIONS: Final = (
+ASSUMPTIONS: Final = (
     Assumption(
         "bytes_per_parameter",
         18.0,
@@ -132,7 +132,7 @@ def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Predict
     return Prediction(peak * share * gpus, evidence, " ".join(beyond))
 
 
-def _need(ask: Ask, assumed: Assumed, _: Knowledge) -> Need:
+def need(ask: Ask, assumed: Assumed, _: Knowledge) -> Need:
     parameters = ask["parameters_billion"] * 1e9
     each = _PASSES * 2 * parameters
     if ask["layers"] and ask["hidden_size"]:
@@ -140,14 +140,14 @@ def _need(ask: Ask, assumed: Assumed, _: Knowledge) -> Need:
     return _of(each * ask["tokens_billion"] * 1e9, parameters, assumed)
 
 
-def _logged(case: Case) -> Need:
+def logged(case: Case) -> Need:
     """The iterations that the log has, at the rate and time of its typical one."""
     each = logged_figure(case, "train_flops_megatron") * logged_figure(case, "step_time")
     count, held = (str(case.parameters.get(name, "")) for name in ("iterations", "parameters"))
     if not count.isdecimal() or not case.gpus:
         raise BadInput("the log does not say how many iterations ran on how many GPUs")
     unsaid = "" if held.isdecimal() else "The log does not say its parameters: fit was not checked."
-    usual = {one.name: one.value for one in _ASSUMPTIONS}
+    usual = {one.name: one.value for one in ASSUMPTIONS}
     return replace(_of(each * case.gpus * int(count), float(held or 0), usual), unsaid=unsaid)
 
 
@@ -166,17 +166,3 @@ def _memory(row: Mapping[str, str]) -> float:
     if row["gpu_fraction"] != "1":
         return 0.0
     return (number(row, "gpus") or 0) * (number(row, "gpu_memory_gib") or 0) * _GIB
-
-
-KIND: Final = Kind(
-    name="training",
-    title="Training of a dense transformer",
-    options=OPTIONS,
-    unit="flop/s",
-    assumptions=_ASSUMPTIONS,
-    points=points,
-    predict=predict,
-    need=_need,
-    tool="megatron",
-    logged=_logged,
-)
