@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import role_plans
 import yaml
 from trueup.cluster import acceptance
+from trueup.cluster.acceptance import FAILED, OUTCOMES, PASSED, SCHEMA
+from trueup.errors import BadInput
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 PAGE = "docs/untested.md"
+BUNDLES = "catalog/acceptance"
+Bundle = dict[str, Any]
 HEAD = """\
 # What is not tested, and how to test it
 
@@ -52,8 +58,8 @@ def page(root: Path) -> str:
     """The page's text."""
     data = yaml.safe_load((root / acceptance.FILE).read_text(encoding="utf-8"))
     bundles = [
-        acceptance.bundle(path.read_text(encoding="utf-8"), path.name)
-        for path in sorted((root / acceptance.BUNDLES).glob("*.json"))
+        bundle(path.read_text(encoding="utf-8"), path.name)
+        for path in sorted((root / BUNDLES).glob("*.json"))
     ]
     rows = acceptance.rows(data)
     head = HEAD.format(**{family: minutes(rows, family) for family in ("hbv3", "ndv4")})
@@ -73,10 +79,42 @@ def minutes(rows: list[acceptance.Row], family: str) -> int:
     return sum(row.minutes for row in alone(rows, family))
 
 
-def _settled(row: acceptance.Row, bundles: list[acceptance.Bundle]) -> str:
+def _settled(row: acceptance.Row, bundles: list[Bundle]) -> str:
     """Who settles a row, and what came back of it: the newest outcome of each kind of machine."""
     who = f"`make acceptance` ({row.id})" if row.checks else f"by hand ({row.id})"
     who += ", with steps" if row.steps else ""
     needs = ", ".join(acceptance.BEYOND[word] for word in row.beyond)
     who += f"; needs {needs}" if needs else ""
-    return "<br>".join([who, *acceptance.came_back(row.id, bundles)])
+    return "<br>".join([who, *came_back(row.id, bundles)])
+
+
+def bundle(text: str, name: str) -> Bundle:
+    """What playbooks/acceptance.yml wrote.
+
+    Raises:
+        BadInput: it is not that.
+    """
+    try:
+        read = json.loads(text)
+        fine = read["schema"] == SCHEMA and isinstance(read["date"], str)
+        for machine in read["machines"]:
+            for one in machine["rows"]:
+                fine = fine and isinstance(one["row"], str) and one["outcome"] in OUTCOMES
+    except (ValueError, LookupError, TypeError):
+        fine = False
+    if not fine:
+        raise BadInput(f"{name} is no bundle of {SCHEMA}: put what `make acceptance` wrote there")
+    return dict(read)
+
+
+def came_back(row: str, bundles: Sequence[Bundle]) -> list[str]:
+    """What bundles say of a row, the newest of each machine: one line each, a replica as such."""
+    found = {}
+    for one in sorted(bundles, key=lambda one: str(one["date"])):
+        for machine in one["machines"]:
+            what = f"replica {machine['replica']}" if machine.get("replica") else machine["vm_size"]
+            for result in machine["rows"]:
+                if result["row"] == row and result["outcome"] in (PASSED, FAILED):
+                    where = f"{what}, {machine['os']}"
+                    found[where] = f"{result['outcome']} {one['date']} ({where})"
+    return list(found.values())

@@ -14,6 +14,7 @@ import machines
 import pytest
 import recorded_runs
 import role_plans
+import untested
 import yaml
 from trueup.cluster import acceptance
 from trueup.errors import BadInput
@@ -442,12 +443,12 @@ def test_the_newest_of_each_machine_came_back() -> None:
         a_bundle("2026-12-03", "not measured"),
         a_bundle("2026-12-01", "failed", replica="ubuntu-hpc-22.04"),
     ]
-    bundles = [acceptance.bundle(text, "b.json") for text in texts]
-    assert acceptance.came_back("r", bundles) == [
+    bundles = [untested.bundle(text, "b.json") for text in texts]
+    assert untested.came_back("r", bundles) == [
         "passed 2026-12-02 (S, O)",
         "failed 2026-12-01 (replica ubuntu-hpc-22.04, O)",
     ]
-    assert acceptance.came_back("other", bundles) == []
+    assert untested.came_back("other", bundles) == []
 
 
 @pytest.mark.parametrize(
@@ -455,4 +456,4 @@ def test_the_newest_of_each_machine_came_back() -> None:
 )
 def test_what_is_no_bundle_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match=r"b\.json is no bundle"):
-        acceptance.bundle(text, "b.json")
+        untested.bundle(text, "b.json")

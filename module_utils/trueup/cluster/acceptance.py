@@ -21,7 +21,6 @@ from .. import record as records
 from ..errors import BadInput
 
 FILE = "catalog/acceptance.yml"
-BUNDLES = "catalog/acceptance"
 SCHEMA = "trueup.acceptance/1"
 PASSED, FAILED, UNMEASURED, ELSEWHERE = "passed", "failed", "not measured", "not applicable"
 # The worst first.
@@ -578,40 +577,3 @@ def _figures(check: Check, record: Mapping[str, Any]) -> Iterator[Any]:
 
 
 _ASKED = {"file": _file, "command": _command, "fact": _fact, "record": _record, "step": _step}
-
-
-# ---- bundles that came back ---------------------------------------------------------------------
-
-Bundle = Dict[str, Any]
-
-
-def bundle(text: str, name: str) -> Bundle:
-    """What playbooks/acceptance.yml wrote.
-
-    Raises:
-        BadInput: it is not that.
-    """
-    try:
-        read = json.loads(text)
-        fine = read["schema"] == SCHEMA and isinstance(read["date"], str)
-        for machine in read["machines"]:
-            for one in machine["rows"]:
-                fine = fine and isinstance(one["row"], str) and one["outcome"] in OUTCOMES
-    except (ValueError, LookupError, TypeError):
-        fine = False
-    if not fine:
-        raise BadInput(f"{name} is no bundle of {SCHEMA}: put what `make acceptance` wrote there")
-    return dict(read)
-
-
-def came_back(row: str, bundles: Sequence[Bundle]) -> List[str]:
-    """What bundles say of a row, the newest of each machine: one line each, a replica as such."""
-    found = {}
-    for one in sorted(bundles, key=lambda one: str(one["date"])):
-        for machine in one["machines"]:
-            what = f"replica {machine['replica']}" if machine.get("replica") else machine["vm_size"]
-            for result in machine["rows"]:
-                if result["row"] == row and result["outcome"] in (PASSED, FAILED):
-                    where = f"{what}, {machine['os']}"
-                    found[where] = f"{result['outcome']} {one['date']} ({where})"
-    return list(found.values())
