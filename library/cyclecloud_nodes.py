@@ -157,6 +157,7 @@ buckets:
 """
 
 import os
+from dataclasses import fields
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule, env_fallback
@@ -297,11 +298,7 @@ def server_of(given: Dict[str, Any]) -> cyclecloud_api.Server:
 
 
 def ask_of(given: Dict[str, Any]) -> cyclecloud.Ask:
-    keys = (
-        *("cluster", "nodearray", "count", "counting", "name", "request_id", "recreate"),
-        *("machine_type", "placement_group_id", "name_format", "names", "ids"),
-    )
-    return cyclecloud.Ask(**{key: given[key] for key in keys})
+    return cyclecloud.Ask(**{one.name: given[one.name] for one in fields(cyclecloud.Ask)})
 
 
 def main() -> None:

@@ -317,20 +317,6 @@ def sensitivities(found: Answer) -> list[Sheet]:
 
 
 def _sensitivities(found: Sequence[Sensitivity]) -> Sheet:
-    rows = [
-        {
-            "name": one.name,
-            "low": one.low,
-            "high": one.high,
-            "unit": one.unit,
-            "usd_low": one.usd_low,
-            "usd_high": one.usd_high,
-            "choice_low": one.choice_low,
-            "choice_high": one.choice_high,
-            "source": one.source,
-        }
-        for one in found
-    ]
     plain = partial(units.significant, digits=3)
     return Sheet(
         title="What would change the answer",
@@ -345,7 +331,7 @@ def _sensitivities(found: Sequence[Sensitivity]) -> Sheet:
             Column("choice_high", "cheapest at high", words=True),
             *unshown("source"),
         ],
-        rows=rows,
+        rows=[one._asdict() for one in found],
         notes=[
             "US$ of the cheapest choice, with one assumption at an end, the others as they are."
         ],

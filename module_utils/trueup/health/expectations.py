@@ -13,12 +13,10 @@ if TYPE_CHECKING:
 
 Comparison = Literal["at_least", "at_most", "exactly"]
 _COMPARISONS: Final = ("at_least", "at_most", "exactly")
-_ENTRY: Final = {
-    *("what", "benchmark", "metric", "comparison", "unit", "source", "date", "values"),
-    *("parameters", "refused", "nodes", "message_bytes", "statistic", "judged", "fault"),
-    *("fix", "required"),
+_REQUIRED: Final = {
+    *("what", "benchmark", "metric", "comparison", "unit", "source", "date", "values")
 }
-_REQUIRED: Final = _ENTRY - {
+_ENTRY: Final = _REQUIRED | {
     *("parameters", "refused", "nodes", "message_bytes", "statistic", "judged", "fault"),
     *("fix", "required"),
 }

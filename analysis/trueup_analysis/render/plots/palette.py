@@ -22,16 +22,7 @@ PALETTE: Final[dict[str, tuple[str, str]]] = {
     "eighth": ("#721b3c", "#f2b8d8"),
 }
 LIGHT: Final = {name: pair[0] for name, pair in PALETTE.items()}
-LINE_COLOURS: Final = (
-    "accent",
-    "second",
-    "third",
-    "fourth",
-    "fifth",
-    "sixth",
-    "seventh",
-    "eighth",
-)
+LINE_COLOURS: Final = [*PALETTE][[*PALETTE].index("accent") :]
 # In characters: what a legend of one and of two columns has room for, and what leaves rows of dots
 # two thirds of the width.
 LEGEND_LABEL, LEGEND_PAIR, ROW_LABEL = 60, 52, 32

@@ -72,16 +72,11 @@ class Model:
         Raises:
             BadInput: naming the number that is wrong.
         """
-        numbers = {
-            "layers": self.layers,
-            "hidden_size": self.hidden_size,
-            "sequence_length": self.sequence_length,
-            "vocabulary_size": self.vocabulary_size,
-            "attention_heads": self.attention_heads,
-            "ffn_hidden_size": self.ffn_hidden_size,
-            "query_groups": self.query_groups,
-        }
-        for name, number in numbers.items():
+        for name in (
+            *("layers", "hidden_size", "sequence_length", "vocabulary_size", "attention_heads"),
+            *("ffn_hidden_size", "query_groups"),
+        ):
+            number = getattr(self, name)
             if number is not None and not 1 <= number <= _MOST:
                 raise BadInput(f"{name} {number} is not a whole number from 1 to {_MOST}")
         heads, groups = self.attention_heads, self.query_groups
