@@ -122,17 +122,14 @@ def test_a_link_to_elsewhere_is_turned(put: Put, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "state", "said"),
+    ("there", "state"),
     [
-        ("directory", "file", "is a directory where a file was to be"),
-        ("directory", "absent", "is a directory where nothing was to be"),
-        ("directory", "link", "is a directory where a link was to be"),
-        ("file", "link", "is a file where a link was to be"),
-        ("file", "directory", "is a file where a folder was to be"),
+        *(("directory", state) for state in ("file", "absent", "link")),
+        *(("file", state) for state in ("link", "directory")),
     ],
 )
 def test_what_may_hold_something_is_not_replaced(
-    put: Put, tmp_path: Path, there: str, state: str, said: str
+    put: Put, tmp_path: Path, there: str, state: str
 ) -> None:
     path = tmp_path / "here"
     if there == "directory":
@@ -145,7 +142,9 @@ def test_what_may_hold_something_is_not_replaced(
     entry.update({"file": {"content": "x"}, "link": {"target": "/x"}}.get(state, {}))
     answer = put(other, entry)
     assert answer["failed"] is True
-    assert answer["msg"] == f"{path} {said}: move it away and run again."
+    wanted = {"absent": "nothing", "directory": "a folder"}.get(state, f"a {state}")
+    said = f"{path} is a {there} where {wanted} was to be: move it away and run again."
+    assert answer["msg"] == said
     # It is seen before anything is changed.
     assert os.listdir(tmp_path) == ["here"]
 

@@ -86,18 +86,15 @@ def test_a_faster_link_is_the_catalogs_to_mend(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "physical", "said"),
-    [
-        ("1: DOWN", "3: Disabled", "the link is DOWN (physical state Disabled), expected ACTIVE"),
-        ("2: INIT", "5: LinkUp", "the link is INIT (physical state LinkUp), expected ACTIVE"),
-        ("4: ACTIVE", "2: Polling", "the link is ACTIVE (physical state Polling), expected ACTIVE"),
-        ("", "", "the link is of no state (physical state unknown), expected ACTIVE"),
-    ],
+    ("state", "physical"),
+    [("1: DOWN", "3: Disabled"), ("2: INIT", "5: LinkUp"), ("4: ACTIVE", "2: Polling"), ("", "")],
 )
-def test_a_link_that_is_not_up(tmp_path: Path, state: str, physical: str, said: str) -> None:
+def test_a_link_that_is_not_up(tmp_path: Path, state: str, physical: str) -> None:
     rows = changed(tmp_path, 7, state=state, phys_state=physical, rate="10 Gb/sec (4X SDR)")
     (problem,) = problems(rows, Expected(NDV4))
-    assert problem.startswith(f"mlx5_ib7: {said}")
+    word, after = state[3:] or "of no state", physical[3:] or "unknown"
+    said = f"mlx5_ib7: the link is {word} (physical state {after}), expected ACTIVE"
+    assert problem.startswith(said)
 
 
 def test_too_few_devices() -> None:

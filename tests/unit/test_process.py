@@ -93,19 +93,29 @@ def test_the_time_limit_ends_the_run_and_its_children() -> None:
     assert leftovers("slow") == []
 
 
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., process.Completed]:
+    """A script whose watch sees something once the script has touched its ``$0``."""
+
+    def run(script: str, mark: str, *sees: str, grace: float) -> process.Completed:
+        monkeypatch.setattr(process, "_ASK_SECONDS", 0.1)
+        monkeypatch.setattr(process, "_GRACE_SECONDS", grace)
+        begun = tmp_path / "begun"
+        return process.run(
+            ["sh", "-c", script, str(begun)],
+            timeout_seconds=300,
+            environment={MARK: mark},
+            watch=lambda: sees if begun.exists() else [],
+        )
+
+    return run
+
+
 def test_a_watch_that_sees_something_ends_the_run(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    watched: Callable[..., process.Completed],
 ) -> None:
-    monkeypatch.setattr(process, "_ASK_SECONDS", 0.1)
-    monkeypatch.setattr(process, "_GRACE_SECONDS", 60)
-    begun = tmp_path / "begun"
     script = "trap 'echo asked to end; exit 5' TERM; echo begun; touch $0; sleep 600 & wait"
-    done = process.run(
-        ["sh", "-c", script, str(begun)],
-        timeout_seconds=300,
-        environment={MARK: "watched"},
-        watch=lambda: ["node b is gone", "node c is gone"] if begun.exists() else [],
-    )
+    done = watched(script, "watched", "node b is gone", "node c is gone", grace=60)
     assert (done.reason, done.timed_out) == ("node b is gone; node c is gone", False)
     assert done.failure(300) == "node b is gone; node c is gone"
     # It was asked to end and had the time to.
@@ -114,17 +124,9 @@ def test_a_watch_that_sees_something_ends_the_run(
 
 
 def test_one_that_does_not_end_for_its_watch_is_killed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    watched: Callable[..., process.Completed],
 ) -> None:
-    monkeypatch.setattr(process, "_ASK_SECONDS", 0.1)
-    monkeypatch.setattr(process, "_GRACE_SECONDS", 0.3)
-    begun = tmp_path / "begun"
-    done = process.run(
-        ["sh", "-c", "trap '' TERM; touch $0; sleep 600", str(begun)],
-        timeout_seconds=300,
-        environment={MARK: "stays"},
-        watch=lambda: ["node b is gone"] if begun.exists() else [],
-    )
+    done = watched("trap '' TERM; touch $0; sleep 600", "stays", "node b is gone", grace=0.3)
     assert (done.reason, done.returncode) == ("node b is gone", -signal.SIGKILL)
     assert leftovers("stays") == []
 

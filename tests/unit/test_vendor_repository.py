@@ -56,14 +56,14 @@ class Ran:
 
         self.monkeypatch.setattr(basic.AnsibleModule, "run_command", run_command)
         self.monkeypatch.setattr(basic.AnsibleModule, "get_bin_path", get_bin_path)
-        repository = {
-            "name": "cuda",
-            "url": "https://mirror.example/cuda/",
-            "key_url": (self.folder / "key.asc").as_uri(),
-            "key_fingerprint": FINGERPRINT,
-        }
-        given = {"package_manager": "apt", "repository": repository, "pins": PINS, **parameters}
+        given = {"package_manager": "apt", "repository": self.cuda(), "pins": PINS, **parameters}
         return answer_of(vendor_repository, self.capsys, **given)
+
+    def cuda(self, key_fingerprint: str = FINGERPRINT) -> dict[str, str]:
+        """The repository, with the key that is in the folder."""
+        key_url = (self.folder / "key.asc").as_uri()
+        url = "https://mirror.example/cuda/"
+        return {"name": "cuda", "url": url, "key_url": key_url, "key_fingerprint": key_fingerprint}
 
     def installed(self, version: str, *, held: bool = False) -> None:
         """Let dpkg have the package at ``version``."""
@@ -193,13 +193,7 @@ def test_no_repository_is_what_the_node_has(ran: Ran) -> None:
 
 
 def test_a_short_fingerprint_is_refused(ran: Ran) -> None:
-    repository = {
-        "name": "cuda",
-        "url": "https://mirror.example/cuda/",
-        "key_url": "file:///nowhere",
-        "key_fingerprint": "3bf863cc",
-    }
-    answer = ran(repository=repository)
+    answer = ran(repository=ran.cuda("3bf863cc"))
     assert "The repository cuda: the fingerprint '3bf863cc' is not 40" in answer["msg"]
 
 
