@@ -48,6 +48,16 @@ def python(program: str, *arguments: str, path: list[Path], kept: Path | None) -
     return subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout
 
 
+# Compiles a file as pip does, and says its figure.
+INSTALL = """
+import py_compile, sys
+py_compile.compile(sys.argv[1], doraise=True)
+sys.path.insert(0, sys.argv[1].rpartition("/")[0])
+import two
+print(two.figure(), two.figure.__code__.co_filename, two.__cached__.rpartition("/")[2])
+"""
+
+
 def packed(folder: Path, figure: int) -> Path:
     path = folder / "packed.zip"
     with zipfile.ZipFile(path, "w") as archive:
@@ -70,6 +80,29 @@ def test_other_source_is_compiled_anew_and_the_same_is_not(tmp_path: Path) -> No
         file.write_bytes(marshal.dumps(compile("def figure():\n    return 7\n", "one.py", "exec")))
     assert python(RUN, path=path, kept=kept) == "7 one.py\n"
     assert python(RUN, path=path, kept=None) == "1 one.py\n"
+
+
+def test_what_pip_compiles_is_kept_by_place_and_source(tmp_path: Path) -> None:
+    kept, files = tmp_path / "kept", []
+    for place, figure in (("a", 1), ("a", 1), ("a", 2), ("b", 2)):
+        (tmp_path / place).mkdir(exist_ok=True)
+        source = tmp_path / place / "two.py"
+        source.write_text(f"def figure():\n    return {figure}\n", encoding="utf-8")
+        said = python(INSTALL, str(source), path=[WARM], kept=kept)
+        assert said == f"{figure} {source} two.{sys.implementation.cache_tag}.pyc\n"
+        files.append(len(codes(kept)))
+    assert files == [1, 1, 2, 3]
+    # What was kept is what is run; what cannot be compiled is told as ever.
+    for file in codes(kept):
+        code = compile("def figure():\n    return 7\n", str(source), "exec")
+        file.write_bytes(marshal.dumps(code))
+    assert python(INSTALL, str(source), path=[WARM], kept=kept).startswith("7 ")
+    assert python(INSTALL, str(source), path=[WARM], kept=None).startswith("2 ")
+    source.write_text("def\n", encoding="utf-8")
+    with pytest.raises(subprocess.CalledProcessError) as told:
+        python(INSTALL, str(source), path=[WARM], kept=kept)
+    assert f'File "{source}", line 1' in told.value.stderr
+    assert len(codes(kept)) == 3
 
 
 @pytest.mark.parametrize("damage", ["open", "cut"])

@@ -1,11 +1,13 @@
-"""Keeps what Python and Ansible work out of a module's source, by that source's content.
+"""Keeps what Python and Ansible work out of source, by that source's content.
 
 Ansible sends each module as a zip of source files. Python compiles them anew in each task, and the
-controller looks anew for what they import: together most of a task's time. Here both are kept in a
-folder, named by a hash of the source, so that other source is worked out anew. Python imports a
-module of this name by itself as it starts (PYTHONPATH, or /etc/python3.11 of the emulated machine).
+controller looks anew for what they import: together most of a task's time. pip compiles what it
+installs, on nodes that are fresh each time: half of its time. Here all that is kept in a folder,
+named by a hash of the source, so that other source is worked out anew. Python imports a module of
+this name by itself as it starts (PYTHONPATH, or /etc/python3.11 of the emulated machine).
 A package that costs seconds and that nothing here needs is not imported. Nothing is changed where
-there is no folder: that of TRUEUP_WARM, or else /var/cache/trueup-warm.
+there is no folder: that of TRUEUP_WARM, or else /var/cache/trueup-warm; but that the collector of
+garbage comes seldom.
 """
 
 import sys
@@ -79,6 +81,26 @@ def _keep_code(kept):
         return code
 
     zipimport._compile_source = compiled
+
+
+def _keep_files(kept):
+    """Of files that stand alone: their code, as imports and pip make it."""
+    from importlib.machinery import SourceFileLoader
+
+    plain = SourceFileLoader.source_to_code
+
+    def compiled(self, data, path, *, _optimize=-1):
+        # Imports may give a tree or text.
+        if type(data) is not bytes:
+            return plain(self, data, path, _optimize=_optimize)
+        level = sys.flags.optimize if _optimize < 0 else _optimize
+        kept_at, code = kept.get("code", data, str(path).encode(), b"%d" % level)
+        if code is None:
+            code = plain(self, data, path, _optimize=_optimize)
+            kept.put(kept_at, code)
+        return code
+
+    SourceFileLoader.source_to_code = compiled
 
 
 class _Changed:
@@ -156,11 +178,20 @@ def _ask_once():
     sys.meta_path.insert(0, _Changed("molecule.provisioner.ansible_playbook", change))
 
 
+def _collect_seldom():
+    """What imports make stays: to look at it every 700 objects is a sixth of an import of vLLM."""
+    import gc
+
+    gc.set_threshold(50_000, 20, 100)
+
+
+_collect_seldom()
 _prefix = _folder()
 if _prefix:
     # jsonschema imports it where it is there: 38 grammars, 1.6 s of processor time. No schema of
     # ours has an address to be checked (format: iri).
     sys.modules.setdefault("rfc3987_syntax", None)
     _keep_code(_Kept(_prefix))
+    _keep_files(_Kept(_prefix))
     _keep_imports(_Kept(_prefix))
     _ask_once()
