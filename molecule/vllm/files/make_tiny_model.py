@@ -13,7 +13,7 @@ import struct
 import sys
 
 END = "<|end|>"
-HIDDEN, INTERMEDIATE, LAYERS, HEADS, KV_HEADS, LONGEST = 128, 256, 2, 4, 2, 2048
+HIDDEN, INTERMEDIATE, LAYERS, HEADS, KV_HEADS, LONGEST = 128, 256, 1, 4, 2, 2048
 
 
 def byte_symbols():
