@@ -99,39 +99,22 @@ def _alone(
         for counter in COUNTERS
     ]
     yield _record(number, "node_state", "state", state, software={"nvidia_driver": driver}, gpus=8)
-    yield _record(
-        number,
-        "ib",
-        "write_bw-loopback",
-        [
-            _row(
-                "ib_write_bandwidth",
-                260e9 if fault == "slow NIC" and nic == 5 else about(391e9),
-                "bit/s",
-                "higher",
-                device=f"mlx5_ib{nic}",
-                message_bytes=8 * 1024**2,
-            )
-            for nic in range(8)
-        ],
-        parameters={"gdr": "yes"},
-    )
-    yield _record(
-        number,
-        "gemm",
-        "bf16",
-        [
-            _row(
-                "gemm_bf16",
-                640e12 if fault == "cold GPU" and gpu == 3 else about(765e12),
-                "flop/s",
-                "higher",
-                device=f"gpu{gpu}",
-            )
-            for gpu in range(8)
-        ],
-        gpus=8,
-    )
+    loopback = [260e9 if fault == "slow NIC" and nic == 5 else about(391e9) for nic in range(8)]
+    written = [
+        _row(
+            *("ib_write_bandwidth", rate, "bit/s", "higher"),
+            device=f"mlx5_ib{nic}",
+            message_bytes=8 * 1024**2,
+        )
+        for nic, rate in enumerate(loopback)
+    ]
+    yield _record(number, "ib", "write_bw-loopback", written, parameters={"gdr": "yes"})
+    products = [640e12 if fault == "cold GPU" and gpu == 3 else about(765e12) for gpu in range(8)]
+    computed = [
+        _row("gemm_bf16", rate, "flop/s", "higher", device=f"gpu{gpu}")
+        for gpu, rate in enumerate(products)
+    ]
+    yield _record(number, "gemm", "bf16", computed, gpus=8)
     bad = fault == "bad NVLink"
     copies = [
         _row(f"{way}_bandwidth", about(55e9), "byte/s", "higher", device=f"gpu{gpu}")
