@@ -373,15 +373,6 @@ def refused(found: Answer) -> list[Sheet]:
     """What cannot do it, with what would; and the sizes that are not to be had any more."""
     made = []
     if found.refused:
-        refusals = [
-            {
-                "size": one.size,
-                "nodes": one.nodes,
-                "reason": one.reason,
-                "least_nodes": one.least_nodes,
-            }
-            for one in found.refused
-        ]
         made.append(
             Sheet(
                 title="What cannot do it",
@@ -391,7 +382,7 @@ def refused(found: Answer) -> list[Sheet]:
                     Column("reason", "why not", words=True),
                     Column("least_nodes", "nodes that would do"),
                 ],
-                rows=refusals,
+                rows=[one._asdict() for one in found.refused],
                 name="advise-refused",
                 facts={"kind": "advise_refused"},
             )
