@@ -1,13 +1,14 @@
 """Runs a Python program in a fork of a Python that has already imported what the program imports of
 other packages: half of what the start of ansible-playbook costs. Ansible reads its settings as it
 is imported: it is there before the fork, and the package ``trueup`` with it, only for runs with the
-project's ansible.cfg whose other settings are those of a run before, but for those that can be set
-in the fork.
+project's ansible.cfg or an empty one whose other settings are those of a run before, but for those
+that can be set in the fork. What Ansible's own plugins can be told is read there too, and what the
+project's plans are made with.
 
 Such runs fork the modules that they start on this machine, too: Ansible's connection plugin local
 starts everything but a shell that does no more than to start this Python for a module, with plain
-variables. Its fork has
-of Ansible's files those that are in the zip of every module, and nothing of ours.
+variables. Its fork has of Ansible's files those that are in the zip of every module, and nothing of
+ours.
 
 As a program it is that Python: it gets its requests over the socket that it is told.
 """
@@ -54,12 +55,17 @@ _OF_MODULES = (
     *("queue", "resource", "secrets", "ssl", "statistics", "tarfile", "urllib.request", "uuid"),
     "zipfile",
 )
-# Of Ansible's own plugins, those of any play.
+# Of Ansible's own plugins, those of any play, and those whose settings it looks up for any.
 _PLUGINS = (
-    *("action.normal", "become.runas", "cache.jsonfile", "cache.memory", "callback.default"),
-    *("connection.local", "connection.psrp", "filter.core", "filter.mathstuff", "filter.urls"),
-    *("filter.encryption", "filter.urlsplit", "shell.powershell", "shell.sh", "strategy.free"),
-    *("strategy.linear", "test.core", "test.files", "test.mathstuff", "test.uri"),
+    *("action.normal", "become.runas", "become.su", "become.sudo", "cache.jsonfile"),
+    *("cache.memory", "callback.default", "callback.junit", "callback.minimal"),
+    *("callback.oneline", "callback.tree", "connection.local", "connection.paramiko_ssh"),
+    *("connection.psrp", "connection.ssh", "connection.winrm", "filter.core", "filter.encryption"),
+    *("filter.mathstuff", "filter.urls", "filter.urlsplit", "inventory.auto"),
+    *("inventory.host_list", "inventory.ini", "inventory.script", "inventory.toml"),
+    *("inventory.yaml", "lookup.env", "lookup.vars", "lookup.varnames", "shell.cmd"),
+    *("shell.powershell", "shell.sh", "strategy.free", "strategy.linear", "test.core"),
+    *("test.files", "test.mathstuff", "test.uri", "vars.host_group_vars"),
 )
 # In a file of PowerShell or C#, what the search for what it imports looks at.
 REQUIRES = re.compile(rb"(?im)^(?:#\s*(?:ansible)?requires|using)\s.*$")
@@ -160,7 +166,7 @@ def _whole(file: IO[bytes]) -> bytes:
 
 _servers: dict[tuple[int, tuple[tuple[str, str], ...]], socket.socket] = {}
 _starting = threading.Lock()
-# Those of the runs so far that had the project's ansible.cfg, and those of nearly all runs.
+# Those of the runs so far that had such an ansible.cfg, and those of nearly all runs.
 _settings: list[dict[str, str]] = []
 _USUAL = {"ANSIBLE_CONFIG", "ANSIBLE_NOCOLOR", "ANSIBLE_NOCOWS"}
 
@@ -169,7 +175,7 @@ def _server(env: dict[str, str]) -> socket.socket:
     """Where runs are asked for that start with this environment; it ends with this process."""
     start = _named(env, _AT_START)
     settings = _named(env, _SETTINGS)
-    if _has_project_settings(env):
+    if _has_known_settings(env):
         # Of settings that do not come again, its start would cost more than it saves.
         if settings in _settings or set(settings) <= _USUAL:
             start |= settings
@@ -192,11 +198,12 @@ def _server(env: dict[str, str]) -> socket.socket:
         return _servers[key]
 
 
-def _has_project_settings(env: dict[str, str]) -> bool:
-    """A copy of the repository has them too."""
+def _has_known_settings(env: dict[str, str]) -> bool:
+    """A copy of the repository has them too; or none at all."""
     path = Path(env.get("ANSIBLE_CONFIG", os.devnull))
-    same = path == _PROJECT_SETTINGS or path.name == _PROJECT_SETTINGS.name
-    return same and path.is_file() and path.read_bytes() == _PROJECT_SETTINGS.read_bytes()
+    if path.name != _PROJECT_SETTINGS.name or not path.is_file():
+        return False
+    return path.read_bytes() in (_PROJECT_SETTINGS.read_bytes(), b"")
 
 
 def _named(env: dict[str, str], begins: tuple[str, ...]) -> dict[str, str]:
@@ -295,13 +302,23 @@ def _answer(requests: socket.socket) -> None:
 
 def _import_ansible(modules: socket.socket) -> None:
     """What any play needs of it and of ours, and which of Ansible's own plugins have moved."""
+    loaders: Any = importlib.import_module("ansible.plugins.loader")
     for name in _PLUGINS:
-        importlib.import_module(f"ansible.plugins.{name}")
+        module = importlib.import_module(f"ansible.plugins.{name}")
+        kind, _, plugin = name.partition(".")
+        # What it can be told, by both names that it goes by: YAML, a tenth of what a run costs.
+        for called in (plugin, f"ansible_collections.ansible.builtin.plugins.{name}"):
+            getattr(loaders, f"{kind}_loader")._load_config_defs(called, module, module.__file__)
     # Each run with a plan imports all rooms: 0.2 s. Where there is no such package, a run says so.
     ours = importlib.util.find_spec("trueup")
     if ours:
-        for module in pkgutil.walk_packages(ours.submodule_search_locations, "trueup."):
-            importlib.import_module(module.name)
+        for room in pkgutil.walk_packages(ours.submodule_search_locations, "trueup."):
+            importlib.import_module(room.name)
+    if ours and os.environ["ANSIBLE_CONFIG"] == str(_PROJECT_SETTINGS):
+        # What plans are made with; a copy of the repository may be changed between two runs.
+        name, path = "ansible.plugins.action.trueup_plan", "plugins/action/trueup_plan.py"
+        place = str(_PROJECT_SETTINGS.parent / path)
+        loaders.action_loader._load_module_source(python_module_name=name, path=place).preload()
     sys.modules["ansible.plugins.connection.local"].__dict__["subprocess"] = _Forking(modules)
     # Asked for with each string of the facts that are kept: an eighth of what some plays cost.
     tags: Any = importlib.import_module("ansible.module_utils._internal._datatag")
@@ -349,7 +366,7 @@ def _shorten_powershell() -> None:
     manifest._ScriptInfo.__post_init__ = without_text
     # Of each request requests looks through all of the environment.
     of_requests: Any = importlib.import_module("requests.utils")
-    of_requests.getproxies = functools.cache(of_requests.getproxies)
+    of_requests.should_bypass_proxies = functools.cache(of_requests.should_bypass_proxies)
     ansible = Path(manifest.__file__).parents[2]
     for path in (ansible / "executor" / "powershell").glob("*.ps1"):
         script(path.name)

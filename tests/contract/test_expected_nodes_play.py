@@ -111,7 +111,6 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     far = {"ansible_connection": "ssh", "ansible_ssh_executable": str(folder / "no_way")}
     hosts = {**dict.fromkeys(NODES, local), "lost": far}
     record = {**json.loads(RECORD.read_text()), "run_id": RUN_ID, "nodes": ["well"]}
-    write(folder / "ansible.cfg", "")
     write(folder / "hosts.json", json.dumps({"all": {"hosts": hosts}}))
     write(folder / "plays.yml", PLAYS)
     write(folder / "record.json", json.dumps(record))

@@ -111,7 +111,6 @@ def play(
     puts a folder in the place of the file ``spoils``.
     """
     (tmp_path / "library").mkdir(exist_ok=True)
-    (tmp_path / "ansible.cfg").touch()
     (tmp_path / "library" / "returns_record.py").write_text(MODULE)
     (tmp_path / "play.yml").write_text(PLAY)
     start = ROOT / "playbooks" / "tasks" / "start_run.yml"
