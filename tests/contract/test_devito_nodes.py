@@ -65,8 +65,11 @@ NODE = {
 class Sweep:
     """Runs of one play over three nodes that are this machine."""
 
-    def __init__(self, folder: Path, library: Path) -> None:
-        self.folder, self.library = folder, library
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        # Beside the play it is found before that of the project.
+        (folder / "library").mkdir()
+        (folder / "library" / "devito_bench.py").write_text(MODULE)
         self.node = NODE
         self.seconds: dict[str, float] = {}
         self.variables: dict[str, Any] = {
@@ -127,7 +130,6 @@ class Sweep:
             *("--inventory", str(self.folder / "hosts.yml"), str(self.folder / "play.yml")),
             *("-e", json.dumps(more), *arguments),
             env={
-                "ANSIBLE_LIBRARY": str(self.library),
                 "PARAMETERS": json.dumps(sorted(asked)),
                 "RECORD": str(ROOT / "tests" / "data" / "records" / "valid.json"),
                 "CALLED": str(called),
@@ -142,18 +144,9 @@ class Sweep:
         return done.returncode, [call for call in calls if call["nodes"]]
 
 
-@pytest.fixture(name="library", scope="module")
-def _library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all runs: their settings are the same (tests/forked.py)."""
-    folder = tmp_path_factory.mktemp("library")
-    (folder / "devito_bench.py").write_text(MODULE)
-    (folder / "program_facts.py").symlink_to(ROOT / "library" / "program_facts.py")
-    return folder
-
-
 @pytest.fixture(name="sweep")
-def _sweep(tmp_path: Path, library: Path) -> Sweep:
-    return Sweep(tmp_path, library)
+def _sweep(tmp_path: Path) -> Sweep:
+    return Sweep(tmp_path)
 
 
 def brief(calls: list[dict[str, Any]]) -> list[tuple[str, int, list[str]]]:
