@@ -39,8 +39,10 @@ for name in sorted(zipfile.ZipFile(kept).namelist()):
 """
 
 
-def python(program: str, *arguments: str, path: list[Path], kept: Path | None) -> str:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
+def python(
+    program: str, *arguments: str, path: list[Path], kept: Path | None, **variables: str
+) -> str:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path)), **variables}
     env["TRUEUP_WARM"] = str(kept or ROOT / "none")
     if kept:
         kept.mkdir(exist_ok=True)
@@ -103,6 +105,13 @@ def test_what_pip_compiles_is_kept_by_place_and_source(tmp_path: Path) -> None:
         python(INSTALL, str(source), path=[WARM], kept=kept)
     assert f'File "{source}", line 1' in told.value.stderr
     assert len(codes(kept)) == 3
+
+
+def test_a_python_of_which_nothing_is_compiled_yet_starts(tmp_path: Path) -> None:
+    nowhere = {"PYTHONPYCACHEPREFIX": str(tmp_path / "none"), "PYTHONDONTWRITEBYTECODE": "1"}
+    for path in ([WARM, packed(tmp_path, 3)], [WARM]):
+        program = RUN if len(path) > 1 else "import ctypes, ssl; print(ctypes.__name__)"
+        assert python(program, path=path, kept=tmp_path / "kept", **nowhere)
 
 
 @pytest.mark.parametrize("damage", ["open", "cut"])

@@ -36,14 +36,16 @@ class _Kept:
     """Values by a hash of what they were worked out of; written whole or not at all."""
 
     def __init__(self, prefix):
-        self.prefix = prefix
+        # Before anything is asked for: where it is not compiled yet, its own import would ask.
+        import hashlib
+
+        self.prefix, self.hash = prefix, hashlib.sha256
 
     def get(self, kind, *sources):
         """The path of a value, and the value; None where there is none."""
-        import hashlib
         import marshal
 
-        digest = hashlib.sha256(b"\0".join(sources)).hexdigest()
+        digest = self.hash(b"\0".join(sources)).hexdigest()
         path = f"{self.prefix}-{kind}-{digest}"
         try:
             with open(path, "rb") as file:
