@@ -100,7 +100,7 @@ _PLAIN_TEXTS: Final = (
 )
 _NUMBERS: Final = ("node_count", "ranks", "threads_per_rank", "gpus", "duration_seconds")
 _own = attrgetter(*_PLAIN_TEXTS, *_NUMBERS)
-_texts = attrgetter(*packed.KINDS)
+_raw_texts = attrgetter(*packed.KINDS)
 # How many members there are, with a colon each.
 _MEMBERS, _OF_RAW, _OF_FIGURE = (len(one.__struct_fields__) for one in (_Text, Raw, _Figure))
 
@@ -212,7 +212,7 @@ class Batch:
             msgspec.MsgspecError: a text is not of its kind, or may hold a name twice.
         """
         codes, colons = [], _MEMBERS
-        for texts, text in zip(self._texts.values(), map(bytes, _texts(record)), strict=True):
+        for texts, text in zip(self._texts.values(), map(bytes, _raw_texts(record)), strict=True):
             code, held = texts[text]
             codes.append(code)
             colons += held

@@ -36,8 +36,12 @@ ECC = f"{SMI}ecc.errors.corrected.volatile.total"
 BY_MEMORY = f"{SMI}ecc.errors.corrected.volatile.sram"
 THROTTLE, OLD_THROTTLE = f"{SMI}clocks_event_reasons", f"{SMI}clocks_throttle_reasons"
 REMAP = "nvidia-smi --query-remapped-rows=gpu_bus_id,"
-TOGETHER = [*gpu_look.gpu_state.QUERIES][:-1]
-AT_ONCE = SMI + ",".join(",".join(gpu_look.gpu_state.QUERIES[name]) for name in TOGETHER)
+AT_ONCE = SMI + ",".join(
+    field
+    for name, fields in gpu_look.gpu_state.QUERIES.items()
+    if name != "throttle_old"
+    for field in fields
+)
 # The beginning of a command line to its answer; the longest that fits answers.
 ANSWERS = {
     f"{SMI}driver_version": (0, f"pci.bus_id, driver_version, persistence_mode\n{ROWS}", ""),
