@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 STAND_IN = """\
 #!/bin/sh
 echo "$1" >> ran
-case " $RED " in *" $1 "*) exit 3 ;; esac
+case " $RED " in *" $1 "*) echo "FAILED $1: its reason"; exit 3 ;; esac
 """
 MAKEFILE = f"""\
 include {ROOT / "Makefile"}
@@ -25,7 +25,8 @@ include {ROOT / "Makefile"}
 test-venv controller-venv:
 	@:
 lint types unit contract cloud:
-	@mkdir -p .cache/check; echo "closing line of $@" > .cache/check/$@.log; say $@
+	@mkdir -p .cache/check; echo "closing line of $@" > .cache/check/$@.log
+	@say $@ >> .cache/check/$@.log
 """
 # molecule test --scenario-name NAME
 MOLECULE = '#!/bin/sh\nexec say "$3"\n'
@@ -67,9 +68,13 @@ def test_all_run_and_what_failed_is_named(tmp_path: Path, red: list[str]) -> Non
     )
     assert status == 2
     assert sorted(ran) == sorted([*VERBS, *scenarios])
-    named = said.rsplit("==== make test failed in ====", 1)[1].splitlines()
+    reasons, named = said.rsplit("==== make test failed in ====", 1)
     names = [name if name in VERBS else f"molecule {name}" for name in red]
-    assert sorted(line for line in named if line and "make: ***" not in line) == sorted(names)
+    assert sorted(
+        line for line in named.splitlines() if line and "make: ***" not in line
+    ) == sorted(names)
+    for name in red:
+        assert f"==== what failed in {name} ====\nFAILED {name}: its reason\n" in reasons
 
 
 def test_what_failed_last_time_is_forgotten(tmp_path: Path) -> None:
