@@ -149,6 +149,36 @@ def test_an_environment_that_is_a_link_is_refused_and_kept(tmp_path: Path) -> No
     assert [path.name for path in theirs.iterdir()] == ["thesis.tex"]
 
 
+# Of a Python that is asked for its version, whether it has venv, and to make an environment.
+PYTHON = """\
+#!/bin/sh
+case "$*" in
+    *version_info*) exit $OLD ;;
+    *ensurepip*) exit $LAME ;;
+    "-m venv"*) echo "${0##*/}" >> made; mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+esac
+"""
+
+
+def test_the_first_python_that_has_venv_makes_the_environment(tmp_path: Path) -> None:
+    kinds = {"old": (1, 0), "lame": (0, 1), "good": (0, 0), "late": (0, 0)}
+    for name, (old, lame) in kinds.items():
+        text = PYTHON.replace("$OLD", str(old)).replace("$LAME", str(lame))
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    for name in ("Makefile", "pyproject.toml", "requirements"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    done = subprocess.run(
+        ["make", "controller-venv", "PYTHON=old lame good late"],
+        cwd=tmp_path,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        **TOGETHER,
+        check=False,
+        timeout=600,
+    )
+    assert (done.returncode, (tmp_path / "made").read_text()) == (0, "good\n"), done.stdout
+
+
 def test_the_report_is_of_the_run_that_began_last_priced_as_the_caller_says(
     tmp_path: Path,
 ) -> None:
