@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -170,3 +171,33 @@ def test_the_slurm_script_is_a_script_with_and_without_gpus() -> None:
         assert done.returncode == 0
         assert f"srun --kill-on-bad-exit=1 {srun}bash -c" in made
         assert ("profiles/single_node.sh" in made) == (gpus > 0)
+
+
+# A process of several whose end Python would not survive: what it printed waits in a pipe's buffer.
+ENDS = """\
+import atexit, os, sys, types
+sys.path.insert(0, sys.argv[1])
+import gpt_driver
+atexit.register(os.abort)
+print("all is said")
+gpt_driver.leave(types.SimpleNamespace(distributed=types.SimpleNamespace({})))
+"""
+
+
+@pytest.mark.parametrize(
+    ("destroys", "status", "said"),
+    [("lambda: None", 0, "all is said"), ("lambda: 1 / 0", -6, "ZeroDivisionError")],
+)
+def test_a_process_of_several_ends_well_once_all_is_said(
+    destroys: str, status: int, said: str
+) -> None:
+    driver = TEMPLATES.parent / "files"
+    program = ENDS.replace("{}", f"destroy_process_group={destroys}")
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(driver)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, said in done.stdout + done.stderr) == (status, True)
