@@ -109,16 +109,19 @@ def decoded(
         OSError: it cannot be read.
     """
     plain = _plain(_whole_lines(_utf8(_limited(_unpacked(stream, name), name)), name))
-    text, size, gaps, line = "", 0, Gaps(), 1
+    text, size, gaps = "", 0, Gaps()
+    line, numbered = 1, 0  # of a character, which few parts ask for
     for part in _near_mark(_thinned(plain, logs), name, marks):
         size += len(part.text)
         if size > MOST_BYTES:
             raise _too_long(name, MOST_BYTES)
+        if part.gaps.total:
+            line += text.count("\n", numbered)
+            numbered = len(text)
+            gaps.extend(part.gaps, line)
         # Grows in place: parts and the whole at the end would be twice the memory. All but the last
         # end where a line does, which no character goes beyond.
         text += part.text.decode("utf-8", errors="replace")
-        gaps.extend(part.gaps, line)
-        line += part.text.count(b"\n")
     return text, gaps
 
 
@@ -316,7 +319,7 @@ def _whole_lines(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
             raise _too_long(f"a line of {name}", MOST_BYTES)
         end = chunk.rfind(b"\n") + 1
         if end:
-            yield b"".join((*pending, chunk[:end]))
+            yield b"".join((*pending, memoryview(chunk)[:end]))
             pending = []
         if end < len(chunk):
             pending.append(chunk[end:])

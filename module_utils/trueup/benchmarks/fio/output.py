@@ -32,7 +32,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, takewhile
 from operator import mul
 from typing import Any, Callable, NamedTuple, NoReturn, Optional, cast
@@ -336,13 +336,13 @@ class _Block(NamedTuple):
     """An object within a job's, and where it stands.
 
     Attributes:
-        label: "job random, read, lat_ns".
+        job: what the job is called: "job random".
         path: the keys to it: "read", "lat_ns".
     """
 
     reader: _Reader
     data: Mapping[str, Any]
-    label: str
+    job: str
     path: tuple[str, ...] = ()
 
     @property
@@ -351,15 +351,14 @@ class _Block(NamedTuple):
         return self.reader.old
 
     def refuse(self, message: str, *keys: str) -> NoReturn:
-        self.reader.refuse(f"{self.label}: {message}", *self.path, *keys)
+        self.reader.refuse(f"{', '.join((self.job, *self.path))}: {message}", *self.path, *keys)
 
     def below(self, key: str) -> _Block:
         """The object under a key; an empty one where there is no such key."""
         data = self.data.get(key, {})
-        path = (*self.path, key)
         if not isinstance(data, dict):
             self.refuse(f"{key} is no JSON object", key)
-        return _Block(self.reader, data, f"{self.label}, {key}", path)
+        return _Block(self.reader, data, self.job, (*self.path, key))
 
     def number(self, key: str) -> float:
         """A figure, 0 or more."""
@@ -377,7 +376,8 @@ class _Block(NamedTuple):
         value = self.data.get(key, 0)
         if type(value) is not int:
             self.refuse(f"{key} {value!r} is not a whole number", key)
-        self.number(key)
+        if key not in self.data or not 0 <= value < _MOST:
+            self.number(key)
         return value
 
 
@@ -561,8 +561,8 @@ def _percentiles(block: _Block) -> dict[float, float]:
 
 def _check_order(times: _Times) -> None:
     found = times.percentiles
-    ordered = [found[percent] for percent in sorted(found)]
-    if ordered != sorted(ordered) or list(found) != sorted(found):
+    percents, values = list(found), list(found.values())
+    if values != sorted(values) or percents != sorted(percents):
         times.block.refuse("the percentiles do not rise", "percentile")
     low, high = times.least * (1 - _BIN_ERROR) - 1, times.most * (1 + _BIN_ERROR) + 1
     for percent, value in found.items():
@@ -572,13 +572,18 @@ def _check_order(times: _Times) -> None:
             )
 
 
+@lru_cache(maxsize=16)  # jobs of a run have the same
+def _listed(text: str) -> list[float]:
+    """The percentiles of a percentile_list, which rise."""
+    return sorted(float(part) for part in text.split(":") if _float(part) is not None)
+
+
 def _check_percentiles(
     block: _Block, latencies: Sequence[_Times], options: Mapping[str, str]
 ) -> None:
     """The percentiles are those that the options ask for: of lat with lat_percentiles, else of
     clat unless clat_percentiles is 0."""
-    text = options.get("percentile_list", _DEFAULT_PERCENTILES)
-    wanted = sorted(float(part) for part in text.split(":") if _float(part) is not None)
+    wanted = _listed(options.get("percentile_list", _DEFAULT_PERCENTILES))
     asked = "clat_ns" if options.get("clat_percentiles", "1") != "0" else ""
     lat = latencies[-1]
     # Before 3.13 (and N came later) they stand in clat_ns all the same.
@@ -595,7 +600,8 @@ def _check_bins(times: _Times) -> None:
     """The histogram of json+: its sum, its mean and its percentiles are the printed ones."""
     block = times.block
     middles, counts = _counted(block)
-    total = sum(counts)
+    reached = list(accumulate(counts))
+    total = reached[-1] if reached else 0
     if total != times.count and "N" in block.data:
         block.refuse(f"the bins hold {total} I/Os, N is {times.count}", "bins")
     if not total:
@@ -603,7 +609,6 @@ def _check_bins(times: _Times) -> None:
     mean = sum(map(mul, middles, counts)) / total
     if abs(mean - times.mean) > _BIN_ERROR * times.mean + 1:
         block.refuse(f"the bins' mean is {mean:.0f}, the printed one {times.mean:.0f}", "mean")
-    reached = list(accumulate(counts))
     for percent, value in times.percentiles.items():
         # The middle of the bin in which that share of the I/Os is reached, as fio takes it.
         place = min(bisect_left(reached, percent / 100 * total), len(middles) - 1)
