@@ -20,7 +20,7 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, AnyStr, Final
 
 from trueup.errors import BadInput
 from trueup.reading import MOST_BYTES
@@ -147,7 +147,7 @@ def _near_mark(parts: Iterator[_Part], name: str, marks: Sequence[str]) -> Itera
     yield from parts
 
 
-def held(marks: Iterable[bytes], text: bytes) -> set[bytes]:
+def held(marks: Iterable[AnyStr], text: AnyStr) -> set[AnyStr]:
     """Those of the marks that stand in a text. A letter is looked for ten times as fast as a mark,
     and a mark with one that the text lacks is not looked for."""
     different = set(marks)

@@ -154,7 +154,7 @@ def _marks_in(text: str) -> set[str]:
             seen |= lines if len(seen) < _MOST_SEEN else set()
         fresh += lines
     found = held(searched.values(), b"\n".join(fresh))
-    return {mark for mark, letters in searched.items() if letters in found and mark in text}
+    return held((mark for mark, letters in searched.items() if letters in found), text)
 
 
 def _letters(text: str) -> bytes:

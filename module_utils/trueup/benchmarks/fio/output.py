@@ -31,7 +31,7 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate, takewhile
 from operator import mul
@@ -381,15 +381,14 @@ class _Block(NamedTuple):
         return value
 
 
-@dataclass(frozen=True)
-class _Times:
-    """One of a direction's three latencies, in ns."""
+class _Times(NamedTuple):
+    """One of a direction's three latencies, in ns, of so many I/Os."""
 
     block: _Block
     least: int
     most: int
     mean: float
-    count: int
+    ios: int
     percentiles: Mapping[float, float]
 
 
@@ -452,8 +451,8 @@ def _direction(block: _Block, options: Mapping[str, str]) -> Optional[Direction]
         return None
     _check_percentiles(block, (clat, lat), options)
     _agree(slat, clat, lat, in_flight)
-    if lat.count and total is not None and not 0 <= lat.count - total <= in_flight:
-        block.refuse(f"latency of {lat.count} of {total} I/Os", "lat_ns", "N")
+    if lat.ios and total is not None and not 0 <= lat.ios - total <= in_flight:
+        block.refuse(f"latency of {lat.ios} of {total} I/Os", "lat_ns", "N")
     whole = _whole_latency(block, (clat, lat), total, options)
     of = lat if lat.percentiles else clat
     # Before 3.13 they stand in clat_ns, whichever of the two they are of.
@@ -463,8 +462,8 @@ def _direction(block: _Block, options: Mapping[str, str]) -> Optional[Direction]
         iops=block.number("iops"),
         total_ios=total,
         runtime_seconds=runtime / 1000,
-        mean_latency=whole.mean * _NS if whole.count else None,
-        latency_count=None if total is None else lat.count or clat.count,
+        mean_latency=whole.mean * _NS if whole.ios else None,
+        latency_count=None if total is None else lat.ios or clat.ios,
         percentiles={
             percent: value * _NS for percent, value in of.percentiles.items() if not unclear
         },
@@ -478,10 +477,10 @@ def _whole_latency(
     """Which of clat and lat is the whole latency: of operations of files the first."""
     clat, lat = latencies
     if options.get("ioengine") in _OPERATIONS:
-        if lat.count or clat.count not in (0, total):
-            block.refuse(f"latency of {clat.count} of {total} operations of files", "clat_ns", "N")
+        if lat.ios or clat.ios not in (0, total):
+            block.refuse(f"latency of {clat.ios} of {total} operations of files", "clat_ns", "N")
         return clat
-    if clat.count and not lat.count and not {"ioengine", "disable_lat"} & set(options):
+    if clat.ios and not lat.ios and not {"ioengine", "disable_lat"} & set(options):
         block.refuse("no ioengine, and latencies as of operations of files", "clat_ns")
     return lat
 
@@ -539,7 +538,7 @@ def _times(block: _Block, total: Optional[int]) -> _Times:
         block.refuse(f"max {most} of {count} I/Os", "N")
     times = _Times(block, least, most, mean, count, _percentiles(block))
     if not count:
-        return replace(times, percentiles={})
+        return times._replace(percentiles={})
     _check_order(times)
     if "bins" in block.data:
         _check_bins(times)
@@ -592,7 +591,7 @@ def _check_percentiles(
     for times in latencies:
         key, found = times.block.path[-1], sorted(times.percentiles)
         known = not times.block.coarse or "percentile_list" in options
-        if times.count and known and (found or key == asked) and found != wanted:
+        if times.ios and known and (found or key == asked) and found != wanted:
             block.refuse(f"{key} has the percentiles {found}, not {wanted}", key)
 
 
@@ -602,8 +601,8 @@ def _check_bins(times: _Times) -> None:
     middles, counts = _counted(block)
     reached = list(accumulate(counts))
     total = reached[-1] if reached else 0
-    if total != times.count and "N" in block.data:
-        block.refuse(f"the bins hold {total} I/Os, N is {times.count}", "bins")
+    if total != times.ios and "N" in block.data:
+        block.refuse(f"the bins hold {total} I/Os, N is {times.ios}", "bins")
     if not total:
         block.refuse("the bins hold no I/Os", "bins")
     mean = sum(map(mul, middles, counts)) / total
@@ -623,12 +622,13 @@ def _counted(block: _Block) -> tuple[list[int], list[int]]:
     """The middles of the bins, ns, which rise, and the I/Os in each."""
     bins, known = block.below("bins").data, block.reader.middles
     middles, counts = list(map(known.get, bins)), list(bins.values())
-    if None in middles:
+    if new := None in middles:
         # Only as a number is printed: no two are the same one.
         whole = {label: int(label) for label in bins if _is_bin(label)}
         known.update({label: middle for label, middle in whole.items() if str(middle) == label})
         middles = list(map(known.get, bins))
-    plain = None not in middles and set(map(type, counts)) <= {int} and min(counts, default=0) >= 0
+        new = None in middles
+    plain = not new and set(map(type, counts)) <= {int} and min(counts, default=0) >= 0
     if plain and middles == sorted(rising := cast(list[int], middles)):
         return rising, counts
     counted: dict[int, int] = {}
@@ -646,13 +646,13 @@ def _is_bin(label: str) -> bool:
 def _agree(slat: _Times, clat: _Times, lat: _Times, in_flight: int) -> None:
     """Submission and completion make the whole latency, I/O by I/O; of synchronous engines fio
     has no submission latency."""
-    if not lat.count or clat.count != lat.count:
+    if not lat.ios or clat.ios != lat.ios:
         return
     # fio 2 measures in whole us, and does not count an I/O that it issues again in all three.
     whole, slack = slat.mean + clat.mean, 2000 + 0.01 * lat.mean if lat.block.coarse else 1
     # At the end of ramp_time I/Os in flight have a latency and no submission.
-    slack += in_flight * lat.most / lat.count
-    if slat.count == lat.count and abs(whole - lat.mean) > slack + 1e-6 * lat.mean:
+    slack += in_flight * lat.most / lat.ios
+    if slat.ios == lat.ios and abs(whole - lat.mean) > slack + 1e-6 * lat.mean:
         lat.block.refuse(
             f"slat {slat.mean} and clat {clat.mean} ns do not make lat {lat.mean}", "mean"
         )
