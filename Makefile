@@ -45,7 +45,7 @@ check_cache := .cache/check
 # What failed of a `make test`, one a line.
 failures := $(check_cache)/failures
 # How a line begins that says why: of Ansible, of pytest, of molecule.
-reasons := ^((fatal|failed): |FAILED |ERROR |CRITICAL |E   )
+reasons := ^(\[ERROR\]: |(fatal|failed): |FAILED |ERROR |CRITICAL |E   )
 # Ansible's modules and what they import, compiled once for this machine and its nodes (docs/tests.md).
 warm := $(TRUEUP_CACHE)/warm
 # The scenarios that no lane of a `make test` has taken yet, one a line.
@@ -257,7 +257,7 @@ test: test-venv ## Everything CI checks: lint, types, unit, contract, emulated c
 	  for name in $$(sed 's/.* //' $(failures)); do
 	    [ -e "$(check_cache)/$$name.log" ] || continue
 	    $(call heading,"what failed in $$name")
-	    grep -aE -A 12 '$(reasons)' "$(check_cache)/$$name.log" | tail -n 40 || true
+	    grep -aE -A 4 '$(reasons)' "$(check_cache)/$$name.log" | tail -n 60 || true
 	  done
 	  $(call heading,'make test failed in')
 	  cat $(failures)
