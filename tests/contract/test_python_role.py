@@ -25,11 +25,6 @@ ROOT = Path(__file__).parents[2]
 VERSION = f"3.{sys.version_info.minor}"
 LEFT_OUT = {"test", "__pycache__", "site-packages", "idlelib", "turtledemo", "lib2to3"}
 
-pytestmark = pytest.mark.skipif(
-    sys.base_prefix in ("/usr", "/usr/local"),
-    reason="the Python of these tests is the system's, and stands in no folder of its own",
-)
-
 
 @dataclass(frozen=True)
 class Site:
