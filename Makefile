@@ -83,7 +83,7 @@ define ensure_venv
 	  # Never build an environment with its own interpreter, also when the caller has activated it.
 	  PATH=$$(printf '%s' "$$PATH" | tr ':' '\n' | grep -vxF '$(venv)/bin' | paste -sd:)
 	  base=
-	  # The system's first: what distributions build is a fifth faster than what pyenv builds (docs/tests.md).
+	  # The system's first: what distributions build takes an eighth less CPU than what pyenv builds (docs/tests.md).
 	  for suits in complete new_enough; do
 	    for candidate in $(or $(PYTHON),/usr/bin/python3 python3 python3.13 python3.12 python3.11); do
 	      if $$suits "$$candidate"; then base=$$candidate; break 2; fi
