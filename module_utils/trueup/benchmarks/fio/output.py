@@ -622,13 +622,13 @@ def _counted(block: _Block) -> tuple[list[int], list[int]]:
     """The middles of the bins, ns, which rise, and the I/Os in each."""
     bins, known = block.below("bins").data, block.reader.middles
     middles, counts = list(map(known.get, bins)), list(bins.values())
-    if new := None in middles:
+    if unknown := None in middles:
         # Only as a number is printed: no two are the same one.
         whole = {label: int(label) for label in bins if _is_bin(label)}
         known.update({label: middle for label, middle in whole.items() if str(middle) == label})
         middles = list(map(known.get, bins))
-        new = None in middles
-    plain = not new and set(map(type, counts)) <= {int} and min(counts, default=0) >= 0
+        unknown = None in middles
+    plain = not unknown and set(map(type, counts)) <= {int} and min(counts, default=0) >= 0
     if plain and middles == sorted(rising := cast(list[int], middles)):
         return rising, counts
     counted: dict[int, int] = {}
