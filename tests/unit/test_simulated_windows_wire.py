@@ -228,6 +228,19 @@ def test_a_slow_host_answers_after_an_operation_timed_out(served: tuple[Host, Fo
     assert _asked(found, "win_ping", {"operation_timeout": 1})["ping"] == "pong"
 
 
+def test_its_first_word_of_a_script_is_what_the_script_says(served: tuple[Host, Found]) -> None:
+    """Source: Windows' answers that pypsrp keeps for its own tests, none of which says Running."""
+    host, found = served
+    host.faults.slow_seconds = 0.5
+    with _client(found) as client, RunspacePool(client) as pool:
+        shell = PowerShell(pool)
+        shell.add_script(pipeline.bootstrap())
+        shell.begin_invoke(_manifest("ansible.windows.win_ping", {}))
+        shell.poll_invoke()
+        assert json.loads(shell.output[0])["ping"] == "pong"
+        shell.end_invoke()
+
+
 def test_a_boot_ends_its_sessions(served: tuple[Host, Found]) -> None:
     host, found = served
     with _client(found) as client, RunspacePool(client) as pool:

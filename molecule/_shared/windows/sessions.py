@@ -19,7 +19,7 @@ from psrpcore import (
     ServerRunspacePool,
     StreamType,
 )
-from psrpcore.types import HostMethodIdentifier, NETException
+from psrpcore.types import HostMethodIdentifier, NETException, PSInvocationState
 
 from . import pipeline
 from .host import Host
@@ -67,7 +67,9 @@ class Session:
                     asked = event.pipeline
                     running.script = "\n".join(each.command_text for each in asked.commands)
                     running.no_input = asked.no_input
-                    running.pipeline.start()
+                    # Windows says how a pipeline ended, never that it runs: of that word alone, as
+                    # first answer, Ansible's fetch makes a file that is not there.
+                    running.pipeline.state = PSInvocationState.Running
                 elif isinstance(event, PipelineInputEvent):
                     self._running[event.pipeline_id].given.append(str(event.data))
                 elif isinstance(event, EndOfPipelineInputEvent):
