@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 _CHUNK: Final = 1 << 20
 # So many bytes before the first mark are kept: what a tool prints first need not be marked.
 _CHUNKS_BEFORE: Final = 2
+# What is kept of a text: Megatron-LM's log of a million iterations is 345 MiB long.
+_MOST_KEPT: Final = 2 * MOST_BYTES
 # So many times what is kept may be read for it: a long log, or one that never ends.
-_MOST_READ: Final = 16
+_MOST_READ: Final = 8
 # A log with fewer lines in a chunk is left as it is; so many different ones are remembered.
 _FEW: Final = 1000
 _MOST_SEEN: Final = 100_000
@@ -104,8 +106,8 @@ def decoded(
             the host, and of the beginning of what a parser reads behind it.
 
     Raises:
-        BadInput: it cannot be decompressed, what is kept of it is longer than MOST_BYTES, or the
-            whole many times as long.
+        BadInput: it cannot be decompressed, what is kept of it is longer than _MOST_KEPT, the whole
+            many times as long, or a line longer than MOST_BYTES.
         OSError: it cannot be read.
     """
     plain = _plain(_whole_lines(_utf8(_limited(_unpacked(stream, name), name)), name))
@@ -113,8 +115,8 @@ def decoded(
     line, numbered = 1, 0  # of a character, which few parts ask for
     for part in _near_mark(_thinned(plain, logs), name, marks):
         size += len(part.text)
-        if size > MOST_BYTES:
-            raise _too_long(name, MOST_BYTES)
+        if size > _MOST_KEPT:
+            raise _too_long(name, _MOST_KEPT)
         if part.gaps.total:
             line += text.count("\n", numbered)
             numbered = len(text)
@@ -137,8 +139,8 @@ def _near_mark(parts: Iterator[_Part], name: str, marks: Sequence[str]) -> Itera
         if len(front) > _CHUNKS_BEFORE:
             gone = front.popleft()
             dropped += gone.text.count(b"\n") + gone.gaps.total
-        if sum(len(each.text) for each in front) > MOST_BYTES:
-            raise _too_long(name, MOST_BYTES)
+        if sum(len(each.text) for each in front) > _MOST_KEPT:
+            raise _too_long(name, _MOST_KEPT)
     first = _Part(b"")
     first.gaps.add(0, dropped)
     yield first
@@ -304,8 +306,8 @@ def _limited(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
     size = 0
     for chunk in chunks:
         size += len(chunk)
-        if size > _MOST_READ * MOST_BYTES:
-            raise _too_long(name, _MOST_READ * MOST_BYTES)
+        if size > _MOST_READ * _MOST_KEPT:
+            raise _too_long(name, _MOST_READ * _MOST_KEPT)
         yield chunk
 
 

@@ -110,7 +110,7 @@ def test_zstd_without_its_library_is_said(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_more_than_can_be_kept_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "MOST_BYTES", len(PLAIN) - 1)
+    monkeypatch.setattr(decoding, "_MOST_KEPT", len(PLAIN) - 1)
     with pytest.raises(BadInput, match=r"^x has more than 0 MiB"):
         decoded(PLAIN)
 
@@ -120,7 +120,7 @@ def test_what_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with Path("/dev/zero").open("rb") as endless, pytest.raises(BadInput) as refused:
         decoding.decoded(endless, "x", ["mark"])
     assert str(refused.value) == "a line of x has more than 1 MiB: cut out the run to read"
-    monkeypatch.setattr(decoding, "MOST_BYTES", 4 << 20)
+    monkeypatch.setattr(decoding, "_MOST_KEPT", 4 << 20)
     monkeypatch.setattr(decoding, "_MOST_READ", 2)
     lines = io.BytesIO(b"y\n" * (9 << 20))
     with pytest.raises(BadInput, match=r"^x has more than 8 MiB: cut out the run to read"):

@@ -42,12 +42,12 @@ import re
 import statistics
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from itertools import chain, count, groupby, islice, repeat
 from re import Match, Pattern
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, TypeVar
 
 from ...errors import ParseError
 from ...reading import STANDARD_ERROR, Line, decoded, each_line, lines_of, pieces, tuples
@@ -132,6 +132,7 @@ _FIGURE = r"\d{1,18}(?:\.\d{1,9})?(?:E[+-]\d\d)?"
 _FIGURE_OR_NONE = rf"{_FIGURE}|NAN|INF"
 # Fields that an iteration without a usable loss may lack.
 _LACKING = ("grad norm", "num zeros", "params norm")
+_Number = TypeVar("_Number", int, float)
 
 
 class Iteration(NamedTuple):
@@ -386,8 +387,8 @@ class _Layout(NamedTuple):
         texts = dict(zip(self.names, columns[_HEAD:]))
         if any({*texts[name]} != {name.encode()} for name in self.names if name not in _READ):
             return []
-        fields = {name: _floats(text) for name, text in texts.items() if name in _READ}
-        consumed, batch, skipped, nan = (list(map(int, fields[name])) for name in _WHOLE)
+        fields = {name: _numbers(float, text) for name, text in texts.items() if name in _READ}
+        consumed, batch, skipped, nan = (_numbers(int, fields[name]) for name in _WHOLE)
         seconds = [milliseconds / 1000 for milliseconds in fields[_MS]]
         if min(seconds) <= 0 or min(batch) < 1:
             return []
@@ -398,7 +399,7 @@ class _Layout(NamedTuple):
         try:
             made = zip(
                 map(int, numbers),
-                map(int, totals),
+                _numbers(int, totals),
                 consumed,
                 seconds,
                 batch,
@@ -417,10 +418,10 @@ class _Layout(NamedTuple):
             return []
 
 
-def _floats(texts: Sequence[bytes]) -> list[float]:
-    """The numbers of a column, which are often all the same."""
-    same = texts.count(texts[0]) == len(texts)
-    return [float(texts[0])] * len(texts) if same else list(map(float, texts))
+def _numbers(kind: Callable[[Any], _Number], column: Sequence[Any]) -> list[_Number]:
+    """The numbers of a column, which are often all the same, and then one."""
+    same = column.count(column[0]) == len(column)
+    return [kind(column[0])] * len(column) if same else list(map(kind, column))
 
 
 def _places(match: Match[str]) -> struct.Struct:
