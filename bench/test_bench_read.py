@@ -21,7 +21,7 @@ SCAN = "import sys\nfor line in open(sys.argv[1], encoding='utf-8'): pass"
 OUTPUTS: dict[str, tuple[Callable[[Path, int], None], int, float, int]] = {
     "nccl": (lambda path, size: synthetic.nccl_log(path, size, *synthetic.FRONTS), 206, 18.0, 150),
     "nccl-tests": (synthetic.nccl_table, 20, 65.0, 140),
-    "megatron": (synthetic.megatron_log, 362, 28.0, 850),
+    "megatron": (synthetic.megatron_log, 362, 28.0, 900),
     "fio": (synthetic.fio_json, 50, 18.0, 140),
 }
 # Lines of one kind before a table.
