@@ -277,8 +277,8 @@ lane:
 	exit $$status
 
 .PHONY: check
-check: test-venv ## The inner loop: lint, types and unit, side by side
-	@$(MAKE) -j 2 --output-sync=target lint types unit
+check: test-venv ## The inner loop: lint, types, and unit without the modules marked slow, side by side
+	@$(MAKE) -j 2 --output-sync=target lint types unit PYTEST_ARGS='-m "not slow"'
 
 # What ansible-lint reads, directly or through modules and filters; group_vars is a link to a folder of it.
 linted := . :!group_vars :!analysis :!bench :!docs :!tests/unit :!tests/contract :!tests/*.py :!*.md

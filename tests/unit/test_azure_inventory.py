@@ -22,6 +22,8 @@ from trueup.cluster.azure import login
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.slow
+
 inventory_loader.add_directory(str(ROOT / "plugins" / "inventory"))
 GRAPH, NICS = "resources", "networkInterfaces"
 

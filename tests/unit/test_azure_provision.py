@@ -22,6 +22,8 @@ from trueup.cluster.azure.login import Login
 from trueup.cluster.azure.manager import Manager
 from trueup.errors import BadInput
 
+pytestmark = pytest.mark.slow
+
 NFS = {"kind": "nfs", "tib": 4, "server_size": "Standard_E64ds_v5"}
 ZONES = {"zone": "1", "elsewhere": [{"zone": "2"}, {"region": "westeurope"}]}
 

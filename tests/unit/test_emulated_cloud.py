@@ -23,6 +23,8 @@ from helpers import ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 DATA = ROOT / "tests" / "data" / "azure"
 S = f"/subscriptions/{SUBSCRIPTION}"
 GROUP = f"{S}/resourceGroups/one"

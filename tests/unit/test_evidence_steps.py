@@ -16,6 +16,8 @@ import pytest
 from helpers import answer_of
 from trueup.run import lock, process, steps
 
+pytestmark = pytest.mark.slow
+
 IDLE = ""
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 TESTS = Path(__file__).resolve().parent.parent
 # Recordings that hold most kinds of lines of each tool, and are short.
 RECORDINGS = {

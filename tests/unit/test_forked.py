@@ -16,6 +16,8 @@ import pytest
 from ansible.executor.powershell.module_manifest import PSModuleDepFinder
 from helpers import ROOT
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = f"""#!{sys.executable}
 import atexit, os, sys
 print(os.getcwd(), __name__, sys.argv, sys.path[0], dict(os.environ), flush=True)

@@ -24,6 +24,8 @@ from helpers import answer_of
 from perftest_stand_in import CLIENT_TEXT, SERVER_TEXT, Machine
 from trueup import record as records
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 COMMON = {"run_id": "20261120T091300Z-7c1e", "node_name": "node-1"}
 

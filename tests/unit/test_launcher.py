@@ -23,6 +23,8 @@ from trueup.run import process
 from trueup.run import slurm_job as slurm
 from trueup.run.launcher import LAUNCHER, Launcher
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = ["/opt/it/bin/program", "--size", "64"]
 BOUND = Placement(2, 2, "numa", ((0, 1), (2, 3)))
 UNBOUND = Placement(2, 2, "none", ((), ()))

@@ -17,6 +17,8 @@ from trueup.node.pinned_venv import Environment
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+pytestmark = pytest.mark.slow
+
 HERE = sys.version_info[:2]
 TEXT = "# by pip-compile\npip==26.0 \\\n    --hash=sha256:ab\nA.b_c==1.0+cpu --hash=sha256:cd\n"
 

@@ -426,8 +426,9 @@ def test_swapped_lines_give_the_right_figures_or_an_error(text: str, data: st.Da
     assert same(damaged, values(text))
 
 
-# What a figure may differ by where only its sum confirms it: the rounding of all that is added.
-SLACK = {H100: 0.29e9, OLD: 0.011e9, PAIRS: 0.06e9, JSON: 0.007e9, TORCH: 0.0, TORCH_PEERS: 0.0}
+# What a figure may differ by where only its sum confirms it: the rounding of all that is added, and
+# what the printed sum is off by already. No changed character of these texts makes more.
+SLACK = {H100: 0.301e9, OLD: 0.011e9, PAIRS: 0.06e9, JSON: 0.007e9, TORCH: 0.0, TORCH_PEERS: 0.0}
 SLACK[SECTIONS] = 0.0
 
 
@@ -435,9 +436,10 @@ SLACK[SECTIONS] = 0.0
 @given(text=st.sampled_from(list(SLACK)), data=st.data())
 def test_a_changed_byte_gives_the_right_figures_or_an_error(text: str, data: st.DataObject) -> None:
     """Only the role's own output (sections, PyTorch) is proof against any changed byte. In a bare
-    output of nvbandwidth a figure may be off by what the rounding of its matrix allows: 0.29 GB/s
-    for 56 pairs. bandwidthTest prints one decimal and nothing to check it with (with --csv a time
-    of two or three digits): its bare output is left out here, and in sections it is covered."""
+    output of nvbandwidth a figure may be off by what the rounding of its matrix allows: 0.30 GB/s
+    of this one of 56 pairs. bandwidthTest prints one decimal and nothing to check it with (with
+    --csv a time of two or three digits): its bare output is left out here, and in sections it is
+    covered."""
     right = values(text)
     place = data.draw(st.integers(0, len(text) - 1))
     new = data.draw(st.sampled_from("0123456789.eNx ,\n-"))

@@ -35,6 +35,8 @@ from simulated_windows import (
 )
 from windows import serve
 
+pytestmark = pytest.mark.slow
+
 KEY = r"HKLM:\SOFTWARE\trueup"
 Found = dict[str, Any]
 

@@ -15,6 +15,8 @@ from ansible.module_utils.trueup.errors import BadInput
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 KEY = "a-key"
 MODEL = "tiny"
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("chromium")]
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("chromium"), pytest.mark.slow]
 
 _MISSING = (
     "the report is checked in Chromium, which is not installed: `apt-get install chromium`"

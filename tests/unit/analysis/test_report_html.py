@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.xdist_group("report_html")
+pytestmark = [pytest.mark.xdist_group("report_html"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
