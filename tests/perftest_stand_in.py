@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 from helpers import free_port
@@ -70,5 +71,12 @@ class Machine:
         (self.folder / f"{side}.plan").write_text(text)
 
     def left_running(self) -> list[str]:
+        """Ends that still run: one that nobody has ended waits for the other, and stays. What is
+        killed may be listed until a busy machine comes to it."""
         pids = (self.folder / "pid").read_text().split() if (self.folder / "pid").exists() else []
-        return [pid for pid in pids if os.path.exists(f"/proc/{pid}/fd/0")]
+        deadline = time.monotonic() + 20
+        while left := [pid for pid in pids if os.path.exists(f"/proc/{pid}/fd/0")]:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        return left
