@@ -121,6 +121,9 @@ def test_what_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         decoding.decoded(endless, "x", ["mark"])
     assert str(refused.value) == "a line of x has more than 1 MiB: cut out the run to read"
     monkeypatch.setattr(decoding, "_MOST_KEPT", 4 << 20)
+    # Longer than a line may be.
+    several = b"mark\n" * (1 << 19)
+    assert len(decoding.decoded(io.BytesIO(several), "x", ["mark"])[0]) == len(several)
     monkeypatch.setattr(decoding, "_MOST_READ", 2)
     lines = io.BytesIO(b"y\n" * (9 << 20))
     with pytest.raises(BadInput, match=r"^x has more than 8 MiB: cut out the run to read"):
