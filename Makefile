@@ -319,6 +319,15 @@ types: test-venv ## mypy --strict on module_utils, analysis, library, plugins, t
 # $(call pytest,name,folder): with its closing line kept for the end of `make test`.
 define pytest
 	mkdir -p $(check_cache)
+	# They make and remove tens of thousands of files: in memory that takes a tenth less (docs/tests.md). Not where
+	# nothing may be executed, as in containers of Docker, or where there is little room.
+	memory=$$(mktemp -d /dev/shm/trueup-XXXXXX 2>/dev/null) || memory=
+	trap 'rm -rf "$$memory"' EXIT
+	# Some act as another user.
+	if [ -z "$${TMPDIR:-}" ] && [ -n "$$memory" ] && chmod 755 "$$memory" && install /bin/true "$$memory" \
+	  && "$$memory/true" 2>/dev/null && [ "$$(df --output=avail -m "$$memory" | tail -n 1)" -ge 2048 ]; then
+	  export TMPDIR="$$memory"
+	fi
 	python -m pytest $(2) $(PYTEST_ARGS) $(ARGS) 2>&1 | tee $(check_cache)/$(1).log
 endef
 

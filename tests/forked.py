@@ -37,7 +37,7 @@ import time
 import types
 import typing
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 # Of other packages, and of Python, what ansible-playbook imports for any play, and for Windows.
 _PACKAGES = (
@@ -442,14 +442,31 @@ def _become(request: int, out: int, err: int) -> None:
             setattr(constants, name, setting)
     sys.argv[:] = asked["argv"] or [""]
     sys.path[0] = str(Path(sys.argv[0]).parent) if asked["argv"] else ""
-    if asked["argv"]:
-        runpy.run_path(sys.argv[0], run_name="__main__")
-    else:
+    if not asked["argv"]:
         # A session of its own, as Ansible's worker has one.
         os.setsid()
-        main = sys.modules["__main__"] = types.ModuleType("__main__")
-        exec(compile(asked["program"], "<stdin>", "exec"), main.__dict__)
-    sys.exit()
+    try:
+        if asked["argv"]:
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        else:
+            main = sys.modules["__main__"] = types.ModuleType("__main__")
+            exec(compile(asked["program"], "<stdin>", "exec"), main.__dict__)
+    except SystemExit as ended:
+        _exit(ended.code)
+    _exit(0)
+
+
+def _exit(code: Any) -> NoReturn:
+    """End as sys.exit does, but take nothing apart: that would copy most of what a fork shares."""
+    if code is not None and not isinstance(code, int):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    threads: Any = threading
+    threads._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit((code or 0) & 0xFF)
 
 
 if __name__ == "__main__":

@@ -42,6 +42,28 @@ def test_it_is_told_and_ends_as_if_it_had_been_started(tmp_path: Path) -> None:
         assert done.stdout.endswith("\nat the end\n")
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        *("", "sys.exit()", "sys.exit(True)", "sys.exit(300)", "sys.exit(-1)"),
+        *("sys.exit('no such file')", "sys.exit(('a', 1))", "raise KeyboardInterrupt"),
+        "threading.Thread(target=lambda: (time.sleep(0.1), print('late'))).start(); sys.exit(5)",
+    ],
+)
+def test_it_ends_as_python_ends(tmp_path: Path, end: str) -> None:
+    program = tmp_path / "program"
+    program.write_text(f"#!{sys.executable}\nimport sys, threading, time\nprint('said')\n{end}\n")
+    program.chmod(0o755)
+    argv: list[str] = [str(program)]
+    done = forked.run(argv, cwd=tmp_path, env={})
+    started = subprocess.run(
+        argv, cwd=tmp_path, env={}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (started.returncode, started.stdout)
+    # The traceback of one in a fork begins in the fork.
+    assert done.stderr.splitlines()[-1:] == started.stderr.splitlines()[-1:]
+
+
 def test_one_that_is_killed_says_so_and_one_that_does_not_end_is_ended(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("import os\nos.kill(os.getpid(), 9)\n")

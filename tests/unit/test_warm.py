@@ -84,6 +84,29 @@ def test_other_source_is_compiled_anew_and_the_same_is_not(tmp_path: Path) -> No
     assert python(RUN, path=path, kept=None) == "1 one.py\n"
 
 
+def test_a_package_in_a_zip_is_one_the_second_time_too(tmp_path: Path) -> None:
+    path = tmp_path / "packed.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("whole/__init__.py", "")
+        archive.writestr("whole/one.py", "def figure():\n    return 4\n")
+        archive.writestr("whole/two.py", "def\n")
+    program = """
+import whole.one
+print(whole.__path__, whole.__file__, whole.one.__package__, whole.one.__file__, whole.one.figure())
+for name in ("two", "three"):
+    try:
+        __import__(f"whole.{name}")
+    except (SyntaxError, ImportError) as error:
+        print(type(error).__name__, error)
+"""
+    kept = tmp_path / "kept"
+    plain, *warm = (python(program, path=[WARM, path], kept=into) for into in (None, kept, kept))
+    assert "whole/one.py 4\nSyntaxError" in plain
+    assert "No module named 'whole.three'" in plain
+    assert warm == [plain, plain]
+    assert len(codes(kept)) == 2
+
+
 def test_what_pip_compiles_is_kept_by_place_and_source(tmp_path: Path) -> None:
     kept, files = tmp_path / "kept", []
     for place, figure in (("a", 1), ("a", 1), ("a", 2), ("b", 2)):

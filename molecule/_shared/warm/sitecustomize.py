@@ -3,11 +3,11 @@
 Ansible sends each module as a zip of source files. Python compiles them anew in each task, and the
 controller looks anew for what they import: together most of a task's time. pip compiles what it
 installs, on nodes that are fresh each time: half of its time. Here all that is kept in a folder,
-named by a hash of the source, so that other source is worked out anew. Python imports a module of
-this name by itself as it starts (PYTHONPATH, or /etc/python3.11 of the emulated machine).
-A package that costs seconds and that nothing here needs is not imported. Nothing is changed where
-there is no folder: that of TRUEUP_WARM, or else /var/cache/trueup-warm; but that the collector of
-garbage comes seldom.
+named by a hash of the source (of a file in a zip by its CRC-32 and length), so that other source is
+worked out anew. Python imports a module of this name by itself as it starts (PYTHONPATH, or
+/etc/python3.11 of the emulated machine). A package that costs seconds and that nothing here needs
+is not imported. Nothing is changed where there is no folder: that of TRUEUP_WARM, or else
+/var/cache/trueup-warm; but that the collector of garbage comes seldom.
 """
 
 import sys
@@ -69,20 +69,27 @@ class _Kept:
 
 
 def _keep_code(kept):
-    """Of files in a zip: their code."""
+    """Of files in a zip: their code. A zip says of each file its length and CRC-32: with these it
+    need not be unpacked."""
     import zipimport
 
-    plain = zipimport._compile_source
+    plain = zipimport._get_module_code
 
-    def compiled(pathname, source):
-        # The zip has another name each time; a traceback says the first.
-        path, code = kept.get("code", bytes(source), pathname.rpartition(".zip")[2].encode())
-        if code is None:
-            code = plain(pathname, source)
-            kept.put(path, code)
-        return code
+    def code_of(self, fullname):
+        stem = zipimport._get_module_path(self, fullname)
+        for end, is_package in (("/__init__.py", True), (".py", False)):
+            if f"{stem}{end}" in self._files:
+                path, _, _, length, _, _, _, crc = self._files[f"{stem}{end}"]
+                # The zip has another name each time; a traceback says the first.
+                name = path.rpartition(".zip")[2]
+                kept_at, code = kept.get("code", name.encode(), b"%d %d" % (length, crc))
+                if code is None:
+                    code = plain(self, fullname)[0]
+                    kept.put(kept_at, code)
+                return code, is_package, path
+        return plain(self, fullname)
 
-    zipimport._compile_source = compiled
+    zipimport._get_module_code = code_of
 
 
 def _keep_files(kept):
