@@ -9,7 +9,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
 from ansible.module_utils.common import warnings
 from ansible.module_utils.trueup.node.topology import Topology
@@ -18,14 +17,13 @@ from ansible.module_utils.trueup.run import slurm_job as slurm
 from ansible.module_utils.trueup.run.launcher import Launcher
 from ansible.module_utils.trueup.run.resume import identity
 from helpers import answer_of
-from trueup import record as records
+from record_schema import RECORDS
 from trueup_options import RETURNED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
-SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 _FOLDER = re.compile(r"(?<=/trueup-)[a-z-]+-\w{8}(?=/|$)")
 # What a launch on two nodes is given besides their names.
 LAUNCHED = {
@@ -117,7 +115,7 @@ def goes_well(run_module: Any, run: FakeRun, **given: Any) -> tuple[dict[str, An
     """What a module returns after a good run, and its record, which keeps to the schema."""
     result = run_module(run, **given)
     record = result["record"]
-    jsonschema.validate(record, SCHEMA)
+    RECORDS.validate(record)
     assert (record["outcome"], record["reason"]) == ("ok", None)
     return result, record
 
@@ -171,7 +169,7 @@ def ends_badly(
     ) -> None:
         result = run_module(FakeRun(**ending), **given)
         record = result["record"]
-        jsonschema.validate(record, SCHEMA)
+        RECORDS.validate(record)
         assert (result["failed"], record["outcome"]) == (True, outcome)
         assert (reason in record["reason"], reason in result["msg"]) == (True, True)
         if outcome == "failed":

@@ -11,14 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import blob_copy_bench
-import jsonschema
 import pytest
 from ansible.module_utils.trueup.benchmarks.blob_copy import case as blob_copy
 from ansible.module_utils.trueup.run.resume import identity
 from bench_modules import FakeRun, ends_badly, resumes
 from hypothesis import given
 from hypothesis import strategies as st
-from trueup import record as records
+from record_schema import RECORDS
 from trueup.benchmarks.blob_copy import case as rule
 from trueup.benchmarks.blob_copy.marks import DRIVER_PREFIX
 from trueup.errors import BadInput
@@ -26,7 +25,6 @@ from trueup.errors import BadInput
 DATA = Path(__file__).parent.parent / "data" / "blob_copy"
 EIGHT = (DATA / "eight_copies.txt").read_text()
 RESUMED = (DATA / "resumed.txt").read_text()
-SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 SECRET = "AccountName=a;AccountKey=c2VjcmV0IG9mIHRoZSB0ZXN0cw==;"
 MIB, GIB = 1024**2, 1024**3
 # What eight_copies.txt was asked for, but for its sizes: the fake files are small.
@@ -84,7 +82,7 @@ def test_a_good_run_gives_a_record_and_leaves_nothing(run_module: Any, tmp_path:
     run = Watch(stdout=SMALL)
     result = run_module(run)
     record = result["record"]
-    jsonschema.validate(record, SCHEMA)
+    RECORDS.validate(record)
     assert (record["outcome"], record["case"], record["ranks"]) == ("ok", "8x100mbps-random", 8)
     assert record["parameters"]["copies"] == 8
     assert record["parameters"]["cap_bits_per_second"] == 100e6

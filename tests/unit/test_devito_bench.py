@@ -10,17 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import devito_bench
-import jsonschema
 import pytest
 from ansible.module_utils.trueup.benchmarks.devito import case as devito
 from ansible.module_utils.trueup.benchmarks.devito.output import parse_devito
 from ansible.module_utils.trueup.node.topology import Topology
 from ansible.module_utils.trueup.run import process
 from bench_modules import LAUNCHED, FakeRun, checks_only, ends_badly, refuses, resumes
-from trueup import record as records
+from record_schema import RECORDS
 
 DATA = Path(__file__).parent.parent / "data" / "devito"
-SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 GIB = 1024**3
 ALWAYS = {"changed", "record", "raw", "command", "environment"}
 
@@ -50,7 +48,7 @@ def test_a_good_run_gives_a_record(run_module: Any, tmp_path: Path) -> None:
     result = run_module(run, threads_per_rank=2, memory_bandwidth=40e9, timeout_seconds=60)
     assert set(result) >= ALWAYS
     record = result["record"]
-    jsonschema.validate(record, SCHEMA)
+    RECORDS.validate(record)
     assert (record["outcome"], record["reason"]) == ("ok", None)
     assert (record["ranks"], record["threads_per_rank"], record["nodes"]) == (1, 2, ["node-1"])
     assert record["case"] == "acoustic-so8-128x128x128-tn200-r1t2-core"
@@ -109,7 +107,7 @@ def test_a_record_says_where_its_block_shape_is_from(
 ) -> None:
     text = driver_output().replace('"tuned"', f'"tuning": {json.dumps(said)}, "tuned"')
     result = run_module(FakeRun(stdout=text), threads_per_rank=2, tuning="anew")
-    jsonschema.validate(result["record"], SCHEMA)
+    RECORDS.validate(result["record"])
     found = result["record"]["parameters"]
     assert {name: found[name] for name in found if "tun" in name} == {
         "autotune": "aggressive",
@@ -176,7 +174,7 @@ def test_over_nodes_mpirun_starts_the_ranks(run_module: Any, tmp_path: Path) -> 
     given = {"launcher": "mpirun", "hosts": ["10.0.0.1", "10.0.0.2"], "mpi_mode": "full"}
     result = run_module(run, **OVER, **given)
     record = result["record"]
-    jsonschema.validate(record, SCHEMA)
+    RECORDS.validate(record)
     assert (record["outcome"], record["reason"]) == ("ok", None)
     assert (record["nodes"], record["node_count"], record["ranks"]) == (OVER["nodes"], 2, 4)
     assert record["case"] == "acoustic-so8-64x64x64-tn50-n2r2t1-core-full-mpirun"
@@ -269,7 +267,7 @@ def test_a_node_that_is_not_there_gives_a_failed_record(run_module: Any) -> None
     said = "node node-2 does not answer ssh from here (ssh: No route to host)"
     run = FakeRun(lost=[said])
     result = run_module(run, **OVER, launcher="mpirun")
-    jsonschema.validate(result["record"], SCHEMA)
+    RECORDS.validate(result["record"])
     assert (result["record"]["outcome"], result["record"]["reason"]) == ("failed", said)
     assert result["record"]["nodes"] == ["node-1", "node-2"]
     assert result["msg"] == f"devito acoustic-so8-64x64x64-tn50-n2r2t1-core-basic-mpirun: {said}"
@@ -354,7 +352,7 @@ def test_a_wrong_result_is_invalid(
     text = driver_output().replace(*change) if change else driver_output()
     result = run_module(FakeRun(stdout=text), threads_per_rank=2, **arguments)
     assert result["failed"] is True
-    jsonschema.validate(result["record"], SCHEMA)
+    RECORDS.validate(result["record"])
     assert result["record"]["outcome"] == "invalid"
     assert json.loads(json.dumps(result["record"], allow_nan=False)) == result["record"]
     assert reason in result["record"]["reason"]

@@ -4,7 +4,6 @@ folder is gone afterwards."""
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import signal
@@ -13,18 +12,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import fio_bench
-import jsonschema
 import pytest
 from ansible.module_utils.trueup.benchmarks.fio import case as fio
 from ansible.module_utils.trueup.node import folders, mounts
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
+from record_schema import RECORDS
 from test_parse_fio import GROUPS, METADATA, MIXED, NO_SPACE
-from trueup import record as records
 from trueup.benchmarks.fio.output import parse_fio
 
 # The recorded run was a front-end but for its name.
 FRONTEND = MIXED.replace('"jobname" : "random"', '"jobname" : "frontend"')
-SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 GIB = 1024**3
 
 
@@ -217,7 +214,7 @@ def test_operations_of_files_give_a_record_with_the_file_system(
         run, workload=f"metadata_{operation}", jobs=2, files=2000, filesystem="nfs4"
     )
     record = result["record"]
-    jsonschema.validate(record, SCHEMA)
+    RECORDS.validate(record)
     assert (record["outcome"], record["case"]) == ("ok", f"metadata_{operation}")
     assert record["parameters"] == {
         "directory": str(store),

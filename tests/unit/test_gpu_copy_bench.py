@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import gpu_copy_bench
-import jsonschema
 import machines
 import pytest
 from bench_modules import FakeRun, checks_only, ends_badly, node_of, on_four_gpus, refuses, resumes
 from helpers import ended, refused
-from trueup import record as records
+from record_schema import RECORDS
 from trueup.benchmarks.gpu_copy.case import cpus_beside
 from trueup.benchmarks.gpu_copy.output import parse_gpu_copy
 from trueup.errors import BadInput
@@ -21,7 +19,6 @@ from trueup.errors import BadInput
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parent.parent / "data" / "gpu_copy"
 SECTIONS = (DATA / "sections_4gpu.txt").read_text()
-SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 PROGRAM = ROOT / "roles" / "gpu_copy" / "files" / "gpu_copy.py"
 
 
@@ -65,7 +62,7 @@ def test_a_good_run_gives_a_record(run_module: Any) -> None:
     run = FakeRun(stdout=SECTIONS)
     result = run_module(run)
     record = result["record"]
-    jsonschema.validate(record, SCHEMA)
+    RECORDS.validate(record)
     assert (record["outcome"], record["case"], record["gpus"]) == ("ok", "nvbandwidth-g4-numa", 4)
     assert result["ansible_facts"] == {"trueup_gpu_copy": record}
     assert run.calls[0]["argv"] == [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -14,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import ib_bench
-import jsonschema
 import pytest
 from ansible.module_utils.trueup.benchmarks.ib import case as ib
 from ansible.module_utils.trueup.run import bench, process
@@ -22,11 +20,10 @@ from ansible.module_utils.trueup.run.resume import program_digest
 from bench_modules import FakeRun, resumes
 from helpers import answer_of
 from perftest_stand_in import CLIENT_TEXT, SERVER_TEXT, Machine
-from trueup import record as records
+from record_schema import RECORDS
 
 pytestmark = pytest.mark.slow
 
-SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 COMMON = {"run_id": "20261120T091300Z-7c1e", "node_name": "node-1"}
 
 
@@ -62,7 +59,7 @@ def test_a_loopback_gives_one_record_of_both_ends(
     monkeypatch.setattr(bench.AnsibleModule, "warn", lambda _, text: warned.append(text))
     result = run_module()
     record = result["record"]
-    jsonschema.validate(record, SCHEMA)
+    RECORDS.validate(record)
     assert (record["outcome"], record["case"]) == ("ok", "write_bw-mlx5_ib3-1048576")
     assert record["metrics"] == [
         {
@@ -157,7 +154,7 @@ def test_client_and_server_on_two_nodes_give_one_record(
     threading.Timer(1.5, serve.start).start()
     result = run_module(role="client", address="127.0.0.1", peer_name="node-2", connect_seconds=300)
     record = result["record"]
-    jsonschema.validate(record, SCHEMA)
+    RECORDS.validate(record)
     assert (record["nodes"], record["node_count"]) == (["node-1", "node-2"], 2)
     assert record["case"] == "write_bw-mlx5_ib3-1048576-to-node-2"
     assert record["parameters"]["server"] == "node-2"
@@ -198,7 +195,7 @@ def test_a_server_that_ended_well_leaves_no_record(run_module: Any, machine: Mac
 
 def test_a_server_without_a_client_says_so(run_module: Any, machine: Machine) -> None:
     result = run_module(role="server", timeout_seconds=2)
-    jsonschema.validate(result["record"], SCHEMA)
+    RECORDS.validate(result["record"])
     assert result["record"]["outcome"] == "failed"
     assert result["record"]["reason"] == (
         "the server was ended at its time limit of 2 s: no client came to TCP port "
@@ -280,7 +277,7 @@ def test_a_bad_end_gives_a_record_with_the_reason(
     for side, text in texts.items():
         (machine.folder / f"{side}.txt").write_text(text)
     result = run_module(**arguments)
-    jsonschema.validate(result["record"], SCHEMA)
+    RECORDS.validate(result["record"])
     assert result["failed"] is True
     assert (result["record"]["outcome"], reason in result["record"]["reason"]) == (outcome, True)
     assert machine.left_running() == []

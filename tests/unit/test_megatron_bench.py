@@ -11,21 +11,19 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import megatron_bench
 import pytest
 import yaml
 from ansible.module_utils.trueup.run import launcher, lock
 from ansible.module_utils.trueup.run.resume import identity
 from bench_modules import FakeRun, ends_badly, goes_well, own_options, refuses
+from record_schema import RECORDS
 from recorded_runs import MEGATRON_LM as LM_MODEL
 from recorded_runs import TINY_GPT
 from test_parse_megatron import IDLE, KILLED, LM, NAN, ONE, TWO
-from trueup import record as records
 from trueup.benchmarks.megatron.flops import Model, article_flops, megatron_flops, parameters
 
 ROOT = Path(__file__).parents[2]
-SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 ALONE = {"processes": 1, "iterations": 12}
 HERE = {"nodes": ["node-1", "node-2"], "rendezvous_address": "10.0.0.4", "processes": 1}
 # What follows venv/bin/python or torchrun's options in a run of HERE.
@@ -146,7 +144,7 @@ def test_the_rates_are_the_formulas_over_the_step_time(run_module: Any) -> None:
 def test_megatron_lm_on_eight_gpus(run_module: Any) -> None:
     run = FakeRun(stdout=LM)
     record = run_module(run, **LM_MODEL, zero_stage=1, recompute=True, threads=0)["record"]
-    jsonschema.validate(record, SCHEMA)
+    RECORDS.validate(record)
     assert (record["outcome"], record["gpus"], record["ranks"]) == ("ok", 8, 8)
     assert record["parameters"]["program"] == "megatron"
     assert record["parameters"]["framework"] == "megatron_lm"
@@ -252,7 +250,7 @@ def test_mpirun_starts_the_processes_of_all_nodes(run_module: Any, tmp_path: Pat
         launcher_arguments=["--mca", "btl_tcp_if_include", "eth0"],
         interface="eth0",
     )["record"]
-    jsonschema.validate(record, SCHEMA)
+    RECORDS.validate(record)
     assert run.calls[0]["argv"] == [
         *("/opt/hpcx/ompi/bin/mpirun", "-np", "2", "--map-by", "ppr:1:node", "--bind-to", "none"),
         *("--host", "ssh-1:1,ssh-2:1", "-x", "CUDA_VISIBLE_DEVICES", "-x", "GLOO_SOCKET_IFNAME"),
@@ -279,7 +277,7 @@ def test_a_slurm_job_finds_its_first_node_itself(run_module: Any) -> None:
     given = {**HERE, "rendezvous_address": "", "launcher": "slurm", "job_directory": "/shared/jobs"}
     options = {"launcher_arguments": ["--mpi=none"], "job_options": ["--partition=all"]}
     record = run_module(run, **given, **options, timeout_seconds=600)["record"]
-    jsonschema.validate(record, SCHEMA)
+    RECORDS.validate(record)
     argv = run.calls[0]["argv"]
     assert argv[:-1] == [
         *("sbatch", "--parsable", "--job-name=trueup-training", "--nodes=2"),

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import nccl_bench
 import pytest
 from ansible.module_utils.trueup.benchmarks.nccl import case as nccl
 from ansible.module_utils.trueup.run import launcher
 from ansible.module_utils.trueup.run.resume import identity
 from bench_modules import LAUNCHED, FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
+from record_schema import RECORDS
 from role_plans import asked, node
 from test_nccl_plan import state
-from trueup import record as records
 from trueup.benchmarks.nccl.plan import plan
 
 DATA = Path(__file__).parent.parent / "data" / "nccl"
-SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 TOPOLOGY = "/opt/microsoft/ndv4/topo.xml"
 SIZES = {"bytes_from": 1024, "bytes_to": 1 << 30, "warmup": 1}
 LOGGING = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,GRAPH"}
@@ -94,7 +91,7 @@ def test_several_nodes_by_mpirun(run_module: Any) -> None:
         variables={"NCCL_TOPO_FILE": TOPOLOGY},
     )
     record = result["record"]
-    jsonschema.validate(record, SCHEMA)
+    RECORDS.validate(record)
     assert (record["outcome"], record["case"]) == ("ok", "all_reduce-2x2")
     assert (record["nodes"], record["node_count"]) == (["gpu-1", "gpu-2"], 2)
     assert (record["ranks"], record["gpus"]) == (4, 4)

@@ -11,11 +11,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jsonschema
 import pytest
 from helpers import a_record
 from hypothesis import given
 from hypothesis import strategies as st
+from record_schema import RECORDS
 from trueup import record as records
 from trueup.benchmarks.vllm.output import parse_vllm
 from trueup.errors import BadInput, TrueupError
@@ -28,13 +28,12 @@ OUTPUTS = sorted(
     for path in DATA.rglob("*")
     if path.is_file() and path.suffix != ".md" and path.parent.name not in ("azurite", "azure")
 )
-SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 
 
 def test_a_written_record_satisfies_the_schema_and_points_to_its_raw_output(tmp_path: Path) -> None:
     path = Path(records.write_record(str(tmp_path), a_record(), "the tool's words\n"))
     written = json.loads(path.read_text())
-    jsonschema.validate(written, SCHEMA)
+    RECORDS.validate(written)
     raw = path.parent / written["raw"]["path"]
     assert raw.read_text() == "the tool's words\n"
     assert hashlib.sha256(raw.read_bytes()).hexdigest() == written["raw"]["sha256"]

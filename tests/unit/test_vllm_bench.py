@@ -13,7 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
 import vllm_bench
 from ansible.module_utils.trueup.benchmarks.vllm import case as vllm
@@ -22,8 +21,8 @@ from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import folders
 from ansible.module_utils.trueup.run import bench
 from bench_modules import FakeRun, ends_badly, refuses, resumes
+from record_schema import RECORDS
 from recorded_runs import TINY_SERVED
-from trueup import record as records
 from trueup.redaction import redact
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ KILLED, KILLED_ERROR = (DATA / "vllm032_driver_killed.log").read_text().split("[
 NO_MODEL, NO_MODEL_ERROR = (
     (DATA / "vllm032_driver_no_model.log").read_text().split("[standard error]\n")
 )
-SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 ALWAYS = {"changed", "record", "raw", "command", "environment"}
 KEY = "sesame-4711-open"
 
@@ -130,7 +128,7 @@ def test_a_good_run_gives_a_record(run_module: Any, server: StandIn) -> None:
     )
     assert set(result) >= ALWAYS
     record = result["record"]
-    jsonschema.validate(record, SCHEMA)
+    RECORDS.validate(record)
     assert (record["outcome"], record["reason"], record["gpus"]) == ("ok", None, 1)
     assert record["case"] == "random-llama-3.1-8b-i64o48-n40-rateinf-c8"
     assert record["software"] == {"vllm": "0.32.0+cpu", "server_vllm": "0.32.0"}
@@ -267,7 +265,7 @@ def test_a_run_that_does_not_count_is_invalid(
 ) -> None:
     result = run_module(FakeRun(stdout=stdout), **arguments)
     assert result["failed"] is True
-    jsonschema.validate(result["record"], SCHEMA)
+    RECORDS.validate(result["record"])
     assert result["record"]["outcome"] == "invalid"
     assert reason in result["record"]["reason"]
     assert "requests_completed" in {row["name"] for row in result["record"]["metrics"]}
@@ -283,7 +281,7 @@ def test_answers_in_one_piece_count_without_the_latencies_between_tokens(
     record = run_module(
         FakeRun(stdout=ONE_PIECE), served_model_name="trueup/tiny-random-llama", **options
     )["record"]
-    jsonschema.validate(record, SCHEMA)
+    RECORDS.validate(record)
     assert (record["outcome"], record["reason"]) == ("ok", None)
     rows = {row["name"]: row["value"] for row in record["metrics"]}
     assert {"ttft", "e2el"} - set(rows) == set()

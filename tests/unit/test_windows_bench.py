@@ -11,12 +11,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import nv_a10_bench
 import pytest
 from ansible.module_utils.common import warnings
 from ansible.module_utils.common.warnings import warn
-from bench_modules import COMMON, SCHEMA, FakeRun
+from bench_modules import COMMON, FakeRun
+from record_schema import RECORDS
 from trueup import benchmarks
 from trueup.benchmarks.nv_a10 import case as nv_a10
 from trueup.errors import BadInput
@@ -103,7 +103,7 @@ def test_the_command_runs_on_the_host() -> None:
     host = Made()
     result = run(host)
     record = result["record"]
-    jsonschema.validate(record, SCHEMA)
+    RECORDS.validate(record)
     assert (record["outcome"], record["vm_size"]) == ("ok", "Standard_NV12ads_A10_v5")
     assert record["software"] == {
         "program_digest": "fedcba987654",
@@ -186,7 +186,7 @@ def test_a_record_stands_for_the_same_case() -> None:
 )
 def test_a_bad_end_gives_a_record(result: dict[str, Any], outcome: str, reason: str) -> None:
     found = run(Made(**result))
-    jsonschema.validate(found["record"], SCHEMA)
+    RECORDS.validate(found["record"])
     assert (found["failed"], found["record"]["outcome"]) == (True, outcome)
     assert (reason in found["record"]["reason"], reason in found["msg"]) == (True, True)
 

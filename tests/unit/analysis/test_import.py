@@ -6,15 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
+from record_schema import RECORDS
 from trueup import record as records
 from trueup_analysis.read import nodes_of
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 NCCL = DATA / "nccl" / "infiniband.txt"
 SIZE = "Standard_ND96asr_v4"
-SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def made(results: Path) -> list[dict[str, Any]]:
     [run] = results.iterdir()
     found = [record for _, record, _ in records.read_records(str(run)) if record]
     for record in found:
-        jsonschema.validate(record, SCHEMA)
+        RECORDS.validate(record)
     return found
 
 

@@ -11,13 +11,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import made
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import trueup
+from record_schema import RECORDS
 from trueup.errors import BadInput
 from trueup.record import write_record
 from trueup_analysis import packed
@@ -25,9 +24,6 @@ from trueup_analysis.load import Loaded, load, pack, verify
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = ROOT / "tests" / "data" / "records"
-SCHEMA = json.loads(
-    (Path(trueup.__file__).parent / "record.schema.json").read_text(encoding="utf-8")
-)
 REMOVED = object()
 WRONG = (
     "text",
@@ -109,11 +105,10 @@ def test_the_unchanged_record_is_valid_to_both(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps(with_raw()), encoding="utf-8")
     assert accepted(path) is True
-    assert jsonschema.Draft202012Validator(SCHEMA).is_valid(with_raw()) is True
+    assert RECORDS.is_valid(with_raw()) is True
 
 
 def test_schema_and_reader_agree_on_every_mutation(tmp_path: Path) -> None:
-    validator = jsonschema.Draft202012Validator(SCHEMA)
     path = tmp_path / "a.json"
     disagree = []
     verdicts = set()
@@ -121,7 +116,7 @@ def test_schema_and_reader_agree_on_every_mutation(tmp_path: Path) -> None:
         changed = mutated(place, value)
         path.write_text(json.dumps(changed), encoding="utf-8")
         # No schema counts the nodes.
-        by_schema = validator.is_valid(changed) and place != ("node_count",)
+        by_schema = RECORDS.is_valid(changed) and place != ("node_count",)
         verdicts.add(by_schema)
         if by_schema != accepted(path):
             disagree.append((place, value, by_schema))
@@ -144,7 +139,7 @@ def test_schema_and_reader_agree_on_outcomes(
     changed = made.record(**changes)
     path = tmp_path / "a.json"
     path.write_text(json.dumps(changed), encoding="utf-8")
-    assert jsonschema.Draft202012Validator(SCHEMA).is_valid(changed) is valid
+    assert RECORDS.is_valid(changed) is valid
     assert accepted(path) is valid
 
 
