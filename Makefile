@@ -321,12 +321,12 @@ define pytest
 	mkdir -p $(check_cache)
 	# They make and remove tens of thousands of files: in memory that takes a tenth less (docs/tests.md). Not where
 	# nothing may be executed, as in containers of Docker, or where there is little room.
-	memory=$$(mktemp -d /dev/shm/trueup-XXXXXX 2>/dev/null) || memory=
-	trap 'rm -rf "$$memory"' EXIT
-	# Some act as another user.
-	if [ -z "$${TMPDIR:-}" ] && [ -n "$$memory" ] && chmod 755 "$$memory" && install /bin/true "$$memory" \
-	  && "$$memory/true" 2>/dev/null && [ "$$(df --output=avail -m "$$memory" | tail -n 1)" -ge 2048 ]; then
-	  export TMPDIR="$$memory"
+	if [ -z "$${TMPDIR:-}" ] && memory=$$(mktemp -d /dev/shm/trueup-XXXXXX 2>/dev/null); then
+	  trap 'rm -rf "$$memory"' EXIT
+	  # Some tests act as another user.
+	  chmod 755 "$$memory"
+	  if install /bin/true "$$memory" && "$$memory/true" 2>/dev/null \
+	    && [ "$$(df --output=avail -m "$$memory" | tail -n 1)" -ge 2048 ]; then export TMPDIR="$$memory"; fi
 	fi
 	python -m pytest $(2) $(PYTEST_ARGS) $(ARGS) 2>&1 | tee $(check_cache)/$(1).log
 endef

@@ -131,6 +131,40 @@ def test_ansible_lint_is_run_again_only_on_other_files_or_after_a_failure(tmp_pa
     assert [linted(), linted()] == [(0, 1), (0, 0)]
 
 
+@pytest.mark.skipif(
+    not os.access("/dev/shm", os.W_OK) or bool(os.statvfs("/dev/shm").f_flag & os.ST_NOEXEC),
+    reason="programs may not be put into /dev/shm here",
+)
+def test_temporary_files_are_in_memory_where_there_is_room(tmp_path: Path) -> None:
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name, text in {
+        "df": "printf 'Avail\\n%s\\n' $ROOM\n",
+        "python": 'echo "$TMPDIR" > used; [ -z "$TMPDIR" ] || touch "$TMPDIR/left"; exit $RED\n',
+    }.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}")
+        (programs / name).chmod(0o755)
+    (tmp_path / "Makefile").write_text(
+        f"include {ROOT / 'Makefile'}\n.PHONY: test-venv\ntest-venv:\n\t@:\n"
+    )
+
+    def used(room: int, red: int = 0, **given: str) -> str:
+        env = {"PATH": os.environ["PATH"], "ROOM": str(room), "RED": str(red), **given}
+        done = subprocess.run(
+            ["make", "unit"], cwd=tmp_path, env=env, capture_output=True, check=False
+        )
+        assert bool(done.returncode) == bool(red)
+        return (tmp_path / "used").read_text().strip()
+
+    for red in (0, 3):
+        folder = used(2048, red)
+        assert folder.startswith("/dev/shm/trueup-")
+        assert not Path(folder).exists()
+    assert used(2047) == ""
+    assert used(2048, TMPDIR=str(tmp_path)) == str(tmp_path)
+    assert (tmp_path / "left").exists()
+
+
 def test_an_environment_that_is_a_link_is_refused_and_kept(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
