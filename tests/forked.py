@@ -10,6 +10,9 @@ starts everything but a shell that does no more than to start this Python for a 
 variables. Its fork has of Ansible's files those that are in the zip of every module, and nothing of
 ours.
 
+A task runs in the process of its run, where Ansible forks one for each task and host: most of what
+such a fork costs is the copies of what it shares. The tests of the scenarios have Ansible's forks.
+
 As a program it is that Python: it gets its requests over the socket that it is told.
 """
 
@@ -67,6 +70,11 @@ _PLUGINS = (
     *("shell.powershell", "shell.sh", "strategy.free", "strategy.linear", "test.core"),
     *("test.files", "test.mathstuff", "test.uri", "vars.host_group_vars"),
 )
+# Tasks that wait, in forks: no host waits for what another one waits for.
+_WAITING = {f"ansible.builtin.{name}" for name in ("pause", "reboot", "wait_for")}
+_WAITING |= {"ansible.builtin.wait_for_connection", "ansible.windows.win_reboot"}
+# The variable of a run all of whose tasks are in forks.
+ALL_IN_FORKS = "TRUEUP_TEST_FORKS"
 # In a file of PowerShell or C#, what the search for what it imports looks at.
 REQUIRES = re.compile(rb"(?im)^(?:#\s*(?:ansible)?requires|using)\s.*$")
 # What Python reads as it starts, and no fork of it again.
@@ -324,6 +332,12 @@ def _import_ansible(modules: socket.socket) -> None:
     tags: Any = importlib.import_module("ansible.module_utils._internal._datatag")
     hints = functools.cache(typing.get_type_hints)
     tags.t = types.SimpleNamespace(**{**vars(typing), "get_type_hints": hints})
+    # Its worker takes what Ansible's is given, by name.
+    workers: Any = importlib.import_module("ansible.executor.process.worker")
+    forking = workers.WorkerProcess
+    sys.modules["ansible.plugins.strategy"].__dict__["WorkerProcess"] = lambda **given: (
+        forking(**given) if _is_to_be_forked(given["task"]) else _Worker(workers, **given)
+    )
     _shorten_powershell()
     playbook = importlib.import_module("ansible.cli.playbook")
     # Made as it was imported; each run has one of its own.
@@ -366,12 +380,58 @@ def _shorten_powershell() -> None:
     manifest._ScriptInfo.__post_init__ = without_text
     # Of each request requests looks through all of the environment.
     of_requests: Any = importlib.import_module("requests.utils")
-    of_requests.should_bypass_proxies = functools.cache(of_requests.should_bypass_proxies)
+    for name in ("should_bypass_proxies", "getproxies"):
+        setattr(of_requests, name, functools.cache(getattr(of_requests, name)))
     ansible = Path(manifest.__file__).parents[2]
     for path in (ansible / "executor" / "powershell").glob("*.ps1"):
         script(path.name)
     for path in (ansible / "module_utils").glob("*s*/Ansible.*"):
         imports(path.read_bytes())
+
+
+def _is_to_be_forked(task: Any) -> bool:
+    waits = task.action in _WAITING or task.async_val or task.until
+    return bool(waits or ALL_IN_FORKS in os.environ)
+
+
+class _Worker:
+    """Ansible's worker, without a process of its own: a task of a host, done when it is started.
+
+    What Ansible's changes in its fork, the task and its variables, is a copy here.
+    """
+
+    exitcode = 0
+
+    def __init__(self, workers: Any, **given: Any) -> None:
+        self._workers, self._given = workers, given
+
+    def start(self) -> None:
+        """Do the task and send its result."""
+        given = self._given
+        task = given["task"].copy(exclude_parent=True, exclude_tasks=True)
+        task._parent = given["task"]._parent
+        with self._workers._task.TaskContext(task):
+            executor = self._workers.TaskExecutor(
+                given["host"],
+                task,
+                dict(given["task_vars"]),
+                given["play_context"],
+                given["loader"],
+                given["shared_loader_obj"],
+                given["final_q"],
+                given["variable_manager"],
+            )
+            answer = executor.run()
+        result = self._workers._RawTaskResult(
+            host=given["host"], task=task, return_data=answer, task_fields=task.dump_attrs()
+        )
+        given["final_q"].send_task_result(result)
+
+    def is_alive(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Nothing is left of it."""
 
 
 class _Forking:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import forked
 import plays
 import pytest
 import yaml
@@ -252,8 +253,13 @@ def _ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, dict[str, list[
     done = plays.playbook(
         folder,
         *("--inventory", str(folder / "hosts.json"), str(folder / "plays.yml")),
-        # The tests may run as root.
-        env={"ANSIBLE_ROLES_PATH": str(folder / "roles"), "ANSIBLE_BECOME_ALLOW_SAME_USER": "1"},
+        env={
+            "ANSIBLE_ROLES_PATH": str(folder / "roles"),
+            # The tests may run as root.
+            "ANSIBLE_BECOME_ALLOW_SAME_USER": "1",
+            # A node waits for another.
+            forked.ALL_IN_FORKS: "yes",
+        },
     )
     print(done.stdout, done.stderr)
     begun: dict[str, list[str]] = {name: [] for name in NODES}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import ansible_collections
 import forked
 import plays
 import pytest
+import yaml
 from ansible.executor.powershell.module_manifest import PSModuleDepFinder
 from helpers import ROOT
 
@@ -213,3 +215,97 @@ def _powershell() -> list[Path]:
     folders = [Path(collections, name, "windows", "plugins") for name in ("ansible", "community")]
     folders.append(Path(ansible.__file__).parent)
     return sorted(path for folder in folders for path in folder.rglob("*"))
+
+
+# What a task can do to a play, once on each of two hosts. The numbers are those of the processes
+# that the tasks run in: the parents of the shells that they start.
+TASKS = """
+- name: A task of {{ inventory_hostname }}
+  ansible.builtin.set_fact:
+    mine: "{{ inventory_hostname }}"
+    numbers: ["{{ lookup('ansible.builtin.pipe', 'echo $PPID') }}"]
+- ansible.builtin.debug:
+    msg: "{{ lookup('ansible.builtin.vars', mine ~ '_item') }} {{ place }} {{ mine }}"
+  loop: "{{ [mine, 2] }}"
+  loop_control:
+    loop_var: "{{ mine }}_item"
+    label: "{{ place }} of {{ mine }}"
+    index_var: place
+  register: shown
+- ansible.builtin.debug: {msg: "{{ item }} {{ mine }}"}
+  with_first_found: [nowhere.yml, more.yml]
+- ansible.builtin.add_host: {name: three}
+  # The task's process knows it, and the run does not.
+  changed_when: ansible_search_path is defined
+- ansible.builtin.set_fact:
+    of: "{{ mine }}"
+  delegate_to: "{{ 'two' if mine == 'one' else 'one' }}"
+  delegate_facts: true
+- block:
+    - ansible.builtin.assert: {that: of != 'one', fail_msg: "{{ of }}", quiet: true}
+    - ansible.builtin.set_fact: {well: "{{ of }}"}
+      changed_when: true
+      notify: Handle
+  rescue:
+    - ansible.builtin.debug: {var: ansible_failed_result.msg}
+  always:
+    - ansible.builtin.include_tasks: more.yml
+      vars: {given: "{{ shown.results | length }} {{ mine }}"}
+- ansible.builtin.debug: {msg: "{{ nothing }}"}
+  ignore_errors: true
+- ansible.builtin.debug: {msg: "once, on {{ mine }}"}
+  run_once: true
+- ansible.builtin.debug: {msg: "{{ mine }}"}
+  no_log: true
+- ansible.builtin.set_fact:
+    numbers: "{{ numbers + [next] }}"
+  vars: {next: "{{ lookup('ansible.builtin.pipe', 'echo $PPID') }}"}
+- seen: {say: "{{ mine }}", end: well}
+  environment: {A: "{{ mine }}"}
+  register: told
+- ansible.builtin.debug: {msg: "{{ told.say }} {{ told.environment.A }}"}
+- ansible.builtin.set_fact:
+    numbers: "{{ numbers + [next] }}"
+  vars: {next: "{{ lookup('ansible.builtin.pipe', 'echo $PPID') }}"}
+  # Waits, if not for long.
+  until: true
+- ansible.builtin.copy:
+    content: "{{ numbers | to_json }}"
+    dest: "{{ folder }}/{{ mine }}.json"
+  diff: false
+- ansible.builtin.fail: {msg: "{{ mine }}"}
+  when: mine == 'two'
+"""
+EXPECTED = ("one is handled", "more of 2 two", "two 0 two", "'nothing' is undefined", "one one")
+
+
+def test_a_task_in_the_process_of_its_run_does_what_one_in_a_fork_does(tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "seen.py").write_text(MODULE)
+    (tmp_path / "more.yml").write_text("- ansible.builtin.debug: {msg: 'more of {{ given }}'}\n")
+    handlers = [{"name": "Handle", "ansible.builtin.debug": {"msg": "{{ mine }} is handled"}}]
+    play = {"tasks": yaml.safe_load(TASKS), "handlers": handlers}
+    # One after the other: the output has an order.
+    env = {"ANSIBLE_FORKS": "1", "ANSIBLE_LIBRARY": str(tmp_path / "library")}
+    # The first run has no Python that has Ansible, and so no tasks without forks.
+    more: tuple[dict[str, str], ...] = ({}, {}, {forked.ALL_IN_FORKS: "yes"})
+    said, numbers = [], []
+    for number, one in enumerate(more):
+        kept = tmp_path / str(number)
+        kept.mkdir()
+        given = ("-v", "-e", f"folder={kept}", "--diff")
+        done = plays.roles(tmp_path, play, *given, hosts={"one": {}, "two": {}}, env=env | one)
+        said.append((done.returncode, _without_numbers(done.stdout, kept), done.stderr))
+        found = [json.loads((kept / f"{name}.json").read_text()) for name in ("one", "two")]
+        numbers.append([len({*both}) for both in zip(*found, strict=True)] + [len({*found[0]})])
+    assert (said[0][0], "two is handled" in said[0][1]) == (2, False)
+    assert [text for text in EXPECTED if text not in said[0][1]] == []
+    assert said == [said[0]] * 3
+    # By task, of both hosts, and of all tasks of a host.
+    assert numbers == [[2, 2, 2, 3], [1, 1, 2, 2], [2, 2, 2, 3]]
+
+
+def _without_numbers(text: str, folder: Path) -> str:
+    """Without numbers of processes, the folder's name, and when and where a file was made."""
+    text = text.replace(str(folder), "folder")
+    return re.sub(r"(?m)^ +(- '[0-9]+'|(leads|src|\w*sum|TRUEUP_TEST_FORKS): .*)\n", "", text)

@@ -144,7 +144,7 @@ class Cluster:
 @pytest.fixture(name="cluster")
 def _cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     for name, seconds in (
-        *(("_POLL_SECONDS", 0.0), ("_OUTPUT_SECONDS", 0.2), ("_LOST_SECONDS", 0.2)),
+        *(("_POLL_SECONDS", 0.01), ("_OUTPUT_SECONDS", 0.2), ("_LOST_SECONDS", 0.2)),
         *(("_SILENT_SECONDS", 0.5), ("_END_SECONDS", 0.3), ("_COMMAND_SECONDS", 60.0)),
     ):
         monkeypatch.setattr(slurm, name, seconds)

@@ -386,7 +386,7 @@ class Host:
 
     def last_boot(self) -> str:
         """When it booted, as .NET's format u has it."""
-        begun = time.gmtime(time.time() - self.uptime_seconds())
+        begun = time.gmtime((self.boot_time - EPOCH) / 10_000_000)
         return time.strftime("%Y-%m-%d %H:%M:%SZ", begun)
 
     # As JSON
