@@ -6,6 +6,8 @@ import hashlib
 import io
 import json
 import zipfile
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +171,14 @@ def test_what_comes_at_boot_comes_at_boot(host: Host) -> None:
     assert "cannot be started" in _failed(start)
     host.reboot()
     assert (host.gpu_driver, host.pending_reboot, service.state) == ("574.24", False, "started")
+
+
+def test_a_boot_begins_a_minute_after_the_last_one_at_least(host: Host) -> None:
+    begun = []
+    for _ in range(3):
+        begun.append(datetime.fromisoformat(host.last_boot()).timestamp())
+        host.reboot()
+    assert [later - sooner >= 60 for sooner, later in pairwise(begun)] == [True, True]
 
 
 # Archives, files
