@@ -329,11 +329,17 @@ def test_an_error_names_the_line() -> None:
     assert caught.value.line_number == number
 
 
-def test_no_queries_give_no_hit_rate_and_an_idle_watch_a_warning() -> None:
+def test_no_queries_give_no_hit_rate() -> None:
     text = sealed(RANDOM, "server", "prefix_cache_queries", value=0)
     assert ("prefix_cache_hit_rate", "single") not in figures(text)
-    output = parse_vllm(sealed(RANDOM, "server", "busy_samples", value=0))
-    assert "no sample of the server's metrics met a request" in output.warnings[-1]
+
+
+def test_a_watch_that_met_no_request_gives_a_warning_and_no_figures_of_them() -> None:
+    text = sealed(RANDOM, "server", "busy_samples", value=0)
+    met = {"kv_cache_usage", "requests_running", "requests_waiting"}
+    assert met < {name for name, _ in figures(text_of(RANDOM))}
+    assert {name for name, _ in figures(text)} & met == set()
+    assert "no sample of the server's metrics met a request" in parse_vllm(text).warnings[-1]
 
 
 def test_tokens_that_were_read_together_have_no_itl_and_keep_their_tpot() -> None:

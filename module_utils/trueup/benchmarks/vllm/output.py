@@ -234,18 +234,20 @@ class VllmOutput:
 
 
 def _server_rows(server: Server) -> List[Metric]:
-    busy = server.busy_samples or None
+    busy = server.busy_samples
+    # Requests were served: where no sample met one, the most at once is not 0 but unknown.
+    samples = server.samples if busy else 0
     given = (
         ("kv_cache_usage", server.kv_cache_usage_max, "lower", "max", busy),
         ("kv_cache_usage", server.kv_cache_usage_mean, "lower", "mean", busy),
         ("prefix_cache_hit_rate", server.hit_rate, "higher", "single", 1),
-        ("requests_waiting", server.requests_waiting_max, "lower", "max", server.samples),
-        ("requests_running", server.requests_running_max, "none", "max", server.samples),
+        ("requests_waiting", server.requests_waiting_max, "lower", "max", samples),
+        ("requests_running", server.requests_running_max, "none", "max", samples),
     )
     return [
         Metric(name, value, "1", better, statistic=statistic, n=n)
         for name, value, better, statistic, n in given
-        if value is not None
+        if value is not None and n
     ]
 
 
