@@ -71,6 +71,22 @@ def test_blocks_grow_where_a_blob_would_have_too_many() -> None:
         driver.block_size(50_000 * 4000 * mib + 1, 8 * mib)
 
 
+def test_a_copy_says_every_five_seconds_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=lambda: now))
+    progress = driver.Progress(3, 5 * driver.MIB)
+    for seconds in (1.0, 4.9, 5.0, 9.9, 10.5):
+        now = 100.0 + seconds
+        progress(driver.MIB)
+    # 3 MiB in 5 s, and 5 in 10.5.
+    assert capsys.readouterr().err.splitlines() == [
+        "trueup-blob-copy: copy 3: 3 of 5 MiB, 5 Mb/s",
+        "trueup-blob-copy: copy 3: 5 of 5 MiB, 4 Mb/s",
+    ]
+
+
 def test_a_pause_is_not_made_up_for() -> None:
     now = [0.0]
 
