@@ -280,7 +280,6 @@ def test_a_case_for_each_endpoint_and_profile() -> None:
     ]
     # The rest are the module's own defaults, and the key.
     left = {"api_key", "dataset_sha256", "ramp_up_start", "ramp_up_end", "endpoint", "seed"}
-    left.add("sample_seconds")
     assert set(cases(made)[0]) == set(module_spec(OPTIONS)) - left
     assert [one["base_url"][-4:] for one in cases(made)] == ["8000", "8000", "8001", "8001"]
 

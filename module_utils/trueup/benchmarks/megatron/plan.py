@@ -14,7 +14,7 @@ from ...node.gpu_grid import lacks_cuda_13
 from ...node.gpu_places import bound, gpu_places
 from ...node.nccl_setup import PROFILES, job_variables
 from ...node.pythons import Need
-from ...options import ROLE, refusals
+from ...options import ROLE, for_module, refusals
 from ...plan import Asked, Plan, Skipped
 from ...run import nodes as together
 from ...run.launcher import bind_argv, pmix
@@ -24,10 +24,6 @@ from .case import asked as run_of
 _NEEDED_MIB = {True: 8192, False: 1024}
 _OWN_MODEL = ("layers", "hidden_size", "attention_heads")
 _RECOMPUTE = {"true": True, "yes": True, "false": False, "no": False}
-_SAME = (
-    *("prefix", "iterations", "rendezvous_port", "interface", "data"),
-    *("timeout_seconds", "job_options", "save_directory", "save_interval"),
-)
 _DIVIDED = {"tensor_parallel": 1, "pipeline_parallel": 1, "global_batch": 0}
 
 
@@ -243,7 +239,8 @@ def _case(asked: Asked, chosen: _Chosen, nodes: List[str]) -> Dict[str, Any]:
     processes = options["processes"] or chosen.gpus or 2
     cores = asked.node.get("cores") or 1
     return {
-        **{name: options[name] for name in _SAME},
+        **for_module(OPTIONS, options),
+        "job_options": options["job_options"],
         **{name: chosen.model[name] for name in (*_OWN_MODEL, "vocabulary_size")},
         **_work(options, chosen),
         **_where(asked, nodes),

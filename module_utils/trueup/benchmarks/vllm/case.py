@@ -297,10 +297,11 @@ OPTIONS = (
         0.0,
         most=0.99,
     ),
-    ModuleOption(
+    Option(
         "sample_seconds",
-        "Time between two readings of the server's metrics.",
+        "Seconds between two readings of the server's metrics.",
         2.0,
+        why="A run of a few seconds wants a shorter one to be seen at work.",
         least=0.1,
         most=60,
     ),

