@@ -472,7 +472,7 @@ class Client:
 
         Raises:
             Failed: it failed or was cancelled.
-            Lost: it was not finished at the deadline.
+            Lost: it was not finished at the deadline, or what was asked then got no answer.
         """
         operation = answer.headers.get("azure-asyncoperation", "")
         link = operation or answer.headers.get("location", "")
@@ -494,7 +494,7 @@ class Client:
             self._pause(last, backoff, f"{what} is not finished ({state})")
             backoff = self._longer(backoff)
             try:
-                last = self._patiently("GET", url, None, question=True)
+                last = self._asked_again(url, what, state)
                 state, document = self._standing(last, what, operation=bool(operation))
                 unreadable = 0
             except Unreadable:
@@ -525,6 +525,15 @@ class Client:
                 f" ({self.deadline_seconds:g}); {self.NAME} goes on with it"
             )
         self.sleep(pause)
+
+    def _asked_again(self, url: str, what: str, state: str) -> Answer:
+        try:
+            return self._patiently("GET", url, None, question=True)
+        except Lost as error:
+            raise Lost(
+                f"{what} is not finished ({state}, by the last answer): {error}; {self.NAME} goes"
+                " on with it"
+            ) from None
 
     def _standing(
         self, answer: Answer, what: str, *, operation: bool

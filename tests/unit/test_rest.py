@@ -337,6 +337,24 @@ def test_an_operation_that_never_ends_ends_at_the_deadline() -> None:
     assert clock.now < 60
 
 
+@pytest.mark.parametrize(
+    ("stalled", "lost"), [(60.0, "was not asked GET /op"), (0.0, "gave no answer to GET /op")]
+)
+def test_an_operation_whose_end_nobody_saw_is_said_to_go_on(stalled: float, lost: str) -> None:
+    clock, opened = Clock(), Opened(RUNNING, *[ConnectionError("x")] * 99)
+
+    def sleep(seconds: float) -> None:
+        clock.now += seconds + stalled
+
+    client = opened.client(deadline_seconds=60, sleep=sleep, clock=clock)
+    with pytest.raises(rest.Lost) as raised:
+        client.finished(order("PUT", azure_asyncoperation="/op"), "it")
+    state = "Accepted" if stalled else "Running"
+    assert str(raised.value).startswith(f"it is not finished ({state}, by the last answer): {URL} ")
+    assert lost in str(raised.value)
+    assert str(raised.value).endswith("goes on with it")
+
+
 def test_a_poll_is_patient_and_a_cut_answer_is_asked_again() -> None:
     opened = Opened((503, ""), (200, '{"status": "Ru'), (200, "{}"), ConnectionError("x"), DONE)
     answer = order("POST", azure_asyncoperation="/op")
