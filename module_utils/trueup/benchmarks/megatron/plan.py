@@ -255,8 +255,7 @@ def _bound(asked: Asked, chosen: _Chosen, processes: int, nodes: int) -> Dict[st
     """CPU masks and variables of the processes, and srun's --mpi, on GPUs of a size that the
     catalog knows; nothing of it anywhere else."""
     options, size = asked.options, asked.node.get("vm_size")
-    given = {name: options[name] for name in ("variables", "launcher_arguments")}
-    given["gpu_masks"] = []
+    given = {"launcher_arguments": options["launcher_arguments"], "gpu_masks": []}
     if not (chosen.gpus and size):
         return given
     places = gpu_places(size, chosen.gpus, asked.catalog("topologies.yml"))
