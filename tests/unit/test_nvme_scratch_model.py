@@ -15,7 +15,7 @@ import shutil
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
@@ -24,6 +24,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from trueup.node.scratch import program, reading, states
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SIZE, SUPERBLOCK, DATA = 16384, 4096, 8192
 MODEL = "Microsoft NVMe Direct Disk v2"
@@ -401,8 +404,8 @@ class History(RuleBasedStateMachine):
             machine.arrays, machine.mounted, machine.writers = {}, "", set()
             machine.boot += 1
         machine.failing, machine.power_for = {}, 10**6
-        for number, before in precious.items():
-            assert machine.disks[number] == before
+        # By number: on CI, pytest looks for the bytes that differ, for minutes.
+        assert [n for n, before in precious.items() if machine.disks[n] != before] == []
         for number in self.files - set(precious):
             if not machine.superblock(number):
                 self.files.discard(number)
@@ -437,7 +440,7 @@ class History(RuleBasedStateMachine):
         before = {number: bytes(disk) for number, disk in self.machine.disks.items()}
         told = {**SETTINGS, "expected_disks": expected, "fewer_disks_allowed": True}
         self.machine.call("--check", "--settings", json.dumps(told))
-        assert {number: bytes(disk) for number, disk in self.machine.disks.items()} == before
+        assert [n for n, disk in self.machine.disks.items() if disk != before[n]] == []
 
     @precondition(lambda self: self.machine.mounted)
     @rule(at=ANY)
@@ -549,58 +552,69 @@ TestHistories = History.TestCase
 TestHistories.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
 
 
-def history() -> History:
-    """Three blank disks, made one file system, with a user's file."""
+@pytest.fixture
+def blank() -> Iterator[History]:
+    """Three blank disks."""
     one = History()
-    one.run()
-    assert one.machine.mounted.startswith("md")
-    one.a_user_writes_a_file()
-    return one
+    yield one
+    one.teardown()
 
 
-def test_what_is_ours_comes_back_after_a_reboot_and_anew_after_a_deallocation() -> None:
-    one = history()
-    kept = {number: bytes(disk) for number, disk in one.machine.disks.items()}
-    one.reboot()
-    one.run()
-    assert one.machine.mounted.startswith("md")
-    assert {number: bytes(disk) for number, disk in one.machine.disks.items()} == kept
-    one.deallocate()
-    one.run()
-    assert one.machine.mounted.startswith("md")
-    assert one.files == set()
+@pytest.fixture
+def history(blank: History) -> History:
+    """Made one file system, with a user's file."""
+    blank.run()
+    assert blank.machine.mounted.startswith("md")
+    blank.a_user_writes_a_file()
+    return blank
 
 
-def test_a_disk_that_is_lost_in_this_boot_is_done_without_where_that_is_allowed() -> None:
-    one = history()
-    one.a_disk_goes()
-    one.run(fewer=True)
-    assert len(one.machine.areas(one.machine.mounted)) == 2
+def test_what_is_ours_comes_back_after_a_reboot_and_anew_after_a_deallocation(
+    history: History,
+) -> None:
+    kept = {number: bytes(disk) for number, disk in history.machine.disks.items()}
+    history.reboot()
+    history.run()
+    assert history.machine.mounted.startswith("md")
+    assert [n for n, disk in history.machine.disks.items() if disk != kept[n]] == []
+    history.deallocate()
+    history.run()
+    assert history.machine.mounted.startswith("md")
+    assert history.files == set()
 
 
-def test_a_late_disk_finds_its_array_as_it_was() -> None:
-    one = history()
-    one.a_disk_goes()
-    one.reboot()
-    one.run(fewer=True)
-    assert one.machine.mounted == ""
-    one.a_disk_comes_back()
-    one.run(fewer=True)
-    assert len(one.machine.areas(one.machine.mounted)) == 3
+def test_a_disk_that_is_lost_in_this_boot_is_done_without_where_that_is_allowed(
+    history: History,
+) -> None:
+    history.a_disk_goes()
+    history.run(fewer=True)
+    assert len(history.machine.areas(history.machine.mounted)) == 2
 
 
-def test_the_invariant_sees_a_wipe_without_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_disk_finds_its_array_as_it_was(history: History) -> None:
+    history.a_disk_goes()
+    history.reboot()
+    history.run(fewer=True)
+    assert history.machine.mounted == ""
+    history.a_disk_comes_back()
+    history.run(fewer=True)
+    assert len(history.machine.areas(history.machine.mounted)) == 3
+
+
+def test_the_invariant_sees_a_wipe_without_proof(
+    monkeypatch: pytest.MonkeyPatch, history: History
+) -> None:
     monkeypatch.setattr(states.Seen, "lost", True)
-    one = history()
-    one.a_disk_goes()
-    one.reboot()
+    history.a_disk_goes()
+    history.reboot()
     with pytest.raises(AssertionError):
-        one.run(fewer=True)
+        history.run(fewer=True)
 
 
-def test_the_invariant_sees_a_disk_taken_for_blank(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_invariant_sees_a_disk_taken_for_blank(
+    monkeypatch: pytest.MonkeyPatch, blank: History
+) -> None:
     monkeypatch.setattr(reading, "_read_content", lambda *_: "")
-    one = History()
-    one.another_program_writes(which=0, at=9000, opened=False)
+    blank.another_program_writes(which=0, at=9000, opened=False)
     with pytest.raises(AssertionError):
-        one.run()
+        blank.run()
