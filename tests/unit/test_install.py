@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,11 +59,12 @@ def test_a_line_now_and_then_names_what_came() -> None:
     assert said == ["  fetched 1 of 3: rich 15", "  fetched 3 of 3: attrs 26.1.0"]
 
 
-def wheel(folder: Path, name: str) -> str:
+def wheel(folder: Path, name: str, programs: dict[str, bytes] | None = None) -> str:
     """Make a wheel; its line in a file of requirements."""
     path = folder / f"{name}-1.0-py3-none-any.whl"
     about = f"{name}-1.0.dist-info"
-    files = {
+    files: dict[str, str | bytes] = {
+        **{f"{name}-1.0.data/scripts/{key}": value for key, value in (programs or {}).items()},
         f"{name}.py": "",
         f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
         f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
@@ -70,7 +72,9 @@ def wheel(folder: Path, name: str) -> str:
     files[f"{about}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{about}/RECORD"])
     with zipfile.ZipFile(path, "w") as archive:
         for member, text in files.items():
-            archive.writestr(member, text)
+            about_member = zipfile.ZipInfo(member)
+            about_member.external_attr = 0o100755 << 16
+            archive.writestr(about_member, text)
     return f"{name}==1.0 --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
 
 
@@ -82,10 +86,10 @@ class Clone:
         self.python = folder / name / "bin" / "python"
         self.file = folder / "pins.txt"
         self._index = index
+        self.packages = folder / name / packages.relative_to(packages.parents[2])
         venv = [sys.executable, "-m", "venv", "--without-pip", folder / name]
         subprocess.run(venv, check=True)
-        place = folder / name / packages.relative_to(packages.parents[2])
-        shutil.copytree(packages, place, dirs_exist_ok=True)
+        shutil.copytree(packages, self.packages, dirs_exist_ok=True)
 
     def install(self, cache: Path | None = None) -> tuple[int, str]:
         done = subprocess.run(
@@ -143,7 +147,7 @@ def test_a_second_clone_installs_from_the_cache_of_the_first(
     status, said = first.install()
     assert (status, first.imports()) == (0, 0), said
     assert said.splitlines()[:2] == [
-        "  2 of 2 packages to install, about 2 s",
+        "  2 of 2 packages to install, about 0 s",
         f"  what is not in {first.cache} is downloaded first",
     ]
     assert said.splitlines()[2].startswith("  fetched 1 of 2: one 1.0")
@@ -155,10 +159,50 @@ def test_a_second_clone_installs_from_the_cache_of_the_first(
     assert (status, second.imports()) == (0, 0), said
     assert "downloaded" not in said
     # What is there already needs neither.
-    for path in first.cache.iterdir():
-        path.unlink()
+    shutil.rmtree(first.cache)
     status, said = second.install()
     assert (status, said.splitlines()[0]) == (0, "  0 of 2 packages to install, about 0 s")
+
+
+def test_uv_links_what_it_has_unpacked_once_and_what_is_compiled_is_linked_too(
+    index: Path, clone: Callable[[str], Clone]
+) -> None:
+    first, second = clone("first"), clone("second")
+    with first.file.open("a") as file:
+        file.write(
+            wheel(index, "uv", {"uv": Path(sysconfig.get_path("scripts"), "uv").read_bytes()})
+        )
+    for one in (first, second):
+        status, said = one.install()
+        assert (status, one.imports()) == (0, 0), said
+    assert first.packages != second.packages
+    for name in ("one.py", "__pycache__/one.cpython-*.pyc"):
+        [here], [there] = first.packages.glob(name), second.packages.glob(name)
+        assert here.samefile(there)
+    # Another version of a module is compiled anew, and the first clone's stays as it is. What one
+    # clone has and the other has not leaves no empty package there.
+    [compiled] = second.packages.glob("__pycache__/one.cpython-*.pyc")
+    before = compiled.read_bytes()
+    (second.packages / "one.py").unlink()
+    (second.packages / "one.py").write_text("version = 2\n")
+    (first.packages / "three").mkdir()
+    (first.packages / "three" / "__init__.py").touch()
+    assert first.install()[0] == second.install()[0] == 0
+    assert compiled.read_bytes() != before
+    assert [path.read_bytes() for path in first.packages.glob("__pycache__/one.*")] == [before]
+    assert (first.packages / "three" / "__pycache__").exists()
+    assert not (second.packages / "three").exists()
+
+
+@pytest.mark.parametrize("program", [b"#!/bin/false\n", b"\x7fELF of another machine"])
+def test_where_uv_cannot_run_pip_installs(
+    index: Path, clone: Callable[[str], Clone], program: bytes
+) -> None:
+    one = clone("one")
+    with one.file.open("a") as file:
+        file.write(wheel(index, "uv", {"uv": program}))
+    status, said = one.install()
+    assert (status, one.imports()) == (0, 0), said
 
 
 def test_a_damaged_cache_is_mended_and_no_cache_is_done_without(
