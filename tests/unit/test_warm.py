@@ -164,3 +164,49 @@ def test_ansible_packs_the_same_files(tmp_path: Path) -> None:
     assert len(plain.splitlines()) > 20
     assert (first, second) == (plain, plain)
     assert len([*tmp_path.glob("*/*-imports-*")]) > 20
+
+
+def of_standard_input(program: str, kept: Path | None) -> tuple[int, str, str]:
+    env = {**os.environ, "PYTHONPATH": str(WARM), "TRUEUP_WARM": str(kept or ROOT / "none")}
+    run = subprocess.run(
+        [sys.executable], input=program, env=env, capture_output=True, text=True, check=False
+    )
+    return run.returncode, run.stdout, run.stderr
+
+
+@pytest.mark.parametrize("mark", ["_ANSIBALLZ_WRAPPER = True", "_ANOTHER_PROGRAM = True"])
+def test_a_program_of_standard_input_is_read_at_once_and_runs_as_ever(
+    tmp_path: Path, mark: str
+) -> None:
+    program = f"""#!/usr/bin/python3
+from __future__ import annotations
+{mark}
+import __main__, os, sys
+
+def annotated(one: unknown) -> None:
+    pass
+
+print(__name__, __main__.__file__, sys.argv, sys.path[0], repr(sys.stdin.read()), __package__)
+print(os.getcwd(), "{"a" * 100_000}", sorted(os.listdir("/proc/self/fd")))
+if len(sys.argv) == 1:
+    raise ValueError(7)
+"""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for text in (program, f"{mark}\nraise SystemExit(5)\n", f"{mark}\ndef\n", ""):
+        plain, warm = of_standard_input(text, None), of_standard_input(text, kept)
+        assert warm[:2] == plain[:2]
+        # A traceback has the short program's line, too.
+        assert set(plain[2].splitlines()) <= set(warm[2].splitlines())
+    assert of_standard_input(program, kept)[2].endswith("line 12, in <module>\nValueError: 7\n")
+
+
+def test_a_program_comes_in_a_few_reads(tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    program = f"""_ANSIBALLZ_WRAPPER = True
+print(open("/proc/self/io").read().split("syscr: ")[1].split()[0], "{"a" * 100_000}")
+"""
+    calls.mkdir()
+    reads = [int(of_standard_input(program, kept)[1].split()[0]) for kept in (None, calls)]
+    assert reads[0] > 100_000
+    assert reads[1] < 2_000
