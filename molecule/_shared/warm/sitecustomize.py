@@ -5,10 +5,9 @@ controller looks anew for what they import: together most of a task's time. pip 
 installs, on nodes that are fresh each time: half of its time. Here all that is kept in a folder,
 named by a hash of the source (of a file in a zip by its CRC-32 and length), so that other source is
 worked out anew. Python imports a module of this name by itself as it starts (PYTHONPATH, or
-/etc/python3.11 of the emulated machine). A module comes through standard input, of which Python
-reads a program byte by byte, a system call each: here it is read at once. A package that costs
-seconds and that nothing here needs is not imported. Nothing is changed where there is no folder:
-that of TRUEUP_WARM, or else /var/cache/trueup-warm; but that the collector of garbage comes seldom.
+/etc/python3.11 of the emulated machine). A package that costs seconds and that nothing here needs
+is not imported. Nothing is changed where there is no folder: that of TRUEUP_WARM, or else
+/var/cache/trueup-warm; but that the collector of garbage comes seldom.
 """
 
 import sys
@@ -188,42 +187,6 @@ def _ask_once():
     sys.meta_path.insert(0, _Changed("molecule.provisioner.ansible_playbook", change))
 
 
-# Programs that Ansible sent, until they are run.
-sent = []
-_OF_ANSIBLE = b"_ANSIBALLZ_WRAPPER = True"
-_RUN_SENT = b"""import sitecustomize
-exec(compile(sitecustomize.sent.pop(), "<stdin>", "exec"))
-"""
-
-
-def _read_at_once():
-    """Take a program that Ansible sent from standard input; Python finds a short one there that
-    runs it. Another program is found as it was."""
-    import os
-    import stat
-
-    # Before 3.10, a program that embeds Python looks the same.
-    if len(getattr(sys, "orig_argv", ())) != 1:
-        return
-    try:
-        kind = os.fstat(0).st_mode
-    except OSError:
-        return
-    if not (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)):
-        return
-    with open(0, "rb", closefd=False) as file:
-        program = file.read()
-    if _OF_ANSIBLE in program[:1000]:
-        sent.append(program)
-        program = _RUN_SENT
-    found = os.memfd_create("program")
-    with open(found, "wb", closefd=False) as file:
-        file.write(program)
-    os.lseek(found, 0, os.SEEK_SET)
-    os.dup2(found, 0)
-    os.close(found)
-
-
 def _collect_seldom():
     """What imports make stays: to look at it every 700 objects is a sixth of an import of vLLM."""
     import gc
@@ -241,4 +204,3 @@ if _prefix:
     _keep_files(_Kept(_prefix))
     _keep_imports(_Kept(_prefix))
     _ask_once()
-    _read_at_once()
