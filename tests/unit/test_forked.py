@@ -306,6 +306,7 @@ def test_a_task_in_the_process_of_its_run_does_what_one_in_a_fork_does(tmp_path:
 
 
 def _without_numbers(text: str, folder: Path) -> str:
-    """Without numbers of processes, the folder's name, and when and where a file was made."""
+    """Without numbers of processes, what their digits make longer, the folder's name, and when and
+    where a file was made."""
     text = text.replace(str(folder), "folder")
-    return re.sub(r"(?m)^ +(- '[0-9]+'|(leads|src|\w*sum|TRUEUP_TEST_FORKS): .*)\n", "", text)
+    return re.sub(r"(?m)^ +(- '[0-9]+'|(leads|size|src|\w*sum|TRUEUP_TEST_FORKS): .*)\n", "", text)

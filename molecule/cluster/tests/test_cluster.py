@@ -100,7 +100,9 @@ def test_accounting_has_a_job_that_ended_and_one_that_was_cancelled() -> None:
 
 
 def test_a_dead_rank_ends_the_step() -> None:
-    command = 'if [ "$SLURM_PROCID" = 1 ]; then kill -9 $$; else sleep 3600; fi'
+    # Slurm has nothing to end on a node where the step has not begun yet.
+    dies = "until [ -e /shared/begun ]; do sleep 0.1; done; kill -9 $$"
+    command = f'if [ "$SLURM_PROCID" = 1 ]; then {dies}; else touch /shared/begun; sleep 3600; fi'
     status, _ = as_user(f"srun -N2 -n2 --mpi=none sh -c '{command}'")
     # 124: it was still there at the limit, which is far below what the other rank sleeps.
     assert status not in (0, 124)
