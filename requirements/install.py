@@ -5,8 +5,8 @@ and keep the wheels for other clones, unpacked and compiled.
 
 pip gets the wheels: it alone knows the user's index, proxy and certificates. It keeps by itself
 only what an index lets it keep, and is silent for a minute or prints three lines a package. uv
-installs them, as links to what it has unpacked once: a tenth of pip's time. Every wheel is checked
-by its sha256, also one of the cache.
+installs them, as links to what it has unpacked once: a tenth of pip's time. A wheel is checked by
+its sha256 before it is unpacked, also one of the cache; what is unpacked is not checked again.
 """
 
 from __future__ import annotations
