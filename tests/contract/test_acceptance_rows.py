@@ -78,7 +78,8 @@ def test_figures_are_the_catalogs() -> None:
     expected: dict[tuple[str, str], set[float]] = {}
     for one in page["expectations"]:
         factor = units.get(one["unit"], 1)
-        values = {value["value"] * factor for value in one["values"]}
+        limits = {"at_least": "floor", "at_most": "ceiling", "exactly": "value"}
+        values = {value[limits[one["comparison"]]] * factor for value in one["values"]}
         expected.setdefault((one["benchmark"], one["metric"]), set()).update(values)
     wanted = {
         (check["record"], check["metric"], float(check["from"]))

@@ -42,7 +42,7 @@ EXPECTATION = """
     source: tests/contract/test_toy_benchmark.py
     date: "2026-11-22"
     values:
-      - {{value: {value}, sizes: [{size}]}}
+      - {{floor: {value}, sizes: [{size}]}}
 """
 
 

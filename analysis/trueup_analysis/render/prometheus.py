@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _NUMBERS: Final = {"pass": 0, "warn": 1, "fail": 2, "not measured": 3, "no verdict": 4}
 _WORDS: Final = "0 pass, 1 warn, 2 fail, 3 not measured, 4 no verdict."
 # A node has its roll-up, the time of its measurement and its counts of five verdicts, and of so
-# many findings the verdict, what was measured and what is expected: 37 series at most.
-_FINDINGS: Final = 10
+# many findings four series: 39 series at most.
+_FINDINGS: Final = 8
 _FOUND: Final = ("fail", "not measured", "warn")
 _HELP: Final = {
     "trueup_node_health": f"The worst verdict on the node: {_WORDS}",
@@ -31,6 +31,7 @@ _HELP: Final = {
     "trueup_health_verdict": _WORDS,
     "trueup_health_measured": "The measured figure, in the base unit of the label unit.",
     "trueup_health_expected": "What is expected of it, in the same unit.",
+    "trueup_health_healthy": "The figure that healthy nodes reach, in the same unit.",
 }
 
 
@@ -59,6 +60,8 @@ def render(health: Health, *, every_series: bool = False) -> str:
             series.add("trueup_health_measured", item.measured, **labels)
         if item.expected is not None:
             series.add("trueup_health_expected", item.expected, **labels)
+        if item.healthy is not None:
+            series.add("trueup_health_healthy", item.healthy, **labels)
     return series.text()
 
 

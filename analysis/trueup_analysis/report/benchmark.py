@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from trueup.cases import Case
+    from trueup.health.expectations import Expectation
     from trueup.view import Measure, View
 
     from ..figures.groups import Group, Pooled
@@ -128,6 +129,8 @@ def figures_sheet(found: Sequence[Group], judged: Judged) -> Sheet:
         Column("device", "worst\ndevice", words=True),
         Column("expected", "expected", data=False),
         Column("expected_value"),
+        Column("healthy", "healthy", data=False),
+        Column("healthy_value"),
         Column("peak_share", "of peak", partial(units.percent, digits=1)),
         *(
             Column(
@@ -267,14 +270,23 @@ def _row(group: Group, names: Collection[str], view: View, judged: Judged) -> di
 
 
 def _expected(case: Case, head: Pooled, judged: Judged) -> dict[str, Any]:
-    """What the headline figure must reach, where the catalog says it."""
+    """The limit of the headline figure and the figure of healthy nodes, where the catalog has
+    them."""
     for item in judged_by(case, head.measure.metric, judged.expectations):
         here = (item.message_bytes, item.expected.base_unit, item.statistic)
         if here == (head.shown.message_bytes, head.measure.unit, None):
             value = item.expected.base
             shown = SIGNS.get(item.comparison, "") + in_unit(value, head.measure.shown)
-            return {"expected_value": value, "expected": shown}
+            return {"expected_value": value, "expected": shown, **_healthy(item, head)}
     return {}
+
+
+def _healthy(item: Expectation, head: Pooled) -> dict[str, Any]:
+    if item.healthy is None:
+        return {}
+    value = item.healthy.value.base
+    shown = f"{in_unit(value, head.measure.shown)}: {units.percent(head.value / value)}"
+    return {"healthy_value": value, "healthy": shown}
 
 
 def _repeats(group: Group, judged: Judged) -> int | None:

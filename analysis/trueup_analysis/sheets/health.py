@@ -49,10 +49,10 @@ def health(found: Health, *, everything: bool) -> Sheet:
 
 
 def off(item: Verdict) -> float:
-    """How far off what is expected, as a share; 0 where there are no two figures."""
-    if item.measured is None or not item.expected:
-        return 0.0
-    return abs(item.measured / item.expected - 1)
+    """How far off the figure of healthy nodes, and of an outlier the usual one, as a share; 0 where
+    there are no two figures."""
+    usual = item.expected if item.comparison == "usual" else item.healthy
+    return abs(item.measured / usual - 1) if item.measured is not None and usual else 0.0
 
 
 def verdicts(found: Iterable[Verdict], title: str, notes: Sequence[str] = ()) -> Sheet:
@@ -97,7 +97,9 @@ def _said(item: Verdict) -> tuple[Any, ...]:
 
 
 def _sheet(alike: Sequence[Sequence[Verdict]], title: str, notes: Sequence[str]) -> Sheet:
-    sources = dict.fromkeys(item.source for its in alike for item in its if item.source)
+    items = [item for its in alike for item in its]
+    cited = [*(item.source for item in items), *(item.healthy_source for item in items)]
+    sources = dict.fromkeys(filter(None, cited))
     marks = {source: f"[{number}]" for number, source in enumerate(sources, 1)}
     return Sheet(
         title=title,
@@ -106,6 +108,7 @@ def _sheet(alike: Sequence[Sequence[Verdict]], title: str, notes: Sequence[str])
             Column("message_bytes", "at", _size),
             Column("measured", "measured"),
             Column("expected", "expected"),
+            Column("healthy", "healthy"),
             *worded("unit", "fault", "source"),
             Column("reason", "why", words=True),
             Column("fix", "fix", words=True),
@@ -154,13 +157,16 @@ def data(found: Health) -> Sheet:
     """For programs: every verdict, in base units."""
     columns = [
         *("node", "vm_size", "verdict", "benchmark", "case", "what", "metric", "device"),
-        *("message_bytes", "measured", "comparison", "expected", "unit", "fault", "reason"),
-        *("fix", "source", "date", "run_id", "measured_at"),
+        *("message_bytes", "measured", "comparison", "expected", "healthy", "of_healthy", "unit"),
+        *("fault", "reason", "fix", "source", "date", "healthy_source", "run_id", "measured_at"),
     ]
     return Sheet(
         title=f"Health of {units.plural(len(found.nodes), 'node')}",
         columns=[Column(name, name) for name in columns],
-        rows=[{**vars(item), "node": "+".join(item.nodes)} for item in found.verdicts],
+        rows=[
+            {**vars(item), "node": "+".join(item.nodes), "of_healthy": item.of_healthy}
+            for item in found.verdicts
+        ],
         facts={
             "kind": "health",
             "counts": {word: found.counts[word] for word in WORST_FIRST},
@@ -194,6 +200,7 @@ def _shown(its: Sequence[Verdict], marks: Mapping[str, str]) -> dict[str, Any]:
         "expected": None
         if worst.expected is None
         else sign + _figure(worst.expected, worst.unit, unit),
+        "healthy": _healthy(worst, unit, marks),
         "unit": "" if unit == "1" else unit,
         "fault": worst.fault,
         "source": marks.get(worst.source or ""),
@@ -201,6 +208,15 @@ def _shown(its: Sequence[Verdict], marks: Mapping[str, str]) -> dict[str, Any]:
         "fix": worst.fix,
         "mark": "bad" if worst.verdict in ("fail", "not measured") else "",
     }
+
+
+def _healthy(item: Verdict, unit: str | None, marks: Mapping[str, str]) -> str | None:
+    """The figure that healthy nodes reach, the measured share of it, and the mark of its source."""
+    if item.healthy is None:
+        return None
+    share = "" if item.of_healthy is None else f": {units.percent(item.of_healthy)}"
+    mark = marks.get(item.healthy_source or "", "")
+    return f"{_figure(item.healthy, item.unit, unit)}{share} {mark}".rstrip()
 
 
 def _worst(its: Sequence[Verdict]) -> Verdict:

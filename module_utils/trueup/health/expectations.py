@@ -1,9 +1,14 @@
-"""What healthy nodes reach, as the catalog's expectations.yml and a node's copy of it say."""
+"""What healthy nodes reach, as the catalog's expectations.yml and a node's copy of it say.
+
+Each figure has a limit that a node must meet, and where a source has them the figure that healthy
+nodes reach and a warning limit between the two. Without a warning limit a figure passes or fails.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Optional, cast
 
 from ..errors import BadInput
 from ..quantity import Quantity
@@ -12,15 +17,35 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
 Comparison = Literal["at_least", "at_most", "exactly"]
-_COMPARISONS: Final = ("at_least", "at_most", "exactly")
 _REQUIRED: Final = {
     *("what", "benchmark", "metric", "comparison", "unit", "source", "date", "values")
 }
 _ENTRY: Final = _REQUIRED | {
-    *("parameters", "refused", "nodes", "message_bytes", "statistic", "judged", "fault"),
-    *("fix", "required"),
+    *("program", "parameters", "refused", "nodes", "message_bytes", "statistic", "fault", "fix"),
+    "required",
 }
-_VALUE: Final = {"value", "sizes", "message_bytes", "warn_below"}
+# By comparison: the member of a value that a node must meet, and the member with its warning limit.
+_LIMIT: Final = {"at_least": "floor", "at_most": "ceiling", "exactly": "value"}
+_WARN: Final = {"at_least": "warn_below", "at_most": "warn_above"}
+# Members of the format before this one, and their replacement.
+_REPLACED: Final = {
+    "warn_within": "nothing is warned of for being near its limit: give a value healthy (the"
+    " figure that healthy nodes reach) and warn_below (a figure or a share of healthy), each with"
+    " source and date",
+    "judged": "without warn_below there is no warning, so leave it out",
+}
+
+
+class Level(NamedTuple):
+    """A figure beside the limit, and where it is from.
+
+    Attributes:
+        value: the figure, in the unit of the expectation.
+        source: its source with its date, as people read it.
+    """
+
+    value: Quantity
+    source: str
 
 
 @dataclass(frozen=True)
@@ -29,7 +54,11 @@ class Expectation:
 
     Attributes:
         expected: the figure below (above, beside) which a node fails.
-        warn: the figure up to which it passes with a warning; None where there is no such band.
+        healthy: the figure that healthy nodes reach; None where no source says it.
+        warn: the figure below (above) which it passes with a warning; None where there is no
+            warning.
+        program: the program and the input that the figures hold for, as people read it; empty
+            where the node itself is looked at.
         parameters: what the case must have been: name to the values that are allowed.
         refused: parameters with which the case is a failure, whatever its figures.
         nodes: how many nodes the case ran on, None for any; ``several`` for more than one.
@@ -48,7 +77,9 @@ class Expectation:
     expected: Quantity
     source: str
     date: str
-    warn: Quantity | None = None
+    healthy: Optional[Level] = None
+    warn: Optional[Level] = None
+    program: str = ""
     parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     nodes: int | Literal["several"] | None = None
@@ -137,15 +168,15 @@ def of_document(data: Any, where: str) -> Expectations:
     Raises:
         BadInput: an entry is wrong; says which.
     """
+    if not isinstance(data, dict) or not isinstance(data.get("expectations"), list):
+        raise BadInput(f"{where}: expectations, a list, is missing")
     try:
-        within = float(data["warn_within"])
-        entries = list(data["expectations"])
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
-        message = f"{where}: warn_within (a share) and expectations (a list) are needed: {error}"
-        raise BadInput(message) from error
+        _only(data, {"expectations"})
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
     by_size: dict[str, list[Expectation]] = {}
-    for number, entry in enumerate(entries, 1):
-        for size, expectation in _checked(entry, within, f"{where}: expectation {number}"):
+    for number, entry in enumerate(data["expectations"], 1):
+        for size, expectation in _checked(entry, f"{where}: expectation {number}"):
             by_size.setdefault(size.lower(), []).append(expectation)
     return Expectations(by_size)
 
@@ -162,31 +193,26 @@ def of_size(document: Mapping[str, Any], size: str) -> dict[str, Any]:
         ]
         if values:
             entries.append({**entry, "date": str(entry["date"]), "values": values})
-    return {"warn_within": document["warn_within"], "expectations": entries}
+    return {"expectations": entries}
 
 
-def _checked(entry: Any, within: float, where: str) -> list[tuple[str, Expectation]]:
+def _checked(entry: Any, where: str) -> list[tuple[str, Expectation]]:
     try:
-        return list(_expanded(entry, within))
+        return list(_expanded(entry))
     except (AttributeError, KeyError, TypeError, ValueError, BadInput) as error:
         what = entry.get("what") if isinstance(entry, dict) else None
         raise BadInput(f"{where} ({what}) is wrong: {error}") from error
 
 
-def _expanded(entry: Mapping[str, Any], within: float) -> Iterator[tuple[str, Expectation]]:
+def _expanded(entry: Mapping[str, Any]) -> Iterator[tuple[str, Expectation]]:
     _only(entry, _ENTRY)
     if missing := sorted(_REQUIRED - set(entry)):
         raise BadInput(f"{', '.join(missing)} is missing")
     comparison = entry["comparison"]
-    if comparison not in _COMPARISONS:
-        raise BadInput(f"comparison {comparison!r} is none of {', '.join(_COMPARISONS)}")
-    judged = entry.get("judged", "with a band")
-    if judged not in ("with a band", "strictly"):
-        raise BadInput(f"judged {judged!r} is not strictly")
+    if comparison not in _LIMIT:
+        raise BadInput(f"comparison {comparison!r} is none of {', '.join(_LIMIT)}")
     for value in entry["values"]:
-        _only(value, _VALUE)
-        expected = Quantity(float(value["value"]), str(entry["unit"]))
-        warn = _warn(expected, comparison, value.get("warn_below"), within)
+        expected, healthy, warn = _levels(value, comparison, str(entry["unit"]))
         message_bytes = value.get("message_bytes", entry.get("message_bytes"))
         expectation = Expectation(
             what=str(entry["what"]),
@@ -194,7 +220,9 @@ def _expanded(entry: Mapping[str, Any], within: float) -> Iterator[tuple[str, Ex
             metric=str(entry["metric"]),
             comparison=cast("Comparison", comparison),
             expected=expected,
-            warn=None if judged == "strictly" else warn,
+            healthy=healthy,
+            warn=warn,
+            program=str(entry.get("program", "")),
             parameters=_lists(entry.get("parameters", {})),
             refused=_lists(entry.get("refused", {})),
             nodes="several" if entry.get("nodes") == "2+" else entry.get("nodes"),
@@ -210,6 +238,72 @@ def _expanded(entry: Mapping[str, Any], within: float) -> Iterator[tuple[str, Ex
             yield str(size), expectation
 
 
+def _levels(
+    value: Mapping[str, Any], comparison: str, unit: str
+) -> tuple[Quantity, Level | None, Level | None]:
+    """The limit, the figure of healthy nodes and the warning limit of one value.
+
+    Raises:
+        BadInput: one is missing, no number, without its source, or on the wrong side of another.
+    """
+    limit_name, warn_name = _LIMIT[comparison], _WARN.get(comparison, "")
+    beside = {"healthy", warn_name} if warn_name else set()
+    if "value" in value and limit_name != "value":
+        raise BadInput(f"value of {comparison} is called {limit_name}")
+    _only(value, {limit_name, "sizes", "message_bytes"} | beside)
+    if limit_name not in value:
+        raise BadInput(f"{limit_name} is missing")
+    limit = _number(value[limit_name], limit_name)
+    levels = {
+        name: _level(name, value[name], unit, value.get("healthy"))
+        for name in ("healthy", warn_name)
+        if name in value
+    }
+    healthy, warn = levels.get("healthy"), levels.get(warn_name)
+    sign = -1 if comparison == "at_most" else 1
+    side = "below" if sign > 0 else "above"
+    if healthy is not None and sign * healthy.value.value < sign * limit:
+        raise BadInput(f"healthy {healthy.value.value:g} lies {side} {limit_name} {limit:g}")
+    if warn is not None and sign * warn.value.value <= sign * limit:
+        raise BadInput(
+            f"{warn_name} {warn.value.value:g} does not lie beyond {limit_name} {limit:g}"
+        )
+    if warn is not None and healthy and sign * warn.value.value > sign * healthy.value.value:
+        raise BadInput(
+            f"{warn_name} {warn.value.value:g} would warn of healthy {healthy.value.value:g}"
+        )
+    return Quantity(limit, unit), healthy, warn
+
+
+def _level(name: str, stated: Any, unit: str, healthy: Any) -> Level:
+    """A figure beside the limit; of a warning limit it may be a share of the healthy figure."""
+    if not isinstance(stated, dict):
+        raise BadInput(f"{name} {stated!r} has no members: it takes value, source and date")
+    share = "of_healthy"
+    is_share = name != "healthy" and share in stated
+    figure = share if is_share else "value"
+    _only(stated, {figure, "source", "date"})
+    if missing := sorted({figure, "source", "date"} - set(stated)):
+        raise BadInput(f"{name}: {', '.join(missing)} is missing")
+    number = _number(stated[figure], f"{name}: {figure}")
+    if is_share:
+        if not isinstance(healthy, dict) or "value" not in healthy:
+            raise BadInput(f"{name} is a share of healthy, which is missing")
+        number *= _number(healthy["value"], "healthy: value")
+    return Level(Quantity(number, unit), f"{stated['source']} ({stated['date']})")
+
+
+def _number(value: Any, name: str) -> float:
+    """A finite number; YAML's true is none."""
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (OverflowError, TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise BadInput(f"{name} {value!r} is not a number")
+    return number
+
+
 def _required(word: Any) -> str:
     """``yes``, a metric, or empty; YAML may say true and false instead."""
     if isinstance(word, bool):
@@ -223,20 +317,10 @@ def _lists(given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(str(item) for item in allowed) for name, allowed in given.items()}
 
 
-def _only(found: Mapping[str, Any], known: set[str]) -> None:
-    if unknown := sorted(set(found) - known):
+def _only(members: Mapping[str, Any], known: set[str]) -> None:
+    for name in members:
+        if name in _REPLACED:
+            raise BadInput(f"{name} is of an earlier format: {_REPLACED[name]}; see docs/health.md")
+    if unknown := sorted(map(str, set(members) - known)):
         message = f"{', '.join(unknown)} is not known here; there are {', '.join(sorted(known))}"
         raise BadInput(message)
-
-
-def _warn(
-    expected: Quantity, comparison: str, below: float | None, within: float
-) -> Quantity | None:
-    if comparison == "exactly":
-        return None
-    if below is not None:
-        if comparison != "at_least" or float(below) < expected.value:
-            raise BadInput(f"warn_below {below} does not lie above an at_least of {expected.value}")
-        return Quantity(float(below), expected.unit)
-    factor = 1 + within if comparison == "at_least" else 1 - within
-    return Quantity(expected.value * factor, expected.unit)

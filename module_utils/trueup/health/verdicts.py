@@ -32,6 +32,7 @@ class Verdict:
     Attributes:
         nodes: whom it is about: one node, or all nodes of the case.
         measured, expected: in ``unit``, a base unit; None where there is no figure.
+        healthy, healthy_source: the figure that healthy nodes reach, in ``unit`` too.
         source_unit: the unit in which the source gives it, for people.
         fix: what to do about a failure, where the expectation says it.
         reason: a sentence for whatever is neither pass nor a plain comparison of two figures.
@@ -54,11 +55,20 @@ class Verdict:
     source_unit: str | None = None
     source: str | None = None
     date: str | None = None
+    healthy: float | None = None
+    healthy_source: str | None = None
     fault: str | None = None
     fix: str | None = None
     reason: str | None = None
     run_id: str | None = None
     measured_at: str | None = None
+
+    @property
+    def of_healthy(self) -> float | None:
+        """The measured share of the figure that healthy nodes reach; None without either."""
+        if self.measured is None or not self.healthy:
+            return None
+        return self.measured / self.healthy
 
 
 def worst(words: Collection[str]) -> str:
@@ -203,6 +213,8 @@ def _expected(case: Case, item: Expectation, word: Word, **more: Any) -> Verdict
         source_unit=item.expected.unit,
         source=item.source,
         date=item.date,
+        healthy=None if item.healthy is None else item.healthy.value.base,
+        healthy_source=None if item.healthy is None else item.healthy.source,
         **more,
     )
 
@@ -253,16 +265,29 @@ def of_figure(case: Case, item: Expectation, figure: Figure) -> Verdict:
         measured=figure.value,
         fault=item.fault if word == "fail" else None,
         fix=(item.fix or None) if word == "fail" else None,
+        reason=_why_warned(item) if word == "warn" else None,
     )
+
+
+def _why_warned(item: Expectation) -> str | None:
+    """The warning limit that a figure does not meet, and its source."""
+    if item.warn is None:
+        return None
+    side = "above" if item.comparison == "at_most" else "below"
+    limit = item.warn.value
+    return f"{side} the warning limit {limit.value:g} {limit.unit}: {item.warn.source}"
 
 
 def _compare(value: float, expectation: Expectation) -> Word:
     expected = expectation.expected.base
-    warn = None if expectation.warn is None else expectation.warn.base
     # What differs only by the conversion of units is equal.
     if expectation.comparison == "exactly":
         return "pass" if math.isclose(value, expected, rel_tol=1e-9) else "fail"
-    worse = operator.gt if expectation.comparison == "at_most" else operator.lt
-    if worse(value, expected) and not math.isclose(value, expected, rel_tol=1e-12):
-        return "fail"
-    return "warn" if warn is not None and worse(value, warn) else "pass"
+    beyond = operator.gt if expectation.comparison == "at_most" else operator.lt
+    limits: list[tuple[Word, float]] = [("fail", expected)]
+    if expectation.warn is not None:
+        limits.append(("warn", expectation.warn.value.base))
+    for word, limit in limits:
+        if beyond(value, limit) and not math.isclose(value, limit, rel_tol=1e-12):
+            return word
+    return "pass"

@@ -22,7 +22,7 @@ from made import figure, record, write
 from trueup.cases import Case, Figure
 from trueup.errors import BadInput
 from trueup.health import verdicts
-from trueup.health.expectations import _warn
+from trueup.health.expectations import of_document
 from trueup.node.state import metrics
 from trueup.quantity import Quantity
 from trueup_analysis import cli
@@ -70,11 +70,9 @@ NVLINK = {"operation": "all_reduce", "transport": "nvlink"}
 
 @pytest.mark.parametrize(
     ("measured", "word"),
-    [(227.9, "fail"), (228.0, "warn"), (239.3, "warn"), (239.41, "pass"), (300.0, "pass")],
+    [(227.9, "fail"), (228.0, "pass"), (229.0, "pass"), (235.26, "pass"), (300.0, "pass")],
 )
-def test_a_figure_fails_below_what_is_expected_and_warns_within_5_percent(
-    measured: float, word: str
-) -> None:
+def test_a_figure_fails_below_the_floor_and_passes_from_it_on(measured: float, word: str) -> None:
     [verdict] = verdicts.judge_case(case("nccl", busbw(measured), parameters=NVLINK), FACTS)
     assert verdict.verdict == word
     assert (verdict.measured, verdict.expected, verdict.unit) == (measured * 1e9, 228e9, "byte/s")
@@ -82,17 +80,107 @@ def test_a_figure_fails_below_what_is_expected_and_warns_within_5_percent(
     assert verdict.fault == ("NHC2010" if word == "fail" else None)
 
 
-def test_what_must_not_be_exceeded_warns_within_5_percent_below() -> None:
-    most = Quantity(100.0, "s")
-    assert _warn(most, "at_most", None, 0.05) == Quantity(95.0, "s")
-    assert _warn(most, "at_least", None, 0.05) == Quantity(105.0, "s")
+LEVELS = {
+    "at_least": {
+        "floor": 460,
+        "healthy": {"value": 480, "source": "fleet", "date": "2026"},
+        "warn_below": {"of_healthy": 0.975, "source": "fleet's scatter", "date": "2026"},
+    },
+    # A lower figure is better: the limit is a ceiling.
+    "at_most": {
+        "ceiling": 5,
+        "healthy": {"value": 2, "source": "fleet", "date": "2026"},
+        "warn_above": {"value": 4, "source": "its page", "date": "2026"},
+    },
+    "exactly": {"value": 8},
+}
+UNITS = {"at_least": "GB/s", "at_most": "us", "exactly": "1"}
+
+
+def entry_of(comparison: str, levels: dict[str, Any]) -> dict[str, Any]:
+    """An expectation of a made figure on the size x."""
+    return {
+        "what": "made",
+        "benchmark": "stream",
+        "metric": "triad_rate",
+        "unit": UNITS.get(comparison, "GB/s"),
+        "comparison": comparison,
+        "source": "made",
+        "date": "2026",
+        "values": [{**levels, "sizes": ["x"]}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("comparison", "value", "unit", "word", "reason", "share"),
+    [
+        # Exactly on a limit is on its good side, also where the conversion of units rounds.
+        ("at_least", 460e9, "byte/s", "warn", "below the warning limit 468 GB/s", 0.9583),
+        ("at_least", 459.9e9, "byte/s", "fail", None, 0.9581),
+        ("at_least", 467.9e9, "byte/s", "warn", "below the warning limit 468 GB/s", 0.9748),
+        ("at_least", 468e9, "byte/s", "pass", None, 0.975),
+        ("at_least", 468e9 * (1 - 1e-14), "byte/s", "pass", None, 0.975),
+        ("at_least", 479.9e9, "byte/s", "pass", None, 0.9998),
+        # Bits are not judged by bytes.
+        ("at_least", 480e9, "bit/s", "no verdict", "the record is in bit/s", None),
+        ("at_most", 2e-6, "s", "pass", None, 1.0),
+        ("at_most", 4e-6, "s", "pass", None, 2.0),
+        ("at_most", 4.1e-6, "s", "warn", "above the warning limit 4 us", 2.05),
+        ("at_most", 5e-6, "s", "warn", "above the warning limit 4 us", 2.5),
+        ("at_most", 5.1e-6, "s", "fail", None, 2.55),
+        ("exactly", 8.0, "1", "pass", None, None),
+        ("exactly", 7.0, "1", "fail", None, None),
+    ],
+)
+def test_a_figure_is_judged_by_its_limit_and_warned_of_by_a_stated_limit_alone(
+    comparison: str, value: float, unit: str, word: str, reason: str | None, share: float | None
+) -> None:
+    expected = of_document({"expectations": [entry_of(comparison, LEVELS[comparison])]}, "made")
+    row = figure("triad_rate", value, unit, "higher")
+    [verdict] = verdicts.judge_case(case("stream", row, size="x"), expected)
+    assert verdict.verdict == word
+    assert str(verdict.reason).startswith(str(reason))
+    got = verdict.of_healthy
+    assert got == (share if share is None else pytest.approx(share, abs=1e-4))
+    # The fleet's way and the node's way agree.
+    fast, passes = many.judge(
+        [case("stream", row, size="x")],
+        many.together([case("stream", row, size="x")]),
+        expected,
+        [0],
+    )
+    assert [*fast, *passes.verdicts()] == [verdict]
+
+
+@pytest.mark.parametrize("comparison", ["at_least", "at_most"])
+def test_without_a_warning_limit_nothing_is_warned_of(comparison: str) -> None:
+    limit = {
+        name: LEVELS[comparison][name]
+        for name in ("floor", "ceiling")
+        if name in LEVELS[comparison]
+    }
+    for levels in (limit, limit | {"healthy": LEVELS[comparison]["healthy"]}):
+        expected = of_document({"expectations": [entry_of(comparison, levels)]}, "made")
+        [item] = expected.of("x")
+        near = item.expected.base * (1 + 1e-6 if comparison == "at_least" else 1 - 1e-6)
+        row = figure("triad_rate", near, item.expected.base_unit, "higher")
+        [verdict] = verdicts.judge_case(case("stream", row, size="x"), expected)
+        assert (verdict.verdict, verdict.reason) == ("pass", None)
+
+
+def test_the_source_of_a_warning_limit_stands_beside_the_warning() -> None:
+    expected = of_document({"expectations": [entry_of("at_least", LEVELS["at_least"])]}, "made")
+    row = figure("triad_rate", 465e9, "byte/s", "higher")
+    [verdict] = verdicts.judge_case(case("stream", row, size="x"), expected)
+    assert verdict.reason == "below the warning limit 468 GB/s: fleet's scatter (2026)"
+    assert (verdict.healthy, verdict.healthy_source) == (480e9, "fleet (2026)")
 
 
 def test_a_sweep_is_judged_at_the_size_that_is_named_and_not_by_its_average() -> None:
     # A healthy NDv4: the average over the sweep is 68.4 GB/s, and the 8 GiB row is 235.26 GB/s.
     sweep = [busbw(0.5 + exponent, 2**exponent) for exponent in range(3, 30)]
     [verdict] = verdicts.judge_case(case("nccl", *sweep, busbw(235.26), parameters=NVLINK), FACTS)
-    assert (verdict.verdict, verdict.message_bytes) == ("warn", 8 * GIB)
+    assert (verdict.verdict, verdict.message_bytes) == ("pass", 8 * GIB)
 
 
 def test_a_sweep_that_ends_before_that_size_has_no_verdict() -> None:
@@ -347,33 +435,128 @@ def test_the_loopback_figures_are_held_too() -> None:
         ({"source": None}, "source is missing"),
         ({"required": 3}, "required 3 is neither"),
         ({"required": ["gpus"]}, "is neither yes, no nor"),
-        ({"judged": "kindly"}, "judged 'kindly' is not strictly"),
-        ({"values": [{"value": 5, "warn_below": 4, "sizes": ["x"]}]}, "warn_below 4"),
-        ({"values": [{"value": "much", "sizes": ["x"]}]}, "could not convert"),
+        # Of the format before: said, never left aside.
+        ({"judged": "strictly"}, "judged is of an earlier format: without warn_below"),
+        ({"values": [{"value": 5, "sizes": ["x"]}]}, "value of at_least is called floor"),
+        (
+            {"values": [{"floor": 5, "warn_below": 6, "sizes": ["x"]}]},
+            "warn_below 6 has no members",
+        ),
+        ({"values": [{"floor": "much", "sizes": ["x"]}]}, "floor 'much' is not a number"),
+        ({"values": [{"floor": True, "sizes": ["x"]}]}, "floor True is not a number"),
+        ({"values": [{"floor": float("nan"), "sizes": ["x"]}]}, "floor nan is not a number"),
+        ({"values": [{"floor": float("inf"), "sizes": ["x"]}]}, "floor inf is not a number"),
+        ({"values": [{"sizes": ["x"]}]}, "floor is missing"),
         ({"values": 3}, "not iterable"),
     ],
 )
 def test_a_wrong_expectation_is_refused_by_number_and_name(
     change: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
-    entry = {
-        "what": "made",
-        "benchmark": "stream",
-        "metric": "triad_rate",
-        "unit": "GB/s",
-        "comparison": "at_least",
-        "source": "made",
-        "date": "2026",
-        "values": [{"value": 5, "sizes": ["x"]}],
-        **change,
-    }
-    entry = {name: value for name, value in entry.items() if value is not None}
+    changed = {**entry_of("at_least", {"floor": 5}), **change}
+    entry = {name: value for name, value in changed.items() if value is not None}
     path = tmp_path / "expectations.yml"
-    path.write_text(yaml.safe_dump({"warn_within": 0.05, "expectations": [entry]}))
+    path.write_text(yaml.safe_dump({"expectations": [entry]}))
     with pytest.raises(BadInput) as caught:
         expectations.read(path)
     assert f"{path}: expectation 1 (made) is wrong: " in str(caught.value)
     assert said in str(caught.value)
+
+
+SOURCED = {"source": "made", "date": "2026"}
+
+
+@pytest.mark.parametrize(
+    ("comparison", "levels", "said"),
+    [
+        (
+            "at_least",
+            {"floor": 5, "healthy": {"value": 4, **SOURCED}},
+            "healthy 4 lies below floor 5",
+        ),
+        (
+            "at_most",
+            {"ceiling": 5, "healthy": {"value": 6, **SOURCED}},
+            "healthy 6 lies above ceiling 5",
+        ),
+        ("at_least", {"floor": 5, "healthy": {"value": 6}}, "healthy: date, source is missing"),
+        ("at_least", {"floor": 5, "healthy": 6}, "healthy 6 has no members"),
+        (
+            "at_least",
+            {"floor": 5, "healthy": {"of_healthy": 1, **SOURCED}},
+            "of_healthy is not known",
+        ),
+        (
+            "at_least",
+            {"floor": 5, "warn_below": {"value": 4, **SOURCED}},
+            "warn_below 4 does not lie beyond floor 5",
+        ),
+        (
+            "at_least",
+            {"floor": 5, "warn_below": {"value": 5, **SOURCED}},
+            "warn_below 5 does not lie beyond floor 5",
+        ),
+        (
+            "at_most",
+            {"ceiling": 5, "warn_above": {"value": 6, **SOURCED}},
+            "warn_above 6 does not lie beyond",
+        ),
+        (
+            "at_least",
+            {"floor": 5, "warn_below": {"of_healthy": 0.9, **SOURCED}},
+            "share of healthy, which is missing",
+        ),
+        (
+            "at_least",
+            {"floor": 5, "warn_below": {"value": 9, "of_healthy": 0.9, **SOURCED}},
+            "value is not known",
+        ),
+        (
+            "at_least",
+            {"floor": 5, "healthy": {"value": 8, **SOURCED}, "warn_below": {"value": 9, **SOURCED}},
+            "warn_below 9 would warn of healthy 8",
+        ),
+        (
+            "at_least",
+            {
+                "floor": 5,
+                "healthy": {"value": 8, **SOURCED},
+                "warn_below": {"of_healthy": 0.5, **SOURCED},
+            },
+            "warn_below 4 does not lie beyond floor 5",
+        ),
+        (
+            "at_most",
+            {"ceiling": 5, "warn_below": {"value": 4, **SOURCED}},
+            "warn_below is not known",
+        ),
+        ("at_most", {"floor": 5}, "floor is not known here; there are ceiling"),
+        ("exactly", {"value": 5, "healthy": {"value": 5, **SOURCED}}, "healthy is not known"),
+    ],
+)
+def test_levels_that_contradict_each_other_or_lack_a_source_are_refused(
+    comparison: str, levels: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        of_document({"expectations": [entry_of(comparison, levels)]}, "ours.yml")
+    assert "ours.yml: expectation 1 (made) is wrong: " in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_a_file_of_the_format_before_is_refused_with_its_replacement() -> None:
+    old = {"warn_within": 0.05, "expectations": [entry_of("at_least", {"value": 5})]}
+    with pytest.raises(BadInput) as caught:
+        of_document(old, "ours.yml")
+    said = str(caught.value)
+    assert said.startswith("ours.yml: warn_within is of an earlier format: ")
+    assert ("warn_below" in said, "healthy" in said, "docs/health.md" in said) == (True,) * 3
+
+
+@pytest.mark.parametrize("document", [None, [], "text", {}, {"expectations": 3}])
+def test_a_document_without_a_list_of_expectations_is_refused(document: Any) -> None:
+    with pytest.raises(BadInput) as caught:
+        of_document(document, "ours.yml")
+    assert str(caught.value) == "ours.yml: expectations, a list, is missing"
 
 
 # ---- the fleet ----------------------------------------------------------------------------------

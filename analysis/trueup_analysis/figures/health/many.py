@@ -215,8 +215,8 @@ def _plainly_passes(item: Expectation, part: Figures, rows: NDArray[np.int64]) -
     if item.comparison == "exactly":
         finite &= value == item.expected.base
         return finite
-    for limit in (item.expected, item.warn):
-        if limit is not None:
-            at_most = item.comparison == "at_most"
-            finite &= value <= limit.base if at_most else value >= limit.base
+    limits = [item.expected] if item.warn is None else [item.expected, item.warn.value]
+    for limit in limits:
+        at_most = item.comparison == "at_most"
+        finite &= value <= limit.base if at_most else value >= limit.base
     return finite
