@@ -94,6 +94,9 @@ def _alone(
             _row("link_rate", 200e9 if slow else 400e9, "bit/s", "none", device=f"mlx5_ib{nic}")
         )
     state += [
+        _row("gpu_memory", 79.6 * 2**30, "byte", "none", device=f"gpu{gpu}") for gpu in range(8)
+    ]
+    state += [
         _row(counter, 0, "1", "none", device=f"gpu{gpu}")
         for gpu in range(8)
         for counter in COUNTERS

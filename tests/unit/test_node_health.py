@@ -115,6 +115,7 @@ class Node:
             "gpu": {},
             "rdma": {},
             "expectations": self.cores(1),
+            "size_row": {},
             "flap_hours": 0,
             "programs": [],
             "drains": False,
@@ -210,6 +211,14 @@ def test_a_node_with_too_few_cores_drains_itself_and_gives_itself_back(node: Nod
     assert node.run("--epilog")[2] == []
     assert node.run("--look")[2] == []
     assert node.run()[2] == ["update nodename=n1 state=resume"]
+
+
+def test_a_size_without_published_expectations_is_judged_by_its_row(node: Node) -> None:
+    node.settings |= {"vm_size": "Standard_Of_Test", "expectations": {**node.cores(1)}}
+    node.settings["size_row"] = {"vcpus": 100_000, "source": "the row's"}
+    status, said, told = node.run()
+    assert (status, "CPUs is " in said) == (0, True)
+    assert [words.split("reason=")[0] for words in told] == ["update nodename=n1 state=drain "]
 
 
 def test_the_check_before_a_job_is_run_too(node: Node) -> None:

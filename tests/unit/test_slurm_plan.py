@@ -265,6 +265,8 @@ def test_a_node_that_judges_itself() -> None:
         for size in value["sizes"]
     }
     assert sizes == {settings["vm_size"]}
+    row = settings["size_row"]
+    assert (row["nvme_disks"], row["source"][:14]) == (8, "MicrosoftDocs/")
     assert f"{OWN_HEALTH} --epilog" in (contents(result)[OWN_EPILOG] or "")
     # Slurm kills the one after 60 s, and the hook the other.
     assert settings["seconds"] < 60

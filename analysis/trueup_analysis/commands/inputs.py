@@ -85,10 +85,9 @@ def expectations_for(
     Raises:
         BadInput: nothing of that size.
     """
-    from ..catalog import find
     from ..figures.health import expectations
 
-    expected = expectations.read(find("expectations.yml", catalog))
+    expected = expectations.read_catalog(catalog)
     if own is not None:
         expected = expected.with_own(expectations.read(own))
     if size is not None and not expected.knows(size):

@@ -9,7 +9,7 @@ from trueup.errors import BadInput
 from trueup.health.verdicts import latest
 
 from ..cases import read_cases
-from ..catalog import find, folder
+from ..catalog import folder
 from ..figures import cost, tokens, users
 from ..figures.groups import groups
 from ..figures.heads import Heads
@@ -86,7 +86,7 @@ def gather(
     if not cases:
         return replace(_empty(loaded), first=first)
     place = folder(catalog)
-    expected = expectations.read(find("expectations.yml", catalog))
+    expected = expectations.read_catalog(catalog)
     ok = [case for case in cases if case.outcome == "ok"]
     ours = [case for case in cases if case.measured]
     measured_on = machines(ours or cases)

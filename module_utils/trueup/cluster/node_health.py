@@ -7,6 +7,7 @@ It runs without Ansible, with the node's Python. Role slurm writes its settings,
 - ``node``: its name in Slurm, ``record_name``: in records; ``vm_size``, null where it is not known;
 - ``epilog_name``: of the hook after a job;
 - ``expectations``: a document as catalog/expectations.yml, of this size;
+- ``size_row``: the size's row of catalog/vm_sizes.csv with its ``source``; empty for no such row;
 - ``gpu`` and ``rdma``: what ``gpu_look`` and ``infiniband`` expect, ``flap_hours``: of the links;
 - ``programs``: those before a job, whose last line says what is wrong;
 - ``records``: a results folder, or empty; ``record_hours``: how old a record may be;
@@ -37,6 +38,7 @@ from ..health.expectations import of_document
 from ..health.required import held_to
 from ..health.verdicts import Verdict, judge, latest, worst
 from ..node import gpu_look, identify, infiniband, link_flaps, state, tools
+from ..node.expected_parts import with_parts
 from ..node.topology import read_topology
 from ..record import read_records, run_counts
 from ..run.kept import Pipe
@@ -134,6 +136,9 @@ def look(settings: Mapping[str, Any], shell: Shell) -> Looked:
 
 def _judged(cases: Sequence[Case], settings: Mapping[str, Any]) -> list[Verdict]:
     expectations = of_document(settings["expectations"], SETTINGS)
+    size, row = settings["vm_size"], settings["size_row"]
+    if row:
+        expectations = with_parts(expectations, {size: row}, {size: row["source"]})
     return held_to(judge(cases, expectations), cases, expectations, why=None)
 
 
@@ -161,9 +166,11 @@ def _own_state(settings: Mapping[str, Any], shell: Shell) -> Case:
         gpu = gpu_look.look(shell, settings["gpu"])
     count = len(on_bus) if gpu is None or gpu["gpus"] is None else int(gpu["gpus"])
     rdma = _rdma(settings, shell)
+    topology = read_topology("/sys")
     node = {
         # All of them: slurmd may be bound to a few, and so is what it starts.
-        "cores": len(read_topology("/sys").cores),
+        "cpus": len(topology.cpus),
+        "cores": len(topology.cores),
         "memory_bytes": identify.read_memory_bytes("/proc"),
         "gpus": [None] * count,
         "nvme": identify.read_nvme("/sys"),

@@ -39,7 +39,7 @@ _SECTOR_BYTES = 512
 _GIB = 1024**3
 # What the kernel keeps for itself, and documents that round up: ND96amsr_A100_v4 shows 1771.8 of
 # 1900 GiB (0.93), the other described sizes 0.98 or more. GPUs are within 2 % of what they have.
-_LEAST_MEMORY = 0.9
+LEAST_MEMORY = 0.9
 # What Azure's HPC images say of what is in them, a JSON object of component to version
 # (Azure/azhpc-images, utils/utilities.sh, 2026-07-29).
 _HPC_IMAGE_COMPONENTS = "/opt/azurehpc/component_versions.txt"
@@ -301,11 +301,11 @@ def _slower_or_smaller(
             found.append(f"{runs}, {size} has {rate:g} Gb/s")
     if memory is not None and observed.memory_bytes is not None:
         gib = observed.memory_bytes / _GIB
-        if gib < memory * _LEAST_MEMORY:
+        if gib < memory * LEAST_MEMORY:
             found.append(f"{size} has {memory:g} GiB of memory, this machine shows {gib:.1f} GiB")
     for gpu in observed.gpus:
         gib = (gpu.memory_bytes or 0) / _GIB
-        if gpu_memory is not None and gib and abs(gib / gpu_memory - 1) > 1 - _LEAST_MEMORY:
+        if gpu_memory is not None and gib and abs(gib / gpu_memory - 1) > 1 - LEAST_MEMORY:
             shows = f"GPU {gpu.pci} ({gpu.name}) shows {gib:.1f} GiB"
             found.append(f"{shows}, those of {size} have {gpu_memory:g} GiB")
     nodes = row.get("numa_nodes")

@@ -6,7 +6,7 @@ import csv
 import functools
 import re
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 from ..errors import BadInput
 
@@ -39,6 +39,19 @@ def read_sizes(path: str) -> Dict[str, Dict[str, Any]]:
     Raises:
         BadInput: the file cannot be read, or a cell is wrong (says file, line, column).
     """
+    return _content(path)[0]
+
+
+def read_sources(path: str) -> Dict[str, str]:
+    """Sources of the catalog's rows by size, as Azure spells it.
+
+    Raises:
+        BadInput: as ``read_sizes``.
+    """
+    return _content(path)[1]
+
+
+def _content(path: str) -> Tuple[Dict[str, Dict[str, Any]], Dict[str, str]]:
     try:
         changed = Path(path).stat()
         return _read(str(path), changed.st_mtime_ns, changed.st_size)
@@ -48,8 +61,11 @@ def read_sizes(path: str) -> Dict[str, Dict[str, Any]]:
 
 # A play's 600 hosts ask for the same file; its time and size tell whether it is still the same.
 @functools.lru_cache(maxsize=4)
-def _read(path: str, _changed_ns: int, _size: int) -> Dict[str, Dict[str, Any]]:
+def _read(
+    path: str, _changed_ns: int, _size: int
+) -> Tuple[Dict[str, Dict[str, Any]], Dict[str, str]]:
     sizes: Dict[str, Dict[str, Any]] = {}
+    sources: Dict[str, str] = {}
     with Path(path).open(encoding="utf-8", newline="") as stream:
         reader = csv.DictReader(stream, strict=True)
         header = reader.fieldnames or []
@@ -69,9 +85,10 @@ def _read(path: str, _changed_ns: int, _size: int) -> Dict[str, Dict[str, Any]]:
             if row["size"].lower() in (size.lower() for size in sizes):
                 raise _wrong(path, line, "size", f"{row['size']} stands there twice")
             sizes[row["size"]] = _typed(path, line, row)
+            sources[row["size"]] = row["source"]
     if not sizes:
         raise _wrong(path, 2, "size", "there are no rows")
-    return sizes
+    return sizes, sources
 
 
 def _typed(path: str, line: int, row: Dict[str, str]) -> Dict[str, Any]:

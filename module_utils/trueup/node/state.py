@@ -32,6 +32,7 @@ def metrics(
         ib: the fact ``trueup_rdma``, likewise.
     """
     rows: List[Optional[Metric]] = [
+        _count("cpus", node.get("cpus")),
         _count("cores", node.get("cores")),
         _row("memory", node.get("memory_bytes"), "byte", "none"),
         _count("gpus", _gpus(node, gpu)),

@@ -1,10 +1,12 @@
-"""The catalog's expectations.yml: what healthy nodes reach."""
+"""Expectations as files have them: the catalog's, and a site's own."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from trueup.health.expectations import Expectations, of_document
+from trueup.node.expected_parts import with_parts
+from trueup.node.sizes import read_sizes, read_sources
 
 from ... import catalog
 
@@ -19,3 +21,17 @@ def read(path: Path) -> Expectations:
         BadInput: it cannot be read, or an entry is wrong; says which.
     """
     return of_document(catalog.document(path), str(path))
+
+
+def read_catalog(chosen: Path | None = None) -> Expectations:
+    """The catalog's expectations: those of expectations.yml, and of a size's parts in vm_sizes.csv.
+
+    Args:
+        chosen: the catalog's folder, as ``catalog.find`` takes it.
+
+    Raises:
+        BadInput: a file cannot be read, or an entry is wrong; says which.
+    """
+    sizes = str(catalog.find("vm_sizes.csv", chosen))
+    published = read(catalog.find("expectations.yml", chosen))
+    return with_parts(published, read_sizes(sizes), read_sources(sizes))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...health.expectations import of_size
 from ...node import nccl_topology, systemd
 from ...node.rdma import expected_of
+from ...node.sizes import read_sources
 from ...node.system import catalog_of
 from .cluster import Host
 
@@ -41,7 +42,8 @@ _ROOM = (
     *(
         f"node/{name}"
         for name in (
-            *("__init__", "affinity", "gpu_look", "gpu_state", "identify", "infiniband"),
+            *("__init__", "affinity", "expected_parts", "gpu_look", "gpu_state", "identify"),
+            "infiniband",
             *("link_flaps", "mpi", "nvidia_driver", "nvidia_smi", "state", "sysfs", "tools"),
             *("topology", "vgpu"),
         )
@@ -273,6 +275,7 @@ def _health_settings(asked: Asked) -> dict[str, Any]:
         "record_name": asked.host,
         "vm_size": size,
         "expectations": of_size(asked.catalog("expectations.yml"), size or ""),
+        "size_row": _size_row(asked),
         "gpu": {"gpus": gpus},
         "rdma": expected_of(asked.node, layouts),
         "flap_hours": _FLAP_HOURS,
@@ -284,6 +287,12 @@ def _health_settings(asked: Asked) -> dict[str, Any]:
         "seconds": _HEALTH_SECONDS,
         "epilog_seconds": options["hook_timeout_seconds"] - 2,
     }
+
+
+def _size_row(asked: Asked) -> dict[str, Any]:
+    """The size's row of the catalog with its source; empty for a size that the catalog lacks."""
+    row, path = catalog_of(asked.node), asked.project / "catalog" / "vm_sizes.csv"
+    return {**row, "source": read_sources(str(path))[asked.node["vm_size"]]} if row else {}
 
 
 def _cgroup_conf(asked: Asked, cluster: Cluster, version: str) -> str:
