@@ -318,6 +318,7 @@ def test_the_hooks_restart_nothing() -> None:
             *("/etc/slurm/prolog.d", "/etc/slurm/epilog.d", "/var/spool/slurmd"),
             *(f"{LIBEXEC}/slurm_prolog", f"{LIBEXEC}/slurm_epilog", HEALTH, CLOCKS),
             *(OWN_HEALTH, OWN_EPILOG, "/etc/trueup/slurm_health.json"),
+            f"{LIBEXEC}/slurm_devices",
         ]
     )
 

@@ -31,6 +31,24 @@ _SLURMCTLD = f"""\
 ExecStartPre=-/usr/bin/find {STATE_FOLDER}/clustername -empty -delete
 """
 _LIBEXEC = "/usr/local/libexec/trueup"
+# slurmd waits 19 s for a device file of gres.conf and then ends (its log at a boot: "Waiting for
+# gres.conf file /dev/nvidia0", "fatal: can't stat"). No unit of the driver says when the files of
+# all GPUs are there, and udev has no device unit for them. Where nvidia-persistenced and the fabric
+# manager are installed, they start first.
+_DEVICES = f"{_LIBEXEC}/slurm_devices"
+_DEVICE_SECONDS = 120
+_GPU_UNIT = """\
+[Unit]
+After=nvidia-persistenced.service nvidia-fabricmanager.service
+StartLimitIntervalSec=0
+"""
+# systemd counts ExecStartPre as part of the start, for which slurmd itself has 90 s by default.
+_GPU_SERVICE = f"""\
+ExecStartPre={_DEVICES} {_DEVICE_SECONDS} {{devices}}
+TimeoutStartSec={_DEVICE_SECONDS + 90}
+Restart=on-failure
+RestartSec=10
+"""
 _WRITTEN = "# Written by trueup (role slurm)"
 # The program by which a node judges itself, and its part of module_utils/trueup under a name of its
 # own: a node has no controller when slurmd asks.
@@ -222,10 +240,11 @@ def _lines(of: Sequence[str], whence: str = "") -> str:
 
 def _of_compute(asked: Asked, cluster: Cluster, version: str) -> list[dict[str, str]]:
     """slurmd's, and the hooks around jobs."""
-    environment = ["[Service]", systemd.environment(asked.options["slurmd_environment"])]
+    devices = [f"/dev/nvidia{number}" for number in range(len(asked.node["gpus"]))]
     found = [
         _file("/etc/slurm/cgroup.conf", _cgroup_conf(asked, cluster, version)),
-        _file(SLURMD_DROP_IN, _lines(environment)),
+        _file(_DEVICES, _script(asked, "devices") if devices else "", "0755"),
+        _file(SLURMD_DROP_IN, _slurmd_drop_in(asked.options["slurmd_environment"], devices)),
         {"path": "/var/spool/slurmd", "state": "directory"},
         {"path": "/etc/slurm/prolog.d", "state": "directory"},
         {"path": "/etc/slurm/epilog.d", "state": "directory"},
@@ -240,6 +259,15 @@ def _of_compute(asked: Asked, cluster: Cluster, version: str) -> list[dict[str, 
     on = asked.options["hooks"]
     found += [_file(path, text if on else "", "0755") for path, text in hooks.items()]
     return found + _own_health(asked)
+
+
+def _slurmd_drop_in(environment: Mapping[str, Any], devices: Sequence[str]) -> str:
+    """slurmd's variables; on a node with GPUs it starts once their files are there."""
+    service = f"[Service]\n{systemd.environment(environment)}\n"
+    if not devices:
+        return f"{_WRITTEN}.\n{service}"
+    waiting = _GPU_SERVICE.format(devices=" ".join(devices))
+    return f"{_WRITTEN}.\n{_GPU_UNIT}\n{service}{waiting}"
 
 
 def _own_health(asked: Asked) -> list[dict[str, str]]:

@@ -1,0 +1,128 @@
+"""slurmd of a node with GPUs starts once their device files are there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from test_slurm_plan import HOSTS, contents, host, on, values
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "roles" / "slurm" / "files" / "devices.sh"
+INSTALLED = "/usr/local/libexec/trueup/slurm_devices"
+DROP_IN = "/etc/systemd/system/slurmd.service.d/trueup.conf"
+# A driver that needs two calls, as where GPUs come late; each call is noted.
+DRIVER = """#!/bin/sh
+echo "$*" >> {folder}/calls
+[ "$(wc -l < {folder}/calls)" -ge {calls} ] && ln -sf /dev/null {folder}/nvidia1
+exit 9
+"""
+HANGING = """#!/bin/sh
+echo "$$" >> {folder}/calls
+exec sleep 600
+"""
+
+
+@pytest.mark.parametrize("nvml", [False, True])
+def test_the_drop_in_of_a_node_with_gpus(nvml: bool) -> None:
+    hosts = {**HOSTS, "nd": host("compute", on("ndv4"), hostname="nd", nvml=nvml)}
+    files = contents(values("nd", hosts))
+    lines = (files[DROP_IN] or "").splitlines()
+    devices = " ".join(f"/dev/nvidia{number}" for number in range(8))
+    assert lines[1:4] == [
+        "[Unit]",
+        "After=nvidia-persistenced.service nvidia-fabricmanager.service",
+        "StartLimitIntervalSec=0",
+    ]
+    service = lines[lines.index("[Service]") :]
+    assert f"ExecStartPre={INSTALLED} 120 {devices}" in service
+    assert {"TimeoutStartSec=210", "Restart=on-failure", "RestartSec=10"} <= set(service)
+    assert files[INSTALLED] == PROGRAM.read_text(encoding="utf-8")
+    assert DROP_IN in values("nd", hosts)["read"]["slurmd"]
+
+
+def test_a_node_without_gpus_waits_for_nothing() -> None:
+    files = contents(values("hb"))
+    assert files[INSTALLED] is None
+    assert [line.partition("=")[0] for line in (files[DROP_IN] or "").splitlines()[1:]] == [
+        "[Service]",
+        *["Environment"] * (len((files[DROP_IN] or "").splitlines()) - 2),
+    ]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+def test_systemd_takes_the_drop_in(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    shutil.copy(PROGRAM, program)
+    program.chmod(0o755)
+    (tmp_path / "slurmd.service").write_text("[Service]\nExecStart=/bin/sleep 1\n")
+    drop_in = tmp_path / "slurmd.service.d" / "trueup.conf"
+    drop_in.parent.mkdir()
+    drop_in.write_text((contents(values("nd"))[DROP_IN] or "").replace(INSTALLED, str(program)))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(tmp_path / "slurmd.service")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, [x for x in done.stderr.splitlines() if "slurmd" in x]) == (0, [])
+
+
+def run(folder: Path, limit: int, driver: str = "") -> tuple[int, str, float, list[str]]:
+    """Exit status, complaint, seconds, and the calls of nvidia-smi, for two devices of which the
+    first is there."""
+    (folder / "nvidia0").symlink_to("/dev/null")
+    calls = folder / "calls"
+    calls.touch()
+    text = PROGRAM.read_text(encoding="utf-8")
+    program = folder / "program"
+    # The stand-in of nvidia-smi is the first of the PATH that the program sets.
+    program.write_text(text.replace("export PATH=", f"export PATH={folder}:"))
+    if driver:
+        (folder / "nvidia-smi").write_text(driver)
+        (folder / "nvidia-smi").chmod(0o755)
+    begun = time.monotonic()
+    done = subprocess.run(
+        ["sh", str(program), str(limit), str(folder / "nvidia0"), str(folder / "nvidia1")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.returncode, done.stderr, time.monotonic() - begun, calls.read_text().splitlines()
+
+
+def test_nothing_is_asked_where_all_devices_are_there(tmp_path: Path) -> None:
+    (tmp_path / "nvidia1").symlink_to("/dev/null")
+    status, complaint, seconds, calls = run(tmp_path, 30, DRIVER.format(folder=tmp_path, calls=1))
+    assert (status, complaint, calls) == (0, "", [])
+    assert seconds < 1
+
+
+def test_it_waits_for_devices_that_come_late(tmp_path: Path) -> None:
+    status, complaint, _, calls = run(tmp_path, 30, DRIVER.format(folder=tmp_path, calls=2))
+    assert (status, complaint, calls) == (0, "", ["-L", "-L"])
+
+
+def test_it_ends_with_a_sentence_that_names_the_device(tmp_path: Path) -> None:
+    # A plain file of that name is no device.
+    (tmp_path / "nvidia1").touch()
+    status, complaint, seconds, _ = run(tmp_path, 2)
+    assert status == 1
+    assert complaint.startswith(
+        f"slurmd is not started: no device {tmp_path}/nvidia1 after 2 s, which gres.conf needs."
+    )
+    assert len(complaint.splitlines()) == 1
+    assert 1.9 < seconds < 20
+
+
+def test_a_driver_that_hangs_is_asked_once_and_left_behind_by_nobody(tmp_path: Path) -> None:
+    status, _, seconds, calls = run(tmp_path, 3, HANGING.format(folder=tmp_path))
+    assert (status, len(calls)) == (1, 1)
+    assert seconds < 20
+    # Ended, whether or not somebody has waited for it.
+    command = Path(f"/proc/{calls[0]}/cmdline")
+    assert (command.read_bytes() if command.exists() else b"") == b""
