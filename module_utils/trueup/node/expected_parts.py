@@ -15,7 +15,8 @@ from ..quantity import Quantity
 from .identify import LEAST_MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
 _BENCHMARK = "node_state"
 _MOVE = "Stop (deallocate) and start the VM, so that it gets another host;"
@@ -128,7 +129,7 @@ def with_parts(
     return Expectations(by_size).with_own(published)
 
 
-def _of_row(row: Mapping[str, Any], source: str, judged: Collection[str]) -> Iterator[Expectation]:
+def _of_row(row: Mapping[str, Any], source: str, judged: AbstractSet[str]) -> Iterator[Expectation]:
     for part in _PARTS:
         figure = row.get(part.column)
         # Zero GPUs or disks are no part that could be missing.
