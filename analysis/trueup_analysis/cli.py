@@ -40,6 +40,7 @@ COMMANDS: Final = {
     "cost": "Node-hours and US$ of each run, and US$ by unit of work.",
     "advise": "Which size and how many for a piece of work, how long, and what it costs.",
     "reference": "Published tables, what is wrong with them, and this run beside.",
+    "presets": "Published pieces of work that a run can reproduce, with time and US$.",
     "read": "Figures, checks and warnings in a tool's own output.",
     "import": "Turn logs of other runs into records.",
     "health": "What healthy nodes reach, node by node: pass, warn, fail or no verdict.",

@@ -35,6 +35,22 @@ OPTIONS = (
         "",
         why="that of its family (HPC-X), else that on PATH, else the image's Open MPI",
     ),
+    Option(
+        "preset",
+        "A published piece of work, which sets the problem, layouts and settings of its benchmarks:"
+        " a file of catalog/presets (`trueup presets` lists them). It wins over the inventory; `-e`"
+        " wins over it, and the record says so.",
+        "",
+        why="each benchmark's own problem",
+    ),
+    Option(
+        "preset_scale",
+        "The share of the preset's work, above 0 and at most 1. A run with less than 1 is never"
+        " compared with the published rows.",
+        1.0,
+        least=0,
+        most=1,
+    ),
     Option("resume", "The run that is continued: its id, or last.", "", why="a new run"),
     Option("report", "Folder of a report at the run's end.", "", why="no report"),
     Option(
@@ -117,7 +133,7 @@ INTERNAL = tuple(
         *("benchmark", "changes_due", "cluster_roles", "failed", "failed_roles"),
         *("failures_later", "family", "family_roles", "feasible", "health", "health_measured"),
         *("health_plan", "known", "lost", "missed", "names", "node", "plan", "planned"),
-        *("preflighted", "results", "run_id", "shown", "skipped"),
+        *("preflighted", "preset_applied", "results", "run_id", "shown", "skipped"),
         *("skips", "skips_here", "slurm_update", "step", "unmeasured_here", "verdict"),
     )
 )

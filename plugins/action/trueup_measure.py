@@ -20,6 +20,7 @@ from trueup.options import ROLE
 from trueup.plan import Now, Skipped
 from trueup.run import beside, lineage, windows_bench
 from trueup.run.resume import identity
+from trueup_controller import presets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,6 +105,7 @@ class ActionModule(ActionBase):
             "node_name": host,
             "earlier": [identity(record) for record in earlier],
             "controller": _controller(),
+            "preset": self._preset(variables),
         }
         if self._task.args.get("begun"):
             return self._ended(self._task.args["begun"], given)
@@ -166,6 +168,18 @@ class ActionModule(ActionBase):
 
     def _check(self) -> bool:
         return bool(self._task.check_mode)
+
+    def _preset(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters of the record that name the preset of the run; empty without one."""
+        preset = variables.get("trueup_preset_applied")
+        if not preset:
+            return {}
+        values = {
+            name: self._templar.template(variables[name])
+            for name in preset["variables"]
+            if name in variables
+        }
+        return presets.recorded(preset, values)
 
     def _secrets(self, benchmark: str, variables: dict[str, Any]) -> dict[str, str]:
         """What the module takes and no plan, task or log may show: the role's variables of the same

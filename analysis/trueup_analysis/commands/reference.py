@@ -25,10 +25,16 @@ def reference(
     asked: Asked,
     common: Common,
 ) -> None:
-    """Published tables, what is wrong with them, and this run beside."""
-    from ..catalog import folder
+    """Published tables, what is wrong with them, and this run beside. Of a run with a preset, each
+    figure beside the published row that it should reproduce."""
+    from trueup_controller.presets import read_all
+
+    from ..cases import read_cases
+    from ..catalog import folder, rows
+    from ..figures import presets
     from ..figures import reference as analysis
     from ..load import load
+    from ..sheets import presets as preset_sheets
     from ..sheets import reference as reference_sheets
 
     path = folder(common.catalog) / "reference_results.csv"
@@ -39,10 +45,13 @@ def reference(
         say_notes(mine)
     else:
         say("results/ does not exist here: published tables only")
-    common.write(
-        reference_sheets.reference(
-            analysis.compare(published, analysis.own(mine)),
-            analysis.sums(published),
-            analysis.storage(path, mine),
-        )
+    made = reference_sheets.reference(
+        analysis.compare(published, analysis.own(mine)),
+        analysis.sums(published),
+        analysis.storage(path, mine),
     )
+    cases = [] if mine is None else read_cases(mine)
+    reproduced = presets.reproduced(read_all(folder(common.catalog)), rows(path), cases)
+    if reproduced:
+        made.insert(0, preset_sheets.reproduced(reproduced))
+    common.write(made)

@@ -140,7 +140,7 @@ def sizes(
         listed = {ours: _number(row[column]) for column, ours in _FIGURES.items()}
         if not _fits(row, listed, needs, today):
             continue
-        price = _lowest(prices, Wanted(row["size"], wanted.region, wanted.os, wanted.offer))
+        price = lowest(prices, Wanted(row["size"], wanted.region, wanted.os, wanted.offer))
         usd = price.get("usd_per_hour", math.nan)
         gpus = listed["gpus"] * gpu_fraction(row)
         found.append(
@@ -193,7 +193,8 @@ def _status(row: Mapping[str, str]) -> str:
     return ", ".join(part for part in parts if part) or "unknown"
 
 
-def _lowest(prices: Sequence[Mapping[str, Any]], wanted: Wanted) -> Mapping[str, Any]:
+def lowest(prices: Sequence[Mapping[str, Any]], wanted: Wanted) -> Mapping[str, Any]:
+    """The lowest of the newest prices that are meant; empty without one."""
     known = newest(row for row in prices if wanted.of(row)).values()
     return min(known, key=lambda row: float(row["usd_per_hour"]), default={})
 

@@ -48,6 +48,11 @@ COMMON = (
         {},
     ),
     ModuleOption(
+        "preset",
+        "Parameters that name the preset of the run, as C(trueup_measure) gives them.",
+        {},
+    ),
+    ModuleOption(
         "end_holder",
         "The C(holder) of the node, as a failed module returned it, which is to be ended."
         " C(trueup_measure) gives it where the controller of that is gone.",
@@ -84,6 +89,7 @@ class Case:
     nodes: list[str] = field(default_factory=list)
     case: str = ""
     parameters: dict[str, Any] = field(default_factory=dict)
+    preset: dict[str, Any] = field(default_factory=dict)
     ranks: int = 1
     threads_per_rank: int = 1
     gpus: int = 0
@@ -113,7 +119,7 @@ class Case:
             "ranks": self.ranks,
             "threads_per_rank": self.threads_per_rank,
             "gpus": self.gpus,
-            "parameters": self.parameters,
+            "parameters": {**self.parameters, **self.preset},
             "command": list(self.command),
             "environment": dict(self.environment),
             "software": dict(self.software),
@@ -184,6 +190,7 @@ class Bench:
             run_id=module.params["run_id"],
             node_name=module.params["node_name"],
             node=module.params["node"],
+            preset=module.params["preset"],
         )
 
     def refuse(self, reason: str) -> NoReturn:

@@ -1,0 +1,1 @@
+"""The controller's half of trueup: code that no node imports."""

@@ -1,0 +1,254 @@
+"""Presets: published pieces of work, and the variables of a play that reproduce one.
+
+A preset is a file of catalog/presets. It names the problem, the sizes and numbers of nodes that the
+publication used, the settings, the time that the run takes, and the rows of
+catalog/reference_results.csv that the run should reproduce. No clock, network or Ansible in here.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+import yaml
+from trueup.errors import BadInput
+from trueup.words import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+_FOLDER = "presets"
+_SHAPE = re.compile(r"[0-9]+(x[0-9]+)+")
+ScaleRule = Literal["linear", "volume", "threads"]
+
+
+class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Published rows that a run of the preset should reproduce, and the figure to compare.
+
+    Attributes:
+        published: columns of catalog/reference_results.csv and their values. Every row that has
+            them is meant: one for each number of nodes and of cores or GPUs.
+        benchmark: the benchmark of the records to compare.
+        metric: the figure of these records.
+        statistic: its statistic; empty: the typical one.
+        message_bytes: of a figure that depends on the size of messages.
+        parameters: parameters that the records must have.
+        at_least: the share of the published performance that a healthy run reaches. 0.9: a rate
+            of 90 % or more, or a time of at most 1 / 0.9 of the published time.
+    """
+
+    published: dict[str, str]
+    benchmark: str
+    metric: str
+    at_least: float
+    statistic: str = ""
+    message_bytes: int | None = None
+    parameters: dict[str, Any] = {}
+
+
+class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One published piece of work.
+
+    Attributes:
+        title: one line.
+        source: the publication with its date.
+        chosen: the settings that the publication does not give, and why they have these values.
+        benchmarks: what is measured, in this order.
+        sizes: the sizes that it is for, with the minutes of a run there; None: not known.
+        minutes_source: how the minutes are computed.
+        nodes: the numbers of nodes of the publication.
+        node_counts: the variable that takes these numbers, of a sweep over nodes.
+        node_names: the variable that names the nodes of that sweep.
+        needs: what a run needs beyond the nodes, one sentence each.
+        variables: variables of plays and roles.
+        scale: how a variable follows ``trueup_preset_scale``. linear: a number; volume: the extents
+            of a shape, so that the number of points follows; threads: the layouts, which take the
+            same shares of the node's own cores.
+        cores: the cores for which the layouts are written; needed by ``threads``.
+        reference: the published rows to compare with.
+    """
+
+    title: str
+    source: str
+    benchmarks: list[str]
+    sizes: dict[str, float | None]
+    minutes_source: str
+    variables: dict[str, Any]
+    chosen: str = ""
+    nodes: list[int] = msgspec.field(default_factory=lambda: [1])
+    node_counts: str = ""
+    node_names: str = ""
+    needs: list[str] = []
+    scale: dict[str, ScaleRule] = {}
+    cores: int | None = None
+    reference: list[Reference] = []
+
+
+class Machine(NamedTuple):
+    """The node that a preset is applied to.
+
+    Attributes:
+        size: its Azure size; empty where it is not known.
+        cores: physical cores.
+    """
+
+    size: str
+    cores: int
+
+
+class Applied(NamedTuple):
+    """Variables of a play, and sentences on the parts of the preset that the nodes cannot have."""
+
+    variables: dict[str, Any]
+    notes: list[str]
+
+
+def names(catalog: Path) -> list[str]:
+    """The presets of a catalog, sorted."""
+    return sorted(path.stem for path in (catalog / _FOLDER).glob("*.yml"))
+
+
+def read(name: str, catalog: Path) -> Preset:
+    """One preset of a catalog.
+
+    Raises:
+        BadInput: there is none of that name, or its file is wrong.
+    """
+    known = names(catalog)
+    if name not in known:
+        hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+        raise BadInput(f"there is no preset {name!r}{hint}")
+    path = catalog / _FOLDER / f"{name}.yml"
+    try:
+        preset = msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), Preset)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
+        raise BadInput(f"{path}: {error}") from error
+    misfits = [*_misfits(preset)]
+    if misfits:
+        raise BadInput(f"{path}: {'; '.join(misfits)}")
+    return preset
+
+
+def read_all(catalog: Path) -> dict[str, Preset]:
+    """All presets of a catalog, by name.
+
+    Raises:
+        BadInput: a file is wrong.
+    """
+    return {name: read(name, catalog) for name in names(catalog)}
+
+
+def _misfits(preset: Preset) -> Iterable[str]:
+    """Contradictions within a preset, a sentence each."""
+    for variable, rule in preset.scale.items():
+        if variable not in preset.variables:
+            yield f"scale names {variable}, which is not in variables"
+        elif rule == "threads" and preset.cores is None:
+            yield f"scale of {variable} is threads, and cores is missing"
+    for row in preset.reference:
+        if row.benchmark not in preset.benchmarks:
+            yield f"reference compares {row.benchmark}, which the preset does not measure"
+        if not 0 < row.at_least <= 1:
+            yield f"at_least is {row.at_least:g}: it must be above 0 and at most 1"
+    if bool(preset.node_counts) != bool(preset.node_names):
+        yield "node_counts and node_names go together"
+
+
+def applied(
+    name: str, preset: Preset, machine: Machine, *, scale: float = 1.0, nodes_named: int = 0
+) -> Applied:
+    """The variables of a preset for one node.
+
+    Args:
+        name: the preset's name, for messages.
+        preset: the preset.
+        machine: the node.
+        scale: the share of the published work, above 0 and at most 1.
+        nodes_named: how many nodes the variable ``node_names`` names.
+
+    Raises:
+        BadInput: the preset is of other sizes and not scaled, or cannot be scaled.
+    """
+    if not 0 < scale <= 1:
+        raise BadInput(f"trueup_preset_scale is {scale:g}: it must be above 0 and at most 1")
+    if scale == 1 and machine.size not in preset.sizes:
+        raise BadInput(
+            f"preset {name} is for {', '.join(preset.sizes)}, and this node is"
+            f" {machine.size or 'no known Azure size'}: choose another preset, or set"
+            " trueup_preset_scale below 1 for a smaller form, which is compared with nothing"
+        )
+    if scale < 1 and not preset.scale:
+        raise BadInput(f"preset {name} has no smaller form: remove trueup_preset_scale")
+    variables = {"trueup_benchmarks": list(preset.benchmarks), **preset.variables}
+    notes = []
+    if scale < 1:
+        for variable, rule in preset.scale.items():
+            share = machine.cores / (preset.cores or machine.cores)
+            variables[variable] = _SCALED[rule](variables[variable], scale, share)
+    if preset.node_counts:
+        possible = [count for count in preset.nodes if count <= nodes_named]
+        variables[preset.node_counts] = possible
+        lacking = [count for count in preset.nodes if count > max(nodes_named, 1)]
+        if lacking:
+            counts = ", ".join(map(str, lacking))
+            notes.append(
+                f"preset {name}: not measured on {counts} nodes, since {preset.node_names} names"
+                f" {nodes_named}"
+            )
+    return Applied(variables, notes)
+
+
+def _linear(value: Any, scale: float, _: float) -> Any:
+    """A number, or each of a list."""
+    if isinstance(value, list):
+        return [_linear(part, scale, _) for part in value]
+    return max(1, round(value * scale)) if isinstance(value, int) else value * scale
+
+
+def _volume(value: str, scale: float, _: float) -> str:
+    """A shape such as 512x512x512, each extent by the same factor; at least 32 points each."""
+    if not _SHAPE.fullmatch(value):
+        raise BadInput(f"{value!r} is no shape such as 512x512x512, and cannot be scaled by volume")
+    extents = [int(extent) for extent in value.split("x")]
+    factor = scale ** (1 / len(extents))
+    return "x".join(str(max(32, round(extent * factor))) for extent in extents)
+
+
+def _threads(layouts: Sequence[Mapping[str, Any]], _: float, share: float) -> list[dict[str, Any]]:
+    """Layouts with the same share of the node's cores, each once; one rank where a rank would have
+    less than one core."""
+    found: list[dict[str, Any]] = []
+    for layout in layouts:
+        cores = max(1, round(layout["ranks"] * layout["threads_per_rank"] * share))
+        ranks = layout["ranks"] if cores >= layout["ranks"] and cores % layout["ranks"] == 0 else 1
+        scaled = {**layout, "ranks": ranks, "threads_per_rank": cores // ranks}
+        if scaled not in found:
+            found.append(scaled)
+    return found
+
+
+_SCALED: dict[ScaleRule, Callable[[Any, float, float], Any]] = {
+    "linear": _linear,
+    "volume": _volume,
+    "threads": _threads,
+}
+
+
+def recorded(preset: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a record that name its preset.
+
+    Args:
+        preset: ``name``, ``scale`` and ``variables`` as ``applied`` gave them.
+        values: the same variables as the play has them; ``-e`` wins over the preset.
+
+    Returns:
+        ``preset`` and ``preset_scale``, and where the play has other values ``preset_changed``, the
+        names of these variables.
+    """
+    changed = sorted(
+        name for name, value in preset["variables"].items() if values.get(name, value) != value
+    )
+    parameters = {"preset": preset["name"], "preset_scale": preset["scale"]}
+    return {**parameters, "preset_changed": ", ".join(changed)} if changed else parameters

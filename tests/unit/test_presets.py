@@ -1,0 +1,205 @@
+"""Presets: their files, the variables that follow from one, and a run beside the published rows."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from helpers import ROOT
+from trueup.cases import Case, Figure
+from trueup.errors import BadInput
+from trueup_analysis import catalog
+from trueup_analysis.figures import presets as figures
+from trueup_controller import presets
+
+CATALOG = ROOT / "catalog"
+PUBLISHED = CATALOG / "reference_results.csv"
+NAMES = presets.names(CATALOG)
+HBV3 = presets.Machine("Standard_HB120rs_v3", 120)
+
+
+def changed(tmp_path: Path, **members: Any) -> Path:
+    """A catalog with the preset devito-article, some members of which are others."""
+    document = yaml.safe_load((CATALOG / "presets" / "devito-article.yml").read_text())
+    folder = tmp_path / "presets"
+    folder.mkdir()
+    (folder / "devito-article.yml").write_text(yaml.safe_dump({**document, **members}))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_reference_names_published_rows(name: str) -> None:
+    rows = [row for _, row in catalog.rows(PUBLISHED, "benchmark", "metric", "source")]
+    preset = presets.read(name, CATALOG)
+    counts = [
+        sum(all(row[key] == value for key, value in one.published.items()) for row in rows)
+        for one in preset.reference
+    ]
+    assert [count for count in counts if count == 0] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_size_is_in_the_catalog(name: str) -> None:
+    known = {row["size"] for _, row in catalog.rows(CATALOG / "vm_sizes.csv", "size")}
+    assert set(presets.read(name, CATALOG).sizes) - known == set()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_variable_is_one_of_a_role(name: str) -> None:
+    described = set()
+    for path in sorted((ROOT / "roles").glob("*/meta/argument_specs.yml")):
+        for entry in yaml.safe_load(path.read_text())["argument_specs"].values():
+            described |= set(entry.get("options", {}))
+    assert set(presets.read(name, CATALOG).variables) - described == set()
+
+
+def test_the_devito_preset_does_the_work_of_the_article() -> None:
+    rows = [
+        row
+        for _, row in catalog.rows(PUBLISHED, "benchmark", "metric", "value")
+        if row["benchmark"] == "devito benchmark.py acoustic forward"
+    ]
+    seconds = [float(row["value"]) for row in rows if row["metric"] == "run_time"]
+    rates = [float(row["value"]) for row in rows if row["metric"] == "throughput"]
+    work = [time * rate for time, rate in zip(seconds, rates, strict=True)]
+    assert len(work) == 13
+    assert max(abs(one / 38950 - 1) for one in work) < 0.001
+
+
+def test_a_whole_preset_is_taken_unchanged() -> None:
+    preset = presets.read("devito-article", CATALOG)
+    applied = presets.applied("devito-article", preset, HBV3, nodes_named=8)
+    assert applied.variables == {
+        **preset.variables,
+        "trueup_benchmarks": ["devito"],
+        "devito_node_counts": [1, 2, 4, 8],
+    }
+    assert applied.notes == []
+
+
+def test_numbers_of_nodes_that_are_not_there_are_named() -> None:
+    preset = presets.read("devito-article", CATALOG)
+    applied = presets.applied("devito-article", preset, HBV3, nodes_named=2)
+    assert applied.variables["devito_node_counts"] == [1, 2]
+    assert applied.notes == [
+        "preset devito-article: not measured on 4, 8 nodes, since devito_nodes names 2"
+    ]
+
+
+def test_a_scaled_preset_fits_the_machine() -> None:
+    preset = presets.read("devito-article", CATALOG)
+    small = presets.Machine("", 2)
+    applied = presets.applied("devito-article", preset, small, scale=0.001).variables
+    assert (applied["devito_shape"], applied["devito_tn_ms"]) == ("51x51x51", 14)
+    assert applied["devito_layouts"] == [
+        {"ranks": 1, "threads_per_rank": 1, "binding": "core"},
+        {"ranks": 1, "threads_per_rank": 2, "binding": "core"},
+    ]
+    assert applied["devito_node_layouts"] == [
+        {"ranks": 1, "threads_per_rank": 1, "binding": "numa"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("machine", "scale", "sentence"),
+    [
+        (presets.Machine("Standard_HB176rs_v4", 176), 1.0, "this node is Standard_HB176rs_v4"),
+        (presets.Machine("", 2), 1.0, "this node is no known Azure size"),
+        (HBV3, 0.0, "trueup_preset_scale is 0"),
+        (HBV3, 1.5, "trueup_preset_scale is 1.5"),
+    ],
+)
+def test_refusals(machine: presets.Machine, scale: float, sentence: str) -> None:
+    preset = presets.read("devito-article", CATALOG)
+    with pytest.raises(BadInput, match=sentence):
+        presets.applied("devito-article", preset, machine, scale=scale)
+
+
+@pytest.mark.parametrize(
+    ("members", "sentence"),
+    [
+        ({"titel": "x"}, "titel"),
+        ({"benchmarks": "devito"}, "Expected `array`"),
+        ({"benchmarks": ["stream"]}, "reference compares devito"),
+        ({"cores": None}, "cores is missing"),
+        ({"scale": {"devito_shap": "volume"}}, "devito_shap, which is not in variables"),
+        ({"node_names": ""}, "node_counts and node_names go together"),
+    ],
+)
+def test_wrong_files_are_refused(tmp_path: Path, members: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadInput, match=sentence):
+        presets.read("devito-article", changed(tmp_path, **members))
+
+
+def test_an_unknown_name_gets_the_nearest() -> None:
+    with pytest.raises(BadInput, match="did you mean devito-article"):
+        presets.read("devito-articel", CATALOG)
+
+
+def test_the_record_names_values_that_win_over_the_preset() -> None:
+    preset = {"name": "devito-article", "scale": 1.0, "variables": {"a": 1, "b": [2]}}
+    same = {"preset": "devito-article", "preset_scale": 1.0}
+    assert presets.recorded(preset, {"a": 1, "b": [2]}) == same
+    assert presets.recorded(preset, {"a": 5, "b": [2]}) == {**same, "preset_changed": "a"}
+
+
+def measured(value: float, threads: int, **parameters: Any) -> Case:
+    """A record of Devito on one HBv3 node."""
+    return Case(
+        nodes=("hb-1",),
+        vm_size="Standard_HB120rs_v3",
+        benchmark="devito",
+        case="acoustic",
+        outcome="ok",
+        reason=None,
+        parameters={"preset": "devito-article", "launcher": "local", **parameters},
+        software={},
+        figures=[Figure("flop_rate", value, "flop/s", "higher", statistic="median", n=3)],
+        node_count=1,
+        ranks=1,
+        threads=threads,
+        cores=threads,
+        gpus=0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("case", "share", "verdict"),
+    [
+        (measured(331.22e9, 64), 1.0, "reproduced"),
+        (measured(298.1e9, 64), 0.9000, "reproduced"),
+        (measured(297.0e9, 64), 0.8967, "below the published figure"),
+        (measured(300e9, 64, preset_scale=0.1), None, "not compared: 0.1 of the work"),
+        (
+            measured(300e9, 64, preset_changed="devito_shape"),
+            None,
+            "not compared: other devito_shape",
+        ),
+    ],
+)
+def test_a_run_stands_beside_the_row_that_it_reproduces(
+    case: Case, share: float | None, verdict: str
+) -> None:
+    rows = figures.reproduced(presets.read_all(CATALOG), catalog.rows(PUBLISHED), [case])
+    assert [(row["published"], row["verdict"]) for row in rows] == [(331.22e9, verdict)]
+    if share is not None:
+        assert rows[0]["share"] == pytest.approx(share, abs=1e-4)
+    else:
+        assert str(rows[0]["share"]) == "nan"
+
+
+def test_a_count_of_cores_that_nobody_published_is_beside_nothing() -> None:
+    case = measured(300e9, 48)
+    assert figures.reproduced(presets.read_all(CATALOG), catalog.rows(PUBLISHED), [case]) == []
+
+
+def test_price_and_time_of_a_preset() -> None:
+    price = {"size": "Standard_HB120rs_v3", "region": "eastus", "os": "linux", "offer": "payg"}
+    price |= {"usd_per_hour": 3.6, "as_of_date": "2026-06-18", "source": "test", "notes": ""}
+    rows = figures.offered(presets.read_all(CATALOG), [price], date(2026, 6, 28))
+    (row,) = (row for row in rows if row["preset"] == "devito-article")
+    assert (row["nodes"], row["minutes"], row["age_days"]) == (8, 60.0, 10)
+    assert row["usd"] == pytest.approx(28.8)
