@@ -42,13 +42,20 @@ MODULE_UTILS: Layers = (
     ("cluster",),
     ("rooms",),
 )
-PACKAGES = {"trueup_analysis": ANALYSIS, "trueup": MODULE_UTILS}
+# The controller's half: plugins and analysis import it, and it imports the node's half.
+CONTROLLER: Layers = (("presets",),)
+PACKAGES = {"trueup_analysis": ANALYSIS, "trueup_controller": CONTROLLER, "trueup": MODULE_UTILS}
 # What the files of each package may not import at all.
 STRANGERS = {
-    "trueup": ("trueup_analysis", "plugins", "library", "ansible.plugins"),
+    "trueup": ("trueup_analysis", "trueup_controller", "plugins", "library", "ansible.plugins"),
+    "trueup_controller": ("trueup_analysis", "plugins", "library", "ansible"),
     "trueup_analysis": ("plugins", "library", "ansible"),
 }
-FOLDERS = {"trueup_analysis": "analysis/trueup_analysis", "trueup": "module_utils/trueup"}
+FOLDERS = {
+    "trueup_analysis": "analysis/trueup_analysis",
+    "trueup_controller": "controller/trueup_controller",
+    "trueup": "module_utils/trueup",
+}
 
 
 def imports(source: str, package: str) -> Iterator[tuple[int, str]]:
@@ -117,6 +124,8 @@ UPWARD = [
     ("trueup", "record.py", "from .benchmarks.fio import case", "benchmarks"),
     ("trueup", "record.py", "import trueup_analysis.load", "trueup_analysis.load"),
     ("trueup", "benchmarks/fio/case.py", "from ..nccl import output", "another benchmark's room"),
+    ("trueup", "record.py", "from trueup_controller import presets", "trueup_controller"),
+    ("trueup_controller", "presets.py", "from trueup_analysis import load", "trueup_analysis"),
     ("trueup", "extra.py", "", "no layer"),
 ]
 

@@ -99,7 +99,8 @@ def test_a_scaled_preset_fits_the_machine() -> None:
         {"ranks": 1, "threads_per_rank": 2, "binding": "core"},
     ]
     assert applied["devito_node_layouts"] == [
-        {"ranks": 1, "threads_per_rank": 1, "binding": "numa"}
+        {"ranks": 1, "threads_per_rank": 1, "binding": "numa"},
+        {"ranks": 1, "threads_per_rank": 2, "binding": "numa"},
     ]
 
 
