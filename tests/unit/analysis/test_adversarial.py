@@ -616,6 +616,7 @@ def test_there_are_examples_of_every_command() -> None:
         "report",
         "topology",
         "prices",
+        "presets",
         "sizes",
         "health",
         "checkpoint",
