@@ -34,7 +34,9 @@ PLAIN_VERBS = re.compile(
     "|Download|Drain|Enable|Export|Fail|Fetch|Find|Gather|Identify|Include|Join|List|Load|Mount|Plan"
     "|Read|Reboot|Reload|Remove|Run|Set|Start|Stop|Unmount|Unpack|Update|Verify|Wait|Write"
 )
-CODE = re.compile(r"(module_utils|library|plugins|analysis|controller)/.*\.py|roles/[^/]+/files/.*\.py")
+CODE = re.compile(
+    r"(module_utils|library|plugins|analysis|controller)/.*\.py|roles/[^/]+/files/.*\.py"
+)
 TASKS = re.compile(r"roles/[^/]+/(tasks|handlers)/.*\.yml|playbooks/(tasks/)?[^/]+\.yml|site\.yml")
 PRODUCT = (".py", ".yml", ".j2", ".sh", ".rb", ".erb", ".c", ".css", ".yml.in")
 NO_PRODUCT = ("tests/", "molecule/", "docs/", "bench/")
