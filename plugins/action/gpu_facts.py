@@ -1,13 +1,23 @@
-"""The state of a node's GPUs; that of a Windows host, where no Python runs, is asked for by
-windows_gpu_facts."""
+"""The state of a node's GPUs, with its XIDs judged by the catalog. Of a Windows host, where no
+Python runs, windows_gpu_facts asks for it."""
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
 from typing import Any
 
+import yaml
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from trueup import benchmarks
+from trueup.errors import BadInput, TrueupError
+from trueup.health.faults import Faults, judged, of_document
 from trueup.node.identify import is_windows
 from trueup.node.windows.actions import beside
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_FAULTS = Path(benchmarks.__file__).parents[3] / "catalog" / "faults" / "xid.yml"
 
 
 class ActionModule(ActionBase):
@@ -28,4 +38,25 @@ class ActionModule(ActionBase):
             module_name="gpu_facts", module_args=dict(self._task.args), task_vars=variables
         )
         result.update(answer)
+        facts = answer.get("ansible_facts") or {}
+        if isinstance(facts.get("trueup_gpu"), dict):
+            try:
+                fact = judged(facts["trueup_gpu"], _faults())
+            except TrueupError as error:
+                raise AnsibleActionFail(str(error)) from error
+            result["ansible_facts"] = {**facts, "trueup_gpu": fact}
         return result
+
+
+def preload() -> None:
+    """Read the list before workers are forked (callback trueup_records)."""
+    _faults()
+
+
+@functools.lru_cache(maxsize=1)
+def _faults() -> Faults:
+    try:
+        document = yaml.load(_FAULTS.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 WHY: a safe one
+    except (OSError, yaml.YAMLError) as error:
+        raise BadInput(f"{_FAULTS} cannot be read: {error}") from error
+    return of_document(document, str(_FAULTS))

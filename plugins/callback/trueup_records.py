@@ -139,7 +139,8 @@ class CallbackModule(CallbackBase):
         del is_conditional
         if task.action in _PLANNERS and not self._plans:
             self._plans = True
-            sys.modules[action_loader.get("trueup_plan", class_only=True).__module__].preload()
+            for name in ("trueup_plan", "gpu_facts"):
+                sys.modules[action_loader.get(name, class_only=True).__module__].preload()
 
     def v2_runner_on_ok(self, result: Any) -> None:
         self._ended.pop(result._host.get_name(), None)

@@ -120,7 +120,8 @@ def health(
     size that the source names; then the nodes of one size beside each other, and pairs of nodes
     reduced to whom they blame. The last run is judged; what a size must have, and an expected node
     has not, is "not measured", with the reason."""
-    from ..figures.health import measured
+    from ..catalog import find
+    from ..figures.health import expectations, measured
     from ..figures.health.examine import examine
     from ..figures.health.required import roster
     from ..figures.health.summary import spreads
@@ -140,6 +141,7 @@ def health(
             expected.only(asked.chosen.benchmarks) if asked.chosen.benchmarks else expected,
             expected=roster(loaded, cases, listed) if known or listed else None,
             required=require or [],
+            faults=expectations.read_faults(find("faults/xid.yml", catalog)),
         )
     with _status_of_no_verdict():
         spread = [health_sheets.summary(spreads(cases))] if summary else []

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from trueup.cases import Case
     from trueup.health.expectations import Expectations
+    from trueup.health.faults import Faults
 
     from ..figures.advise.access import Advised
     from ..figures.advise.kinds import Sized
@@ -90,7 +91,8 @@ def gather(
     ok = [case for case in cases if case.outcome == "ok"]
     ours = [case for case in cases if case.measured]
     measured_on = machines(ours or cases)
-    health = _health(loaded, ours, expected)
+    faults = expectations.read_faults(find("faults/xid.yml", catalog))
+    health = _health(loaded, ours, expected, faults)
     heads = Heads(loaded, expected)
     judged = Judged(expected, read_sizes(place), heads, _bad(health))
     found = _by_benchmark(groups(ok, heads))
@@ -143,13 +145,16 @@ def _advice(advised: Advised | Sized) -> Section:
     return advice_section(advised)
 
 
-def _health(loaded: Loaded, ours: Sequence[Case], expected: Expectations) -> NodeHealth | None:
+def _health(
+    loaded: Loaded, ours: Sequence[Case], expected: Expectations, faults: Faults
+) -> NodeHealth | None:
     """The verdicts on our records; None where all that was read is published."""
     if not ours:
         return None
     meant = roster(loaded, ours)
     return node_health(
-        examine(latest(ours, run_ids(loaded)), expected, expected=meant), meant.nodes
+        examine(latest(ours, run_ids(loaded)), expected, expected=meant, faults=faults),
+        meant.nodes,
     )
 
 

@@ -8,6 +8,7 @@ It runs without Ansible, with the node's Python. Role slurm writes its settings,
 - ``epilog_name``: of the hook after a job;
 - ``expectations``: a document as catalog/expectations.yml, of this size;
 - ``size_row``: the size's row of catalog/vm_sizes.csv with its ``source``; empty for no such row;
+- ``faults``: a document as catalog/faults/xid.yml;
 - ``gpu`` and ``rdma``: what ``gpu_look`` and ``infiniband`` expect, ``flap_hours``: of the links;
 - ``programs``: those before a job, whose last line says what is wrong;
 - ``records``: a results folder, or empty; ``record_hours``: how old a record may be;
@@ -34,6 +35,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..cases import Case, Figure, of_record
 from ..errors import TrueupError
+from ..health import faults
 from ..health.expectations import of_document
 from ..health.required import held_to
 from ..health.verdicts import Verdict, judge, latest, worst
@@ -139,7 +141,15 @@ def _judged(cases: Sequence[Case], settings: Mapping[str, Any]) -> list[Verdict]
     size, row = settings["vm_size"], settings["size_row"]
     if row:
         expectations = with_parts(expectations, {size: row}, {size: row["source"]})
-    return held_to(judge(cases, expectations), cases, expectations, why=None)
+    verdicts = judge(cases, expectations)
+    meanings = faults.of_document(settings["faults"], SETTINGS)
+    verdicts += [
+        faults.warning(case, figure, meanings)
+        for case in cases
+        for figure in case.figures
+        if faults.is_code(figure.name)
+    ]
+    return held_to(verdicts, cases, expectations, why=None)
 
 
 def _of_program(path: str, settings: Mapping[str, Any], shell: Shell) -> Verdict:
@@ -163,7 +173,10 @@ def _own_state(settings: Mapping[str, Any], shell: Shell) -> Case:
     on_bus = identify.read_gpus("/sys")
     gpu: dict[str, Any] | None = None
     if on_bus or settings["gpu"].get("gpus"):
-        gpu = gpu_look.look(shell, settings["gpu"])
+        gpu = faults.judged(
+            gpu_look.look(shell, settings["gpu"]),
+            faults.of_document(settings["faults"], SETTINGS),
+        )
     count = len(on_bus) if gpu is None or gpu["gpus"] is None else int(gpu["gpus"])
     rdma = _rdma(settings, shell)
     topology = read_topology("/sys")

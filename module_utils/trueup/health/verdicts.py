@@ -21,8 +21,8 @@ WORST_FIRST: Final[tuple[Word, ...]] = ("fail", "not measured", "warn", "no verd
 
 # Of what was judged, the worst counts; a figure that nothing is expected of makes no node worse.
 NODE_ORDER: Final = ("fail", "not measured", "warn", "pass", "no verdict")
-# Azure's fault codes that are of one XID.
-_OF_XID: Final = {"48": "NHC2014", "79": "NHC2013", "94": "NHC2012", "95": "NHC2011"}
+# Azure's fault code in a sentence of gpu_facts.
+_FAULT: Final = re.compile(r"\bNHC[0-9]{4}\b")
 
 
 @dataclass(frozen=True)
@@ -152,9 +152,9 @@ def _invalid(case: Case, expected: Sequence[Expectation]) -> Stance:
     """A case whose own check failed is a failure."""
     reason = case.reason or "its own check failed"
     if case.benchmark == "node_state":
-        xid = re.search(r"XID ([0-9]+)", reason)
+        code = _FAULT.search(reason)
         # What a node is made of does not depend on what else is wrong with it; a speed does.
-        return Stance("fail", reason, fault=xid and _OF_XID.get(xid[1]), fitting=expected)
+        return Stance("fail", reason, fault=code and code[0], fitting=expected)
     of_its_kind = [item for item in expected if item.fits(len(case.nodes))]
     fault = next((item.fault for item in of_its_kind if item.fault), None)
     fix = next((item.fix for item in of_its_kind if item.fix), None)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ParseError
-from . import gpu_state, nvidia_driver, tools, vgpu
+from . import gpu_state, kernel_log, nvidia_driver, sysfs, tools, vgpu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,13 +53,18 @@ def look(
     # A driver that does not answer one question answers none, and would hang at each.
     devices = ask_devices(module, notes) if driver is not None and driver.gpus else None
     devices = ask_licences(module, devices or [], settle_seconds, notes) or devices
-    xids = None
+    devices = ask_fabric(module, devices or [], settle_seconds, notes) or devices
+    log = None
     if sysfs_root == "/sys":
-        xids = _xids(module, notes)
+        log = _kernel_log(module, procfs_root, notes)
     else:
         notes.append("XIDs are not known: a recorded machine has no kernel log")
     problems = nvidia_driver.find_problems(found, expected)
-    problems += gpu_state.judge(devices or [], xids)
+    problems += gpu_state.judge(devices or [])
+    running = [gpu["pci"] for gpu in devices or []]
+    is_complete = driver is not None and (driver.gpus or 0) >= found.gpus_on_pci
+    failures = log.failures if log else []
+    problems += gpu_state.judge_failures(failures, running, is_complete=is_complete)
     problems += vgpu.judge(devices or [], expected.get("gpu_memory_gib"))
     return {
         "kernel_module": found.kernel_module,
@@ -70,7 +76,7 @@ def look(
         "gpus": None if driver is None else driver.gpus,
         "persistent": None if driver is None else driver.persistent,
         "devices": devices,
-        "xids": xids,
+        "xids": log.codes if log else None,
         "notes": notes,
         "reboot_required": any(problem["reboot"] for problem in problems),
         "problems": problems,
@@ -226,14 +232,40 @@ def ask_licences(
         time.sleep(2)
 
 
-def _xids(module: Any, notes: list[str]) -> list[dict[str, Any]] | None:
-    """XIDs of the kernel log; None where it cannot be read."""
+def ask_fabric(
+    module: Any, devices: list[dict[str, Any]], settle_seconds: int, notes: list[str]
+) -> list[dict[str, Any]]:
+    """The GPUs with their state in the NVLink fabric; one GPU alone has no fabric, nor do slices.
+    The fabric manager registers GPUs some time after the boot."""
+    if sum(not vgpu.is_virtual(gpu["name"]) for gpu in devices) < 2:
+        return devices
+    end = time.monotonic() + settle_seconds
+    while True:
+        answer = tools.ask(module, ["nvidia-smi", "-q"], limit_seconds=_DRIVER_SECONDS)
+        why = answer.note
+        try:
+            fabrics = gpu_state.parse_fabric(answer.output) if answer.ok else {}
+        except ParseError as error:
+            fabrics, why = {}, str(error)
+        if not fabrics:
+            notes.append(f"NVLink fabric of the GPUs: {why}")
+            return devices
+        registering = any(map(gpu_state.is_registering, filter(None, fabrics.values())))
+        if not registering or time.monotonic() > end:
+            return [{**gpu, "fabric": fabrics.get(gpu["pci"])} for gpu in devices]
+        time.sleep(2)
+
+
+def _kernel_log(module: Any, procfs_root: str, notes: list[str]) -> kernel_log.KernelLog | None:
+    """The kernel log since boot; None where it cannot be read."""
     answer = tools.ask(module, ["dmesg"])
     if not answer.ok:
         notes.append(f"XIDs are not known: {answer.note}")
         return None
+    uptime = sysfs.text_of(Path(procfs_root, "uptime")).split(" ")[0]
     try:
-        return gpu_state.parse_xids(answer.output)
-    except ParseError as error:
+        seconds = float(uptime) if uptime else None
+        return kernel_log.parse_kernel_log(answer.output, seconds)
+    except (ParseError, ValueError) as error:
         notes.append(f"XIDs are not known: {error}")
         return None

@@ -1,8 +1,7 @@
-"""What each GPU says of itself: clocks, ECC, row remapping, throttling, NVLink; and XIDs.
+"""State of each GPU: clocks, ECC, row remapping, throttling, NVLink and its fabric.
 
-Sources of the formats: nvidia-smi(1) and ``nvidia-smi --help-query-gpu``; of the XIDs and what they
-mean, NVIDIA's "XID Errors" and "GPU Memory Error Management" (docs.nvidia.com/deploy). What a GPU
-does not have is None, never 0.
+Sources of the formats: nvidia-smi(1) and ``nvidia-smi --help-query-gpu``; of row remapping: NVIDIA,
+GPU Memory Error Management (docs.nvidia.com/deploy). What a GPU does not have is None, never 0.
 """
 
 from __future__ import annotations
@@ -56,33 +55,7 @@ _REASONS = {
     0x100: "display clock setting",
 }
 _FAULTS = (0x8, 0x20, 0x40, 0x80)
-# XIDs that mean hardware, in our words.
-XID_MEANING = {
-    48: "a memory error of two bits that ECC could not correct",
-    63: "a bad memory row was noted for remapping, which the next reset of the GPU does",
-    64: "a bad memory row could not be noted for remapping",
-    74: "an NVLink failed",
-    79: "the GPU has fallen off the bus",
-    92: "memory errors that ECC corrects come at a high rate",
-    94: "an uncorrectable memory error that was contained: it ended one application",
-    95: "an uncorrectable memory error that was not contained: every application is in doubt",
-    119: "the GPU's system processor (GSP) did not answer in time",
-    120: "the GPU's system processor (GSP) failed",
-}
 _NEW_HOST = "deallocate the VM and start it again, so that it comes to another host, and report it"
-_XID_MEND = {
-    63: "reboot, so that the row is remapped",
-    92: "watch its ECC counts, and report it if they grow",
-    94: "run that application again; reboot, and report it if it comes again",
-    119: "reboot, and report it if it comes again",
-    120: "reboot, and report it if it comes again",
-}
-# What a kernel log line may begin with: seconds since boot or a date in brackets, an ISO time, or
-# syslog's date.
-_TIME = re.compile(
-    r"\s*(?:\[\s*([^\s\]](?:[^\]]*[^\s\]])?)\s*\]|([0-9]{4}-[0-9]{2}-[0-9]{2}T\S+)"
-    r"|([A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8}))"
-)
 
 
 def parse_query(text: str, fields: Sequence[str], key: str = "pci.bus_id") -> Dict[str, List[str]]:
@@ -198,38 +171,48 @@ def _with_link(links: Optional[Dict[str, Any]], said: str, line: Line) -> Option
     return links
 
 
-def parse_xids(text: str) -> List[Dict[str, Any]]:
-    """The XIDs of a kernel log: ``gpu`` (PCI address), ``xid``, ``line``, ``time`` as it stands.
+# Registration of a GPU with the fabric of its NVSwitches. NVML's words; "N/A" where there is none.
+_COMPLETED, _SUCCESS, _HEALTHY = "Completed", "Success", "Healthy"
+_FABRIC = {"State": "state", "Status": "status", "Summary": "health"}
+_GPU_BLOCK = re.compile(r"^GPU ([0-9A-Fa-f:.]+)[ \t]*$", re.MULTILINE)
+# The heading, and the lines below it that stand further in.
+_FABRIC_BLOCK = re.compile(r"^([ \t]+)Fabric[ \t]*\n((?:\1[ \t]+.*(?:\n|$))*)", re.MULTILINE)
+_FABRIC_CELL = re.compile(r"^[ \t]*(State|Status|Summary)[ \t]+: (.*?)[ \t]*$", re.MULTILINE)
 
-    A line is ``NVRM: Xid (PCI:0001:00:00): 79, pid=..., GPU has fallen off the bus.``
+
+def parse_fabric(text: str) -> Dict[str, Optional[Dict[str, Optional[str]]]]:
+    """PCI address to ``state``, ``status`` and ``health`` of ``nvidia-smi -q``'s block Fabric; None
+    where a GPU has no fabric: an A100 has none by any driver, also with NVSwitches.
 
     Raises:
-        ParseError: a line of an XID that is not so.
+        ParseError: no GPU, one twice, or a block without its state.
     """
-    found = []
-    for line in lines_of(text):
-        match = re.search(
-            r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)(?:[^0-9A-Fa-f:.()][^()]*)?\): ([0-9]+)\b", line
-        )
-        if match is None:
-            if "NVRM: Xid" in line:
-                raise line.error("kernel log: expected 'NVRM: Xid (PCI:...): N'")
-            continue
-        time = _TIME.match(line)
-        found.append(
-            {
-                "gpu": _xid_address(match.group(1)),
-                "xid": int(match.group(2)),
-                "line": line.strip()[:300],
-                "time": next((part for part in time.groups() if part), None) if time else None,
-            }
-        )
-    return found
+    _, *parts = _GPU_BLOCK.split("\n".join(lines_of(text)))
+    fabrics: Dict[str, Optional[Dict[str, Optional[str]]]] = {}
+    for bus_id, body in zip(parts[::2], parts[1::2]):
+        address, block = address_of(bus_id), _FABRIC_BLOCK.search(body)
+        if address is None or address in fabrics:
+            raise ParseError(f"nvidia-smi -q: {bus_id} is no PCI address, or there twice")
+        cells = dict(_FABRIC_CELL.findall(block.group(2))) if block else {"State": "N/A"}
+        if "State" not in cells:
+            raise ParseError(f"nvidia-smi -q: the Fabric of {bus_id} has no State")
+        fabric = {ours: cells.get(name) for name, ours in _FABRIC.items()}
+        known = {name: None if cell in ("N/A", "") else cell for name, cell in fabric.items()}
+        fabrics[address] = known if known["state"] else None
+    if not fabrics:
+        raise ParseError("nvidia-smi -q: no GPU in its answer")
+    return fabrics
 
 
-def _xid_address(text: str) -> str:
-    """``0001:00:00`` has no function; a GPU's is 0."""
-    return address_of(text) or address_of(f"{text.rstrip('.')}.0") or text
+def is_registered(fabric: Mapping[str, Optional[str]]) -> bool:
+    """Whether a GPU can use its NVSwitches."""
+    is_complete = (fabric["state"], fabric["status"]) == (_COMPLETED, _SUCCESS)
+    return is_complete and fabric["health"] in (None, _HEALTHY)
+
+
+def is_registering(fabric: Mapping[str, Optional[str]]) -> bool:
+    """Whether the fabric manager may still register it."""
+    return fabric["state"] in ("Not Started", "In Progress")
 
 
 def devices(
@@ -269,6 +252,8 @@ def devices(
                 "row_remap": remap and _remap(remap),
                 "throttle_reasons": throttle and parse_throttle(throttle[0]),
                 "nvlinks": links,
+                # Asked by another question, of several GPUs.
+                "fabric": None,
             }
         )
     return found
@@ -299,9 +284,7 @@ def _remap(cells: Sequence[str]) -> Optional[Dict[str, Any]]:
     return None if all(value is None for value in found.values()) else found
 
 
-def judge(
-    found: Sequence[Mapping[str, Any]], xids: Optional[Sequence[Mapping[str, Any]]]
-) -> List[Dict[str, Any]]:
+def judge(found: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
     """What is wrong: ``name``, ``message`` and whether a ``reboot`` mends it.
 
     An idle GPU, one at its power limit, corrected errors, rows that were remapped and NVLinks that
@@ -327,16 +310,17 @@ def judge(
                 " than it should; see `nvidia-smi -q -d PERFORMANCE,TEMPERATURE`, and if it stays"
                 " so deallocate the VM and start it again.",
             )
-    seen: Dict[Tuple[str, int], List[Mapping[str, Any]]] = {}
-    for entry in xids or ():
-        if entry["xid"] in XID_MEANING:
-            seen.setdefault((entry["gpu"], entry["xid"]), []).append(entry)
-    for (address, xid), entries in sorted(seen.items()):
-        problem(
-            f"xid_{xid}",
-            f"GPU {address} logged XID {xid} ({XID_MEANING[xid]}) {len(entries)} time(s), first:"
-            f" {entries[0]['line']}: {_XID_MEND.get(xid, _NEW_HOST)}.",
-        )
+        fabric = gpu.get("fabric")
+        if fabric and not is_registered(fabric):
+            health = f", Health {fabric['health']}" if fabric["health"] else ""
+            problem(
+                "fabric_not_ready",
+                f"GPU {gpu['pci']} is not registered with the NVLink fabric: State"
+                f" {fabric['state']}, Status {fabric['status'] or 'N/A'}{health}, expected are"
+                f" {_COMPLETED} and {_SUCCESS}: CUDA fails or runs without NVLink: see `systemctl"
+                " status nvidia-fabricmanager` and its log, restart it or reboot, and report it if"
+                " it comes again.",
+            )
     return problems
 
 
@@ -362,3 +346,26 @@ def _judge_memory(gpu: Mapping[str, Any], problem: Any) -> None:
             " could not correct, expected is 0: results since then are in doubt: reboot, and report"
             " it if it comes again.",
         )
+
+
+def judge_failures(
+    failures: Sequence[Mapping[str, Any]], running: Sequence[str], *, is_complete: bool
+) -> List[Dict[str, Any]]:
+    """The GPUs that the driver could not start, in the form of ``judge``.
+
+    Args:
+        failures: as ``kernel_log.KernelLog`` has them.
+        running: addresses of the GPUs that nvidia-smi shows: they were started later.
+        is_complete: whether nvidia-smi shows every GPU of the PCI bus.
+    """
+    return [
+        {
+            "name": "gpu_not_started",
+            "message": f"GPU {row['gpu'] or 'at an unknown address'} did not start:"
+            f" {row['reason']}: {row['line']}: reboot once; if it still does not start,"
+            f" {_NEW_HOST}.",
+            "reboot": False,
+        }
+        for row in failures
+        if row["gpu"] not in running and (row["gpu"] or not is_complete)
+    ]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..record import Metric
-from .gpu_state import XID_MEANING
+from .gpu_state import is_registered
 from .vgpu import is_licensed
 
 _GIGA = 1e9
@@ -48,14 +48,27 @@ def metrics(
             _count("link_losses", row["losses"], str(row["device"]))
             for row in ib.get("flaps") or []
         ]
-    # None where the kernel's log could not be read.
-    xids = (gpu or {}).get("xids")
-    if xids is not None:
-        hardware = [entry for entry in xids if entry["xid"] in XID_MEANING]
-        rows.append(_count("hardware_xids", len(hardware)))
+    rows += _of_kernel_log((gpu or {}).get("xids"))
     for number, state in enumerate((gpu or {}).get("devices") or []):
         rows += _of_gpu(f"gpu{number}", state)
     return [row for row in rows if row is not None]
+
+
+def _of_kernel_log(xids: Optional[Sequence[Mapping[str, Any]]]) -> List[Optional[Metric]]:
+    """How many XIDs and SXids fail the node, and a row for each code that is to be watched; nothing
+    where the kernel log could not be read or is not judged (``health.faults.judged``)."""
+    if xids is None or any("severity" not in row for row in xids):
+        return []
+    failing = sum(row["count"] for row in xids if row["severity"] == "fail")
+    watched: Dict[Tuple[str, str], int] = {}
+    for row in xids:
+        if row["severity"] == "warn":
+            key = (f"{row['kind']}_{row['code']}", row["device"])
+            watched[key] = watched.get(key, 0) + row["count"]
+    return [
+        _count("hardware_xids", failing),
+        *(_count(name, count, device) for (name, device), count in watched.items()),
+    ]
 
 
 def _gpus(node: Mapping[str, Any], gpu: Optional[Mapping[str, Any]]) -> Optional[int]:
@@ -83,11 +96,7 @@ def _of_device(device: Mapping[str, Any]) -> List[Optional[Metric]]:
 def _of_gpu(name: str, state: Mapping[str, Any]) -> List[Optional[Metric]]:
     ecc, remap = state.get("ecc_by_memory") or {}, state.get("row_remap") or {}
     nvlinks, clocks = state.get("nvlinks") or {}, state.get("clocks") or {}
-    total, active = nvlinks.get("total"), nvlinks.get("active")
-    inactive = None if total is None or active is None else total - active
-    if nvlinks.get("all_inactive"):
-        # All of them, and nvidia-smi does not say how many that is: at least one.
-        inactive = 1
+    fabric = state.get("fabric")
     return [
         *(_count(f"ecc_{kind}", ecc.get(kind), name) for kind in _ECC),
         *(_count(f"rows_remapped_{kind}", remap.get(kind), name) for kind in _REMAPPED),
@@ -95,7 +104,8 @@ def _of_gpu(name: str, state: Mapping[str, Any]) -> List[Optional[Metric]]:
         _count("gpu_licensed", _licensed(state.get("licence")), name),
         _count("row_remap_pending", _whole(remap.get("pending")), name),
         _count("row_remap_failures", _whole(remap.get("failure")), name),
-        _count("nvlinks_inactive", inactive, name),
+        _count("nvlinks_active", nvlinks.get("active"), name),
+        _count("fabric_ready", None if fabric is None else int(is_registered(fabric)), name),
         _row("gpu_clock", _hertz(clocks.get("sm_mhz")), "Hz", "none", name),
         _row("gpu_clock_limit", _hertz(clocks.get("max_sm_mhz")), "Hz", "none", name),
     ]

@@ -8,8 +8,10 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 from trueup.errors import BadInput
 from trueup.health import verdicts
+from trueup.health.faults import is_code, warning
 from trueup.health.required import held_to
 from trueup.health.verdicts import WORST_FIRST, Verdict, worst
 
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 
     from trueup.cases import Case
     from trueup.health.expectations import Expectations
+    from trueup.health.faults import Faults
 
+    from ...metrics import Figures
     from .many import Passes
     from .required import Roster
 
@@ -124,6 +128,7 @@ def examine(
     *,
     expected: Roster | None = None,
     required: Sequence[str] = (),
+    faults: Faults | None = None,
 ) -> Health:
     """Judge cases one by one and beside each other.
 
@@ -133,13 +138,14 @@ def examine(
         expected: the nodes that should have been measured, each with all that its size must have;
             None where only these cases are asked for.
         required: further benchmarks that every node must have been measured with.
+        faults: the meaning of XIDs and SXids; None where none is at hand.
 
     Raises:
         BadInput: no cases, and nobody expected any.
     """
     if not cases and (expected is None or expected.empty):
         raise BadInput("there is no record to judge")
-    judged, passes = _judged(cases, expectations)
+    judged, passes = _judged(cases, expectations, faults)
     found = held_to(
         judged,
         cases,
@@ -158,12 +164,15 @@ def examine(
     return Health(found, passes, sorted(nodes))
 
 
-def _judged(cases: Sequence[Case], expectations: Expectations) -> tuple[list[Verdict], Passes]:
+def _judged(
+    cases: Sequence[Case], expectations: Expectations, faults: Faults | None
+) -> tuple[list[Verdict], Passes]:
     """The verdicts on what was measured, one by one and beside each other."""
     figures = many.together(cases)
     pairs = [case for case in cases if _is_pair(case)]
     others = [place for place, case in enumerate(cases) if not _is_pair(case)]
     found, passes = many.judge(cases, figures, expectations, others)
+    found += _warnings(cases, figures, faults)
     found += verdicts.judge([case for case in pairs if case.outcome != "ok"], expectations)
     found += fleet.pairs(pairs, expectations)
     failed = {(item.nodes, item.device, item.metric) for item in found if item.verdict == "fail"}
@@ -174,6 +183,15 @@ def _judged(cases: Sequence[Case], expectations: Expectations) -> tuple[list[Ver
         if (item.nodes, item.device, item.metric) not in failed
     ]
     return found + fleet.differences(cases), passes
+
+
+def _warnings(cases: Sequence[Case], figures: Figures, faults: Faults | None) -> list[Verdict]:
+    """XIDs and SXids that are to be watched."""
+    names = [name for name in figures.name.words if is_code(name)]
+    return [
+        warning(cases[figures.owners[row]], figures.rows(row, row + 1)[0], faults)
+        for row in np.flatnonzero(figures.name.marks(names)).tolist()
+    ]
 
 
 def _is_pair(case: Case) -> bool:

@@ -1,9 +1,10 @@
-"""Expectations as files have them: the catalog's, and a site's own."""
+"""What nodes are judged by, as files have it: expectations, a site's own too, and faults/xid.yml."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trueup.health import faults
 from trueup.health.expectations import Expectations, of_document
 from trueup.node.expected_parts import with_parts
 from trueup.node.sizes import read_sizes, read_sources
@@ -35,3 +36,12 @@ def read_catalog(chosen: Path | None = None) -> Expectations:
     sizes = str(catalog.find("vm_sizes.csv", chosen))
     published = read(catalog.find("expectations.yml", chosen))
     return with_parts(published, read_sizes(sizes), read_sources(sizes))
+
+
+def read_faults(path: Path) -> faults.Faults:
+    """The XIDs and SXids of a file.
+
+    Raises:
+        BadInput: it cannot be read, or an entry is wrong; says which.
+    """
+    return faults.of_document(catalog.document(path), str(path))

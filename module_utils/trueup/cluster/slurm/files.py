@@ -56,14 +56,13 @@ _HEALTH = f"{_LIBEXEC}/slurm_health"
 _PACKAGE = "trueup_health"
 _ROOM = (
     *("__init__", "errors", "words", "quantity", "redaction", "record", "reading", "cases"),
-    *(f"health/{name}" for name in ("__init__", "expectations", "verdicts", "required")),
+    *(f"health/{name}" for name in ("__init__", "expectations", "faults", "verdicts", "required")),
     *(
         f"node/{name}"
         for name in (
             *("__init__", "affinity", "expected_parts", "gpu_look", "gpu_state", "identify"),
-            "infiniband",
-            *("link_flaps", "mpi", "nvidia_driver", "nvidia_smi", "state", "sysfs", "tools"),
-            *("topology", "vgpu"),
+            *("infiniband", "kernel_log", "link_flaps", "mpi", "nvidia_driver", "nvidia_smi"),
+            *("state", "sysfs", "tools", "topology", "vgpu"),
         )
     ),
     *("run/__init__", "run/kept"),
@@ -304,6 +303,7 @@ def _health_settings(asked: Asked) -> dict[str, Any]:
         "vm_size": size,
         "expectations": of_size(asked.catalog("expectations.yml"), size or ""),
         "size_row": _size_row(asked),
+        "faults": asked.catalog("faults/xid.yml"),
         "gpu": {"gpus": gpus},
         "rdma": expected_of(asked.node, layouts),
         "flap_hours": _FLAP_HOURS,

@@ -244,7 +244,7 @@ def problems(
             " driver or graphics policies were changed: they take effect with a restart.",
             reboot=True,
         )
-    found += gpu_state.judge(gpus, None)
+    found += gpu_state.judge(gpus)
     found += vgpu.judge(gpus, expected.get("gpu_memory_gib"), _LICENCE)
     return found
 

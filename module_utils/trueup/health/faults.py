@@ -1,0 +1,224 @@
+"""Judge XIDs and SXids by catalog/faults/xid.yml.
+
+A node returns the codes of its kernel log (``node/kernel_log.py``). They are judged where the list
+is: on the controller, and on a node of role slurm by the copy in its settings.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from ..errors import BadInput
+from .verdicts import Verdict, of_case
+
+if TYPE_CHECKING:
+    from ..cases import Case, Figure
+
+_SEVERITIES = ("fail", "warn", "info")
+_KINDS = {"xid": "xids", "sxid": "sxids"}
+_REQUIRED = {"codes", "meaning", "severity", "sources"}
+_MEMBERS = _REQUIRED | {"nonfatal", "hours", "failed_by", "fix", "fault"}
+_NAMES = {"xid": "XID", "sxid": "SXid"}
+_DEVICES = {"xid": "GPU", "sxid": "NVSwitch"}
+_HOUR = 3600
+# A reset ends the state that the GPU was in, and makes no hardware better.
+_STEP_DOWN = {"fail": "warn", "warn": "info", "info": "info"}
+_UNKNOWN_FIX = (
+    "look it up in NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors), and add it to"
+    " catalog/faults/xid.yml"
+)
+
+
+class Fault(NamedTuple):
+    """One code.
+
+    Attributes:
+        severity: fail, warn or info; ``nonfatal`` where the driver's line says that it is not
+            fatal, None where that changes nothing.
+        hours: after which without a new line a failure is a warning; None for never.
+        failed_by: sources whose own check fails a node for it.
+        fix: the step to take, empty where there is none; ``fault``: Azure's fault code, or empty.
+        source: as people read it; ``date``: of the source.
+    """
+
+    meaning: str
+    severity: str
+    nonfatal: Optional[str]
+    hours: Optional[float]
+    failed_by: Sequence[str]
+    fix: str
+    fault: str
+    source: str
+    date: str
+
+
+class Faults:
+    """All codes, by kind (xid or sxid) and number."""
+
+    def __init__(self, by_kind: Mapping[str, Mapping[int, Fault]]) -> None:
+        self._by_kind = by_kind
+
+    def of(self, kind: str, code: int) -> Optional[Fault]:
+        """The code's entry; None where the list does not have it."""
+        return self._by_kind.get(kind, {}).get(code)
+
+    def codes(self, kind: str, failed_by: Optional[str] = None) -> List[int]:
+        """The numbers of a kind; with ``failed_by`` those that this source fails a node for."""
+        faults = self._by_kind.get(kind, {})
+        return sorted(
+            code
+            for code, fault in faults.items()
+            if failed_by is None or failed_by in fault.failed_by
+        )
+
+
+def of_document(document: Any, where: str) -> Faults:
+    """The faults of a document in the format of catalog/faults/xid.yml.
+
+    Raises:
+        BadInput: an entry is wrong; says which.
+    """
+    try:
+        lists = {kind: list(document[name]) for kind, name in _KINDS.items()}
+        sources, fixes = dict(document["sources"]), dict(document["fixes"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"{where}: sources, fixes, xids and sxids are needed: {error!r}") from error
+    by_kind: Dict[str, Dict[int, Fault]] = {}
+    for kind, entries in lists.items():
+        faults = by_kind.setdefault(kind, {})
+        for number, entry in enumerate(entries, 1):
+            place = f"{where}: {_KINDS[kind]}, entry {number}"
+            try:
+                fault, codes = _fault(entry, sources, fixes)
+            except (AttributeError, KeyError, TypeError, ValueError, BadInput) as error:
+                raise BadInput(f"{place} is wrong: {error}") from error
+            for code in codes:
+                if code in faults:
+                    raise BadInput(f"{place}: {code} is in the list twice")
+                faults[code] = fault
+    return Faults(by_kind)
+
+
+def _fault(
+    entry: Any, sources: Mapping[str, Any], fixes: Mapping[str, str]
+) -> Tuple[Fault, List[int]]:
+    unknown = sorted(set(entry) - _MEMBERS)
+    missing = sorted(_REQUIRED - set(entry))
+    if unknown or missing:
+        problem = f"unknown: {', '.join(unknown)}" if unknown else f"missing: {', '.join(missing)}"
+        raise BadInput(problem)
+    codes = [code for code in entry["codes"] if type(code) is int and code > 0]
+    if not codes or codes != list(entry["codes"]):
+        raise BadInput(f"codes {entry['codes']} are not whole numbers above 0")
+    severity, nonfatal = entry["severity"], entry.get("nonfatal")
+    for word in (severity, nonfatal or severity):
+        if word not in _SEVERITIES:
+            raise BadInput(f"severity {word!r} is none of {', '.join(_SEVERITIES)}")
+    if severity != "info" and "fix" not in entry:
+        raise BadInput("fix is missing")
+    texts = [sources[name] for name in entry["sources"]]
+    hours = entry.get("hours")
+    fault = Fault(
+        meaning=str(entry["meaning"]),
+        severity=severity,
+        nonfatal=nonfatal,
+        hours=None if hours is None else float(hours),
+        failed_by=[name for name in entry.get("failed_by", ()) if sources[name]],
+        fix=str(fixes[entry["fix"]]) if "fix" in entry else "",
+        fault=str(entry.get("fault", "")),
+        source="; ".join(str(text["text"]) for text in texts),
+        date=str(texts[0]["date"]),
+    )
+    return fault, codes
+
+
+def judged(gpu: Mapping[str, Any], faults: Faults) -> Dict[str, Any]:
+    """The fact ``trueup_gpu`` with a ``severity`` in each row of ``xids``, and the rows that fail
+    the node among its ``problems``.
+
+    Raises:
+        BadInput: a row has another form; nodes are not trusted.
+    """
+    if gpu.get("xids") is None:
+        return dict(gpu)
+    try:
+        rows = [{**row, "severity": _severity(row, faults)} for row in gpu["xids"]]
+        failing = [row for row in rows if row["severity"] == "fail"]
+        problems = [
+            {"name": f"{row['kind']}_{row['code']}", "message": _sentence(row, faults)}
+            for row in sorted(failing, key=lambda row: (row["kind"], row["device"], row["code"]))
+        ]
+        earlier = [*gpu["problems"]]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"gpu_facts returned XIDs of another form: {error!r}") from error
+    return {
+        **gpu,
+        "xids": rows,
+        "problems": [*earlier, *({**problem, "reboot": False} for problem in problems)],
+    }
+
+
+def _severity(row: Mapping[str, Any], faults: Faults) -> str:
+    fault = faults.of(str(row["kind"]), int(row["code"]))
+    if int(row["count"]) < 1 or row["kind"] not in _KINDS:
+        raise ValueError(f"{row}")
+    if fault is None:
+        # An SXid that the driver calls fatal is fatal, whatever its number.
+        severity = "fail" if row["kind"] == "sxid" and row["fatal"] else "warn"
+    else:
+        severity = fault.severity
+        if row["fatal"] is False and fault.nonfatal:
+            severity = fault.nonfatal
+        age, hours = row["age_seconds"], fault.hours
+        if hours is not None and age is not None and age > hours * _HOUR:
+            severity = _STEP_DOWN[severity]
+    return _STEP_DOWN[severity] if row["before_reset"] else severity
+
+
+def _sentence(row: Mapping[str, Any], faults: Faults) -> str:
+    kind, code = str(row["kind"]), int(row["code"])
+    fault = faults.of(kind, code)
+    meaning = fault.meaning if fault else "not in catalog/faults/xid.yml"
+    action = f": {row['action']}" if row["action"] else ""
+    fix = fault.fix if fault else _UNKNOWN_FIX
+    azure = f" (Azure's fault code {fault.fault})" if fault and fault.fault else ""
+    return (
+        f"{_DEVICES[kind]} {row['device']} logged {_NAMES[kind]} {code} ({meaning}{action})"
+        f" {row['count']} time(s), first: {row['line']}: {fix}{azure}."
+    )
+
+
+def is_code(metric: str) -> bool:
+    """Whether a figure of a node's state is the count of one code: ``xid_145``, ``sxid_20034``."""
+    kind, _, code = metric.partition("_")
+    return kind in _KINDS and code.isdigit()
+
+
+def warning(case: Case, figure: Figure, faults: Optional[Faults]) -> Verdict:
+    """The verdict on a count of a code that is to be watched; the record holds no other counts.
+
+    Args:
+        faults: for the meaning; None where the list is not at hand.
+    """
+    kind, _, number = figure.name.partition("_")
+    fault = faults.of(kind, int(number)) if faults else None
+    name = f"{_NAMES[kind]} {number}"
+    return of_case(
+        case,
+        "warn",
+        f"{name} in the kernel log: {fault.meaning}" if fault else f"{name} in the kernel log",
+        metric=figure.name,
+        device=figure.device,
+        measured=figure.value,
+        expected=0.0,
+        comparison="at_most",
+        unit=figure.unit,
+        source=fault.source if fault else None,
+        date=fault.date if fault else None,
+        fix=_capitalised(fault.fix if fault and fault.fix else _UNKNOWN_FIX),
+        reason=None if fault else f"{name} is not in catalog/faults/xid.yml",
+    )
+
+
+def _capitalised(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
