@@ -43,8 +43,8 @@ _RATES = (
     "ib-pair/IB_write",
     "nccl-bw/.*_busbw",
 )
-_SET = ("node-state/(cores|memory|rdma_nics|gpus|nvme_disks|link_rate)",)
-_COUNTS = ("node-state/(hardware_xids|ecc_|row_|rows_|nvlinks_)", "nccl-bw/.*_wrong")
+_SET = ("node-state/(cores|memory|rdma_nics|gpus|nvme_disks|link_rate|nvlinks_|fabric_)",)
+_COUNTS = ("node-state/(hardware_xids|ecc_|row_|rows_)", "nccl-bw/.*_wrong")
 _CODES = tuple(f"{name}/return_code" for name in (*_BENCHMARKS.values(), "node-state"))
 ALL = {
     "slow": ("variance", _SLOW, _RATES),

@@ -10,6 +10,8 @@ short_description: Publishes the state of the NVIDIA driver and what disagrees i
 description:
   - Reads the loaded kernel module, asks nvidia-smi, nv-fabricmanager, systemctl and dmesg, each
     within a time limit, and publishes one fact, C(trueup_gpu), with a list of named problems.
+  - The node returns the XIDs of its kernel log. The controller judges them
+    (catalog/faults/xid.yml) and adds those that fail the node to the problems.
   - What a GPU does not have, and what could not be asked, is null and never 0; C(notes) says why.
   - It changes nothing and needs no root, but a kernel that hides its log from users
     (kernel.dmesg_restrict) shows XIDs to root only.
@@ -64,8 +66,10 @@ ansible_facts:
               C(memory_bytes), C(licence) of a slice as nvidia-smi words it, C(clocks) in MHz,
               C(temperature_celsius), C(ecc) counts, C(ecc_by_memory)
               (the same since the last reset, of its SRAM and its memory), C(row_remap),
-              C(throttle_reasons) that are active (an idle GPU has C(gpu idle)), and C(nvlinks) with
-              C(active), C(total) and the numbers of C(inactive) links.
+              C(throttle_reasons) that are active (an idle GPU has C(gpu idle)), C(nvlinks) with
+              C(active), C(total) and the numbers of C(inactive) links, and C(fabric), the
+              registration with the NVSwitches of several GPUs, with C(state), C(status) and
+              C(health) in the words of nvidia-smi (null where it shows N/A, as of an A100).
           type: list
           elements: dict
           sample:
@@ -86,12 +90,29 @@ ansible_facts:
               row_remap: {correctable: 0, uncorrectable: 0, pending: false, failure: false}
               throttle_reasons: [gpu idle]
               nvlinks: {active: 12, total: 12, inactive: []}
+              fabric: null
         xids:
           description:
-            - XIDs in the kernel log, each with C(gpu), C(xid), C(line) and C(time) as it stands
-              there. Null where the log cannot be read.
+            - XIDs and SXids in the kernel log since boot. One row for equal ones of a device, with
+              C(kind) (C(xid), or C(sxid) of an NVSwitch), C(device) (PCI address), C(code),
+              C(count), the first C(line), its C(time) as the log writes it, C(age_seconds) of the
+              last line, C(fatal) as the line says, C(action) that XID 154 asks for,
+              C(before_reset), and the C(severity) that catalog/faults/xid.yml gives it (C(fail),
+              C(warn) or C(info)). Null where the log cannot be read.
           type: list
           elements: dict
+          sample:
+            - kind: xid
+              device: 0001:00:00.0
+              code: 79
+              count: 2
+              time: "812.5"
+              line: "[  812.5] NVRM: Xid (PCI:0001:00:00): 79, GPU has fallen off the bus."
+              age_seconds: 3600.0
+              fatal: null
+              action: null
+              before_reset: false
+              severity: fail
         notes:
           description: What could not be asked or understood, each in a sentence.
           type: list

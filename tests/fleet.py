@@ -32,7 +32,7 @@ _ROUNDS = 5
 # What a healthy GPU counts none of.
 COUNTERS = (
     *("ecc_sram_corrected", "ecc_sram_uncorrected", "ecc_dram_corrected", "ecc_dram_uncorrected"),
-    *("rows_remapped_uncorrectable", "row_remap_pending", "row_remap_failures", "nvlinks_inactive"),
+    *("rows_remapped_uncorrectable", "row_remap_pending", "row_remap_failures"),
 )
 # Bus bandwidth of a node in which one GPU's NVLink is bad, byte/s.
 _SLOW_RING = 236e9
@@ -101,6 +101,11 @@ def _alone(
         for gpu in range(8)
         for counter in COUNTERS
     ]
+    for gpu in range(8):
+        state += [
+            _row(name, value, "1", "none", device=f"gpu{gpu}")
+            for name, value in (("nvlinks_active", 18), ("fabric_ready", 1))
+        ]
     yield _record(number, "node_state", "state", state, software={"nvidia_driver": driver}, gpus=8)
     loopback = [260e9 if fault == "slow NIC" and nic == 5 else about(391e9) for nic in range(8)]
     written = [

@@ -130,7 +130,10 @@ def known(pair: dict[str, Any], row: acceptance.Row | None = None) -> acceptance
     node = role_plans.node(pair["family"], topology=shown)
     gpu = pair.get("gpu")
     if gpu and "nvlinks" in gpu:
-        device = {"nvlinks": {"active": gpu["nvlinks"], "total": gpu["nvlinks"], "inactive": []}}
+        device = {
+            "nvlinks": {"active": gpu["nvlinks"], "total": gpu["nvlinks"], "inactive": []},
+            "fabric": {"state": gpu.get("fabric", "Completed"), "status": "Success"},
+        }
         gpu = {**gpu, "devices": [device] * 8}
     return acceptance.Known(
         facts={

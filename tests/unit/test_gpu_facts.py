@@ -66,6 +66,7 @@ ANSWERS = {
         ),
         "",
     ),
+    "nvidia-smi -q": (0, "".join(f"GPU {address}\n" for address in ADDRESSES), ""),
     "dmesg": (0, "[    1.000000] NVRM: loading NVIDIA UNIX Open Kernel Module\n", ""),
     "nv-fabricmanager": (0, f"Fabric Manager version is : {VERSION}\n", ""),
     "systemctl": (
@@ -155,6 +156,7 @@ def test_a_whole_driver(ran: Ran) -> None:
                     },
                     "throttle_reasons": ["gpu idle"],
                     "nvlinks": {"active": 2, "total": 2, "inactive": []},
+                    "fabric": None,
                 }
                 for n in range(1, 9)
             ],
@@ -183,7 +185,7 @@ def test_a_whole_driver(ran: Ran) -> None:
     assert [" ".join(call)[9:40] for call in ran.calls[3:]] == [
         *["nvidia-smi --query-gpu=pci.bus_"] * 6,
         "nvidia-smi --query-remapped-row",
-        "nvidia-smi nvlink -s",
+        *("nvidia-smi nvlink -s", "nvidia-smi -q"),
     ]
 
 
@@ -204,7 +206,7 @@ def test_a_driver_that_knows_all_figures_is_asked_for_them_once(ran: Ran) -> Non
     ran.answers[AT_ONCE] = together()
     ran.calls.clear()
     assert fact_of(ran) == by_group
-    assert len(ran.calls[3:]) == 3
+    assert len(ran.calls[3:]) == 4
 
 
 def test_figures_that_are_asked_for_at_once_are_those_of_their_group(ran: Ran) -> None:
@@ -356,8 +358,93 @@ def test_xids_of_this_machines_kernel_log(ran: Ran) -> None:
     line = "[  812.5] NVRM: Xid (PCI:0001:00:00): 79, pid=1, GPU has fallen off the bus."
     ran.answers["dmesg"] = (0, f"{line}\n", "")
     fact = fact_of(ran, sysfs_root="/sys")
-    assert fact["xids"] == [{"gpu": "0001:00:00.0", "xid": 79, "line": line, "time": "812.5"}]
-    assert "xid_79" in [one["name"] for one in fact["problems"]]
+    [row] = fact["xids"]
+    assert (row["device"], row["code"], row["line"], row["time"]) == (
+        *("0001:00:00.0", 79, line, "812.5"),
+    )
+    # The list of codes is not on the node.
+    assert [one["name"] for one in fact["problems"] if one["name"].startswith("xid")] == []
+
+
+def test_a_code_has_its_age_by_the_uptime(ran: Ran, tmp_path: Path) -> None:
+    (tmp_path / "uptime").write_text("8012.50 15000.00\n")
+    ran.answers["dmesg"] = (0, "[  812.5] NVRM: Xid (PCI:0001:00:00): 69, pid=1, x\n", "")
+    fact = fact_of(ran, sysfs_root="/sys", procfs_root=str(tmp_path))
+    assert [row["age_seconds"] for row in fact["xids"]] == [7200.0]
+
+
+def test_a_gpu_that_did_not_start_is_a_problem_by_its_address(ran: Ran) -> None:
+    text = (KERNEL_LOGS / "probe_failed_real.txt").read_text()
+    ran.answers["dmesg"] = (0, text + text.replace("000a:", "0001:"), "")
+    fact = fact_of(ran, sysfs_root="/sys")
+    # nvidia-smi shows 0001:00:00.0.
+    [problem] = [one for one in fact["problems"] if one["name"] == "gpu_not_started"]
+    assert problem["message"].startswith(
+        "GPU 000a:00:00.0 did not start: the NVIDIA 580.126.09 driver release does not recognise it"
+    )
+
+
+FABRIC = "GPU {}\n    Fabric\n        State        : {}\n        Status       : {}\n"
+
+
+def fabrics(state: str, status: str) -> tuple[int, str, str]:
+    """The answer of nvidia-smi -q of 8 GPUs: this one of the last, all others are ready."""
+    whole = [FABRIC.format(address, "Completed", "Success") for address in ADDRESSES]
+    return 0, "".join([*whole[:-1], FABRIC.format(ADDRESSES[-1], state, status)]), ""
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "names"),
+    [
+        ("Completed", "Success", []),
+        ("N/A", "N/A", []),
+        ("Completed", "Insufficient Resources", ["fabric_not_ready"]),
+        ("Not Started", "N/A", ["fabric_not_ready"]),
+    ],
+)
+def test_the_fabric_of_several_gpus_is_read_and_judged(
+    ran: Ran, state: str, status: str, names: list[str]
+) -> None:
+    ran.answers["nvidia-smi -q"] = fabrics(state, status)
+    fact = ran(expected=EXPECTED, settle_seconds=0)["ansible_facts"]["trueup_gpu"]
+    assert [one["name"] for one in fact["problems"]] == names
+    assert fact["devices"][0]["fabric"] == {
+        "state": "Completed",
+        "status": "Success",
+        "health": None,
+    }
+
+
+def test_a_fabric_that_registers_is_waited_for(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        if now[0] > 5:
+            ran.answers["nvidia-smi -q"] = fabrics("Completed", "Success")
+
+    ran.answers["nvidia-smi -q"] = fabrics("In Progress", "N/A")
+    monkeypatch.setattr(gpu_look.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(gpu_look.time, "sleep", sleep)
+    fact = ran(expected=EXPECTED, settle_seconds=30)["ansible_facts"]["trueup_gpu"]
+    assert (fact["problems"], sum(call[-1] == "-q" for call in ran.calls)) == ([], 4)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ((1, "", "it fails\n"), "nvidia-smi failed with status 1: it fails"),
+        ((0, "", ""), "nvidia-smi -q: no GPU in its answer"),
+        ((124, "", ""), "nvidia-smi did not end within 60 s"),
+    ],
+)
+def test_a_fabric_that_nobody_can_tell_is_a_note(
+    ran: Ran, answer: tuple[int, str, str], why: str
+) -> None:
+    ran.answers["nvidia-smi -q"] = answer
+    fact = fact_of(ran)
+    assert f"NVLink fabric of the GPUs: {why}" in fact["notes"]
+    assert {gpu["fabric"] is None for gpu in fact["devices"]} == {True}
 
 
 @pytest.mark.parametrize(
@@ -392,6 +479,7 @@ SLICE = {
     MEMORY: table("pci.bus_id, name, memory.total [MiB]", "NVIDIA A10-24Q, 24512 MiB"),
     "nvidia-smi -q": (0, "", ""),
 }
+KERNEL_LOGS = Path(__file__).parent.parent / "data" / "kernel_log"
 QUESTIONS = Path(__file__).parent.parent / "data" / "nvidia_smi"
 
 

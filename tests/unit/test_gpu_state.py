@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,15 +10,18 @@ from trueup.errors import ParseError
 from trueup.node.gpu_state import (
     QUERIES,
     REMAP_QUERY,
-    XID_MEANING,
     devices,
+    is_registered,
+    is_registering,
     judge,
+    judge_failures,
+    parse_fabric,
     parse_nvlinks,
     parse_query,
     parse_throttle,
-    parse_xids,
 )
 
+DATA = Path(__file__).parent.parent / "data" / "nvidia_smi"
 GPU = "0001:00:00.0"
 CLOCKS = (
     "pci.bus_id, clocks.current.sm [MHz], clocks.max.sm [MHz], clocks.current.memory [MHz],"
@@ -47,6 +51,7 @@ def test_the_figures_of_a_gpu() -> None:
             "row_remap": None,
             "throttle_reasons": None,
             "nvlinks": None,
+            "fabric": None,
         }
     ]
 
@@ -170,43 +175,51 @@ def test_remapped_rows_have_a_column_of_their_own_name() -> None:
     assert list(parse_query(text, REMAP_QUERY, "gpu_bus_id")) == [GPU]
 
 
+def test_the_links_of_a_size_that_lost_them_all() -> None:
+    text = (DATA / "nvlink_inactive_nc80adis_h100_v5.txt").read_text(encoding="utf-8")
+    found = [links and (links["active"], links["total"]) for links in parse_nvlinks(text)]
+    assert found == [(0, None), (0, None)]
+
+
+FABRICS = {
+    "00000001": {"state": "Completed", "status": "Success", "health": None},
+    "00000002": {"state": "In Progress", "status": None, "health": None},
+    "00000003": {"state": "Completed", "status": "Insufficient Resources", "health": None},
+    "00000004": {"state": "Completed", "status": "Success", "health": "Unhealthy"},
+    # An A100 shows none, also where it has NVSwitches.
+    "00000005": None,
+}
+
+
+def test_the_fabric_of_each_gpu() -> None:
+    text = (DATA / "q_h100_fabric.txt").read_text(encoding="utf-8")
+    assert parse_fabric(text) == {
+        f"{domain[4:]}:00:00.0": fabric for domain, fabric in FABRICS.items()
+    }
+    ready = [fabric and is_registered(fabric) for fabric in FABRICS.values()]
+    assert ready == [True, False, False, False, None]
+    assert [fabric and is_registering(fabric) for fabric in FABRICS.values()] == [
+        *(False, True, False, False, None)
+    ]
+
+
+def test_a_driver_without_the_block_has_no_fabric() -> None:
+    assert parse_fabric((DATA / "q_a100.txt").read_text(encoding="utf-8")) == {"0001:00:00.0": None}
+
+
 @pytest.mark.parametrize(
-    ("line", "gpu", "xid", "time"),
+    "text",
     [
-        (
-            "[ 4909.92] NVRM: Xid (PCI:0001:00:00): 79, pid=1122, GPU has fallen off the bus.",
-            "0001:00:00.0",
-            79,
-            "4909.92",
-        ),
-        ("NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained", "0000:01:00.0", 94, None),
-        (
-            "Nov 20 18:29:55 node kernel: NVRM: Xid (0000:01:00): 31, Ch 0b",
-            "0000:01:00.0",
-            31,
-            "Nov 20 18:29:55",
-        ),
-        (
-            "2026-11-20T09:13:00,5+00:00 NVRM: Xid (PCI:000d:00:00): 119, pid=1",
-            "000d:00:00.0",
-            119,
-            "2026-11-20T09:13:00,5+00:00",
-        ),
-        (
-            "[Fri Nov 20 09:13:00 2026] NVRM: Xid (PCI:0001:00:00): 48, x",
-            GPU,
-            48,
-            "Fri Nov 20 09:13:00 2026",
-        ),
+        "",
+        "GPU 1:00.0\n",
+        "GPU 00000001:00:00.0\nGPU 00000001:00:00.0\n",
+        "GPU 00000001:00:00.0\n    Fabric\n        Status    : Success\n",
+        "GPU 00000001:00:00.0\n    Fabric\n",
     ],
 )
-def test_xids(line: str, gpu: str, xid: int, time: str | None) -> None:
-    log = f"[    0.0] Linux version\n{line}\n[ 5.0] eth0: link up\n"
-    assert parse_xids(log) == [{"gpu": gpu, "xid": xid, "line": line, "time": time}]
-
-
-def test_a_log_without_xids_has_none() -> None:
-    assert parse_xids("[ 1.0] NVRM: loading NVIDIA UNIX Open Kernel Module\n") == []
+def test_another_answer_to_the_fabric_is_refused(text: str) -> None:
+    with pytest.raises(ParseError, match="nvidia-smi -q"):
+        parse_fabric(text)
 
 
 HEALTHY = {
@@ -219,13 +232,14 @@ HEALTHY = {
     "row_remap": {"correctable": 1, "uncorrectable": 1, "pending": False, "failure": False},
     "throttle_reasons": ["gpu idle", "software power cap"],
     "nvlinks": {"active": 8, "total": 12, "inactive": [8, 9, 10, 11]},
+    "fabric": {"state": "Completed", "status": "Success", "health": "Healthy"},
 }
 
 
 def test_a_healthy_gpu_has_no_problem() -> None:
     unknown = dict.fromkeys(HEALTHY)
-    assert judge([HEALTHY, {**unknown, "pci": GPU}], [{"gpu": GPU, "xid": 31, "line": "x"}]) == []
-    assert judge([], None) == []
+    assert judge([HEALTHY, {**unknown, "pci": GPU}]) == []
+    assert judge([]) == []
 
 
 @pytest.mark.parametrize(
@@ -255,19 +269,47 @@ def test_a_healthy_gpu_has_no_problem() -> None:
             False,
             "(hardware thermal slowdown) at 34 degrees Celsius",
         ),
+        (
+            {"fabric": {"state": "In Progress", "status": None, "health": None}},
+            "fabric_not_ready",
+            False,
+            "State In Progress, Status N/A, expected are Completed and Success",
+        ),
+        (
+            {"fabric": {"state": "Completed", "status": "Success", "health": "Unhealthy"}},
+            "fabric_not_ready",
+            False,
+            "State Completed, Status Success, Health Unhealthy",
+        ),
     ],
 )
 def test_a_fault_is_the_only_problem(
     changes: dict[str, Any], name: str, reboot: bool, part: str
 ) -> None:
-    found = judge([{**HEALTHY, **changes}], [])
+    found = judge([{**HEALTHY, **changes}])
     assert [(one["name"], one["reboot"]) for one in found] == [(name, reboot)]
     assert part in found[0]["message"]
 
 
-@pytest.mark.parametrize("xid", sorted(XID_MEANING))
-def test_each_xid_of_hardware_is_one_problem_a_gpu_with_its_meaning(xid: int) -> None:
-    entry = {"gpu": GPU, "xid": xid, "line": f"NVRM: Xid (PCI:0001:00:00): {xid}, x", "time": None}
-    found = judge([], [entry, entry, {**entry, "gpu": "0002:00:00.0"}])
-    assert [one["name"] for one in found] == [f"xid_{xid}"] * 2
-    assert f"XID {xid} ({XID_MEANING[xid]}) 2 time(s)" in found[0]["message"]
+FAILURE = {"gpu": GPU, "reason": "it is gone", "line": "NVRM: x"}
+
+
+@pytest.mark.parametrize(
+    ("failure", "running", "is_complete", "count"),
+    [
+        (FAILURE, ["0002:00:00.0"], False, 1),
+        # It was started later.
+        (FAILURE, [GPU], True, 0),
+        ({**FAILURE, "gpu": None}, ["0002:00:00.0"], False, 1),
+        ({**FAILURE, "gpu": None}, ["0002:00:00.0"], True, 0),
+    ],
+)
+def test_a_gpu_that_did_not_start_and_is_not_there_is_a_problem(
+    failure: dict[str, Any], running: list[str], is_complete: bool, count: int
+) -> None:
+    found = judge_failures([failure], running, is_complete=is_complete)
+    assert [row["name"] for row in found] == ["gpu_not_started"] * count
+    name = failure["gpu"] or "at an unknown address"
+    assert [f"GPU {name} did not start: it is gone" in row["message"] for row in found] == [
+        True
+    ] * count

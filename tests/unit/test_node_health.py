@@ -17,6 +17,7 @@ from trueup.health.expectations import of_size
 
 ROOT = Path(__file__).parents[2]
 CATALOG = yaml.safe_load((ROOT / "catalog" / "expectations.yml").read_text())
+FAULTS = yaml.safe_load((ROOT / "catalog" / "faults" / "xid.yml").read_text())
 SIZE = "Standard_ND96isr_H100_v5"
 NOW = "2026-11-20T09:00:00Z"
 SHOWN = (ROOT / "tests" / "data" / "slurm" / "show_node.txt").read_text()
@@ -116,6 +117,7 @@ class Node:
             "rdma": {},
             "expectations": self.cores(1),
             "size_row": {},
+            "faults": FAULTS,
             "flap_hours": 0,
             "programs": [],
             "drains": False,
@@ -241,6 +243,38 @@ def test_what_could_not_be_measured_drains_where_that_is_chosen(
     status, said, calls = node.run()
     assert (status, len(calls)) == (0, told)
     assert "not measured: CPU cores (it could not be read)" in said
+
+
+@pytest.mark.parametrize(
+    ("line", "sentences"),
+    [
+        ("NVRM: Xid (PCI:0001:00:00): 79, x", ["logged XID 79 (the GPU has fallen off the bus)"]),
+        ("NVRM: Xid (PCI:0001:00:00): 137, x", ["warn: XID 137 in the kernel log: an NVLink"]),
+        (
+            "NVRM: Xid (PCI:0001:00:00): 999, x",
+            ["warn: XID 999 in", "999 is not in catalog/faults"],
+        ),
+        ("NVRM: Xid (PCI:0001:00:00): 31, x", []),
+        (
+            "NVRM: GPU 0001:00:00.0: RmInitAdapter failed! (0x24:0x72:1568)",
+            ["GPU 0001:00:00.0 did not start: the driver could not initialise it"],
+        ),
+    ],
+)
+def test_the_kernel_log_is_judged_by_the_list_in_the_settings(
+    node: Node, line: str, sentences: list[str]
+) -> None:
+    dmesg = node.folder / "bin" / "dmesg"
+    dmesg.write_text(f"#!/bin/sh\necho '[    5.000000] {line}'\n")
+    dmesg.chmod(0o755)
+    # This machine has none, which is a finding too.
+    node.settings["gpu"] = {"gpus": 1}
+    said = node.run("--look")[1]
+    assert [sentence for sentence in sentences if sentence not in said] == []
+    assert ("XID" in said, "did not start" in said) == (
+        "XID" in "".join(sentences) or "999" in line,
+        "did not start" in "".join(sentences),
+    )
 
 
 @pytest.mark.parametrize(("fails", "status"), [(True, 1), (False, 0)])

@@ -41,6 +41,7 @@ GPU = {
             "ecc_by_memory": {"sram_corrected": 2, "dram_uncorrected": None},
             "row_remap": {"uncorrectable": 1, "pending": True, "failure": False},
             "nvlinks": {"total": 18, "active": 17},
+            "fabric": {"state": "Completed", "status": "Success", "health": None},
             "clocks": {"sm_mhz": 1980, "max_sm_mhz": None},
         }
     ],
@@ -73,7 +74,8 @@ def test_every_known_figure_has_a_row_and_no_other() -> None:
         ("rows_remapped_uncorrectable", "gpu0"): (1.0, "1"),
         ("row_remap_pending", "gpu0"): (1.0, "1"),
         ("row_remap_failures", "gpu0"): (0.0, "1"),
-        ("nvlinks_inactive", "gpu0"): (1.0, "1"),
+        ("nvlinks_active", "gpu0"): (17.0, "1"),
+        ("fabric_ready", "gpu0"): (1.0, "1"),
         ("gpu_clock", "gpu0"): (1.98e9, "Hz"),
     }
 
@@ -89,9 +91,25 @@ def test_links_that_were_lost_have_rows_where_the_journal_was_read() -> None:
     assert ("link_losses", "mlx5_ib0") not in rows({}, None, {"devices": [device], "flaps": None})
 
 
-def test_a_gpu_with_all_nvlinks_down_has_one_at_least() -> None:
+def test_a_gpu_with_all_nvlinks_down_has_none() -> None:
     gpu = {**GPU, "devices": [{"nvlinks": {"active": 0, "total": None, "all_inactive": True}}]}
-    assert rows({}, gpu, None) == {("nvlinks_inactive", "gpu0"): (1.0, "1")}
+    assert rows({}, gpu, None) == {("nvlinks_active", "gpu0"): (0.0, "1")}
+
+
+@pytest.mark.parametrize(
+    ("fabric", "value"),
+    [
+        (
+            {"state": "In Progress", "status": None, "health": None},
+            {("fabric_ready", "gpu0"): (0.0, "1")},
+        ),
+        (None, {}),
+    ],
+)
+def test_a_gpu_without_a_fabric_has_no_row(
+    fabric: dict[str, Any] | None, value: dict[Any, Any]
+) -> None:
+    assert rows({}, {"devices": [{"fabric": fabric}]}, None) == value
 
 
 def test_what_nobody_looked_at_has_no_rows() -> None:
@@ -139,12 +157,21 @@ def test_check_mode_makes_no_record(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (None, {}),
         ([], {("hardware_xids", None): (0.0, "1")}),
-        # 13 is an application's.
-        ([{"xid": 79}, {"xid": 13}, {"xid": 79}], {("hardware_xids", None): (2.0, "1")}),
+        (
+            [
+                {"kind": "xid", "code": 79, "device": "a", "count": 2, "severity": "fail"},
+                {"kind": "xid", "code": 13, "device": "a", "count": 5, "severity": "info"},
+                {"kind": "xid", "code": 145, "device": "a", "count": 3, "severity": "warn"},
+                {"kind": "xid", "code": 145, "device": "a", "count": 1, "severity": "warn"},
+                {"kind": "sxid", "code": 20034, "device": "b", "count": 1, "severity": "fail"},
+            ],
+            {("hardware_xids", None): (3.0, "1"), ("xid_145", "a"): (4.0, "1")},
+        ),
+        # Nobody has judged it.
+        ([{"kind": "xid", "code": 79, "device": "a", "count": 2}], {}),
     ],
 )
 def test_xids_are_counted_where_the_kernel_log_could_be_read(
-    xids: list[dict[str, int]] | None, counted: dict[Any, Any]
+    xids: list[dict[str, Any]] | None, counted: dict[Any, Any]
 ) -> None:
-    found = rows(None, {"xids": xids}, None)
-    assert {key: value for key, value in found.items() if key[0] == "hardware_xids"} == counted
+    assert rows(None, {"xids": xids}, None) == counted

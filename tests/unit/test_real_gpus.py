@@ -91,8 +91,9 @@ def test_what_an_h100_says_of_itself() -> None:
         "row_remap": {"correctable": 0, "uncorrectable": 0, "pending": False, "failure": False},
         "throttle_reasons": ["gpu idle"],
         "nvlinks": None,
+        "fabric": None,
     }
-    assert gpu_state.judge([gpu], []) == []
+    assert gpu_state.judge([gpu]) == []
 
 
 def test_which_driver_and_gpus_an_h100_shows() -> None:

@@ -120,7 +120,6 @@ def health(
     size that the source names; then the nodes of one size beside each other, and pairs of nodes
     reduced to whom they blame. The last run is judged; what a size must have, and an expected node
     has not, is "not measured", with the reason."""
-    from ..catalog import find
     from ..figures.health import expectations, measured
     from ..figures.health.examine import examine
     from ..figures.health.required import roster
@@ -141,7 +140,7 @@ def health(
             expected.only(asked.chosen.benchmarks) if asked.chosen.benchmarks else expected,
             expected=roster(loaded, cases, listed) if known or listed else None,
             required=require or [],
-            faults=expectations.read_faults(find("faults/xid.yml", catalog)),
+            faults=expectations.read_faults(catalog),
         )
     with _status_of_no_verdict():
         spread = [health_sheets.summary(spreads(cases))] if summary else []

@@ -91,7 +91,7 @@ def gather(
     ok = [case for case in cases if case.outcome == "ok"]
     ours = [case for case in cases if case.measured]
     measured_on = machines(ours or cases)
-    faults = expectations.read_faults(find("faults/xid.yml", catalog))
+    faults = expectations.read_faults(catalog)
     health = _health(loaded, ours, expected, faults)
     heads = Heads(loaded, expected)
     judged = Judged(expected, read_sizes(place), heads, _bad(health))

@@ -51,9 +51,10 @@ def look(
         fabric_manager=fabric_manager,
     )
     # A driver that does not answer one question answers none, and would hang at each.
-    devices = ask_devices(module, notes) if driver is not None and driver.gpus else None
+    devices = None
+    if driver is not None and driver.gpus:
+        devices = ask_devices(module, notes, settle_seconds=settle_seconds)
     devices = ask_licences(module, devices or [], settle_seconds, notes) or devices
-    devices = ask_fabric(module, devices or [], settle_seconds, notes) or devices
     log = None
     if sysfs_root == "/sys":
         log = _kernel_log(module, procfs_root, notes)
@@ -126,11 +127,11 @@ def _units(module: Any, settle_seconds: int, expected: dict[str, Any]) -> dict[s
 
 
 def ask_devices(
-    module: Any, notes: list[str], *, has_links: bool = True
+    module: Any, notes: list[str], *, has_links: bool = True, settle_seconds: int = 0
 ) -> list[dict[str, Any]] | None:
     """What each GPU says of itself; a question that the driver refuses is a note, and after one
     that it does not answer in time none is asked. ``has_links``: whether it is asked for NVLinks
-    too."""
+    too, and for their fabric, which may take so long to settle."""
     tables: dict[str, dict[str, list[str]]] = {}
     said: dict[str, str] = {}
 
@@ -156,10 +157,13 @@ def ask_devices(
     notes += said.values()
     nvlinks = _nvlinks(module, notes) if has_links else None
     try:
-        return gpu_state.devices(tables, nvlinks) if tables else None
+        devices = gpu_state.devices(tables, nvlinks) if tables else None
     except ParseError as error:
         notes.append(str(error))
         return None
+    if devices and has_links:
+        devices = _with_fabric(module, devices, settle_seconds, notes)
+    return devices
 
 
 def _query(
@@ -232,7 +236,7 @@ def ask_licences(
         time.sleep(2)
 
 
-def ask_fabric(
+def _with_fabric(
     module: Any, devices: list[dict[str, Any]], settle_seconds: int, notes: list[str]
 ) -> list[dict[str, Any]]:
     """The GPUs with their state in the NVLink fabric; one GPU alone has no fabric, nor do slices.

@@ -176,7 +176,7 @@ _COMPLETED, _SUCCESS, _HEALTHY = "Completed", "Success", "Healthy"
 _FABRIC = {"State": "state", "Status": "status", "Summary": "health"}
 _GPU_BLOCK = re.compile(r"^GPU ([0-9A-Fa-f:.]+)[ \t]*$", re.MULTILINE)
 # The heading, and the lines below it that stand further in.
-_FABRIC_BLOCK = re.compile(r"^([ \t]+)Fabric[ \t]*\n((?:\1[ \t]+.*(?:\n|$))*)", re.MULTILINE)
+_FABRIC_BLOCK = re.compile(r"^([ \t]+)Fabric[ \t]*$\n?((?:\1[ \t]+.*(?:\n|$))*)", re.MULTILINE)
 _FABRIC_CELL = re.compile(r"^[ \t]*(State|Status|Summary)[ \t]+: (.*?)[ \t]*$", re.MULTILINE)
 
 

@@ -52,10 +52,6 @@ _FAILED = (
         "the driver could not initialise it (RmInitAdapter {})",
     ),
     (
-        re.compile(rf"NVRM: GPU {_ADDRESS}: (rm_init_adapter) failed"),
-        "the driver could not initialise it ({})",
-    ),
-    (
         re.compile(rf"NVRM: GPU {_ADDRESS}: (GPU has fallen off the bus)"),
         "it has fallen off the bus and does not answer",
     ),

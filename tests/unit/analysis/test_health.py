@@ -359,7 +359,8 @@ def test_what_else_a_sick_node_lacks_is_judged_too_and_an_xid_has_its_code() -> 
         "node_state",
         figure("gpus", 7.0, "1", "none"),
         outcome="invalid",
-        reason="GPU 0003:00:00.0 logged XID 79 (the GPU has fallen off the bus) 1 time(s).",
+        reason="GPU 0003:00:00.0 logged XID 79 (the GPU has fallen off the bus) 1 time(s)"
+        " (Azure's fault code NHC2013).",
     )
     found = [item for item in verdicts.judge_case(sick, FACTS) if item.verdict == "fail"]
     assert [(item.metric, item.fault) for item in found] == [(None, "NHC2013"), ("gpus", "NHC2009")]

@@ -261,7 +261,7 @@ def test_what_a_size_must_have_and_could_not_be_read_is_not_measured(
     lost = [row for row in rows(done.out) if row["verdict"] == "not measured"]
     assert {(row["node"], row["metric"], row["reason"]) for row in lost} == {
         (WELL, "ecc_dram_corrected", "it could not be read"),
-        (WELL, "nvlinks_inactive", "it could not be read"),
+        (WELL, "nvlinks_active", "it could not be read"),
         (WELL, "hardware_xids", "it could not be read"),
         (WELL, "link_rate", "known of 7 of 8"),
         (WELL, "row_remap_pending", "known of 7 of 8"),

@@ -1,4 +1,4 @@
-"""What nodes are judged by, as files have it: expectations, a site's own too, and faults/xid.yml."""
+"""Expectations as files have them: the catalog's, and a site's own; and the catalog's faults."""
 
 from __future__ import annotations
 
@@ -38,10 +38,7 @@ def read_catalog(chosen: Path | None = None) -> Expectations:
     return with_parts(published, read_sizes(sizes), read_sources(sizes))
 
 
-def read_faults(path: Path) -> faults.Faults:
-    """The XIDs and SXids of a file.
-
-    Raises:
-        BadInput: it cannot be read, or an entry is wrong; says which.
-    """
+def read_faults(chosen: Path | None = None) -> faults.Faults:
+    """The catalog's XIDs and SXids; arguments and errors as of ``read_catalog``."""
+    path = catalog.find("faults/xid.yml", chosen)
     return faults.of_document(catalog.document(path), str(path))
