@@ -18,6 +18,7 @@ from trueup import benchmarks
 from trueup.cluster import acceptance
 from trueup.errors import TrueupError
 from trueup.node import state
+from trueup.node.windows.actions import answer_of
 from trueup.redaction import redact
 
 DOCUMENTATION = r"""
@@ -135,10 +136,8 @@ class ActionModule(ActionBase):
     def _module(
         self, name: str, asked: dict[str, Any], variables: dict[str, Any]
     ) -> dict[str, Any]:
-        """What a module returned on the node."""
-        found: dict[str, Any] = self._execute_module(
-            module_name=name, module_args=asked, task_vars=variables
-        )
+        """What a module returned on the node, or the action of that name, as gpu_facts."""
+        found = answer_of(self, name, asked, variables)
         if found.get("failed"):
             raise AnsibleActionFail(str(found.get("msg")), result=found)
         return found

@@ -31,6 +31,9 @@ class Action(trueup_acceptance.ActionModule):
 
     def __init__(self, answers: dict[str, Any]) -> None:
         self._templar = SimpleNamespace(template=lambda value: value)
+        # Modules alone.
+        loader = SimpleNamespace(has_plugin=lambda _name: False)
+        self._shared_loader_obj = SimpleNamespace(action_loader=loader)
         self._answers = answers
         self.asked: list[tuple[str, Any]] = []
 

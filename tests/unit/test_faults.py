@@ -198,7 +198,7 @@ ENTRY = {"codes": [1], "meaning": "m", "severity": "fail", "fix": "host", "sourc
     ("changes", "message"),
     [
         ({"severity": "bad"}, "severity 'bad' is none of fail, warn, info"),
-        ({"nonfatal": "no"}, "severity 'no' is none of"),
+        ({"nonfatal": "no"}, "nonfatal 'no' is none of"),
         ({"codes": []}, r"codes \[\] are not whole numbers"),
         ({"codes": [True]}, "are not whole numbers"),
         ({"codes": ["79"]}, "are not whole numbers"),

@@ -102,26 +102,16 @@ def of_document(document: Any, where: str) -> Faults:
 def _fault(
     entry: Any, sources: Mapping[str, Any], fixes: Mapping[str, str]
 ) -> Tuple[Fault, List[int]]:
-    unknown = sorted(set(entry) - _MEMBERS)
-    missing = sorted(_REQUIRED - set(entry))
-    if unknown or missing:
-        problem = f"unknown: {', '.join(unknown)}" if unknown else f"missing: {', '.join(missing)}"
-        raise BadInput(problem)
+    _check_members(entry)
     codes = [code for code in entry["codes"] if type(code) is int and code > 0]
     if not codes or codes != list(entry["codes"]):
         raise BadInput(f"codes {entry['codes']} are not whole numbers above 0")
-    severity, nonfatal = entry["severity"], entry.get("nonfatal")
-    for word in (severity, nonfatal or severity):
-        if word not in _SEVERITIES:
-            raise BadInput(f"severity {word!r} is none of {', '.join(_SEVERITIES)}")
-    if severity != "info" and "fix" not in entry:
-        raise BadInput("fix is missing")
     texts = [sources[name] for name in entry["sources"]]
     hours = entry.get("hours")
     fault = Fault(
         meaning=str(entry["meaning"]),
-        severity=severity,
-        nonfatal=nonfatal,
+        severity=entry["severity"],
+        nonfatal=entry.get("nonfatal"),
         hours=None if hours is None else float(hours),
         failed_by=[name for name in entry.get("failed_by", ()) if sources[name]],
         fix=str(fixes[entry["fix"]]) if "fix" in entry else "",
@@ -130,6 +120,18 @@ def _fault(
         date=str(texts[0]["date"]),
     )
     return fault, codes
+
+
+def _check_members(entry: Mapping[str, Any]) -> None:
+    """Refuse an entry that lacks a member, has another one, or has another severity."""
+    for problem, names in (("unknown", set(entry) - _MEMBERS), ("missing", _REQUIRED - set(entry))):
+        if names:
+            raise BadInput(f"{problem}: {', '.join(sorted(names))}")
+    for name in ("severity", "nonfatal"):
+        if entry.get(name, "info") not in _SEVERITIES:
+            raise BadInput(f"{name} {entry[name]!r} is none of {', '.join(_SEVERITIES)}")
+    if entry["severity"] != "info" and "fix" not in entry:
+        raise BadInput("fix is missing")
 
 
 def judged(gpu: Mapping[str, Any], faults: Faults) -> Dict[str, Any]:

@@ -30,7 +30,6 @@ def judged(
         for name, device, value in rows
     ]
     made.write(folder, [{**state, "vm_size": size, "metrics": figures}])
-    path = next(folder.rglob("*.json"))
     done = call_trueup("health", next(folder.rglob("*.json")), "--format", "json", "--passes")
     return {
         row["metric"]: (row["verdict"], row["reason"] or row["what"])
