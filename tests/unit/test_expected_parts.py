@@ -39,7 +39,11 @@ def node_of(size: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         "gpus": [{}] * row.get("gpus", 0),
         "nvme": [{"local": True}] * row.get("nvme_disks", 0),
     }
-    gpu = {"devices": [{"memory_bytes": gpu_bytes} for _ in range(row.get("gpus", 0))]}
+    links = {
+        "nvlinks": {"active": 18},
+        "fabric": {"state": "Completed", "status": "Success", "health": None},
+    }
+    gpu = {"devices": [{"memory_bytes": gpu_bytes, **links} for _ in range(row.get("gpus", 0))]}
     ports = [
         {
             "device": f"mlx5_ib{number}",
@@ -81,8 +85,13 @@ def test_a_node_with_the_parts_of_its_size_passes(size: str) -> None:
 
 
 def test_sizes_without_a_published_entry() -> None:
-    assert {HBV5, GB200, "Standard_HB120-96rs_v2", "Standard_D4s_v4"} <= set(UNPUBLISHED)
-    assert len(UNPUBLISHED) == 26
+    assert {HBV5, "Standard_HB120-96rs_v2", "Standard_D4s_v4"} <= set(UNPUBLISHED)
+    assert len(UNPUBLISHED) == 25
+
+
+def test_a_healthy_gb200_passes() -> None:
+    """Its links have published entries, its other parts none."""
+    assert (judged(GB200).status, judged(GB200).findings) == (0, [])
 
 
 @pytest.mark.parametrize(
@@ -129,7 +138,10 @@ def test_what_could_not_be_read_is_not_measured() -> None:
     found = judged(GB200, (0, "nvme", None), (1, "devices", []))
     assert {(v.metric, v.verdict, v.reason) for v in found.findings} == {
         ("nvme_disks", "not measured", "it could not be read"),
-        ("gpu_memory", "not measured", "it could not be read"),
+        *(
+            (metric, "not measured", "it could not be read")
+            for metric in ("gpu_memory", "nvlinks_active", "fabric_ready")
+        ),
     }
     assert found.status == 2
 
