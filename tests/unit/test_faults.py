@@ -60,8 +60,8 @@ def test_azures_codes_are_those_of_its_own_file() -> None:
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45])
 def test_an_applications_error_is_no_finding(code: int) -> None:
-    found = fact(xid(code))
-    assert (found["problems"], state.metrics({}, found, None)) == (
+    result = fact(xid(code))
+    assert (result["problems"], state.metrics({}, result, None)) == (
         [],
         [row_of("hardware_xids", 0)],
     )
@@ -72,10 +72,10 @@ def row_of(name: str, value: float, device: str | None = None) -> Figure:
 
 
 def test_a_code_that_is_not_known_is_a_warning_with_its_number() -> None:
-    found = fact(xid(999))
-    figures = state.metrics({}, found, None)
+    result = fact(xid(999))
+    figures = state.metrics({}, result, None)
     assert figures == [row_of("hardware_xids", 0), row_of("xid_999", 1, GPU)]
-    assert found["problems"] == []
+    assert result["problems"] == []
     verdict = warning(of_node(figures), figures[1], FAULTS)
     assert (verdict.verdict, verdict.what) == ("warn", "XID 999 in the kernel log")
     assert verdict.reason == "XID 999 is not in catalog/faults/xid.yml"
@@ -97,20 +97,20 @@ def test_an_nvlink_error_is_what_its_line_says(text: str, severity: str) -> None
 
 
 def test_codes_that_others_recorded_are_judged() -> None:
-    found = fact((LOGS / "xid_145_154_real.txt").read_text(encoding="utf-8"))
-    assert [(row["code"], row["severity"]) for row in found["xids"]] == [
+    result = fact((LOGS / "xid_145_154_real.txt").read_text(encoding="utf-8"))
+    assert [(row["code"], row["severity"]) for row in result["xids"]] == [
         *((145, "warn"), (45, "info"), (154, "fail"), (154, "fail"))
     ]
     needs = "the driver says that the GPU needs recovery"
-    assert [row["message"].partition(" 1 time")[0] for row in found["problems"]] == [
+    assert [row["message"].partition(" 1 time")[0] for row in result["problems"]] == [
         f"GPU 0000:02:00.0 logged XID 154 ({needs}: Node Reboot Required)",
         f"GPU 0008:01:00.0 logged XID 154 ({needs}: GPU Reset Required)",
     ]
 
 
 def test_sxids_are_judged_by_number_and_unknown_ones_by_the_drivers_word() -> None:
-    found = severities((LOGS / "sxids.txt").read_text(encoding="utf-8"))
-    assert found == [
+    result = severities((LOGS / "sxids.txt").read_text(encoding="utf-8"))
+    assert result == [
         *((22013, "info"), (20034, "fail"), (20009, "warn"), (99001, "fail"), (99002, "warn"))
     ]
 

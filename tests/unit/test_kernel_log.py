@@ -88,18 +88,18 @@ def test_a_code_of_another_form_is_refused(line: str) -> None:
 def test_equal_lines_are_counted_and_the_last_one_tells_the_age() -> None:
     line = "[ {}] NVRM: Xid (PCI:0001:00:00): 69, x\n"
     log = line.format("10.0") + line.format("20.5") + line.format("30.0").replace("0001", "0002")
-    found = [
+    result = [
         (row["device"], row["count"], row["time"], row["age_seconds"]) for row in codes(log, 3620.5)
     ]
-    assert found == [(GPU, 2, "10.0", 3600.0), ("0002:00:00.0", 1, "30.0", 3590.5)]
+    assert result == [(GPU, 2, "10.0", 3600.0), ("0002:00:00.0", 1, "30.0", 3590.5)]
 
 
 def test_codes_that_others_recorded() -> None:
-    found = [
+    result = [
         (row["device"], row["code"], row["fatal"], row["action"])
         for row in of_file("xid_145_154_real.txt").codes
     ]
-    assert found == [
+    assert result == [
         ("0018:01:00.0", 145, False, None),
         ("0000:ed:00.0", 45, None, None),
         ("0008:01:00.0", 154, None, "GPU Reset Required"),
@@ -108,11 +108,11 @@ def test_codes_that_others_recorded() -> None:
 
 
 def test_an_sxid_is_counted_once_though_it_has_three_lines() -> None:
-    found = [
+    result = [
         (row["kind"], row["device"], row["code"], row["count"], row["fatal"])
         for row in of_file("sxids.txt").codes
     ]
-    assert found == [
+    assert result == [
         ("sxid", "0000:04:00.0", 22013, 1, False),
         ("sxid", "0000:00:00.0", 20034, 1, True),
         ("sxid", "0000:84:00.0", 20009, 1, False),

@@ -196,9 +196,9 @@ def parse_fabric(text: str) -> Dict[str, Optional[Dict[str, Optional[str]]]]:
         cells = dict(_FABRIC_CELL.findall(block.group(2))) if block else {"State": "N/A"}
         if "State" not in cells:
             raise ParseError(f"nvidia-smi -q: the Fabric of {bus_id} has no State")
-        fabric = {ours: cells.get(name) for name, ours in _FABRIC.items()}
-        known = {name: None if cell in ("N/A", "") else cell for name, cell in fabric.items()}
-        fabrics[address] = known if known["state"] else None
+        values = {name: cells.get(label, "N/A") for label, name in _FABRIC.items()}
+        fabric = {name: None if cell in ("N/A", "") else cell for name, cell in values.items()}
+        fabrics[address] = fabric if fabric["state"] else None
     if not fabrics:
         raise ParseError("nvidia-smi -q: no GPU in its answer")
     return fabrics

@@ -71,7 +71,7 @@ _NAMELESS = re.compile(
 
 
 class KernelLog(NamedTuple):
-    """What the kernel log has on the GPUs, oldest first.
+    """Codes and failed starts of GPUs in the kernel log, oldest first.
 
     Attributes:
         codes: XIDs and SXids; one row for equal ones of a device. ``kind`` (xid or sxid),
@@ -88,7 +88,7 @@ class KernelLog(NamedTuple):
 
 
 def parse_kernel_log(text: str, uptime_seconds: Optional[float] = None) -> KernelLog:
-    """Understand what dmesg, ``journalctl -k`` or a syslog file shows.
+    """Parse the output of dmesg or ``journalctl -k``, or a syslog file.
 
     Raises:
         ParseError: a line of an XID or SXid that has another form.

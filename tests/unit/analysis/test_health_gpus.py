@@ -53,25 +53,25 @@ def judged(
 def test_the_active_nvlinks_of_a_gpu_are_those_of_its_size(
     call_trueup: Any, tmp_path: Path, size: str, links: float, word: str
 ) -> None:
-    found = judged(call_trueup, tmp_path, size, [("nvlinks_active", "gpu0", links)])
-    assert found == {"nvlinks_active": (word, "active NVLinks of each GPU")}
+    result = judged(call_trueup, tmp_path, size, [("nvlinks_active", "gpu0", links)])
+    assert result == {"nvlinks_active": (word, "active NVLinks of each GPU")}
 
 
 @pytest.mark.parametrize(("ready", "word"), [(0, "fail"), (1, "pass")])
 def test_a_gpu_must_be_registered_with_its_fabric(
     call_trueup: Any, tmp_path: Path, ready: float, word: str
 ) -> None:
-    found = judged(call_trueup, tmp_path, ND, [("fabric_ready", "gpu0", ready)])
-    assert [verdict for verdict, _ in found.values()] == [word]
+    result = judged(call_trueup, tmp_path, ND, [("fabric_ready", "gpu0", ready)])
+    assert [verdict for verdict, _ in result.values()] == [word]
 
 
 def test_codes_to_be_watched_are_warnings_with_their_number(
     call_trueup: Any, tmp_path: Path
 ) -> None:
     rows = [("xid_137", "0001:00:00.0", 3), ("sxid_20009", "0000:c3:00.0", 1)]
-    found = judged(call_trueup, tmp_path, ND, [*rows, ("xid_999", "0001:00:00.0", 1)])
+    result = judged(call_trueup, tmp_path, ND, [*rows, ("xid_999", "0001:00:00.0", 1)])
     refused = "an NVLink access was refused, of hardware or of the application"
-    assert found == {
+    assert result == {
         "xid_137": ("warn", f"XID 137 in the kernel log: {refused}"),
         "sxid_20009": (
             "warn",
