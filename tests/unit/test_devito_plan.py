@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import role_plans
-from trueup.benchmarks.devito.case import OPTIONS
+from trueup.benchmarks.devito.case import OPTIONS, filling
 from trueup.benchmarks.devito.plan import completed, fastest, plan, programs
 from trueup.errors import BadInput
 from trueup.options import MODULE, module_spec
@@ -61,11 +61,29 @@ def test_the_nodes_own_sweep() -> None:
     cases = made.cases or []
     assert [(case["ranks"], case["binding"]) for case in cases] == [(4, "numa"), (1, "core")]
     assert {case["peak_flops"] for case in cases} == {8e12}
-    assert {case["shape"] for case in cases} == {"256x256x256"}
+    assert {case["shape"] for case in cases} == {"320x320x320"}
     # completed() takes it out.
     assert set(cases[0]) - {"search"} <= set(module_spec(OPTIONS))
     assert (made.skipped, made.values["lead"], made.values["taken_over"]) == ([], "", [])
     assert made.values["environment"]["requirements"][-1] == MPI
+
+
+@pytest.mark.parametrize(
+    ("cores", "gib", "shape"),
+    [
+        (1, 4, "192x192x192"),
+        (2, 24, "256x256x256"),
+        (120, 448, "992x992x992"),
+        (176, None, "1136x1136x1136"),
+        # The arrays take half of the memory.
+        (120, 8, "464x464x464"),
+        (64, 1, "208x208x208"),
+    ],
+)
+def test_the_default_grid_fills_the_machine(cores: int, gib: int | None, shape: str) -> None:
+    memory = None if gib is None else gib * 1024**3
+    problem = {"model": "acoustic", "space_order": 8, "tn_ms": 200, "nbl": 10}
+    assert filling(cores, memory, **problem) == shape
 
 
 def test_a_weak_series_grows_with_the_cores() -> None:
@@ -268,6 +286,24 @@ def test_the_layout_over_nodes_is_the_one_of_most_ranks(
     assert {name: case[name] for name in chosen} == chosen
 
 
+@pytest.mark.parametrize(
+    ("cores", "gib", "shape"),
+    [
+        (1, 4, "192x192x192"),
+        (2, 24, "256x256x256"),
+        (120, 448, "992x992x992"),
+        (176, None, "1136x1136x1136"),
+        # The arrays take half of the memory.
+        (120, 8, "464x464x464"),
+        (64, 1, "208x208x208"),
+    ],
+)
+def test_the_default_grid_fills_the_machine(cores: int, gib: int | None, shape: str) -> None:
+    memory = None if gib is None else gib * 1024**3
+    problem = {"model": "acoustic", "space_order": 8, "tn_ms": 200, "nbl": 10}
+    assert filling(cores, memory, **problem) == shape
+
+
 def test_a_weak_series_grows_with_the_nodes() -> None:
     shapes = [case["shape"] for case in sweep(4, node_scaling="weak")]
     assert shapes == ["256x128x64", "512x128x64", "1024x128x64"]
@@ -360,7 +396,7 @@ def record(benchmark: str = "devito", **changes: Any) -> dict[str, Any]:
 def test_a_case_is_told_what_the_run_has(
     records: list[dict[str, Any]], norms: Any, bandwidth: float | None
 ) -> None:
-    case = (plan(asked()).cases or [])[0]
+    case = (plan(asked(shape="256x256x256")).cases or [])[0]
     now = Now("node-1", records, NAMES, EACH)
     found = completed(case, now)
     assert (found.get("reference_norms"), found.get("memory_bandwidth")) == (norms, bandwidth)
@@ -408,7 +444,7 @@ def layout_ran(layout: dict[str, Any], seconds: float) -> dict[str, Any]:
 
 def begun(layout: dict[str, Any], records: list[dict[str, Any]], **options: Any) -> Any:
     """What becomes of the case of a layout, after what was recorded."""
-    cases = plan(asked(node=HBV3, **options)).cases or []
+    cases = plan(asked(node=HBV3, **{"shape": "256x256x256", **options})).cases or []
     [case] = [one for one in cases if {name: one[name] for name in layout} == layout]
     hostvars = {**EACH, "node-1": {"ansible_facts": {"trueup_node": HBV3}}}
     return completed(case, Now("node-1", records, NAMES, hostvars))
@@ -436,7 +472,7 @@ def test_what_a_record_says_of_a_layout() -> None:
     # 276^3 points of 20 byte are 0.42 GB, of which 4 x 128 MiB of cache could hold back 0.54 GB.
     assert begun(PART, [{**layout_ran(WHOLE, 0.05)}, stream])["ranks"] == 1
     less_cache = {**HBV3, "last_level_cache_bytes": 64 * 1024**2}
-    cases = plan(asked(node=less_cache)).cases or []
+    cases = plan(asked(node=less_cache, shape="256x256x256")).cases or []
     hostvars = {**EACH, "node-1": {"ansible_facts": {"trueup_node": less_cache}}}
     now = Now("node-1", [layout_ran(WHOLE, 0.05), stream], NAMES, hostvars)
     skipped = completed(cases[-1], now)
@@ -449,7 +485,7 @@ def test_what_a_record_says_of_a_layout() -> None:
     "options", [{"search": "all"}, {"scaling": "weak"}, {"layouts": [PART, WHOLE]}]
 )
 def test_all_layouts_are_measured_where_that_is_asked_for(options: dict[str, Any]) -> None:
-    cases = plan(asked(node=HBV3, **options)).cases or []
+    cases = plan(asked(node=HBV3, **{"shape": "256x256x256", **options})).cases or []
     assert [case["ranks"] for case in cases] == [1, 4]
     assert begun(PART, [layout_ran(WHOLE, 1.5)], **options)["ranks"] == 1
     assert [case["ranks"] for case in plan(asked(node=HBV3)).cases or []] == [4, 1]
@@ -469,7 +505,7 @@ def timed(seconds: float, **changes: Any) -> dict[str, Any]:
 
 
 def test_the_fastest_of_the_nodes_own_layouts() -> None:
-    cases = plan(asked()).cases or []
+    cases = plan(asked(shape="256x256x256")).cases or []
     others = [
         timed(1.0, nodes=["node-2"]),
         timed(1.0, nodes=["node-1", "node-2"]),

@@ -65,12 +65,12 @@ OPTIONS = (
     ),
     Option(
         "shape",
-        "Grid points along x, y and z, without the absorbing layers; in a weak series the share of"
-        " one core.",
-        "256x256x256",
-        why="256^3 points at order 8 for 200 ms is 78 GFLOP: seconds on 2 cores and a smoke test on"
-        " a large node. There take 512x512x512 or more, so that the run is not shorter than its own"
-        " noise.",
+        "Grid points along x, y and z, without the absorbing layers, such as 512x512x512; in a weak"
+        " series the share of one core. Empty: a cube that fills the machine, 8.4 million points a"
+        " core and at most half of the memory; in a weak series 256x256x256.",
+        "",
+        why="A grid that does not grow with the machine is a smoke test on a large node: 256^3"
+        " points are seconds on 2 cores and a quarter of a second on 120.",
     ),
     Option("space_order", "Order of the stencil in space.", 8, least=2, multiple_of=2),
     Option("tn_ms", "Simulated time in milliseconds.", 200, least=1),
@@ -285,6 +285,31 @@ class Problem:
             "tn_ms": self.tn_ms,
             "nbl": self.nbl,
         }
+
+
+# 256^3 points on 2 cores: some seconds of run time, on 120 cores as well.
+_POINTS_PER_CORE = 256**3 / 2
+_EXTENT_STEP = 16
+DEFAULT_SHARE = "256x256x256"
+
+
+def filling(cores: int, memory: Optional[int], **problem: Any) -> str:
+    """The largest cube of at most 8.4 million points a core whose arrays take half of the memory.
+
+    Args:
+        cores: physical cores of the node.
+        memory: its memory in bytes; None where it is not known.
+        problem: the other members of ``Problem.parse``.
+    """
+    extent = int((_POINTS_PER_CORE * max(1, cores)) ** (1 / 3) / _EXTENT_STEP + 1e-9) * _EXTENT_STEP
+    smallest = -(-(problem["space_order"] + 1) // _EXTENT_STEP) * _EXTENT_STEP
+    while extent > smallest and memory is not None:
+        cube = Problem.parse(shape=f"{extent}x{extent}x{extent}", **problem)
+        if memory_bytes(cube, 0) <= memory / 2:
+            break
+        extent -= _EXTENT_STEP
+    extent = max(extent, smallest)
+    return f"{extent}x{extent}x{extent}"
 
 
 def memory_bytes(problem: Problem, ranks: int = 1) -> int:

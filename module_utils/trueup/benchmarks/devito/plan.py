@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...node import mpi, own_python
@@ -44,10 +44,11 @@ def plan(asked: Asked) -> Plan:
     Raises:
         BadInput: a problem that cannot be.
     """
-    options = asked.options
     refused = _refused(asked)
     if refused:
         return Plan(refused=refused)
+    asked = _with_shape(asked)
+    options = asked.options
     alone = [_case(asked, layout) for layout in _layouts(asked)]
     over = _node_cases(asked) if options["nodes"] else []
     for case in (*alone, *over):
@@ -223,7 +224,7 @@ def _refused(asked: Asked) -> List[str]:
     refused += [
         f"devito_{name} is {options[name]!r}: it must be like 256x256x256"
         for name in ("shape", "node_shape")
-        if (options[name] or name == "shape") and not re.fullmatch(devito.SHAPE, options[name])
+        if options[name] and not re.fullmatch(devito.SHAPE, options[name])
     ]
     return refused + (_refused_nodes(asked) if options["nodes"] else [])
 
@@ -249,6 +250,20 @@ def _refused_nodes(asked: Asked) -> List[str]:
         (unlike, f"devito_nodes: {unlike}"),
     )
     return [text for broken, text in rules if broken]
+
+
+def _with_shape(asked: Asked) -> Asked:
+    """The same with a shape: the one that is set, or one that fills the node."""
+    options = asked.options
+    if options["shape"]:
+        return asked
+    shape = devito.DEFAULT_SHARE
+    if options["scaling"] == "strong":
+        others = {name: options[name] for name in _PROBLEM if name != "shape"}
+        most = _most_ranks(asked.node["layouts"])
+        cores = most["ranks"] * most["threads_per_rank"]
+        shape = devito.filling(cores, asked.node.get("memory_bytes"), **others)
+    return replace(asked, options={**options, "shape": shape})
 
 
 def _layouts(asked: Asked) -> List[Mapping[str, Any]]:
