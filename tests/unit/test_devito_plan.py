@@ -286,24 +286,6 @@ def test_the_layout_over_nodes_is_the_one_of_most_ranks(
     assert {name: case[name] for name in chosen} == chosen
 
 
-@pytest.mark.parametrize(
-    ("cores", "gib", "shape"),
-    [
-        (1, 4, "192x192x192"),
-        (2, 24, "256x256x256"),
-        (120, 448, "992x992x992"),
-        (176, None, "1136x1136x1136"),
-        # The arrays take half of the memory.
-        (120, 8, "464x464x464"),
-        (64, 1, "208x208x208"),
-    ],
-)
-def test_the_default_grid_fills_the_machine(cores: int, gib: int | None, shape: str) -> None:
-    memory = None if gib is None else gib * 1024**3
-    problem = {"model": "acoustic", "space_order": 8, "tn_ms": 200, "nbl": 10}
-    assert filling(cores, memory, **problem) == shape
-
-
 def test_a_weak_series_grows_with_the_nodes() -> None:
     shapes = [case["shape"] for case in sweep(4, node_scaling="weak")]
     assert shapes == ["256x128x64", "512x128x64", "1024x128x64"]
