@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from conftest import Bench
 
 DRIVER = "wrong driver"
+SLOW_GPU = "cold GPU"
 BOTH = "health and its summary, 600 nodes, {}"
 RULES = {"all": "rules on all metrics", "own": "its own test rules"}
 # By how the records are kept and by SuperBench's rules: our command, which judges and sums up,
@@ -62,8 +63,9 @@ def _files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 def planted() -> str:
-    """How the command names the nodes with a fault of their own."""
-    return "fail: " + ", ".join(node(number) for number in sorted(FAULTS))
+    """The failing nodes as the command names them; the slow GPU is an outlier, no failure."""
+    failing = [number for number, fault in FAULTS.items() if fault != SLOW_GPU]
+    return "fail: " + ", ".join(node(number) for number in sorted(failing))
 
 
 @pytest.mark.parametrize("kind", PLAIN_PROMISES)

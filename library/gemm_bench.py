@@ -32,7 +32,7 @@ record: {description: "The record of the case (more in the notes)", type: dict, 
 import os
 
 from ansible.module_utils.trueup.benchmarks.gemm import case as gemm
-from ansible.module_utils.trueup.benchmarks.gemm.output import parse_gemm
+from ansible.module_utils.trueup.benchmarks.gemm.output import PROGRAM, parse_gemm
 from ansible.module_utils.trueup.benchmarks.gpu_copy import case as gpu_copy
 from ansible.module_utils.trueup.node.topology import read_topology
 from ansible.module_utils.trueup.run.bench import Bench, run_module
@@ -58,6 +58,7 @@ def measure(bench: Bench) -> None:
         environment=gpu_copy.ENVIRONMENT,
         parameters={
             **{name: given[name] for name in ("n", "n_fp64", "repeats", "gpus_at_once")},
+            "program": PROGRAM,
             "precisions": ",".join(precisions),
             "binding": beside.binding,
         },

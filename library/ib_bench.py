@@ -79,6 +79,7 @@ def asked(given: dict[str, Any]) -> ib.Test:
     """The test that the module's parameters ask for."""
     names = ("test", "device", "folder", "port", "iterations", "duration_seconds", "gpu")
     return ib.Test(
+        queue_pairs=given["queue_pairs"],
         message_bytes=given["message_bytes"] or None,
         gid_index=None if given["gid_index"] < 0 else given["gid_index"],
         **{name: given[name] for name in names},
@@ -86,10 +87,11 @@ def asked(given: dict[str, Any]) -> ib.Test:
 
 
 def case_name(test: ib.Test, role: str, peer: str | None) -> str:
-    """ "ib_write_bw-mlx5_0-65536-to-node2"."""
+    """ "write_bw-mlx5_0-65536-q2-to-node2"."""
     ways = {"loopback": "", "server": "-server", "client": f"-to-{peer}"}
+    pairs = f"-q{test.queue_pairs}" if test.queue_pairs > 1 else ""
     gpu = "" if test.gpu is None else f"-gpu{test.gpu}"
-    case = f"{test.test}-{test.device}-{test.message_bytes or 'all'}{gpu}{ways[role]}"
+    case = f"{test.test}-{test.device}-{test.message_bytes or 'all'}{pairs}{gpu}{ways[role]}"
     return re.sub(r"[^A-Za-z0-9._-]", "_", case)
 
 

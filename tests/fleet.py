@@ -34,6 +34,13 @@ COUNTERS = (
     *("ecc_sram_corrected", "ecc_sram_uncorrected", "ecc_dram_corrected", "ecc_dram_uncorrected"),
     *("rows_remapped_uncorrectable", "row_remap_pending", "row_remap_failures"),
 )
+_IB = {"gdr": "yes", "queue_pairs": "1", "connection": "RC", "link": "IB"}
+_NCCL = {
+    "operation": "all_reduce",
+    "datatype": "float",
+    "reduction": "sum",
+    "transport": "nvlink",
+}
 # Bus bandwidth of a node in which one GPU's NVLink is bad, byte/s.
 _SLOW_RING = 236e9
 
@@ -116,13 +123,13 @@ def _alone(
         )
         for nic, rate in enumerate(loopback)
     ]
-    yield _record(number, "ib", "write_bw-loopback", written, parameters={"gdr": "yes"})
+    yield _record(number, "ib", "write_bw-loopback", written, parameters=_IB)
     products = [640e12 if fault == "cold GPU" and gpu == 3 else about(765e12) for gpu in range(8)]
     computed = [
         _row("gemm_bf16", rate, "flop/s", "higher", device=f"gpu{gpu}")
         for gpu, rate in enumerate(products)
     ]
-    yield _record(number, "gemm", "bf16", computed, gpus=8)
+    yield _record(number, "gemm", "bf16", computed, parameters={"program": "pytorch"}, gpus=8)
     bad = fault == "bad NVLink"
     copies = [
         _row(f"{way}_bandwidth", about(55e9), "byte/s", "higher", device=f"gpu{gpu}")
@@ -141,7 +148,8 @@ def _alone(
         for other in range(8)
         if one != other
     ]
-    yield _record(number, "gpu_copy", "all", copies, gpus=8)
+    program = {"program": "nvbandwidth", "peer_test": "read"}
+    yield _record(number, "gpu_copy", "all", copies, parameters=program, gpus=8)
     yield _collective(number, fault, about(484e9), sweep)
 
 
@@ -157,7 +165,7 @@ def _collective(
             _row("busbw", busbw, "byte/s", "higher", message_bytes=16 * GIB),
             _row("wrong", 0, "1", "lower", message_bytes=16 * GIB),
         ],
-        "parameters": {"operation": "all_reduce", "transport": "nvlink"},
+        "parameters": _NCCL,
         "gpus": 8,
     }
     if sweep:
@@ -183,7 +191,7 @@ def _pair(one: int, other: int, scatter: random.Random, *, noisy: bool) -> dict[
                 message_bytes=8 * 1024**2,
             )
         ],
-        parameters={"gdr": "yes"},
+        parameters=_IB,
     )
     return {**made, "nodes": [node(one), node(other)], "node_count": 2}
 

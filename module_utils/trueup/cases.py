@@ -149,6 +149,7 @@ def of_record(record: Mapping[str, Any]) -> Case:
         software=dict(record.get("software") or {}),
         figures=[Figure(**{**row, "value": float(row["value"])}) for row in record["metrics"]],
         run_id=str(record.get("run_id")),
+        gpus=record.get("gpus"),
         started_at=str(record["started_at"]),
     )
 

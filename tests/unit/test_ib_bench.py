@@ -122,6 +122,9 @@ def test_each_end_is_bound_to_the_devices_numa_node(
     [
         ({"message_bytes": 0}, ["--all", "--iters=5000", "--report_gbits"]),
         ({"duration_seconds": 10}, ["--size=1048576", "--duration=10", "--report_gbits"]),
+        ({"queue_pairs": 2}, ["--size=1048576", "--iters=5000", "--report_gbits", "--qp=2"]),
+        # A latency is of one.
+        ({"test": "send_lat", "queue_pairs": 2}, ["--size=1048576", "--iters=5000"]),
         ({"gid_index": 1, "gpu": 2}, ["--report_gbits", "--gid-index=1", "--use_cuda=2"]),
         ({"test": "send_lat", "message_bytes": 8}, ["--size=8", "--iters=5000", "127.0.0.1"]),
         ({"role": "client", "address": "10.0.0.5", "peer_name": "b"}, ["10.0.0.5"]),
@@ -130,6 +133,19 @@ def test_each_end_is_bound_to_the_devices_numa_node(
 def test_the_command(run_module: Any, arguments: dict[str, Any], words: list[str]) -> None:
     command = run_module(check=True, **arguments)["command"]
     assert [word for word in command if word in words] == words
+
+
+def test_another_number_of_queue_pairs_than_asked_for_is_invalid(
+    run_module: Any, machine: Machine
+) -> None:
+    invalid = run_module(queue_pairs=2)["record"]
+    assert (invalid["outcome"], invalid["case"]) == ("invalid", "write_bw-mlx5_ib3-1048576-q2")
+    assert invalid["reason"] == "queue pairs: perftest measured 1, not 2 as asked"
+    for name in ("client", "server"):
+        path = machine.folder / f"{name}.txt"
+        path.write_text(path.read_text().replace("Number of qps   : 1", "Number of qps   : 2"))
+    measured = run_module(queue_pairs=2)["record"]
+    assert (measured["outcome"], measured["parameters"]["queue_pairs"]) == ("ok", "2")
 
 
 def test_client_and_server_on_two_nodes_give_one_record(
@@ -346,6 +362,7 @@ def test_a_record_of_the_run_stands_for_its_case(
         "peer_name": "node-3",
         "port": 18516,
         "message_bytes": 8,
+        "queue_pairs": 2,
         "iterations": 6000,
         "duration_seconds": 10,
         "gpu": 1,

@@ -94,7 +94,13 @@ def record(**changes: Any) -> dict[str, Any]:
         "vm_size": SIZE,
         "started_at": "2999-01-01T00:00:00Z",
         "software": {},
-        "parameters": {"operation": "all_reduce", "transport": "nvlink"},
+        "parameters": {
+            "operation": "all_reduce",
+            "datatype": "float",
+            "reduction": "sum",
+            "transport": "nvlink",
+        },
+        "gpus": 8,
         "metrics": [{**row, "message_bytes": 17179869184}],
     }
     return {**made, **changes}

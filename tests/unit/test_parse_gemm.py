@@ -59,6 +59,7 @@ def test_four_gpus() -> None:
     assert output.checks == {f"{name}_correct": True for name in LARGEST_ERROR}
     assert output.software == {"torch": "2.9.0", "cuda": "12.8"}
     assert output.parameters == {
+        "program": "pytorch",
         "gpus_at_once": "all",
         "gpu_name": "NVIDIA H100 80GB HBM3",
         "n_fp64": "8192",

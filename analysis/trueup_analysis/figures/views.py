@@ -130,7 +130,7 @@ def judged_by(case: Case, metric: str, expectations: Expectations | None) -> lis
     return [
         item
         for item in expectations.of(case.vm_size, case.benchmark)
-        if item.metric == metric and item.applies(case.parameters, len(case.nodes))
+        if item.metric == metric and item.applies(case)
     ]
 
 

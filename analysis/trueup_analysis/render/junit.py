@@ -69,10 +69,11 @@ def _sentence(item: Verdict) -> str:
         parts.append(f"measured {item.measured:.6g} {item.unit},")
     if item.expected is not None:
         words = str(item.comparison).replace("_", " ")
-        parts.append(f"expected {words} {item.expected:.6g} {item.unit}")
-    if item.healthy is not None:
-        share = "" if item.of_healthy is None else f" ({item.of_healthy:.1%} of it)"
-        parts.append(f"healthy {item.healthy:.6g} {item.unit}{share}")
+        healthy = ""
+        if item.healthy is not None:
+            share = "" if item.of_healthy is None else f" ({item.of_healthy:.1%} of it)"
+            healthy = f", healthy {item.healthy:.6g} {item.unit}{share}"
+        parts.append(f"expected {words} {item.expected:.6g} {item.unit}{healthy}")
     if item.reason:
         parts.append(f"({item.reason})" if item.measured is not None else f": {item.reason}")
     if item.source:

@@ -7,23 +7,29 @@ nodes reach and a warning limit between the two. Without a warning limit a figur
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Optional, cast
 
 from ..errors import BadInput
 from ..quantity import Quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator
+
+    from ..cases import Case
 
 Comparison = Literal["at_least", "at_most", "exactly"]
 _REQUIRED: Final = {
     *("what", "benchmark", "metric", "comparison", "unit", "source", "date", "values")
 }
 _ENTRY: Final = _REQUIRED | {
-    *("program", "parameters", "refused", "nodes", "message_bytes", "statistic", "fault", "fix"),
-    "required",
+    *("program", "parameters", "unsure", "refused", "least", "nodes", "gpus", "message_bytes"),
+    *("statistic", "fault", "fix", "required"),
 }
+# Members of an entry that a value may state for its sizes.
+_OF_VALUE: Final = {"message_bytes", "gpus", "least"}
 # By comparison: the member of a value that a node must meet, and the member with its warning limit.
 _LIMIT: Final = {"at_least": "floor", "at_most": "ceiling", "exactly": "value"}
 _WARN: Final = {"at_least": "warn_below", "at_most": "warn_above"}
@@ -59,9 +65,14 @@ class Expectation:
             warning.
         program: the program and the input that the figures hold for, as people read it; empty
             where the node itself is looked at.
-        parameters: what the case must have been: name to the values that are allowed.
+        parameters: what the case must have been: name to the values that are allowed, as patterns
+            of fnmatch.
+        unsure: further values of these parameters, of outputs that do not say: with them a figure
+            can meet the limit, but not miss it.
         refused: parameters with which the case is a failure, whatever its figures.
+        least: parameters that are numbers, and their least value.
         nodes: how many nodes the case ran on, None for any; ``several`` for more than one.
+        gpus: how many GPUs of each node took part, None for any number.
         message_bytes: the message size that is judged; None where the figure has none.
         statistic: which statistic of repeats is judged; None for the median or the only one.
         fault: Azure's fault code; empty where none fits.
@@ -81,40 +92,83 @@ class Expectation:
     warn: Optional[Level] = None
     program: str = ""
     parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unsure: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    least: Mapping[str, float] = field(default_factory=dict)
     nodes: int | Literal["several"] | None = None
+    gpus: int | None = None
     message_bytes: int | None = None
     statistic: str | None = None
     fault: str = ""
     fix: str = ""
     required: str = ""
 
-    def applies(self, parameters: Mapping[str, Any], node_count: int) -> bool:
-        """Whether a case of these parameters and this many nodes is what it speaks of."""
-        return self.fits(node_count) and all(
-            str(parameters.get(name)) in allowed for name, allowed in self.parameters.items()
-        )
+    def applies(self, case: Case) -> bool:
+        """Whether the figures hold for a case of this kind."""
+        return not self.misfits(case)
 
-    def refuses(self, parameters: Mapping[str, Any], node_count: int) -> str | None:
+    def misfits(self, case: Case) -> list[str]:
+        """What a case has that the figures do not hold for: ``program pytorch``, ``4 GPUs``."""
+        wrong = [
+            _named(name, case.parameters.get(name))
+            for name, allowed in self.parameters.items()
+            if not _is_any(case.parameters.get(name), [*allowed, *self.unsure.get(name, ())])
+        ]
+        wrong += [
+            _named(name, case.parameters.get(name))
+            for name, least in self.least.items()
+            if not _reaches(case.parameters.get(name), least)
+        ]
+        if not self.fits(len(case.nodes)):
+            wrong.append(f"{len(case.nodes)} node" + "s" * (len(case.nodes) != 1))
+        if self.gpus is not None and case.gpus != self.gpus * len(case.nodes):
+            count = "an unknown number of" if case.gpus is None else case.gpus
+            wrong.append(f"{count} GPU" + "s" * (case.gpus != 1))
+        return wrong
+
+    def doubts(self, case: Case) -> list[str]:
+        """The parameters of which a case does not say whether the figures hold for it."""
+        return [
+            name
+            for name, values in self.unsure.items()
+            if _is_any(case.parameters.get(name), values)
+        ]
+
+    def refuses(self, case: Case) -> str | None:
         """The parameter that makes a case of this kind a failure, as ``name value``; else None.
 
         A case is of this kind whose other parameters are what they must be.
         """
         others = {name: of for name, of in self.parameters.items() if name not in self.refused}
-        of_this_kind = self.fits(node_count) and all(
-            str(parameters.get(name)) in allowed for name, allowed in others.items()
+        of_this_kind = self.fits(len(case.nodes)) and all(
+            _is_any(case.parameters.get(name), allowed) for name, allowed in others.items()
         )
-        found = (
-            f"{name} {parameters.get(name)}"
-            for name, refused in self.refused.items()
-            if str(parameters.get(name)) in refused
+        refused = (
+            _named(name, case.parameters.get(name))
+            for name, values in self.refused.items()
+            if _is_any(case.parameters.get(name), values)
         )
-        return next(found, None) if of_this_kind else None
+        return next(refused, None) if of_this_kind else None
 
     def fits(self, node_count: int) -> bool:
         """Whether a case on this many nodes is what it speaks of."""
         several = self.nodes == "several" and node_count > 1
         return several or self.nodes in (None, node_count)
+
+
+def _is_any(value: Any, patterns: Collection[str]) -> bool:
+    return any(fnmatchcase(str(value), pattern) for pattern in patterns)
+
+
+def _reaches(value: Any, least: float) -> bool:
+    try:
+        return float(value) >= least
+    except (TypeError, ValueError):
+        return False
+
+
+def _named(name: str, value: Any) -> str:
+    return f"no {name}" if value is None else f"{name} {value}"
 
 
 class Expectations:
@@ -213,7 +267,8 @@ def _expanded(entry: Mapping[str, Any]) -> Iterator[tuple[str, Expectation]]:
         raise BadInput(f"comparison {comparison!r} is none of {', '.join(_LIMIT)}")
     for value in entry["values"]:
         expected, healthy, warn = _levels(value, comparison, str(entry["unit"]))
-        message_bytes = value.get("message_bytes", entry.get("message_bytes"))
+        of_case = {name: value.get(name, entry.get(name)) for name in _OF_VALUE}
+        message_bytes, gpus = of_case["message_bytes"], of_case["gpus"]
         expectation = Expectation(
             what=str(entry["what"]),
             benchmark=str(entry["benchmark"]),
@@ -224,8 +279,14 @@ def _expanded(entry: Mapping[str, Any]) -> Iterator[tuple[str, Expectation]]:
             warn=warn,
             program=str(entry.get("program", "")),
             parameters=_lists(entry.get("parameters", {})),
+            unsure=_lists(entry.get("unsure", {})),
             refused=_lists(entry.get("refused", {})),
+            least={
+                str(name): _number(number, f"least: {name}")
+                for name, number in (of_case["least"] or {}).items()
+            },
             nodes="several" if entry.get("nodes") == "2+" else entry.get("nodes"),
+            gpus=None if gpus is None else int(gpus),
             message_bytes=None if message_bytes is None else int(message_bytes),
             statistic=entry.get("statistic"),
             fault=str(entry.get("fault", "")),
@@ -250,7 +311,7 @@ def _levels(
     beside = {"healthy", warn_name} if warn_name else set()
     if "value" in value and limit_name != "value":
         raise BadInput(f"value of {comparison} is called {limit_name}")
-    _only(value, {limit_name, "sizes", "message_bytes"} | beside)
+    _only(value, {limit_name, "sizes"} | _OF_VALUE | beside)
     if limit_name not in value:
         raise BadInput(f"{limit_name} is missing")
     limit = _number(value[limit_name], limit_name)

@@ -139,12 +139,12 @@ def stance(case: Case, expectations: Expectations) -> Stance:
         of_it = f"{case.benchmark} on" if expectations.knows(case.vm_size) else "the size"
         return Stance("no verdict", f"nothing is expected of {of_it} {case.vm_size}")
     for item in expected:
-        if refused := item.refuses(case.parameters, len(case.nodes)):
+        if refused := item.refuses(case):
             return _refused(item, refused)
-    fitting = [item for item in expected if item.applies(case.parameters, len(case.nodes))]
+    fitting = [item for item in expected if item.applies(case)]
     if not fitting:
-        what = "; ".join(dict.fromkeys(_needs(item) for item in expected))
-        return Stance("no verdict", f"no expectation fits this case; the catalog has {what}")
+        misfits = _misfits(expected, case)
+        return Stance("no verdict", f"no expectation holds for this case: {misfits}")
     return Stance(None, fitting=fitting)
 
 
@@ -180,12 +180,16 @@ def _figures(case: Case, fitting: Iterable[Expectation]) -> list[Verdict]:
     return [item for item in found if item.measured is not None or item.metric not in judged]
 
 
-def _needs(expectation: Expectation) -> str:
-    needs = [f"{name} {' or '.join(allowed)}" for name, allowed in expectation.parameters.items()]
-    if expectation.nodes is not None:
-        count = expectation.nodes
-        needs.append("several nodes" if count == "several" else f"{count} node(s)")
-    return f"{expectation.what} ({', '.join(needs)})"
+def _misfits(expected: Iterable[Expectation], case: Case) -> str:
+    """What of a case the expectations do not hold for, and the programs that they hold for."""
+    programs: dict[str, list[str]] = {}
+    for item in expected:
+        others = programs.setdefault(", ".join(item.misfits(case)), [])
+        others += [item.program or item.what]
+    return "; ".join(
+        f"it has {misfits}, and the limit is of {' or of '.join(dict.fromkeys(others))}"
+        for misfits, others in programs.items()
+    )
 
 
 def of_case(case: Case, word: Word, what: str, **more: Any) -> Verdict:
@@ -256,6 +260,10 @@ def of_figure(case: Case, item: Expectation, figure: Figure) -> Verdict:
     if not math.isfinite(figure.value):
         return _figureless(case, item, f"the recorded value {figure.value} is not a number")
     word = _compare(figure.value, item)
+    doubts = [] if word == "pass" else item.doubts(case)
+    if doubts:
+        why = f"the limit is not met, and the output does not say its {' and '.join(doubts)}"
+        return _figureless(case, item, f"{why}: it holds for {item.program}")
     return _expected(
         case,
         item,

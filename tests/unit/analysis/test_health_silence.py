@@ -267,7 +267,9 @@ def test_what_a_size_must_have_and_could_not_be_read_is_not_measured(
         (WELL, "row_remap_pending", "known of 7 of 8"),
     }
     assert all(row["source"] and row["measured_at"] for row in lost)
-    assert [row for row in rows(done.out) if row["verdict"] == "no verdict"] == []
+    # No limit is published of the matrix product.
+    unjudged = [row for row in rows(done.out) if row["verdict"] == "no verdict"]
+    assert {row["benchmark"] for row in unjudged} == {"gemm"}
     assert done.status == 2
 
 
@@ -324,6 +326,12 @@ def test_a_sites_own_expectation_stands_in_the_catalogs_place_with_its_source(
     assert call_trueup("health", folder).status == 1
     own.write_text("[")
     assert call_trueup("health", folder).status == 2
+    # A file of the format before is refused, with its replacement.
+    own.write_text(f"warn_within: 0.05\n{OWN}")
+    refused = call_trueup("health", folder)
+    assert (refused.status, refused.out) == (2, "")
+    assert f"{own}: warn_within is of an earlier format" in refused.err
+    assert "healthy" in refused.err
 
 
 # ---- a fleet ------------------------------------------------------------------------------------

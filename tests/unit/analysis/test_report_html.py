@@ -231,14 +231,16 @@ def test_rows_that_no_file_has_are_not_said_to_stand_in_one() -> None:
 
 def test_fleet_says_which_nodes_fail_and_why(of_fleet: Path) -> None:
     seen = look(of_fleet)
-    assert seen.headings[0][1].endswith(": 3 of 200 nodes fail, 2 not measured")
+    assert seen.headings[0][1].endswith(": 2 of 200 nodes fail, 2 not measured")
     assert seen.section("health").startswith(
-        "Health pass195 of 200warn0 of 200fail3 of 200not measured2 of 200no verdict0 of 200"
+        "Health pass195 of 200warn1 of 200fail2 of 200not measured2 of 200no verdict0 of 200"
     )
     planted = sorted(fleet.node(number) for number in runs.PLANTED)
     health = seen.section("health")
     failing = next(rows for rows in seen.tables.values() if "measured" in rows[0])
-    assert sorted({row[0] for row in failing[1:]}) == planted
+    # Of the matrix product no limit is published: the slow GPU is a warning beside the other nodes.
+    slow_gpu = [fleet.node(n) for n, fault in runs.PLANTED.items() if fault == "cold GPU"]
+    assert sorted({*(row[0] for row in failing[1:]), *slow_gpu}) == planted
     assert [row for row in failing[1:] if not row[-1]] == []
     lost = seen.tables["missing"]
     assert [(row[0], row[-1]) for row in lost[1:]] == [
@@ -258,7 +260,7 @@ def test_map_of_a_fleet_stays_small(of_fleet: Path) -> None:
     drawn = text.partition(box)[2].partition("</svg>")[0]
     assert 20 < drawn.count("<rect") < 1000
     label = re.findall('role="img" aria-label="([^"]*)"', drawn)[0]
-    assert "3 of 200 nodes fail, 2 not measured" in label
+    assert "2 of 200 nodes fail, 2 not measured" in label
     assert [fleet.node(number) in label for number in sorted(runs.PLANTED)] == [True] * 3
 
 

@@ -207,7 +207,7 @@ def _reduce(members: Sequence[tuple[Case, Figure]], expectations: Expectations) 
                 for item in expectations.of(str(case.vm_size), case.benchmark)
                 if item.metric == figure.name
                 and item.message_bytes == figure.message_bytes
-                and item.applies(case.parameters, len(case.nodes))
+                and item.applies(case)
             ]
         expected = [of_figure(case, item, figure) for item in known[id(case.parameters)]]
         worst = next((item for item in expected if item.verdict == "fail"), None)

@@ -40,6 +40,8 @@ def of_reading(reading: Reading, size: str, node_count: int) -> Case:
         outcome=outcome,
         reason=reason,
         parameters=reading.parameters,
+        # Each rank of nccl-tests has a GPU.
+        gpus=reading.resources.get("gpus", reading.resources.get("ranks")),
         software={},
         figures=[
             Figure(**{name: row[name] for name in Figure._fields if name in row})

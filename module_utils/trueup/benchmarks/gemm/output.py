@@ -17,6 +17,8 @@ from ...record import Metric, summarise
 from .marks import OUR_TOOL
 
 TOOL = "gemm"
+# By whom the products are computed: figures of other programs are other figures.
+PROGRAM = "pytorch"
 # The largest error of 4096 sampled elements, in units of their root mean square, for factors of
 # normally distributed numbers. An H100 and an H200 gave the same for n 1024 to 32768 (2026-11-27,
 # PyTorch 2.11): fp64 7e-15 to 3.4e-14, tf32 1.2e-3, bf16 1.1e-2 (its result is rounded to bf16).
@@ -65,8 +67,12 @@ class GemmOutput:
 
     @property
     def parameters(self) -> Dict[str, str]:
-        """The GPU's name, the sizes, and whether all GPUs ran at once."""
-        found = {"gpus_at_once": "all" if self.together else "one", "gpu_name": self.gpus[0].name}
+        """The program, the GPU's name, the sizes, and whether all GPUs ran at once."""
+        found = {
+            "program": PROGRAM,
+            "gpus_at_once": "all" if self.together else "one",
+            "gpu_name": self.gpus[0].name,
+        }
         found.update((f"n_{name}", str(n)) for name, n in self.gpus[0].sizes.items())
         return found
 

@@ -395,9 +395,12 @@ class NcclOutput:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """operation, transport, and what else NCCL's log says of the way."""
+        """operation, data type and reduction ("none" where nothing is reduced), and the way of the
+        data by NCCL's log."""
         return {
             "operation": self.operation,
+            "datatype": self.rows[0].type,
+            "reduction": self.rows[0].redop or "none",
             "transport": self.log.transport,
             "within_node": self.log.within or "none",
             "between_nodes": self.log.between or "none",

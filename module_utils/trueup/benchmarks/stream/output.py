@@ -73,8 +73,9 @@ class StreamOutput:
     @property
     def parameters(self) -> Dict[str, str]:
         """Whether stores go past the caches, and whether every cache had a thread: of STREAM's own
-        output neither is known."""
-        return {"stores": self.stores, "spread": "unknown"}
+        output neither is known. The size of an array where it is printed."""
+        array = {} if self.array_bytes is None else {"array_bytes": str(self.array_bytes)}
+        return {"stores": self.stores, "spread": "unknown", **array}
 
     @property
     def checks(self) -> Dict[str, bool]:

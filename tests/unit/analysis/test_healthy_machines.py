@@ -1,0 +1,273 @@
+"""Outputs and figures of real machines: a healthy machine neither fails nor has a warning at its
+size, and a faulty one fails.
+
+Files are those of tests/data and of ../shared/real_outputs. Each file of a benchmark that is judged
+stands below: with the size of its machine, or with the reason why it is of no size.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trueup.cases import Case, Figure
+from trueup.errors import BadInput
+from trueup.health.verdicts import judge_case
+from trueup_analysis.decoding import decoded
+from trueup_analysis.figures.health import expectations
+from trueup_analysis.figures.health.measured import of_reading
+from trueup_analysis.read import marks, read
+
+ROOT = Path(__file__).resolve().parents[3]
+DATA = ROOT / "tests" / "data"
+SHARED = ROOT.parent / "shared" / "real_outputs"
+FACTS = expectations.read(ROOT / "catalog" / "expectations.yml")
+GIB = 1024**3
+
+H100, H200 = "Standard_ND96isr_H100_v5", "Standard_ND96isr_H200_v5"
+NDV4, HB120, HB176 = "Standard_ND96asr_v4", "Standard_HB120rs_v3", "Standard_HB176rs_v4"
+
+# Of a healthy machine: file, the size whose hardware it has, nodes.
+HEALTHY = [
+    # One GPU of that kind in a virtual machine that is not Azure's (SOURCES.md).
+    ("gemm/h100_real.json", H100, 1),
+    ("gemm/h200_real.json", H200, 1),
+    ("gpu_copy/sections_h100_real.txt", H100, 1),
+    ("gpu_copy/sections_h100_pytorch_real.txt", H100, 1),
+    ("gpu_copy/nvbandwidth_0.8_h100_real.txt", H100, 1),
+    ("gpu_copy/nvbandwidth_0.8_h100_real.json", H100, 1),
+    ("nccl/one_h200_real.txt", H200, 1),
+    # Two ranks on one GPU, told to be two nodes: the sockets were asked for.
+    ("nccl/sendrecv_h100_real.txt", H100, 2),
+]
+# Of ../shared/real_outputs; its README.md says what each is.
+HEALTHY_SHARED = [
+    ("gpu_copy/nvbandwidth_h100x8_d2d_read.txt", H100, 1),
+    ("gpu_copy/nvbandwidth_h100x8_h2d.txt", H100, 1),
+    ("gpu_copy/bandwidthtest_a100.txt", NDV4, 1),
+    ("nccl/readme_without_header.txt", H100, 1),
+    ("nccl/readme_without_ranks.txt", H100, 2),
+    ("nccl/markdown_lost_hashes.txt", H100, 2),
+    ("more_hpc/dgxc_nccl_1.txt", H100, 1),
+    ("more_hpc/dstack_nebius_1.txt", H100, 2),
+    ("more_hpc/m_ncclissue294_fixed.txt", H100, 1),
+    ("more_hpc/m_nvbw04_prompt.txt", H100, 1),
+    ("more_hpc/m_ibbw_bidir_rocm.txt", "Standard_ND96asr_MI200_v4", 1),
+    # Genoa with two sockets, as HBv4; STREAM's output does not say its build.
+    ("more_hpc/m_stream_genoa_two.txt", HB176, 1),
+    ("stream/stream_5_10.txt", HB176, 1),
+    ("stream/stream_5_8.txt", HB120, 1),
+    ("hpl/hpl_2_1.out", NDV4, 1),
+    ("fio/fio_3_26.txt", HB120, 1),
+    ("fio/fio_2_1_4.json", HB120, 1),
+]
+FAULTY = [
+    # An all-reduce of two nodes over sockets where InfiniBand is.
+    ("nccl/sockets.txt", NDV4, 1),
+    ("nccl/wrong_values.txt", H100, 1),
+    # The adapter of a 400 Gb/s link at 193.42 Gb/s.
+    ("ib/write_bw_gpu.txt", H100, 1),
+    # GPUs with PCIe of the generation before.
+    ("gpu_copy/nvbandwidth_0.8.json", H100, 1),
+]
+# Why the others of tests/data are of no healthy machine of a size.
+NO_SIZE = {
+    "rxe_": "soft-RoCE between processes",
+    "hpcc150_": "two cores of a virtual machine that is not Azure's",
+    "fio333_": "a virtual disk of a virtual machine that is not Azure's",
+    "kernel_streaming": "two cores of a virtual machine that is not Azure's",
+    "sockets_h100_real": "two ranks on one GPU, told to be two nodes, over sockets",
+    "no_device": "no adapter",
+}
+
+
+def words(path: Path, size: str, nodes: int) -> set[str]:
+    """The verdicts on an output as measured on a size."""
+    with path.open("rb") as stream:
+        text = decoded(stream, path.name, marks())[0]
+    reading = read(text, source=path.name)
+    return {item.verdict for item in judge_case(of_reading(reading, size, nodes), FACTS)}
+
+
+@pytest.mark.parametrize(("name", "size", "nodes"), HEALTHY)
+def test_a_healthy_machine_neither_fails_nor_is_warned_of(name: str, size: str, nodes: int) -> None:
+    assert words(DATA / name, size, nodes) & {"fail", "warn"} == set()
+
+
+@pytest.mark.parametrize(("name", "size", "nodes"), HEALTHY_SHARED)
+def test_no_healthy_machine_of_others_fails_or_is_warned_of(
+    name: str, size: str, nodes: int
+) -> None:
+    if not (SHARED / name).is_file():
+        pytest.skip(f"no ../shared/real_outputs/{name} here")
+    try:
+        judged = words(SHARED / name, size, nodes)
+    except BadInput as error:
+        pytest.skip(f"{name} is not read: {error}")
+    assert judged & {"fail", "warn"} == set()
+
+
+@pytest.mark.parametrize(("name", "size", "nodes"), FAULTY)
+def test_a_faulty_machine_fails(name: str, size: str, nodes: int) -> None:
+    assert "fail" in words(DATA / name, size, nodes)
+
+
+def test_each_real_output_of_a_judged_benchmark_has_its_row() -> None:
+    judged = {item.benchmark for size in FACTS.sizes for item in FACTS.of(size)}
+    real = set()
+    for folder in judged - {"node_state"}:
+        sources = (DATA / folder / "SOURCES.md").read_text(encoding="utf-8")
+        for path in (DATA / folder).iterdir():
+            rows = [line for line in sources.splitlines() if f"{path.stem}" in line and "|" in line]
+            synthetic = any("synthetic" in row for row in rows)
+            if path.name != "SOURCES.md" and ("real" in path.stem or not synthetic):
+                real.add(f"{folder}/{path.name}")
+    rows = {name for name, *_ in (*HEALTHY, *FAULTY)}
+    left = {name for name in real - rows if not Path(name).name.startswith(tuple(NO_SIZE))}
+    assert left == set()
+
+
+# Published figures of healthy machines: size, benchmark, parameters, metric, value in base units,
+# message size, nodes.
+SUM = {"operation": "all_reduce", "datatype": "float", "reduction": "sum", "transport": "unknown"}
+BW = {"program": "nvbandwidth", "peer_test": "read"}
+IB = {"gdr": "yes", "queue_pairs": "1", "connection": "RC", "link": "IB"}
+STREAM = {"stores": "streaming", "spread": "whole", "array_bytes": 6 * GIB}
+PUBLISHED: list[tuple[str, str, dict[str, Any], str, float, int | None, int]] = [
+    # NVIDIA/dgxc-benchmarking, AzNHC's log, Azure/cluster-health-monitor: NCCL on one node.
+    (H100, "nccl", SUM, "busbw", 479.90e9, 16 * GIB, 1),
+    (H100, "nccl", SUM, "busbw", 480.318e9, 16 * GIB, 1),
+    (H100, "nccl", SUM, "busbw", 480.902491e9, 16 * GIB, 1),
+    # edwardsp/azcluster: two nodes.
+    (H100, "nccl", SUM, "busbw", 440.21e9, 16 * GIB, 2),
+    (H100, "nccl", SUM, "busbw", 466.85e9, 16 * GIB, 2),
+    # microsoft/superbench-results over 1,939 nodes, Azure/woc-benchmarking.
+    (NDV4, "nccl", SUM, "busbw", 235.0457e9, 8 * GIB, 1),
+    # Azure/cluster-health-monitor and AzNHC's log: nvbandwidth 0.10 and 0.4, ib_write_bw.
+    (H100, "gpu_copy", BW, "h2d_bandwidth", 55.5519e9, None, 1),
+    (H100, "gpu_copy", BW, "d2h_bandwidth", 55.1197e9, None, 1),
+    (H100, "gpu_copy", BW, "p2p_bandwidth", 394.967e9, None, 1),
+    (H100, "gpu_copy", BW, "p2p_bandwidth", 370.26e9, None, 1),
+    (H100, "ib", IB, "ib_write_bandwidth", 392.82e9, 8 * 1024**2, 1),
+    # The sizes' pages: STREAM's triad.
+    (HB120, "stream", STREAM, "triad_rate", 330e9, None, 1),
+    (HB176, "stream", STREAM, "triad_rate", 750e9, None, 1),
+    (HB176, "stream", STREAM, "triad_rate", 690e9, None, 1),
+]
+# The same with a fault; 162.45 GB/s is of a real node, in a public note on AzNHC.
+SICK: list[tuple[str, str, dict[str, Any], str, float, int | None, int]] = [
+    (H100, "nccl", SUM, "busbw", 300e9, 16 * GIB, 1),
+    (H100, "nccl", SUM, "busbw", 290e9, 16 * GIB, 2),
+    (NDV4, "nccl", SUM, "busbw", 175e9, 8 * GIB, 1),
+    (H100, "gpu_copy", BW, "h2d_bandwidth", 27e9, None, 1),
+    (H100, "gpu_copy", BW, "p2p_bandwidth", 162.45e9, None, 1),
+    (H100, "ib", IB, "ib_write_bandwidth", 196e9, 8 * 1024**2, 1),
+    (HB120, "stream", STREAM, "triad_rate", 280e9, None, 1),
+]
+
+
+def word_on(
+    size: str,
+    benchmark: str,
+    parameters: dict[str, Any],
+    metric: str,
+    value: float,
+    message_bytes: int | None,
+    nodes: int,
+) -> set[str]:
+    """The verdict on one figure of a size's own program."""
+    unit = "bit/s" if benchmark == "ib" else "byte/s"
+    statistic = "max" if benchmark == "stream" else None
+    row = Figure(metric, value, unit, "higher", message_bytes=message_bytes, statistic=statistic)
+    case = Case(
+        nodes=tuple(f"n{number}" for number in range(nodes)),
+        vm_size=size,
+        benchmark=benchmark,
+        case="published",
+        outcome="ok",
+        reason=None,
+        parameters=parameters,
+        software={},
+        figures=[row],
+        gpus=8 * nodes,
+    )
+    return {item.verdict for item in judge_case(case, FACTS) if item.measured is not None}
+
+
+@pytest.mark.parametrize("row", PUBLISHED, ids=lambda row: f"{row[0]}-{row[3]}-{row[4]:.3g}")
+def test_a_published_figure_of_a_healthy_machine_passes(row: tuple[Any, ...]) -> None:
+    assert word_on(*row) == {"pass"}
+
+
+@pytest.mark.parametrize("row", SICK, ids=lambda row: f"{row[0]}-{row[3]}-{row[4]:.3g}")
+def test_a_figure_of_a_sick_machine_fails(row: tuple[Any, ...]) -> None:
+    assert word_on(*row) == {"fail"}
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "parameters", "metric", "message_bytes", "size"),
+    [
+        # Another program, data type, operation, direction, number of queue pairs, buffer or build:
+        # a slow figure of it says nothing of the machine.
+        ("gpu_copy", {**BW, "program": "pytorch"}, "h2d_bandwidth", None, H100),
+        ("gpu_copy", {**BW, "program": "bandwidthTest"}, "h2d_bandwidth", None, H100),
+        ("gpu_copy", {**BW, "peer_test": "write"}, "p2p_bandwidth", None, H100),
+        ("nccl", {**SUM, "datatype": "half"}, "busbw", 16 * GIB, H100),
+        ("nccl", {**SUM, "reduction": "max"}, "busbw", 16 * GIB, H100),
+        ("nccl", {**SUM, "operation": "all_gather"}, "busbw", 16 * GIB, H100),
+        ("nccl", SUM, "busbw_in_place", 16 * GIB, H100),
+        ("ib", {**IB, "gdr": "server"}, "ib_write_bandwidth", 8 * 1024**2, H100),
+        ("ib", IB, "ib_read_bandwidth", 8 * 1024**2, H100),
+        ("ib", IB, "ib_write_bandwidth", 65536, H100),
+        ("ib", {**IB, "link": "Ethernet"}, "ib_write_bandwidth", 8 * 1024**2, H100),
+        ("ib", {**IB, "gdr": "no"}, "ib_write_bandwidth", 1024**2, HB120),
+        ("stream", {**STREAM, "stores": "regular"}, "triad_rate", None, HB120),
+        ("stream", {**STREAM, "stores": "unknown"}, "triad_rate", None, HB120),
+        ("stream", {**STREAM, "array_bytes": 80_000_000}, "triad_rate", None, HB120),
+        ("stream", {**STREAM, "array_bytes": "many"}, "triad_rate", None, HB120),
+    ],
+)
+def test_a_slow_figure_of_another_program_or_input_has_no_verdict(
+    benchmark: str, parameters: dict[str, Any], metric: str, message_bytes: int | None, size: str
+) -> None:
+    assert word_on(size, benchmark, parameters, metric, 1e9, message_bytes, 1) == set()
+
+
+@pytest.mark.parametrize(("gpus", "measured"), [(4, 0), (8, 1), (None, 0)])
+def test_an_all_reduce_over_some_of_the_gpus_is_not_judged(gpus: int | None, measured: int) -> None:
+    row = Figure("busbw", 300e9, "byte/s", "higher", message_bytes=16 * GIB)
+    case = Case(("n",), H100, "nccl", "made", "ok", None, SUM, {}, [row], gpus=gpus)
+    judged = judge_case(case, FACTS)
+    assert sum(item.measured is not None for item in judged) == measured
+
+
+def test_an_output_that_does_not_say_its_build_can_pass() -> None:
+    """STREAM's own output, whose streaming stores nobody knows of: fast is fast."""
+    unknown = {"stores": "unknown", "spread": "unknown", "array_bytes": "3200000000"}
+    assert word_on(HB120, "stream", unknown, "triad_rate", 335e9, None, 1) == {"pass"}
+
+
+def test_a_real_h100_has_no_verdict_on_its_matrix_product_and_the_reason_is_named(
+    call_trueup: Any,
+) -> None:
+    done = call_trueup("read", DATA / "gemm" / "h100_real.json", "--size", H100)
+    shown = " ".join(done.out.split())
+    assert (done.status, "report the node" in shown, "no verdict" in shown) == (2, False, True)
+    [verdict] = judge_case(
+        of_reading(
+            read((DATA / "gemm" / "h100_real.json").read_text(), source="h100_real.json"), H100, 1
+        ),
+        FACTS,
+    )
+    assert verdict.reason == (
+        "no expectation holds for this case: it has program pytorch, and the limit is of ubergemm"
+        " of NVIDIA's DCGM, 60 s"
+    )
+
+
+def test_each_expectation_of_a_benchmark_names_its_program_and_matches_records_by_it() -> None:
+    items = [item for size in FACTS.sizes for item in FACTS.of(size)]
+    programs = [item for item in items if item.benchmark != "node_state"]
+    assert [item.what for item in programs if not item.program or not item.parameters] == []
+    assert [item.what for item in items if item.benchmark == "node_state" and item.program] == []
