@@ -261,7 +261,9 @@ def test_map_of_a_fleet_stays_small(of_fleet: Path) -> None:
     assert 20 < drawn.count("<rect") < 1000
     label = re.findall('role="img" aria-label="([^"]*)"', drawn)[0]
     assert "2 of 200 nodes fail, 2 not measured" in label
-    assert [fleet.node(number) in label for number in sorted(runs.PLANTED)] == [True] * 3
+    # The label names what fails; the slow GPU is a warning.
+    named = {fault: fleet.node(number) in label for number, fault in runs.PLANTED.items()}
+    assert named == {"slow NIC": True, "cold GPU": False, "bad NVLink": True}
 
 
 def test_off_azure_says_once_that_there_is_no_price(at_home: Path) -> None:
