@@ -285,8 +285,8 @@ def _expanded(entry: Mapping[str, Any]) -> Iterator[tuple[str, Expectation]]:
                 str(name): _number(number, f"least: {name}")
                 for name, number in (of_case["least"] or {}).items()
             },
-            nodes="several" if entry.get("nodes") == "2+" else entry.get("nodes"),
-            gpus=None if gpus is None else int(gpus),
+            nodes=_nodes(entry.get("nodes")),
+            gpus=None if gpus is None else int(_number(gpus, "gpus")),
             message_bytes=None if message_bytes is None else int(message_bytes),
             statistic=entry.get("statistic"),
             fault=str(entry.get("fault", "")),
@@ -295,8 +295,10 @@ def _expanded(entry: Mapping[str, Any]) -> Iterator[tuple[str, Expectation]]:
             source=str(entry["source"]),
             date=str(entry["date"]),
         )
-        for size in value["sizes"]:
-            yield str(size), expectation
+        if stray := sorted(set(expectation.unsure) - set(expectation.parameters)):
+            raise BadInput(f"unsure has {', '.join(stray)}, which parameters has not")
+        for size in _list("sizes", value["sizes"]):
+            yield size, expectation
 
 
 def _levels(
@@ -374,8 +376,24 @@ def _required(word: Any) -> str:
     return "" if word == "no" else word
 
 
-def _lists(given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    return {name: tuple(str(item) for item in allowed) for name, allowed in given.items()}
+def _lists(members: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    return {str(name): _list(str(name), values) for name, values in members.items()}
+
+
+def _list(name: str, values: Any) -> tuple[str, ...]:
+    """The items of a list; a single word is none, whose letters would be items."""
+    if not isinstance(values, (list, tuple)):
+        raise BadInput(f"{name} {values!r} is not a list")
+    return tuple(str(item) for item in values)
+
+
+def _nodes(count: Any) -> int | Literal["several"] | None:
+    """How many nodes, ``several`` for 2+, or None for any number."""
+    if count == "2+":
+        return "several"
+    if count is None or (isinstance(count, int) and not isinstance(count, bool) and count > 0):
+        return count
+    raise BadInput(f"nodes {count!r} is neither a number of nodes nor 2+")
 
 
 def _only(members: Mapping[str, Any], known: set[str]) -> None:

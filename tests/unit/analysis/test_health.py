@@ -463,6 +463,15 @@ def test_the_loopback_figures_are_held_too() -> None:
         ({"values": [{"floor": float("inf"), "sizes": ["x"]}]}, "floor inf is not a number"),
         ({"values": [{"sizes": ["x"]}]}, "floor is missing"),
         ({"values": 3}, "not iterable"),
+        # A word is not taken for a list of its letters.
+        ({"values": [{"floor": 5, "sizes": "x"}]}, "sizes 'x' is not a list"),
+        ({"parameters": {"gdr": "yes"}}, "gdr 'yes' is not a list"),
+        ({"parameters": {"gdr": True}}, "gdr True is not a list"),
+        ({"unsure": {"stores": ["unknown"]}}, "unsure has stores, which parameters has not"),
+        ({"least": {"array_bytes": "many"}}, "least: array_bytes 'many' is not a number"),
+        ({"gpus": "all"}, "gpus 'all' is not a number"),
+        ({"nodes": "two"}, "nodes 'two' is neither a number of nodes nor 2+"),
+        ({"nodes": 0}, "nodes 0 is neither"),
     ],
 )
 def test_a_wrong_expectation_is_refused_by_number_and_name(

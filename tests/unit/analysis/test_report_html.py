@@ -254,6 +254,19 @@ def test_fleet_says_which_nodes_fail_and_why(of_fleet: Path) -> None:
     assert health.count("What fails") == 1
 
 
+def test_the_figure_of_healthy_nodes_stands_beside_the_limit(of_fleet: Path) -> None:
+    tables = look(of_fleet).tables
+    [shown] = [rows for name, rows in tables.items() if name == "nccl-figures"]
+    row = dict(zip(shown[0], shown[1], strict=True))
+    assert (row["expected"], row["healthy"].startswith("480.29: 10")) == ("\u2265 460.00", True)
+    [failing] = [rows for rows in tables.values() if {"measured", "fix"} <= set(rows[0])]
+    reached = {
+        row["what"]: row["healthy"]
+        for row in (dict(zip(failing[0], one, strict=True)) for one in failing[1:])
+    }
+    assert reached["NCCL all-reduce on one node"].startswith("480.29: 49 %")
+
+
 def test_map_of_a_fleet_stays_small(of_fleet: Path) -> None:
     text = of_fleet.read_text(encoding="utf-8")
     box = '<div class="scroll map" role="group" tabindex="0" aria-label="Map of nodes and checks">'
