@@ -157,8 +157,11 @@ class _Cell(NamedTuple):
 
 
 class _Row(NamedTuple):
+    """A row, and the sentences beneath it."""
+
     cells: Sequence[_Cell]
     style: str
+    beneath: Sequence[Fact]
 
 
 class _Table(NamedTuple):
@@ -213,7 +216,8 @@ def _tables(page: Page) -> Iterator[tuple[int, _Table]]:
 
 
 def _table(sheet: Sheet, name: str) -> _Table:
-    columns = sheet.shown()
+    columns = [column for column in sheet.shown() if not column.beneath]
+    sentences = [column for column in sheet.shown() if column.beneath]
     texts = [
         [units.text(column.show(row.get(column.key))) for column in columns]
         for row in sheet.rows[:ROWS_SHOWN]
@@ -225,6 +229,11 @@ def _table(sheet: Sheet, name: str) -> _Table:
         _Row(
             [_Cell(text, kind) for text, kind in zip(cells, kinds, strict=True)],
             _row_style(sheet, row),
+            [
+                Fact(f"{column.header}".capitalize(), units.text(text))
+                for column in sentences
+                if (text := column.show(row.get(column.key))) != units.UNKNOWN
+            ],
         )
         for row, cells in zip(sheet.rows[:ROWS_SHOWN], texts, strict=True)
     ]

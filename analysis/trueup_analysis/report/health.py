@@ -148,9 +148,15 @@ def _warnings(warnings: Sequence[Verdict], failures: Sequence[Verdict]) -> Part:
 
 
 def _table(found: Sequence[Verdict], title: str, notes: Sequence[str] = ()) -> Part:
-    """Verdicts of one kind, so without a column that says which."""
+    """Verdicts of one kind, so without a column that says which. Sentences on a fix are beneath the
+    row: beside it they are off a screen of 1400 pixels."""
     sheet = health_sheets.verdicts(found, title, notes)
-    columns = [column for column in sheet.columns if column.key != "verdict"]
+    sentences = ("reason", "fix") if any(sheet.values("fix")) else ()
+    columns = [
+        column._replace(beneath=column.key in sentences)
+        for column in sheet.columns
+        if column.key != "verdict"
+    ]
     return Part(sheets=(replace(sheet, columns=columns),) if sheet.rows else (), notes=())
 
 

@@ -27,6 +27,7 @@ class Column(NamedTuple):
         show: how a value is written for people.
         words: text (left, may wrap) rather than a figure (right, never wraps).
         data: whether CSV and JSON hold it; what only repeats another column for the eye is not.
+        beneath: whether a page sets it beneath the row, over the whole width: sentences.
     """
 
     key: str
@@ -34,6 +35,7 @@ class Column(NamedTuple):
     show: Callable[[Any], str] = units.text
     words: bool = False
     data: bool = True
+    beneath: bool = False
 
     def texts(self, values: Sequence[Any]) -> list[str]:
         """How the values of its rows are written for people."""

@@ -310,6 +310,26 @@ def test_axe_finds_nothing(browser: Browser, reports: dict[str, Path], axe: str,
     assert {key: got for key, got in found.items() if got} == {}
 
 
+# The elements that hold the sentence of a fix, and the right edge that each must not pass.
+_FIXES = """(() => {
+  const all = [...document.querySelectorAll('#table-verdicts *')];
+  const fixes = all.filter(e => !e.children.length && /then report the node/.test(e.textContent)
+    || e.tagName === 'P' && /then report the node/.test(e.textContent));
+  return fixes.map(e => [e.getBoundingClientRect().right,
+    Math.min(innerWidth, e.closest('.scroll').getBoundingClientRect().right)]);
+})()"""
+
+
+@pytest.mark.parametrize("width", [1400, 1000, NARROW[0]])
+def test_a_fix_is_on_the_screen_without_scrolling(
+    browser: Browser, reports: dict[str, Path], width: int
+) -> None:
+    browser.open(reports["h100_fleet_200"], (width, 900), "light")
+    edges = browser.value(_FIXES)
+    assert len(edges) > 2
+    assert [(right, most) for right, most in edges if right > most] == []
+
+
 def test_large_fleet_is_small_and_loads_soon(
     browser: Browser, reports: dict[str, Path], record_property: Callable[[str, object], None]
 ) -> None:

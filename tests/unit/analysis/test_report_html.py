@@ -238,10 +238,14 @@ def test_fleet_says_which_nodes_fail_and_why(of_fleet: Path) -> None:
     planted = sorted(fleet.node(number) for number in runs.PLANTED)
     health = seen.section("health")
     failing = next(rows for rows in seen.tables.values() if "measured" in rows[0])
+    heads, *rows = failing
+    # Beneath each figure is a row of one cell over the whole width, with the fix.
+    figures, beneath = rows[::2], rows[1::2]
+    assert ({"why", "fix"} & set(heads), {len(row) for row in beneath}) == (set(), {1})
+    assert [text for [text] in beneath if "Fix: " not in text] == []
     # Of the matrix product no limit is published: the slow GPU is a warning beside the other nodes.
     slow_gpu = [fleet.node(n) for n, fault in runs.PLANTED.items() if fault == "cold GPU"]
-    assert sorted({*(row[0] for row in failing[1:]), *slow_gpu}) == planted
-    assert [row for row in failing[1:] if not row[-1]] == []
+    assert sorted({*(row[0] for row in figures), *slow_gpu}) == planted
     lost = seen.tables["missing"]
     assert [(row[0], row[-1]) for row in lost[1:]] == [
         (fleet.node(runs.UNREACHABLE), "unreachable"),
