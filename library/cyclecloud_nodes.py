@@ -263,7 +263,7 @@ OPTIONS = (
     Option("poll_seconds", "Seconds between two looks.", 15, least=1),
     Option(
         "request_timeout_seconds",
-        "How long one answer of the server may take, in seconds.",
+        "Seconds for one answer of the server, from the name lookup to its last byte.",
         30,
         least=1,
     ),

@@ -82,8 +82,10 @@ installed:
 import glob
 import os
 import tempfile
+from http.client import HTTPException
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup import bounded_http
 from ansible.module_utils.trueup.errors import TrueupError
 from ansible.module_utils.trueup.node import packages, tools
 from ansible.module_utils.trueup.options import Option, module_spec
@@ -114,7 +116,8 @@ SOURCES = {
     "apt": "/etc/apt/sources.list.d/trueup-{name}.sources",
     "dnf": "/etc/yum.repos.d/trueup-{name}.repo",
 }
-TIMEOUT_SECONDS = 30
+# Of the key, which is a few KiB, to its last byte.
+TIMEOUT_SECONDS, KEY_BYTES = 60, 2**20
 APT_LISTS = "/var/lib/apt/lists"
 
 
@@ -164,8 +167,10 @@ def _key(module: AnsibleModule, repository: dict[str, str], path: str) -> bool:
         return False
     url = repository["key_url"]
     try:
-        content = open_url(url, timeout=TIMEOUT_SECONDS).read()
-    except OSError as error:
+        content = bounded_http.ask(
+            lambda: open_url(url, timeout=TIMEOUT_SECONDS), TIMEOUT_SECONDS, KEY_BYTES
+        ).checked()
+    except (OSError, HTTPException) as error:
         module.fail_json(
             msg=f"The key of the repository {repository['name']} could not be downloaded from {url}"
             f" ({error}): check the address, or point key_url at a mirror."

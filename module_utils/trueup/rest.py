@@ -16,13 +16,13 @@ import random
 import re
 import ssl
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from . import bounded_http
 from .errors import BadInput, TrueupError
 
 MAX_PAGES = 1000
@@ -44,6 +44,8 @@ _TELL_SECONDS = 60.0
 _MOST_UNREADABLE = 3
 
 _SAID_CHARACTERS = 300
+# Of an error page: enough for a sentence, and short for the pattern of its tags.
+_PAGE_CHARACTERS = 16 * 1024
 # A tag of a page; of a script or style sheet, with what stands in it.
 _TAG = re.compile(
     r"<(script|style)\b[^<]*(?:<(?!/?(?:script|style)\b)[^<]*)*</\1>|<[^<>]*>", re.IGNORECASE
@@ -106,21 +108,25 @@ def http_date(text: Optional[str]) -> Optional[datetime]:
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: HTTP's status, its headers in lower case, its text, and what was asked."""
+    """One answer: HTTP's status, its headers in lower case, its body, and what was asked."""
 
     status: int
     headers: Mapping[str, str]
-    text: str
+    body: bytes
     method: str = "GET"
     url: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", "replace")
 
 
 def sentence_of(text: str) -> str:
     """What an error's body says: the reference promises no content, so it may be JSON, a page or
     nothing."""
     try:
-        body = json.loads(text)
-    except ValueError:
+        body = bounded_http.parse_json(text)
+    except bounded_http.NotJson:
         body = None
     said = ""
     if isinstance(body, dict):
@@ -137,7 +143,7 @@ def sentence_of(text: str) -> str:
                 said += cause
                 break
     if not said:
-        said = _TAG.sub(" ", text)
+        said = _TAG.sub(" ", text[:_PAGE_CHARACTERS])
     said = " ".join(said.split())
     return said[:_SAID_CHARACTERS] + ("..." if len(said) > _SAID_CHARACTERS else "")
 
@@ -170,8 +176,8 @@ def _packed(error: Mapping[str, Any]) -> Any:
     if not isinstance(text, str) or not text.lstrip().startswith("{"):
         return None
     try:
-        packed = json.loads(text)
-    except ValueError:
+        packed = bounded_http.parse_json(text)
+    except bounded_http.NotJson:
         return None
     return packed.get("error", packed)
 
@@ -179,8 +185,8 @@ def _packed(error: Mapping[str, Any]) -> Any:
 def code_of(text: str) -> str:
     """The innermost code of an error's body; empty where it has none."""
     try:
-        body = json.loads(text)
-    except ValueError:
+        body = bounded_http.parse_json(text)
+    except bounded_http.NotJson:
         return ""
     error = body.get("error") if isinstance(body, dict) else None
     return str(innermost(error).get("code") or "") if isinstance(error, dict) else ""
@@ -192,7 +198,8 @@ class Client:
     Args:
         url: https://HOST[:PORT][/PATH].
         open_url: as ``ansible.module_utils.urls.open_url``, or ``open_plainly``.
-        connection: what every call gives ``open_url`` besides: who asks, TLS, ``timeout``.
+        connection: what every call gives ``open_url`` besides: who asks, TLS, and ``timeout``, the
+            seconds from the name lookup to the last byte of one answer.
         patience_seconds: the sum of all pauses of one call.
         deadline_seconds: how long all calls may take together with their pauses, from now on; None
             for no end.
@@ -224,7 +231,8 @@ class Client:
         self.clock = clock
         self._begun = clock()
         self.jitter = jitter
-        self._connection = {"timeout": 30, **connection}
+        # Azure Resource Manager ends its own calls after 60 s.
+        self._connection = {"timeout": 60, **connection}
         self._secrets = [word for word in secrets if word]
 
     def hide(self, text: str) -> str:
@@ -260,12 +268,14 @@ class Client:
                 f"{self.url} was not asked {what}: all calls together took longer than"
                 f" {self.deadline_name()} ({self.deadline_seconds:g})"
             )
-        connection = {**self._connection, "timeout": min(self._connection["timeout"], left)}
+        seconds = min(self._connection["timeout"], left)
+        connection = {**self._connection, "timeout": seconds}
         headers = {"Accept": "application/json", **self.headers()}
         if body is not None:
             headers["Content-Type"] = "application/json"
-        try:
-            response = self.open_url(
+
+        def open_response() -> Any:
+            return self.open_url(
                 url,
                 data=None if body is None else json.dumps(body).encode(),
                 headers=headers,
@@ -277,16 +287,15 @@ class Client:
                 http_agent="trueup",
                 **connection,
             )
-            status, raw = int(response.status), response.read()
-            received = response.headers
-        except urllib.error.HTTPError as error:
-            status, received = error.code, error.headers
-            try:
-                raw = error.read()
-            except (OSError, http.client.HTTPException):
-                raw = b""
+
+        try:
+            reply = bounded_http.ask(open_response, seconds)
         except UnicodeError:
             raise BadInput(f"url {self.url} has a host that is no host name") from None
+        except bounded_http.TooLarge as error:
+            raise Unreadable(
+                f"{self.url} answers {what} with {error}, which no answer of {self.NAME} has"
+            ) from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             ended = isinstance(reason, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
@@ -294,8 +303,8 @@ class Client:
                 raise Refused(self.untrusted(reason), 0) from None
             said = self.hide(str(reason)) or type(reason).__name__
             raise Lost(f"{self.url} gave no answer to {what} ({said})") from None
-        kept = {str(key).lower(): str(value) for key, value in (received or {}).items()}
-        return Answer(status, kept, raw.decode("utf-8", "replace"), method, url)
+        kept = {str(key).lower(): str(value) for key, value in (reply.headers or {}).items()}
+        return Answer(reply.status, kept, reply.body, method, url)
 
     def untrusted(self, error: ssl.SSLError) -> str:
         """That TLS does not trust the server, and what helps."""
@@ -413,15 +422,16 @@ class Client:
 
     def document(self, answer: Answer, what: str) -> Dict[str, Any]:
         """The JSON object of an answer."""
+        reason = ""
         try:
-            body = json.loads(answer.text)
-        except ValueError:
-            body = None
+            body = bounded_http.parse_json(answer.body)
+        except bounded_http.NotJson as error:
+            body, reason = None, f"it {error}: "
         if not isinstance(body, dict):
-            start = self.hide(" ".join(answer.text.split())[:80])
+            start = self.hide(" ".join(answer.text[:_PAGE_CHARACTERS].split())[:80])
             raise Unreadable(
-                f"{self.url} answers {what} with something that is not a JSON object "
-                f"({start!r}); check that url is {self.NAME}'s"
+                f"{self.url} answers {what} with something that is not a JSON object"
+                f" ({reason}{start!r}); check that url is {self.NAME}'s"
             )
         return body
 
@@ -635,11 +645,6 @@ def _place(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname or ''}" if parts.scheme else parts.path
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_given: Any, **_named: Any) -> None:
-        """A redirection is an answer."""
-
-
 def open_plainly(url: str, **given: Any) -> Any:
     """As ansible's ``open_url`` for a call without a password, where Ansible is not installed."""
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
@@ -648,7 +653,7 @@ def open_plainly(url: str, **given: Any) -> Any:
         url, headers=given["headers"], method=given["method"]
     )
     request.add_header("User-Agent", given["http_agent"])
-    handlers: List[Any] = [_NoRedirect()]
+    handlers: List[Any] = [bounded_http.NoRedirect()]
     if not given["use_proxy"]:
         handlers.append(urllib.request.ProxyHandler({}))
     opener = urllib.request.build_opener(*handlers)

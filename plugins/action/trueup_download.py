@@ -9,19 +9,15 @@ from trueup.node import downloads
 
 DOCUMENTATION = r"""
 name: trueup_download
-short_description: Downloads by M(ansible.builtin.get_url) whose failures name the mend
+short_description: Downloads by M(download), whose failures name the mend
 description:
-  - Does what M(ansible.builtin.get_url) does with the same options. A failure ends in one sentence
-    with the address, the cause and O(variable), in which another address may stand.
+  - Does what M(download) does with the same options. A failure ends in one sentence with the
+    address, the cause and O(variable), in which another address may stand.
 options:
   variable:
     description: The variable of the role that says where from.
     type: str
     required: true
-  timeout:
-    description: Seconds without a byte after which it is given up.
-    type: int
-    default: 60
 """
 
 
@@ -29,12 +25,12 @@ class ActionModule(ActionBase):
     """Ansible's entry."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What get_url returns."""
+        """What the module returns."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        given = {"timeout": 60, **self._task.args}
+        given = dict(self._task.args)
         variable = given.pop("variable")
         answer = self._execute_module(
-            module_name="ansible.legacy.get_url", module_args=given, task_vars=task_vars
+            module_name="download", module_args=given, task_vars=task_vars
         )
         result.update(answer)
         if answer.get("failed"):

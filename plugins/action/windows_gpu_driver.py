@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import shutil
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.urls import ConnectionError as NoConnection
 from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
+from trueup import bounded_http
 from trueup.errors import BadInput, TrueupError
 from trueup.node import windows_gpu
 from trueup.node.windows import actions, authenticode
@@ -32,6 +32,8 @@ options:
 """
 
 _SECONDS = 600
+# Seconds to the last byte, and bytes. A GRID installer has about 1 GiB, the manifest some KiB.
+_DRIVER_LIMITS, _MANIFEST_LIMITS = (3600, 4 * 2**30), (60, 2**20)
 
 
 class ActionModule(ActionBase):
@@ -93,7 +95,7 @@ def _address(driver: dict[str, Any]) -> str:
     manifest = driver["manifest"]
     path = Path(manifest["path"])
     if not driver["url"] and manifest["url"] and not path.is_file():
-        _download(manifest["url"], path)
+        _download(manifest["url"], path, *_MANIFEST_LIMITS)
     return windows_gpu.address(driver)
 
 
@@ -105,7 +107,7 @@ def _sha256(driver: dict[str, Any], url: str) -> str:
         fcntl.flock(lock, fcntl.LOCK_EX)
         sha256, is_to_be_taken = windows_gpu.pinned(driver, url)
         if is_to_be_taken:
-            _download(url, taken)
+            _download(url, taken, *_DRIVER_LIMITS)
             sha256, _ = windows_gpu.pinned(driver, url)
         if taken.is_file():
             pin.write_text(f"{sha256}\n", encoding="ascii")
@@ -113,11 +115,13 @@ def _sha256(driver: dict[str, Any], url: str) -> str:
     return sha256
 
 
-def _download(url: str, path: Path) -> None:
+def _download(url: str, path: Path, seconds: float, most_bytes: int) -> None:
     part = path.with_name(f"{path.name}.part")
     try:
-        with open_url(url, timeout=60) as answer, part.open("wb") as file:
-            shutil.copyfileobj(answer, file)
+        with part.open("wb") as file:
+            bounded_http.save(
+                lambda: open_url(url, timeout=60), file, seconds, most_bytes
+            ).checked()
     except (OSError, HTTPException, NoConnection) as error:
         part.unlink(missing_ok=True)
         raise BadInput(

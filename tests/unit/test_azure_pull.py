@@ -325,7 +325,7 @@ def test_what_may_pass_is_asked_again(node: Node) -> None:
     node.server.answers[f"{base}/x.json"] = [500, 503]
     status, said = node.start(node.config())
     assert (status, node.configured) == (0, ["nodes_3"])
-    assert "cut short, " in said
+    assert "cut short (" in said
     assert node.server.blobs[f"{base}/x.json"] == b"x.json "
 
 

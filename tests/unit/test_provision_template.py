@@ -15,6 +15,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from provisioning import DATA, NOW, RECIPES, RUN, known, made, recipe
+from trueup import bounded_http
 from trueup.cluster.azure import expiry, node_nfs, parameters, switch, template
 from trueup.cluster.azure.switch import CONTRIBUTOR
 
@@ -309,7 +310,9 @@ def test_cloud_init_of_the_login_node_starts_the_switch() -> None:
     document = yaml.safe_load(text)
     files = {one["path"]: one["content"] for one in document["write_files"]}
     assert text.startswith("#cloud-config\n")
-    assert files["/opt/trueup/expiry.py"] == Path(expiry.__file__).read_text(encoding="utf-8")
+    for module in (expiry, bounded_http):
+        source = Path(module.__file__)
+        assert files[f"/opt/trueup/{source.name}"] == source.read_text(encoding="utf-8")
     assert json.loads(files["/opt/trueup/expiry.json"]) == {
         "metadata": "http://169.254.169.254",
         "manager": "https://management.azure.com",

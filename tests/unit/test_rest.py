@@ -18,17 +18,15 @@ URL = "https://prices.example"
 Answers = Iterator[Any]
 
 
-class Reply:
+class Reply(BytesIO):
     """What open_url gives back."""
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str]) -> None:
-        self.status, self.text = status, text
+        super().__init__(text.encode())
+        self.status = status
         self.headers = Message()
         for name, value in headers.items():
             self.headers[name] = value
-
-    def read(self) -> bytes:
-        return self.text.encode()
 
 
 class Opened:
@@ -243,7 +241,7 @@ RUNNING, DONE = (200, {"status": "Running"}), (200, {"status": "Succeeded"})
 def order(method: str, status: int = 202, body: Any = None, **headers: str) -> rest.Answer:
     named = {name.replace("_", "-"): text for name, text in headers.items()}
     text = "" if body is None else json.dumps(body)
-    return rest.Answer(status, named, text, method, f"{URL}/it")
+    return rest.Answer(status, named, text.encode(), method, f"{URL}/it")
 
 
 def test_an_operation_is_asked_until_it_ends_and_a_put_gives_its_resource() -> None:
@@ -319,7 +317,7 @@ def test_a_failed_operation_names_its_innermost_code_and_request(state: str, wor
 @pytest.mark.parametrize("link", ["https://evil.example/op", "http://prices.example/op"])
 def test_an_operation_is_not_asked_elsewhere(header: str, link: str) -> None:
     opened = Opened(DONE)
-    answer = rest.Answer(202, {header: link}, "", "PUT", f"{URL}/it")
+    answer = rest.Answer(202, {header: link}, b"", "PUT", f"{URL}/it")
     assert "is not asked" in said(lambda: opened.client().finished(answer, "it"))
     assert opened.asked == []
 

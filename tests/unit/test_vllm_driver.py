@@ -7,10 +7,12 @@ import contextlib
 import json
 import os
 import runpy
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-DRIVER = ROOT / "roles" / "vllm" / "files" / "vllm_driver.py"
+# What the role puts side by side (plan._files).
+FOLDER = Path(tempfile.mkdtemp(prefix="trueup-vllm-driver-"))
+DRIVER = FOLDER / "vllm_driver.py"
 DATA = ROOT / "tests" / "data" / "vllm"
 METRICS = (DATA / "vllm032_metrics.prom").read_text()
 KEY = "sesame-4711-open"
@@ -110,6 +114,16 @@ class Answer(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         pass
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _files() -> Iterator[None]:
+    for source in ("roles/vllm/files/vllm_driver.py", "module_utils/trueup/bounded_http.py"):
+        shutil.copy(ROOT / source, FOLDER)
+    sys.path.append(str(FOLDER))
+    yield
+    sys.path.remove(str(FOLDER))
+    shutil.rmtree(FOLDER)
 
 
 @pytest.fixture(name="start")

@@ -25,11 +25,13 @@ def _requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was asked for, of a network that has the manifest and the driver."""
     asked: list[str] = []
 
-    def answer(url: str, timeout: int) -> io.BytesIO:
+    def answer(url: str, timeout: int) -> Any:
         asked.append(url)
         if url not in (AZURE, grid.URL):
             raise URLError("no way there")
-        return io.BytesIO(MANIFEST if url == AZURE else grid.program())
+        response: Any = io.BytesIO(MANIFEST if url == AZURE else grid.program())
+        response.status, response.headers = 200, {}
+        return response
 
     monkeypatch.setattr(windows_gpu_driver, "open_url", answer)
     return asked

@@ -14,7 +14,7 @@ _CAUSES = (
 
 
 def sentence_of(answer: Mapping[str, Any], url: str, dest: str, variable: str) -> str:
-    """Why get_url failed.
+    """Why the module download failed.
 
     Args:
         answer: what it returned.

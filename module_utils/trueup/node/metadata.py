@@ -9,19 +9,16 @@ learn.microsoft.com/azure/virtual-machines/instance-metadata-service.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
-import json
-import queue
 import re
-import threading
+import socket
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
+from .. import bounded_http
 from ..errors import BadInput
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 METADATA_URL = "http://169.254.169.254/metadata/instance?api-version=2025-04-07"
 
@@ -71,13 +68,6 @@ class Document:
     content: dict[str, Any] = field(default_factory=dict)
 
 
-class _Answer(NamedTuple):
-    status: int
-    reason: str
-    headers: dict[str, str]
-    body: bytes
-
-
 def ask(
     url: str = METADATA_URL, connect_seconds: float = 2.0, answer_seconds: float = 10.0
 ) -> Metadata:
@@ -87,8 +77,7 @@ def ask(
 
 def of_body(body: str) -> Metadata:
     """What a machine says whose own client has asked, and got status 200."""
-    answer = _Answer(http.client.OK, "", {}, body.encode())
-    return _of_document(_parsed(answer))
+    return _of_document(_parsed(bounded_http.Reply(http.client.OK, "", {}, body.encode())))
 
 
 def _of_document(came: Document) -> Metadata:
@@ -109,39 +98,29 @@ def document(url: str, connect_seconds: float = 2.0, answer_seconds: float = 10.
         BadInput: ``url`` is not an http URL.
     """
     host, port, target = _split(url)
-    # None once the connection stands, then how it went on.
-    box: queue.SimpleQueue[_Answer | Exception | None] = queue.SimpleQueue()
-    # No socket's timeout ends the wait, but the deadlines below.
+    # http.client, because it follows no redirect and knows no proxy.
     connection = http.client.HTTPConnection(host, port, timeout=connect_seconds + answer_seconds)
 
-    def fetch() -> None:
-        try:
-            box.put(_get(connection, target, lambda: box.put(None)))
-        except (OSError, http.client.HTTPException) as error:
-            box.put(error)
+    def open_response() -> http.client.HTTPResponse:
+        # With "close" the response alone holds the socket, and closing it ends the connection.
+        headers = {"Metadata": "true", "Connection": "close"}
+        connection.request("GET", target, headers=headers)
+        return connection.getresponse()
 
-    # A socket's timeout starts anew with every byte, so a service that trickles would hold us for
-    # ever; a thread that is abandoned at the deadline bounds the name look-up and the whole answer
-    # as well.
-    threading.Thread(target=fetch, daemon=True).start()
-    if _next(box, connect_seconds) is not None:
-        return Document("absent", "nothing listens at the metadata address")
-    answer = _next(box, answer_seconds)
-    if isinstance(answer, queue.Empty):
-        return Document("unusable", f"no whole answer within {answer_seconds:g} s")
-    if isinstance(answer, _Answer):
-        return _parsed(answer)
-    return Document("unusable", f"the answer broke off or is not HTTP ({_shown(repr(answer))})")
-
-
-def _next(
-    box: queue.SimpleQueue[_Answer | Exception | None], seconds: float
-) -> _Answer | Exception | None:
-    """What comes next, or queue.Empty where nothing does in time."""
     try:
-        return box.get(timeout=seconds)
-    except queue.Empty as error:
-        return error
+        bounded_http.within(connect_seconds, connection.connect)
+        connected = connection.sock
+    except (OSError, http.client.HTTPException):
+        return Document("absent", "nothing listens at the metadata address")
+    try:
+        return _parsed(bounded_http.ask(open_response, answer_seconds, _MAX_BYTES))
+    except (bounded_http.Overdue, bounded_http.TooLarge, bounded_http.Truncated) as error:
+        # Ends the abandoned thread: scheduled events are asked for as long as a benchmark runs.
+        with contextlib.suppress(OSError):
+            connected.shutdown(socket.SHUT_RDWR)
+        return Document("unusable", str(error))
+    except (OSError, http.client.HTTPException) as error:
+        return Document("unusable", f"the answer broke off or is not HTTP ({_shown(repr(error))})")
 
 
 def _split(url: str) -> tuple[str, int, str]:
@@ -156,30 +135,14 @@ def _split(url: str) -> tuple[str, int, str]:
     return parts.hostname, port, (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
-def _get(
-    connection: http.client.HTTPConnection, target: str, connected: Callable[[], None]
-) -> _Answer:
-    """One GET. http.client, because it follows no redirect and knows no proxy."""
-    try:
-        connection.connect()
-        connected()
-        connection.request("GET", target, headers={"Metadata": "true"})
-        response = connection.getresponse()
-        headers = {name.lower(): value for name, value in response.getheaders()}
-        body = response.read(_MAX_BYTES + 1)
-        return _Answer(response.status, response.reason, headers, body)
-    finally:
-        connection.close()
-
-
-def _parsed(answer: _Answer) -> Document:
+def _parsed(answer: bounded_http.Reply) -> Document:
     problem = _refusal(answer)
     if problem:
         return Document("unusable", problem)
     try:
-        content = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        return Document("unusable", f"an answer that is not JSON ({_shown(answer.body)})")
+        content = bounded_http.parse_json(answer.body)
+    except bounded_http.NotJson as error:
+        return Document("unusable", f"an answer that {error} ({_shown(answer.body)})")
     if not isinstance(content, dict):
         return Document("unusable", "JSON that is no object")
     return Document("ok", content=content)
@@ -210,19 +173,14 @@ def _understand(content: dict[str, Any]) -> Metadata:
     )
 
 
-def _refusal(answer: _Answer) -> str:
+def _refusal(answer: bounded_http.Reply) -> str:
     if answer.status in _REDIRECTS:
-        target = _shown(answer.headers.get("location", ""))
+        target = _shown(answer.headers.get("Location", ""))
         return f"a redirect (status {answer.status} to {target})"
     if answer.status == http.client.TOO_MANY_REQUESTS:
         return "status 429: asked more often than five times a second"
     if answer.status != http.client.OK:
         return f"status {answer.status} {_shown(answer.reason)}"
-    if len(answer.body) > _MAX_BYTES:
-        return f"more than {_MAX_BYTES // 1024} KiB"
-    declared = answer.headers.get("content-length", "")
-    if declared.isdecimal() and len(answer.body) < int(declared):
-        return f"an answer cut short ({len(answer.body)} of {declared} bytes)"
     return ""
 
 

@@ -35,6 +35,9 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+# The role puts it beside this program.
+import bounded_http
+
 PREFIX = "trueup-vllm "
 FORMAT = 1
 SERVER_AWAY = 69
@@ -76,9 +79,11 @@ def get(url: str) -> str | None:
     if key:
         request.add_header("Authorization", f"Bearer {key}")
     try:
-        with OPENER.open(request, timeout=ANSWER_SECONDS) as answer:
-            text: str = answer.read().decode("utf-8", "replace")
-            return text
+        reply = bounded_http.ask(
+            lambda: OPENER.open(request, timeout=ANSWER_SECONDS), ANSWER_SECONDS
+        )
+        text: str = reply.checked().decode("utf-8", "replace")
+        return text
     except urllib.error.URLError as error:
         if isinstance(error.reason, ConnectionRefusedError):
             raise Away from error
@@ -256,7 +261,7 @@ def version(names: Sequence[str]) -> str | None:
 
 def server_version(base_url: str) -> str | None:
     with contextlib.suppress(Away, ValueError, TypeError, KeyError):
-        return str(json.loads(get(base_url.rstrip("/") + "/version") or "")["version"])
+        return str(bounded_http.parse_json(get(base_url.rstrip("/") + "/version") or "")["version"])
     return None
 
 

@@ -11,12 +11,12 @@ import os
 import random
 import re
 import socket
-import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from ... import bounded_http
 from ...errors import BadInput
 from ...options import ModuleOption, Option, RoleOption, time_limit
 from ...record import Metric
@@ -688,13 +688,16 @@ class Endpoint:
             request.add_header("Authorization", f"Bearer {self._key}")
         try:
             # The server is what is measured: never a proxy.
-            with _OPENER.open(request, timeout=_ANSWER_SECONDS) as answer:
-                return str(answer.read().decode("utf-8", "replace"))
-        except urllib.error.HTTPError as error:
-            raise BadInput(self._refusal(path, error)) from None
-        except (socket.timeout, TimeoutError):
-            raise BadInput(self._silent(path)) from None
-        except (http.client.RemoteDisconnected, http.client.IncompleteRead):
+            reply = bounded_http.ask(
+                lambda: _OPENER.open(request, timeout=_ANSWER_SECONDS), _ANSWER_SECONDS
+            )
+        except bounded_http.TooLarge as error:
+            raise BadInput(f"{self._base_url} answers {path} with {error}: set base_url") from None
+        except (
+            http.client.RemoteDisconnected,
+            http.client.IncompleteRead,
+            bounded_http.Truncated,
+        ):
             raise BadInput(self._gone("it closed the connection before an answer")) from None
         except http.client.HTTPException:
             raise BadInput(
@@ -702,10 +705,13 @@ class Endpoint:
             ) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
-            if isinstance(reason, (socket.timeout, TimeoutError)):
+            if isinstance(reason, (socket.timeout, TimeoutError, bounded_http.Overdue)):
                 raise BadInput(self._silent(path)) from None
             why = getattr(reason, "strerror", None) or reason
             raise BadInput(self._gone(why)) from None
+        if not 200 <= reply.status < 300:
+            raise BadInput(self._refusal(path, reply))
+        return reply.body.decode("utf-8", "replace")
 
     def _gone(self, why: Any) -> str:
         return f"no server answers at {self._base_url} ({why}): start it, or set base_url"
@@ -716,8 +722,8 @@ class Endpoint:
             "see its log; of a server on several nodes, a node may be lost"
         )
 
-    def _refusal(self, path: str, error: urllib.error.HTTPError) -> str:
-        if error.code == 401:
+    def _refusal(self, path: str, reply: bounded_http.Reply) -> str:
+        if reply.status == 401:
             if self._key:
                 return (
                     f"the server at {self._base_url} refuses the API key (HTTP 401): set api_key "
@@ -725,19 +731,19 @@ class Endpoint:
                 )
             return f"the server at {self._base_url} wants an API key (HTTP 401): set api_key"
         said = ""
-        with contextlib.suppress(OSError, ValueError, AttributeError, http.client.HTTPException):
-            answer = json.loads(error.read().decode("utf-8", "replace"))
+        with contextlib.suppress(bounded_http.NotJson, AttributeError):
+            answer = bounded_http.parse_json(reply.body)
             said = str((answer.get("error") or answer).get("message") or "")[:200]
         what = f": {said}" if said else ""
         if path == "/health":
-            return f"the server at {self._base_url} is not well (HTTP {error.code}{what})"
-        return f"the server at {self._base_url} answers {path} with HTTP {error.code}{what}"
+            return f"the server at {self._base_url} is not well (HTTP {reply.status}{what})"
+        return f"the server at {self._base_url} answers {path} with HTTP {reply.status}{what}"
 
     def _of(self, text: str, member: str, kind: type) -> Any:
         """A member of an answer, which must be of that kind."""
         try:
-            answer = json.loads(text)
-        except ValueError:
+            answer = bounded_http.parse_json(text)
+        except bounded_http.NotJson:
             answer = None
         found = answer.get(member) if isinstance(answer, dict) else None
         if not isinstance(found, kind):

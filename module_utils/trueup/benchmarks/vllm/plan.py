@@ -266,6 +266,7 @@ def _files(asked: Asked, serving: Serving, home: str) -> List[Dict[str, str]]:
             "mode": "0755",
             "source": "roles/vllm/files/vllm_driver.py",
         },
+        {"path": f"{home}/bounded_http.py", "source": "module_utils/trueup/bounded_http.py"},
     ]
     python = interpreter(asked, _need(asked, serving))
     if serving.build == "cpu" and python:

@@ -14,10 +14,10 @@ import re
 import socket
 import subprocess
 import time
-import urllib.error
 import urllib.request
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from ... import bounded_http
 from ...errors import BadInput
 
 _GIB = 1024**3
@@ -85,16 +85,12 @@ class Api(NamedTuple):
         # The node's own server: never through a proxy.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            try:
-                answer = opener.open(request, timeout=seconds)
-            except urllib.error.HTTPError as error:
-                answer = error
-            with answer:
-                return answer.status, answer.read().decode("utf-8", errors="replace")
+            reply = bounded_http.ask(lambda: opener.open(request, timeout=seconds), seconds)
         except (OSError, ValueError) as error:
             return 0, str(getattr(error, "reason", error))
         except http.client.HTTPException as error:
             return 0, f"not an HTTP answer: {type(error).__name__}"
+        return reply.status, reply.body.decode("utf-8", errors="replace")
 
     def models(self) -> List[str]:
         """Names of the models that it serves.
@@ -106,7 +102,7 @@ class Api(NamedTuple):
         if status == 401:
             raise BadInput(f"{self.base_url} refuses the API key: set vllm_api_key to the server's")
         try:
-            return [str(model["id"]) for model in json.loads(text)["data"]]
+            return [str(model["id"]) for model in bounded_http.parse_json(text)["data"]]
         except (ValueError, KeyError, TypeError) as error:
             raise BadInput(f"{self.base_url}/v1/models answered {status}: {text[:200]}") from error
 

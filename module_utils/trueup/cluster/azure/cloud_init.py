@@ -4,8 +4,15 @@ one of them from then on."""
 from __future__ import annotations
 
 import base64
+import inspect
 import json
-from typing import Mapping
+from types import ModuleType
+from typing import Dict, Mapping
+
+from ... import bounded_http
+
+# Programs that machines get, and the configuration of each.
+PROGRAMS = "/opt/trueup"
 
 
 def document(files: Mapping[str, str], *starts: str) -> str:
@@ -24,6 +31,16 @@ def document(files: Mapping[str, str], *starts: str) -> str:
     }
     # JSON is YAML, as cloud-init reads it.
     return "#cloud-config\n" + json.dumps(content, indent=1) + "\n"
+
+
+def program(name: str, module: ModuleType, config: Mapping[str, object]) -> Dict[str, str]:
+    """The files of a program that speaks HTTP: itself, the module beside it that bounds its
+    requests, and its configuration."""
+    return {
+        f"{PROGRAMS}/bounded_http.py": inspect.getsource(bounded_http),
+        f"{PROGRAMS}/{name}.py": inspect.getsource(module),
+        f"{PROGRAMS}/{name}.json": json.dumps(config, indent=2) + "\n",
+    }
 
 
 def encoded(text: str) -> str:

@@ -10,10 +10,13 @@ import os
 from dataclasses import dataclass
 from typing import Any, Dict, List, Sequence, Tuple
 
+from ... import bounded_http
 from ...errors import BadInput, TrueupError
 from ...words import did_you_mean
 
 INSTALL = "run `make azure` in trueup's checkout, and use the ansible programs in its .venv/bin"
+# Azure's library sets no time limit for its own calls.
+_SIGN_IN_SECONDS = 60.0
 _LOGIN = "run `az login` (on a machine with a managed identity: `az login --identity`)"
 
 
@@ -59,7 +62,9 @@ def sign_in(names: Sequence[str]) -> Login:
         cli.data["command"] = "rest"
         profile = Profile(cli_ctx=cli)
         chosen = choose(profile.load_cached_subscriptions(), names, cli.cloud.name)
-        (_, token, _), _, _ = profile.get_raw_token(subscription=chosen[0])
+        (_, token, _), _, _ = bounded_http.within(
+            _SIGN_IN_SECONDS, lambda: profile.get_raw_token(subscription=chosen[0])
+        )
         endpoint = str(cli.cloud.endpoints.resource_manager).rstrip("/")
     except (CLIError, RequestException, ValueError, OSError) as error:
         said = " ".join(str(error).split())[:300] or type(error).__name__

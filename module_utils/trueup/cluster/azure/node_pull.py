@@ -9,8 +9,9 @@ playbooks/pull.yml, and puts the records into a container of Azure Blob storage 
 identity. What was done is not done again: a second start, also one after a kill or a reboot, goes
 on where the first one ended.
 
-For Python 3.6 and its standard library alone: it is sent to a VM as it stands here. Exit status: 0
-the machine is configured and its records are in the container; 1 the journal says what failed.
+For Python 3.6 and its standard library alone: it is sent to a VM as it stands here, with
+bounded_http.py beside it. Exit status: 0 the machine is configured and its records are in the
+container; 1 the journal says what failed.
 
 Source: https://learn.microsoft.com/entra/identity/managed-identities-azure-resources and
 https://learn.microsoft.com/rest/api/storageservices/put-blob for the calls.
@@ -31,14 +32,19 @@ import sys
 import tarfile
 import tempfile
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from typing import Any, Dict, Iterator, List, Optional
 
+try:
+    from ... import bounded_http
+except ImportError:  # on the VM
+    import bounded_http  # type: ignore[no-redef]
+
 # For the release: a machine that has just booted may have no way out yet.
 PATIENCE_SECONDS, PAUSE_SECONDS = 600.0, 10.0
-CALL_SECONDS = 60
+# Of one call to its last byte: without a body, and with the file of a record.
+CALL_SECONDS, UPLOAD_SECONDS = 60, 600
 MOST_BYTES = 2**30
 TRIES = 5
 BRANCH = "release"
@@ -142,12 +148,14 @@ class Machine:
         ends = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                download(url, part, headers)
-                break
-            except urllib.error.HTTPError as error:
-                why = f"status {error.code} ({error.reason})"
-                if error.code not in _MAY_PASS:
-                    raise Trouble(f"{url} cannot be had: {why}") from None
+                reply = download(url, part, headers, max(CALL_SECONDS, ends - time.monotonic()))
+                if reply.status == http.client.OK:
+                    break
+                why = f"status {reply.status} ({reply.reason})"
+                if reply.status not in _MAY_PASS:
+                    raise Trouble(f"{url} cannot be had: {why}")
+            except bounded_http.TooLarge as error:
+                raise Trouble(f"{url} has {error}") from None
             except (OSError, http.client.HTTPException) as error:
                 why = str(error) or type(error).__name__
             if time.monotonic() > ends:
@@ -325,10 +333,12 @@ class Machine:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         request = urllib.request.Request(url, headers={"Metadata": "true"})  # noqa: S310 WHY: of the config
         try:
-            with opener.open(request, timeout=CALL_SECONDS) as answer:
-                found = json.loads(answer.read(2**20).decode("utf-8"))
+            reply = bounded_http.ask(
+                lambda: opener.open(request, timeout=CALL_SECONDS), CALL_SECONDS, 2**20
+            )
+            found = bounded_http.parse_json(reply.checked())
         except (OSError, ValueError, http.client.HTTPException) as error:
-            raise Trouble(f"instance metadata ({path}): {said(error)}") from None
+            raise Trouble(f"instance metadata ({path}): {error or type(error).__name__}") from None
         if not isinstance(found, dict):
             raise Trouble(f"instance metadata ({path}) is no JSON object")
         return found
@@ -368,55 +378,46 @@ class Machine:
         more = {"x-ms-blob-type": "BlockBlob", "Content-MD5": digest, **once}
         for attempt in range(TRIES):
             try:
-                call("PUT", url, {**headers, **more}, content)
-                return
-            except urllib.error.HTTPError as error:
-                if error.code in _PRECONDITION and once:
-                    if call("HEAD", url, headers).get("Content-MD5") == digest:
+                reply = call("PUT", url, {**headers, **more}, content)
+                if 200 <= reply.status < 300:
+                    return
+                if reply.status in _PRECONDITION and once:
+                    if call("HEAD", url, headers).headers.get("Content-MD5") == digest:
                         return
-                    raise Trouble(f"{url} is there with another content") from None
-                if error.code not in _MAY_PASS or attempt == TRIES - 1:
-                    raise Trouble(f"{url} was refused: {said(error)}") from None
+                    raise Trouble(f"{url} is there with another content")
+                if reply.status not in _MAY_PASS or attempt == TRIES - 1:
+                    raise Trouble(f"{url} was refused: {refusal(reply)}")
             except (OSError, http.client.HTTPException) as error:
                 if attempt == TRIES - 1:
-                    raise Trouble(f"{url} cannot be written: {said(error)}") from None
+                    reason = str(error) or type(error).__name__
+                    raise Trouble(f"{url} cannot be written: {reason}") from None
             time.sleep(min(PAUSE_SECONDS, 2.0**attempt))
 
 
-def call(method: str, url: str, headers: Dict[str, str], content: Optional[bytes] = None) -> Any:
-    """The headers of an answer."""
+def call(
+    method: str, url: str, headers: Dict[str, str], content: Optional[bytes] = None
+) -> bounded_http.Reply:
     request = urllib.request.Request(url, data=content, headers=headers, method=method)  # noqa: S310 WHY: of the config
-    with urllib.request.build_opener(_OnlyHttps()).open(request, timeout=CALL_SECONDS) as answer:
-        answer.read()
-        return answer.headers
+    opener = urllib.request.build_opener(_OnlyHttps())
+    seconds = CALL_SECONDS if content is None else UPLOAD_SECONDS
+    return bounded_http.ask(lambda: opener.open(request, timeout=CALL_SECONDS), seconds)
 
 
-def download(url: str, place: str, headers: Dict[str, str]) -> None:
-    """A file as it comes; one that is cut is an error of the network."""
+def download(url: str, place: str, headers: Dict[str, str], seconds: float) -> bounded_http.Reply:
+    """A file; the reply says whether its content counts."""
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 WHY: of the config
     opener = urllib.request.build_opener(_OnlyHttps())
-    with opener.open(request, timeout=CALL_SECONDS) as answer, open(place, "wb") as stream:
-        length = answer.headers.get("Content-Length")
-        size = 0
-        while True:
-            block = answer.read(2**20)
-            if not block:
-                break
-            size += len(block)
-            if size > MOST_BYTES:
-                raise Trouble(f"{url} is larger than {MOST_BYTES} bytes")
-            stream.write(block)
-    if length is not None and size != int(length):
-        raise ConnectionError(f"cut short, {size} of {length} bytes came")
+    with open(place, "wb") as stream:
+        return bounded_http.save(
+            lambda: opener.open(request, timeout=CALL_SECONDS), stream, seconds, MOST_BYTES
+        )
 
 
-def said(error: Exception) -> str:
-    """What a server or the network says of a failure; of Azure its code and request id."""
-    if not isinstance(error, urllib.error.HTTPError):
-        return str(error) or type(error).__name__
-    code = error.headers.get("x-ms-error-code") or error.reason
-    number = error.headers.get("x-ms-request-id", "none")
-    return f"status {error.code}, {code} (request {number})"
+def refusal(reply: bounded_http.Reply) -> str:
+    """The status of an answer, with Azure's code and request id."""
+    code = reply.headers.get("x-ms-error-code") or reply.reason
+    number = reply.headers.get("x-ms-request-id", "none")
+    return f"status {reply.status}, {code} (request {number})"
 
 
 def md5(content: bytes) -> str:

@@ -3,8 +3,6 @@ release and has ansible-pull run it (``node_pull``), as a unit of systemd."""
 
 from __future__ import annotations
 
-import inspect
-import json
 import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping
@@ -38,7 +36,6 @@ _IDENTITY = re.compile(
     r"/userAssignedIdentities/[^/]+",
     re.IGNORECASE,
 )
-_PROGRAM, _CONFIG = "/opt/trueup/pull.py", "/opt/trueup/pull.json"
 _FOLDER = "/var/lib/trueup"
 UNIT = "trueup-pull.service"
 _SERVICE = f"""\
@@ -50,7 +47,7 @@ After=network-online.target
 [Service]
 Type=oneshot
 Environment=HOME=/root LANG=C.UTF-8
-ExecStart=/usr/bin/python3 {_PROGRAM} {_CONFIG}
+ExecStart=/usr/bin/python3 {cloud_init.PROGRAMS}/pull.py {cloud_init.PROGRAMS}/pull.json
 
 [Install]
 WantedBy=multi-user.target
@@ -135,8 +132,7 @@ def document(
         "metadata": METADATA,
     }
     files = {
-        _PROGRAM: inspect.getsource(node_pull),
-        _CONFIG: json.dumps(config, indent=2) + "\n",
+        **cloud_init.program("pull", node_pull, config),
         f"/etc/systemd/system/{UNIT}": _SERVICE,
     }
     return cloud_init.document(files, f"enable {UNIT}", f"start {UNIT}")

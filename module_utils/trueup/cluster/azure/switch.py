@@ -7,8 +7,6 @@ nothing else, and runs :mod:`expiry` by a timer of systemd. Nodes are made after
 
 from __future__ import annotations
 
-import inspect
-import json
 from typing import TYPE_CHECKING, Any, Dict, List
 
 from . import cloud_init, expiry
@@ -27,8 +25,8 @@ RIGHTS = (
     "its role assignment needs Owner of the subscription or of the group, or Contributor with Role"
     " Based Access Control Administrator; switch: none deploys without it"
 )
-_FOLDER = "/opt/trueup"
-CHECK = f"python3 {_FOLDER}/expiry.py {_FOLDER}/expiry.json --check"
+_COMMAND = f"python3 {cloud_init.PROGRAMS}/expiry.py {cloud_init.PROGRAMS}/expiry.json"
+CHECK = f"{_COMMAND} --check"
 # What a login node says yes to that ends the run.
 ARMED = f"systemctl is-active trueup-expiry.timer && {CHECK}"
 
@@ -40,7 +38,7 @@ Wants=network-online.target
 
 [Service]
 Type=oneshot
-ExecStart=/usr/bin/python3 {_FOLDER}/expiry.py {_FOLDER}/expiry.json
+ExecStart=/usr/bin/{_COMMAND}
 TimeoutStartSec=55
 """
 _TIMER = """\
@@ -103,8 +101,7 @@ def custom_data(run: str, expires: str, manager: str, versions: Dict[str, str]) 
         "versions": versions,
     }
     files = {
-        f"{_FOLDER}/expiry.py": inspect.getsource(expiry),
-        f"{_FOLDER}/expiry.json": json.dumps(config, indent=2) + "\n",
+        **cloud_init.program("expiry", expiry, config),
         "/etc/systemd/system/trueup-expiry.service": _SERVICE,
         "/etc/systemd/system/trueup-expiry.timer": _TIMER,
     }
