@@ -128,13 +128,6 @@ def test_a_group_that_azure_deletes_is_waited_for() -> None:
     assert [method for method, _ in cloud.asked] == [*["GET"] * 4, "PUT"]
 
 
-def test_a_removal_waits_until_the_group_is_gone() -> None:
-    accepted = (202, "", {"Location": "https://arm.example/operations/1"})
-    cloud = Azure(GET_group=[HERE], DELETE_group=[accepted], GET_1=[(202, ""), (200, "")])
-    cloud.deployment().remove()
-    assert len(cloud.asked) == 4
-
-
 # ---- the deployment -----------------------------------------------------------------------------
 
 

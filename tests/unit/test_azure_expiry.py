@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from provisioning import RUN
-from trueup.cluster.azure import expiry
+from trueup import bounded_http
+from trueup.cluster.azure import expiry, node_pull
 
-PROGRAM = Path(expiry.__file__)
 GROUP = "/subscriptions/s/resourceGroups/trueup-x"
 COMPUTE = f"{GROUP}/providers/Microsoft.Compute"
 LOGIN, NODE = f"{COMPUTE}/virtualMachines/login", f"{COMPUTE}/virtualMachines/node001"
@@ -33,7 +33,8 @@ TOKEN = "token-of-the-login-node"
 
 
 def resource(place: str, run: str | None = RUN, **more: Any) -> dict[str, Any]:
-    kind = "/".join(place.split("/providers/")[1].split("/")[:2])
+    words = place.split("/providers/")[1].split("/")
+    kind = "/".join([words[0], *words[1::2]])
     tags = {} if run is None else {"tags": {"run": run}}
     return {"id": place, "type": kind, **tags, **more}
 
@@ -44,6 +45,8 @@ class Emulated:
     def __init__(self) -> None:
         self.tags: dict[str, Any] | None = {"run": RUN, "expires": ENDS}
         self.resources = [resource(one) for one in (LOGIN, NODE, NODES)]
+        # Lists of machines, by their path in small letters.
+        self.models: dict[str, list[Any]] = {}
         self.faults: dict[str, list[Any]] = {}
         self.asked: list[str] = []
         self.date: float | None = PASSED
@@ -69,6 +72,8 @@ class Emulated:
             return 200, {"id": GROUP, "tags": self.tags}, {}
         if what == f"GET {GROUP}/resources":
             return 200, {"value": self.resources}, {}
+        if what[4:].lower() in self.models:
+            return 200, {"value": self.models[what[4:].lower()]}, {}
         return 404, {"error": {"code": "NotFound"}}, {}
 
     @property
@@ -109,14 +114,18 @@ def azure(tmp_path: Path) -> Iterator[Any]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     url = f"http://127.0.0.1:{server.server_address[1]}"
-    config = tmp_path / "expiry.json"
+    # As the VM has them.
+    program, config = tmp_path / "expiry.py", tmp_path / "expiry.json"
+    for module in (expiry, bounded_http):
+        source = Path(module.__file__)
+        (tmp_path / source.name).write_bytes(source.read_bytes())
 
     def write(**changes: Any) -> list[str]:
         versions = {"groups": "2022-09-01", "compute": "2024-07-01"}
         whole = {"metadata": url, "manager": url, "run": RUN, "expires": ENDS, "versions": versions}
         config.write_text(json.dumps(whole | changes), encoding="utf-8")
         # -S -E: the standard library alone, as on the VM.
-        return [sys.executable, "-S", "-E", str(PROGRAM), str(config)]
+        return [sys.executable, "-S", "-E", str(program), str(config)]
 
     def run(*argv: str, **changes: Any) -> tuple[int, str]:
         done = subprocess.run(
@@ -232,9 +241,52 @@ def test_a_list_goes_on_at_the_same_host_alone(azure: Any) -> None:
     assert (azure.run()[0], azure.deleted) == (1, [])
 
 
-def test_disks_and_extensions_without_tags_are_the_runs(azure: Any) -> None:
-    disk = resource(f"{COMPUTE}/disks/os", None, managedBy=NODE.upper())
-    azure.resources += [disk, resource(f"{LOGIN}/extensions/agent", None)]
+def model(machine: str, system: str, *attached: str) -> dict[str, Any]:
+    """A machine as Azure lists it, with its own disk and with those of a user."""
+    data = [{"lun": lun, "managedDisk": {"id": disk}} for lun, disk in enumerate(attached)]
+    storage = {"osDisk": {"managedDisk": {"id": system}}, "dataDisks": data}
+    return {"id": machine, "properties": {"storageProfile": storage}}
+
+
+def with_disks(azure: Any, *, attached: bool) -> tuple[str, str]:
+    """Disks of a VM and of an instance, without tags; ``attached``: also a user's on each."""
+    instance = f"{NODES}/virtualMachines/0"
+    own, of_set = f"{COMPUTE}/disks/own", f"{COMPUTE}/disks/of-set"
+    theirs = f"{COMPUTE}/disks/theirs", f"{COMPUTE}/disks/theirs-of-set"
+    azure.resources += [
+        resource(own, None, managedBy=NODE.upper()),
+        resource(of_set, None, managedBy=instance),
+        resource(f"{LOGIN}/extensions/agent", None),
+    ]
+    if attached:
+        azure.resources.append(resource(theirs[0], None, managedBy=NODE))
+        azure.resources.append(resource(theirs[1], RUN, managedBy=instance))
+    azure.models = {
+        f"{COMPUTE}/virtualMachines".lower(): [model(NODE, own, theirs[0])],
+        f"{NODES}/virtualMachines".lower(): [model(instance, of_set.upper(), theirs[1])],
+    }
+    return theirs
+
+
+def test_disks_of_its_machines_and_extensions_without_tags_are_the_runs(azure: Any) -> None:
+    with_disks(azure, attached=False)
+    assert (azure.run()[0], azure.deleted) == (0, [NODES, NODE, GROUP])
+
+
+def test_a_disk_that_somebody_attached_keeps_the_group_by_name(azure: Any) -> None:
+    theirs = with_disks(azure, attached=True)
+    status, said = azure.run()
+    assert (status, azure.deleted) == (0, [NODES, NODE])
+    assert f"{GROUP} is kept: {', '.join(theirs)}\n" in said
+
+
+def test_machines_end_also_where_their_disks_are_not_known(azure: Any) -> None:
+    with_disks(azure, attached=False)
+    azure.faults[f"GET {NODES}/virtualMachines"] = [refusal(500, "InternalServerError")]
+    status, said = azure.run()
+    assert (status, azure.deleted) == (1, [NODES, NODE])
+    assert "InternalServerError" in said
+    azure.asked.clear()
     assert (azure.run()[0], azure.deleted[-1]) == (0, GROUP)
 
 
@@ -295,7 +347,7 @@ def test_many_vms_do_not_keep_the_group_waiting(azure: Any, monkeypatch: Any) ->
     found.config, found.group, found.self = {"run": RUN}, GROUP, LOGIN
     found.ends = time.monotonic() + expiry.PASS_SECONDS - expiry.VMS_SECONDS - 1
     asked = []
-    monkeypatch.setattr(found, "resources", lambda: azure.resources)
+    monkeypatch.setattr(found, "every", lambda path: azure.resources)
     monkeypatch.setattr(found, "ask", lambda method, place, kind: asked.append(place))
     assert (expiry._end(found, True, 0), asked) == (0, [NODES, GROUP])
 
@@ -342,12 +394,13 @@ def test_no_text_is_more_than_a_time_or_none(text: str) -> None:
     assert found is None or text.strip()[:4].isdecimal()
 
 
-def test_it_is_written_for_python_3_6_and_sends_ascii() -> None:
-    text = PROGRAM.read_bytes().decode("ascii")
+@pytest.mark.parametrize("module", [expiry, node_pull, bounded_http])
+def test_it_is_written_for_python_3_6_and_sends_ascii(module: Any) -> None:
+    text = Path(module.__file__).read_bytes().decode("ascii")
     names = {
         alias.name.split(".")[0]
         for node in ast.walk(ast.parse(text, feature_version=(3, 6)))
         if isinstance(node, ast.Import)
         for alias in node.names
     }
-    assert names <= sys.stdlib_module_names
+    assert names - {"bounded_http"} <= sys.stdlib_module_names

@@ -5,8 +5,12 @@ from __future__ import annotations
 
 import io
 import json
+import ssl
+import time
 import urllib.error
 import urllib.parse
+import urllib.request
+from collections.abc import Iterator
 from email.message import Message
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,7 @@ from emulated_cloud import SUBSCRIPTION, Cloud, serving
 from provisioning import RUN, known, made
 from trueup.cluster.azure import expiry, template
 from trueup.cluster.azure.cost import Price
+from trueup.cluster.azure.deployment import Deployment
 from trueup.cluster.azure.login import Login
 from trueup.cluster.azure.manager import Manager
 from trueup.cluster.azure.teardown import Teardown
@@ -74,6 +79,8 @@ class Emulated:
         self.deployment = ""
         self.locked: list[str] = []
         self.machines: list[dict[str, Any]] = []
+        # Lists of machines by their path.
+        self.models: dict[str, list[dict[str, Any]]] = {}
         self.faults: dict[str, list[Any]] = {}
         self.asked: list[str] = []
         self.operations: list[str] = []
@@ -134,6 +141,7 @@ class Emulated:
             "/subscriptions/s/resourcegroups": groups,
             "/subscriptions/s/resources": self.rows,
             f"{group}/resources": [one for one in self.rows if f"{group}/" in one["id"]],
+            **self.models,
         }
         if path != group and group.startswith("/subscriptions/s/resourceGroups"):
             known = group in self.groups
@@ -229,7 +237,7 @@ def test_in_a_group_that_others_use_the_runs_resources_go_one_by_one(
     assert (group.mine, group.others, list(azure.groups)) == ([], [disk], [GROUP])
     assert list(azure.rights) == [f"{ASSIGNMENT}2"]
     assert work.left([group], find).sentences(RUN) == [
-        f"group trueup-x is kept, for it holds 1 resources without the tag of run {RUN}: {disk}",
+        f"group trueup-x is kept, for it holds 1 resources that are not of run {RUN}: {disk}",
         f"nothing is left of run {RUN} in subscription s",
     ]
     before = list(azure.deleted)
@@ -443,7 +451,7 @@ def test_a_run_that_is_made_while_it_is_ended_is_left_after_five_rounds(azure: E
 
     def made_again(number: int) -> None:
         if azure.asked[-1] == "GET /subscriptions/s/resources":
-            azure.rows.append(row(place(f"Microsoft.Compute/disks/d{number}")))
+            azure.rows.append(row(place(f"Microsoft.Network/natGateways/n{number}")))
 
     azure.strike = made_again
     [group] = ending(azure).end()
@@ -558,7 +566,244 @@ def test_a_list_of_another_shape_deletes_nothing(azure: Emulated, path: str, doc
     assert azure.deleted == []
 
 
-def test_the_rule_of_whose_a_resource_is_is_the_login_nodes() -> None:
-    disk = row(place("Microsoft.Compute/disks/os"), None, managedBy=place("login"))
-    mine, others = expiry.sort_out([row(place("login")), disk], RUN, GROUP)
-    assert (len(mine), others) == (2, [])
+# ---- whose a resource is ------------------------------------------------------------------------
+
+MADE_UP = "0123456789abcdef" * 2
+LOGIN_DISK = place("Microsoft.Compute/disks/login_OsDisk_1_ab")
+SHARED_DISK = place("Microsoft.Compute/disks/login_lun_0_2_ab")
+INSTANCE = place("nodes") + "/virtualMachines/0"
+NODE_DISK = place("Microsoft.Compute/disks/nodes_nodes_0_OsDisk_1_ab")
+THEIRS = place("Microsoft.Compute/disks/theirs")
+# What az vm disk attach --new leaves in the model, and what the template asks for.
+ATTACHED, OF_TEMPLATE = {"deleteOption": "Detach"}, {"deleteOption": "Delete"}
+
+
+def model(machine: str, system: str, *data: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    """A machine as Azure lists it."""
+    disks = [
+        {"lun": lun, "managedDisk": {"id": disk.upper()}, **more}
+        for lun, (disk, more) in enumerate(data)
+    ]
+    storage = {"osDisk": {"managedDisk": {"id": system}}, "dataDisks": disks}
+    return {"id": machine, "properties": {"storageProfile": storage}}
+
+
+def disk(identifier: str, machine: str = "", run: str | None = None) -> dict[str, Any]:
+    return row(identifier, run, **({"managedBy": machine} if machine else {}))
+
+
+# Type and place of what a user leaves in a run's group, and whether it keeps the group.
+FOREIGN = {
+    "a disk attached by az vm disk attach --new": (disk(THEIRS, place("login")), True),
+    "the same with the tags of its machine": (disk(THEIRS, place("login"), RUN), True),
+    "a disk attached to an instance": (disk(THEIRS, INSTANCE), True),
+    "a disk of no machine": (disk(THEIRS), True),
+    "the same with the run's tag": (disk(THEIRS, run=RUN), True),
+    "a disk of the run that lost its machine": (
+        disk(place(f"Microsoft.Compute/disks/x_OsDisk_1_{MADE_UP}"), run=RUN),
+        False,
+    ),
+    "a disk of a machine of theirs": (disk(THEIRS, place("theirs")), True),
+    "an adapter": (row(place("Microsoft.Network/networkInterfaces/theirs"), None), True),
+    "a public address": (row(place("Microsoft.Network/publicIPAddresses/theirs"), None), True),
+    "a snapshot": (row(place("Microsoft.Compute/snapshots/theirs"), None), True),
+    "an image": (row(place("Microsoft.Compute/images/theirs"), None), True),
+    "a network watcher": (row(place("Microsoft.Network/networkWatchers/theirs"), None), True),
+    "a machine that another run's tag names": (
+        row(place("Microsoft.Compute/virtualMachines/theirs"), OTHER_RUN),
+        True,
+    ),
+    "another thing that one of our machines manages": (
+        row(place("Microsoft.Compute/restorePointCollections/x"), None, managedBy=place("login")),
+        True,
+    ),
+    "a name that begins as one of ours": (row(place("login") + "2", None), True),
+    "an extension of one of our machines": (
+        row(place("login") + "/extensions/theirs", None),
+        False,
+    ),
+    "a subnet of our network": (row(place("net") + "/subnets/theirs", None), False),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_the_run_did_not_make_keeps_its_group(azure: Emulated, name: str) -> None:
+    theirs, keeps = FOREIGN[name]
+    azure.rows += [
+        *(disk(LOGIN_DISK, place("login")), disk(SHARED_DISK, place("login"))),
+        *(disk(NODE_DISK, INSTANCE), theirs),
+    ]
+    azure.models = {
+        place("Microsoft.Compute/virtualMachines"): [
+            model(place("login"), LOGIN_DISK, (SHARED_DISK, OF_TEMPLATE), (THEIRS, ATTACHED))
+        ],
+        f"{place('nodes')}/virtualMachines": [model(INSTANCE, NODE_DISK, (THEIRS, ATTACHED))],
+    }
+    work = ending(azure)
+    [before] = work.find()
+    assert (before.whole, before.others) == (not keeps, [theirs["id"]] if keeps else [])
+    groups = work.end()
+    left = [one["id"] for one in azure.rows]
+    if keeps:
+        assert (left, list(azure.groups), theirs["id"] in azure.deleted) == (
+            [theirs["id"]],
+            [GROUP],
+            False,
+        )
+        sentence = work.left(groups, find).sentences(RUN)[0]
+        assert sentence == (
+            f"group trueup-x is kept, for it holds 1 resources that are not of run {RUN}:"
+            f" {theirs['id']}"
+        )
+    else:
+        assert (groups, left, azure.deleted) == ([], [], [GROUP])
+
+
+def test_a_plain_runs_disks_go_with_its_group(azure: Emulated) -> None:
+    azure.rows += [disk(LOGIN_DISK, place("login")), disk(SHARED_DISK, place("login"))]
+    azure.rows.append(disk(NODE_DISK, INSTANCE))
+    azure.models = {
+        place("Microsoft.Compute/virtualMachines"): [
+            model(place("login"), LOGIN_DISK, (SHARED_DISK, OF_TEMPLATE))
+        ],
+        f"{place('nodes')}/virtualMachines": [model(INSTANCE, NODE_DISK)],
+    }
+    assert (ending(azure).end(), azure.deleted, azure.groups) == ([], [GROUP], {})
+
+
+def test_a_set_that_vanishes_between_two_lists_is_no_error(azure: Emulated) -> None:
+    azure.rows.append(disk(NODE_DISK, INSTANCE))
+    path = f"{place('nodes')}/virtualMachines"
+    azure.faults[f"GET {path}"] = [refusal(404, "ResourceNotFound")] * 9
+    [group] = ending(azure).find()
+    assert (group.whole, group.others) == (False, [NODE_DISK])
+
+
+@pytest.mark.parametrize(
+    "machines",
+    [
+        [None],
+        [7],
+        [{}],
+        [{"properties": None}],
+        [{"properties": {"storageProfile": {"osDisk": None, "dataDisks": "x"}}}],
+        [{"properties": {"storageProfile": {"osDisk": {"managedDisk": {"id": 7}}}}}],
+        [{"properties": {"storageProfile": {"dataDisks": [None, {"managedDisk": {}}]}}}],
+    ],
+)
+def test_a_model_without_disks_gives_none(machines: list[Any]) -> None:
+    assert expiry.disks_of(machines) == {}
+
+
+# ---- in the emulated cloud ----------------------------------------------------------------------
+
+CLOUD_GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/trueup-x"
+COMPUTE = f"{CLOUD_GROUP}/providers/Microsoft.Compute"
+
+
+class Deployed:
+    """A run in the emulated cloud."""
+
+    def __init__(self, cloud: Cloud, folder: Path, *words: Any, **more: Any) -> None:
+        self.cloud, self.folder = cloud, folder
+        asked = made(*words, **more)
+        self.manager = Manager(
+            Login(cloud.url, cloud.token(), (SUBSCRIPTION,)),
+            open_url,
+            ca_path=str(folder / "authority.pem"),
+        )
+        version = {"api-version": "2022-09-01"}
+        path = f"{CLOUD_GROUP}/providers/Microsoft.Resources/deployments/trueup-{RUN}"
+        document = template.template(asked, known(), RUN, cloud.url)
+        parameters = {
+            name: {"value": "ssh-ed25519 AAAA one" if name == template.KEY else "Abcd-1234-efgh"}
+            for name in document["parameters"]
+        }
+        body = {"mode": "Incremental", "template": document, "parameters": parameters}
+        group = template.resource_group(asked, RUN)
+        self.manager.request("PUT", CLOUD_GROUP, version, group)
+        self.manager.request("PUT", path, version, {"properties": body})
+        cloud.settle()
+        assert cloud.broken == []
+
+    def attach(self, machine: str) -> str:
+        """A data disk of a user, as az vm disk attach --new makes one."""
+        version = {"api-version": "2024-07-01"}
+        storage = self.manager.get(machine, version)["properties"]["storageProfile"]
+        new = {"lun": 40, "createOption": "Empty", "diskSizeGB": 64, "name": "theirs"}
+        disks = [*storage.get("dataDisks", []), new]
+        body = {"properties": {"storageProfile": {"dataDisks": disks}}}
+        self.manager.request("PATCH", machine, version, body)
+        self.cloud.settle()
+        return f"{COMPUTE}/disks/theirs"
+
+    def teardown(self) -> Teardown:
+        return Teardown(self.manager, known(), RUN, tell=lambda _: None)
+
+    def expire(self) -> None:
+        """One pass of the login node's program after the run's time."""
+        azure: Any = expiry.Azure.__new__(expiry.Azure)
+        azure.config = {
+            "manager": self.cloud.url, "run": RUN, "expires": "2020-01-01T00:00Z",
+            "versions": {"groups": "2022-09-01", "compute": "2024-07-01"},
+        }
+        azure.ends = time.monotonic() + 300
+        azure.date = 4e9
+        azure.token = self.cloud.token()
+        context = ssl.create_default_context(cafile=str(self.folder / "authority.pem"))
+        azure.opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
+        azure.group, azure.self = CLOUD_GROUP, f"{COMPUTE}/virtualMachines/login"
+        expiry.one_pass(azure)
+        self.cloud.settle()
+
+    def left(self) -> list[str]:
+        return sorted(one.id for one in self.cloud.resources.values())
+
+
+@pytest.fixture
+def deploy(tmp_path: Path) -> Iterator[Any]:
+    cloud = Cloud()
+    with serving(cloud, tmp_path):
+        yield lambda *words, **more: Deployed(cloud, tmp_path, *words, **more)
+    cloud.close()
+
+
+NFS = {"kind": "nfs", "tib": 2, "server_size": "Standard_E64ds_v5"}
+PLAIN = {
+    "a uniform set": ({"count": 2}, {}),
+    "a single machine": ({"count": 1, "placement": "single"}, {}),
+    "an NFS server with its disks": ({"count": 2}, {"storage": NFS}),
+}
+
+
+@pytest.mark.parametrize("way", ["teardown", "expire"])
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_plain_run_is_deleted_with_its_group(deploy: Any, name: str, way: str) -> None:
+    nodes, more = PLAIN[name]
+    run = deploy(nodes, **more)
+    kinds = [one.partition("Microsoft.Compute/")[2].partition("/")[0] for one in run.left()]
+    assert kinds.count("disks") >= 2
+    if way == "teardown":
+        assert run.teardown().end() == []
+    else:
+        run.expire()
+    assert (run.left(), run.cloud.groups) == ([], {})
+
+
+@pytest.mark.parametrize("way", ["teardown", "expire", "no room"])
+@pytest.mark.parametrize("machine", ["login", "nfs"])
+def test_a_users_disk_survives_its_machine(deploy: Any, way: str, machine: str) -> None:
+    run = deploy({"count": 2}, storage=NFS)
+    disk = run.attach(f"{COMPUTE}/virtualMachines/{machine}")
+    if way == "expire":
+        run.expire()
+    elif way == "teardown":
+        [group] = run.teardown().end()
+        assert group.others == [disk]
+    else:
+        asked = made({"count": 2})
+        with pytest.raises(TrueupError, match="is kept, for it holds 1 resources"):
+            Deployment(run.manager, asked, known(), RUN, lambda _: None).remove()
+    assert (disk in run.left(), list(run.cloud.groups)) == (True, ["trueup-x"])
+    if way != "expire":
+        assert run.left() == [disk]

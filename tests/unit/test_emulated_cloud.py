@@ -216,8 +216,8 @@ def test_machines_stop_start_and_go(site: Site) -> None:
     assert site.code("POST", f"{nodes}/delete", {"instanceIds": ["7"]}) == "InvalidParameter"
     site.ended(site.ask("DELETE", login))
     kinds = [one["type"].rpartition("/")[2] for one in site.cloud.state()["resources"]]
-    # Disk and adapter were to go with it; the public address was not.
-    assert ("disks" in kinds, "networkInterfaces" in kinds) == (False, False)
+    # Disk and adapter were to go with it; the public address was not. One instance has its disk.
+    assert (kinds.count("disks"), "networkInterfaces" in kinds) == (1, False)
     assert kinds.count("publicIPAddresses") == 2
 
 
@@ -225,11 +225,67 @@ def test_a_disk_stays_where_nobody_asked_for_its_deletion(site: Site) -> None:
     place = ("properties", "storageProfile", "osDisk", "deleteOption")
     site.deploy(changed("login", *place, to="Detach"))
     site.ended(site.ask("DELETE", f"{COMPUTE}/virtualMachines/login"))
-    [disk] = [one for one in site.cloud.state()["resources"] if one["type"].endswith("/disks")]
+    [disk] = [
+        one
+        for one in site.cloud.state()["resources"]
+        if one["type"].endswith("/disks") and one["name"].startswith("login")
+    ]
     assert (disk["properties"]["diskState"], disk["id"] in site.cloud.state()["bills"]) == (
         "Unattached",
         True,
     )
+
+
+def attach(site: Site, machine: str, **disk: Any) -> str:
+    """A data disk of a user, as az attaches it: the machine is read, and written with one more."""
+    document = site.ask("GET", machine).document
+    storage = document["properties"]["storageProfile"]
+    luns = [one["lun"] for one in storage.get("dataDisks", [])]
+    model = {"lun": max(luns, default=-1) + 1, "createOption": "Empty", "diskSizeGB": 64, **disk}
+    storage["dataDisks"] = [*storage.get("dataDisks", []), model]
+    body = {"properties": {"storageProfile": {"dataDisks": storage["dataDisks"]}}}
+    site.ended(site.ask("PATCH", machine, body))
+    model = site.ask("GET", machine).document["properties"]["storageProfile"]["dataDisks"][-1]
+    return str(model["managedDisk"]["id"])
+
+
+def test_a_disk_that_is_attached_later_has_no_tags_and_stays(site: Site) -> None:
+    site.deploy(recipe())
+    login = f"{COMPUTE}/virtualMachines/login"
+    disk = attach(site, login, name="theirs")
+    listed = {one["id"]: one for one in site.ask("GET", f"{GROUP}/resources").document["value"]}
+    theirs = listed[disk]
+    assert (disk, theirs["managedBy"], theirs.get("tags")) == (
+        f"{COMPUTE}/disks/theirs",
+        login,
+        None,
+    )
+    site.ended(site.ask("DELETE", login))
+    left = site.ask("GET", disk).document
+    assert (left["properties"]["diskState"], left.get("managedBy")) == ("Unattached", None)
+
+
+def test_a_disk_that_is_detached_and_attached_elsewhere_is_that_machines(site: Site) -> None:
+    site.deploy(recipe("eda-storage"))
+    machines = [
+        one["id"] for one in site.ask("GET", f"{COMPUTE}/virtualMachines").document["value"]
+    ]
+    disk = attach(site, machines[0])
+    body: dict[str, Any] = {"properties": {"storageProfile": {"dataDisks": []}}}
+    site.ended(site.ask("PATCH", machines[0], body))
+    assert site.ask("GET", disk).document["properties"]["diskState"] == "Unattached"
+    assert attach(site, machines[1], createOption="Attach", managedDisk={"id": disk}) == disk
+    assert site.ask("GET", disk).document["managedBy"] == machines[1]
+
+
+def test_an_instances_model_names_its_disk(site: Site) -> None:
+    site.deploy(recipe())
+    nodes = f"{COMPUTE}/virtualMachineScaleSets/nodes"
+    models = site.ask("GET", f"{nodes}/virtualMachines").document["value"]
+    named = [one["properties"]["storageProfile"]["osDisk"]["managedDisk"]["id"] for one in models]
+    listed = site.ask("GET", f"{GROUP}/resources").document["value"]
+    users = {one["id"]: one.get("managedBy") for one in listed if one["type"].endswith("/disks")}
+    assert [users[disk] for disk in named] == [f"{nodes}/virtualMachines/{n}" for n in "01"]
 
 
 def test_a_get_gives_no_custom_data(site: Site) -> None:
@@ -741,8 +797,8 @@ def test_lists_by_tag(site: Site) -> None:
     assert [one["name"] for one in groups] == ["one"]
     of_run = {"$filter": "tagName eq 'recipe' and tagValue eq 'devito-hbv3'"}
     found = site.ask("GET", f"{S}/resources", **of_run).document["value"]
-    # A role has no tags.
-    assert len(found) == site.left()[0] - 1
+    # A role has no tags, and neither have the disks of two instances.
+    assert len(found) == site.left()[0] - 3
     assert site.code("GET", f"{S}/resources", **{"$filter": "name eq 'a'"}) == "InvalidFilter"
 
 
@@ -997,9 +1053,9 @@ def test_a_group_that_could_not_be_deleted_can_be(site: Site) -> None:
 def test_what_runs_has_a_price(site: Site) -> None:
     site.deploy(recipe())
     state = site.cloud.state()
-    # Two nodes at 3.96 US$ and a login node; disk, addresses and NAT gateway have none.
+    # Two nodes at 3.96 US$ and a login node; three disks, addresses and NAT gateway have none.
     assert state["usd_per_hour"] > 7.92
-    assert state["unpriced"] == 4
+    assert state["unpriced"] == 6
     site.ended(site.ask("POST", f"{COMPUTE}/virtualMachineScaleSets/nodes/deallocate"))
     assert site.cloud.state()["usd_per_hour"] < 1
 

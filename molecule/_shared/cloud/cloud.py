@@ -565,7 +565,7 @@ class Cloud(Store):
             provider = self.provider(one.kind)
             if isinstance(provider, ScaleSet) and uniform(one.body):
                 for number, state in list(one.state.get("instances", {}).items()):
-                    instance = provider.one(one, number)
+                    instance = provider.one(self, one, number)
                     instance["properties"]["extended"] = _extended(state)
                     found["computeresources"].append(_row(instance, one.group))
         return found

@@ -207,13 +207,41 @@ class Disk(Provider):
 
     def add(self, cloud: Cloud, resource: Resource) -> Document:
         user = str(resource.body.get("managedBy", ""))
-        return {"diskState": "Attached" if user.lower() in cloud.resources else "Unattached"}
+        return {"diskState": "Attached" if user and cloud.exists(user) else "Unattached"}
 
     def view(self, cloud: Cloud, resource: Resource) -> Document:
         found = super().view(cloud, resource)
         if found["properties"]["diskState"] == "Unattached":
             found.pop("managedBy", None)
         return found
+
+
+def add_disk(
+    cloud: Cloud, made: Resource, user: str, name: str, disk: Document, tags: dict[str, str]
+) -> Resource:
+    """A disk of a machine, or of a set's instance (``user``), as a resource of its group."""
+    path = f"{made.id.rsplit('/providers/', 1)[0]}/providers/{Disk.kind}/{name}"
+    body = {
+        "location": made.body["location"],
+        **({"tags": tags} if tags else {}),
+        "managedBy": user,
+        "sku": {"name": at(disk, "managedDisk", "storageAccountType") or "Standard_LRS"},
+        "properties": {
+            "diskSizeGB": disk.get("diskSizeGB", 30),
+            "creationData": {"createOption": disk.get("createOption", "Empty")},
+        },
+    }
+    if made.zone:
+        body["zones"] = [made.zone]
+    one = Resource(path, Disk.kind, body, "2024-03-02", {"provisioningState": "Succeeded"})
+    cloud.resources[one.key] = one
+    return one
+
+
+def name_disk(shown_disk: Document, disk: Resource) -> None:
+    """Add to the disk of a machine's model what Azure calls it."""
+    shown_disk["name"] = disk.name
+    shown_disk.setdefault("managedDisk", {})["id"] = disk.id
 
 
 class VirtualMachine(Provider):
@@ -260,6 +288,8 @@ class VirtualMachine(Provider):
 
     def make(self, cloud: Cloud, made: Resource, before: Document | None) -> None:
         if before is not None and made.state.get("power"):
+            with cloud.lock:
+                self.place_disks(cloud, made)
             return
         with cloud.lock:
             machine, nics = self.machine(cloud, made), self.interfaces(cloud, made)
@@ -273,7 +303,7 @@ class VirtualMachine(Provider):
             made.state.setdefault("vmId", str(uuid.uuid4()))
             made.state.setdefault("timeCreated", now())
             made.state["power"] = "creating"
-            self.add_disks(cloud, made)
+            self.place_disks(cloud, made, dict(made.tags))
         try:
             cloud.trouble.allocate(**made.state["place"])
             cloud.hardware.start(machine)
@@ -310,32 +340,36 @@ class VirtualMachine(Provider):
             **network_of(cloud, first["properties"]["subnet"]["id"]),
         )
 
-    def add_disks(self, cloud: Cloud, made: Resource) -> None:
-        """The disks of a machine as resources of its group."""
+    def place_disks(self, cloud: Cloud, made: Resource, tags: dict[str, str] | None = None) -> None:
+        """The disks of a machine as resources of its group: what its document has and lacks.
+
+        Azure copies a machine's tags to the disks that it makes with it (hashicorp's
+        terraform-provider-azurerm, issue 8162). A disk that is made when the machine is there, as
+        by ``az vm disk attach --new``, has none here.
+        """
         storage = made.properties["storageProfile"]
-        every = [("OsDisk", storage.get("osDisk") or {})]
-        every += [(f"disk{one.get('lun')}", one) for one in storage.get("dataDisks") or ()]
-        made.state["disks"] = []
-        for number, (word, disk) in enumerate(every, 1):
+        asked = {"OsDisk": storage.get("osDisk") or {}}
+        asked |= {f"lun_{one.get('lun')}": one for one in storage.get("dataDisks") or ()}
+        disks = made.state.setdefault("disks", {})
+        for slot in set(disks) - set(asked):
+            key, _ = disks.pop(slot)
+            if key in cloud.resources:
+                cloud.resources[key].body.pop("managedBy", None)
+        for number, (slot, disk) in enumerate(asked.items(), 1):
             if at(disk, "diffDiskSettings"):
                 continue
-            name = disk.get("name") or f"{made.name}_{word}_{number}_{made.state['vmId'][:8]}"
-            path = f"{made.id.rsplit('/providers/', 1)[0]}/providers/{Disk.kind}/{name}"
-            body = {
-                "location": made.body["location"],
-                "tags": dict(made.tags),
-                "managedBy": made.id,
-                "sku": {"name": at(disk, "managedDisk", "storageAccountType") or "Standard_LRS"},
-                "properties": {
-                    "diskSizeGB": disk.get("diskSizeGB", 30),
-                    "creationData": {"createOption": disk.get("createOption", "Empty")},
-                },
-            }
-            if made.zone:
-                body["zones"] = [made.zone]
-            one = Resource(path, Disk.kind, body, "2024-03-02", {"provisioningState": "Succeeded"})
-            cloud.resources[one.key] = one
-            made.state["disks"].append((one.key, disk.get("deleteOption") == "Delete"))
+            goes = disk.get("deleteOption") == "Delete"
+            if slot in disks:
+                disks[slot] = disks[slot][0], goes
+                continue
+            path = at(disk, "managedDisk", "id")
+            if path:
+                one = cloud.resource(path)
+                one.body["managedBy"] = made.id
+            else:
+                name = disk.get("name") or f"{made.name}_{slot}_{number}_{uuid.uuid4().hex}"
+                one = add_disk(cloud, made, made.id, name, disk, tags or {})
+            disks[slot] = one.key, goes
 
     def remove(self, cloud: Cloud, gone: Resource) -> None:
         end(cloud, gone.id, gone.state)
@@ -348,8 +382,8 @@ class VirtualMachine(Provider):
             cloud.resources.pop(gone.key, None)
             for key in [key for key in cloud.resources if key.startswith(f"{gone.key}/")]:
                 cloud.resources.pop(key)
-            for key, too in gone.state.get("disks", ()):
-                if too:
+            for key, goes in gone.state.get("disks", {}).values():
+                if goes:
                     cloud.resources.pop(key, None)
             begun = [cloud.delete(path) for path in nics]
         for operation in begun:
@@ -362,7 +396,16 @@ class VirtualMachine(Provider):
         }
 
     def view(self, cloud: Cloud, resource: Resource) -> Document:
-        return seen(cloud, resource, super().view(cloud, resource))
+        found = seen(cloud, resource, super().view(cloud, resource))
+        storage = found["properties"]["storageProfile"]
+        disks = resource.state.get("disks", {})
+        for slot, disk in (
+            ("OsDisk", storage["osDisk"]),
+            *((f"lun_{one.get('lun')}", one) for one in storage.get("dataDisks") or ()),
+        ):
+            if slot in disks and disks[slot][0] in cloud.resources:
+                name_disk(disk, cloud.resources[disks[slot][0]])
+        return found
 
     def expanded(self, cloud: Cloud, resource: Resource) -> Document:
         name = at(resource.body, "properties", "osProfile", "computerName") or ""

@@ -10,11 +10,13 @@ from .capacity import demand, refuse_profile, refuse_quota, refuse_size
 from .compute import (
     _LOWER,
     VM,
+    add_disk,
     custom_data,
     end,
     identity_of,
     instance_view,
     keyed,
+    name_disk,
     network_of,
     profile_of,
     seen,
@@ -164,7 +166,20 @@ class ScaleSet(Provider):
                 "name": f"{made.name}_{number}",
             },
         }
+        disk = profile["storageProfile"].get("osDisk") or {}
+        if not at(disk, "diffDiskSettings"):
+            word = f"{made.name}_{made.name}_{number}_OsDisk_1_{uuid.uuid4().hex}"
+            user = f"{made.id}/virtualMachines/{number}"
+            made.state["instances"][str(number)]["disk"] = add_disk(
+                cloud, made, user, word, disk, {}
+            ).key
         return str(number)
+
+    def drop(self, cloud: Cloud, made: Resource, number: str) -> None:
+        """Forget an instance, whose disk goes with it."""
+        with cloud.lock:
+            gone = made.state["instances"].pop(number, {})
+            cloud.resources.pop(gone.get("disk"), None)
 
     def machine(self, cloud: Cloud, made: Resource, number: str) -> Machine:
         one = made.state["instances"][number]
@@ -191,16 +206,14 @@ class ScaleSet(Provider):
                 machine = self.machine(cloud, made, number)
             cloud.hardware.start(machine)
         except Exception:
-            with cloud.lock:
-                made.state["instances"].pop(number)
+            self.drop(cloud, made, number)
             raise
         one.update(provisioningState="Succeeded", power="running")
 
     def remove_instance(self, cloud: Cloud, made: Resource, number: str) -> None:
         if number in made.state["instances"]:
             end(cloud, f"{made.id}/virtualMachines/{number}", made.state["instances"][number])
-            with cloud.lock:
-                made.state["instances"].pop(number, None)
+            self.drop(cloud, made, number)
 
     def members(self, cloud: Cloud, made: Resource) -> list[Resource]:
         with cloud.lock:
@@ -257,11 +270,13 @@ class ScaleSet(Provider):
         summary = [{"code": code, "count": count} for code, count in counts.items()]
         return {"virtualMachine": {"statusesSummary": summary}, "statuses": []}
 
-    def one(self, resource: Resource, number: str, *, view: bool = False) -> Document:
+    def one(self, cloud: Cloud, resource: Resource, number: str, *, view: bool = False) -> Document:
         """An instance of a uniform set."""
         state = resource.state["instances"][number]
         profile = shown({"virtualMachineProfile": resource.properties["virtualMachineProfile"]})
         profile = profile["virtualMachineProfile"]
+        if state.get("disk") in cloud.resources:
+            name_disk(profile["storageProfile"]["osDisk"], cloud.resources[state["disk"]])
         system = profile["osProfile"]
         system.pop("computerNamePrefix")
         where = f"{resource.id}/virtualMachines/{number}"
@@ -333,7 +348,7 @@ class ScaleSet(Provider):
         if (call.method, first) == ("GET", "virtualmachines"):
             if not uniform(resource.body):
                 return {"value": [cloud.view(one) for one in self.members(cloud, resource)]}
-            return {"value": [self.one(resource, number, view=view) for number in every]}
+            return {"value": [self.one(cloud, resource, number, view=view) for number in every]}
         if (call.method, first) == ("GET", "networkinterfaces"):
             return {"value": [self.adapter(resource, number) for number in every]}
         if call.method == "POST" and uniform(resource.body) and first in (*_LOWER, "delete"):
@@ -355,7 +370,7 @@ class ScaleSet(Provider):
         if not rest:
             if method == "DELETE":
                 return self.tell_several(cloud, resource, "delete", [number], [number])
-            return self.one(resource, number, view=view) if method == "GET" else None
+            return self.one(cloud, resource, number, view=view) if method == "GET" else None
         if len(rest) > 1:
             return None
         if (method, rest[0]) == ("GET", "instanceview"):

@@ -19,6 +19,7 @@ from .catalog import Catalog
 from .machines import Machine, machines
 from .manager import Manager
 from .parameters import Parameters
+from .teardown import Teardown
 
 GROUPS, DEPLOYMENTS = "Microsoft.Resources/resourceGroups", "Microsoft.Resources/deployments"
 _SKUS, _USAGES = "Microsoft.Compute/skus", "Microsoft.Compute/locations/usages"
@@ -220,17 +221,21 @@ class Deployment:
             self._manager.finished(answer, f"resource group {self.made.resource_group}")
 
     def remove(self) -> None:
-        """Remove the resource group with all that is in it, and wait until it is gone."""
-        if self.group() is None:
-            return
-        answer = self._manager.request("DELETE", self._group, self._version(GROUPS))
-        what = f"removal of resource group {self.made.resource_group}"
-        self._manager.finished(answer, what, tell=self._tell)
+        """Remove the run, and wait until it is gone.
+
+        Raises:
+            TrueupError: something is left, such as a group that holds a resource of somebody else.
+        """
+        removal = Teardown(self._manager, self._catalog, self.run, self._tell)
+        groups = removal.end()
+        if groups:
+            left = removal.left(groups, lambda *_: None)
+            raise TrueupError("; ".join(left.sentences(self.run)))
 
     def _wait_for_removal(self) -> None:
         version = self._version(GROUPS)["api-version"]
         here = f"{self._manager.url}{self._group}?api-version={version}"
-        order = rest.Answer(202, {"location": here}, "", "DELETE", here)
+        order = rest.Answer(202, {"location": here}, b"", "DELETE", here)
         what = f"removal of resource group {self.made.resource_group}, which goes on"
         self._manager.finished(order, what, tell=self._tell)
 

@@ -4,10 +4,10 @@
     python3 expiry.py CONFIG            ends the run if its tag `expires` has passed
     python3 expiry.py CONFIG --check    says when the run ends, or why Azure does not answer
 
-For Python 3.6 and its standard library alone: it is sent to a VM as it stands here. The VM's
-identity gives the token, instance metadata says which group it is in, and no other group is named
-in any call. Exit status: 0 nothing was due, or all was asked for; 1 the journal says what failed,
-and the next minute tries again.
+For Python 3.6 and its standard library alone: it is sent to a VM as it stands here, with
+bounded_http.py beside it. The VM's identity gives the token, instance metadata says which group it
+is in, and no other group is named in any call. Exit status: 0 nothing was due, or all was asked
+for; 1 the journal says what failed, and the next minute tries again.
 
 Source: https://learn.microsoft.com/entra/identity/managed-identities-azure-resources and
 https://learn.microsoft.com/rest/api/resources for the calls.
@@ -19,30 +19,35 @@ import json
 import re
 import sys
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from calendar import timegm
 from typing import Any, Dict, List, Optional, Tuple
 
+try:
+    from ... import bounded_http
+except ImportError:  # on the VM
+    import bounded_http  # type: ignore[no-redef]
+
 # Of one pass, less than the minute to the next one; of one call; of the pass for single VMs.
 PASS_SECONDS, CALL_SECONDS, VMS_SECONDS = 45, 10, 20
 # After the expiry, in a group that others use too: then the login node deletes itself.
 LAST_SECONDS = 30 * 60
-MOST_BYTES, MOST_PAGES = 16 * 2**20, 100
+MOST_PAGES = 100
 VMS, SETS = "microsoft.compute/virtualmachines", "microsoft.compute/virtualmachinescalesets"
+DISKS = "microsoft.compute/disks"
+# Of the resources that keep a group, the journal names so many.
+MOST_NAMES = 20
 _TIME = re.compile(
     r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(?::(\d\d)(?:\.\d+)?)?\s*(Z|UTC|\+00:?00)?", re.ASCII
 )
 
+# Of a machine's disk, in small letters.
+_MADE_UP_NAME = re.compile(r"_(osdisk_\d+|disk\d+|lun_\d+_\d+)_[0-9a-f]{32}$")
+
 
 class Trouble(Exception):
     """A call that failed, in one sentence."""
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_given: Any, **_named: Any) -> None:
-        """A token goes to no other host."""
 
 
 def moment(text: Any) -> Optional[float]:
@@ -65,30 +70,96 @@ def tag(of: Any, name: str) -> Any:
     return low.get(name)
 
 
-def sort_out(listed: List[Any], run: str, group: str) -> Tuple[List[Dict[str, Any]], List[str]]:
-    """The run's resources in a group, and the ids of all others.
+def within_group(listed: List[Any], group: str) -> List[Dict[str, Any]]:
+    """A group's list as it came.
 
-    What is within a resource of the run (an extension) is the run's, and what one of them manages
-    (a system disk), also where it has no tags.
+    Raises:
+        Trouble: it has a resource of another group, or none.
     """
     within = group.lower() + "/providers/"
-    for one in listed:
-        place = one.get("id") if isinstance(one, dict) else None
-        if not isinstance(place, str) or not place.lower().startswith(within):
-            raise Trouble(f"the list of {group} has {str(place)[:200]!r}, which is not in it")
-    tagged = {one["id"].lower() for one in listed if tag(one, "run") == run}
+    for row in listed:
+        identifier = row.get("id") if isinstance(row, dict) else None
+        if not isinstance(identifier, str) or not identifier.lower().startswith(within):
+            raise Trouble(f"the list of {group} has {str(identifier)[:200]!r}, which is not in it")
+    return listed
 
-    def belongs(place: Any) -> bool:
-        low = str(place or "").lower()
-        return low in tagged or any(low.startswith(one + "/") for one in tagged)
 
-    mine = [
-        one
-        for one in listed
-        if belongs(one["id"]) or (not tag(one, "run") and belongs(one.get("managedBy")))
+def tagged_ids(listed: List[Dict[str, Any]], run: str) -> List[str]:
+    """Ids, in small letters, of the resources that carry the run's tag, disks aside."""
+    return [
+        row["id"].lower()
+        for row in listed
+        if tag(row, "run") == run and str(row.get("type")).lower() != DISKS
     ]
-    own = {one["id"] for one in mine}
-    return mine, [one["id"] for one in listed if one["id"] not in own]
+
+
+def machine_lists(listed: List[Dict[str, Any]], run: str) -> List[str]:
+    """Paths of the lists of those machines of the run to which a disk of the group is attached:
+    the group's VMs, or the instances of a set."""
+    tagged = tuple(f"{identifier}/" for identifier in tagged_ids(listed, run))
+    paths = {}
+    for row in listed:
+        machine = str(row.get("managedBy") or "")
+        if str(row.get("type")).lower() == DISKS and f"{machine.lower()}/".startswith(tagged):
+            path = machine.rpartition("/")[0]
+            paths[path.lower()] = path
+    return [path for _, path in sorted(paths.items())]
+
+
+def disks_of(machines: List[Any]) -> Dict[str, bool]:
+    """Disks by id in small letters, as the models of machines show them: True for one that goes
+    with its machine.
+
+    That is the disk of the system, and a data disk that Azure is to delete with the machine
+    (``deleteOption``), as the template asks for each of its own. A disk that somebody attaches,
+    also by ``az vm disk attach --new``, is only detached from a machine that is deleted.
+    """
+    disks = {}
+    for machine in machines:
+        properties = machine.get("properties") if isinstance(machine, dict) else None
+        storage = properties.get("storageProfile") if isinstance(properties, dict) else None
+        if not isinstance(storage, dict):
+            continue
+        data = storage.get("dataDisks")
+        models = [(storage.get("osDisk"), True)]  # type: List[Tuple[Any, bool]]
+        models += [(disk, False) for disk in (data if isinstance(data, list) else [])]
+        for disk, system in models:
+            managed = disk.get("managedDisk") if isinstance(disk, dict) else None
+            identifier = managed.get("id") if isinstance(managed, dict) else None
+            if isinstance(identifier, str) and identifier:
+                goes = system or str(disk.get("deleteOption")).lower() == "delete"
+                disks[identifier.lower()] = goes
+    return disks
+
+
+def sort_out(
+    listed: List[Dict[str, Any]], run: str, disks: Dict[str, bool]
+) -> Tuple[List[Dict[str, Any]], List[str]]:
+    """The run's resources in a group, and the ids of all others.
+
+    The run's are those with its tag, all inside them (an extension), and the disks that go with its
+    machines. The tag does not decide for a disk: the template has none, and Azure copies the tags
+    of a machine to disks that it makes for it. A disk of a machine is judged by the machine's
+    model, and one that no machine has any more by its name: Azure makes up a name where none was
+    given, as in the template.
+
+    Args:
+        listed: the group's list.
+        disks: as ``disks_of`` gives them of the machines in ``machine_lists``.
+    """
+    tagged = tagged_ids(listed, run)
+    inside = tuple(f"{identifier}/" for identifier in tagged)
+
+    def is_ours(row: Dict[str, Any]) -> bool:
+        identifier = row["id"].lower()
+        if str(row.get("type")).lower() != DISKS:
+            return f"{identifier}/".startswith(inside)
+        if f"{str(row.get('managedBy') or '').lower()}/".startswith(inside):
+            return disks.get(identifier, False)
+        return tag(row, "run") == run and bool(_MADE_UP_NAME.search(identifier))
+
+    ours = [row for row in listed if is_ours(row)]
+    return ours, [row["id"] for row in listed if not is_ours(row)]
 
 
 class Azure:
@@ -98,7 +169,9 @@ class Azure:
         self.config = config
         self.ends = time.monotonic() + PASS_SECONDS
         self.date = time.time()
-        self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
+        self.opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), bounded_http.NoRedirect()
+        )
         self.token = ""
         compute = self.metadata("instance/compute", "2021-02-01", format="json")
         place = [compute.get(name) for name in ("subscriptionId", "resourceGroupName", "name")]
@@ -134,16 +207,17 @@ class Azure:
         if self.left() <= 0:
             raise Trouble(f"{what}: not asked, {PASS_SECONDS} s are over")
         request = urllib.request.Request(url, headers=headers, method=method)  # noqa: S310 WHY: of the config
+        seconds = min(CALL_SECONDS, self.left())
         try:
-            with self.opener.open(request, timeout=min(CALL_SECONDS, self.left())) as answer:
-                self.keep_date(answer.headers)
-                text = answer.read(MOST_BYTES)
-            found = json.loads(text.decode("utf-8")) if text.strip() else {}
-        except urllib.error.HTTPError as error:
-            self.keep_date(error.headers)
-            said = " ".join(error.read(2000).decode("utf-8", "replace").split())[:400]
-            number = error.headers.get("x-ms-request-id", "none")
-            raise Trouble(f"{what}: status {error.code}, {said} (request {number})") from None
+            reply = bounded_http.ask(lambda: self.opener.open(request, timeout=seconds), seconds)
+            self.keep_date(reply.headers)
+            if not 200 <= reply.status < 300:
+                said = " ".join(reply.body[:2000].decode("utf-8", "replace").split())[:400]
+                number = reply.headers.get("x-ms-request-id", "none")
+                raise Trouble(f"{what}: status {reply.status}, {said} (request {number})")
+            found = bounded_http.parse_json(reply.body) if reply.body.strip() else {}
+        except bounded_http.NotJson as error:
+            raise Trouble(f"{what}: the answer {error}") from None
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise Trouble(f"{what}: {type(error).__name__} {error}") from None
         if not isinstance(found, dict):
@@ -155,21 +229,21 @@ class Azure:
         if parsed and self.token:
             self.date = float(email.utils.mktime_tz(parsed))
 
-    def resources(self) -> List[Any]:
-        """All that the group lists."""
-        page = self.ask("GET", self.group + "/resources")
+    def every(self, path: str, kind: str = "groups") -> List[Any]:
+        """All rows of a list."""
+        page = self.ask("GET", path, kind)
         found: List[Any] = []
         for _ in range(MOST_PAGES):
             if not isinstance(page.get("value"), list):
-                raise Trouble("the group's list is none")
+                raise Trouble(f"{path} is no list")
             found += page["value"]
             link = page.get("nextLink")
             if not link:
                 return found
             if not str(link).startswith(self.config["manager"] + "/"):
-                raise Trouble("the group's list goes on at another host")
+                raise Trouble(f"{path} goes on at another host")
             page = self.call("GET", str(link), {"Authorization": "Bearer " + self.token})
-        raise Trouble(f"the group's list has more than {MOST_PAGES} pages")
+        raise Trouble(f"{path} has more than {MOST_PAGES} pages")
 
 
 def say(text: str) -> None:
@@ -199,14 +273,25 @@ def one_pass(azure: Azure, check: bool = False) -> int:
 
 def _end(azure: Azure, whole: bool, late: float) -> int:
     """Ask for the end of the run: sets, VMs, and the group if all of it is the run's."""
-    mine, others = sort_out(azure.resources(), azure.config["run"], azure.group)
+    run = azure.config["run"]
+    listed = within_group(azure.every(azure.group + "/resources"), azure.group)
+    machines: List[Any] = []
+    failed = 0
+    for path in machine_lists(listed, run):
+        try:
+            machines += azure.every(path, "compute")
+        except Trouble as trouble:
+            # Its disks count as others' until it answers: machines end all the same.
+            say(str(trouble))
+            failed = 1
+    mine, others = sort_out(listed, run, disks_of(machines))
     by_kind = {
         kind: [one["id"] for one in mine if str(one.get("type")).lower() == kind]
         for kind in (SETS, VMS)
     }
     vms = [one for one in by_kind[VMS] if one.lower() != azure.self.lower()]
     say(f"run {azure.config['run']} has expired: {len(mine)} resources of it, {len(others)} others")
-    failed = sum([_delete(azure, one) for one in by_kind[SETS]])
+    failed += sum([_delete(azure, one) for one in by_kind[SETS]])
     for number, one in enumerate(vms):
         if whole and not others and azure.left() < PASS_SECONDS - VMS_SECONDS:
             say(f"{len(vms) - number} VMs are left to the deletion of the group")
@@ -214,7 +299,8 @@ def _end(azure: Azure, whole: bool, late: float) -> int:
         failed += _delete(azure, one)
     if whole and not others:
         return int(bool(failed + _delete(azure, azure.group, "groups")))
-    say(f"{azure.group} is kept: " + (", ".join(others[:5]) or "its tag run is not this run's"))
+    names = ", ".join(others[:MOST_NAMES])
+    say(f"{azure.group} is kept: {names or 'its tag run is not this run'}")
     if not vms and not by_kind[SETS] and late >= LAST_SECONDS:
         failed += _delete(azure, azure.self)
     return int(bool(failed))

@@ -2,8 +2,8 @@
 
 Azure Resource Manager is asked, whose lists know a tag at once; Resource Graph is behind by up to a
 minute and says here only which machines are left and run. A group is deleted whole where it carries
-the run's tag and holds nothing that lacks it (``expiry.sort_out`` says what is the run's); else the
-run's resources are deleted one by one. Nothing of the controller's is needed: the run's id is
+the run's tag and holds nothing else (``expiry.sort_out`` says what is the run's); else the run's
+resources are deleted one by one. Nothing of the controller's is needed: the run's id is
 enough.
 
 Source: https://learn.microsoft.com/rest/api/resources for groups, lists and deployments, and
@@ -117,8 +117,8 @@ class Left(NamedTuple):
     def sentences(self, run: str) -> list[str]:
         """All of it, for a reader."""
         found = [
-            f"group {name} is kept, for it holds {len(theirs)} resources without the tag of run"
-            f" {run}: {_some(theirs)}"
+            f"group {name} is kept, for it holds {len(theirs)} resources that are not of run {run}:"
+            f" {_some(theirs, expiry.MOST_NAMES)}"
             for name, theirs in self.kept.items()
         ]
         if not self.ids:
@@ -208,7 +208,9 @@ class Teardown:
         try:
             of = str(expiry.tag(self.manager.get(place, query), "run") or "")
             listed = self.manager.every(f"{place}/resources", self._version)
-            mine, others = expiry.sort_out(listed, self.run, place)
+            listed = expiry.within_group(listed, place)
+            disks = expiry.disks_of(self._machines(listed))
+            mine, others = expiry.sort_out(listed, self.run, disks)
         except rest.Refused as error:
             if error.status == 404:
                 return None
@@ -216,6 +218,18 @@ class Teardown:
         except expiry.Trouble as trouble:
             raise TrueupError(str(trouble)) from None
         return Group(place, of, mine, others, whole=of == self.run and not others)
+
+    def _machines(self, listed: list[Row]) -> list[Row]:
+        """The run's machines that have disks in a group."""
+        machines: list[Row] = []
+        for path in expiry.machine_lists(listed, self.run):
+            try:
+                machines += self.manager.every(path, self._versions[expiry.VMS])
+            except rest.Refused as error:
+                # A set that is gone by now.
+                if error.status != 404:
+                    raise
+        return machines
 
     def end(self) -> list[Group]:
         """Delete all of the run; what is left of it."""
@@ -430,5 +444,5 @@ def _may_pass(error: rest.Refused) -> bool:
     return error.status in (409, 412, 429) or error.status >= 500 or bool(in_use)
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+def _some(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
