@@ -9,8 +9,7 @@ author: trueup contributors
 version_added: "0.3.0"
 short_description: Downloads a file within a deadline and a limit of bytes
 description:
-  - Downloads a file beside nothing that is there - a file is replaced whole, and only by one that
-    has the sha256 that was given.
+  - Replaces a file as a whole, and only by one with the given sha256.
   - M(ansible.builtin.get_url) waits for each byte anew, so that a server that sends one every few
     seconds holds it for ever, and it takes as many bytes as the server sends.
 attributes:
@@ -81,7 +80,7 @@ _SILENCE_SECONDS = 60
 
 def _expected(module: AnsibleModule) -> str:
     """The sha256 that is wanted; empty where any is."""
-    text = module.params["checksum"]
+    text: str = module.params["checksum"]
     kind, _, digits = text.partition(":")
     if text and (kind != "sha256" or len(digits) != 64):
         module.fail_json(msg=f"checksum is {text!r}; write sha256: and its 64 hexadecimal digits")

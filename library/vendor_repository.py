@@ -117,7 +117,8 @@ SOURCES = {
     "dnf": "/etc/yum.repos.d/trueup-{name}.repo",
 }
 # Of the key, which is a few KiB, to its last byte.
-TIMEOUT_SECONDS, KEY_BYTES = 60, 2**20
+TIMEOUT_SECONDS = 60
+KEY_BYTES = 2**20
 APT_LISTS = "/var/lib/apt/lists"
 
 

@@ -33,7 +33,8 @@ options:
 
 _SECONDS = 600
 # Seconds to the last byte, and bytes. A GRID installer has about 1 GiB, the manifest some KiB.
-_DRIVER_LIMITS, _MANIFEST_LIMITS = (3600, 4 * 2**30), (60, 2**20)
+_DRIVER_LIMITS = (3600, 4 * 2**30)
+_MANIFEST_LIMITS = (60, 2**20)
 
 
 class ActionModule(ActionBase):

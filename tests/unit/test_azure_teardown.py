@@ -744,7 +744,9 @@ class Deployed:
         """One pass of the login node's program after the run's time."""
         azure: Any = expiry.Azure.__new__(expiry.Azure)
         azure.config = {
-            "manager": self.cloud.url, "run": RUN, "expires": "2020-01-01T00:00Z",
+            "manager": self.cloud.url,
+            "run": RUN,
+            "expires": "2020-01-01T00:00Z",
             "versions": {"groups": "2022-09-01", "compute": "2024-07-01"},
         }
         azure.ends = time.monotonic() + 300

@@ -271,8 +271,8 @@ def one_pass(azure: Azure, check: bool = False) -> int:
     return _end(azure, whole, azure.date - ends)
 
 
-def _end(azure: Azure, whole: bool, late: float) -> int:
-    """Ask for the end of the run: sets, VMs, and the group if all of it is the run's."""
+def _sorted(azure: Azure) -> Tuple[List[Dict[str, Any]], List[str], int]:
+    """The run's resources in the group, the ids of all others, and how many calls failed."""
     run = azure.config["run"]
     listed = within_group(azure.every(azure.group + "/resources"), azure.group)
     machines: List[Any] = []
@@ -283,8 +283,14 @@ def _end(azure: Azure, whole: bool, late: float) -> int:
         except Trouble as trouble:
             # Its disks count as others' until it answers: machines end all the same.
             say(str(trouble))
-            failed = 1
+            failed += 1
     mine, others = sort_out(listed, run, disks_of(machines))
+    return mine, others, failed
+
+
+def _end(azure: Azure, whole: bool, late: float) -> int:
+    """Ask for the end of the run: sets, VMs, and the group if all of it is the run's."""
+    mine, others, failed = _sorted(azure)
     by_kind = {
         kind: [one["id"] for one in mine if str(one.get("type")).lower() == kind]
         for kind in (SETS, VMS)
