@@ -26,6 +26,7 @@ try:
         raise ModuleNotFoundError(name="jsonschema")
     from trueup import record as records
     from trueup.errors import TrueupError
+    from trueup_controller import host_names
 except ModuleNotFoundError as missing:
     message = (
         f"The Python of this Ansible has no {missing.name}, which trueup's plays need: run `make"
@@ -130,6 +131,9 @@ class CallbackModule(CallbackBase):
         meant = inventory.get_hosts(play.hosts, ignore_restrictions=True)
         # The localhost that no inventory lists is the controller, and no node.
         self._play_hosts = {host.get_name() for host in meant if not host.implicit}
+        # Before Ansible looks for a host's facts in a file of its name.
+        if wrong := host_names.problems(self._play_hosts):
+            self._stop(" ".join(wrong))
         self._batch = {host.get_name() for host in inventory.get_hosts(play.hosts)}
         self._failed_roles = {}
         if self._run_id:

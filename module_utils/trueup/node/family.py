@@ -18,6 +18,8 @@ from .windows import preflight as windows
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+# The group of nodes that this run has identified (playbooks/identify.yml).
+IDENTIFIED = "trueup_identified"
 # The lists of a node without a family of its own, by whether it has GPUs.
 _UNLISTED = {False: "unlisted", True: "unlisted_gpu"}
 # The role whose hosts users are signed in to.
@@ -72,10 +74,10 @@ def roles_of_groups(roles: Mapping[str, Collection[str]], groups: Collection[str
 
 
 def groups_of(node: Mapping[str, Any], mounts: Sequence[Any], groups: Collection[str]) -> list[str]:
-    """The groups that a node joins once it is identified: its family's, and shared_storage where
-    file systems are to be mounted, which Windows hosts do not get."""
+    """The groups that a node joins once it is identified: its family's, that of identified nodes,
+    and shared_storage where file systems are to be mounted, which Windows hosts do not get."""
     shared = bool(mounts) and WINDOWS not in groups
-    return [node["family"], *(["shared_storage"] if shared else [])]
+    return [node["family"], IDENTIFIED, *(["shared_storage"] if shared else [])]
 
 
 def steps(roles: Sequence[str], name: str) -> list[dict[str, str]]:
