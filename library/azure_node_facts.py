@@ -15,7 +15,7 @@ description:
     out all the same.
   - It changes nothing, needs no root, and asks the metadata service once, for at most a second.
   - What could identify the machine, its owner or its network (names, ids, tags, addresses, serial
-    numbers) is not published.
+    numbers) is not published; of the machine's id a hash is.
   - Of another machine's recorded tree (O(sysfs_root)) all CPUs count, else those that this process
     may use.
 extends_documentation_fragment: [trueup_facts, trueup_options.azure_node_facts]
@@ -66,6 +66,12 @@ ansible_facts:
         licence_type:
           description: The licence that the VM was made with, such as V(Windows_Client).
           type: str
+        machine:
+          description:
+            - A hash that two names of one machine share. It begins with C(vm-) where it is that of
+              an Azure VM's id, else with C(boot-), and changes with each boot.
+          type: str
+          sample: vm-3b5e7c1f0a2d4968
         system:
           description: V(linux); V(windows) of hosts that the action C(windows_node_facts) asks.
           type: str
@@ -214,6 +220,7 @@ from ansible.module_utils.trueup.errors import TrueupError
 from ansible.module_utils.trueup.node import identify, mpi, tools
 from ansible.module_utils.trueup.node import metadata as imds
 from ansible.module_utils.trueup.node.lscpu import parse_lscpu
+from ansible.module_utils.trueup.node.machine import machine_word
 from ansible.module_utils.trueup.node.nvidia_smi import GPU_QUERY, parse_nvidia_smi
 from ansible.module_utils.trueup.node.topology import read_topology
 from ansible.module_utils.trueup.options import PROCFS_ROOT, SYSFS_ROOT, Option, module_spec
@@ -368,6 +375,7 @@ def main() -> None:
         free_bytes=identify.read_free_bytes(),
         programs=programs,
         mpi=_mpi(module, programs["mpirun"], hpc_image, warnings, identity.family),
+        machine=machine_word(metadata.vm_id, wanted["procfs_root"]),
         hcoll=wanted["hcoll"],
         warnings=warnings,
     )

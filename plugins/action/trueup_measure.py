@@ -19,6 +19,7 @@ from trueup.node.windows import actions
 from trueup.options import ROLE
 from trueup.plan import Now, Skipped
 from trueup.run import beside, lineage, windows_bench
+from trueup.run.nodes import one_machine
 from trueup.run.resume import identity
 from trueup_controller import presets
 
@@ -89,6 +90,9 @@ class ActionModule(ActionBase):
         if isinstance(case, Skipped):
             self._display.display(f"{host}: skipped: {case.what}: {case.why}", color="cyan")
             return {"changed": False, "needless": {"what": case.what, "why": case.why}}
+        peer = case.get("peer_name")
+        if same := one_machine([host, peer] if peer else case.get("nodes") or [], now.hostvars):
+            raise AnsibleActionFail(f"{benchmark}: {same}: leave one of them out.")
         # Of several nodes another may have begun.
         earlier = [
             record

@@ -37,6 +37,7 @@ def list_cases(
 ) -> None:
     """What was measured, run by run, with what failed and what could not be read. Of more than 50
     records a summary; --all, csv and json have them all."""
+    from ..figures import one_machine
     from ..load import verify as verify_raw
     from ..sheets import listing as list_sheets
 
@@ -48,6 +49,7 @@ def list_cases(
     else:
         made = list_sheets.summary(loaded)
     common.write([*made, *list_sheets.excluded(loaded, everything=everything)])
+    say_all(one_machine.sentences(loaded))
     say_notes(loaded, not_read=False)
     if not verify:
         return

@@ -1,7 +1,7 @@
 """Put together what a node is: from metadata, sysfs, the catalog, and what tools said of it.
 
-Nothing here runs a command or asks the network. What could identify the machine, its owner or its
-network (names, ids, serial numbers, tags, addresses) is not read at all.
+Nothing here runs a command or asks the network. Names, serial numbers, tags and addresses of the
+machine, its owner and its network are not read at all; of its id a hash is published (``machine``).
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ class Observed:
     free_bytes: Mapping[str, int] = field(default_factory=dict)
     programs: Mapping[str, str | None] = field(default_factory=dict)
     mpi: Mpi | None = None
+    machine: str | None = None
     hcoll: str = BY_GPUS
     warnings: Sequence[str] = field(default_factory=tuple)
 
@@ -183,6 +184,7 @@ def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
         "offer": identity.offer,
         "image": identity.image,
         "licence_type": identity.licence_type,
+        "machine": observed.machine,
         "system": LINUX,
         "os": observed.os_release.get("PRETTY_NAME"),
         "distribution": observed.os_release.get("ID"),

@@ -33,7 +33,7 @@ _OFFERS = {"": "payg", "regular": "payg", "spot": SPOT}
 
 @dataclass(frozen=True)
 class Metadata:
-    """What came back, without all that could identify the machine, its owner or its network.
+    """The answer, without names, owner and network of the machine.
 
     Attributes:
         status: ``ok``; ``absent`` (nothing listens there: not on Azure, or the service is blocked);
@@ -42,6 +42,7 @@ class Metadata:
         vm_size, region, image, zone: as Azure names them; None when the document does not say.
         offer: ``payg``, ``spot``, or None for a priority that is neither.
         licence_type: such as ``Windows_Client``; None where the VM was made without one.
+        vm_id: the VM's id, of which only a hash is published (``machine``).
     """
 
     status: str
@@ -52,6 +53,7 @@ class Metadata:
     offer: str | None = None
     image: str | None = None
     licence_type: str | None = None
+    vm_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,7 @@ def _understand(content: dict[str, Any]) -> Metadata:
         offer=_OFFERS.get(priority.lower()) if isinstance(priority, str) else None,
         image=":".join(part or "" for part in image) if image[0] else None,
         licence_type=_word(compute, "licenseType"),
+        vm_id=_word(compute, "vmId"),
     )
 
 

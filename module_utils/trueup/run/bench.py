@@ -18,6 +18,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..errors import ParseError, TrueupError
 from ..node.gpu_users import gpu_users
+from ..node.machine import OF_VM
 from ..node.metadata import SPOT
 from ..options import ModuleOption, Option, module_spec, refusals
 from ..reading import BESIDE, STANDARD_ERROR, unverified
@@ -123,16 +124,21 @@ class Case:
             "command": list(self.command),
             "environment": dict(self.environment),
             "software": dict(self.software),
-            "system": {
-                name: self.node[name]
-                for name in _SYSTEM_FIELDS
-                if isinstance(self.node.get(name), (str, int, float))
-            },
+            "system": _system_of(self.node),
             "started_at": self.started_at or utc_now(),
             "duration_seconds": round(self.seconds, 6),
             "metrics": [metric.as_row() for metric in metrics],
             "raw": None,
         }
+
+
+def _system_of(node: Mapping[str, Any]) -> dict[str, Any]:
+    known = {
+        name: node[name] for name in _SYSTEM_FIELDS if isinstance(node.get(name), (str, int, float))
+    }
+    # Off Azure the word changes with each boot.
+    machine = str(node.get("machine") or "")
+    return {**known, "machine": machine} if machine.startswith(OF_VM) else known
 
 
 def argument_spec(options: Sequence[Option]) -> dict[str, dict[str, Any]]:

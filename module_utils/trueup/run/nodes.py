@@ -35,9 +35,26 @@ def absent(
     ]
 
 
+def one_machine(nodes: Sequence[str], hostvars: Mapping[str, Any]) -> str:
+    """Names among the nodes of one case that are one machine, as a sentence; a machine that is not
+    known differs from all."""
+    by_machine: Dict[str, str] = {}
+    for node in nodes:
+        facts = _known(node, hostvars).get("ansible_facts") or {}
+        machine = (facts.get("trueup_node") or {}).get("machine")
+        if not machine:
+            continue
+        other = by_machine.setdefault(str(machine), node)
+        if other != node:
+            return f"{other} and {node} are one machine, which a record would count as two nodes"
+    return ""
+
+
 def unlike(nodes: Sequence[str], hostvars: Mapping[str, Any]) -> str:
-    """How the nodes differ in what a record says of all of them; what is not known differs from
-    nothing."""
+    """Why the nodes cannot be measured together: two are one machine, or they differ in what a
+    record says of all of them; what is not known differs from nothing."""
+    if same := one_machine(nodes, hostvars):
+        return same
     for name in _ONE:
         found: Dict[str, str] = {}
         for node in nodes:

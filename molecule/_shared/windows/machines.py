@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from .errors import UnknownError
@@ -98,7 +99,7 @@ def metadata(vm_size: str, name: str) -> dict[str, Any]:
             "tags": "",
             "tagsList": [],
             "version": "26200.6584.250915",
-            "vmId": "00000000-0000-0000-0000-0000000000aa",
+            "vmId": str(uuid.uuid5(uuid.NAMESPACE_DNS, name)),
             "vmScaleSetName": "",
             "vmSize": vm_size,
             "zone": "",

@@ -182,7 +182,7 @@ def _judged(
         # What failed is not said a second time.
         if (item.nodes, item.device, item.metric) not in failed
     ]
-    return found + fleet.differences(cases), passes
+    return found + fleet.differences(cases) + fleet.one_machine(cases), passes
 
 
 def _warnings(cases: Sequence[Case], figures: Figures, faults: Faults | None) -> list[Verdict]:

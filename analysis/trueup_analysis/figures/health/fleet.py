@@ -12,6 +12,7 @@ import numpy as np
 from trueup.health.verdicts import Verdict, of_case, of_figure
 
 from ...columns import alike, distinct, firsts, numbered, small
+from ..one_machine import shared
 from .many import together
 
 if TYPE_CHECKING:
@@ -171,6 +172,27 @@ def differences(found: Iterable[Case]) -> list[Verdict]:
             if version != usual
         ]
     return verdicts
+
+
+def one_machine(found: Iterable[Case]) -> list[Verdict]:
+    """Names that are one Azure VM in the same run: each fails, since a VM is one node."""
+    last = {
+        (case.run_id, case.nodes[0]): case
+        for case in found
+        if len(case.nodes) == 1 and case.system.get("machine")
+    }
+    machines = (((run_id, case.system["machine"]), name) for (run_id, name), case in last.items())
+    return [
+        of_case(
+            last[run_id, name],
+            "fail",
+            "one machine under several names",
+            reason=f"{' and '.join(names)} are one Azure VM, which counts as {len(names)} nodes",
+            fix="Keep one of the names in the inventory, and measure again.",
+        )
+        for (run_id, _), names in shared(machines).items()
+        for name in names
+    ]
 
 
 def pairs(found: Iterable[Case], expectations: Expectations) -> list[Verdict]:

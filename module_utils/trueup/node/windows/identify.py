@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping, Optional, Sequence
 
 from .. import identify
+from ..machine import machine_word
 from ..metadata import Metadata
 from ..nvidia_smi import Gpu
 
@@ -71,6 +72,8 @@ def describe(
         kernel=_kernel(build, release),
         architecture="x86_64",
         privilege=None if caption is None else _ADMINISTRATOR,
+        # This runs on the controller, whose procfs is another machine's.
+        machine=machine_word(metadata.vm_id, procfs_root=""),
         warnings=warnings,
     )
     return {

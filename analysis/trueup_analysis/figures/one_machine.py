@@ -1,0 +1,45 @@
+"""Node names of records that are one Azure VM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..packed import decoded
+from .coded import first_of_each
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+    from typing import TypeVar
+
+    from ..load import Loaded
+
+    Machine = TypeVar("Machine", bound=Hashable)
+
+
+def shared(pairs: Iterable[tuple[Machine, str]]) -> dict[Machine, list[str]]:
+    """The names, sorted, of each machine that has several."""
+    names: dict[Machine, set[str]] = {}
+    for machine, name in pairs:
+        names.setdefault(machine, set()).add(name)
+    return {machine: sorted(each) for machine, each in names.items() if len(each) > 1}
+
+
+def sentences(loaded: Loaded) -> list[str]:
+    """A sentence for each Azure VM that records know by several names."""
+    systems, nodes, counts = (
+        loaded.words("system"),
+        loaded.words("nodes"),
+        loaded.counts("node_count"),
+    )
+    machines = [decoded(text).get("machine") for text in systems.words]
+    first, _ = first_of_each([systems.codes, nodes.codes, counts])
+    pairs = (
+        (machines[systems.codes[place]], nodes.words[nodes.codes[place]])
+        for place in first.tolist()
+        if counts[place] == 1 and systems.codes[place] >= 0 and nodes.codes[place] >= 0
+    )
+    several = shared(pair for pair in pairs if pair[0]).values()
+    return [
+        f"{' and '.join(names)} are one Azure VM by their records, which count {len(names)} nodes."
+        for names in sorted(several)
+    ]

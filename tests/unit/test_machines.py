@@ -1,0 +1,137 @@
+"""One machine under two names: the word that tells, the comparison, cases and records."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trueup.node.machine import machine_word
+from trueup.run import nodes
+from trueup.run.bench import Case
+from trueup_controller.machines import compare
+
+VM = "0F0E0D0C-0B0A-4900-8807-060504030201"
+BOOT = "11111111-2222-4333-8444-555555555555"
+RECORDS = Path(__file__).parents[1] / "data" / "records"
+
+
+def procfs(folder: Path, boot: str = BOOT, pids: str = "pid:[4026531836]") -> str:
+    """A procfs of that boot and PID namespace."""
+    for path in (folder / "sys/kernel/random", folder / "self/ns"):
+        path.mkdir(parents=True)
+    (folder / "sys/kernel/random/boot_id").write_text(f"{boot}\n")
+    (folder / "self/ns/pid").symlink_to(pids)
+    return str(folder)
+
+
+def test_a_vm_has_one_word_for_its_life(tmp_path: Path) -> None:
+    before, after = procfs(tmp_path / "a"), procfs(tmp_path / "b", boot=BOOT.replace("1", "2"))
+    word = machine_word(VM, before)
+    assert word == machine_word(VM.lower(), after)
+    assert re.fullmatch("vm-[0-9a-f]{16}", str(word))
+    assert machine_word(VM.replace("F", "E"), before) != word
+
+
+def test_other_machines_have_one_for_a_boot(tmp_path: Path) -> None:
+    here = procfs(tmp_path / "a")
+    word = machine_word(None, here)
+    assert re.fullmatch("boot-[0-9a-f]{16}", str(word))
+    # Clones of an image share /etc/machine-id, and boot on their own.
+    clone = procfs(tmp_path / "b", boot=BOOT.replace("5", "6"))
+    assert machine_word(None, clone) != word
+    # A container shares its host's boot.
+    container = procfs(tmp_path / "c", pids="pid:[4026532999]")
+    assert machine_word(None, container) != word
+    assert machine_word(VM, container) != machine_word(VM, here)
+    # Something that is no id is none.
+    assert machine_word("..", here) == word
+
+
+def test_nothing_is_said_of_a_machine_without_ids(tmp_path: Path) -> None:
+    assert machine_word(None, str(tmp_path)) is None
+    assert machine_word("", "") is None
+    assert machine_word(None) == machine_word(None, "/proc")
+
+
+def test_no_id_is_published(tmp_path: Path) -> None:
+    words = [
+        str(machine_word(vm, procfs(tmp_path / name))) for vm, name in ((VM, "a"), (None, "b"))
+    ]
+    parts = {part for text in (VM.lower(), BOOT) for part in text.split("-")}
+    assert [part for part in parts for word in words if part in word] == []
+
+
+def test_names_of_one_machine_are_refused_and_the_controllers_are_warned_of() -> None:
+    machines = {"a": "vm-1", "b": "vm-2", "c": "vm-1", "d": None, "e": None, "f": "boot-1"}
+    refused, warnings = compare({**machines, "g": "boot-1", "h": "boot-2", "i": "boot-2"}, "boot-2")
+    assert sorted(refused) == ["a", "c", "f", "g"]
+    assert refused["c"].startswith("a and c are one Azure VM, and would count as 2 nodes: keep one")
+    assert refused["f"].startswith("f and g are one machine, and would count")
+    assert [text.partition(":")[0] for text in warnings] == [
+        "h and i are this controller, one machine under 2 names"
+    ]
+    # An Azure VM that is its own controller has no two names either.
+    assert compare({"a": "vm-1", "c": "vm-1"}, "boot-1").refused.keys() == {"a", "c"}
+
+
+def facts(**machines: str | None) -> dict[str, Any]:
+    return {
+        name: {"ansible_facts": {"trueup_node": {"machine": machine}}}
+        for name, machine in machines.items()
+    }
+
+
+def test_a_case_over_two_names_of_one_machine_is_refused() -> None:
+    hostvars = {**facts(a="vm-1", b="vm-2", c="vm-1", d=None, e=None), "f": {}}
+    sentence = "a and c are one machine, which a record would count as two nodes"
+    assert nodes.unlike(["a", "b", "c"], hostvars) == sentence
+    assert nodes.one_machine(["a", "b", "d", "e", "f", "elsewhere"], hostvars) == ""
+
+
+@pytest.mark.parametrize(("machine", "kept"), [("vm-1", "vm-1"), ("boot-1", None), (None, None)])
+def test_a_record_keeps_the_word_of_an_azure_vm(machine: str | None, kept: str | None) -> None:
+    case = Case("stream", "20261120T091300Z-7c1e", "a", {"os": "Ubuntu", "machine": machine})
+    assert case.record("failed", reason="r")["system"].get("machine") == kept
+
+
+def written(folder: Path, *names: str, run: str = "20261120T091300Z-7c1e") -> Path:
+    """Records of these names, all of one VM."""
+    like = json.loads((RECORDS / "valid.json").read_text())
+    (folder / run).mkdir(parents=True, exist_ok=True)
+    for name in names:
+        record = {**like, "run_id": run, "nodes": [name], "node_count": 1}
+        record["system"] = {**like["system"], "machine": "vm-1"}
+        (folder / run / f"{name}.json").write_text(json.dumps(record))
+    return folder
+
+
+def test_list_says_it(call_trueup: Any, tmp_path: Path) -> None:
+    done = call_trueup("list", written(tmp_path, "a", "b"))
+    assert "a and b are one Azure VM by their records, which count 2 nodes." in done.err
+    assert done.status == 0
+    alone = call_trueup("list", written(tmp_path / "other", "a"))
+    assert "one Azure VM" not in alone.err
+
+
+def test_health_fails_both_names(call_trueup: Any, tmp_path: Path) -> None:
+    done = call_trueup("health", written(tmp_path, "a", "b"), "--format", "json")
+    rows = [row for table in json.loads(done.out)["tables"] for row in table["rows"]]
+    found = {
+        (row["node"], row["verdict"], row["reason"])
+        for row in rows
+        if row["what"] == "one machine under several names"
+    }
+    why = "a and b are one Azure VM, which counts as 2 nodes"
+    assert found == {("a", "fail", why), ("b", "fail", why)}
+    assert done.status == 1
+
+
+def test_a_vm_that_was_renamed_between_two_runs_is_no_failure(
+    call_trueup: Any, tmp_path: Path
+) -> None:
+    written(written(tmp_path, "a"), "b", run="20261121T091300Z-7c1e")
+    done = call_trueup("health", tmp_path, "--all", "--format", "json")
+    assert "one machine under several names" not in done.out
