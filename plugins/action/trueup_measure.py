@@ -90,9 +90,7 @@ class ActionModule(ActionBase):
         if isinstance(case, Skipped):
             self._display.display(f"{host}: skipped: {case.what}: {case.why}", color="cyan")
             return {"changed": False, "needless": {"what": case.what, "why": case.why}}
-        peer = case.get("peer_name")
-        if same := one_machine([host, peer] if peer else case.get("nodes") or [], now.hostvars):
-            raise AnsibleActionFail(f"{benchmark}: {same}: leave one of them out.")
+        _refuse_one_machine(benchmark, case, now)
         # Of several nodes another may have begun.
         earlier = [
             record
@@ -194,6 +192,13 @@ class ActionModule(ActionBase):
             for name, variable in names.items()
             if variable in variables
         }
+
+
+def _refuse_one_machine(benchmark: str, case: Mapping[str, Any], now: Now) -> None:
+    """Fail a case over two names of one machine, which its record would count as two nodes."""
+    peer = case.get("peer_name")
+    if same := one_machine([now.host, peer] if peer else case.get("nodes") or [], now.hostvars):
+        raise AnsibleActionFail(f"{benchmark}: {same}: leave one of them out.")
 
 
 def _controller() -> dict[str, Any]:

@@ -37,6 +37,7 @@ def test_a_good_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         zone="1",
         offer="spot",
         image="microsoft-dsvm:ubuntu-hpc:2404:24.04.2026050801",
+        vm_id="11111111-2222-3333-4444-555555555555",
     )
     path, headers = requests[0]
     assert path == "/metadata/instance?api-version=1"
