@@ -11,22 +11,16 @@ MAKEFLAGS += --no-print-directory
 VENV ?= .venv
 PYTHON ?=
 ARGS ?=
-RESUME ?=
-RUN ?=
-PRICE ?=
-AS_SIZE ?=
-REGION ?=
-OUTPUT ?= report
-RECIPE ?=
-PARAMETERS ?=
-MAX_USD_PER_HOUR ?=
-KEEP ?=
 PYTEST_ARGS ?=
 # Where a run of a scenario holds its lock: one for the machine, since the names of its nodes are.
 LOCKS ?= /tmp
 # The longest first, so that none of them runs alone at the end of `make test`.
 SCENARIOS ?= vm vllm cluster default alternative devito replicas failures benchmarks local
 TRUEUP_CACHE ?= $(or $(XDG_CACHE_HOME),$(or $(HOME),/root)/.cache)/trueup
+
+# What the caller may set, as text: recipes read it from the environment, and make expands nothing in it.
+texts := RESUME RUN PRICE AS_SIZE REGION OUTPUT RECIPE PARAMETERS MAX_USD_PER_HOUR KEEP
+$(foreach name,$(texts),$(if $(filter-out undefined,$(origin $(name))),$(eval override $(name) := $$(value $(name)))$(eval export $(name))))
 
 # An activated environment or a PYTHONPATH of the caller's must not reach into ours.
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
@@ -126,6 +120,17 @@ lab: controller-venv ## Install the system packages (ARGS="-e lab_packages=test"
 
 # ---- the main job -------------------------------------------------------------------------------
 
+# Shell functions of the recipes below.
+define functions
+	must_be_run() {
+	  python -c 'import sys; from trueup.record import is_run_id; sys.exit(not is_run_id(sys.argv[1]))' "$$1" && return
+	  printf "RUN=%q is no run's id, such as 20261120T091300Z-7c1e\n" "$$1" >&2
+	  exit 1
+	}
+	# as_json NAME VALUE ...: for ansible-playbook -e.
+	as_json() { python -c 'import json, sys; print(json.dumps(dict(zip(sys.argv[1::2], sys.argv[2::2]))))' "$$@"; }
+endef
+
 # $(call measure,ARGUMENTS): site.yml with them, then the report; leaves their statuses in $measured and $reported.
 define measure
 	mkdir -p .cache
@@ -135,12 +140,15 @@ define measure
 	second=
 	flock --nonblock 8 || second=yes
 	measured=0
-	ansible-playbook site.yml $(if $(RESUME),-e trueup_resume='$(RESUME)') $(1) 8>&- || measured=$$?
+	resume=()
+	[ -z "$${RESUME-}" ] || resume=(-e "$$(as_json trueup_resume "$$RESUME")")
+	ansible-playbook site.yml "$${resume[@]}" $(1) 8>&- || measured=$$?
 	begun=$$(cat "$$TRUEUP_RUN_FILE")
 	rm -f "$$TRUEUP_RUN_FILE"
 	reported=0
 	if [ -n "$$begun" ]; then
-	  $(MAKE) report RUN="$$begun" $(if $(filter file,$(origin OUTPUT)),$${second:+OUTPUT="report-$$begun"}) 8>&- || reported=$$?
+	  [ -z "$$second" ] || export OUTPUT="$${OUTPUT:-report-$$begun}"
+	  TRUEUP_REPORT_RUN="$$begun" $(MAKE) report 8>&- || reported=$$?
 	else
 	  echo 'No run was begun, so there is nothing to report.' >&2
 	fi
@@ -149,27 +157,31 @@ endef
 
 .PHONY: run
 run: controller-venv ## Configure, check and measure this machine (or ARGS="-i inventory"), then report
-	@ansible-playbook playbooks/lab.yml -e lab_packages=run
+	@$(functions)
+	ansible-playbook playbooks/lab.yml -e lab_packages=run
 	$(call measure,$(ARGS))
 	if [ $$measured != 0 ]; then exit $$measured; fi
 	exit $$reported
 
 .PHONY: azure
 azure: azure-venv ## On Azure: make RECIPE's machines, configure, check, measure, report, remove (docs/azure_provision.md)
-	@if [ -z '$(RECIPE)' ]; then
+	@$(functions)
+	if [ -z "$${RECIPE-}" ]; then
 	  echo 'Azure is ready to be asked: az login, then make azure RECIPE=... with one of'
 	  basename -s .yml -a catalog/azure_recipes/*.yml | sed 's/^/  /'
 	  exit
 	fi
-	run=$(or $(RUN),$$(python -c 'import time; from trueup.record import new_run_id; print(new_run_id(time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())))'))
+	run=$${RUN:-$$(python -c 'import time; from trueup.record import new_run_id; print(new_run_id(time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())))')}
+	must_be_run "$$run"
 	state=$${TRUEUP_AZURE_STATE:-$(TRUEUP_CACHE)/azure}/$$run
 	echo "Azure run $$run"
 	# Ctrl-C ends what runs, and then what was made is removed; a second one ends that too.
 	trap 'interrupted=130' INT TERM HUP
 	interrupted= status=0 reported=0
-	ansible-playbook playbooks/provision.yml -e trueup_azure_run=$$run -e trueup_azure_recipe='$(RECIPE)' \
-	  $(if $(PARAMETERS),-e trueup_azure_parameters='$(abspath $(PARAMETERS))') \
-	  $(if $(MAX_USD_PER_HOUR),-e trueup_azure_max_usd_per_hour='$(MAX_USD_PER_HOUR)') || status=$$?
+	asked=(trueup_azure_run "$$run" trueup_azure_recipe "$$RECIPE")
+	[ -z "$${PARAMETERS-}" ] || asked+=(trueup_azure_parameters "$$(realpath --canonicalize-missing --no-symlinks -- "$$PARAMETERS")")
+	[ -z "$${MAX_USD_PER_HOUR-}" ] || asked+=(trueup_azure_max_usd_per_hour "$$MAX_USD_PER_HOUR")
+	ansible-playbook playbooks/provision.yml -e "$$(as_json "$${asked[@]}")" || status=$$?
 	if [ $$status = 0 ] && [ -z "$$interrupted" ]; then
 	  $(call measure,-i "$$state/inventory" $(ARGS))
 	  status=$$measured
@@ -177,7 +189,7 @@ azure: azure-venv ## On Azure: make RECIPE's machines, configure, check, measure
 	remove="ansible-playbook playbooks/teardown.yml -e trueup_azure_run=$$run"
 	if [ ! -e "$$state/run.json" ]; then
 	  echo 'Nothing was made on Azure.' >&2
-	elif [ -n '$(KEEP)' ]; then
+	elif [ -n "$${KEEP-}" ]; then
 	  echo "Kept until it expires, and billing: $$remove" >&2
 	else
 	  $$remove || { status=$$?; echo "Not everything is removed, and may bill: $$remove" >&2; }
@@ -207,15 +219,17 @@ release: ## Write HEAD as one file for machines that configure themselves (docs/
 
 .PHONY: report
 report: controller-venv ## Write the report of the last run (or RUN=run_id) to report/ (or OUTPUT=folder)
-	@run='$(RUN)'
+	@$(functions)
+	run=$${TRUEUP_REPORT_RUN:-$${RUN-}}
 	results=$${TRUEUP_RESULTS:-results}
 	[ -n "$$run" ] || run=$$(python -c 'import sys; from trueup.record import run_counts; print(*[*run_counts(sys.argv[1])][-1:])' "$$results")
 	if [ -z "$$run" ]; then echo "$$results holds no run yet: make run" >&2; exit 1; fi
+	must_be_run "$$run"
 	if [ -z "$$(find "$$results/$$run" -name '*.json' ! -name run.json -print -quit)" ]; then
 	  echo "$$results/$$run holds no records: nothing was measured; what was skipped, and why, is said above and in its run.json" >&2
 	  exit 1
 	fi
-	price=($(if $(PRICE),--price '$(PRICE)') $(if $(AS_SIZE),--size '$(AS_SIZE)') $(if $(REGION),--region '$(REGION)'))
+	price=($${PRICE:+--price "$$PRICE"} $${AS_SIZE:+--size "$$AS_SIZE"} $${REGION:+--region "$$REGION"})
 	trueup list "$$results/$$run"
 	echo
 	# What ran on one count only, or does no work that is paid for, is said so and is no failure.
@@ -223,7 +237,7 @@ report: controller-venv ## Write the report of the last run (or RUN=run_id) to r
 	echo
 	trueup cost "$$results/$$run" "$${price[@]}" || true
 	echo
-	trueup report "$$results/$$run" --output '$(OUTPUT)' "$${price[@]}"
+	trueup report "$$results/$$run" --output "$${OUTPUT:-report}" "$${price[@]}"
 
 # ---- checks -------------------------------------------------------------------------------------
 

@@ -231,3 +231,17 @@ def test_the_report_is_of_the_run_that_began_last_priced_as_the_caller_says(
         f"trueup cost {of_run} {priced}",
         f"trueup report {of_run} --output report {priced}",
     ]
+
+
+@pytest.mark.parametrize("name", ["RUN", "OUTPUT", "PRICE", "AS_SIZE", "REGION"])
+@pytest.mark.parametrize(
+    "text", ["$(shell touch canary)", "$$(touch canary)", "';touch canary;'", "`touch canary`"]
+)
+def test_no_value_is_a_command_of_make_or_the_shell(tmp_path: Path, name: str, text: str) -> None:
+    run_id = "20261120T091300Z-7c1e"
+    (tmp_path / "results" / run_id).mkdir(parents=True)
+    (tmp_path / "results" / run_id / "0001.json").write_text("{}")
+    status, _, said = make(tmp_path, "report", f"{name}={text}")
+    assert not (tmp_path / "canary").exists()
+    shown = "is no run's id" if name == "RUN" else text
+    assert (status, shown in said) == (2 if name == "RUN" else 0, True), said

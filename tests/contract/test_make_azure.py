@@ -3,6 +3,7 @@ are stand-ins that say that they ran."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -82,17 +83,45 @@ def test_a_run_is_made_measured_reported_and_removed(tmp_path: Path) -> None:
     status, calls, said = ended(tmp_path, *given)
     assert (status, calls) == (0, ALL), said
     provision, site, teardown = (
-        line.split()[1:]
+        line.split(maxsplit=2)[1:]
         for line in (tmp_path / "calls").read_text().splitlines()
-        if line.endswith((RUN, "=20", "/inventory"))
+        if line.endswith((RUN, "}", "/inventory"))
     )
-    assert provision == [
-        *("-e", f"trueup_azure_run={RUN}", "-e", "trueup_azure_recipe=devito-hbv3"),
-        *("-e", f"trueup_azure_parameters={tmp_path}/mine.yml"),
-        *("-e", "trueup_azure_max_usd_per_hour=20"),
-    ]
+    assert (provision[0], json.loads(provision[1])) == (
+        "-e",
+        {
+            "trueup_azure_run": RUN,
+            "trueup_azure_recipe": "devito-hbv3",
+            "trueup_azure_parameters": f"{tmp_path}/mine.yml",
+            "trueup_azure_max_usd_per_hour": "20",
+        },
+    )
     assert site == ["-i", f"{tmp_path}/state/{RUN}/inventory"]
     assert teardown == ["-e", f"trueup_azure_run={RUN}"]
+
+
+HOSTILE = ("$(shell touch canary)", "$$(touch canary)", "';touch canary;'", "`touch canary`")
+
+
+@pytest.mark.parametrize("name", ["RECIPE", "PARAMETERS", "MAX_USD_PER_HOUR", "KEEP"])
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_value_is_a_command_of_make_or_the_shell(tmp_path: Path, name: str, text: str) -> None:
+    given = {"RECIPE": "devito-hbv3", name: text}
+    status, _, said = ended(tmp_path, *(f"{key}={value}" for key, value in given.items()))
+    assert (status, (tmp_path / "canary").exists()) == (0, False), said
+    asked = (tmp_path / "calls").read_text().splitlines()[1]
+    wanted = f"{tmp_path}/{text}" if name == "PARAMETERS" else text
+    assert (name == "KEEP", wanted in json.loads(asked.split(maxsplit=2)[2]).values()) in {
+        (True, False),
+        (False, True),
+    }
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "../20261123T140000Z-beef", f"{RUN}\n"])
+def test_a_run_of_another_form_is_refused(tmp_path: Path, text: str) -> None:
+    status, calls, said = ended(tmp_path, "RECIPE=devito-hbv3", f"RUN={text}")
+    assert (status, calls, "is no run's id" in said) == (2, ["azure-venv"], True), said
+    assert not (tmp_path / "canary").exists()
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from helpers import ROOT, TOGETHER, stand_ins
 
 # It names the run that its number says, when the test lets it.
@@ -26,7 +28,7 @@ include {ROOT / "Makefile"}
 controller-venv:
 	@:
 report:
-	@echo "$(RUN) to $(OUTPUT)" >> reported
+	@echo "$$TRUEUP_REPORT_RUN to $${{OUTPUT:-report}}" >> reported
 """
 
 
@@ -66,3 +68,16 @@ def test_each_has_its_own_run_and_report(tmp_path: Path) -> None:
         "20261123T140004Z-cafe to report",
     ]
     assert sorted(path.name for path in (tmp_path / ".cache").iterdir()) == ["report.lock"]
+
+
+@pytest.mark.parametrize(
+    "text", ["$(shell touch canary)", "`touch canary`", "../20261120T091300Z-7c1e"]
+)
+def test_what_the_playbook_leaves_for_its_run_is_no_command(tmp_path: Path, text: str) -> None:
+    named = f'#!/bin/sh\nprintf %s {shlex.quote(text)} > "${{TRUEUP_RUN_FILE:-/dev/null}}"\n'
+    makefile = f"include {ROOT / 'Makefile'}\ncontroller-venv:\n\t@:\n"
+    stand_ins(tmp_path, named, makefile)
+    process = run(tmp_path, 1)
+    said, _ = process.communicate(timeout=120)
+    assert (process.returncode, "is no run's id" in said) == (2, True), said
+    assert not (tmp_path / "canary").exists()
