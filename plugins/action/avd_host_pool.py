@@ -14,7 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from trueup.cluster.azure.desktops import VM_USER, Change, Desktops, Place
 from trueup.cluster.azure.manager import connect
-from trueup.cluster.azure.session_host import Identity, Outcome, Work
+from trueup.cluster.azure.session_host import Identity, Outcome, Work, identity_of
 from trueup.cluster.azure.state import home
 from trueup.errors import TrueupError
 from trueup.node.metadata import METADATA_URL
@@ -189,6 +189,10 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(message, result=answer if secret is None else None)
         return answer
 
+    def known(self) -> dict[str, Any]:
+        """What the inventory says of the host."""
+        return {name: self._value(name) for name in ("azure_id", "azure_vmid")}
+
     def script(self, name: str, **parameters: Any) -> Any:
         """The result of a fragment of PowerShell, a file of trueup's."""
         script = actions.fragment(name)
@@ -249,15 +253,8 @@ class _Machine:
         )
         try:
             compute = json.loads(said["content"])["compute"]
-            return Identity(
-                name=compute["name"],
-                vm_id=compute["vmId"],
-                resource_id=compute["resourceId"],
-                subscription=compute["subscriptionId"],
-                group=compute["resourceGroupName"],
-                location=compute["location"],
-            )
-        except (KeyError, TypeError, ValueError) as error:
+            return identity_of(compute, self._action.known())
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             message = f"the instance metadata of this host is not as Azure writes it: {error!r}"
             raise TrueupError(message) from None
 

@@ -17,15 +17,16 @@ from typing import Any
 
 import pytest
 from emulated_cloud import SUBSCRIPTION, Cloud, Models, Reply, desktops
+from helpers import said
 from hypothesis import given
 from hypothesis import strategies as st
 from provisioning import known
 from trueup.cluster.azure.desktops import Desktops, Place, ends_of, host_of, moment
 from trueup.cluster.azure.login import Login
 from trueup.cluster.azure.manager import Manager
-from trueup.cluster.azure.session_host import Identity, Outcome, Work, end_pools
+from trueup.cluster.azure.session_host import Identity, Outcome, Work, end_pools, identity_of
 from trueup.cluster.azure.teardown import Teardown
-from trueup.errors import TrueupError
+from trueup.errors import BadInput, TrueupError
 from trueup.node.windows.avd_agent import Agent, Event, agent_of, events_of, joined
 
 GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/cad"
@@ -803,3 +804,46 @@ def test_events_are_read_also_where_there_is_one_or_none() -> None:
     assert events_of(None) == events_of([]) == events_of(["x"]) == []
     assert events_of([{"id": "x", "message": None, "when": "?"}]) == [Event(0, "", None)]
     assert (Event(1, "", when).since(when), Event(1, "", None).since(when)) == (True, True)
+
+
+COMPUTE = {
+    "name": "nx-1",
+    "vmId": "vm-1",
+    "resourceId": VM,
+    "subscriptionId": SUBSCRIPTION,
+    "resourceGroupName": GROUP.rpartition("/")[2],
+    "location": "eastus",
+}
+IN_A_SET = f"{GROUP}/providers/Microsoft.Compute/virtualMachineScaleSets/nx/virtualMachines/0"
+
+
+@pytest.mark.parametrize(
+    ("changes", "known"),
+    [
+        ({}, {}),
+        ({"resourceId": VM.upper()}, {"azure_id": VM, "azure_vmid": "VM-1"}),
+        ({"resourceId": IN_A_SET}, {"azure_id": None}),
+    ],
+)
+def test_a_host_is_who_it_says(changes: dict[str, Any], known: dict[str, Any]) -> None:
+    found = identity_of({**COMPUTE, **changes}, known)
+    assert (found.name, found.resource_id) == ("nx-1", changes.get("resourceId", VM))
+
+
+@pytest.mark.parametrize(
+    ("changes", "known", "why"),
+    [
+        ({"resourceId": f"/subscriptions/{SUBSCRIPTION}"}, {}, "is no VM of its group"),
+        ({"resourceId": f"{VM}/../../x"}, {}, "is no VM of its group"),
+        ({"resourceId": f"{VM}?x"}, {}, "is no VM of its group"),
+        ({"resourceGroupName": "another"}, {}, "is no VM of its group"),
+        ({"subscriptionId": "another"}, {}, "is no VM of its group"),
+        ({}, {"azure_id": f"{VM}0"}, "and azure_id is"),
+        ({}, {"azure_vmid": "vm-2"}, "it is 'vm-1', and azure_vmid is 'vm-2'"),
+    ],
+)
+def test_a_host_cannot_be_another_one(
+    changes: dict[str, Any], known: dict[str, Any], why: str
+) -> None:
+    found = said(lambda: identity_of({**COMPUTE, **changes}, known), BadInput)
+    assert (found.startswith("the host is not believed: "), why in found) == (True, True)

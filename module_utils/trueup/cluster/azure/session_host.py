@@ -8,6 +8,7 @@ What the host is asked goes through :class:`Machine`, and what Azure is asked th
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -22,6 +23,11 @@ _POLL_SECONDS = 5.0
 # Of the wait for a registration, how often the host's event log is looked at.
 _LOOK_SECONDS = 30.0
 _MOST_EVENTS = 3
+_VM = re.compile(
+    r"/subscriptions/([\w-]+)/resourceGroups/([\w().-]+)/providers/Microsoft\.Compute/"
+    r"(?:virtualMachineScaleSets/[\w.-]+/)?virtualMachines/[\w.-]+",
+    re.IGNORECASE,
+)
 
 
 class Identity(NamedTuple):
@@ -33,6 +39,36 @@ class Identity(NamedTuple):
     subscription: str
     group: str
     location: str
+
+
+def identity_of(compute: Mapping[str, Any], known: Mapping[str, Any]) -> Identity:
+    """Who a host says it is. It is asked of Azure, and rights are given on it, under that name.
+
+    Args:
+        compute: of its instance metadata.
+        known: what the inventory says of it: ``azure_id`` and ``azure_vmid``, where it has them.
+
+    Raises:
+        BadInput: that is no virtual machine, or another one than the inventory's.
+        KeyError, TypeError: it is not as Azure writes it.
+    """
+    found = Identity(
+        name=compute["name"],
+        vm_id=compute["vmId"],
+        resource_id=compute["resourceId"],
+        subscription=compute["subscriptionId"],
+        group=compute["resourceGroupName"],
+        location=compute["location"],
+    )
+    said = _VM.fullmatch(found.resource_id)
+    place = (found.subscription.lower(), found.group.lower())
+    if said is None or (said[1].lower(), said[2].lower()) != place:
+        raise BadInput(f"the host is not believed: {found.resource_id!r} is no VM of its group")
+    for name, value in (("azure_id", found.resource_id), ("azure_vmid", found.vm_id)):
+        meant = str(known.get(name) or value)
+        if meant.lower() != value.lower():
+            raise BadInput(f"the host is not believed: it is {value!r}, and {name} is {meant!r}")
+    return found
 
 
 class Machine(Protocol):
