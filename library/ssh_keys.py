@@ -34,10 +34,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 peer:
-  description: Of V(made), what the others need to know - C(names), C(addresses), C(public_key) and
-    the C(host_keys) of its sshd.
+  description: Of V(made), what the others need to know.
   returned: with V(made), but not in check mode
   type: dict
+  contains:
+    names: {description: As O(names)., type: list, elements: str}
+    addresses: {description: The node's addresses., type: list, elements: str}
+    public_key: {description: Its public key of the run., type: str}
+    host_keys: {description: The host keys of its sshd., type: list, elements: str}
 reachable:
   description: Of V(made), whether O(next) answers ssh without a password and with a known host key.
   returned: with V(made)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from trueup.errors import TrueupError
+from trueup.node import ssh_keys
 from trueup.node.identify import WINDOWS
 from trueup.run import nodes
 
@@ -60,6 +62,12 @@ class ActionModule(ActionBase):
         result.update(
             self._execute_module(module_name="ssh_keys", module_args=given, task_vars=variables)
         )
+        if result.get("peer"):
+            try:
+                ssh_keys.peer(result["peer"])
+            except TrueupError as error:
+                # Here, and not on every node that would let it in.
+                raise AnsibleActionFail(str(error)) from error
         return result
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -189,3 +190,34 @@ def test_keys_are_exchanged_only_where_ssh_does_not_work() -> None:
     assert action.exchanged(["a", "b"], made) == {"peers": [{"names": ["a"]}, {"names": ["b"]}]}
     with pytest.raises(AnsibleActionFail, match="none was made on c"):
         action.exchanged(["a", "b", "c"], {**made, "c": {}})
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({}, ""),
+        ({"host_keys": ["nothing"]}, "ssh keys: a: it has not host keys of its sshd"),
+        ({"public_key": 'command="id" ssh-rsa AAAA'}, "ssh keys: a: it has not a public key"),
+    ],
+)
+def test_a_node_that_the_others_cannot_let_in_fails_alone(
+    change: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"changed": False, "peer": {**found("a", "10.0.0.4"), **change}}
+    monkeypatch.setattr(action.ActionBase, "run", lambda *_: {})
+    monkeypatch.setattr(action.ActionModule, "_execute_module", lambda *_, **__: dict(said))
+    made = action.ActionModule.__new__(action.ActionModule)
+    made._task = SimpleNamespace(args={"state": "made"}, check_mode=False)
+    made._templar = SimpleNamespace(template=lambda value: value)
+    hosts = {"a": {}, "b": {}}
+    variables = {
+        "inventory_hostname": "a",
+        "ansible_play_hosts": ["a", "b"],
+        "hostvars": hosts,
+        "trueup_run_id": RUN,
+    }
+    if not why:
+        assert made.run(None, variables) == said
+        return
+    with pytest.raises(AnsibleActionFail, match=why):
+        made.run(None, variables)
