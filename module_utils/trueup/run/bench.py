@@ -345,7 +345,9 @@ class Bench:
         return process.evictable(self.case.nodes) if spot else contextlib.nullcontext()
 
     def fail(self, reason: str, *, tail: str = "") -> NoReturn:
-        """End with a failed record."""
+        """End with a failed record; a case that is not prepared has none."""
+        if not self.case.case:
+            self.refuse(reason)
         self._end("failed", reason, tail=tail)
 
     def finish(self, *, metrics: Sequence[Metric], invalid: Optional[str] = None) -> NoReturn:
