@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import os
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from trueup.errors import TrueupError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import pytest
 
@@ -39,15 +40,28 @@ def program(path: str) -> ModuleType:
 def answer_of(
     module: ModuleType, capsys: pytest.CaptureFixture[str], /, **given: Any
 ) -> dict[str, Any]:
-    """What an Ansible module prints with these arguments, run in this process."""
+    """What an Ansible module prints with these arguments, run in this process; the controller
+    takes it."""
     import pytest
     from ansible.module_utils.testing import patch_module_args
+    from trueup_controller import gate
 
     with patch_module_args(given), pytest.raises(SystemExit) as ended:
         module.main()
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert bool(ended.value.code) == bool(answer.get("failed"))
+    name = module.__name__.rpartition(".")[2]
+    asked = gate.Asked("node-1", name, given, bool(given.get("_ansible_check_mode")))
+    problem = gate.answer_problem(asked, answer, _documented())
+    assert problem is None, problem
     return answer
+
+
+@functools.lru_cache(maxsize=1)
+def _documented() -> Mapping[str, Mapping[str, Any]]:
+    from trueup_controller.gate import documented
+
+    return documented(ROOT / "library")
 
 
 def stand_ins(folder: Path, playbook: str, makefile: str) -> None:

@@ -59,6 +59,8 @@ class Manifest(msgspec.Struct, frozen=True):
     failed_in: dict[str, str] = {}
     skipped: list[dict[str, str]] = []
     warnings: list[str] = []
+    # Why answers of a node were refused.
+    refused: dict[str, list[str]] = {}
 
 
 class _Noted(msgspec.Struct, frozen=True):

@@ -255,7 +255,7 @@ def _narrowed(
 
     if narrow.get("expected") is not None:
         narrow["expected"] = [name for name in narrow["expected"] if takes(name)]
-    for key in ("hosts", "failed_in"):
+    for key in ("hosts", "failed_in", "refused"):
         if narrow.get(key):
             narrow[key] = {name: said for name, said in narrow[key].items() if takes(name)}
     if narrow.get("skipped"):

@@ -154,6 +154,7 @@ def new_manifest(run_id: str, count: int, playbook: str, started_at: str) -> Dic
         "skipped": [],
         "chosen": {},
         "warnings": [],
+        "refused": {},
     }
 
 

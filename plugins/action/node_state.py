@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from trueup.errors import TrueupError
 from trueup.node.identify import is_windows
 from trueup.run.node_state import record_of
+from trueup_controller import gate
 
 
 class ActionModule(ActionBase):
@@ -30,7 +33,10 @@ class ActionModule(ActionBase):
         if not is_windows(given["node"] or {}):
             result.update(self._execute_module(module_args=given, task_vars=variables))
             return result
-        record = None if self._task.check_mode else record_of(given)
+        try:
+            record = None if self._task.check_mode else gate.checked(record_of(given))
+        except TrueupError as error:
+            raise AnsibleActionFail(str(error)) from error
         own = {"trueup_node_state": record} if record else {}
         result.update(changed=False, record=record, raw=None, ansible_facts=own)
         return result

@@ -21,7 +21,7 @@ from trueup.plan import Now, Skipped
 from trueup.run import beside, lineage, windows_bench
 from trueup.run.nodes import one_machine
 from trueup.run.resume import identity
-from trueup_controller import presets
+from trueup_controller import gate, presets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -254,11 +254,14 @@ def on_windows(
         message = f"{benchmark} does not run on Windows"
         raise AnsibleActionFail(message)
     try:
-        return windows_bench.measured(
+        result = windows_bench.measured(
             benchmark, case.OPTIONS, case.measure, given, host, check_mode=check
         )
+        if result.get("record"):
+            gate.checked(result["record"])
     except (TrueupError, ConnectionError) as error:
         raise AnsibleActionFail(str(error)) from error
+    return result
 
 
 def role_of(benchmark: str) -> str:

@@ -10,13 +10,14 @@ import re
 import subprocess
 import sys
 import time
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import ansible.context
+from ansible.constants import DEFAULT_LOCAL_TMP
 from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import action_loader, filter_loader, lookup_loader, test_loader
 
@@ -26,7 +27,7 @@ try:
         raise ModuleNotFoundError(name="jsonschema")
     from trueup import record as records
     from trueup.errors import TrueupError
-    from trueup_controller import host_names
+    from trueup_controller import gate, host_names
 except ModuleNotFoundError as missing:
     message = (
         f"The Python of this Ansible has no {missing.name}, which trueup's plays need: run `make"
@@ -35,9 +36,7 @@ except ModuleNotFoundError as missing:
     raise AnsibleError(message) from None
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from jsonschema import ValidationError
+    from collections.abc import Iterable, Mapping
 
 DOCUMENTATION = r"""
 name: trueup_records
@@ -47,6 +46,9 @@ description:
   - Writes each record into C(results/<run_id>/) on the controller when its task ends, whether it
     succeeded or failed,
     with the tool's own output beside it. A play that is stopped later loses none of them.
+  - What a node answers is checked before anything uses it (C(trueup_controller.gate)). An answer
+    that does not fit fails its task on that node, is named in C(run.json), and has no other effect.
+    The run, the report's folder and what is skipped come from actions of the controller alone.
   - At the end it writes C(run.json), the hosts that the run expected and what became of each,
     where they failed, what was skipped and why, and what roles chose (custom statistics
     C(trueup_*)); then the report, where C(trueup_report) named a folder for it.
@@ -65,16 +67,25 @@ options:
 _COUNTS = {"failures": "failed"}
 # Tags of plays that measure.
 _MEASURES = frozenset(("health", "benchmark"))
-_SCHEMA = Path(records.__file__).with_name("record.schema.json")
+_LIBRARY = Path(__file__).parents[2] / "library"
+# Those that hand on the record of a module, which the gate has checked.
+_RECORDERS = frozenset(("trueup_measure", "node_state"))
 # Actions that plan roles.
 _PLANNERS = frozenset(("trueup_plan", "trueup_preflight", "trueup_measurable"))
+# Characters of a traceback's last line that are shown.
+_LAST_WORDS = 300
 # Lookups of playbooks/: a worker takes 20 ms to read the documentation of one.
 _LOOKUPS = ("env", "vars", "varnames")
 # What of an earlier manifest is kept.
 _KEPT: dict[str, type[dict[str, Any] | list[Any]]] = {
-    **dict.fromkeys(("hosts", "failed_in", "chosen"), dict),
+    **dict.fromkeys(("hosts", "failed_in", "chosen", "refused"), dict),
     **dict.fromkeys(("expected", "skipped", "warnings"), list),
 }
+
+
+class AnswerRefused(AnsibleError):
+    """A node's answer that does not fit. No action of ours mends it, as it would a failed module:
+    the task fails."""
 
 
 class CallbackModule(CallbackBase):
@@ -110,6 +121,7 @@ class CallbackModule(CallbackBase):
         self._plans = False
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
+        gate.guard(ActionBase, gate.documented(_LIBRARY), _refuse)
         # Workers are forked from this process, one for every task of every node: what is loaded
         # here they need not load again (docs/controller_cost.md).
         filter_loader.get("trueup_family")
@@ -145,6 +157,8 @@ class CallbackModule(CallbackBase):
             self._plans = True
             for name in ("trueup_plan", "gpu_facts"):
                 sys.modules[action_loader.get(name, class_only=True).__module__].preload()
+        if _is_recorder(task):
+            gate.preload()
 
     def v2_runner_on_ok(self, result: Any) -> None:
         self._ended.pop(result._host.get_name(), None)
@@ -198,6 +212,7 @@ class CallbackModule(CallbackBase):
             finished_at=_now(),
         )
         self._report(custom.get("_run", {}).get("trueup_report"))
+        self._fail_for_refused(hosts)
 
     def _note_failure(self, result: Any) -> None:
         host, task = result._host.get_name(), result._task
@@ -213,6 +228,14 @@ class CallbackModule(CallbackBase):
         self._ended[host] = where
         # What runs once ends all hosts, of which Ansible counts one.
         self._failures[host] = (where, self._batch if task.run_once else {host})
+
+    def _fail_for_refused(self, hosts: Mapping[str, Mapping[str, int]]) -> None:
+        """End the run with status 1 where an answer was refused and a play tolerated that."""
+        refused = gate.noted(DEFAULT_LOCAL_TMP)
+        bad = {name for name, counts in hosts.items() if counts["failed"] or counts["unreachable"]}
+        if set(refused) - bad:
+            said = [f"{node}: {why}" for node, reasons in refused.items() for why in reasons]
+            self._stop(f"refused: {'; '.join(said)}")
 
     def _say_without_answer(self, result: Any) -> None:
         """One sentence for a module that gave no answer, of which Ansible shows a traceback."""
@@ -289,6 +312,7 @@ class CallbackModule(CallbackBase):
             ),
             "chosen": {**before.get("chosen", {}), **told.get("chosen", {})},
             "warnings": _joined(before.get("warnings", []), self._warnings),
+            "refused": {**before.get("refused", {}), **gate.noted(DEFAULT_LOCAL_TMP)},
         }
         try:
             records.write_manifest(str(self.get_option("results_dir")), manifest)
@@ -296,28 +320,35 @@ class CallbackModule(CallbackBase):
             self._stop(f"{error}; the run is stopped")
 
     def _keep(self, result: Any) -> None:
-        returned = result._result
+        returned, action = result._result, _action(result._task)
         facts = returned.get("ansible_facts") or {}
         if "trueup_node" in facts:
             host = result._host.get_name()
             self._warnings += [f"{host}: {text}" for text in facts["trueup_node"]["warnings"]]
-        if "trueup_failed_roles" in facts:
-            self._lost_roles[result._host.get_name()] = list(facts["trueup_failed_roles"])
-        # A case that what was measured has made needless.
-        needless = returned.get("needless")
-        for items in (
-            facts.get("trueup_unmeasured_here"),
-            returned.get("skips"),
-            [needless] if needless else None,
-        ):
-            self._skipped = _joined(self._skipped, _skips(result, items or ()))
-        if "trueup_run_id" in facts and not self._run_id:
-            self._run_id = str(facts["trueup_run_id"])
+        if action == "set_fact":
+            self._take(result, facts)
+        elif action in {"trueup_measurable", "trueup_skips"}:
+            self._skipped = _joined(self._skipped, _skips(result, returned.get("skips") or ()))
+        elif _is_recorder(result._task):
+            # A case that what was measured has made needless.
+            needless = returned.get("needless") if action == "trueup_measure" else None
+            self._skipped = _joined(self._skipped, _skips(result, [needless] if needless else ()))
+            if returned.get("record"):
+                self._write(returned["record"], returned.get("raw"))
+
+    def _take(self, result: Any, variables: Mapping[str, Any]) -> None:
+        """What a play sets, on the controller."""
+        if "trueup_failed_roles" in variables:
+            self._lost_roles[result._host.get_name()] = list(variables["trueup_failed_roles"])
+        unmeasured = variables.get("trueup_unmeasured_here") or ()
+        self._skipped = _joined(self._skipped, _skips(result, unmeasured))
+        run_id = str(variables.get("trueup_run_id", ""))
+        if run_id and not self._run_id:
+            if not records.is_run_id(run_id):
+                self._stop(f"trueup_run_id is {run_id!r}: it must be like 20261120T091300Z-7c1e")
+            self._run_id = run_id
             self._write_progress()
             self._name_run()
-        record = returned.get("record")
-        if isinstance(record, dict) and record.get("schema") == records.SCHEMA:
-            self._write(record, returned.get("raw"))
 
     def _name_run(self) -> None:
         """Answer ``make run``, which asks by ``TRUEUP_RUN_FILE`` which run it was."""
@@ -340,27 +371,32 @@ class CallbackModule(CallbackBase):
         sys.stdout.flush()
         os._exit(1)
 
-    @cached_property
-    def _problem(self) -> Callable[[dict[str, Any]], ValidationError | None]:
-        """What is most wrong in a record. The import takes up to a second, which a play that
-        measures nothing does not need."""
-        from jsonschema import Draft202012Validator  # noqa: PLC0415
-        from jsonschema.exceptions import best_match  # noqa: PLC0415
-
-        validator = Draft202012Validator(json.loads(_SCHEMA.read_text()))
-        return lambda record: best_match(validator.iter_errors(record))
-
     def _write(self, record: dict[str, Any], raw: str | None) -> None:
         try:
-            problem = self._problem(record)
-            if problem is not None:
-                where = "/".join(str(part) for part in problem.absolute_path) or "the record"
-                message = f"record of {record.get('benchmark')}: {where}: {problem.message}"
-                raise TrueupError(message)
             path = records.write_record(str(self.get_option("results_dir")), record, raw)
         except TrueupError as error:
             self._stop(f"{error}; the run is stopped")
         self._display.display(f"recorded {record['outcome']}: {path}", color="bright blue")
+
+
+def _action(task: Any) -> str:
+    """The name of a task's action, without a collection where it is Ansible's own or none."""
+    return str(task.action).removeprefix("ansible.builtin.").removeprefix("ansible.legacy.")
+
+
+def _is_recorder(task: Any) -> bool:
+    """Whether a task returns a record that is to be written."""
+    name = _action(task)
+    measures = name.endswith("_bench") and (_LIBRARY / f"{name}.py").is_file()
+    # A job that is left to itself answers to nobody.
+    return (name in _RECORDERS or measures) and not task.async_val
+
+
+def _refuse(sender: str, why: str) -> NoReturn:
+    """Fail a task whose node gave an answer that does not fit."""
+    gate.note(DEFAULT_LOCAL_TMP, sender, why)
+    message = f"{sender} is not believed: {why}"
+    raise AnswerRefused(message)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -378,7 +414,9 @@ def _read(path: Path) -> dict[str, Any]:
 def _last_words(stderr: str) -> str:
     """The error at the end of a Python's traceback; empty where there is none."""
     found = re.findall(r"^(?:\w+\.)*\w+(?:Error|Exception)(?:: .*)?$", stderr, re.MULTILINE)
-    return found[-1].rstrip(".") if "Traceback" in stderr and found else ""
+    last = found[-1].rstrip(".")[:_LAST_WORDS] if "Traceback" in stderr and found else ""
+    # The node's own words, on the user's terminal.
+    return "".join(one if one.isprintable() else "?" for one in last)
 
 
 def _skips(result: Any, items: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:

@@ -52,7 +52,9 @@ PLAYS = f"""
       ansible.builtin.set_fact: {{trueup_run_id: {RUN_ID}}}
       run_once: true
     - name: Return a record
-      returns_record:
+      devito_bench:
+        run_id: "{{{{ trueup_run_id }}}}"
+        node_name: "{{{{ inventory_hostname }}}}"
         record: "{{{{ lookup('ansible.builtin.file', 'record.json') | from_json }}}}"
       when: inventory_hostname == 'well'
     - name: Run one benchmark
@@ -85,7 +87,9 @@ BREAKS = """
 MODULE = """#!/usr/bin/python
 from ansible.module_utils.basic import AnsibleModule
 def main():
-    module = AnsibleModule(argument_spec={"record": {"type": "dict"}})
+    names = ("run_id", "node_name")
+    spec = {"record": {"type": "dict"}, **{name: {"type": "str"} for name in names}}
+    module = AnsibleModule(argument_spec=spec)
     module.exit_json(changed=False, record=module.params["record"], raw="words")
 main()
 """
@@ -115,7 +119,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(folder / "plays.yml", PLAYS)
     write(folder / "record.json", json.dumps(record))
     write(folder / "no_way", NO_WAY, 0o755)
-    write(folder / "library" / "returns_record.py", MODULE)
+    write(folder / "library" / "devito_bench.py", MODULE)
     for name in ("main", "benchmark"):
         write(folder / "roles" / "breaks" / "tasks" / f"{name}.yml", BREAKS)
     limit = ("--limit", "all:localhost:!left")

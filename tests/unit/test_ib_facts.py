@@ -182,7 +182,9 @@ def test_the_journal_is_asked_for_links_that_were_lost(
         asked.append(argv)
         return tools.Answer(argv[0], 0, said)
 
-    rows = [{"device": "mlx5_ib0", "kind": "infiniband", "interfaces": ["ib0"], "pci": None}]
+    unknown = ("pci", "rate_gbps", "state", "physical_state", "link_layer", "numa_node", "firmware")
+    told = {"device": "mlx5_ib0", "kind": "infiniband", "interfaces": ["ib0"]}
+    rows = [{**dict.fromkeys(unknown), **told}]
     counters = {"counters": dict.fromkeys(ib_facts.infiniband._FAULTS)}
     monkeypatch.setattr(ib_facts.infiniband, "read_devices", lambda _: [{**rows[0], **counters}])
     monkeypatch.setattr(ib_facts.infiniband, "problems", lambda *_: [])

@@ -95,6 +95,9 @@ def why_missing(name: str, run: Mapping[str, Any], benchmark: str | None = None)
         return last if last.startswith("failed: ") else f"skipped: {'; '.join(skipped)}"
     if tally.get("unreachable"):
         return "unreachable"
+    refused = (run.get("refused") or {}).get(name)
+    if refused:
+        return f"not believed: {refused[-1]}"
     if where:
         return f"failed in {where}"
     if tally.get("failed"):

@@ -66,6 +66,15 @@ ABSENT = {
         ),
         "failed in Look at the GPUs",
     ),
+    "its answer was refused": (
+        run(
+            expected=["n1"],
+            hosts={"n1": tally(ok=2, failed=1)},
+            failed_in={"n1": "stream"},
+            refused={"n1": ["answer of ib_facts: x", "answer of stream_bench: y"]},
+        ),
+        "not believed: answer of stream_bench: y",
+    ),
     "what ran once on another node failed": (
         run(expected=["n1"], hosts={"n1": tally(ok=2)}, failed_in={"n1": "slurm"}),
         "failed in slurm",
