@@ -68,6 +68,11 @@ hold:
   returned: always
   type: list
   elements: list
+hold_packages:
+  description: Packages that these commands need and the node lacks.
+  returned: always
+  type: list
+  elements: str
 offers:
   description: The command that prints which versions of the pinned packages are offered.
   returned: always
@@ -358,7 +363,8 @@ def main() -> None:
         wrong=wrong,
         transactions=packages.transactions(manager, wrong),
         unheld=unheld,
-        hold=packages.hold_commands(manager, unheld, held, can_hold=can_hold),
+        hold=packages.hold_commands(manager, unheld, held),
+        hold_packages=packages.hold_packages(manager, unheld, can_hold=can_hold),
         offers=packages.offers_command(manager, list(pins)),
         installed=installed,
     )

@@ -4,27 +4,58 @@ from __future__ import annotations
 
 import shlex
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action.package import ActionModule as Package
+from ansible.plugins.action import ActionBase
 from trueup.node import package_failures, packages
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DOCUMENTATION = r"""
 name: trueup_packages
 short_description: Packages of the system, or the names of those that are missing
 description:
-  - Does what M(ansible.builtin.package) does with the same options, C(module_defaults) and
-    C(ansible_package_use), and gathers no facts for it. Without a package it is skipped.
+  - The only way in which roles and playbooks install packages. M(package_transaction) simulates each
+    transaction first, and refuses it by name where it would remove or downgrade a package that the
+    role did not install. Without a package the task is skipped.
   - While another program holds a lock of apt or dnf it says which, and waits. What fails, ends in
     one sentence (C(trueup.node.package_failures)). What was interrupted in dpkg is ended first.
   - On a node whose packages no module can change (C(trueup.node.packages.verified_only)) it asks
     rpm by command, and fails with the names of those that are not installed.
 options:
+  name:
+    description: Packages as the package manager takes them, or paths of files on the node.
+    type: list
+    elements: str
   transactions:
-    description: In place of C(name), lists of packages, each list installed after the one before.
+    description: In place of O(name), lists of packages, each list installed after the one before.
     type: list
     elements: list
+  install:
+    description: Whether missing packages are installed.
+    type: bool
+    default: true
+  use:
+    description: apt or dnf. Empty means that of C(ansible_package_use), or the node's.
+    type: str
+  recommended:
+    description: Whether recommended packages are installed too.
+    type: bool
+    default: false
+  allow_downgrade:
+    description: Whether O(name) may get an older version.
+    type: bool
+    default: false
+  replace_held:
+    description: Whether held packages may change.
+    type: bool
+    default: false
+  lists_age_seconds:
+    description: How old apt's lists may be.
+    type: int
+    default: 3600
   lock_timeout:
     description: Seconds to wait for other programs, of apt and of dnf, which has no limit itself.
     type: int
@@ -43,63 +74,81 @@ options:
 """
 
 LOCK_SECONDS = 300
-# Of apt's own wait before it is said that it waits, and between two looks.
-FIRST_SECONDS = 5
-# A mirror that does not answer takes apt half a minute a try and list; its module tries five times.
-UPDATE = {"update_cache_retries": 2, "update_cache_retry_max_delay": 5}
-# dnf waits for ever, whatever its module is told; its locks hold the number of a process.
+# Between two tries while a lock is held.
+WAIT_SECONDS = 5
+# dnf waits for ever, whatever it is told of some locks; they hold the number of a process.
 DNF_LOCKED = (
     "for lock in /var/lib/dnf/*_lock.pid /var/cache/dnf/*_lock.pid; do"
     ' pid=$(cat "$lock" 2>/dev/null) && name=$(cat "/proc/$pid/comm" 2>/dev/null)'
     ' && echo "Could not get lock $lock. It is held by process $pid ($name)" && break; done; true'
 )
-# Says which repository cannot be read, and why.
-PROBES = {
-    "apt": "apt-get --quiet -o Acquire::Retries=0 -o Acquire::http::Timeout=10"
-    " -o Acquire::https::Timeout=10 update",
-    "dnf": "dnf --noplugins --setopt=skip_if_unavailable=0 --setopt=timeout=10 --setopt=retries=1"
-    " --setopt=exit_on_lock=1 makecache",
-}
+# Says which repository cannot be read, and why: dnf may pass over it.
+DNF_PROBE = (
+    "dnf --noplugins --setopt=skip_if_unavailable=0 --setopt=timeout=10 --setopt=retries=1"
+    " --setopt=exit_on_lock=1 makecache"
+)
 REPAIR = "env LC_ALL=C DEBIAN_FRONTEND=noninteractive dpkg --force-confdef --force-confold"
 
 
-class ActionModule(Package):
+class ActionModule(ActionBase):
     """Ansible's entry."""
 
+    _VALID_ARGS = frozenset(
+        (
+            *("name", "transactions", "install", "use", "recommended", "allow_downgrade"),
+            *("replace_held", "lists_age_seconds", "lock_timeout", "pins", "repository", "offers"),
+        )
+    )
+
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What the module of the package manager returns."""
+        """What the transactions did, the last one's answer in full."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
         variables: dict[str, Any] = task_vars or {}
-        given = self._task.args
-        told = {name: given.pop(name, None) for name in ("pins", "repository", "offers")}
-        seconds = float(given.pop("lock_timeout", None) or LOCK_SECONDS)
-        install = given.pop("install", True)
+        options = self._task.args
         transactions = self._transactions()
         node = self._templar.template(variables.get("trueup_node") or {})
         every = [name for part in transactions for name in part]
         if every and packages.verified_only(node):
             self._verify(every, node)
-            return {"changed": False, "packages": every}
-        if not (every and install):
-            return {"changed": False, "skipped": True, "skip_reason": "There is none to install"}
-        usual = variables.get("ansible_package_use") or node.get("package_manager") or ""
-        manager = given.pop("use", None) or usual
-        changed, answers = False, {}
+            return {**result, "changed": False, "packages": every}
+        if not (every and options.get("install", True)):
+            skipped = {"skipped": True, "skip_reason": "There is none to install"}
+            return {**result, "changed": False, **skipped}
+        manager = self._manager(variables, node)
+        changed, answer = False, {}
         for part in transactions:
-            self._task.args = {**({"use": manager} if manager else {}), **given, "name": part}
-            answers = self._installed(manager, seconds, tmp, variables)
-            changed = changed or bool(answers.get("changed"))
-            if answers.get("failed"):
-                self._explain(answers, manager, part, told)
+            answer = self._installed(manager, part, variables)
+            changed = changed or bool(answer.get("changed"))
+            if answer.get("failed"):
+                self._explain(answer, manager, part)
                 break
-        return {**answers, "changed": changed}
+        return {**result, **answer, "changed": changed}
+
+    def _transactions(self) -> list[list[str]]:
+        """The packages that are asked for, as lists that are installed one after the other."""
+        asked = self._task.args.get("transactions") or [self._task.args.get("name") or []]
+        return [[part] if isinstance(part, str) else list(part) for part in asked if part]
+
+    def _manager(self, variables: Mapping[str, Any], node: Mapping[str, Any]) -> str:
+        usual = variables.get("ansible_package_use") or node.get("package_manager") or ""
+        manager = str(self._task.args.get("use") or usual)
+        if manager not in ("apt", "dnf"):
+            message = (
+                f"trueup installs packages with apt or dnf, and this node's package manager is"
+                f" {manager or 'not known'}: install them by hand, or set ansible_package_use to"
+                " one of these."
+            )
+            raise AnsibleActionFail(message)
+        return manager
 
     def _installed(
-        self, manager: str, seconds: float, tmp: str | None, variables: dict[str, Any]
+        self, manager: str, names: list[str], variables: dict[str, Any]
     ) -> dict[str, Any]:
         """One transaction, when no other program is at work; its failure, where one is for ever."""
+        seconds = float(self._task.args.get("lock_timeout") or LOCK_SECONDS)
         end, said = time.monotonic() + seconds, ""
         while True:
-            answer = self._tried(manager, tmp, variables)
+            answer = self._tried(manager, names, variables)
             if not (answer.get("failed") and package_failures.is_locked(answer)):
                 return answer
             if time.monotonic() > end:
@@ -112,55 +161,70 @@ class ActionModule(Package):
                     f" {holder}",
                     color="bright purple",
                 )
-            time.sleep(FIRST_SECONDS)
+            time.sleep(WAIT_SECONDS)
 
-    def _tried(self, manager: str, tmp: str | None, variables: dict[str, Any]) -> dict[str, Any]:
+    def _tried(
+        self, manager: str, names: list[str], variables: dict[str, Any]
+    ) -> dict[str, Any]:
         """The transaction now; what dpkg had begun before and did not end, is ended first, and
         a package that no list has is looked for in new ones."""
-        if manager == "apt":
-            self._task.args |= {"lock_timeout": FIRST_SECONDS, **UPDATE}
         if manager == "dnf":
             locked = str(self._low_level_execute_command(DNF_LOCKED)["stdout"]).strip()
             if locked:
                 return {"failed": True, "msg": locked}
-        answer: dict[str, Any] = super().run(tmp, variables)
+        answer = self._transaction(manager, names, variables)
         if answer.get("failed") and package_failures.is_interrupted(answer):
             self._low_level_execute_command(f"{REPAIR} --configure -a")
-            answer = super().run(tmp, variables)
+            answer = self._transaction(manager, names, variables)
         if manager == "apt" and answer.get("failed") and package_failures.is_missing(answer):
             # A list that lost power cut is empty, and apt takes it for whole.
-            self._task.args |= {"update_cache": True, "cache_valid_time": 0}
-            answer = super().run(tmp, variables)
+            answer = self._transaction(manager, names, variables, lists_age_seconds=0)
         return answer
 
-    def _transactions(self) -> list[list[str]]:
-        """The packages that are asked for, as lists that are installed one after the other."""
-        names = self._task.args.pop("name", None) or []
-        given = self._task.args.pop("transactions", None) or [names]
-        return [[one] if isinstance(one, str) else list(one) for one in given if one]
+    def _transaction(
+        self, manager: str, names: list[str], variables: dict[str, Any], **more: Any
+    ) -> dict[str, Any]:
+        passed = ("recommended", "allow_downgrade", "replace_held", "lists_age_seconds")
+        options = {name: self._task.args[name] for name in passed if name in self._task.args}
+        answer: dict[str, Any] = self._execute_module(
+            module_name="package_transaction",
+            module_args={
+                **{"manager": manager, "names": names, "role": self._role(variables)},
+                **options,
+                **more,
+            },
+            task_vars=variables,
+        )
+        return answer
 
-    def _explain(
-        self, answer: dict[str, Any], manager: str, names: list[str], told: dict[str, Any]
-    ) -> None:
+    def _role(self, variables: Mapping[str, Any]) -> str:
+        """The role that asks; of one that another includes (vendor_packages), the including one."""
+        role = self._task._role
+        parents = variables.get("ansible_parent_role_names") or []
+        return str(parents[0]) if parents else "" if role is None else str(role.get_name())
+
+    def _explain(self, answer: dict[str, Any], manager: str, names: list[str]) -> None:
         """One sentence in place of the message, which stays as ``said``."""
+        if answer.get("refused"):
+            return
         offers = ""
-        if told["offers"]:
+        if self._task.args.get("offers"):
             offers = self._low_level_execute_command(
-                shlex.join(["env", "LC_ALL=C", *told["offers"]])
+                shlex.join(["env", "LC_ALL=C", *self._task.args["offers"]])
             )["stdout"]
         answer["said"] = answer.get("msg")
         unclear: dict[str, Any] | str = answer
-        if manager in PROBES and package_failures.is_unclear(answer):
-            command = f"timeout 120 env LC_ALL=C {PROBES[manager]} 2>&1"
+        if manager == "dnf" and package_failures.is_unclear(answer):
+            command = f"timeout 120 env LC_ALL=C {DNF_PROBE} 2>&1"
             probed = str(self._low_level_execute_command(command)["stdout"])
             unclear = probed if package_failures.is_known(probed) else answer
         # Or Ansible shows the module's own error too, and first.
         answer.pop("exception", None)
         answer["msg"] = package_failures.sentence_of(
             unclear,
-            told["pins"] or [{"name": name, "version": ""} for name in names],
+            self._task.args.get("pins") or [{"name": name, "version": ""} for name in names],
             manager,
-            told["repository"] or {},
+            self._task.args.get("repository") or {},
             offers,
         )
 

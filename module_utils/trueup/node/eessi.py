@@ -80,8 +80,7 @@ def plan(asked: Asked) -> Plan:
     mount point of role nvme_scratch.
 
     Values: ``repository`` and ``pins`` as vendor_packages takes them; ``package``, EESSI's own
-    (``pins``, ``url``, ``file``, ``checksum`` and ``install``, a command), empty where it is not
-    wanted; ``files`` as config_files takes them, of which the client reads ``client_files`` again
+    (``pins``, ``url``, ``file`` and ``checksum``), empty where it is not wanted; ``files`` as config_files takes them, of which the client reads ``client_files`` again
     by the command ``reload``;
     whether the client ``is_new``, for which ``cvmfs_config setup`` has never run; the commands
     ``verify`` and ``link`` (empty without GPUs). Ansible shows ``warnings``.
@@ -238,7 +237,6 @@ def _package(asked: Asked) -> Dict[str, Any]:
         "url": pinned["url"],
         "file": file,
         "checksum": f"sha256:{pinned['sha256']}",
-        "install": [*asked.data["install_file"][manager], file],
     }
 
 

@@ -74,6 +74,15 @@ def _missing(text: str, context: _Context) -> str:
     )
 
 
+def _conflict(text: str, context: _Context) -> str:
+    pair = re.search(r"- (?:package )?(\S+) conflicts with \S+ provided by (\S+)", text)
+    why = f" ({pair.group(1)} conflicts with {pair.group(2)})" if pair else ""
+    return (
+        f"To install {context['names']}, another package would have to be removed{why}: nothing was"
+        " changed. Where the node can do without it, remove it there by hand, and then run again."
+    )
+
+
 def _is_offered(pin: Mapping[str, str], offered: Mapping[str, Sequence[str]]) -> bool:
     pattern = re.escape(pin["version"]).replace(r"\*", ".*")
     return any(re.fullmatch(pattern, version) for version in offered.get(pin["name"], []))
@@ -112,7 +121,7 @@ _LOCK_SIGNS = (
     "|lockfile is held|Failed to obtain (?:the )?(?:transaction )?lock"
 )
 _MISSING_SIGNS = (
-    r"No packages? matching|No package \S+ available|no available installation candidate"
+    r"Unable to find a match|No match for argument|has no installation candidate"
     r"|Version '[^']+' for '[^']+' was not found|Unable to locate package"
 )
 _INTERRUPTED_SIGNS = "dpkg was interrupted|dpkg --configure -a"
@@ -143,12 +152,13 @@ _SIGNS: Tuple[Tuple[str, Union[str, Callable[[str, _Context], str]]], ...] = (
     ),
     ("without --allow-change-held-packages", _HELD),
     ("without --allow-downgrades", _DOWNGRADE),
+    (r"- (?:package )?\S+ conflicts with \S+ provided by|E: Packages need to be removed", _conflict),
     (
         (
             "Could not (?:resolve|connect)|[Cc]onnection (?:refused|timed out|failed)"
             "|404 +Not Found|Status code: [45]|Cannot (?:download|prepare)|No more mirrors to try"
             "|does not have a Release file|Failed to fetch|Failed to download"
-            "|Failed to update apt cache|index files failed to download"
+            "|index files failed to download"
         ),
         _unreachable,
     ),
@@ -216,10 +226,10 @@ def is_locked(result: Any) -> bool:
 
 
 def is_unclear(result: Any) -> bool:
-    """Whether it may have failed since a repository cannot be read, and does not say which: apt's
-    module gives no reason, and dnf may pass over such a repository."""
+    """Whether it may have failed since a repository cannot be read, and does not say which: dnf may
+    pass over such a repository."""
     text = _text(result)
-    return bool(re.search("Failed to update apt cache|No package \\S+ available", text)) and not (
+    return bool(re.search("Unable to find a match", text)) and not (
         re.search(_SIGNS[0][0], text) or "://" in text
     )
 

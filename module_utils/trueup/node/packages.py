@@ -123,8 +123,14 @@ def transactions(package_manager: str, pins: Sequence[Mapping[str, Any]]) -> Lis
     return [[f"{pin['name']}{separator}{pin['version']}" for pin in part] for part in parts if part]
 
 
+def hold_packages(package_manager: str, names: Sequence[str], *, can_hold: bool) -> List[str]:
+    """The package that holds ``names``, where it is missing: dnf's plugin."""
+    missing = package_manager == "dnf" and names and not can_hold
+    return ["python3-dnf-plugin-versionlock"] if missing else []
+
+
 def hold_commands(
-    package_manager: str, names: Sequence[str], stale: Sequence[str], *, can_hold: bool
+    package_manager: str, names: Sequence[str], stale: Sequence[str]
 ) -> List[List[str]]:
     """The commands that hold packages at their versions.
 
@@ -132,16 +138,13 @@ def hold_commands(
         package_manager: apt or dnf.
         names: the packages; none, no command.
         stale: those that dnf locks at another version.
-        can_hold: whether dnf has its plugin for it.
     """
     if not names:
         return []
     if package_manager == "apt":
         return [["apt-mark", "hold", *names]]
-    plugin = ["dnf", "--quiet", "--assumeyes", "install", "python3-dnf-plugin-versionlock"]
     lock = ["dnf", "--quiet", "versionlock"]
     return [
-        *([] if can_hold else [plugin]),
         *([[*lock, "delete", *stale]] if stale else []),
         [*lock, "add", *names],
     ]

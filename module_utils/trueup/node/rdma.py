@@ -93,8 +93,7 @@ def plan(asked: Asked) -> Plan:
 
     Values: ``kept`` (an image's stack is verified and not installed), ``installs_doca``, ``doca``
     (what is pinned for this release), ``pins`` and whether they are ``held`` as vendor_packages
-    takes them, ``build_packages``, ``package_file`` and ``install`` (doca-host's file and the
-    command that installs it), ``files`` as config_files takes them and of those the
+    takes them, ``build_packages``, ``package_file`` (doca-host's), ``files`` as config_files takes them and of those the
     ``preferences`` that apt must have before, what is ``applied`` by a command and the ``units``,
     both as in_force takes them, whether Azure's agent is to be told of InfiniBand and
     ``agent_lacks`` that, whether ``reboot_required`` is so, and ``wrong``: what is wrong with what
@@ -120,7 +119,6 @@ def plan(asked: Asked) -> Plan:
             "held": options["stack"] == "doca_ofed",
             "build_packages": [] if node["container"] else [*dkms, headers(node)],
             "package_file": package_file,
-            "install": [*asked.data["install_file"][node["package_manager"]], package_file],
             "files": [*files, {"path": package_file, "state": "absent"}],
             "preferences": [one for one in files if one["path"] == _APT_PREFERENCES],
             "applied": [] if node["container"] else _applied(options["modules"]),
@@ -291,7 +289,7 @@ def _refused(asked: Asked, doca: Any) -> List[str]:
             interface and not re.fullmatch(r"[A-Za-z0-9_.-]{1,15}", interface)
         ),
         f"rdma: {node['os']} has neither apt nor dnf.": (
-            node["package_manager"] not in asked.data["install_file"]
+            node["package_manager"] not in asked.data["inbox"]
         ),
     }
     if doca is not None:
