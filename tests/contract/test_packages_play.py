@@ -1,14 +1,124 @@
-"""Roles on Enterprise Linux 8, whose packages are verified with rpm by command and not changed."""
+"""Roles and packages: one way in which all of them install, with real apt on a private root, and
+Enterprise Linux 8, whose packages are verified with rpm by command and not changed."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import plays
+import private_apt
 import pytest
 import role_plans
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = {"apt", "apt_rpm", "dnf", "dnf5", "package", "yum", "zypper"}
+PROGRAM = re.compile(r"\b(?:apt|apt-get|aptitude|dnf|microdnf|tdnf|yum)\b")
+VERB = re.compile(r"\b(?:install|remove|purge|autoremove|upgrade|dist-upgrade|downgrade|erase)\b")
+# Where package managers are started: the module, and the first boot of a node that configures
+# itself, which gets git before it has a checkout.
+STARTED = {
+    "module_utils/trueup/node/transactions.py",
+    "module_utils/trueup/cluster/azure/node_pull.py",
+}
+
+
+def tasks(node: Any) -> Iterator[dict[str, Any]]:
+    """Every mapping of a YAML file."""
+    if isinstance(node, dict):
+        yield node
+        for value in node.values():
+            yield from tasks(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from tasks(value)
+
+
+def starts_a_manager(task: dict[str, Any]) -> bool:
+    """Whether it is a task of Ansible's package modules, defaults for one, or a command that
+    installs or removes packages."""
+    commands = [task[key] for key in ("argv", "cmd", "command", "shell") if key in task]
+    commands += [task[key] for key in task if str(key).endswith((".command", ".shell", ".raw"))]
+    words = str(commands)
+    named = {str(key).removeprefix("ansible.builtin.") for key in task if "." in str(key)}
+    listed = {str(task.get("action", "")).removeprefix("ansible.builtin.")}
+    return bool((named | listed) & MODULES) or bool(PROGRAM.search(words) and VERB.search(words))
+
+
+def test_roles_and_playbooks_install_packages_in_one_way() -> None:
+    files = [
+        *(ROOT / "roles").glob("*/*/*.yml"),
+        *(ROOT / "playbooks").glob("**/*.yml"),
+        ROOT / "site.yml",
+    ]
+    wrong = [
+        str(path.relative_to(ROOT))
+        for path in sorted(files)
+        for task in tasks(yaml.safe_load(path.read_text(encoding="utf-8")))
+        if starts_a_manager(task)
+    ]
+    assert wrong == []
+    assert len(files) > 200
+
+
+def test_package_managers_install_from_one_file() -> None:
+    listed = re.compile(r'"(?:apt|apt-get|dnf|tdnf|yum)"[^\n]*(?:\n[^\n]*){0,3}"(?:install|remove)"')
+    files = [
+        path
+        for folder in ("module_utils", "library", "plugins")
+        for path in (ROOT / folder).glob("**/*.py")
+    ]
+    starting = {
+        str(path.relative_to(ROOT)) for path in files if listed.search(path.read_text(encoding="utf-8"))
+    }
+    assert starting - STARTED == set()
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"ansible.builtin.apt": {"name": "x"}},
+        {"ansible.builtin.package": {"name": "x"}},
+        {"module_defaults": {}, "ansible.builtin.dnf": {}},
+        {"ansible.builtin.command": {"argv": ["apt-get", "--yes", "install", "x"]}},
+        {"ansible.builtin.shell": {"cmd": "dnf -y remove x"}},
+        {"ansible.builtin.command": "yum install x"},
+        {"action": "ansible.builtin.apt"},
+    ],
+)
+def test_another_way_is_found(task: dict[str, Any]) -> None:
+    assert [starts_a_manager(one) for one in tasks([task])][0] is True
+    reading = {"ansible.builtin.command": {"argv": ["apt-get", "--version"]}}
+    assert [starts_a_manager(one) for one in tasks([reading])] == [False, False]
+
+
+@pytest.mark.skipif(private_apt.lacking() != "", reason=f"{private_apt.lacking()} is not installed")
+def test_a_role_refuses_to_remove_the_images_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler, of which a dependency conflicts with an image's package."""
+    apt = private_apt.PrivateApt(tmp_path, monkeypatch)
+    apt.offer("gcc", "12.2-1", Depends="libucx0")
+    apt.offer("libucx0", "1.13.1-1")
+    apt.publish()
+    apt.have("ucx", "1.18.0-1", Conflicts="libucx0 (<< 1.18.0-1)")
+    apt.have("doca-ofed", "2.10.0-1", Depends="ucx")
+    node = role_plans.node("hbv3", "ubuntu-22.04", programs={"gcc": None})
+    play = {
+        "roles": ["compiler"],
+        "vars": {"trueup_node": node, "compiler_packages": ["gcc"]},
+    }
+    env = {name: os.environ[name] for name in ("APT_CONFIG", "DPKG_ADMINDIR", "PATH")}
+    env["TRUEUP_PACKAGES"] = str(tmp_path / "record.json")
+    status, changed, said = plays.counted(plays.roles(tmp_path, play, env=env))
+    assert (status == 0, changed) == (False, 0), said
+    assert "apt would remove doca-ofed (2.10.0-1), ucx (1.18.0-1)" in said
+    assert "the role compiler did not install" in said
+    assert sorted(apt.installed()) == ["doca-ofed", "ucx"]
 
 # Of AlmaLinux-HPC 8.10 without gcc-c++; a stand-in of rpm.
 RPM = """#!/bin/sh

@@ -137,10 +137,8 @@ def test_clients_without_proxies_are_warned_of(clients: int, proxies: int) -> No
     assert planned.values["warnings"] == [said]
 
 
-@pytest.mark.parametrize(("system", "manager"), [("debian-12", "apt-get"), ("almalinux-9", "dnf")])
-def test_eessis_own_package_is_compared_and_installed_from_its_file(
-    system: str, manager: str
-) -> None:
+@pytest.mark.parametrize("system", ["debian-12", "almalinux-9"])
+def test_eessis_own_package_is_compared_and_installed_from_its_file(system: str) -> None:
     given = {"version": "0.6.0*", "url": "https://mirror/x/eessi.pkg", "sha256": SUM}
     result = values(
         node("local", system), config="eessi", config_package={"apt": given, "dnf": given}
@@ -149,8 +147,7 @@ def test_eessis_own_package_is_compared_and_installed_from_its_file(
     package = result["package"]
     assert package["pins"] == [{"name": "cvmfs-config-eessi", "version": "0.6.0*"}]
     assert (package["url"], package["checksum"]) == (given["url"], f"sha256:{SUM}")
-    assert package["install"][0] == manager
-    assert package["install"][-1] == package["file"] == "/var/cache/trueup-eessi.pkg"
+    assert package["file"] == "/var/cache/trueup-eessi.pkg"
 
 
 def test_a_mirror_stands_for_cernvms_repository() -> None:

@@ -99,6 +99,16 @@ def test_messages_known_from_the_tools_sources(text: str, part: str) -> None:
     assert part in sentence({"msg": text})
 
 
+def test_what_dnf_refuses_itself_is_a_sentence() -> None:
+    text = (DATA / "simulated" / "dnf_conflict.txt").read_text(encoding="utf-8")
+    said = sentence_of(text, [{"name": "openmpi", "version": ""}], "dnf", {})
+    assert said == (
+        "To install openmpi, another package would have to be removed"
+        " (ucx-el-1.15.0-2.el9.noarch conflicts with ucx-1.18.0-1.2501060.noarch): nothing was"
+        " changed. Where the node can do without it, remove it there by hand, and then run again."
+    )
+
+
 def test_an_unknown_failure_keeps_the_last_line() -> None:
     said = sentence({"msg": "E: something new\n\nE: more of it\n"})
     assert said == (
@@ -119,5 +129,5 @@ def test_no_space_wins_over_what_follows_from_it() -> None:
 
 
 def test_a_version_that_is_not_offered_at_all() -> None:
-    said = sentence({"msg": "No package matching 'nvidia-fabricmanager' is available"}, offers="")
+    said = sentence({"msg": "E: Unable to locate package nvidia-fabricmanager"}, offers="")
     assert "(offered: no version of it)" in said

@@ -171,16 +171,21 @@ def test_what_is_installed_first_is_a_transaction_of_its_own(
 
 def test_the_commands_that_hold_packages() -> None:
     lock = ["dnf", "--quiet", "versionlock"]
-    assert packages.hold_commands("apt", ["a"], ["a"], can_hold=False) == [
-        ["apt-mark", "hold", "a"]
-    ]
-    assert packages.hold_commands("dnf", ["a", "b"], ["b"], can_hold=False) == [
-        ["dnf", "--quiet", "--assumeyes", "install", "python3-dnf-plugin-versionlock"],
+    assert packages.hold_commands("apt", ["a"], ["a"]) == [["apt-mark", "hold", "a"]]
+    assert packages.hold_commands("dnf", ["a", "b"], ["b"]) == [
         [*lock, "delete", "b"],
         [*lock, "add", "a", "b"],
     ]
-    assert packages.hold_commands("dnf", ["a"], [], can_hold=True) == [[*lock, "add", "a"]]
-    assert packages.hold_commands("dnf", [], [], can_hold=False) == []
+    assert packages.hold_commands("dnf", ["a"], []) == [[*lock, "add", "a"]]
+    assert packages.hold_commands("dnf", [], []) == []
+
+
+def test_the_package_that_holds_others() -> None:
+    plugin = ["python3-dnf-plugin-versionlock"]
+    assert packages.hold_packages("dnf", ["a"], can_hold=False) == plugin
+    assert packages.hold_packages("dnf", ["a"], can_hold=True) == []
+    assert packages.hold_packages("dnf", [], can_hold=False) == []
+    assert packages.hold_packages("apt", ["a"], can_hold=False) == []
 
 
 def test_the_command_that_prints_what_is_offered() -> None:

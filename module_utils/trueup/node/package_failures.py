@@ -193,7 +193,7 @@ def sentence_of(
     context = {
         "manager": package_manager,
         "pins": pins,
-        "names": ", ".join(f"{pin['name']} {pin['version']}" for pin in pins),
+        "names": ", ".join(f"{pin['name']} {pin['version']}".rstrip() for pin in pins),
         "repository": f"{name} ({repository.get('url')})" if name else "that the node has",
         "given": repository,
         "sources": (
