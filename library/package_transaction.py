@@ -12,8 +12,8 @@ description:
   - Simulates the transaction of apt or dnf first. Where it would remove or downgrade a package that
     the same role of trueup did not install, nothing is changed, and the module fails with the names
     (RV(removed), RV(downgraded)). No dependency is removed as a side effect.
-  - Packages that it installs are recorded on the node in C(/var/lib/trueup/packages), which only its
-    user (root) can read and write.
+  - Packages that it installs are recorded on the node in C(/var/lib/trueup/packages), which only
+    its user (root) can read and write.
   - Where all packages are installed, apt and dnf are not started. apt's lists are read again where
     they are old.
   - The action M(trueup_packages) waits for locks, and words failures. Roles use that.
@@ -46,7 +46,10 @@ removed:
   returned: always
   type: dict
   sample: {doca-ofed: 2.10.0-0.0.1}
-downgraded: {description: The same of those that get an older version., returned: always, type: dict}
+downgraded:
+  description: The same of those that get an older version.
+  returned: always
+  type: dict
 refused: {description: Whether these keep it from being installed., returned: always, type: bool}
 unknown: {description: "Why there is no simulation, with O(asked).", returned: always, type: str}
 """
@@ -81,8 +84,8 @@ OPTIONS = (
     ),
     Option(
         "asked",
-        "Whether a refusal is only returned (RV(refused)), to know before anything is changed."
-        " Nothing is installed.",
+        "Whether a refusal is only returned (RV(refused)), to know it before anything is changed."
+        " Nothing is installed, and no package counts as one that the role installed.",
         False,
     ),
 )
@@ -118,7 +121,9 @@ class _Installation:
         module, request = self.module, self.request
         if self.is_there():
             self.end(Transaction({}, {}, {}, {}))
-        if module.check_mode and any("/" in name and not os.path.exists(name) for name in request.names):
+        if module.check_mode and any(
+            "/" in name and not os.path.exists(name) for name in request.names
+        ):
             # Check mode has not downloaded the file.
             self.end(Transaction({}, {}, {}, {}), changed=True)
         if request.manager == "apt" and not (module.check_mode or module.params["asked"]):
@@ -157,7 +162,9 @@ class _Installation:
             return {}
         if self.request.manager == "apt":
             shown = f"--showformat={packages.DPKG_FORMAT}"
-            return packages.parse_dpkg(tools.ask(self.module, ["dpkg-query", "--show", shown, *names]).output)
+            return packages.parse_dpkg(
+                tools.ask(self.module, ["dpkg-query", "--show", shown, *names]).output
+            )
         argv = ["rpm", "--query", "--queryformat", packages.RPM_FORMAT, *names]
         return packages.parse_rpm(tools.ask(self.module, argv).output)
 
@@ -165,19 +172,17 @@ class _Installation:
         """apt's lists, where they are older than they may be or there are none."""
         age = self.module.params["lists_age_seconds"]
         times = [os.path.getmtime(path) for path in (_LISTS, _STAMP) if os.path.exists(path)]
-        if not times or time.time() - max(times) >= age or not 0 <= time.time() - max(times):
+        elapsed = time.time() - max(times, default=0.0)
+        # A clock that was set back makes them younger than now.
+        if elapsed >= age or elapsed < 0:
             self.run(transactions.update_command())
 
     def simulated(self) -> Transaction:
+        """What the installation would do; or fail with what apt or dnf said."""
         argv = transactions.simulation(self.request)
         answer = tools.ask(self.module, argv, limit_seconds=_SIMULATION_SECONDS)
-        apt = self.request.manager == "apt"
         try:
-            # dnf ends with status 1 where the answer to its question is no.
-            if answer.status in ((0,) if apt else (0, 1)):
-                parse = transactions.parse_apt if apt else transactions.parse_dnf
-                return parse(answer.output)
-            why = answer.note
+            return transactions.parse(self.request.manager, answer.status, answer.output)
         except TrueupError as error:
             why = answer.note or str(error)
         if self.module.params["asked"]:
@@ -188,8 +193,12 @@ class _Installation:
             stdout=answer.output,
             stderr=answer.complaint,
         )
+        raise AssertionError
 
     def record(self) -> Dict[str, Entry]:
+        """The packages that trueup installed; none for a question, which needs no root."""
+        if self.module.params["asked"]:
+            return {}
         try:
             record = transactions.read_record(self.record_path)
         except TrueupError as error:
@@ -205,6 +214,7 @@ class _Installation:
         if self.module.params["asked"]:
             self.end(refused, refused=True)
         self.module.fail_json(msg=why, refused=True, **refused._asdict())
+        raise AssertionError
 
     def run(self, argv: List[str]) -> None:
         """A command to its end, however long; or fail with what it said."""
@@ -225,6 +235,7 @@ class _Installation:
         changed = transaction.changes and not self.module.params["asked"]
         answer = {"changed": changed, "refused": False, "unknown": "", **transaction._asdict()}
         self.module.exit_json(**{**answer, **more})
+        raise AssertionError
 
 
 def main() -> None:

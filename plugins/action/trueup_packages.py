@@ -17,9 +17,9 @@ DOCUMENTATION = r"""
 name: trueup_packages
 short_description: Packages of the system, or the names of those that are missing
 description:
-  - The only way in which roles and playbooks install packages. M(package_transaction) simulates each
-    transaction first, and refuses it by name where it would remove or downgrade a package that the
-    role did not install. Without a package the task is skipped.
+  - The only way in which roles and playbooks install packages. M(package_transaction) simulates
+    each transaction first, and refuses it by name where it would remove or downgrade a package that
+    the role did not install. Without a package the task is skipped.
   - While another program holds a lock of apt or dnf it says which, and waits. What fails, ends in
     one sentence (C(trueup.node.package_failures)). What was interrupted in dpkg is ended first.
   - On a node whose packages no module can change (C(trueup.node.packages.verified_only)) it asks
@@ -163,9 +163,7 @@ class ActionModule(ActionBase):
                 )
             time.sleep(WAIT_SECONDS)
 
-    def _tried(
-        self, manager: str, names: list[str], variables: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _tried(self, manager: str, names: list[str], variables: dict[str, Any]) -> dict[str, Any]:
         """The transaction now; what dpkg had begun before and did not end, is ended first, and
         a package that no list has is looked for in new ones."""
         if manager == "dnf":
@@ -189,7 +187,9 @@ class ActionModule(ActionBase):
         answer: dict[str, Any] = self._execute_module(
             module_name="package_transaction",
             module_args={
-                **{"manager": manager, "names": names, "role": self._role(variables)},
+                "manager": manager,
+                "names": names,
+                "role": self._role(variables),
                 **options,
                 **more,
             },

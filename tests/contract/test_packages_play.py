@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,14 +67,18 @@ def test_roles_and_playbooks_install_packages_in_one_way() -> None:
 
 
 def test_package_managers_install_from_one_file() -> None:
-    listed = re.compile(r'"(?:apt|apt-get|dnf|tdnf|yum)"[^\n]*(?:\n[^\n]*){0,3}"(?:install|remove)"')
+    listed = re.compile(
+        r'"(?:apt|apt-get|dnf|tdnf|yum)"[^\n]*(?:\n[^\n]*){0,3}"(?:install|remove)"'
+    )
     files = [
         path
         for folder in ("module_utils", "library", "plugins")
         for path in (ROOT / folder).glob("**/*.py")
     ]
     starting = {
-        str(path.relative_to(ROOT)) for path in files if listed.search(path.read_text(encoding="utf-8"))
+        str(path.relative_to(ROOT))
+        for path in files
+        if listed.search(path.read_text(encoding="utf-8"))
     }
     assert starting - STARTED == set()
 
@@ -91,7 +96,7 @@ def test_package_managers_install_from_one_file() -> None:
     ],
 )
 def test_another_way_is_found(task: dict[str, Any]) -> None:
-    assert [starts_a_manager(one) for one in tasks([task])][0] is True
+    assert starts_a_manager(task) is True
     reading = {"ansible.builtin.command": {"argv": ["apt-get", "--version"]}}
     assert [starts_a_manager(one) for one in tasks([reading])] == [False, False]
 
@@ -120,6 +125,7 @@ def test_a_role_refuses_to_remove_the_images_stack(
     assert "the role compiler did not install" in said
     assert sorted(apt.installed()) == ["doca-ofed", "ucx"]
 
+
 # Of AlmaLinux-HPC 8.10 without gcc-c++; a stand-in of rpm.
 RPM = """#!/bin/sh
 [ "$LC_ALL" = C ] && [ "$1 $2" = "--query --whatprovides" ] || exit 99
@@ -133,6 +139,41 @@ for name; do
 done
 exit $missing
 """
+
+
+@pytest.mark.skipif(private_apt.lacking() != "", reason=f"{private_apt.lacking()} is not installed")
+@pytest.mark.parametrize(("provides", "skipped"), [("", True), ("libucx0 (= 1.18.0-1)", False)])
+def test_gromacs_is_skipped_by_name_where_its_mpi_would_cost_the_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provides: str, skipped: bool
+) -> None:
+    """As preflight and the installation go, where DOCA's ucx is of before 1.19 or later."""
+    apt = private_apt.PrivateApt(tmp_path, monkeypatch)
+    apt.offer("gromacs", "2022.5-2", Depends="libopenmpi3")
+    apt.offer("libopenmpi3", "4.1.4-3", Depends="libucx0 (>= 1.12)")
+    apt.offer("libucx0", "1.13.1-1")
+    apt.publish()
+    more = {"Provides": provides} if provides else {}
+    apt.have("ucx", "1.18.0-1", Conflicts="libucx0 (<< 1.18.0-1)", **more)
+    apt.have("doca-ofed", "2.10.0-1", Depends="ucx")
+    subprocess.run(["apt-get", "update"], check=True, capture_output=True)
+    env = {name: os.environ[name] for name in ("APT_CONFIG", "DPKG_ADMINDIR", "PATH")}
+    env["TRUEUP_PACKAGES"] = str(tmp_path / "record.json")
+    play = {
+        "tasks": [
+            {"ansible.builtin.include_role": {"name": "gromacs", "tasks_from": "preflight"}},
+            {
+                "ansible.builtin.debug": {
+                    "msg": "{{ __gromacs_plan.install_package }} {{ __gromacs_plan.skipped_here }}"
+                }
+            },
+        ],
+        "vars": {"trueup_node": role_plans.node("hbv3", "ubuntu-22.04")},
+    }
+    status, _, said = plays.counted(plays.roles(tmp_path, play, env=env))
+    assert status == 0, said
+    assert ("True []" in said) is not skipped, said
+    assert ("would remove or downgrade doca-ofed (2.10.0-1), ucx (1.18.0-1)" in said) is skipped
+    assert sorted(apt.installed()) == ["doca-ofed", "ucx"]
 
 
 @pytest.mark.parametrize("check", [(), ("--check",)], ids=["run", "check"])

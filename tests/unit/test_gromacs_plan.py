@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from trueup.benchmarks.gromacs.case import OPTIONS
-from trueup.benchmarks.gromacs.plan import plan, programs
+from trueup.benchmarks.gromacs.plan import asks, plan, programs
 from trueup.errors import BadInput
 from trueup.options import MODULE, module_spec
 from trueup.plan import Asked
@@ -206,6 +207,30 @@ def test_what_a_node_without_the_program_gets(
     made = plan(asked(None, **given))
     assert [why in one.why for one in made.skipped] == ([True] if why else [])
     assert made.values["install_package"] is install
+
+
+def test_what_would_cost_the_node_its_stack_is_skipped_by_name() -> None:
+    question = asked(None, node={"privilege": "root"})
+    assert asks(question) == {
+        "package_transaction": {"manager": "apt", "names": ["gromacs"], "asked": True}
+    }
+    lost = {"refused": True, "removed": {"ucx": "1.18.0-1"}, "downgraded": {"libevent": "2.0"}}
+    made = plan(replace(question, found={**question.found, **lost}))
+    assert (made.values["install_package"], [one.what for one in made.skipped]) == (
+        False,
+        ["gromacs"],
+    )
+    assert (
+        "would remove or downgrade libevent (2.0), ucx (1.18.0-1): set gromacs_source to eessi"
+        in (made.skipped[0].why)
+    )
+    # What cannot be told is tried: the installation itself refuses then.
+    unknown = {"refused": False, "unknown": "no lists", "removed": {}, "downgraded": {}}
+    made = plan(replace(question, found={**question.found, **unknown}))
+    assert (made.values["install_package"], made.skipped) == (True, [])
+    for given in ({**EESSI}, {**IMAGE}, {"program": "gmx_mpi"}):
+        assert asks(asked(None, node={"privilege": "root"}, **given)) == {}
+    assert asks(asked(None)) == {}
 
 
 @pytest.mark.parametrize(

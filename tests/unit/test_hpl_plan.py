@@ -9,7 +9,7 @@ import pytest
 from role_plans import asked as asked_of
 from role_plans import node
 from trueup.benchmarks.hpl.case import OPTIONS
-from trueup.benchmarks.hpl.plan import plan, programs
+from trueup.benchmarks.hpl.plan import asks, plan, programs
 from trueup.errors import BadInput
 from trueup.node.topology import format_cpu_list, parse_cpu_mask
 from trueup.options import MODULE, module_spec, refusals
@@ -66,6 +66,32 @@ def test_where_an_image_has_an_mpi_no_other_is_installed(node: dict[str, Any], o
     question = asked()
     made = plan(replace(question, node={**question.node, **node}))
     assert made.values["packages"] == (PACKAGES[:2] if own else PACKAGES)
+
+
+LOST = {
+    "refused": True,
+    "removed": {"ucx": "1.18.0-1", "doca-ofed": "2.10.0-1"},
+    "downgraded": {},
+}
+
+
+def test_what_would_cost_the_node_its_stack_is_skipped_by_name() -> None:
+    question = asked()
+    assert asks(question) == {
+        "package_transaction": {"manager": "apt", "names": PACKAGES, "asked": True}
+    }
+    made = plan(replace(question, found={**question.found, **LOST}))
+    assert (made.values["packages"], [one.what for one in made.skipped]) == ([], ["hpl"])
+    assert made.skipped[0].why == (
+        "no hpcc on this node, and the distribution's packages would remove or downgrade doca-ofed"
+        " (2.10.0-1), ucx (1.18.0-1): set hpl_program to a build against the node's own MPI"
+    )
+    # One that is there is measured, and nothing is installed for it.
+    there = asked("/usr/bin/hpcc")
+    made = plan(replace(there, found={**there.found, **LOST}))
+    assert (made.values["packages"], made.skipped) == ([], [])
+    for other in (asked(program="/opt/xhpl"), asked(privilege=None), asked(manager="dnf")):
+        assert asks(other) == {}
 
 
 @pytest.mark.parametrize(

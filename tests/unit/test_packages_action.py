@@ -116,7 +116,12 @@ def test_the_role_that_includes_another_owns_its_packages(monkeypatch: pytest.Mo
 
 
 def test_a_refusal_is_left_as_it_is_worded(monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = {"failed": True, "refused": True, "msg": "apt would remove ucx", "removed": {"ucx": "1"}}
+    refused = {
+        "failed": True,
+        "refused": True,
+        "msg": "apt would remove ucx",
+        "removed": {"ucx": "1"},
+    }
     answer, called = act(
         monkeypatch, SYSTEMS["ubuntu-22.04"], transactions=[["a"], ["b"]], answers=[dict(refused)]
     )
@@ -212,9 +217,7 @@ def test_a_mirror_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         "  Could not connect to mirror.example:80 (10.0.0.1). - connect (111: refused)\n"
     )
     module = {"failed": True, "msg": "'apt-get update' failed: E: x", "stdout": said}
-    answer, called = act(
-        monkeypatch, SYSTEMS["ubuntu-24.04"], name="fio", answers=[dict(module)]
-    )
+    answer, called = act(monkeypatch, SYSTEMS["ubuntu-24.04"], name="fio", answers=[dict(module)])
     assert len(called) == 1
     assert "(http://mirror.example/ubuntu) cannot be read (Could not connect" in answer["msg"]
     assert "/etc/apt/sources.list" in answer["msg"]

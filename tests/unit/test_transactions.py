@@ -84,21 +84,28 @@ def test_every_recorded_simulation_is_in_a_test() -> None:
     assert names == {*EXPECTED, "apt_many", "dnf_conflict"}
 
 
+def read(manager: str, text: str) -> Transaction | None:
+    """The transaction; None where it is refused with a reason."""
+    try:
+        return PARSE[manager](text)
+    except ParseError as error:
+        return None if str(error) else Transaction({"no reason": ""}, {}, {}, {})
+
+
 @pytest.mark.parametrize("name", sorted({*EXPECTED, "apt_many"} - {"apt_nothing", "dnf_nothing"}))
 def test_a_cut_simulation_is_no_transaction(name: str) -> None:
     lines = text_of(name).splitlines(keepends=True)
-    whole = parsed(name)
-    for end in range(len(lines)):
-        try:
-            cut = PARSE[name[:3]]("".join(lines[:end]))
-            # A version may stand in a line after the numbers.
-            assert list(map(set, cut)) == list(map(set, whole))
-        except ParseError:
-            continue
+    cuts = [read(name[:3], "".join(lines[:end])) for end in range(len(lines))]
+    # Where only versions are missing (those of some removed packages), the names are the same.
+    names = {tuple(map(frozenset, cut)) for cut in cuts if cut is not None}
+    assert names <= {tuple(map(frozenset, parsed(name)))}
+    assert cuts.count(None) >= 5
 
 
 @pytest.mark.parametrize("manager", PARSE)
-@pytest.mark.parametrize("text", ["", "Reading package lists...\n", "\x00\xff", "Error: \n Problem"])
+@pytest.mark.parametrize(
+    "text", ["", "Reading package lists...\n", "\x00\xff", "Error: \n Problem"]
+)
 def test_what_is_no_simulation_is_refused(manager: str, text: str) -> None:
     with pytest.raises(ParseError):
         PARSE[manager](text)
@@ -116,12 +123,8 @@ def test_a_list_that_lost_a_line_is_refused(name: str) -> None:
 
 
 @given(st.text())
-def test_no_text_ends_in_another_error(text: str) -> None:
-    for parse in PARSE.values():
-        try:
-            assert isinstance(parse(text), Transaction)
-        except ParseError as error:
-            assert str(error) != ""
+def test_no_text_is_a_transaction_by_chance(text: str) -> None:
+    assert [read(manager, text) for manager in PARSE] == [None, None]
 
 
 def test_dnf_names_two_architectures_and_two_kernels() -> None:
@@ -131,7 +134,9 @@ def test_dnf_names_two_architectures_and_two_kernels() -> None:
         " glibc x86_64 2.34-1 stand-in 2 M",
         " glibc i686 2.34-1 stand-in 2 M",
     ]
-    text = "\n".join(["Installing:", *rows, "", "Transaction Summary", "=", "Install  4 Packages", ""])
+    text = "\n".join(
+        ["Installing:", *rows, "", "Transaction Summary", "=", "Install  4 Packages", ""]
+    )
     assert sorted(transactions.parse_dnf(text).installed) == [
         "glibc",
         "glibc.i686",

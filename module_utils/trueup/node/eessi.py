@@ -80,10 +80,10 @@ def plan(asked: Asked) -> Plan:
     mount point of role nvme_scratch.
 
     Values: ``repository`` and ``pins`` as vendor_packages takes them; ``package``, EESSI's own
-    (``pins``, ``url``, ``file`` and ``checksum``), empty where it is not wanted; ``files`` as config_files takes them, of which the client reads ``client_files`` again
-    by the command ``reload``;
-    whether the client ``is_new``, for which ``cvmfs_config setup`` has never run; the commands
-    ``verify`` and ``link`` (empty without GPUs). Ansible shows ``warnings``.
+    (``pins``, ``url``, ``file`` and ``checksum``), empty where it is not wanted; ``files`` as
+    config_files takes them, of which the client reads ``client_files`` again by the command
+    ``reload``; whether the client ``is_new``, for which ``cvmfs_config setup`` has never run; the
+    commands ``verify`` and ``link`` (empty without GPUs). Ansible shows ``warnings``.
     """
     options, root = asked.options, asked.data["root"]
     clients = options["clients"] or max(len(asked.groups.get("eessi", [])), 1)

@@ -152,7 +152,10 @@ _SIGNS: Tuple[Tuple[str, Union[str, Callable[[str, _Context], str]]], ...] = (
     ),
     ("without --allow-change-held-packages", _HELD),
     ("without --allow-downgrades", _DOWNGRADE),
-    (r"- (?:package )?\S+ conflicts with \S+ provided by|E: Packages need to be removed", _conflict),
+    (
+        r"- (?:package )?\S+ conflicts with \S+ provided by|E: Packages need to be removed",
+        _conflict,
+    ),
     (
         (
             "Could not (?:resolve|connect)|[Cc]onnection (?:refused|timed out|failed)"

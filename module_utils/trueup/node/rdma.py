@@ -93,11 +93,11 @@ def plan(asked: Asked) -> Plan:
 
     Values: ``kept`` (an image's stack is verified and not installed), ``installs_doca``, ``doca``
     (what is pinned for this release), ``pins`` and whether they are ``held`` as vendor_packages
-    takes them, ``build_packages``, ``package_file`` (doca-host's), ``files`` as config_files takes them and of those the
-    ``preferences`` that apt must have before, what is ``applied`` by a command and the ``units``,
-    both as in_force takes them, whether Azure's agent is to be told of InfiniBand and
-    ``agent_lacks`` that, whether ``reboot_required`` is so, and ``wrong``: what is wrong with what
-    was found, a sentence each.
+    takes them, ``build_packages``, ``package_file`` (doca-host's), ``files`` as config_files takes
+    them and of those the ``preferences`` that apt must have before, what is ``applied`` by a
+    command and the ``units``, both as in_force takes them, whether Azure's agent is to be told of
+    InfiniBand and ``agent_lacks`` that, whether ``reboot_required`` is so, and ``wrong``: what is
+    wrong with what was found, a sentence each.
     """
     node, options = asked.node, asked.options
     kept = options["from_image"] == "keep" and bool(in_image(node, "DOCA", "OFED"))

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import stat
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..errors import BadInput, ParseError
 
@@ -32,8 +32,8 @@ _APT_UPDATE = (
     *("apt-get", "--quiet", "-o", "APT::Update::Error-Mode=any", "-o", "Acquire::Retries=1"),
     "update",
 )
-# A local file is not signed; its sha256 was compared. dnf waits for a lock for ever unless told, and
-# removes dependencies and the oldest of several kernels unless told.
+# A local file is not signed; its sha256 was compared. Unless told, dnf waits for a lock for ever,
+# and removes dependencies and the oldest of several kernels.
 _DNF = (
     *("dnf", "--setopt=clean_requirements_on_remove=False", "--setopt=installonly_limit=0"),
     *("--setopt=localpkg_gpgcheck=False", "--setopt=exit_on_lock=1"),
@@ -155,6 +155,18 @@ def name_of(spec: str) -> str:
     return spec.split("=", 1)[0].split(":", 1)[0]
 
 
+def parse(manager: str, status: Optional[int], text: str) -> Transaction:
+    """What a simulation that ended with ``status`` says.
+
+    Raises:
+        ParseError: it failed, or is not whole.
+    """
+    # dnf ends with status 1 where the answer to its question is no.
+    if status not in ((0,) if manager == "apt" else (0, 1)):
+        raise ParseError(f"the simulation ended with status {status}")
+    return parse_apt(text) if manager == "apt" else parse_dnf(text)
+
+
 def parse_apt(text: str) -> Transaction:
     """What ``apt-get --simulate --verbose-versions install`` says, in the C locale.
 
@@ -220,9 +232,7 @@ def _dnf_rows(body: str) -> List[List[str]]:
         heading = re.fullmatch(r"([A-Z][a-z/ ]+):", line)
         if heading:
             rows.append([heading.group(1)])
-        elif re.match(r" {5,}replacing ", line):
-            rows.append(line.split())
-        elif re.match(r" \S", line):
+        elif re.match(r" (?:\S| {4,}replacing )", line):
             rows.append(line.split())
         elif re.match(r"  +\S", line) and rows:
             rows[-1] += line.split()
@@ -283,8 +293,8 @@ def refusal(
 ) -> str:
     """Why nothing is installed, and the fix, as two sentences."""
     effects = [
-        *([f"remove {_listed(removed)}"] if removed else []),
-        *([f"downgrade {_listed(downgraded)}"] if downgraded else []),
+        *([f"remove {listed(removed)}"] if removed else []),
+        *([f"downgrade {listed(downgraded)}"] if downgraded else []),
     ]
     program = "apt-get" if request.manager == "apt" else "dnf"
     steps = [
@@ -306,24 +316,37 @@ def refusal(
 _DOWNGRADING = {"apt": "install --allow-downgrades", "dnf": "downgrade"}
 
 
-def _listed(packages: Mapping[str, str]) -> str:
+def listed(packages: Mapping[str, str]) -> str:
+    """Packages with their versions, as in a sentence."""
     return ", ".join(f"{name} ({version})" for name, version in sorted(packages.items()))
 
 
-def recorded(
-    record: Mapping[str, Entry], transaction: Transaction, role: str
-) -> Dict[str, Entry]:
+def question(node: Mapping[str, Any], names: Sequence[str]) -> Dict[str, Dict[str, Any]]:
+    """The question what an installation would remove or downgrade, as a room's ``asks`` has it."""
+    given = {"manager": node["package_manager"], "names": list(names), "asked": True}
+    return {"package_transaction": given}
+
+
+def cost(answer: Mapping[str, Any]) -> str:
+    """By the answer: the packages that the installation would remove or downgrade; empty where it
+    does neither, or where that is not known."""
+    if not answer.get("refused"):
+        return ""
+    return listed({**answer["removed"], **answer["downgraded"]})
+
+
+def recorded(record: Mapping[str, Entry], transaction: Transaction, role: str) -> Dict[str, Entry]:
     """The record with what the transaction installs, and without what it removes."""
     kept = {
-        name: entry for name, entry in record.items() if name not in map(name_of, transaction.removed)
+        name: entry
+        for name, entry in record.items()
+        if name not in map(name_of, transaction.removed)
     }
     changed = {**transaction.upgraded, **transaction.downgraded}
     for name, version in changed.items():
         if name_of(name) in kept:
             kept[name_of(name)] = kept[name_of(name)]._replace(version=version)
-    new = {
-        name_of(name): Entry(version, role) for name, version in transaction.installed.items()
-    }
+    new = {name_of(name): Entry(version, role) for name, version in transaction.installed.items()}
     return {**kept, **new}
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Optional
 
-from ...node import eessi
+from ...node import eessi, transactions
 from ...node.gpu_places import gpu_places, in_core_order
 from ...options import for_module, row_refusals
 from ...plan import Asked, Plan, Skipped, sentences
 from . import case as gromacs
 
 _MOUNT = "/cvmfs/software.eessi.io/versions"
+# Debian's and Ubuntu's.
+_PACKAGE = "gromacs"
 
 
 def programs(asked: Asked) -> Dict[str, Any]:
@@ -24,6 +26,12 @@ def programs(asked: Asked) -> Dict[str, Any]:
     if options["source"] == "eessi":
         found["module"] = {"init": _init(asked), "name": _module(asked)}
     return found
+
+
+def asks(asked: Asked) -> Dict[str, Any]:
+    """What installing the distribution's package would cost the node: it needs an MPI library,
+    which not every image's own UCX and MPI can stand beside."""
+    return transactions.question(asked.node, [_PACKAGE]) if _may_install(asked) else {}
 
 
 def plan(asked: Asked) -> Plan:
@@ -157,13 +165,16 @@ def _found(asked: Asked) -> Optional[str]:
     return runtime if there else None
 
 
+def _may_install(asked: Asked) -> bool:
+    """Whether the role may install the distribution's package, which has ``gmx``."""
+    options, node = asked.options, asked.node
+    packaged = options["program"] == "gmx" and node.get("package_manager") == "apt"
+    return bool(packaged and options["source"] == "system" and node.get("privilege") is not None)
+
+
 def _installs(asked: Asked) -> bool:
-    """Whether the role installs the distribution's package."""
-    return bool(
-        _found(asked) is None
-        and asked.options["source"] == "system"
-        and asked.node.get("privilege") is not None
-    )
+    """Whether the role installs it."""
+    return _found(asked) is None and _may_install(asked) and not transactions.cost(asked.found)
 
 
 def _lacking(asked: Asked) -> str:
@@ -186,6 +197,13 @@ def _lacking(asked: Asked) -> str:
             f"no {program} on this node, and no package of its distribution that has it: set"
             " gromacs_program to one, such as EESSI's or a build of yours"
         )
-    if asked.node.get("privilege"):
+    if not _may_install(asked):
+        return "no gmx on this node, and installing it needs root or sudo without a password"
+    lost = transactions.cost(asked.found)
+    if not lost:
         return ""
-    return "no gmx on this node, and installing it needs root or sudo without a password"
+    return (
+        f"no gmx on this node, and the distribution's package would remove or downgrade {lost}: set"
+        " gromacs_source to eessi (the role eessi mounts its builds) or container, or"
+        " gromacs_program to a build against the node's own MPI"
+    )

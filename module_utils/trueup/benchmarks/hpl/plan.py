@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Mapping, Sequence
 
-from ...node import mpi
+from ...node import mpi, transactions
 from ...node.gpu_places import GpuPlace, gpu_places
 from ...node.topology import cpu_mask, format_cpu_list
 from ...options import for_module
@@ -29,6 +29,12 @@ def programs(asked: Asked) -> Dict[str, Any]:
     return {"programs": [_program(asked)]}
 
 
+def asks(asked: Asked) -> Dict[str, Any]:
+    """What installing hpcc would cost the node: it needs an MPI library, which not every image's
+    own UCX and MPI can stand beside."""
+    return transactions.question(asked.node, _packages(asked.node)) if _may_install(asked) else {}
+
+
 def plan(asked: Asked) -> Plan:
     """A case for each layout.
 
@@ -38,9 +44,8 @@ def plan(asked: Asked) -> Plan:
     options = asked.options
     require_memory_of_gpus(options["gpus"], options["memory_bytes"])
     own = not options["program"]
-    packaged = own and asked.node["package_manager"] == "apt"
-    installs = packaged and asked.node["privilege"] is not None
     there = asked.found["programs"][_program(asked)] is not None
+    installs = _may_install(asked) and not transactions.cost(asked.found)
     lacking = "" if there or installs else _lacking(asked)
     given = {**for_module(OPTIONS, options), "program": _program(asked)}
     if own and not options["n"] and not options["max_n"]:
@@ -53,6 +58,13 @@ def plan(asked: Asked) -> Plan:
             {**given, **_beside(asked, places, layout), **layout} for layout in options["layouts"]
         ],
     )
+
+
+def _may_install(asked: Asked) -> bool:
+    """Whether the role may install hpcc."""
+    node = asked.node
+    packaged = not asked.options["program"] and node["package_manager"] == "apt"
+    return bool(packaged and node["privilege"] is not None)
 
 
 def _packages(node: Mapping[str, Any]) -> List[str]:
@@ -101,6 +113,12 @@ def _program(asked: Asked) -> str:
 
 def _lacking(asked: Asked) -> str:
     why = "installing it needs root or sudo without a password"
+    if _may_install(asked):
+        why = (
+            "the distribution's packages would remove or downgrade"
+            f" {transactions.cost(asked.found)}: set hpl_program to a build against the node's own"
+            " MPI"
+        )
     if asked.options["program"]:
         why = "hpl_program names a program of the site"
     elif asked.node["package_manager"] != "apt":

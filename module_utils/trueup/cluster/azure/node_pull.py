@@ -197,7 +197,10 @@ class Machine:
         """By the system's own package manager."""
         self.say(f"{package} is not on this image: installing it")
         for program, commands in (
-            ("apt-get", (["update"], ["install", "-y", "--no-install-recommends", "--no-remove", package])),
+            (
+                "apt-get",
+                (["update"], ["install", "-y", "--no-install-recommends", "--no-remove", package]),
+            ),
             ("dnf", (["install", "-y", package],)),
             ("tdnf", (["install", "-y", package],)),
         ):
