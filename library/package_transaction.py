@@ -105,15 +105,15 @@ class _Installation:
 
     def __init__(self, module: AnsibleModule) -> None:
         self.module = module
-        given = module.params
-        self.role: str = given["role"]
+        options = module.params
+        self.role: str = options["role"]
         self.request = Request(
-            manager=given["manager"],
-            names=given["names"],
-            recommended=given["recommended"],
-            downgrade_allowed=given["allow_downgrade"],
-            replace_held=given["replace_held"],
-            renewed=given["manager"] == "dnf" and given["lists_age_seconds"] == 0,
+            manager=options["manager"],
+            names=options["names"],
+            recommended=options["recommended"],
+            downgrade_allowed=options["allow_downgrade"],
+            replace_held=options["replace_held"],
+            renewed=options["manager"] == "dnf" and options["lists_age_seconds"] == 0,
         )
         self.record_path = os.environ.get("TRUEUP_PACKAGES", transactions.RECORD)
 
@@ -184,11 +184,11 @@ class _Installation:
         try:
             return transactions.parse(self.request.manager, answer.status, answer.output)
         except TrueupError as error:
-            why = answer.note or str(error)
+            reason = answer.note or str(error)
         if self.module.params["asked"]:
-            self.end(Transaction({}, {}, {}, {}), unknown=why)
+            self.end(Transaction({}, {}, {}, {}), unknown=reason)
         self.module.fail_json(
-            msg=f"'{' '.join(argv)}' failed: {answer.complaint.strip() or why}",
+            msg=f"'{' '.join(argv)}' failed: {answer.complaint.strip() or reason}",
             rc=answer.status,
             stdout=answer.output,
             stderr=answer.complaint,
@@ -209,23 +209,23 @@ class _Installation:
     def refuse(
         self, transaction: Transaction, removed: Mapping[str, str], downgraded: Mapping[str, str]
     ) -> NoReturn:
-        why = transactions.refusal(self.request, removed, downgraded, self.role)
+        sentence = transactions.refusal(self.request, removed, downgraded, self.role)
         refused = transaction._replace(removed=removed, downgraded=downgraded)
         if self.module.params["asked"]:
             self.end(refused, refused=True)
-        self.module.fail_json(msg=why, refused=True, **refused._asdict())
+        self.module.fail_json(msg=sentence, refused=True, **refused._asdict())
         raise AssertionError
 
     def run(self, argv: List[str]) -> None:
         """A command to its end, however long; or fail with what it said."""
         program = self.module.get_bin_path(argv[0], required=True)
         lock = ["-o", f"DPkg::Lock::Timeout={_LOCK_SECONDS}"] if argv[0] == "apt-get" else []
-        whole = [program, *lock, *argv[1:]]
-        status, output, complaint = self.module.run_command(whole, environ_update=_ENVIRONMENT)
+        command = [program, *lock, *argv[1:]]
+        status, output, complaint = self.module.run_command(command, environ_update=_ENVIRONMENT)
         if status:
-            said = (complaint.strip() or output.strip()).splitlines() or ["it said nothing"]
+            lines = (complaint.strip() or output.strip()).splitlines() or ["it said nothing"]
             self.module.fail_json(
-                msg=f"'{' '.join(whole)}' failed: {said[-1]}",
+                msg=f"'{' '.join(command)}' failed: {lines[-1]}",
                 rc=status,
                 stdout=output,
                 stderr=complaint,

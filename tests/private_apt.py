@@ -78,13 +78,13 @@ class PrivateApt:
         """Every installed package with its version."""
         shown = "--showformat=${db:Status-Status} ${Package} ${Version}\\n"
         argv = ["dpkg-query", "--show", shown]
-        said = subprocess.run(argv, check=True, capture_output=True, text=True)
-        rows = [line.split() for line in said.stdout.splitlines()]
+        shown_packages = subprocess.run(argv, check=True, capture_output=True, text=True)
+        rows = [line.split() for line in shown_packages.stdout.splitlines()]
         return {name: version for status, name, version in rows if status == "installed"}
 
 
 def _control(name: str, version: str, fields: Mapping[str, str]) -> str:
-    whole = {
+    merged = {
         "Package": name,
         "Version": version,
         "Architecture": "amd64",
@@ -92,4 +92,4 @@ def _control(name: str, version: str, fields: Mapping[str, str]) -> str:
         **fields,
         "Description": "Stand-in for tests",
     }
-    return "".join(f"{key}: {value}\n" for key, value in whole.items())
+    return "".join(f"{key}: {value}\n" for key, value in merged.items())

@@ -146,7 +146,7 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         """One transaction, when no other program is at work; its failure, where one is for ever."""
         seconds = float(self._task.args.get("lock_timeout") or LOCK_SECONDS)
-        end, said = time.monotonic() + seconds, ""
+        end, announced = time.monotonic() + seconds, ""
         while True:
             answer = self._tried(manager, names, variables)
             if not (answer.get("failed") and package_failures.is_locked(answer)):
@@ -154,8 +154,8 @@ class ActionModule(ActionBase):
             if time.monotonic() > end:
                 return {**answer, "waited_seconds": round(seconds)}
             holder = package_failures.holder(answer)
-            if holder != said:
-                said = holder
+            if holder != announced:
+                announced = holder
                 self._display.display(
                     f"{variables.get('inventory_hostname')}: {manager} waits up to {seconds:.0f} s:"
                     f" {holder}",

@@ -98,7 +98,7 @@ def test_package_managers_install_from_one_file() -> None:
 def test_another_way_is_found(task: dict[str, Any]) -> None:
     assert starts_a_manager(task) is True
     reading = {"ansible.builtin.command": {"argv": ["apt-get", "--version"]}}
-    assert [starts_a_manager(one) for one in tasks([reading])] == [False, False]
+    assert [starts_a_manager(task) for task in tasks([reading])] == [False, False]
 
 
 @pytest.mark.skipif(private_apt.lacking() != "", reason=f"{private_apt.lacking()} is not installed")
@@ -119,10 +119,10 @@ def test_a_role_refuses_to_remove_the_images_stack(
     }
     env = {name: os.environ[name] for name in ("APT_CONFIG", "DPKG_ADMINDIR", "PATH")}
     env["TRUEUP_PACKAGES"] = str(tmp_path / "record.json")
-    status, changed, said = plays.counted(plays.roles(tmp_path, play, env=env))
-    assert (status == 0, changed) == (False, 0), said
-    assert "apt would remove doca-ofed (2.10.0-1), ucx (1.18.0-1)" in said
-    assert "the role compiler did not install" in said
+    status, changed, output = plays.counted(plays.roles(tmp_path, play, env=env))
+    assert (status == 0, changed) == (False, 0), output
+    assert "apt would remove doca-ofed (2.10.0-1), ucx (1.18.0-1)" in output
+    assert "the role compiler did not install" in output
     assert sorted(apt.installed()) == ["doca-ofed", "ucx"]
 
 
@@ -169,10 +169,10 @@ def test_gromacs_is_skipped_by_name_where_its_mpi_would_cost_the_stack(
         ],
         "vars": {"trueup_node": role_plans.node("hbv3", "ubuntu-22.04")},
     }
-    status, _, said = plays.counted(plays.roles(tmp_path, play, env=env))
-    assert status == 0, said
-    assert ("True []" in said) is not skipped, said
-    assert ("would remove or downgrade doca-ofed (2.10.0-1), ucx (1.18.0-1)" in said) is skipped
+    status, _, output = plays.counted(plays.roles(tmp_path, play, env=env))
+    assert status == 0, output
+    assert ("True []" in output) is not skipped, output
+    assert ("would remove or downgrade doca-ofed (2.10.0-1), ucx (1.18.0-1)" in output) is skipped
     assert sorted(apt.installed()) == ["doca-ofed", "ucx"]
 
 

@@ -36,8 +36,8 @@ class Ran:
         monkeypatch.setattr(package_transaction, "_LISTS", str(folder / "root/var/lib/apt/lists"))
 
     def __call__(self, *names: str, check: bool = False, **options: Any) -> dict[str, Any]:
-        given = {"manager": "apt", "role": "gromacs", **options, "names": list(names)}
-        return answer_of(package_transaction, self.capsys, **given, _ansible_check_mode=check)
+        arguments = {"manager": "apt", "role": "gromacs", **options, "names": list(names)}
+        return answer_of(package_transaction, self.capsys, **arguments, _ansible_check_mode=check)
 
     @property
     def recorded(self) -> Any:

@@ -323,8 +323,8 @@ def listed(packages: Mapping[str, str]) -> str:
 
 def question(node: Mapping[str, Any], names: Sequence[str]) -> Dict[str, Dict[str, Any]]:
     """The question what an installation would remove or downgrade, as a room's ``asks`` has it."""
-    given = {"manager": node["package_manager"], "names": list(names), "asked": True}
-    return {"package_transaction": given}
+    arguments = {"manager": node["package_manager"], "names": list(names), "asked": True}
+    return {"package_transaction": arguments}
 
 
 def cost(answer: Mapping[str, Any]) -> str:
@@ -337,17 +337,17 @@ def cost(answer: Mapping[str, Any]) -> str:
 
 def recorded(record: Mapping[str, Entry], transaction: Transaction, role: str) -> Dict[str, Entry]:
     """The record with what the transaction installs, and without what it removes."""
-    kept = {
+    remaining = {
         name: entry
         for name, entry in record.items()
         if name not in map(name_of, transaction.removed)
     }
     changed = {**transaction.upgraded, **transaction.downgraded}
     for name, version in changed.items():
-        if name_of(name) in kept:
-            kept[name_of(name)] = kept[name_of(name)]._replace(version=version)
+        if name_of(name) in remaining:
+            remaining[name_of(name)] = remaining[name_of(name)]._replace(version=version)
     new = {name_of(name): Entry(version, role) for name, version in transaction.installed.items()}
-    return {**kept, **new}
+    return {**remaining, **new}
 
 
 def still_there(record: Mapping[str, Entry], installed: Mapping[str, str]) -> Dict[str, Entry]:
