@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import evidence_facts
+import private_apt
 import pytest
 import yaml
 from trueup.benchmarks.nccl import output
-from trueup.node import nccl_topology
+from trueup.node import nccl_topology, transactions
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/data/images"
@@ -127,7 +128,7 @@ def test_the_scenario_uses_replicas_that_there_are() -> None:
     assert {node["node_replica"] for node in nodes} - set(IMAGES) == set()
 
 
-def test_the_twelve_breaks_can_each_be_met_on_a_node_of_their_scenario() -> None:
+def test_the_thirteen_breaks_can_each_be_met_on_a_node_of_their_scenario() -> None:
     text = (ROOT / "molecule/breaks/molecule.yml").read_text(encoding="utf-8")
     scenario = yaml.safe_load(text)
     nodes = scenario["provisioner"]["inventory"]["host_vars"]
@@ -135,7 +136,7 @@ def test_the_twelve_breaks_can_each_be_met_on_a_node_of_their_scenario() -> None
     assert {node["node_replica"] for node in nodes.values()} - set(IMAGES) == set()
     text = (ROOT / "tests/data/images/breaks.yml").read_text(encoding="utf-8")
     breaks = yaml.safe_load(text)["breaks"]
-    assert len({one["name"] for one in breaks}) == 12
+    assert len({one["name"] for one in breaks}) == 13
     assert {one["node"] for one in breaks} == set(nodes)
     assert {role for one in breaks for role in one["tags"].split(",")} - ROLES == set()
     # Nothing that a play that goes well says is a break.
@@ -147,6 +148,57 @@ def test_the_twelve_breaks_can_each_be_met_on_a_node_of_their_scenario() -> None
 def test_a_replica_says_that_it_is_one(image: str) -> None:
     assert evidence_facts.REPLICA == replica.MARK
     assert replica.planned(image)[replica.MARK] == replica.Entry("file", "0644", f"{image}\n")
+
+
+def relations(image: str, apt: private_apt.PrivateApt) -> None:
+    """The packages of a replica as installed, and of Debian 12 those that GROMACS needs of MPI."""
+    data = replica.described(image)
+    for package in replica.packages(data, "debs"):
+        fields = {
+            key.capitalize(): ", ".join(package[key])
+            for key in ("depends", "provides", "conflicts", "replaces")
+            if package.get(key)
+        }
+        apt.have(package["name"], package["version"], **fields)
+    for name in ("libc6", "libgomp1", "libibverbs-dev", "librdmacm1"):
+        apt.have(name, data["versions_of"]["rdma-core"])
+    for name in ("rdma-core", "ibverbs-providers", "ibverbs-utils", "infiniband-diags"):
+        apt.have(name, data["versions_of"]["rdma-core"])
+    apt.offer("libucx0", "1.13.1-1")
+    apt.offer("libopenmpi3", "4.1.4-3+b1", Depends="libucx0 (>= 1.12.1~rc2)")
+    apt.offer("gromacs", "2022.5-2", Depends="libopenmpi3 (>= 4.1.4)")
+    apt.offer("openmpi-bin", "4.1.4-3+b1", Depends="libopenmpi3 (>= 4.1.4)")
+    apt.offer("mpi-default-bin", "1.14", Depends="openmpi-bin")
+    apt.offer("hpcc", "1.5.0-3", Depends="libopenmpi3 (>= 4.1.4), mpi-default-bin")
+    apt.publish()
+    subprocess.run(["apt-get", "update"], check=True, capture_output=True)
+
+
+STACK = {"doca-ofed", "hpcx-provides-openmpi"}
+
+
+@pytest.mark.skipif(private_apt.lacking() != "", reason=f"{private_apt.lacking()} is not installed")
+@pytest.mark.parametrize(
+    ("image", "name", "lost"),
+    [
+        ("ubuntu-22.04", "gromacs", set()),
+        ("ubuntu-24.04", "gromacs", set()),
+        ("ubuntu-22.04-old", "gromacs", {"doca-ofed", "ucx"}),
+        ("ubuntu-22.04", "hpcc", set()),
+        ("ubuntu-22.04-old", "hpcc", {"doca-ofed", "ucx"}),
+        ("ubuntu-22.04", "openmpi-bin", STACK),
+        ("ubuntu-24.04", "openmpi-bin", STACK),
+    ],
+)
+def test_the_images_relations_break_on_the_distributions_mpi(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: str, name: str, lost: set[str]
+) -> None:
+    apt = private_apt.PrivateApt(tmp_path, monkeypatch)
+    relations(image, apt)
+    assert subprocess.run(["apt-get", "--simulate", "check"], check=False).returncode == 0
+    argv = transactions.simulation(transactions.Request("apt", [name]))
+    simulated = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert set(transactions.parse_apt(simulated).removed) == lost
 
 
 def test_an_old_image_differs_in_the_topology_file_and_nccl_tests() -> None:

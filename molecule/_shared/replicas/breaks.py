@@ -35,6 +35,9 @@ ARCHIVE = [
     *("hpcc", "libopenblas0-pthread", "libopenmpi3", "mpi-default-bin", "openmpi-bin"),
     *("openmpi-common", "liblua5.1-0", "munge", "slurm-client", "slurm-wlm-basic-plugins"),
     *("slurmctld", "slurmd"),
+    *("gromacs", "gromacs-data", "libgromacs7", "libfftw3-double3", "libfftw3-single3"),
+    *("libblas3", "liblapack3", "libmuparser2v5", "libjs-mathjax", "fonts-mathjax"),
+    *("isa-support", "sse4.2-support", "libucx0"),
 ]
 # What pyenv's Python of the node lacks.
 HEADER = {"/usr/include/python3.12/Python.h": {"content": "/* Stand-in. */\n"}}
@@ -93,7 +96,7 @@ class Breaks:
             (debs / "Release").write_text(release, encoding="utf-8")
             vendor.make_rpm({"name": "python3.12-devel", "files": HEADER}, "3.12.12-1", rpms)
             vendor.run(["createrepo_c", "--quiet", str(rpms)])
-        for node in ("trueup-old-u22-hbv3", "trueup-old-a9-hbv3"):
+        for node in ("trueup-old-u22-hbv3", "trueup-old-u22old-hbv3", "trueup-old-a9-hbv3"):
             self.say(["podman", "cp", str(archive), f"{node}:/srv"])
 
     def play(self, one: dict[str, Any], more: str = "") -> str:

@@ -24,9 +24,30 @@ for library in mpi mpi_cxx mpi_mpifh; do
 done
 ln -s "lib/$arch/openmpi/include" "$home/include"
 cp -a /usr/share/openmpi "$home/share/openmpi"
-dpkg --purge --force-depends openmpi-bin openmpi-common libopenmpi-dev libopenmpi3 python3-dev python3-venv \
+# HPC-X's UCX is Debian's, likewise; the distribution's package is not there beside the image's own.
+mkdir -p "$home/../ucx/lib"
+cp -d /usr/lib/$arch/libuc[mpst]*.so* "$home/../ucx/lib/"
+cp -a /usr/lib/$arch/ucx "$home/../ucx/lib/ucx"
+dpkg --purge --force-depends openmpi-bin openmpi-common libopenmpi-dev libopenmpi3 libucx0 python3-dev python3-venv \
     python3.11-dev python3.11-venv libpython3-dev libpython3.11-dev >/dev/null 2>&1
 rm -f /usr/lib/udev/rules.d/60-rdma*
+
+# The packages of a source get another version, and name each other by it.
+set_version() {
+    awk -v RS= -v ORS='\n\n' -v source="$1" -v new="$2" '
+        $0 ~ "(^|\n)(Package|Source): " source "(\n|$)" {
+            old = $0
+            sub(/.*\nVersion: /, "", old)
+            sub(/\n.*/, "", old)
+            sub("\nVersion: [^\n]*", "\nVersion: " new)
+            while (at = index($0, "(= " old ")")) $0 = substr($0, 1, at + 2) new substr($0, at + 3 + length(old))
+        }
+        { print }' /var/lib/dpkg/status > /var/lib/dpkg/status.new
+    mv /var/lib/dpkg/status.new /var/lib/dpkg/status
+}
+while read -r verb source version; do
+    [ "$verb" != version ] || set_version "$source" "$version"
+done < /tmp/selections
 
 if ls /tmp/debs/*.deb >/dev/null 2>&1; then dpkg --install /tmp/debs/*.deb >/dev/null; fi
 if ls /tmp/rpms/*/*.rpm >/dev/null 2>&1; then rpm --install --nodeps --replacefiles /tmp/rpms/*/*.rpm; fi

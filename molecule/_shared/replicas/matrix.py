@@ -3,10 +3,11 @@
 
     matrix.py [NODE ...]       all nodes of the scenario, or these
 
-The first run is the whole of site.yml; the second and the one after the restart end where it would
-measure. After each, the table of docs/images.md is written: what each role did, what the
-benchmarks said and what the runs changed; the rows of other nodes stay. A restart of a container is
-what a reboot is to it: services stop and start, the kernel stays.
+The nodes have a mirror of what a connected node would get (mirror.py). The first run is the whole
+of site.yml; the second and the one after the restart end where it would measure. After each, the
+table of docs/images.md is written: what each role did, what the benchmarks said and what the runs
+changed; the rows of other nodes stay. A restart of a container is what a reboot is to it: services
+stop and start, the kernel stays.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import mirror
 import replica
 import yaml
 
@@ -32,6 +34,8 @@ SCENARIO = ROOT / "molecule" / "matrix" / "molecule.yml"
 PAGE = ROOT / "docs" / "images.md"
 # Not in the scenario's folder, which goes with its nodes.
 SAID = ROOT / ".cache" / "replicas"
+# As molecule/matrix/molecule.yml names it.
+MIRROR = ROOT / ".cache" / "mirror"
 BEGIN, END = "<!-- Written by `make replicas`. -->\n", "<!-- Up to here. -->\n"
 HEADER = (
     "| image | Python | MPI | family | what the roles did | benchmarks | first run | second |"
@@ -72,7 +76,8 @@ def environment(folder: Path, scenario: Path = SCENARIO) -> dict[str, str]:
 def play(nodes: list[str], folder: Path, name: str) -> dict[str, Any]:
     """The run of that name over the nodes: what Ansible says of it, which SAID keeps too."""
     argv = [
-        *("ansible-playbook", "--inventory", str(folder / "inventory"), "--limit", ",".join(nodes)),
+        *("ansible-playbook", "--inventory", str(folder / "inventory")),
+        *("--inventory", str(MIRROR / "inventory.yml"), "--limit", ",".join(nodes)),
         str(ROOT / RUNS[name]),
     ]
     more = {"ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"}
@@ -247,10 +252,20 @@ def main() -> None:
         argv = ["molecule", verb, "--scenario-name", "matrix"]
         subprocess.run(argv, env=where, check=True)  # noqa: S603 WHY: argv of this file
 
+    def inside(node: str, *argv: str) -> str:
+        return str(replica.vendor.run(["podman", "exec", node, *argv], env=where))
+
     scenario("destroy")
     runs: list[dict[str, Any]] = []
     try:
+        # It is mounted as the nodes start, and filled when a node can say which packages it has.
+        MIRROR.mkdir(parents=True, exist_ok=True)
         scenario("create")
+        began = time.monotonic()
+        mirror.make(MIRROR, hosts, inside(mirror.asking(hosts), "cat", "/var/lib/dpkg/status"))
+        for node, script in mirror.scripts(hosts, nodes).items():
+            inside(node, "sh", "-c", script)
+        print(f"mirror: {(time.monotonic() - began) / 60:.1f} minutes", flush=True)
         for name in RUNS:
             if name == "restarted":
                 replica.vendor.run(["podman", "restart", "--time", "20", *nodes], env=where)

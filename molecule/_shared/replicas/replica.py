@@ -267,6 +267,9 @@ def _selections(data: dict[str, Any]) -> str:
     lines += [f"mask {unit}" for unit in data.get("masked", [])]
     lines += [f"hold {package}" for package in data.get("holds", [])]
     lines += [
+        f"version {source} {version}" for source, version in data.get("versions_of", {}).items()
+    ]
+    lines += [
         f"append {path} {line}"
         for path, text in data["appended"].items()
         for line in text.splitlines()

@@ -134,6 +134,7 @@ def make_deb(package: dict[str, Any], version: str, out: Path) -> None:
             "Depends": ", ".join(package.get("depends", [])),
             "Provides": ", ".join(package.get("provides", [])),
             "Conflicts": ", ".join(package.get("conflicts", [])),
+            "Replaces": ", ".join(package.get("replaces", [])),
             "Description": SUMMARY.format(**package),
         }
         control = "".join(f"{key}: {value}\n" for key, value in fields.items() if value)
