@@ -215,7 +215,6 @@ import os
 import platform
 from typing import TYPE_CHECKING
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.errors import TrueupError
 from ansible.module_utils.trueup.node import identify, mpi, tools
 from ansible.module_utils.trueup.node import metadata as imds
@@ -224,6 +223,7 @@ from ansible.module_utils.trueup.node.machine import machine_word
 from ansible.module_utils.trueup.node.nvidia_smi import GPU_QUERY, parse_nvidia_smi
 from ansible.module_utils.trueup.node.topology import read_topology
 from ansible.module_utils.trueup.options import PROCFS_ROOT, SYSFS_ROOT, Option, module_spec
+from ansible.module_utils.trueup.run.answer import AnsibleModule
 
 OPTIONS = (
     Option(

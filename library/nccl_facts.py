@@ -57,8 +57,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.options import Option, module_spec
+from ansible.module_utils.trueup.run.answer import AnsibleModule
 
 OPTIONS = (
     Option(

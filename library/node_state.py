@@ -52,8 +52,9 @@ ansible_facts:
       returned: always, empty in check mode
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.options import Option, module_spec
+from ansible.module_utils.trueup.redaction import redact
+from ansible.module_utils.trueup.run.answer import AnsibleModule
 from ansible.module_utils.trueup.run.node_state import record_of
 
 OPTIONS = (
@@ -73,7 +74,7 @@ def main() -> None:
     given = module.params
     if module.check_mode:
         module.exit_json(changed=False, record=None, raw=None, ansible_facts={})
-    record = record_of(given)
+    record = redact(record_of(given))
     module.exit_json(
         changed=False, record=record, raw=None, ansible_facts={"trueup_node_state": record}
     )

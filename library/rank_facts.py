@@ -74,7 +74,6 @@ ansible_facts:
 import os
 from typing import Any, Dict, Mapping
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.benchmarks.gpu_copy.case import cpus_beside
 from ansible.module_utils.trueup.errors import BadInput, ParseError
 from ansible.module_utils.trueup.node import mpi
@@ -82,7 +81,9 @@ from ansible.module_utils.trueup.node.affinity import Placement, plan
 from ansible.module_utils.trueup.node.gpu_places import bound
 from ansible.module_utils.trueup.node.topology import Topology, read_topology
 from ansible.module_utils.trueup.options import Option, module_spec
+from ansible.module_utils.trueup.redaction import redact
 from ansible.module_utils.trueup.run import ranks
+from ansible.module_utils.trueup.run.answer import AnsibleModule
 from ansible.module_utils.trueup.run.launcher import LAUNCHER, Launcher
 from ansible.module_utils.trueup.run.lineage import Orphaned
 
@@ -162,7 +163,8 @@ def main() -> None:
         name="trueup-ranks",
         limit_seconds=given["timeout_seconds"],
     )
-    common = {"changed": False, "command": command, "planned": ranks.planned(placement)}
+    planned = ranks.planned(placement)
+    common = {"changed": False, "command": redact(command), "planned": planned}
     if module.check_mode:
         module.exit_json(ansible_facts={}, **common)
     total = placement.ranks * launcher.node_count
@@ -173,7 +175,7 @@ def main() -> None:
             timeout_seconds=given["timeout_seconds"],
             environment=launcher.variables(total),
         )
-        tail = done.tail()
+        tail = done.printable().tail()
         found = ranks.parse_ranks(done.stdout)
         wrong = done.failure(given["timeout_seconds"]) or ranks.judge(
             found, placement, launcher.node_count

@@ -51,9 +51,9 @@ ansible_facts:
         slurm_uid: {description: Id of the user slurm; null where there is none., type: int}
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.cluster.slurm import look
 from ansible.module_utils.trueup.options import Option, module_spec
+from ansible.module_utils.trueup.run.answer import AnsibleModule
 
 OPTIONS = (
     Option("plugins", "Folder of Slurm's plugins.", type="path", required=True),

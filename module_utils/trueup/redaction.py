@@ -115,6 +115,7 @@ _SET_TO = re.compile(rf"[\"']?[ \t,]{{1,8}}{_SHELL_WORD}")
 # What may stand between a name and a value that is not assigned to it.
 _BEFORE_VALUE = tuple(" \t\r\n\"'\\")
 _OPTION = re.compile(r"--?[A-Za-z]")
+_WHOLE_OPTION = re.compile(r"-[^\s=]+")
 # What stands before the telling part of a name; it is looked for no farther away.
 _LOOK_BACK = 64
 _LOOK_BACK_FOR_VALUE = 480
@@ -198,8 +199,8 @@ _SHAPES = tuple(
         (
             ("password", "passwd"),
             (
-                r"(?i:(\b(?:machine|login|account)\s{1,40}(?!(?:and|or|with|by|for|using)\b)\S{1,300}"
-                r"\s{1,40}passw(?:or)?d\s{1,40}))"
+                rf"(?i:(\b(?:machine|login|account){_BLANK}{{1,40}}(?!(?:and|or|with|by|for|using)\b)"
+                rf"[^\s\\]{{1,300}}{_BLANK}{{1,40}}passw(?:or)?d{_BLANK}{{1,40}}))"
                 r"(?!(?i:is|was|has|will|must|and|or|for|to|not)\b)(?!\*\*\*)\S+"
             ),
         ),
@@ -302,7 +303,7 @@ def redact(value: Any, name: str = "") -> Any:
         # `--token X`: the name and the secret are two arguments.
         for index in range(1, len(items)):
             option = value[index - 1]
-            is_option = isinstance(option, str) and option.startswith("-") and "=" not in option
+            is_option = isinstance(option, str) and _WHOLE_OPTION.fullmatch(option)
             if is_option and _is_secret(option, value[index]):
                 items[index] = HIDDEN
         return _without_arguments(items)

@@ -18,6 +18,7 @@ from trueup.node.identify import is_windows
 from trueup.node.windows import actions
 from trueup.options import ROLE
 from trueup.plan import Now, Skipped
+from trueup.printable import printable
 from trueup.run import beside, lineage, windows_bench
 from trueup.run.nodes import one_machine
 from trueup.run.resume import identity
@@ -260,7 +261,7 @@ def on_windows(
         if result.get("record"):
             gate.checked(result["record"])
     except (TrueupError, ConnectionError) as error:
-        raise AnsibleActionFail(str(error)) from error
+        raise AnsibleActionFail(printable(str(error))) from error
     return result
 
 

@@ -33,7 +33,7 @@ ANALYSIS: Layers = (
 # A case is started (run) on a machine that is known (node).
 MODULE_UTILS: Layers = (
     ("bounded_http", "errors", "words", "quantity"),
-    ("redaction", "rest", "unwritten"),
+    ("printable", "redaction", "rest", "unwritten"),
     ("record", "reading", "view", "options", "plan", "settings", "cases"),
     ("health",),
     ("node",),

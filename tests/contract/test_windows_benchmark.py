@@ -133,7 +133,7 @@ def test_what_fails_is_recorded_with_the_reason(tmp_path: Path) -> None:
     )
     [raw] = tmp_path.glob("results/*/*nv-endless.raw.txt")
     assert raw.stat().st_size < 2 << 20
-    assert "bytes are left out here; the whole had 8500" in raw.read_text()
+    assert "the middle is left out; the whole has 8500" in raw.read_text()
     assert reasons == {
         "nv-busy": "another benchmark still runs on this host",
         "nv-shared": "the GPU showed 7 encoder sessions: others encode on it too",

@@ -45,10 +45,11 @@ def test_of_more_the_middle_is_dropped_and_said(
     begin, _, rest = found.text.partition("\n[trueup: ")
     said, _, end = rest.partition("]\n")
     # Whole lines of it.
-    assert (begin, end) == ("".join(lines[: begin.count("\n")]), "".join(lines[-end.count("\n") :]))
+    first = [f"line {number}" for number in range(begin.count("\n") + 1)]
+    assert (begin, end) == ("\n".join(first), "".join(lines[-end.count("\n") :]))
     assert (80 < len(begin) <= 100, 80 < len(end) <= 100) == (True, True)
     assert said == (
-        f"{len(whole) - len(begin) - len(end)} bytes are left out here; the whole had {len(whole)}"
+        f"the middle is left out; the whole has {len(whole)}"
         f" bytes, SHA-256 {hashlib.sha256(whole).hexdigest()}"
     )
     assert (found.size, found.cut) == (len(whole), True)

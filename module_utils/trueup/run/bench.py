@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, ContextManager, NoReturn, Optional, TypeVar
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ..errors import ParseError, TrueupError
 from ..node.gpu_users import gpu_users
 from ..node.machine import OF_VM
@@ -23,12 +21,15 @@ from ..node.metadata import SPOT
 from ..options import ModuleOption, Option, module_spec, refusals
 from ..reading import BESIDE, STANDARD_ERROR, unverified
 from ..record import SCHEMA, Metric, Record
+from ..redaction import redact
 from . import lineage, process
+from .answer import AnsibleModule
 from .lock import Taken, locked, node_lock
 from .resume import PROGRAM, program_digest, standing
 
 Output = TypeVar("Output")
 _BLOTTED = "********"
+_MOST_WARNINGS = 20
 
 # What every benchmark module takes, beside its own ``timeout_seconds``.
 COMMON = (
@@ -174,6 +175,21 @@ def carry_out(bench: Bench, options: Sequence[Option], measure: Callable[[Bench]
         bench.refuse(str(error))
 
 
+def _raw_of(done: process.Completed) -> str:
+    """The outputs of a run as one text."""
+    parts = [(STANDARD_ERROR, done.stderr), (BESIDE, done.beside)]
+    return done.stdout + "".join(f"\n{name}\n{text}" for name, text in parts if text)
+
+
+def _without_secrets(error: ParseError, parse: Callable[[str], Any], raw: str) -> ParseError:
+    """The error about an output without its credentials, of which an error may show a part."""
+    try:
+        parse(redact(raw))
+    except ParseError as hidden:
+        return hidden
+    return ParseError(error.message, error.line_number, redact(error.line))
+
+
 class Bench:
     """One benchmark module's way through one case.
 
@@ -188,7 +204,7 @@ class Bench:
         self.module = module
         self.given: dict[str, Any] = module.params
         self.check: bool = module.check_mode
-        self._raw: Optional[str] = None
+        self._done: Optional[process.Completed] = None
         self._holder: Optional[dict[str, Any]] = None
         self._timeout_seconds: int = module.params["timeout_seconds"]
         self.case = Case(
@@ -234,10 +250,7 @@ class Bench:
 
     def leave(self, resumed: Optional[int] = None) -> NoReturn:
         """End without a record: nothing was to be measured, or another node has the record."""
-        self.module.exit_json(
-            changed=False, record=None, resumed=resumed, ansible_facts={}, **self._common()
-        )
-        raise AssertionError("exit_json does not return")
+        self._exit(None, resumed=resumed, facts={})
 
     def run(
         self,
@@ -279,27 +292,32 @@ class Bench:
                 stderr=done.stderr.replace(secret, _BLOTTED),
             )
         case.seconds = done.seconds
-        for warning in done.warnings:
-            self.module.warn(warning)
-        parts = [(STANDARD_ERROR, done.stderr), (BESIDE, done.beside)]
-        self._raw = done.stdout + "".join(f"\n{name}\n{text}" for name, text in parts if text)
+        self._done = done
+        self._warn(done.warnings)
+        raw = _raw_of(done)
         failure = done.failure(self._timeout_seconds)
         if failure:
-            why = explain(self._raw) if explain else None
-            self.fail(f"{failure}: {why}" if why else failure, tail=done.tail())
+            why = explain(redact(raw)) if explain else None
+            self.fail(f"{failure}: {why}" if why else failure)
         try:
-            output = parse(self._raw)
+            output = parse(raw)
         except ParseError as error:
-            self.fail(f"{case.benchmark} output not understood: {error}", tail=done.tail())
-        for warning in getattr(output, "warnings", ()):
-            self.module.warn(warning)
+            self.fail(
+                f"{case.benchmark} output not understood: {_without_secrets(error, parse, raw)}"
+            )
+        self._warn(getattr(output, "warnings", ()))
         missing = unverified(output)
         if missing:
-            self.fail(
-                f"{case.benchmark} output cannot be verified: {'; '.join(missing)}",
-                tail=done.tail(),
-            )
+            self.fail(f"{case.benchmark} output cannot be verified: {'; '.join(missing)}")
         return output
+
+    def _warn(self, warnings: Sequence[str]) -> None:
+        """Pass warnings on; of a flood of them the first."""
+        for warning in warnings[:_MOST_WARNINGS]:
+            self.module.warn(warning)
+        more = len(warnings) - _MOST_WARNINGS
+        if more > 0:
+            self.module.warn(f"{more} more warnings about this output are not shown")
 
     def _on_idle_gpus(
         self, start: Callable[..., process.Completed]
@@ -344,41 +362,48 @@ class Bench:
         spot = self.case.node.get("offer") == SPOT
         return process.evictable(self.case.nodes) if spot else contextlib.nullcontext()
 
-    def fail(self, reason: str, *, tail: str = "") -> NoReturn:
+    def fail(self, reason: str) -> NoReturn:
         """End with a failed record; a case that is not prepared has none."""
         if not self.case.case:
             self.refuse(reason)
-        self._end("failed", reason, tail=tail)
+        self._end("failed", reason)
 
     def finish(self, *, metrics: Sequence[Metric], invalid: Optional[str] = None) -> NoReturn:
         """End with the record: ok, or invalid for the reason given."""
         if invalid:
             self._end("invalid", invalid, metrics=metrics)
-        record = self.case.record("ok", metrics=metrics)
+        record = redact(self.case.record("ok", metrics=metrics))
+        self._exit(record, resumed=None, facts={f"trueup_{self.case.benchmark}": record})
+
+    def _exit(
+        self, record: Optional[Record], *, resumed: Optional[int], facts: dict[str, Any]
+    ) -> NoReturn:
+        raw = None if self._done is None else redact(_raw_of(self._done))
+        common = redact(self._common())
         self.module.exit_json(
-            changed=False,
-            record=record,
-            resumed=None,
-            ansible_facts={f"trueup_{self.case.benchmark}": record},
-            **self._common(),
+            changed=False, record=record, resumed=resumed, raw=raw, ansible_facts=facts, **common
         )
         raise AssertionError("exit_json does not return")
 
-    def _end(
-        self, outcome: str, reason: str, *, metrics: Sequence[Metric] = (), tail: str = ""
-    ) -> NoReturn:
+    def _end(self, outcome: str, reason: str, *, metrics: Sequence[Metric] = ()) -> NoReturn:
         record = self.case.record(outcome, reason=reason, metrics=metrics)
-        self._fail(f"{self.case.benchmark} {self.case.case}: {reason}", record=record, tail=tail)
+        self._fail(f"{self.case.benchmark} {self.case.case}: {reason}", record=record)
 
-    def _fail(self, message: str, *, record: Optional[Record], tail: str = "") -> NoReturn:
+    def _fail(self, message: str, *, record: Optional[Record]) -> NoReturn:
+        """End with what was printed so far, of which the middle is left out where it is long: all
+        of this is shown, too."""
+        raw, tail = None, ""
+        if self._done is not None:
+            done = self._done.printable()
+            raw = _raw_of(done)
+            tail = done.tail() if record and record["outcome"] == "failed" else ""
         self.module.fail_json(
-            msg=message, record=record, output_tail=tail.splitlines(), **self._common()
+            msg=message, record=record, raw=raw, output_tail=tail.splitlines(), **self._common()
         )
         raise AssertionError("fail_json does not return")
 
     def _common(self) -> dict[str, Any]:
         return {
-            "raw": self._raw,
             "command": list(self.case.command),
             "environment": dict(self.case.environment),
             "holder": self._holder,

@@ -2,8 +2,8 @@
 
 One that prints without end must fill neither the memory nor the disk of the node, and must not wait
 for a pipe that nobody reads. Up to ``reading.MOST_BYTES`` all of an output is kept; of a longer one
-only its beginning and end are, with a line between them that says how much is missing and what the
-SHA-256 of the whole is. No parser is given such a text.
+only its beginning and end are, without credentials, with a line between them that gives the size
+and the SHA-256 of the whole. No parser is given such a text.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ import threading
 from collections import deque
 from typing import IO, Deque, List, NamedTuple, Optional
 
+from ..printable import ends
 from ..reading import MOST_BYTES
+from ..redaction import redact
 
-# Of an output that is too long, so much of its beginning and of its end: enough to see what it is,
-# and little for a controller of hundreds of nodes.
+# Of an output that is too long, so much of its beginning and of its end is searched for
+# credentials. What printable.py leaves of it is far from where it was cut.
 SHOWN = 1 << 20
 _CHUNK = 1 << 18
 # fcntl.h of Linux; Python names it since 3.10. A burst need not wait for its reader.
@@ -115,12 +117,9 @@ def _cut(begin: bytes, last: bytes, size: int, sha256: str) -> Kept:
     # Whole lines, where there are any.
     begin = begin[: begin.rfind(b"\n") + 1] or begin
     last = last[-SHOWN:]
-    end = last[last.find(b"\n") + 1 :] or last
-    said = (
-        f"\n[trueup: {size - len(begin) - len(end)} bytes are left out here; the whole had {size}"
-        f" bytes, SHA-256 {sha256}]\n"
-    )
-    return Kept(_decoded(begin) + said + _decoded(end), size, cut=True)
+    last = last[last.find(b"\n") + 1 :] or last
+    shown = ends(redact(_decoded(begin)), redact(_decoded(last)), size, sha256)
+    return Kept(shown, size, cut=True)
 
 
 def of_file(stream: IO[bytes]) -> Kept:

@@ -15,10 +15,11 @@ import signal
 import subprocess
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ..node import events
+from ..printable import printable
 from ..reading import MOST_BYTES
 from . import sentinel
 from .kept import Kept, Pipe
@@ -94,6 +95,15 @@ class Completed:
         if self.out_of_memory:
             how += "; the kernel's out-of-memory killer acted while it ran"
         return f"{name} {how} after {self.seconds:.1f} s"
+
+    def printable(self) -> Completed:
+        """The same without credentials, and without the middle of a long output."""
+        return replace(
+            self,
+            stdout=printable(self.stdout),
+            stderr=printable(self.stderr),
+            beside=printable(self.beside),
+        )
 
     def tail(self, lines: int = 50) -> str:
         """The last lines of both outputs, for an error message."""

@@ -289,7 +289,7 @@ class _Job:
             raise Orphaned(self._interrupt)
         if self._number:
             return None
-        why = told.tail(1) or f"exit status {told.returncode}"
+        why = told.printable().tail(1) or f"exit status {told.returncode}"
         if told.timed_out:
             why = f"{told.failure(_COMMAND_SECONDS)}; squeue shows whether it did all the same"
         return process.Completed(
@@ -541,7 +541,7 @@ def _told(argv: Sequence[str]) -> str:
         raise ParseError(f"{name} cannot be run: {error.strerror}") from None
     failure = told.failure(_COMMAND_SECONDS)
     if failure:
-        raise ParseError(failure if told.timed_out else told.tail(1) or failure)
+        raise ParseError(failure if told.timed_out else told.printable().tail(1) or failure)
     return told.stdout
 
 

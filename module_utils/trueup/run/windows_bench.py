@@ -18,6 +18,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ..errors import BadInput
 from ..options import Option
+from ..printable import failure, printable
 from .bench import Bench, argument_spec, carry_out
 from .kept import SHOWN, Kept, of_ends
 from .process import Completed, told_cut
@@ -60,7 +61,7 @@ class Module:
 
     def warn(self, text: str) -> None:
         """Keep a warning for the result."""
-        self._warnings.append(text)
+        self._warnings.append(printable(text))
 
     def exit_json(self, **result: Any) -> NoReturn:
         """End well."""
@@ -68,7 +69,7 @@ class Module:
 
     def fail_json(self, **result: Any) -> NoReturn:
         """End badly."""
-        raise Ended({"failed": True, "changed": False, **result, **self._said()})
+        raise Ended({"failed": True, "changed": False, **failure(result), **self._said()})
 
     def _said(self) -> dict[str, Any]:
         return {"warnings": self._warnings} if self._warnings else {}
