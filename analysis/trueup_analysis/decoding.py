@@ -271,13 +271,13 @@ class _Rejoined(io.BufferedIOBase):
 
 
 def _utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same text in UTF-8, without a byte order mark."""
+    """The same text in UTF-8."""
     decoder: codecs.IncrementalDecoder | None = None
     for number, chunk in enumerate(chunks):
         if number == 0:
             encoding = _encoding(chunk)
             if encoding is None:
-                yield chunk.removeprefix(codecs.BOM_UTF8)
+                yield chunk
                 continue
             decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
         yield chunk if decoder is None else decoder.decode(chunk).encode("utf-8", "replace")
@@ -330,9 +330,10 @@ def _whole_lines(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
 
 
 def _plain(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Without what only a terminal shows."""
+    """Without what only a terminal shows, and without byte order marks."""
     for chunk in chunks:
-        text = _ESCAPES.sub(b"", chunk) if b"\x1b" in chunk else chunk
+        text = chunk.replace(codecs.BOM_UTF8, b"")
+        text = _ESCAPES.sub(b"", text) if b"\x1b" in text else text
         if b"\r" in text:
             text = text.replace(b"\r\n", b"\n")
         if b"\r" in text:

@@ -22,6 +22,9 @@ MOST_ANSWER_BYTES = 8 << 20
 STANDARD_ERROR = "[standard error]"
 # What it puts before what a command printed that ran beside the benchmark's.
 BESIDE = "[beside]"
+# A byte order mark, which stands before an output that another program has written to a file, and
+# within one that was put together of such.
+ORDER_MARK = "\ufeff"
 # What may hold other digits than 0 to 9.
 _BEYOND = re.compile(r"[^\x00-\x7f]+")
 _DIGIT = re.compile(r"\d")
@@ -49,7 +52,7 @@ class Line(str):
 
 def lines_of(text: str, ended_by: str = "") -> list[Line]:
     """The lines of an output; ended by any line end, or by that one alone. No other digits than
-    0 to 9 are left, which no tool prints and Python takes for such.
+    0 to 9 are left, which no tool prints and Python takes for such, and no byte order marks.
 
     Raises:
         ParseError: a number has 4000 digits or more.
@@ -84,7 +87,7 @@ def _with_digits(text: str) -> str:
 
 
 def _without_digits(beyond: Match[str]) -> str:
-    return _DIGIT.sub("\ufffd", beyond[0])
+    return _DIGIT.sub("\ufffd", beyond[0]).replace(ORDER_MARK, "")
 
 
 def tuples(kind: type[_Named], rows: Iterable[tuple[Any, ...]]) -> Iterator[_Named]:
@@ -98,9 +101,22 @@ def unverified(output: object) -> list[str]:
     return list(getattr(output, "unverified", ()))
 
 
+def sealed_by(lines: Sequence[Line], prefix: str) -> list[Line]:
+    """The lines of a program of ours that begin so.
+
+    Raises:
+        ParseError: one has something before it, and would be passed over.
+    """
+    begins = prefix + "{"
+    for line in lines:
+        if begins in line and not line.startswith(prefix):
+            raise line.error(f"something stands before '{prefix.strip()}' in this line: remove it")
+    return [line for line in lines if line.startswith(prefix)]
+
+
 def only(lines: Sequence[Line], prefix: str, second: str) -> list[Line]:
     """The line that begins so, or none; ``second`` is the error of a second one."""
-    found = [line for line in lines if line.startswith(prefix)]
+    found = sealed_by(lines, prefix)
     if len(found) > 1:
         raise found[1].error(second)
     return found

@@ -19,7 +19,7 @@ from collections import deque
 from typing import IO, Deque, List, NamedTuple, Optional
 
 from ..printable import ends
-from ..reading import MOST_BYTES
+from ..reading import MOST_BYTES, ORDER_MARK
 from ..redaction import redact
 
 # Of an output that is too long, so much of its beginning and of its end is searched for
@@ -208,4 +208,4 @@ class Pipe:
 
 
 def _decoded(output: bytes) -> str:
-    return output.decode("utf-8", errors="replace")
+    return output.decode("utf-8", errors="replace").replace(ORDER_MARK, "")
