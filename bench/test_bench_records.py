@@ -25,11 +25,11 @@ RECORDS = int(os.environ.get("TRUEUP_BENCH_RECORDS", "100000"))
 SWEEPS = min(len(SIZES) * len(ORDERS), RECORDS // CASES_A_RUN)
 COMMANDS = {
     "health": ["health"],
-    "cost": ["cost"],
-    "scaling": ["scaling"],
-    "list": ["list", "--all"],
+    "cost": ["cost", "--all"],
+    "scaling": ["scaling", "--all"],
+    "list": ["list", "--all", "--every-record"],
     "list as CSV": ["list", "--all", "--format", "csv"],
-    "report": ["report"],
+    "report": ["report", "--all"],
 }
 # Ratio and MB of a packed file, and of a folder.
 PROMISES = {

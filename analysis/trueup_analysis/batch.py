@@ -29,6 +29,7 @@ from .records import (
     GpuCount,
     Raw,
     Record,
+    counts_names,
     decode,
     is_name,
     limits,
@@ -70,21 +71,21 @@ class _Text(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     case: str
     outcome: Literal["ok", "failed", "invalid"]
     reason: str | None
-    nodes: list[Annotated[str, msgspec.Meta(min_length=1)]] | str
+    nodes: list[Annotated[str, msgspec.Meta(min_length=1)]]
     vm_size: str | None
     region: str | None
     offer: str | None
-    node_count: Count
-    ranks: Count
-    threads_per_rank: Count
-    gpus: GpuCount
+    node_count: Count | None
+    ranks: Count | None
+    threads_per_rank: Count | None
+    gpus: GpuCount | None
     parameters: msgspec.Raw
     command: msgspec.Raw
     environment: msgspec.Raw
     software: msgspec.Raw
     system: msgspec.Raw
     started_at: str
-    duration_seconds: Annotated[float, msgspec.Meta(ge=0)]
+    duration_seconds: Annotated[float, msgspec.Meta(ge=0)] | None
     metrics: list[_Figure]
     raw: Raw | None
 
@@ -124,6 +125,11 @@ def _words(column: Sequence[str | None]) -> Words:
     codes = _Codes()
     numbers = np.fromiter(map(codes.__getitem__, column), np.int32, len(column))
     return Words(numbers, codes.values_in_order)
+
+
+def _numbers(name: str, column: Sequence[Any]) -> NDArray[Any]:
+    kind, unknown = (np.float64, np.nan) if name == "duration_seconds" else (np.int64, -1)
+    return np.array([unknown if one is None else one for one in column], kind)
 
 
 class _Texts(dict[bytes, tuple[int, int]]):
@@ -254,7 +260,7 @@ class Batch:
         for name, column in zip(
             (*_PLAIN_TEXTS, *_NUMBERS), zip(*self._own, strict=True), strict=True
         ):
-            made[name] = np.array(column) if name in _NUMBERS else _words(column)
+            made[name] = _numbers(name, column) if name in _NUMBERS else _words(column)
         beside = ("nodes", "raw_path", "raw_sha256", "source")
         for name, column in zip(beside, zip(*self._beside, strict=True), strict=True):
             made[name] = _words(column)
@@ -264,7 +270,8 @@ class Batch:
             made[name] = Words(codes, texts.words)
         rows = len(self._own)
         made["provenance"] = Words(np.zeros(rows, np.int32), [MEASURED])
-        made["cores"] = made["ranks"] * made["threads_per_rank"]
+        ranks, threads = made["ranks"], made["threads_per_rank"]
+        made["cores"] = np.where((ranks < 0) | (threads < 0), -1, ranks * threads)
         kinds = _Kinds(self._kinds.values_in_order, np.array(self._of_kind, np.int32))
         values = np.array(self._values, np.float64)
         figures = kinds.figures(np.array(self._lengths, np.int64), values)
@@ -346,7 +353,7 @@ def _is_plain(record: _Text) -> bool:
     ok = record.outcome == "ok"
     return (
         (record.reason is None and bool(record.metrics) if ok else bool(record.reason))
-        and record.node_count == len(record.nodes)
+        and counts_names(record.node_count, record.nodes)
         and (record.raw is None or is_name(record.raw.path))
     )
 

@@ -19,8 +19,10 @@ from trueup.record import SCHEMA
 
 from . import columns, packed, records
 from .batch import Batch
+from .copies import copies
 from .published import read_published
 from .selection import in_order
+from .units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -133,10 +135,6 @@ class Loaded:
         return replace(self, table=packed.take(self.table, records))
 
 
-# Two copies of one record (a folder and its packed file, or the fact cache) agree in all of these.
-_IDENTITY = ["run_id", "benchmark", "case", "nodes", "started_at", "duration_seconds"]
-
-
 def load(
     sources: Sequence[Path],
     tell: Callable[[int], None] | None = None,
@@ -146,19 +144,19 @@ def load(
     """Read results folders, run folders, record files, packed Parquet files, fact caches,
     reference_results.csv.
 
-    A file that cannot be read is listed in ``excluded`` and the rest is read. A record given twice
-    counts once.
+    A file, or one of several sources, that cannot be read is listed in ``excluded`` and the rest is
+    read. Copies of a record count once.
 
     Args:
         tell: called now and then with the number of files so far.
         may_be_empty: whether manifests without any record are an answer: they measured nothing.
 
     Raises:
-        BadInput: a source does not exist or is of no known kind, or no source holds any record.
+        BadInput: the only source does not exist or is of no known kind, or none holds any record.
     """
     reader = _Reader(tell)
     for source in sources:
-        reader.read(Path(source))
+        reader.read(Path(source), alone=len(sources) == 1)
     return reader.finish([str(source) for source in sources], may_be_empty=may_be_empty)
 
 
@@ -235,7 +233,20 @@ class _Reader:
         self._packed = 0
         self._seen: set[str] = set()
 
-    def read(self, source: Path) -> None:
+    def read(self, source: Path, *, alone: bool) -> None:
+        """Read a source.
+
+        Raises:
+            BadInput: it cannot be read, and there is no other.
+        """
+        try:
+            self._read(source)
+        except BadInput as error:
+            if alone:
+                raise
+            self.excluded.append(Excluded(str(source), str(error).removeprefix(f"{source} ")))
+
+    def _read(self, source: Path) -> None:
         try:
             kind = source.stat().st_mode
         except FileNotFoundError as error:
@@ -280,12 +291,17 @@ class _Reader:
         )
 
     def _once(self, table: packed.Table) -> packed.Table:
-        """The first of records that agree in what tells them apart."""
-        first = columns.firsts(packed.alike(table, _IDENTITY))
-        if again := table.num_rows - len(first):
-            self.notes.append(f"{again} records were given more than once and count once.")
-            return packed.take(table, np.sort(first))
-        return table
+        """The records without copies, which are counted in a note."""
+        again = copies(table)
+        if not len(again):
+            return table
+        kept = np.ones(table.num_rows, np.bool_)
+        kept[again] = False
+        self.notes.append(
+            f"{plural(len(again), 'record')} equal in every field and figure to another one:"
+            " copies count once."
+        )
+        return packed.take(table, np.flatnonzero(kept))
 
     def _refuse_nothing(self, names: list[str]) -> None:
         where = ", ".join(names) or "nothing"

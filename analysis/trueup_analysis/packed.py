@@ -130,9 +130,10 @@ def decoded(text: str) -> Any:
 
 
 def of_columns(made: Mapping[str, Words | NDArray[Any]], figures: Figures) -> Table:
-    """A table of records from its columns: texts, also of JSON, and numbers that are all known."""
+    """A table of records from its columns: texts, also of JSON, and numbers, of which -1 and NaN
+    stand for unknown ones."""
     arrays = [
-        folded(held) if isinstance(held := made[name], Words) else array_of(held)
+        folded(held) if isinstance(held := made[name], Words) else array_of(held, held >= 0)
         for name in _RECORDS.names
     ]
     return Table(pa.Table.from_arrays(arrays, schema=_RECORDS), figures)

@@ -36,6 +36,14 @@ OTHERS: Final = {
     "HPCG": re.compile(r"(?m)^HPCG-Benchmark"),
     "iperf3": re.compile(r"(?m)^iperf Done\."),
 }
+STANDARD_INPUT: Final = "standard input"
+# Resources, and what they are called in a parser's result.
+_RESOURCES: Final = {
+    "nodes": "node_count",
+    "ranks": "ranks",
+    "threads": "threads",
+    "gpus": "gpu_count",
+}
 _NO_LETTERS: Final = bytes({*range(256)} - {*b"\n", *string.ascii_letters.encode()})
 # Characters that are looked at together; letters of lines that are worth splitting, and how many of
 # these are remembered.
@@ -49,7 +57,7 @@ class Reading:
     """One file's figures, in base units.
 
     Attributes:
-        resources: ranks, threads and gpus, where the text says them.
+        resources: nodes, ranks, threads and gpus, where the text says them.
         unverified: cross-checks that the text lacks, a sentence each; none normally.
     """
 
@@ -130,12 +138,18 @@ def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps | None =
         checks=dict(parsed.checks),
         warnings=list(parsed.warnings),
         unverified=unverified(parsed),
-        resources={
-            name: count
-            for name in ("ranks", "threads", "gpus")
-            if isinstance(count := getattr(parsed, name, None), int)
-        },
+        resources=_resources(parsed),
     )
+
+
+def _resources(parsed: Parsed) -> dict[str, int]:
+    """What the output says that the case ran on; a single process runs on one node."""
+    found = {
+        name: count
+        for name, member in _RESOURCES.items()
+        if isinstance(count := getattr(parsed, member, None), int)
+    }
+    return {**({"nodes": 1} if found.get("ranks") == 1 else {}), **found}
 
 
 def _marks_in(text: str) -> set[str]:
@@ -187,9 +201,9 @@ def _told(text: str, source: str) -> str:
     return claims[0]
 
 
-def nodes_of(source: str, count: int, given: Sequence[str] = ()) -> list[str]:
-    """The names of the nodes that a log is of: those given, else the log's own name, numbered
-    where there are several.
+def nodes_of(label: str, count: int | None, given: Sequence[str] = ()) -> list[str]:
+    """The names of the nodes that a log is of: those given, else the log's label, numbered where
+    there are several. Where their number is unknown, one name stands for all.
 
     Raises:
         BadInput: as many as that were not given, or one twice.
@@ -198,8 +212,9 @@ def nodes_of(source: str, count: int, given: Sequence[str] = ()) -> list[str]:
         if len(set(given)) != len(given) or len(given) != count:
             raise BadInput(f"--node names {len(set(given))} different nodes, and there are {count}")
         return list(given)
-    name = slug(source)
-    return [name] if count == 1 else [f"{name}-{number}" for number in range(1, count + 1)]
+    if count in {None, 1}:
+        return [label]
+    return [f"{label}-{number}" for number in range(1, (count or 0) + 1)]
 
 
 def slug(source: str) -> str:

@@ -6,13 +6,16 @@ import functools
 import json
 import os
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from trueup.quantity import UNITS
 
 from . import packed
 from .packed import METRIC_NAME, PATTERNS, Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # What fits 64 bits, ranks x threads included.
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
@@ -67,17 +70,17 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     vm_size: str | None
     region: str | None
     offer: str | None
-    node_count: Count
-    ranks: Count
-    threads_per_rank: Count
-    gpus: GpuCount
+    node_count: Count | None
+    ranks: Count | None
+    threads_per_rank: Count | None
+    gpus: GpuCount | None
     parameters: dict[str, Scalar]
     command: list[str]
     environment: dict[str, str]
     software: dict[str, str]
     system: dict[str, Scalar]
     started_at: Annotated[str, msgspec.Meta(pattern=PATTERNS["started_at"])]
-    duration_seconds: Annotated[float, msgspec.Meta(ge=0)]
+    duration_seconds: Annotated[float, msgspec.Meta(ge=0)] | None
     metrics: list[MetricRow]
     raw: Raw | None
 
@@ -107,7 +110,7 @@ def impossible(record: Record) -> str | None:
         datetime.fromisoformat(record.started_at)
     except ValueError:
         return f"started_at {record.started_at} is not a date and time"
-    if record.node_count != len(record.nodes):
+    if not counts_names(record.node_count, record.nodes):
         return f"node_count is {record.node_count}, and nodes names {len(record.nodes)}"
     if record.raw is not None and not is_name(record.raw.path):
         return f"raw.path {record.raw.path!r} is not the name of a file beside the record"
@@ -124,6 +127,12 @@ def impossible(record: Record) -> str | None:
             if order != sorted(order):
                 return f"min, median and max of {name} are out of order"
     return None
+
+
+def counts_names(node_count: int | None, nodes: Sequence[str]) -> bool:
+    """Whether a record names as many nodes as it says; where the number is unknown, one name stands
+    for all."""
+    return len(nodes) == (1 if node_count is None else node_count)
 
 
 def is_name(path: str) -> bool:

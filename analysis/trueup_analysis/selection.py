@@ -30,6 +30,7 @@ class Selection:
         nodes: names of nodes, or patterns of them (``h100-00*``): a record of any of them.
         run: a run's id, its beginning, or ``LAST``.
         since: a record that began then or later; it has a time zone.
+        every_run: every run, where a command would take the last one (``runs.of_runs``).
     """
 
     nodes: tuple[str, ...] = ()
@@ -37,6 +38,7 @@ class Selection:
     run: str | None = None
     since: datetime | None = None
     outcomes: tuple[str, ...] = ()
+    every_run: bool = False
 
     def takes_node(self, name: str) -> bool:
         """Whether a node is meant, whatever was measured on it."""
@@ -138,7 +140,7 @@ def select(loaded: Loaded, chosen: Selection, *, may_be_empty: bool = False) -> 
     Raises:
         BadInput: no record is left, or no record has such a node, benchmark or run.
     """
-    if chosen == Selection():
+    if replace(chosen, every_run=False) == Selection():
         return loaded
     known = run_ids(loaded) if chosen.run is not None else []
     chosen = replace(chosen, run=None if chosen.run is None else find_run(chosen.run, known))

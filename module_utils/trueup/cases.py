@@ -27,6 +27,7 @@ class Case:
     Attributes:
         nodes: the nodes that it ran on, by name.
         vm_size: the Azure size, None where it is not known.
+        node_count: None where nobody says it: one name then stands for all nodes.
         record: its number in ``Loaded.cases``.
         provenance: "measured", or the publication.
     """
@@ -150,6 +151,7 @@ def of_record(record: Mapping[str, Any]) -> Case:
         figures=[Figure(**{**row, "value": float(row["value"])}) for row in record["metrics"]],
         run_id=str(record.get("run_id")),
         gpus=record.get("gpus"),
+        node_count=record.get("node_count", len(record["nodes"])),
         started_at=str(record["started_at"]),
     )
 

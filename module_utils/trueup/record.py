@@ -20,6 +20,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 from .errors import BadInput, TrueupError
 
 SCHEMA = "trueup.record/1"
+# The ``playbook`` of a run that holds imported logs.
+IMPORT = "trueup import"
 
 Record = Dict[str, Any]
 
@@ -83,6 +85,12 @@ def _redacted(value: Any) -> Any:
     return redact(value)
 
 
+def written_form(raw: str) -> bytes:
+    """A tool's own output as it is kept beside its record, without credentials."""
+    text: str = _redacted(raw)
+    return text.encode("utf-8", errors="replace")
+
+
 def new_run_id(utc_time: str) -> str:
     """A run's id: ``utc_time`` (``20261120T091300Z``) and four random hex digits.
 
@@ -119,7 +127,7 @@ def write_record(results_dir: str, record: Record, raw: Optional[str] = None) ->
     try:
         os.makedirs(directory, exist_ok=True)
         if raw is not None:
-            text = _redacted(raw).encode("utf-8", errors="replace")
+            text = written_form(raw)
             raw_path = _place(directory, stem, ".raw.txt", text)
             record["raw"] = {
                 "path": os.path.basename(raw_path),
@@ -171,7 +179,7 @@ def write_manifest(results_dir: str, manifest: Dict[str, Any]) -> str:
     try:
         os.makedirs(directory, exist_ok=True)
         first = manifest.get("count") == 0
-        with _counting(results_dir) if first else contextlib.nullcontext():
+        with counting(results_dir) if first else contextlib.nullcontext():
             whole = {**manifest, "count": next_count(results_dir)} if first else manifest
             body = json.dumps(_redacted(whole), indent=2, sort_keys=True, allow_nan=False) + "\n"
             with _written(directory, body.encode()) as temporary:
@@ -185,7 +193,7 @@ def write_manifest(results_dir: str, manifest: Dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _counting(results: str) -> Iterator[None]:
+def counting(results: str) -> Iterator[None]:
     """While the block lasts, no other run that begins in the folder gets a count."""
     handle = os.open(results, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -296,6 +304,15 @@ def _opener(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
+def manifest_of(results: str, run_id: str) -> Dict[str, Any]:
+    """A run's ``run.json``; empty where it cannot be read."""
+    try:
+        found = _document(os.path.join(results, run_id, "run.json"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def run_counts(results: str) -> Dict[str, int]:
     """Run id to its ``count``, which each run begins one above all others in the folder, in the
     order in which they began. A clock may be wrong, a count is not; 0 where a run has none (an
@@ -304,10 +321,7 @@ def run_counts(results: str) -> Dict[str, int]:
     names = os.listdir(results) if os.path.isdir(results) else []
     found = {}
     for name in filter(is_run_id, names):
-        try:
-            count = _document(os.path.join(results, name, "run.json")).get("count", 0)
-        except (OSError, ValueError, AttributeError, RecursionError):
-            count = 0
+        count = manifest_of(results, name).get("count", 0)
         found[name] = count if isinstance(count, int) else 0
     return {name: found[name] for name in sorted(found, key=lambda name: (found[name], name))}
 
@@ -318,7 +332,8 @@ def next_count(results: str) -> int:
 
 
 def run_of(results: str, resume: str = "") -> str:
-    """A new run's id; with ``resume`` that run's, where ``last`` is the one that began last.
+    """A new run's id; with ``resume`` that run's, where ``last`` is the one that began last and
+    holds no imported logs.
 
     Raises:
         BadInput: there is no such run.
@@ -327,8 +342,9 @@ def run_of(results: str, resume: str = "") -> str:
     if not resume:
         return new_run_id(time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
     runs = list(run_counts(folder))
-    if resume == "last" and runs:
-        return runs[-1]
+    if resume == "last":
+        measured = (run for run in runs[::-1] if manifest_of(folder, run).get("playbook") != IMPORT)
+        resume = next(measured, resume)
     if resume in runs:
         return resume
     known = f"the newest there is {runs[-1]}" if runs else "there is none"

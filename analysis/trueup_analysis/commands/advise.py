@@ -13,7 +13,7 @@ from trueup.errors import BadInput
 
 from .answering import answered, ask_of, said
 from .help_text import examples
-from .inputs import RESULTS, load_all, output_of
+from .inputs import RESULTS, load_results, output_of
 from .messages import print_, say_notes, say_warnings
 from .options import Format, flag, option, taking
 from .output import Common
@@ -76,6 +76,9 @@ def advise(
             "--results",
         ),
     ] = None,
+    every_run: Annotated[
+        bool, flag("--all", "Records of every run, not of the last one alone.")
+    ] = False,
     explain: Annotated[
         bool, flag("--explain", "Every choice, each source with its date, each refusal.")
     ] = False,
@@ -128,7 +131,7 @@ def advise(
     if not given and need is None:
         print_(_questions(kind))
         return
-    known = _known(common.catalog, results or [])
+    known = _known(common.catalog, results or [], every_run=every_run)
     found = answered(kind, given, known, common.catalog, price_date=price_date, need=need)
     made = sheets.advised(found, explain=explain, every=common.format_ in _DATA)
     common.write(made)
@@ -207,7 +210,7 @@ def _architectures(
     return sheets.architecture(told[0]) if names else [sheets.overview(told)]
 
 
-def _known(catalog: Path | None, results: Sequence[Path]) -> Knowledge:
+def _known(catalog: Path | None, results: Sequence[Path], *, every_run: bool = False) -> Knowledge:
     from ..catalog import folder
     from ..figures.advise.knowledge import Knowledge
 
@@ -215,8 +218,9 @@ def _known(catalog: Path | None, results: Sequence[Path]) -> Knowledge:
     if not results and not RESULTS.exists():
         return Knowledge(folder(catalog), today)
     from ..cases import read_cases
+    from ..selection import Selection
 
-    loaded = load_all(list(results) or [RESULTS], may_be_empty=True)
+    loaded = load_results(results, Selection(every_run=every_run), may_be_empty=True)
     say_notes(loaded)
     cases = [one for one in read_cases(loaded) if one.measured and one.outcome == "ok"]
     return Knowledge(folder(catalog), today, cases)

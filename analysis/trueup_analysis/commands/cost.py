@@ -9,7 +9,7 @@ import typer
 from .billing import Billing
 from .help_text import examples
 from .inputs import expectations_at_sizes, load_results
-from .messages import say_all, say_notes, say_warnings
+from .messages import end_incomplete, say_all, say_notes, say_warnings
 from .options import Asked, filters, flag, taking
 from .output import Common
 
@@ -95,3 +95,4 @@ def cost(
     say_warnings(made)
     if strict and unknown:
         raise typer.Exit(1)
+    end_incomplete(loaded)

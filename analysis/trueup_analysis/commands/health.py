@@ -14,7 +14,7 @@ from trueup.errors import TrueupError
 from .help_text import examples
 from .inputs import expectations_for
 from .judged import judged, nodes_of
-from .messages import say, say_notes, sentence
+from .messages import end_incomplete, say, say_notes, sentence
 from .options import Asked, CatalogOption, Format, OutputOption, filtered, flag, option
 from .output import put, write
 
@@ -53,9 +53,6 @@ class HealthFormat(str, Enum):
 def health(
     *,
     asked: Asked,
-    every_run: Annotated[
-        bool, flag("--all", "Every run, not the last one: the newest of each figure.")
-    ] = False,
     max_age: Annotated[
         str | None,
         option("SPAN", "Every run, and no figure older than this: 26h, 7d.", "--max-age"),
@@ -129,7 +126,7 @@ def health(
     if summary and format_.value not in Format.__members__:
         raise typer.BadParameter(f"--summary is a table, and {format_.value} holds verdicts")
     with _status_of_no_verdict():
-        loaded, whole = judged(*asked, every_run=every_run, max_age=max_age)
+        loaded, whole = judged(*asked, max_age=max_age)
         expected = expectations_for(as_size, catalog, own)
         cases = measured.cases(loaded, as_size=as_size)
         listed = None if nodes is None else nodes_of(nodes)
@@ -161,6 +158,7 @@ def health(
     say(f"{found.sentence}.")
     if found.blamed:
         say(f"fail: {', '.join(found.blamed)}")
+    end_incomplete(loaded, status=found.status or 2)
     if found.status:
         raise typer.Exit(found.status)
 

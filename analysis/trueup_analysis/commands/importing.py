@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from ..read import STANDARD_INPUT
 from .help_text import examples
-from .inputs import RESULTS, Output, output_of
-from .messages import say, say_all
-from .options import CatalogOption, SizeOption, option
+from .inputs import RESULTS, Output, outputs_of
+from .messages import say, say_refused
+from .options import CatalogOption, SizeOption, flag, option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from trueup.record import Record
+
+    from ..figures.imported import Said
 
 app = typer.Typer()
 _UTC = "%Y-%m-%dT%H:%M:%SZ"
@@ -26,6 +32,7 @@ _UTC = "%Y-%m-%dT%H:%M:%SZ"
     "import",
     epilog=examples(
         "trueup import nccl.log --size Standard_ND96isr_H100_v5 --nodes 2",
+        "trueup import node*/nccl.log --size Standard_ND96isr_H100_v5 --nodes 1",
         "trueup import 1.log 2.log --size Standard_HB120rs_v3 --region eastus",
         "trueup cost                     # and report, health, scaling, list",
     ),
@@ -37,11 +44,17 @@ def import_(
     *,
     size: SizeOption,
     node_count: Annotated[
-        int, option("N", "Nodes that each of them ran on.", "--nodes", min=1)
-    ] = 1,
+        int | None,
+        option("N", "Nodes that each of them ran on; else as many as it says.", "--nodes", min=1),
+    ] = None,
     nodes: Annotated[
         list[str] | None,
-        option("NAME", "Name of a node, once for each; else the log's name.", "--node"),
+        option(
+            "NAME",
+            "Name of a node, once for each; else the log's name, or of logs of one name the"
+            " folders in which their paths differ.",
+            "--node",
+        ),
     ] = None,
     region: Annotated[str | None, option("REGION", "Azure region, for the price.")] = None,
     offer: Annotated[str | None, option("OFFER", "payg, spot, ...; else payg.")] = None,
@@ -49,46 +62,210 @@ def import_(
         str | None,
         option("NAME", "Which tool wrote them (nccl, stream, ...); else found out.", "--benchmark"),
     ] = None,
+    new_run: Annotated[
+        bool,
+        flag("--new-run", "Begin a new run, also where the last run is one of imported logs."),
+    ] = False,
     results: Annotated[Path, option("FOLDER", "Where the run is written.")] = RESULTS,
     catalog: CatalogOption = None,
 ) -> None:
-    """Turn tools' own outputs into records, all of one new run, so that list, cost, report, health
-    and scaling work on them. A log's time is that of its file. Figures that could not be verified,
-    or whose check failed, are never an ok record."""
-    from trueup import record as records
-
+    """Turn tools' own outputs into records, so that list, cost, report, health and scaling work on
+    them. Logs that are imported one after the other are one run. A log's time is that of its file.
+    What neither a log nor an option says is unknown. Figures that could not be verified, or whose
+    check failed, are never an ok record. A log that cannot be read is named, and the others are
+    imported (exit status 1)."""
     from ..catalog import folder
-    from ..figures import imported
+    from ..figures.imported import Said, size_of
     from ..figures.prices import Terms, read_all, refuse_unknown
     from ..figures.sizes import read_sizes
     from ..read import nodes_of
+
+    refuse_unknown(read_all(catalog), Terms(region=region, offer=offer))
+    known = size_of(size, read_sizes(folder(catalog)))
+    said = Said(known, node_count, tuple(nodes or ()), region, offer)
+    nodes_of("", node_count or len(said.nodes) or None, said.nodes)
+    outputs, refused = outputs_of(_each_once(files), tool)
+    failed = bool(refused)
+    for line in _imported(results, outputs, said, new_run=new_run):
+        say(line.text)
+        failed |= line.failed
+    say_refused(refused, len(outputs) + len(refused))
+    if failed:
+        raise typer.Exit(1)
+
+
+class _Line(NamedTuple):
+    """What is said of an import, and whether the exit status must not be 0."""
+
+    text: str
+    failed: bool = False
+
+
+def _each_once(files: Sequence[str]) -> list[str]:
+    """The files, each once whatever it is called."""
+    by_path: dict[str, str] = {}
+    for name in files:
+        path = name if name == "-" else os.path.realpath(name)
+        if path in by_path:
+            say(f"note: {name} is the same file as {by_path[path]}, and is imported once.")
+        by_path.setdefault(path, name)
+    return list(by_path.values())
+
+
+def _imported(
+    results: Path, outputs: Sequence[Output], said: Said, *, new_run: bool
+) -> Iterator[_Line]:
+    """Write the records of some outputs; what there is to say of each, and of all."""
+    from trueup import record as records
+
+    from ..figures import imported
     from ..units import plural
 
-    outputs = [output_of(name, tool) for name in files]
-    run_id = records.run_of(str(results))
-    sizes = read_sizes(folder(catalog))
-    refuse_unknown(read_all(catalog), Terms(region=region, offer=offer))
-    made = [
-        imported.record(
-            output.reading,
-            run_id=run_id,
-            started_at=_time_of(output.reading.source),
-            nodes=nodes_of(output.reading.source, node_count, nodes or ()),
-            size=size,
-            sizes=sizes,
-            region=region,
-            offer=offer,
+    results.mkdir(parents=True, exist_ok=True)
+    with records.counting(str(results)):
+        before = list(_earlier(results))
+        manifest = (None if new_run else _last_import(results)) or _new_manifest(results)
+        run_id = manifest["run_id"]
+        labels = imported.labels(
+            [output.reading.source for output in outputs],
+            [(one.origin, one.label) for one in before if one.run_id == run_id],
         )
-        for output in outputs
-    ]
-    _write(results, made, outputs)
-    for output, record in zip(outputs, made, strict=True):
-        say_all([f"{output.reading.source}: {text}" for text in output.reading.warnings])
-        if record["outcome"] != "ok":
-            say(f"{output.reading.source}: imported as {record['outcome']}: {record['reason']}")
-    say(f"{plural(len(made), 'record')} written into {results / run_id}.")
-    if any(record["outcome"] != "ok" for record in made):
-        raise typer.Exit(1)
+        written: list[Record] = []
+        lacking: dict[str, int] = {}
+        for output, label in zip(outputs, labels, strict=True):
+            source = output.reading.source
+            record = imported.record(
+                output.reading, said, run_id=run_id, label=label, started_at=_time_of(source)
+            )
+            log = _log_of(record, hashlib.sha256(records.written_form(output.text)).hexdigest())
+            if (same := next(filter(log.is_same, before), None)) is not None:
+                yield _already(source, same, log)
+                continue
+            if not written:
+                records.write_manifest(str(results), {**manifest, "finished_at": None})
+            path = records.write_record(str(results), record, raw=output.text)
+            equal = next((one for one in before if one.sha256 == log.sha256), None)
+            before.append(log._replace(path=path))
+            written.append(record)
+            for name in imported.unknown(record):
+                lacking[name] = lacking.get(name, 0) + 1
+            yield from _told(output, record, equal)
+        if written:
+            _end(results, manifest, written)
+    for name, count in lacking.items():
+        yield _Line(f"note: {name} of {plural(count, 'log')} is unknown: no log or option says it.")
+    if written:
+        yield _Line(f"{plural(len(written), 'record')} written into {results / run_id}.")
+    else:
+        yield _Line("No record is new: nothing written.")
+
+
+class _Log(NamedTuple):
+    """An imported log.
+
+    Attributes:
+        origin: its file.
+        sha256: of its text.
+        options: what the user said of it.
+        path: its record; empty where none is written.
+    """
+
+    run_id: str
+    benchmark: str
+    origin: str
+    label: str
+    nodes: tuple[str, ...]
+    sha256: str
+    options: dict[str, Any]
+    path: str = ""
+
+    def is_same(self, other: _Log) -> bool:
+        """Whether both are one log: of one text, and from one file or of the same nodes. Equal
+        texts in two files are two nodes; standard input names none."""
+        if (self.benchmark, self.sha256) != (other.benchmark, other.sha256):
+            return False
+        nameless = STANDARD_INPUT in {self.origin, other.origin}
+        is_named = "nodes" in {**self.options, **other.options}
+        return (
+            self.origin == other.origin or self.nodes == other.nodes or (nameless and not is_named)
+        )
+
+
+def _log_of(record: Record, sha256: str, path: str = "") -> _Log:
+    from ..figures.imported import FROM_OPTIONS, LABEL, ORIGIN
+
+    system, nodes = record["system"], tuple(record["nodes"])
+    options = {name: record[name] for name in str(system[FROM_OPTIONS]).split()}
+    names = (str(record["run_id"]), record["benchmark"], system[ORIGIN], system[LABEL])
+    return _Log(*names, nodes, sha256, options, path)
+
+
+def _earlier(results: Path) -> Iterator[_Log]:
+    """The logs that were imported into the folder before."""
+    from trueup import record as records
+
+    for run_id in records.run_counts(str(results)):
+        if records.manifest_of(str(results), run_id).get("playbook") != records.IMPORT:
+            continue
+        for path, record, _ in records.read_records(str(results / run_id)):
+            # A record of an older release, or one that was changed, is no log's.
+            with suppress(KeyError, TypeError):
+                if record is not None:
+                    yield _log_of(record, record["raw"]["sha256"], path)
+
+
+def _last_import(results: Path) -> dict[str, Any] | None:
+    """The manifest of the last run of the folder, where that is one of imported logs."""
+    from trueup import record as records
+
+    *_, last = ("", *records.run_counts(str(results)))
+    found = records.manifest_of(str(results), last) if last else {}
+    return found if found.get("playbook") == records.IMPORT else None
+
+
+def _new_manifest(results: Path) -> dict[str, Any]:
+    from trueup import record as records
+
+    count = records.next_count(str(results))
+    return records.new_manifest(records.run_of(str(results)), count, records.IMPORT, _now())
+
+
+def _end(results: Path, manifest: dict[str, Any], written: Sequence[Record]) -> None:
+    """Note the nodes of the records in the run's manifest."""
+    from trueup import record as records
+
+    nodes = sorted({*manifest["expected"], *(name for one in written for name in one["nodes"])})
+    hosts = {name: {"failed": 0, "unreachable": 0} for name in nodes}
+    done = {**manifest, "finished_at": _now(), "expected": nodes, "hosts": hosts}
+    records.write_manifest(str(results), done)
+
+
+def _already(source: str, same: _Log, log: _Log) -> _Line:
+    """What is said of a log that is recorded; other options would make it a second record."""
+    where = f"{source} is already recorded in {same.path}"
+    if same.options == log.options:
+        return _Line(f"note: {where}, and counts once.")
+    said = ", ".join(f"{name} {value}" for name, value in same.options.items())
+    return _Line(
+        f"trueup: error: {where} with {said}; remove that file to import it anew.", failed=True
+    )
+
+
+def _told(output: Output, record: Record, equal: _Log | None) -> Iterator[_Line]:
+    """What there is to say of a log that was written."""
+    source = output.reading.source
+    yield from (_Line(f"warning: {source}: {text}") for text in output.reading.warnings)
+    if equal is not None:
+        yield _Line(
+            f"warning: {source} has the same text as {equal.origin}: they count as two nodes. If"
+            " one is a copy, remove its record."
+        )
+    if record["outcome"] != "ok":
+        yield _Line(f"{source}: imported as {record['outcome']}: {record['reason']}", failed=True)
+
+
+def _now() -> str:
+    return time.strftime(_UTC, time.gmtime())
 
 
 def _time_of(source: str) -> str:
@@ -96,17 +273,3 @@ def _time_of(source: str) -> str:
     path = Path(source)
     moment = path.stat().st_mtime if path.is_file() else time.time()
     return time.strftime(_UTC, time.gmtime(moment))
-
-
-def _write(results: Path, made: Sequence[Record], outputs: Sequence[Output]) -> None:
-    from trueup import record as records
-
-    for record, output in zip(made, outputs, strict=True):
-        records.write_record(str(results), record, raw=output.text)
-    nodes = sorted({name for record in made for name in record["nodes"]})
-    now = time.strftime(_UTC, time.gmtime())
-    manifest = records.new_manifest(made[0]["run_id"], 0, "trueup import", now)
-    hosts = {name: {"failed": 0, "unreachable": 0} for name in nodes}
-    records.write_manifest(
-        str(results), {**manifest, "finished_at": now, "expected": nodes, "hosts": hosts}
-    )

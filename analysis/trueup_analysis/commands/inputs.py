@@ -11,6 +11,7 @@ from trueup.errors import BadInput
 from trueup.reading import MOST_BYTES
 from trueup.words import did_you_mean
 
+from .messages import say
 from .progress import PROGRESS
 
 if TYPE_CHECKING:
@@ -25,12 +26,16 @@ if TYPE_CHECKING:
 RESULTS = Path("results")
 
 
-def load_results(sources: Sequence[Path] | None, chosen: Selection | None = None) -> Loaded:
-    """The records of the sources, or of ``results/``; of these the chosen ones."""
-    from ..selection import select
+def load_results(
+    sources: Sequence[Path] | None, chosen: Selection, *, may_be_empty: bool = False
+) -> Loaded:
+    """The chosen records of the sources, or of ``results/``: of the last run, unless others are
+    chosen."""
+    from ..runs import of_runs
 
-    loaded = load_all(list(sources) if sources else [RESULTS])
-    return loaded if chosen is None else select(loaded, chosen)
+    named = list(sources) if sources else [RESULTS]
+    loaded = load_all(named, may_be_empty=may_be_empty)
+    return of_runs(loaded, named, chosen, may_be_empty=may_be_empty)
 
 
 def load_all(sources: Sequence[Path], *, may_be_empty: bool = False) -> Loaded:
@@ -68,13 +73,37 @@ def output_of(name: str, tool: str | None) -> Output:
     """A tool's output, from a file or, for "-", from standard input."""
     from .. import decoding, read
 
-    source = "standard input" if name == "-" else name
+    source = read.STANDARD_INPUT if name == "-" else name
     try:
         with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as stream:
             text, gaps = decoding.decoded(stream, source, read.marks(tool), read.logs())
     except OSError as error:
         raise BadInput(f"{name} cannot be read: {error.strerror}") from error
     return Output(read.read(text, source=source, tool=tool, gaps=gaps), text)
+
+
+def outputs_of(names: Sequence[str], tool: str | None) -> tuple[list[Output], list[str]]:
+    """The outputs that can be read, and a sentence on each of the others.
+
+    Raises:
+        BadInput: none can be read.
+    """
+    read = [_output_or_reason(name, tool) for name in names]
+    outputs = [one for one in read if isinstance(one, Output)]
+    refused = [one for one in read if isinstance(one, str)]
+    if not outputs:
+        *others, last = refused
+        for text in others:
+            say(f"trueup: error: {text}")
+        raise BadInput(last)
+    return outputs, refused
+
+
+def _output_or_reason(name: str, tool: str | None) -> Output | str:
+    try:
+        return output_of(name, tool)
+    except BadInput as error:
+        return str(error)
 
 
 def expectations_for(

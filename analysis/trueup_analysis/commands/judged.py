@@ -15,8 +15,9 @@ import typer
 from trueup.errors import BadInput
 
 from .. import catalog
-from ..selection import LAST, Selection, find_run, moment, run_ids, run_of_manifest, select
-from .inputs import RESULTS, load_all
+from ..runs import is_record
+from ..selection import Selection, moment, select
+from .inputs import RESULTS, load_all, load_results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,7 @@ _INI: Final = set("[]=:{},")
 
 
 def judged(
-    sources: Sequence[Path] | None, chosen: Selection, *, every_run: bool, max_age: str | None
+    sources: Sequence[Path] | None, chosen: Selection, *, max_age: str | None
 ) -> tuple[Loaded, bool]:
     """The records that are judged, and whether these are whole runs: records that are named one by
     one are judged by themselves, and nobody is missed.
@@ -36,43 +37,13 @@ def judged(
     Raises:
         BadInput: nothing can be read, or no run is as chosen.
     """
-    _check(chosen, every_run=every_run, max_age=max_age)
+    if max_age and (chosen.run or chosen.since or chosen.every_run):
+        raise typer.BadParameter("--max-age chooses the runs: not with --run, --since or --all")
     named = [Path(source) for source in sources or [RESULTS]]
-    whole = not all(path.suffix in {".json", ".csv"} and path.is_file() for path in named)
-    loaded = load_all(named, may_be_empty=whole)
+    whole = not all(map(is_record, named))
     if max_age:
-        return _of_age(loaded, chosen, max_age), whole
-    if not whole or every_run or chosen.since:
-        return select(loaded, chosen, may_be_empty=whole), whole
-    meant = find_run(chosen.run or LAST, run_ids(loaded))
-    found = select(loaded, replace(chosen, run=meant), may_be_empty=True)
-    notes = [] if chosen.run else _how_last(loaded, found)
-    # What cannot be read of other runs is theirs.
-    excluded = [item for item in found.excluded if run_of_manifest(item) in {None, meant}]
-    return replace(found, excluded=excluded, notes=[*found.notes, *notes]), whole
-
-
-def _check(chosen: Selection, *, every_run: bool, max_age: str | None) -> None:
-    """Refuse options that mean different runs."""
-    by_time = chosen.run or chosen.since
-    if every_run and (by_time or max_age):
-        raise typer.BadParameter("--all judges every run: not with --run, --since or --max-age")
-    if max_age and by_time:
-        raise typer.BadParameter("--max-age chooses the runs: not with --run or --since")
-
-
-def _how_last(loaded: Loaded, found: Loaded) -> list[str]:
-    """What is judged where there is more than one run, and how it is known to be the last."""
-    known = run_ids(loaded)
-    if len(known) < 2:
-        return []
-    counted = any(run.get("count") for run in found.runs)
-    how = "" if counted else ", by its time: its run.json has no count"
-    note = (
-        f"run {known[-1]} is judged, the last of {len(known):,} runs{how}; --run, --since,"
-        " --max-age and --all judge others."
-    )
-    return [note]
+        return _of_age(load_all(named, may_be_empty=whole), chosen, max_age), whole
+    return load_results(named, chosen, may_be_empty=whole), whole
 
 
 def _of_age(loaded: Loaded, chosen: Selection, max_age: str) -> Loaded:

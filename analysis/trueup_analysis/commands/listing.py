@@ -8,7 +8,7 @@ import typer
 
 from .help_text import examples
 from .inputs import expectations_at_sizes, load_results
-from .messages import say, say_all, say_notes
+from .messages import end_incomplete, say, say_all, say_notes
 from .options import Asked, Format, filters, flag, taking
 from .output import Common
 
@@ -20,8 +20,9 @@ app = typer.Typer()
     epilog=examples(
         "trueup list",
         "trueup list results/ --verify   # raw outputs still as recorded?",
-        "trueup list --run last --outcome failed --outcome invalid   # what went wrong",
-        "trueup list --since 7d --node 'h100-00*' --all",
+        "trueup list --outcome failed --outcome invalid   # what went wrong",
+        "trueup list --since 7d --node 'h100-00*' --every-record",
+        "trueup list --all               # every run, not the last one alone",
         "trueup list packed.parquet --format csv",
     ),
 )
@@ -29,14 +30,16 @@ app = typer.Typer()
 def list_cases(
     *,
     asked: Asked,
-    everything: Annotated[bool, flag("--all", "Every record, however many there are.")] = False,
+    everything: Annotated[
+        bool, flag("--every-record", "Every record, however many there are.")
+    ] = False,
     verify: Annotated[
         bool, flag("--verify", "Check raw outputs; exit 1 when one differs.")
     ] = False,
     common: Common,
 ) -> None:
-    """What was measured, run by run, with what failed and what could not be read. Of more than 50
-    records a summary; --all, csv and json have them all."""
+    """What was measured in the last run, with what failed and what could not be read. Of more than
+    50 records a summary; --every-record, csv and json have them all."""
     from ..figures import one_machine
     from ..load import verify as verify_raw
     from ..sheets import listing as list_sheets
@@ -52,6 +55,7 @@ def list_cases(
     say_all(one_machine.sentences(loaded))
     say_notes(loaded, not_read=False)
     if not verify:
+        end_incomplete(loaded)
         return
     problems = verify_raw(loaded)
     checked = sum(digest is not None for digest in loaded.values("raw_sha256"))
@@ -59,3 +63,4 @@ def list_cases(
     say_all([f"{problem.path}: {problem.reason}" for problem in problems])
     if problems:
         raise typer.Exit(1)
+    end_incomplete(loaded)

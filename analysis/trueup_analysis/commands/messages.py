@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+import typer
 from trueup.errors import BadInput, TrueupError
 
 from .progress import PROGRESS
@@ -57,6 +58,27 @@ def say_all(texts: Sequence[str]) -> None:
         say(f"warning: {text}")
     if len(texts) > MESSAGES_SHOWN:
         say(f"warning: and {len(texts) - MESSAGES_SHOWN} more like these")
+
+
+def end_incomplete(loaded: Loaded, status: int = 1) -> None:
+    """End with a status that is not 0 where files could not be read: the tables lack them.
+
+    Raises:
+        Exit: some could not.
+    """
+    if loaded.excluded:
+        from .. import units
+
+        say(f"{units.plural(len(loaded.excluded), 'file')} could not be read.")
+        raise typer.Exit(status)
+
+
+def say_refused(sentences: Sequence[str], count: int) -> None:
+    """The files that could not be read, each with the reason, and how many of how many they are."""
+    for text in sentences:
+        say(f"trueup: error: {text}")
+    if sentences:
+        say(f"{len(sentences)} of {count} files could not be read; the others were.")
 
 
 def say_warnings(made: Sequence[Sheet]) -> None:

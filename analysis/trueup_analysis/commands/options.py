@@ -113,14 +113,25 @@ def filters(
         list[Outcome] | None,
         typer.Option(help="With this outcome; repeatable.", rich_help_panel="Which records"),
     ] = None,
+    every_run: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Of every run, not of the last one alone.",
+            rich_help_panel="Which records",
+        ),
+    ] = False,
 ) -> Asked:
     """The options that say which records are meant."""
+    if every_run and (run or since):
+        raise typer.BadParameter("--all takes every run: not with --run or --since")
     chosen = Selection(
         nodes=tuple(node or ()),
         benchmarks=tuple(benchmark or ()),
         run=run,
         since=since,
         outcomes=tuple(one.value for one in outcome or ()),
+        every_run=every_run,
     )
     return Asked(sources, chosen)
 

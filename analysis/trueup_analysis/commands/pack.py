@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from trueup.errors import BadInput
 
 from .help_text import examples
 from .inputs import load_results
-from .messages import say, say_notes
+from .messages import end_incomplete, say, say_notes
 from .options import Asked, filtered, option
 
 app = typer.Typer()
@@ -30,13 +31,16 @@ def pack(
         "results.parquet"
     ),
 ) -> None:
-    """Put many records into one Parquet file, which reads a hundred times faster than its
-    records."""
+    """Put the records of every run into one Parquet file, which reads a hundred times faster than
+    its records; --run and --since pack fewer."""
     from ..load import pack as pack_
 
     if output.suffix != ".parquet":
         raise BadInput(f"{output}: the name of a packed file must end in .parquet")
-    loaded = load_results(*asked)
+    chosen = asked.chosen
+    every_run = chosen.run is None and chosen.since is None
+    loaded = load_results(asked.sources, replace(chosen, every_run=every_run))
     pack_(loaded, output)
     say_notes(loaded)
     say(f"{loaded.table.num_rows} records packed into {output}.")
+    end_incomplete(loaded)

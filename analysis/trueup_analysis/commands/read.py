@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .help_text import examples
-from .inputs import expectations_for, output_of
-from .messages import say_all
+from .inputs import expectations_for, outputs_of
+from .messages import say_all, say_refused
 from .options import Format, flag, option, taking
 from .output import Common, put
 
@@ -46,7 +46,10 @@ def read(
     size: Annotated[
         str | None, option("SIZE", "Judge the figures as measured on this VM size.")
     ] = None,
-    node_count: Annotated[int, option("N", "Nodes that the case ran on.", "--nodes", min=1)] = 1,
+    node_count: Annotated[
+        int | None,
+        option("N", "Nodes that the case ran on; else as many as it says.", "--nodes", min=1),
+    ] = None,
     all_rows: Annotated[
         bool, flag("--all", "Of a sweep every figure, not a row a message size.")
     ] = False,
@@ -60,7 +63,8 @@ def read(
     from ..render import json
     from ..sheets import reading as reading_sheets
 
-    readings = [output_of(name, tool).reading for name in files]
+    outputs, refused = outputs_of(files, tool)
+    readings = [output.reading for output in outputs]
     judged = None if size is None else _judged(readings, size, node_count, common.catalog)
     if common.format_ is Format.json:
         objects = [dict(vars(item)) for item in readings]
@@ -76,7 +80,8 @@ def read(
             made += _verdict_sheets(readings, judged, size)
         common.write(made)
     failed = _say_checks(readings)
-    if status := _status(judged, failed=failed):
+    say_refused(refused, len(files))
+    if status := _status(judged, failed=failed or bool(refused)):
         raise typer.Exit(status)
 
 
@@ -89,7 +94,7 @@ def _status(judged: Sequence[Sequence[Verdict]] | None, *, failed: bool) -> int:
 
 
 def _judged(
-    readings: Sequence[Reading], size: str, node_count: int, catalog: Path | None
+    readings: Sequence[Reading], size: str, node_count: int | None, catalog: Path | None
 ) -> list[list[Verdict]]:
     """The verdicts on each reading, as if it were a record of that size."""
     from trueup.health.verdicts import judge_case

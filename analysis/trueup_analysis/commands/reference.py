@@ -6,7 +6,7 @@ import typer
 
 from .help_text import examples
 from .inputs import RESULTS, load_results
-from .messages import say, say_notes
+from .messages import end_incomplete, say, say_notes
 from .options import Asked, filters, taking
 from .output import Common
 
@@ -55,3 +55,5 @@ def reference(
     if reproduced:
         made.insert(0, preset_sheets.reproduced(reproduced))
     common.write(made)
+    if mine is not None:
+        end_incomplete(mine)

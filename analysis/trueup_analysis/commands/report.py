@@ -12,7 +12,7 @@ from trueup.errors import BadInput
 from .billing import Billing
 from .help_text import examples
 from .inputs import load_results
-from .messages import print_, say_notes
+from .messages import end_incomplete, print_, say_notes
 from .options import Asked, CatalogOption, filters, option, taking
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def report(
     )
     say_notes(loaded)
     print_(f"{page}\n")
+    end_incomplete(loaded)
 
 
 def _advised(

@@ -9,7 +9,7 @@ import typer
 
 from .help_text import examples
 from .inputs import expectations_at_sizes, load_results
-from .messages import say_all, say_notes, say_warnings
+from .messages import end_incomplete, say_all, say_notes, say_warnings
 from .options import Asked, Format, FormatOption, OutputOption, filtered, flag, option
 from .output import write
 
@@ -63,6 +63,7 @@ def scaling(
 ) -> None:
     """Speed-up, efficiency, serial fraction, fits, and where adding cores or nodes stops paying."""
     from ..figures.scaling import tables as analysis
+    from ..figures.scaling.points import uncounted
     from ..sheets import scaling as scaling_sheets
 
     loaded = load_results(*asked)
@@ -88,3 +89,5 @@ def scaling(
     for name in dict.fromkeys(series.benchmark for series in found):
         say_all(analysis.left_out(loaded, name))
     say_warnings(made)
+    say_all(uncounted(loaded))
+    end_incomplete(loaded)

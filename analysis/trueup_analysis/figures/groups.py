@@ -57,7 +57,7 @@ class Group:
     benchmark: str
     label: str
     machine: str
-    node_count: int
+    node_count: int | None
     apart: tuple[tuple[str, str], ...]
     layout: str
     cases: tuple[Case, ...]
@@ -76,6 +76,8 @@ class Group:
             return nodes[0]
         if len(self.cases) > 1 and self.node_count == 1:
             return f"{len(nodes):,} nodes, each"
+        if self.node_count is None:
+            return f"{len(nodes):,} logs, of unknown numbers of nodes"
         if len(nodes) > self.node_count:
             return f"{self.node_count:,} of {len(nodes):,} nodes at a time"
         return f"{len(nodes):,} nodes"
@@ -99,7 +101,7 @@ def groups(found: Iterable[Case], heads: Heads) -> list[Group]:
                 benchmark=case.benchmark,
                 label=str(key[1]),
                 machine=case.machine,
-                node_count=case.node_count or 1,
+                node_count=case.node_count,
                 apart=_apart(case, view_of(case.benchmark)),
                 layout=case.layout,
                 cases=cases,
@@ -125,7 +127,7 @@ def _kinds(cases: Sequence[Case], heads: Heads) -> list[NDArray[Any]]:
 def _key(case: Case, heads: Heads) -> tuple[object, ...]:
     """What the cases of a group share."""
     return (
-        *(case.benchmark, _masked(case), case.machine, case.node_count or 1),
+        *(case.benchmark, _masked(case), case.machine, case.node_count),
         *(_apart(case, view_of(case.benchmark)), case.short_layout, case.provenance),
         *(heads.place(case), case.software.get(case.benchmark, "")),
     )

@@ -2,92 +2,170 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trueup.errors import BadInput
 from trueup.record import SCHEMA
 from trueup.words import did_you_mean
 
-from ..read import slug
-from .views import view_of
+from ..read import STANDARD_INPUT, nodes_of, slug
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from trueup.record import Record
 
     from ..read import Reading
     from .sizes import Sizes
 
+# Of a record's ``system``: the file that it was read from, the name of that among other logs, and
+# the fields that options gave.
+ORIGIN: Final = "imported_from"
+LABEL: Final = "imported_as"
+FROM_OPTIONS: Final = "from_options"
+_COUNTS: Final = ("node_count", "ranks", "threads_per_rank", "gpus")
 
-def record(
-    reading: Reading,
-    *,
-    run_id: str,
-    started_at: str,
-    nodes: Sequence[str],
-    size: str,
-    sizes: Sizes,
-    region: str | None = None,
-    offer: str | None = None,
-) -> Record:
-    """The record of one log. It is ok only where the reading is.
 
-    Args:
-        started_at: UTC, as records write it.
-        nodes: the names of its nodes.
-        size: the VM size, which the catalog must know.
+class Said(NamedTuple):
+    """What the user says of logs by option.
+
+    Attributes:
+        size: a size of the catalog.
+        node_count: how many nodes each log ran on; None where only the log may say.
+        nodes: names of the nodes; empty where the log's path names them.
+    """
+
+    size: str
+    node_count: int | None = None
+    nodes: Sequence[str] = ()
+    region: str | None = None
+    offer: str | None = None
+
+
+def size_of(name: str, sizes: Sizes) -> str:
+    """A size as Azure writes it.
 
     Raises:
-        BadInput: no size of that name.
+        BadInput: the catalog has none of that name.
     """
-    known = sizes.name(size)
+    known = sizes.name(name)
     if known is None:
-        raise BadInput(f"no VM size {size!r} in the catalog{did_you_mean(size, sizes.names())}")
+        raise BadInput(f"no VM size {name!r} in the catalog{did_you_mean(name, sizes.names())}")
+    return known
+
+
+def record(reading: Reading, said: Said, *, run_id: str, label: str, started_at: str) -> Record:
+    """The record of one log. It is ok only where the reading is. What neither the log nor the user
+    says is null.
+
+    Args:
+        label: what tells the log from others: the name of its node.
+        started_at: UTC, as records write it.
+    """
     outcome, reason = reading.outcome()
-    parameters: dict[str, Any] = dict(reading.parameters)
-    gpus = _gpus(reading, known, sizes, len(nodes))
+    counts = reading.resources
+    node_count = said.node_count or len(said.nodes) or counts.get("nodes")
+    nodes = nodes_of(label, node_count, said.nodes)
+    made = {
+        "node_count": node_count,
+        "ranks": counts.get("ranks"),
+        "threads_per_rank": counts.get("threads"),
+        "gpus": counts.get("gpus"),
+    }
     return {
         "schema": SCHEMA,
         "run_id": run_id,
         "benchmark": reading.tool,
-        "case": slug(reading.source),
+        # Nodes are compared by case. Of one node, logs of one name are different cases.
+        "case": label if said.nodes else slug(reading.source),
         "outcome": outcome,
         "reason": reason,
-        "nodes": list(nodes),
-        "vm_size": known,
-        "region": region,
-        "offer": offer,
-        "node_count": len(nodes),
-        "ranks": _ranks(reading) or max(gpus, 1),
-        "threads_per_rank": reading.resources.get("threads", 1),
-        "gpus": gpus,
-        "parameters": parameters,
+        "nodes": nodes,
+        "vm_size": said.size,
+        "region": said.region,
+        "offer": said.offer,
+        **made,
+        "parameters": dict(reading.parameters),
         "command": [],
         "environment": {},
         "software": {reading.tool: reading.tool_version} if reading.tool_version else {},
-        "system": {"imported_from": reading.source},
+        "system": {LABEL: label, **_origin(reading.source, said)},
         "started_at": started_at,
-        # How long it took is in no log, and no time of 0 is used (forecast).
-        "duration_seconds": 0.0,
+        "duration_seconds": None,
         "metrics": reading.rows,
         "raw": None,
     }
 
 
-def _ranks(reading: Reading) -> int | None:
-    """How many ranks the output says, by number or as a grid of p x q."""
-    grid = [str(reading.parameters.get(side, "")) for side in ("p", "q")]
-    if all(side.isdecimal() for side in grid):
-        return max(1, int(grid[0]) * int(grid[1]))
-    return reading.resources.get("ranks")
+def _origin(source: str, said: Said) -> dict[str, str]:
+    """Where the log is, and which fields are not from it."""
+    options = {
+        "node_count": said.node_count or said.nodes,
+        "nodes": said.nodes,
+        "vm_size": said.size,
+        "region": said.region,
+        "offer": said.offer,
+    }
+    piped = source == STANDARD_INPUT
+    return {
+        ORIGIN: origin_of(source),
+        FROM_OPTIONS: " ".join(name for name, value in options.items() if value),
+        "started_at_from": "time of the import" if piped else "time of the file",
+    }
 
 
-def _gpus(reading: Reading, size: str, sizes: Sizes, nodes: int) -> int:
-    """How many GPUs: as the output says, else, of a benchmark of GPUs, those of the nodes."""
-    if "gpus" in reading.resources:
-        return reading.resources["gpus"]
-    view = view_of(reading.tool)
-    if view is None or view.resource != "gpus":
-        return 0
-    return _ranks(reading) or int((sizes.figure(size, "gpus") or 0) * nodes)
+def unknown(record: Record) -> list[str]:
+    """Counts that neither the log nor an option says."""
+    return [name for name in _COUNTS if record[name] is None]
+
+
+def origin_of(source: str) -> str:
+    """The file of a log whatever the folder that it is named from."""
+    return source if source == STANDARD_INPUT else str(Path(source).absolute())
+
+
+def labels(sources: Sequence[str], earlier: Sequence[tuple[str, str]]) -> list[str]:
+    """What to call each log: its file's name; of equal names, the part of the path in which the
+    logs differ. No two logs have one label.
+
+    Args:
+        sources: the logs, each once.
+        earlier: file and label of each log that the run holds.
+    """
+    origins = [origin_of(source) for source in sources]
+    known = {origin: label for origin, label in earlier if origin != STANDARD_INPUT}
+    every, taken = {*known, *origins}, {label for _, label in earlier}
+    found = []
+    for origin in origins:
+        if origin in known:
+            found.append(known[origin])
+            continue
+        name = _differing(origin, every)
+        label, number = name, 1
+        while label in taken:
+            number += 1
+            label = f"{name}-{number}"
+        taken.add(label)
+        found.append(label)
+    return found
+
+
+def _differing(origin: str, every: Iterable[str]) -> str:
+    """The name of a file among others; of equal names, the folders in which the paths differ."""
+    mine = Path(origin).parts
+    others = [Path(one).parts for one in every if slug(one) == slug(origin) and one != origin]
+    if not others:
+        return slug(origin)
+    if all(len(one) == len(mine) for one in others):
+        at = [place for place, part in enumerate(mine) if any(o[place] != part for o in others)]
+        return slug("-".join(mine[place] for place in at))
+    begin = min(_equal(mine, one) for one in others)
+    end = min(_equal(mine[::-1], one[::-1]) for one in others)
+    return slug("-".join(mine[begin : len(mine) - end]) or origin)
+
+
+def _equal(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many parts are equal from the beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -153,24 +153,36 @@ def rows_to_price(
     """One row a case, NaN or None for what is unknown, and what must be said of figures in another
     unit than their view's."""
     made: list[dict[str, Any]] = []
-    warnings = []
-    for held in _held(loaded):
-        missing = held.records.count("node_count") < 0
-        if missing.any():
-            one = held.records.taken(missing)
-            raise BadInput(
-                f"case {one.first('case')} ({one.first('source')}) does not say on how many nodes"
-                " it ran, so it cannot be priced"
-            )
+    warnings: list[str] = []
+    unpriced: list[str] = []
+    for every in _held(loaded):
+        counted = every.records.count("node_count") >= 0
+        held = every._replace(records=every.records.taken(counted))
+        unpriced += [_unpriced(every, ~counted)] if not counted.all() else []
+        if not counted.any():
+            continue
         rows, said = _in_units(held, held.figures())
         warnings += said
         made += _cases_of(held, rows, expectations)
+    if not made and unpriced:
+        raise BadInput("; ".join(unpriced))
     if not made:
         raise BadInput(
             f"none of {loaded.table.num_rows} records is ok and holds a run time or a rate of"
             " tokens or of other work, so there is nothing to price"
         )
-    return made, warnings
+    return made, [*unpriced, *warnings]
+
+
+def _unpriced(held: _Held, missing: NDArray[np.bool_]) -> str:
+    """What is said of records without a number of nodes."""
+    records = held.records.taken(missing)
+    one = f"case {records.first('case')} ({records.first('source')})"
+    others = f" and {len(records) - 1:,} more of {held.benchmark}" if len(records) > 1 else ""
+    return (
+        f"{one}{others} does not say on how many nodes it ran, so it has no cost; `trueup import"
+        " --nodes` says it of logs"
+    )
 
 
 def _in_units(held: _Held, rows: Counts) -> tuple[Counts, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from trueup.errors import BadInput
@@ -67,11 +68,10 @@ class Sizes:
         value = self.figure(case.vm_size, peak.column)
         if value is None:
             return None
-        if peak.nodes:
-            value *= case.node_count or 1
-        if peak.gpus:
-            value *= case.gpus or 1
-        return value * peak.factor
+        counts = [case.node_count] * peak.nodes + [case.gpus] * peak.gpus
+        if None in counts:
+            return None
+        return math.prod([value, peak.factor, *(count or 1 for count in counts)])
 
 
 def gpu_fraction(row: Mapping[str, str]) -> float:

@@ -41,7 +41,8 @@ def roofline_parts(
     held = _held(figures)
     rates: dict[str, list[Case]] = {}
     for case in found:
-        if held[case.record]:
+        # The rate of a node is unknown where their number is.
+        if held[case.record] and case.node_count is not None:
             rates.setdefault(case.machine, []).append(case)
     if not rates:
         return []
@@ -150,7 +151,7 @@ def _of(cases: Sequence[Case], column: Numbers) -> Numbers:
 
 
 def _per_node(cases: Sequence[Case], figures: ByRecord, statistic: str = "") -> Numbers:
-    nodes = np.array([case.node_count or 1 for case in cases])
+    nodes = np.array([case.node_count for case in cases], np.float64)
     rates: Numbers = _of(cases, figures.plain(_RATE, statistic)) / nodes
     return rates
 

@@ -30,7 +30,7 @@ _NODES_SHOWN: Final = 2
 ROWS_SHOWN: Final = 50
 # Of these a summary shows the last.
 _EXAMPLES: Final = 20
-_ASK: Final = "--all lists every record; --node, --benchmark, --run, --since and --outcome choose."
+_ASK: Final = "--every-record lists them all; --help names the options that choose records."
 _OUTCOMES: Final = ("ok", "failed", "invalid")
 _ALSO_LISTED: Final = (
     *("run_id", "region", "offer", "node_count", "ranks", "threads_per_rank", "gpus"),
@@ -135,7 +135,7 @@ def summary(loaded: Loaded) -> list[Sheet]:
         rows = Columns(_columns(last, Every.none(last.table.num_rows)))
         shown = _records(rows, f"Not ok: {len(bad):,}", "")
         more = len(bad) - _EXAMPLES
-        notes = [f"And {more:,} before these: --outcome failed --outcome invalid --all."]
+        notes = [f"And {more:,} before these: --outcome failed --outcome invalid --every-record."]
         made.append(replace(shown, notes=notes * (more > 0), name="not-ok"))
     return made
 
@@ -293,7 +293,7 @@ def excluded(loaded: Loaded, *, everything: bool = True) -> list[Sheet]:
             title=f"Not read: {len(loaded.excluded):,}",
             columns=[Column("path", "file", words=True), Column("reason", "reason", words=True)],
             rows=[{"path": item.path, "reason": item.reason} for item in shown],
-            notes=[f"And {more:,} more; --all lists them."] * (more > 0),
+            notes=[f"And {more:,} more; --every-record lists them."] * (more > 0),
             facts={"kind": "excluded"},
             name="left-out",
         )

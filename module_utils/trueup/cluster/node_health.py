@@ -192,6 +192,7 @@ def _own_state(settings: Mapping[str, Any], shell: Shell) -> Case:
     return Case(
         nodes=(settings["record_name"],),
         vm_size=settings["vm_size"],
+        node_count=1,
         benchmark="node_state",
         case="state",
         outcome="invalid" if wrong else "ok",

@@ -119,9 +119,12 @@ class Expectation:
             for name, least in self.least.items()
             if not _reaches(case.parameters.get(name), least)
         ]
-        if not self.fits(len(case.nodes)):
-            wrong.append(f"{len(case.nodes)} node" + "s" * (len(case.nodes) != 1))
-        if self.gpus is not None and case.gpus != self.gpus * len(case.nodes):
+        nodes = case.node_count
+        if nodes is None and (self.nodes is not None or self.gpus is not None):
+            wrong.append("an unknown number of nodes (--nodes gives it for a log)")
+        elif not self.fits(nodes):
+            wrong.append(f"{nodes} node" + "s" * (nodes != 1))
+        if self.gpus is not None and nodes is not None and case.gpus != self.gpus * nodes:
             count = "an unknown number of" if case.gpus is None else case.gpus
             wrong.append(f"{count} GPU" + "s" * (case.gpus != 1))
         return wrong
@@ -140,7 +143,7 @@ class Expectation:
         A case is of this kind whose other parameters are what they must be.
         """
         others = {name: of for name, of in self.parameters.items() if name not in self.refused}
-        of_this_kind = self.fits(len(case.nodes)) and all(
+        of_this_kind = self.fits(case.node_count) and all(
             _is_any(case.parameters.get(name), allowed) for name, allowed in others.items()
         )
         refused = (
@@ -150,9 +153,10 @@ class Expectation:
         )
         return next(refused, None) if of_this_kind else None
 
-    def fits(self, node_count: int) -> bool:
-        """Whether a case on this many nodes is what it speaks of."""
-        several = self.nodes == "several" and node_count > 1
+    def fits(self, node_count: int | None) -> bool:
+        """Whether a case on this many nodes is what it speaks of. An unknown number fits what holds
+        for any number alone."""
+        several = self.nodes == "several" and node_count is not None and node_count > 1
         return several or self.nodes in (None, node_count)
 
 

@@ -155,7 +155,7 @@ def _invalid(case: Case, expected: Sequence[Expectation]) -> Stance:
         code = _FAULT.search(reason)
         # What a node is made of does not depend on what else is wrong with it; a speed does.
         return Stance("fail", reason, fault=code and code[0], fitting=expected)
-    of_its_kind = [item for item in expected if item.fits(len(case.nodes))]
+    of_its_kind = [item for item in expected if item.fits(case.node_count)]
     fault = next((item.fault for item in of_its_kind if item.fault), None)
     fix = next((item.fix for item in of_its_kind if item.fix), None)
     return Stance("fail", reason, fault=fault, fix=fix)

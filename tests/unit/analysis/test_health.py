@@ -59,6 +59,7 @@ def case(
         "gpus": 8,
         **changes,
     }
+    made.setdefault("node_count", len(made["nodes"]))
     return Case(**made, figures=[Figure(**row) for row in rows])
 
 

@@ -160,14 +160,14 @@ def test_the_last_run_is_the_one_with_the_highest_count(call_trueup: Any, tmp_pa
     done = call_trueup("health", results, "--format", "json")
     assert done.status == 2
     assert {row["run_id"] for row in rows(done.out)} == {RUN}
-    assert f"run {RUN} is judged, the last of 2 runs;" in done.err
+    assert f"run {RUN} is shown, the last of 2 runs;" in done.err
     # Without counts, only the time is left, and that is said.
     for folder in results.iterdir():
         old = manifest(folder.name)
         del old["count"]
         (folder / "run.json").write_text(json.dumps(old))
     done = call_trueup("health", results)
-    assert f"run {FAR} is judged, the last of 2 runs, by its time" in done.err
+    assert f"run {FAR} is shown, the last of 2 runs, by its time" in done.err
 
 
 @pytest.mark.parametrize(

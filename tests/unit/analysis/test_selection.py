@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -192,3 +194,128 @@ def test_wrong_usage_has_the_status_of_wrong_usage(
     done = call_trueup("list", results, *wrong)
     assert (done.status, done.out) == (usage.status, "")
     assert wrong[0] in done.err
+
+
+def run_folders(results: Path) -> list[Path]:
+    return [results / OLD, results / NEW]
+
+
+def listed(call_trueup, *sources: object) -> tuple[str, str, int]:
+    """The cases of a list, what was said beside it, and its status."""
+    done = call_trueup("list", *sources, "-f", "json")
+    tables = json.loads(done.out)["tables"]
+    rows = [row for table in tables if table["kind"] == "cases" for row in table["rows"]]
+    return "".join(row["case"] for row in rows), done.err, done.status
+
+
+SHOWN = f"run {NEW} is shown, the last of 2 runs, by its time"
+
+
+@pytest.mark.parametrize("command", sorted({*COMMANDS} - {"pack"}))
+def test_the_last_run_is_the_default_of_every_command(
+    call_trueup, results: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(results.parent)
+    plain = call_trueup(command)
+    last = call_trueup(command, "--run", "last")
+    assert (SHOWN in plain.err, "1 other run left out" in plain.err) == (True, True)
+    assert (plain.out, plain.status) == (last.out, last.status)
+    assert f"run {NEW} is shown; 1 other run left out." in last.err
+    every = call_trueup(command, "--all")
+    assert f"2 runs are shown together, {OLD} to {NEW}." in every.err
+    assert "left out" not in every.err.replace("left out, failed", "")
+
+
+def test_the_report_says_which_run_it_shows(
+    call_trueup, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(results.parent)
+    assert call_trueup("report").status == 0
+    page = (results.parent / "report" / "index.html").read_text(encoding="utf-8")
+    assert SHOWN in page
+
+
+def test_a_packed_file_has_every_run_and_shows_the_last(call_trueup, results: Path) -> None:
+    packed = results.parent / "all.parquet"
+    assert call_trueup("pack", results, "-o", packed).status == 0
+    assert load([packed]).table.num_rows == 5
+    assert listed(call_trueup, packed)[0] == "cde"
+    assert call_trueup("pack", results, "--run", "last", "-o", packed).status == 0
+    assert load([packed]).table.num_rows == 3
+
+
+def test_what_is_named_one_by_one_is_taken_as_it_is(call_trueup, results: Path) -> None:
+    old, new = run_folders(results)
+    first = old / "0000.json"
+    reference = Path(__file__).resolve().parents[3] / "catalog" / "reference_results.csv"
+    assert listed(call_trueup, old)[0] == "ab"
+    assert listed(call_trueup, old, new)[0] == "abcde"
+    assert listed(call_trueup, first)[0] == "a"
+    assert listed(call_trueup, results, first)[0] == "acde"
+    assert listed(call_trueup, results, old)[0] == "abcde"
+    assert listed(call_trueup, results, new)[0] == "cde"
+    assert "single-node-16c" in listed(call_trueup, results, reference)[0]
+    other = results.parent / "other" / NEW
+    shutil.copytree(new, other)
+    shutil.rmtree(new)
+    # The named run is none of the folder's, whose last is shown beside it.
+    assert listed(call_trueup, results, other)[0] == "abcde"
+
+
+def test_a_filter_that_leaves_nothing_of_the_last_run_names_it(call_trueup, results: Path) -> None:
+    done = call_trueup("list", results, "--outcome", "failed")
+    assert (done.status, done.out) == (1, "")
+    assert f"run {NEW}, the last: none of the 3 records is left" in done.err
+    assert "--run, --since and --all choose others" in done.err
+
+
+def test_a_last_run_without_a_record_hides_no_older_one_in_silence(
+    call_trueup, results: Path
+) -> None:
+    for path in (results / NEW).glob("0*.json"):
+        path.unlink()
+    done = call_trueup("list", results)
+    assert (done.status, done.out) == (1, "")
+    assert f"run {NEW}, the last: it has no record" in done.err
+
+
+def test_files_of_other_runs_that_cannot_be_read_are_theirs(call_trueup, results: Path) -> None:
+    (results / OLD / "bad.json").write_text("{")
+    assert listed(call_trueup, results)[::2] == ("cde", 0)
+    (results / NEW / "bad.json").write_text("{")
+    cases_, said, status = listed(call_trueup, results)
+    assert (cases_, status) == ("cde", 1)
+    assert "1 file could not be read." in said
+    # Nobody knows whether it was the last.
+    (results / "20261122T000000Z-0001").symlink_to("20261122T000000Z-0001")
+    assert "2 files could not be read." in listed(call_trueup, results)[1]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_one_bad_source_keeps_no_other_from_being_read(
+    call_trueup, results: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(results.parent)
+    Path("half.parquet").write_bytes(b"PAR1")
+    Path("notes.json").write_text("remember")
+    os.mkfifo("pipe")
+    bad = ("missing", "half.parquet", "notes.json", "pipe")
+    done = call_trueup(command, bad[0], "results", *bad[1:])
+    said = [line for line in done.err.splitlines() if line.startswith("warning: not read: ")]
+    names = done.out if command == "list" else "".join(said)
+    status = 2 if command == "health" else 1
+    assert (done.status, [name in names for name in bad]) == (status, [True] * 4)
+    assert "4 files could not be read." in done.err
+
+
+def test_a_folder_with_files_of_every_bad_kind_is_read(call_trueup, results: Path) -> None:
+    run = results / NEW
+    (run / "empty.json").touch()
+    (run / "binary.json").write_bytes(bytes(range(256)))
+    (run / "dangling.json").symlink_to("nowhere")
+    (run / "folder.json").mkdir()
+    with (run / "huge.json").open("wb") as stream:
+        stream.truncate(2**28 + 1)
+    cases_, said, status = listed(call_trueup, results)
+    assert (cases_, status) == ("cde", 1)
+    assert "4 files could not be read." in said

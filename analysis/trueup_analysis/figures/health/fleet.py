@@ -84,7 +84,7 @@ def outliers(found: Sequence[Case], columns: Figures) -> list[Verdict]:
 
 def _is_compared(case: Case, nodes: int) -> bool:
     """Whether a case on so many nodes of a known size ended well."""
-    return case.outcome == "ok" and case.vm_size is not None and len(case.nodes) == nodes
+    return case.outcome == "ok" and case.vm_size is not None and case.node_count == nodes
 
 
 def coded(keys: Iterable[object]) -> NDArray[np.int64]:

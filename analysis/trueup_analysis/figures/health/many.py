@@ -130,7 +130,7 @@ def _by_fitting(
     for place in chosen:
         case = found[place]
         # Equal parameters of records are one object.
-        key = (case.vm_size, case.benchmark, id(case.parameters), len(case.nodes), case.gpus)
+        key = (case.vm_size, case.benchmark, id(case.parameters), case.node_count, case.gpus)
         taken = known.get(key) if case.outcome == "ok" else stance(case, expectations)
         if taken is None:
             taken = known[key] = stance(case, expectations)

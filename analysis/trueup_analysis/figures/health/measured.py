@@ -8,7 +8,7 @@ from trueup.cases import Case, Figure
 from trueup.health.verdicts import latest
 
 from ...cases import read_cases
-from ...read import nodes_of
+from ...read import nodes_of, slug
 from ...selection import run_ids
 
 if TYPE_CHECKING:
@@ -26,14 +26,17 @@ def cases(loaded: Loaded, *, as_size: str | None = None) -> list[Case]:
     return latest(read_cases(loaded, as_size=as_size), run_ids(loaded))
 
 
-def of_reading(reading: Reading, size: str, node_count: int) -> Case:
-    """A tool's output as a case on ``node_count`` nodes of a size.
+def of_reading(reading: Reading, size: str, node_count: int | None) -> Case:
+    """A tool's output as a case on ``node_count`` nodes of a size; without a number, on as many as
+    the output says.
 
     Figures that could not be verified count as not measured.
     """
     outcome, reason = reading.outcome()
+    count = node_count or reading.resources.get("nodes")
     return Case(
-        nodes=tuple(nodes_of(reading.source, node_count)),
+        nodes=tuple(nodes_of(slug(reading.source), count)),
+        node_count=count,
         vm_size=size,
         benchmark=reading.tool,
         case=reading.source,
@@ -41,7 +44,7 @@ def of_reading(reading: Reading, size: str, node_count: int) -> Case:
         reason=reason,
         parameters=reading.parameters,
         # Each rank of nccl-tests has a GPU.
-        gpus=reading.resources.get("gpus", reading.resources.get("ranks")),
+        gpus=reading.resources.get("gpus"),
         software={},
         figures=[
             Figure(**{name: row[name] for name in Figure._fields if name in row})

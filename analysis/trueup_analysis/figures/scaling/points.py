@@ -16,7 +16,7 @@ from ...cases import read_cases
 from ...columns import numbered
 from ..by_record import ByRecord
 from ..coded import Coded, all_of, by_number, first_of_each, words_of
-from ..views import at_headline, headline
+from ..views import at_headline, headline, views
 from ..work import HOW, work_of
 
 if TYPE_CHECKING:
@@ -150,9 +150,7 @@ def points(
             held = every.words("benchmark").held()
             why = f"it is not among {units.plural(len(every), 'record')} (of {', '.join(held)})"
         raise BadInput(f"there is no scaling of {benchmark}: {why}")
-    require(chosen, "node_count")
-    if view.resource == "cores":
-        require(chosen, "cores")
+    chosen = chosen.taken(_counted(chosen, view, refuse=True))
     judged, at_sizes = headlines(chosen, view, expectations)
     counts = judged.median > 0
     if not counts.any():
@@ -183,6 +181,39 @@ def points(
         _layouts(chosen, work),
         _variants(chosen, work, view),
     )
+
+
+def _counted(records: Coded, view: View, *, refuse: bool = False) -> NDArray[np.bool_]:
+    """Which records say on how many nodes they ran, and on how many cores where these scale.
+
+    Raises:
+        BadInput: with ``refuse``, none does.
+    """
+    needed = ("node_count", *(["cores"] if view.resource == "cores" else []))
+    counted = np.all([records.count(name) >= 0 for name in needed], axis=0)
+    if refuse and not counted.any():
+        for name in needed:
+            require(records, name)
+    found: NDArray[np.bool_] = counted
+    return found
+
+
+def uncounted(loaded: Loaded) -> list[str]:
+    """Records that no table holds, because they do not say what they ran on; a sentence for each
+    benchmark."""
+    found = []
+    for name, view in views().items():
+        records = records_of(loaded, name)
+        ok = records.taken(records.words("outcome").marks(["ok"]))
+        if view.scales and len(ok):
+            lacking = ok.taken(~_counted(ok, view))
+            needed = "nodes" if view.resource == "gpus" else "nodes, ranks or threads"
+            if len(lacking):
+                found.append(
+                    f"left out, {units.plural(len(lacking), f'{name} record')} without a number of"
+                    f" {needed} (first: {lacking.first('source')})"
+                )
+    return found
 
 
 def records_of(loaded: Loaded, benchmark: str) -> Coded:

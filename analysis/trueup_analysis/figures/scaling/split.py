@@ -97,13 +97,16 @@ def _auto(part: Points, view: View) -> list[tuple[Over, Points]]:
     several = bool(nodes.min() < nodes.max())
     alone = part.taken(nodes == 1) if several else part
     found: list[tuple[Over, Points]] = []
-    on_gpus = (alone.records.count("gpus") > 0) & (view.resource == "gpus")
+    on_gpus = (alone.records.count("gpus") != 0) & (view.resource == "gpus")
     sides: list[tuple[Over, Points]] = [
         ("cores", alone.taken(~on_gpus)),
         ("gpus", alone.taken(on_gpus)),
     ]
-    for along, points in sides:
+    for along, side in sides:
+        points = side.taken(side.records.count(along) >= 0)
         if not len(points):
+            # ``split`` refuses it, where it is all that there is.
+            found += [(along, side)] if len(side) and not several else []
             continue
         count = points.records.number(along)
         spans = bool(np.nanmax(count) >= _SPAN * np.nanmin(count))

@@ -12,7 +12,18 @@ import json
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    ClassVar,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    NoReturn,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ...errors import ParseError
 from ...reading import Line, decoded, digest, is_count, is_number, lines_of, only, refuse_after
@@ -101,6 +112,8 @@ class BlobCopyOutput:
     seconds: float
     copies: Tuple[Copy, ...]
     software: Mapping[str, str] = field(default_factory=dict)
+    # All copies start on one machine.
+    node_count: ClassVar[int] = 1
 
     @property
     def tool_version(self) -> Optional[str]:

@@ -102,6 +102,11 @@ class DevitoOutput:
     ranks: Optional[int] = None
 
     @property
+    def node_count(self) -> Optional[int]:
+        """Machines that the driver names; None where nobody does."""
+        return len(set(self.hosts)) or None
+
+    @property
     def parameters(self) -> Dict[str, str]:
         """Nothing: no expectation depends on them."""
         return {}

@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate, takewhile
 from operator import mul
-from typing import Any, Callable, NamedTuple, NoReturn, Optional, cast
+from typing import Any, Callable, ClassVar, NamedTuple, NoReturn, Optional, cast
 
 from ...errors import ParseError
 from ...reading import Line, each_line, is_count, is_number, lines_of, refuse_after, whole_number
@@ -111,6 +111,8 @@ class FioOutput:
     jobs: tuple[Job, ...]
     tool_version: Optional[str] = None
     warnings: list[str] = field(default_factory=list)
+    # Outputs of several clients are not read.
+    node_count: ClassVar[int] = 1
 
     @property
     def parameters(self) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import ParseError
 from ...reading import Line, decoded, digest, lines_of
@@ -64,6 +64,13 @@ class GemmOutput:
     together: bool
     software: Mapping[str, str]
     tool_version: Optional[str] = None
+    # The program is one process.
+    node_count: ClassVar[int] = 1
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs that were measured."""
+        return len(self.gpus)
 
     @property
     def parameters(self) -> Dict[str, str]:

@@ -29,7 +29,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from re import Match, Pattern
-from typing import Any, Callable, NoReturn, Optional
+from typing import Any, Callable, ClassVar, NoReturn, Optional
 
 from ...errors import ParseError
 from ...reading import (
@@ -89,6 +89,15 @@ class GpuCopyOutput:
     correct: bool = True
     warnings: list[str] = field(default_factory=list)
     software: Mapping[str, str] = field(default_factory=dict)
+    # Copies between nodes are not read.
+    node_count: ClassVar[int] = 1
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs of which the output has a figure."""
+        devices = [device for of_kind in self.figures.values() for device in of_kind]
+        devices += [device for of_kind in self.sizes.values() for device, _ in of_kind]
+        return len({gpu for device in devices for gpu in device.split(">")})
 
     @property
     def parameters(self) -> dict[str, str]:

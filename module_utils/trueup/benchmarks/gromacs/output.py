@@ -34,6 +34,7 @@ _OVERRIDE = re.compile(
     r"Overriding nsteps with value passed on the command line: (-?\d+) steps?(?:, \S+ ps)?$"
 )
 _ATOMS = re.compile(r"There are: +(\d{1,18}) Atoms$", re.IGNORECASE)
+_NODES = re.compile(r"Running on ([1-9]\d{0,8}) nodes? with total ")
 _RANKS = re.compile(r"Using (\d{1,18}) MPI (?:threads?|process(?:es)?) *$")
 _THREADS = re.compile(r"Using (\d{1,18}) OpenMP threads?(?: per (?:tMPI thread|MPI process))? *$")
 _COUNTED = re.compile(
@@ -108,6 +109,7 @@ class GromacsOutput:
         ranks: all, those for PME alone included; ``threads`` is of each rank that does PP.
         offload: what of nb, pme, bonded and update ran on a GPU: gpu, cpu or mixed.
         gpus: those that were given work on the first node.
+        node_count: None where the log does not say it.
         drift: of the conserved energy, kJ/mol/ps per atom; None where no energies were printed.
         unsettled: lines that say that constraints could not be met.
         stopped: why it ended before its last step, if it did.
@@ -128,11 +130,17 @@ class GromacsOutput:
     gpus: int
     drift: Optional[float]
     tool_version: Optional[str]
+    node_count: Optional[int] = None
     build: Mapping[str, str] = field(default_factory=dict)
     unsettled: Tuple[str, ...] = ()
     stopped: Optional[str] = None
     driver: Mapping[str, str] = field(default_factory=dict)
     warnings: List[str] = field(default_factory=list)
+
+    @property
+    def gpu_count(self) -> Optional[int]:
+        """GPUs of all nodes; None where GPUs of other nodes than the first may have had work."""
+        return self.gpus if self.node_count == 1 or not self.gpus else None
 
     @property
     def parameters(self) -> Dict[str, str]:
@@ -284,6 +292,7 @@ class _Reader:
             gpus=gpus,
             drift=drift,
             tool_version=version,
+            node_count=self._node_count(),
             build=build,
             unsettled=tuple(line.strip() for line in self._lines if _UNSETTLED.search(line)),
             stopped=next((line.strip() for line in self._lines if _STOPPED.search(line)), None),
@@ -351,6 +360,10 @@ class _Reader:
             raise override[1][0].error("nsteps is overridden twice: two runs in one log")
         asked = int((override[0][1] if override else match).group(1))
         return (None if asked < 0 else asked), dt
+
+    def _node_count(self) -> Optional[int]:
+        counts = {int(match.group(1)) for _, match in self._all(_NODES)}
+        return counts.pop() if len(counts) == 1 else None
 
     def _atoms(self) -> int:
         line, match = self._next(_ATOMS, "number of atoms")

@@ -91,6 +91,18 @@ class HplOutput:
     warnings: List[str] = field(default_factory=list)
 
     @property
+    def ranks(self) -> Optional[int]:
+        """Processes of the grid, where all tests have the same number."""
+        counts = {test.p * test.q for test in self.tests}
+        return counts.pop() if len(counts) == 1 else None
+
+    @property
+    def gpu_count(self) -> Optional[int]:
+        """GPUs of NVIDIA's HPL; None where the output names none."""
+        counts = {test.gpus for test in self.tests}
+        return counts.pop() if len(counts) == 1 else None
+
+    @property
     def parameters(self) -> Dict[str, str]:
         """n, nb, p, q and gpus, where they are the same in all tests."""
         found = {}

@@ -199,6 +199,22 @@ class MegatronOutput:
     clocked: Optional[tuple[int, float]] = None
 
     @property
+    def node_count(self) -> Optional[int]:
+        """Machines that gpt_driver names; None in other logs."""
+        return len(set(self.hosts)) or None
+
+    @property
+    def ranks(self) -> Optional[int]:
+        """Processes of the job, where the log prints its arguments."""
+        world_size = self.parameters.get("world_size", "")
+        return int(world_size) if re.fullmatch("[1-9][0-9]{0,8}", world_size) else None
+
+    @property
+    def gpu_count(self) -> Optional[int]:
+        """A GPU for each process, but where gpt_driver trained on CPUs."""
+        return 0 if self.parameters.get("device") == "cpu" else self.ranks
+
+    @property
     def measured(self) -> tuple[Iteration, ...]:
         """The iterations after the warm-up."""
         return self.iterations[warm_up(len(self.iterations)) :]

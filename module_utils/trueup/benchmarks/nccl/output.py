@@ -394,6 +394,16 @@ class NcclOutput:
     unverified: tuple[str, ...] = ()
 
     @property
+    def node_count(self) -> Optional[int]:
+        """Machines in the list of ranks; None without a list."""
+        return len(self.hosts) or None
+
+    @property
+    def gpu_count(self) -> Optional[int]:
+        """Each rank has a GPU of its own."""
+        return self.ranks
+
+    @property
     def parameters(self) -> dict[str, str]:
         """operation, data type and reduction ("none" where nothing is reduced), and the way of the
         data by NCCL's log."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Dict, List, Match, NamedTuple, Optional, Pattern, Sequence, Tuple
+from typing import ClassVar, Dict, List, Match, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 from ...errors import ParseError
 from ...node.nvidia_smi import rows_of
@@ -101,6 +101,8 @@ class NvA10Output:
     tool_version: Optional[str] = None
     warnings: List[str] = field(default_factory=list)
     unverified: Tuple[str, ...] = ()
+    # ffmpeg is one process.
+    node_count: ClassVar[int] = 1
 
     @property
     def frames(self) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import ParseError
 from ...reading import Line, decoded, lines_of
@@ -69,6 +69,9 @@ class StreamOutput:
     cpus: Tuple[int, ...] = ()
     software: Mapping[str, str] = field(default_factory=dict)
     unverified: Tuple[str, ...] = ()
+    # STREAM is one process.
+    node_count: ClassVar[int] = 1
+    ranks: ClassVar[int] = 1
 
     @property
     def parameters(self) -> Dict[str, str]:

@@ -1,0 +1,158 @@
+"""Which runs a command works on: the last one, unless options or sources name others."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import cache
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from trueup.errors import BadInput
+from trueup.record import is_run_id
+
+from .packed import MEASURED
+from .selection import find_run, run_ids, run_of_manifest, select
+from .units import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from numpy.typing import NDArray
+
+    from .load import Excluded, Loaded
+    from .selection import Selection
+
+_OTHERS: Final = "--run, --since and --all choose others"
+
+
+def is_record(path: Path) -> bool:
+    """Whether a source is one record, or published results: no run of whole nodes."""
+    return path.suffix in {".json", ".csv"} and path.is_file()
+
+
+def of_runs(
+    loaded: Loaded, sources: Sequence[Path], chosen: Selection, *, may_be_empty: bool = False
+) -> Loaded:
+    """The chosen records of the last run, with a note that says which runs these are of how many.
+
+    Runs and records that the sources name one by one are taken as they are, and so are published
+    results. ``--run``, ``--since`` and ``--all`` choose runs.
+
+    Args:
+        sources: where the records were read.
+        may_be_empty: whether a run that measured nothing is an answer.
+
+    Raises:
+        BadInput: no record is left, or no run is as chosen.
+    """
+    known = run_ids(loaded)
+    if chosen.run is not None:
+        meant = [find_run(chosen.run, known)]
+        found = select(loaded, replace(chosen, run=meant[0]), may_be_empty=may_be_empty)
+        found = replace(found, excluded=_without(found.excluded, {*known} - {*meant}))
+        return replace(found, notes=[*found.notes, *_chosen(meant, known)])
+    named = _Named(sources)
+    last = next((run for run in reversed(known) if run not in named.outside(loaded)), None)
+    if chosen.every_run or chosen.since or named.every or last is None:
+        found = select(loaded, chosen, may_be_empty=may_be_empty)
+        return replace(found, notes=[*found.notes, *_chosen(run_ids(found), known)])
+    meant = [last, *named.runs(loaded)]
+    rows = loaded.words("run_id").marks([last]) | named.rows(loaded)
+    narrowed = replace(
+        loaded.only(np.flatnonzero(rows)),
+        runs=[run for run in loaded.runs if str(run["run_id"]) in meant],
+        excluded=_without(loaded.excluded, {*known} - {*meant}),
+    )
+    try:
+        if not rows.any() and not may_be_empty:
+            raise BadInput("it has no record")
+        found = select(narrowed, chosen, may_be_empty=may_be_empty)
+    except BadInput as error:
+        raise BadInput(f"run {last}, the last: {error} ({_OTHERS})") from error
+    return replace(found, notes=[*found.notes, *_how_last(loaded, known, meant)])
+
+
+def _how_last(loaded: Loaded, known: Sequence[str], meant: Sequence[str]) -> list[str]:
+    """Which run is shown where there are others, and how it is known to be the last."""
+    others = len({*known} - {*meant})
+    if not others:
+        return []
+    last, *more = meant
+    counted = any(run.get("count") for run in loaded.runs if str(run["run_id"]) == last)
+    how = "" if counted else ", by its time: its run.json has no count"
+    beside = f", and {', '.join(more)}, which the command names" if more else ""
+    rest = f"{plural(others, 'other run')} left out: {_OTHERS}"
+    return [f"run {last} is shown, the last of {len(known):,} runs{how}{beside}; {rest}."]
+
+
+def _chosen(runs: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Which runs of several are shown."""
+    others = len({*known} - {*runs})
+    rest = f"; {plural(others, 'other run')} left out" if others else ""
+    if runs[1:]:
+        return [f"{len(runs):,} runs are shown together, {runs[0]} to {runs[-1]}{rest}."]
+    return [f"run {run} is shown{rest}." for run in runs if others]
+
+
+def _without(excluded: Sequence[Excluded], others: Collection[str]) -> list[Excluded]:
+    """The files that could not be read, without those of other runs. A run of which nothing could
+    be read may be the last."""
+    return [item for item in excluded if _run_of(item) not in others]
+
+
+def _run_of(item: Excluded) -> str | None:
+    """The run of a file, by the name of its folder; None where that is none's."""
+    path = PurePath(item.path)
+    named = (one for one in (path.parent.name, path.name) if is_run_id(one))
+    return run_of_manifest(item) or next(named, None)
+
+
+class _Named:
+    """The sources that name one run or one record."""
+
+    def __init__(self, sources: Sequence[Path]) -> None:
+        self._files = {os.path.realpath(path) for path in sources if is_record(path)}
+        self._folders = {os.path.realpath(path) for path in sources if _is_run(path)}
+        taken = self._files | self._folders
+        self._stores = {os.path.realpath(path) for path in sources} - taken
+        self.every = not self._stores
+
+    def outside(self, loaded: Loaded) -> set[str]:
+        """The named runs that lie in none of the other sources: none of these is their last."""
+        beyond = {one for one in self._folders if os.path.dirname(one) not in self._stores}
+        return self._runs_in(loaded, beyond)
+
+    def runs(self, loaded: Loaded) -> list[str]:
+        """The named runs."""
+        return sorted(self._runs_in(loaded, self._folders))
+
+    def rows(self, loaded: Loaded) -> NDArray[np.bool_]:
+        """The records that are taken as they are."""
+        rows = ~loaded.words("provenance").marks([MEASURED])
+        if not self._files and not self._folders:
+            return rows
+        real = cache(os.path.realpath)
+        sources = (source.partition("#")[0] for source in loaded.values("source"))
+        places = ((real(os.path.dirname(one)), os.path.basename(one)) for one in sources)
+        taken = (
+            folder in self._folders or f"{folder}/{name}" in self._files for folder, name in places
+        )
+        return rows | np.fromiter(taken, np.bool_, loaded.table.num_rows)
+
+    def _runs_in(self, loaded: Loaded, folders: Collection[str]) -> set[str]:
+        """The runs of some folders, by their records or the folder's name."""
+        if not folders:
+            return set()
+        real = cache(os.path.realpath)
+        pairs = zip(loaded.values("source"), loaded.values("run_id"), strict=True)
+        held = {run for source, run in pairs if real(os.path.dirname(source)) in folders}
+        return held | {os.path.basename(one) for one in folders}
+
+
+def _is_run(path: Path) -> bool:
+    """Whether a source is the folder of one run."""
+    return path.is_dir() and (
+        is_run_id(os.path.basename(os.path.realpath(path))) or (path / "run.json").is_file()
+    )
