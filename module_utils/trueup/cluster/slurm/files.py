@@ -55,7 +55,8 @@ _WRITTEN = "# Written by trueup (role slurm)"
 _HEALTH = f"{_LIBEXEC}/slurm_health"
 _PACKAGE = "trueup_health"
 _ROOM = (
-    *("__init__", "errors", "words", "quantity", "redaction", "record", "reading", "cases"),
+    *("__init__", "errors", "words", "quantity", "printable", "redaction", "record", "reading"),
+    "cases",
     *(f"health/{name}" for name in ("__init__", "expectations", "faults", "verdicts", "required")),
     *(
         f"node/{name}"
