@@ -59,6 +59,7 @@ def node_of(size: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
 def case(size: str, figures: list[Metric], benchmark: str = "node_state") -> Case:
     return Case(
         *(("n1",), size, benchmark, "state", "ok", None, {}, {}, figures),
+        node_count=1,
         started_at="2026-11-20T09:00:00Z",
     )
 

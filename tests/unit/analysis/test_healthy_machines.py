@@ -190,6 +190,7 @@ def word_on(
         parameters=parameters,
         software={},
         figures=[row],
+        node_count=nodes,
         gpus=8 * nodes,
     )
     return {item.verdict for item in judge_case(case, FACTS) if item.measured is not None}
@@ -237,7 +238,9 @@ def test_a_slow_figure_of_another_program_or_input_has_no_verdict(
 @pytest.mark.parametrize(("gpus", "measured"), [(4, 0), (8, 1), (None, 0)])
 def test_an_all_reduce_over_some_of_the_gpus_is_not_judged(gpus: int | None, measured: int) -> None:
     row = Figure("busbw", 300e9, "byte/s", "higher", message_bytes=16 * GIB)
-    case = Case(("n",), H100, "nccl", "made", "ok", None, SUM, {}, [row], gpus=gpus)
+    case = Case(
+        *(("n",), H100, "nccl", "made", "ok", None, SUM, {}, [row]), node_count=1, gpus=gpus
+    )
     judged = judge_case(case, FACTS)
     assert sum(item.measured is not None for item in judged) == measured
 

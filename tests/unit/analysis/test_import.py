@@ -316,11 +316,11 @@ def test_a_log_of_an_unknown_number_of_nodes_is_not_judged_as_one(call_trueup: A
     size = ("--size", SIZE, "-f", "json")
     [[verdict]] = [item["verdicts"] for item in json.loads(call_trueup("read", log, *size).out)]
     assert verdict["verdict"] == "no verdict"
-    assert "nobody says on how many nodes it ran" in verdict["reason"]
+    assert "it has an unknown number of nodes (--nodes gives it for a log)" in verdict["reason"]
     [[told]] = [
         item["verdicts"] for item in json.loads(call_trueup("read", log, *size, "--nodes", 1).out)
     ]
-    assert "nobody says" not in str(told["reason"])
+    assert "unknown" not in str(told["reason"])
 
 
 def test_one_bad_log_keeps_no_other_from_being_imported(
