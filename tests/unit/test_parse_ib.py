@@ -10,7 +10,7 @@ from damage import changed, damaged, refuses, same_or_refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup.benchmarks.ib.marks import recognises
-from trueup.benchmarks.ib.output import SIZES, explain, parse_ib
+from trueup.benchmarks.ib.output import SIZES, IbOutput, explain, parse_ib
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "ib"
@@ -186,6 +186,87 @@ def test_latencies_of_all_sizes_and_of_a_duration() -> None:
 def test_a_failed_completion_is_told_in_words(status: int, meaning: str) -> None:
     text = f" Completion with error at client\n Failed status {status}: wr_id 0 syndrom 0x81\n"
     assert f"({meaning}" in str(explain(text))
+
+
+TABLE_ROW = re.compile(r"(?m)^ *\d+ +\d+(?:[ \t]+\d[.\d]*){2,}[ \t]*$")
+
+
+def read_or_refused(text: str) -> IbOutput | None:
+    try:
+        return parse_ib(text)
+    except ParseError:
+        return None
+
+
+def swapped(text: str, one: int, other: int) -> str:
+    """The text with two columns of its tables swapped under their headers."""
+
+    def row(match: re.Match[str]) -> str:
+        cells = re.split(r"(\S+)", match[0])
+        at, and_at = 2 * one + 1, 2 * other + 1
+        cells[at], cells[and_at] = cells[and_at], cells[at]
+        return "".join(cells)
+
+    return TABLE_ROW.sub(row, text)
+
+
+# Columns of a bandwidth, of a latency and of one over a duration, by their places.
+BANDWIDTHS = [(one, other) for one in range(5) for other in range(one + 1, 5)]
+LATENCIES = [(one, other) for one in range(9) for other in range(one + 1, 9)]
+# What no figure tells: median and mean; and what is equal of 1000 iterations.
+TOLD, EQUAL = {(4, 5)}, {(3, 8)}
+
+
+@pytest.mark.parametrize("name", ["client", "server", "all", "duration", "gpu"])
+def test_swapped_columns_of_a_bandwidth_are_refused(name: str) -> None:
+    text = TEXTS[f"write_bw_{name}"]
+    for pair in BANDWIDTHS:
+        if swapped(text, *pair) != text:
+            assert same_or_refused(values, swapped(text, *pair), values(text)), pair
+
+
+@pytest.mark.parametrize("name", ["loopback", "all"])
+def test_swapped_columns_of_a_latency_are_refused_or_named(name: str) -> None:
+    text = TEXTS[f"send_lat_{name}"]
+    outputs = {pair: read_or_refused(swapped(text, *pair)) for pair in LATENCIES}
+    read = {pair: output for pair, output in outputs.items() if output is not None}
+    assert set(read) == TOLD | EQUAL
+    assert read[3, 8].metrics() == parse_ib(text).metrics()
+    cautions = [one for one in read[4, 5].warnings if "t_avg and t_typical may be swapped" in one]
+    assert len(cautions) == len(read[4, 5].rows)
+    assert [one for one in parse_ib(text).warnings if "swapped" in one] == []
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])
+def test_swapped_columns_of_a_duration_are_refused(pair: tuple[int, int]) -> None:
+    with pytest.raises(ParseError):
+        parse_ib(swapped(TEXTS["send_lat_duration"], *pair))
+
+
+def test_sizes_and_iterations_that_may_be_swapped_are_unverified() -> None:
+    likely = TEXTS["send_lat_two_ends"].replace("\n 8       1000 ", "\n 4096    1000 ")
+    output = parse_ib(swapped(likely, 0, 1))
+    assert (parse_ib(likely).unverified, output.rows[0].message_bytes) == ([], 1000)
+    [why] = output.unverified
+    assert why.startswith("line 43: 1000 bytes and 4096 iterations may be swapped")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        # print_report_lat: of 1000 iterations 997 count, and ceil(0.999 * 997) is the last.
+        (r"6\.93$", "4.12", "of 1000 iterations t_max is the 99.9 % percentile"),
+        (" 1000 ", " 64   ", "of 64 iterations t_max is the 99 % percentile"),
+        (r"1\.79( +\t)", r"1.92\1", "a mean of 1.92 is not possible"),
+        (r"1\.79( +\t)", r"1.73\1", "a mean of 1.73 is not possible"),
+        (r"0\.00( +\t)", r"1.71\1", "a deviation of 1.71 is not possible"),
+    ],
+)
+def test_figures_that_perftest_cannot_print_together(old: str, new: str, why: str) -> None:
+    client = TEXTS["send_lat_two_ends"]
+    line = client.splitlines()[42]
+    with pytest.raises(ParseError, match=re.escape(why)):
+        parse_ib(client.replace(line, re.sub(old, new, line.rstrip())))
 
 
 def test_only_perftest_is_recognised() -> None:

@@ -591,6 +591,14 @@ def test_a_pasted_table_must_fit_itself_all_the_same() -> None:
     assert parse_nccl(log).unverified != ()
 
 
+def test_counts_of_more_bytes_than_their_sizes_are_refused() -> None:
+    """As where the columns of sizes and of wrong results were swapped; not even 0 ranks fit."""
+    pasted = without(printed("all_gather", least=1 << 20, most=1 << 24), HEADER, RANKS)
+    swapped = damage.changed(pasted, r"^( +)\d{5,}( +\d{5,} +float)", r"\1      0\2", count=0)
+    with pytest.raises(ParseError, match="no operation and number of ranks fits"):
+        parse_nccl(swapped)
+
+
 NEW = printed(least=1 << 20, most=1 << 24)
 OLD = printed("reduce", era="2021", least=1 << 20, most=1 << 24)
 

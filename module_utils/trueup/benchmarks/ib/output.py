@@ -16,6 +16,7 @@ in 10^6/s. perftest prints no version.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -48,6 +49,12 @@ _STATISTICS = {
 _CPU = "CPU_Util[%]"
 # perftest takes no fewer iterations.
 _LEAST_ITERATIONS = 5
+# Iterations whose times are in no latency but the least and most.
+_LATENCY_TAIL = 3
+# What two rounded times may be off together, and the first distance whose square overflows.
+_ROUNDED, _MOST_DEVIATION = 0.011, 46340
+# Of a test over a duration, which has whole seconds: at least one, at most eleven days.
+_LEAST_SECONDS, _MOST_SECONDS = 0.5, 1e6
 # Beyond any adapter, and beyond any message that arrives.
 _MOST_BITS, _MOST_USEC = 1e13, 1e9
 # What the ends agree on before they measure.
@@ -153,6 +160,22 @@ class IbOutput:
     warnings: List[str] = field(default_factory=list)
 
     @property
+    def unverified(self) -> List[str]:
+        """That sizes and iterations of a latency may be swapped: no other figure depends on them.
+        Sizes are powers of two unless somebody asks for another."""
+        unlikely = [
+            row
+            for row in self.rows
+            if self.kind == "Latency" and not _is_power(row.message_bytes)
+            if _is_power(row.iterations)
+        ]
+        return [
+            f"line {row.line.number}: {row.message_bytes} bytes and {row.iterations} iterations may"
+            " be swapped: only the iterations are a power of two"
+            for row in unlikely
+        ]
+
+    @property
     def tool_version(self) -> Optional[str]:
         """None: perftest's output does not tell."""
         return None
@@ -196,6 +219,22 @@ class IbOutput:
         ]
 
 
+def _is_power(number: int) -> bool:
+    """Of two."""
+    return number & (number - 1) == 0
+
+
+def _below_median(row: IbRow) -> Optional[str]:
+    """A caution where the mean lies below the median: no figure tells swapped ones then."""
+    mean, median = (row.figures.get(name, 0.0) for name in ("t_avg[usec]", "t_typical[usec]"))
+    if not 0 < mean < median:
+        return None
+    return (
+        f"line {row.line.number}: the mean latency lies below the median, which is rare: t_avg and"
+        " t_typical may be swapped"
+    )
+
+
 @dataclass
 class _End:
     """One end's part of the output while it is read."""
@@ -234,6 +273,7 @@ def parse_ib(text: str) -> IbOutput:
     if len(ends) == 2:
         _compare(*ends)
     _check_sizes(first)
+    cautions += filter(None, map(_below_median, first.rows))
     _, verb, _, kind = first.banners[0]
     ordered = [first, *(end for end in ends if end is not first)]
     return IbOutput(
@@ -452,7 +492,7 @@ def _row(line: Line, header: Tuple[Line, Tuple[str, ...], str]) -> IbRow:
     if _PEAK in named:
         figures = _bandwidth(size, named, _UNITS[unit], line)
     elif "t_min[usec]" in named:
-        figures = _latency(named, line)
+        figures = _latency(named, iterations, line)
     else:
         figures = {
             "t_avg[usec]": _decimal(named["t_avg[usec]"], 2, line) * 1e-6,
@@ -483,8 +523,8 @@ def _bandwidth(size: int, named: Mapping[str, str], unit: int, line: Line) -> Di
     return {_PEAK: peak * unit, _AVERAGE: average * unit, _RATE: rate * 1e6}
 
 
-def _latency(named: Mapping[str, str], line: Line) -> Dict[str, float]:
-    """The times in seconds, where they are in order."""
+def _latency(named: Mapping[str, str], iterations: int, line: Line) -> Dict[str, float]:
+    """The times in seconds, where they are in order and can be of so many iterations."""
     times = {
         column: _decimal(word, 2, line)
         for column, word in named.items()
@@ -499,10 +539,41 @@ def _latency(named: Mapping[str, str], line: Line) -> Dict[str, float]:
     ]
     if not 0 < order[0] <= order[-1] <= _MOST_USEC:
         raise line.error("no latencies above 0")
-    # The deviation is summed in whole numbers that may overflow: it is not used, nor judged.
     if order != sorted(order) or not order[0] <= times["t_avg[usec]"] <= order[-1]:
         raise line.error("least, typical, percentiles and most are out of order")
+    _check_spread(order, times["t_avg[usec]"], named["t_stdev[usec]"], iterations, line)
     return {column: value * 1e-6 for column, value in times.items()}
+
+
+def _check_spread(
+    order: Sequence[float], mean: float, deviation: str, iterations: int, line: Line
+) -> None:
+    """That mean and deviation can be of times with this least, median, percentiles and most, as
+    print_report_lat of perftest makes them (src/perftest_parameters.c, 4.1 to 26.04).
+
+    It sorts the ``iterations - 1`` times, takes mean and median of all but the last two, and the
+    percentiles at ceil(0.99 n) and ceil(0.999 n) of these n, and calls the next to last the most.
+    """
+    least, typical, p99, p999, most = order
+    count = iterations - _LATENCY_TAIL
+    at_99, at_999 = (math.ceil(count * share) for share in (0.99, 0.999))
+    for name, value, at in (("99 %", p99, at_99), ("99.9 %", p999, at_999)):
+        if at == count and value != most:
+            raise line.error(f"of {iterations} iterations t_max is the {name} percentile")
+    half = count // 2
+    lowest = [(half, least), (at_99 - half, typical), (at_999 - at_99, p99), (count - at_999, p999)]
+    ends = [0, count - half, min(at_99 + 1, count), min(at_999 + 1, count), count]
+    parts = [after - before for before, after in zip(ends, ends[1:])]
+    low = sum(many * value for many, value in lowest) / count
+    high = sum(many * value for many, value in zip(parts, order[1:])) / count
+    if not low - _ROUNDED <= mean <= high + _ROUNDED:
+        raise line.error(f"a mean of {mean:g} is not possible between these percentiles")
+    # Each distance from the mean is cut to whole microseconds, and its square must fit in 32 bits.
+    widest = [int(max(abs(mean - a), abs(mean - b)) + _ROUNDED) for a, b in zip(order, order[1:])]
+    square = sum(many * wide**2 for many, wide in zip(parts, widest)) / count
+    known = re.fullmatch(r"[0-9]{1,9}\.[0-9]{2}", deviation)
+    if known and max(widest) < _MOST_DEVIATION and float(deviation) > math.sqrt(square) + _ROUNDED:
+        raise line.error(f"a deviation of {deviation} is not possible between these percentiles")
 
 
 def _whole(word: str, least: int, line: Line) -> int:
@@ -565,6 +636,12 @@ def _check_duration(end: _End, verb: str) -> None:
             allowed = 1.000001 * (0.005e-6 / seconds + 0.005 / rate)
             if abs(seconds * ways * rate - 1) > allowed:
                 raise row.line.error("rate times latency is not 1")
+            length = row.iterations / rate
+            if not _LEAST_SECONDS < length < _MOST_SECONDS:
+                raise row.line.error(
+                    f"{row.iterations} iterations at {rate:g} a second take {length:g} s, which no"
+                    " test does: are columns swapped?"
+                )
 
 
 def _settle_side(end: _End) -> None:

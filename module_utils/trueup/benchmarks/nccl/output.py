@@ -228,7 +228,8 @@ class _Model(NamedTuple):
         share = largest.elements * _TYPE_BYTES[largest.type]
         if len(possible) == 1 or not self.shared or not share:
             return possible
-        return [largest.size // share]
+        # None where the share is larger than the whole.
+        return [largest.size // share] if largest.size >= share else []
 
     def wrong_with(
         self, row: Row, ranks: int, *, by_wall_time: bool, checked: bool
