@@ -177,7 +177,7 @@ RANGE = swept("Range", [1000, 2000, 3000])
 
 
 @pytest.mark.parametrize("csv", [False, True])
-@pytest.mark.parametrize("unit", [1e9, 1 << 20])
+@pytest.mark.parametrize("unit", [1e9, 1_024_000])
 def test_several_sizes_give_a_row_each(unit: float, *, csv: bool) -> None:
     text = swept("Range", [1024, 2048], unit="GB/s" if unit == 1e9 else "MB/s", csv=csv)
     rows = {(row.name, row.message_bytes): row for row in parse_gpu_copy(text).metrics()}
@@ -207,8 +207,15 @@ def in_megabytes(text: str) -> str:
 
 
 def test_megabytes_of_old_versions_and_lines_above_the_first() -> None:
+    """Sources of 2013, 2014 and 2015: 1e3f or (1<<10) * bytes / (ms * (1<<20)), and a NOTE."""
     old = parse_gpu_copy(in_megabytes(WORDS))
-    assert old.figures["h2d"] == {"gpu0": (2500.1 * (1 << 20),)}
+    assert old.figures["h2d"] == {"gpu0": (2500.1 * 1_024_000,)}
+    assert (old.unverified, parse_gpu_copy(WORDS).unverified) == ([], [])
+    older = parse_gpu_copy(changed(in_megabytes(WORDS), "NOTE: .*", ""))
+    assert older.figures == old.figures
+    assert [why[:40] for why in older.unverified] == ["no line 'NOTE: The CUDA Samples ...' bel"]
+    # Of GB/s there is one unit.
+    assert parse_gpu_copy(changed(WORDS, "NOTE: .*", "")).unverified == []
     assert values("$ ./bandwidthTest\n" + WORDS) == values(WORDS)
 
 

@@ -27,7 +27,7 @@ READ = {
         *("gpu_copy", None, "h2d_bandwidth", 9.7e9, "byte/s"),
     ),
     "gpu_copy/bandwidthtest_csv.txt": (
-        *("gpu_copy", None, "h2d_bandwidth", 8494.3 * (1 << 20), "byte/s"),
+        *("gpu_copy", None, "h2d_bandwidth", 8494.3 * 1_024_000, "byte/s"),
     ),
     "gpu_copy/nvbandwidth_h100x8_d2d_read.txt": (
         *("gpu_copy", "0.10.0", "p2p_bandwidth", 395.08e9, "byte/s"),

@@ -11,7 +11,11 @@ each GPU and once for all (roles/gpu_copy/files/gpu_copy.py):
 - the JSON line of trueup's own PyTorch program.
 
 Units, read in the sources: nvbandwidth (v0.8, memcpy.cpp) and bandwidthTest (bandwidthTest.cu) both
-print GB/s of 1e9 byte/s; bandwidthTest before CUDA 10.1 prints MB/s of 2^20 byte/s. For a copy
+print GB/s of 1e9 byte/s. bandwidthTest before CUDA 10.1, and the one in extras/demo_suite of later
+releases, print MB/s: of 2^20 byte/s in the samples of CUDA 5 (copyright 2013), and of 1,024,000
+byte/s since CUDA 6.5 (2014), which take a second for 1024 ms. Only the samples since CUDA 7 (2015)
+close with a NOTE. Times of ``--csv`` are bytes over what is printed times 2^20 in all of these, and
+in GB/s of CUDA 10.1 and 10.2. For a copy
 within a GPU's memory nvbandwidth counts what is copied, and bandwidthTest what is read and written,
 twice as much; ``d2d_bandwidth`` is what is copied.
 
@@ -74,6 +78,7 @@ class GpuCopyOutput:
         cpus: section (``gpu0``) to the CPUs that it ran on; trueup's own program alone says.
         correct: no program found that copied data differ from what was sent.
         peer_test: which peer test the figures are of, ``read`` or ``write``.
+        unverified: why figures may be of another unit.
     """
 
     program: str
@@ -88,6 +93,7 @@ class GpuCopyOutput:
     cpus: Mapping[str, str] = field(default_factory=dict)
     correct: bool = True
     warnings: list[str] = field(default_factory=list)
+    unverified: list[str] = field(default_factory=list)
     software: Mapping[str, str] = field(default_factory=dict)
     # Copies between nodes are not read.
     node_count: ClassVar[int] = 1
@@ -165,6 +171,7 @@ class _Part:
     # Kind to (device, bytes of a copy), of a run over several sizes.
     sizes: dict[str, dict[tuple[str, int], float]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    unverified: list[str] = field(default_factory=list)
     software: dict[str, str] = field(default_factory=dict)
 
     def add(self, kind: str, gpus: tuple[int, ...], rates: Sequence[float]) -> None:
@@ -327,6 +334,7 @@ def _joined(
         cpus=cpus,
         correct=correct,
         warnings=warnings,
+        unverified=[why for part, _ in parts for why in part.unverified],
         software=software,
     )
 
@@ -731,8 +739,13 @@ _CSV = re.compile(
 _DEVICE = re.compile(r"Device ([0-9]+): (.+)")
 _KIND_OF = {"Host to Device": "h2d", "Device to Host": "d2h", "Device to Device": "d2d"}
 _MIB = float(1 << 20)
-# Before CUDA 10.1 (2019) it prints MB/s and counts 2^20 bytes.
-_UNITS = {"GB/s": _GB, "MB/s": _MIB}
+_UNITS = {"GB/s": _GB, "MB/s": 1_024_000.0}
+# What the time in a line of CSV is derived with.
+_OF_TIMES = {"GB/s": (_GB, _MIB), "MB/s": (_MIB,)}
+_WHICH_MB = (
+    "no line 'NOTE: The CUDA Samples ...' below: MB/s are read as 1,024,000 byte/s, as since CUDA"
+    " 6.5; of CUDA 5 and 6.0 they are 2^20, and all figures are 2.4 % higher"
+)
 _TWICE = (
     "bandwidthTest counts what is read and written within a GPU's memory; d2d_bandwidth is half of"
     " what it prints: what is copied"
@@ -760,7 +773,7 @@ class _BandwidthTest:
         self.device: Optional[int] = None
         self.mode = ""
         self.dots = 0
-        self.begun = self.passed = self.ended = False
+        self.begun = self.passed = self.noted = self.ended = False
         self.memories: set[str] = set()
         self.units: set[str] = set()
         self.rates: dict[str, dict[int, float]] = {}
@@ -794,6 +807,8 @@ class _BandwidthTest:
         if len(self.units) > 1:
             raise ParseError("GB/s and MB/s in one output, of which a run prints one")
         self._refuse_faster_than_memory()
+        if "MB/s" in self.units and not self.noted:
+            self.part.unverified.append(_WHICH_MB)
         self._fill()
         return self.part
 
@@ -825,7 +840,9 @@ class _BandwidthTest:
     def _after(self, line: str) -> None:
         if line.startswith(STANDARD_ERROR):
             self.ended = True
-        elif line and not line.startswith("NOTE: "):
+        elif line.startswith("NOTE: "):
+            self.noted = True
+        elif line:
             self.lines.fail("there is more after 'Result = PASS'")
 
     def _begin(self, _match: Match[str]) -> None:
@@ -937,13 +954,12 @@ def _csv_row(lines: _Lines, csv: Match[str], rates: dict[int, float]) -> None:
     ):
         lines.fail("expected one decimal of the bandwidth and five of the time")
     size, seconds, printed = int(csv.group(7)), float(csv.group(6)), float(csv.group(4))
-    # The time is the size over the bandwidth; both are rounded. CUDA 10.1 and 10.2 print GB/s and
-    # divide by 2^20 all the same.
+    # The time is the size over the bandwidth; both are rounded.
     if not any(
         size / ((printed + 0.05) * unit) - 5.1e-6
         <= seconds
         <= size / (max(printed - 0.05, 1e-9) * unit) + 5.1e-6
-        for unit in {_UNITS[csv.group(5)], _MIB}
+        for unit in _OF_TIMES[csv.group(5)]
     ):
         lines.fail(f"{size} bytes at this bandwidth do not take {seconds:.5f} s")
     _take_rate(rates, csv.group(7), rate, lines)
