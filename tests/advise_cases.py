@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shlex
 import sys
-from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from unittest import mock
 
@@ -23,12 +23,8 @@ _CASE = re.compile(
 )
 
 
-class _Day(datetime):
-    """The day of the page: sizes retire as time goes on."""
-
-    @classmethod
-    def now(cls, tz: tzinfo | None = None) -> datetime:
-        return datetime(2026, 11, 24, tzinfo=tz or UTC)
+# The day of the page, 2026-11-24: sizes retire and prices grow old as time goes on.
+_DAY = {"SOURCE_DATE_EPOCH": "1795478400"}
 
 
 def written(page: str) -> str:
@@ -45,7 +41,7 @@ def _answered(found: re.Match[str]) -> str:
     out, err = io.StringIO(), io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["trueup", *words, "--format", "markdown"]),
-        mock.patch("trueup_analysis.commands.advise.datetime", _Day),
+        mock.patch.dict(os.environ, _DAY),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         contextlib.suppress(SystemExit),

@@ -21,6 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # Prices that whoever runs the tests has fetched change no test.
 os.environ["TRUEUP_PRICES"] = str(ROOT / ".cache" / "no-prices.csv")
 
+# The day from which ages of prices count: 2026-09-15, when most of the catalog's are recent.
+os.environ["SOURCE_DATE_EPOCH"] = "1789473600"
+
 # Locks of this process's tests alone: those of another process may run a benchmark too.
 os.environ["TRUEUP_LOCKS"] = tempfile.mkdtemp(prefix="trueup-locks-")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -166,13 +165,14 @@ def _refuse_unused(
 
 def _services(given: dict[str, str], catalog: Path | None, *, explain: bool) -> list[Sheet]:
     from ..figures.advise import services
+    from ..figures.prices import day_of_reading
     from ..sheets import advise_services as sheets
 
     if not given:
         print_(f"{_SERVICE} asks (NAME=VALUE):\n{inspect.cleandoc(services.Needs.__doc__ or '')}\n")
         raise typer.Exit
     needs, known = services.needs_of(given), services.read_services(catalog)
-    today = datetime.now(UTC).date()
+    today = day_of_reading()
     found = {
         "Services": services.advise(needs, known, today),
         "Storage": services.advise_storage(needs, known, today),
@@ -188,7 +188,7 @@ def _architectures(
     from ..catalog import folder
     from ..figures.advise import architectures
     from ..figures.advise.knowledge import Knowledge
-    from ..figures.prices import Book, Terms, read_all, refuse_unknown
+    from ..figures.prices import Book, Terms, day_of_reading, read_all, refuse_unknown
     from ..sheets import advise_architectures as sheets
 
     names, given = (
@@ -199,7 +199,7 @@ def _architectures(
         raise BadInput(
             f"{_ARCHITECTURE} takes one name and region=REGION, not {' '.join(map(str, words))}"
         )
-    known = Knowledge(folder(catalog), datetime.now(UTC).date())
+    known = Knowledge(folder(catalog), day_of_reading())
     terms, prices = Terms(region=given.get("region"), price_date=price_date), read_all(catalog)
     refuse_unknown(prices, terms)
     book, found = Book(prices, terms.price_date), architectures.read(catalog, known.sizes)
@@ -213,8 +213,9 @@ def _architectures(
 def _known(catalog: Path | None, results: Sequence[Path], *, every_run: bool = False) -> Knowledge:
     from ..catalog import folder
     from ..figures.advise.knowledge import Knowledge
+    from ..figures.prices import day_of_reading
 
-    today = datetime.now(UTC).date()
+    today = day_of_reading()
     if not results and not RESULTS.exists():
         return Knowledge(folder(catalog), today)
     from ..cases import read_cases

@@ -94,7 +94,7 @@ def refresh(
     regions = regions or sorted({row["region"] for row in known})
     _refuse_quotes([*sizes, *regions])
     server = retail.Server((url or retail.HOST).rstrip("/"))
-    day = today().isoformat()
+    day = datetime.now(UTC).date().isoformat()
     fetched = [retail.fetch(server, one, sizes, day, PROGRESS.step) for one in regions]
     for one in fetched:
         _tell(one, sizes)
@@ -126,8 +126,10 @@ def diff(*, format_: FormatOption = Format.table, output: OutputOption = None) -
 
 
 def today() -> date:
-    """Of which prices are shown."""
-    return datetime.now(UTC).date()
+    """The day from which ages count."""
+    from ..figures.prices import day_of_reading
+
+    return day_of_reading()
 
 
 def _refuse_quotes(words: Sequence[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,11 +69,12 @@ def _advised(
     from ..catalog import folder
     from ..figures.advise import asks
     from ..figures.advise.knowledge import Knowledge
+    from ..figures.prices import day_of_reading
     from .answering import answered, ask_of
 
     if path.suffix not in (".yml", ".yaml"):
         raise BadInput(f"--advise {path} is no ask: name a file such as work.yml")
     name, given = ask_of(str(path), [])
     cases = [one for one in read_cases(loaded) if one.measured and one.outcome == "ok"]
-    known = Knowledge(folder(catalog), datetime.now(UTC).date(), cases)
+    known = Knowledge(folder(catalog), day_of_reading(), cases)
     return answered(asks.chosen(name), given, known, catalog, price_date=price_date)

@@ -104,7 +104,9 @@ def finder(rows: Sequence[Mapping[str, Any]]) -> cost.Find:
 
     def find(size: str, region: str, offer: str) -> cost.Price | None:
         found = book.find(size, region, "linux", offer)
-        return None if found is None else cost.Price(found.usd_per_hour, found.date, found.source)
+        if found is None:
+            return None
+        return cost.Price(found.usd_per_hour, found.date, found.source, found.age)
 
     return find
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from trueup.errors import BadInput
 
 from . import price_list
+from .prices import standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +36,9 @@ def offered(
     rows = []
     for name, preset in presets.items():
         for size, minutes in preset.sizes.items():
-            price = price_list.lowest(prices, price_list.Wanted(size, offer="payg", os="linux"))
+            wanted = price_list.Wanted(size, offer="payg", os="linux")
+            price = price_list.lowest(prices, wanted, today)
+            as_of = price.get("as_of_date", "")
             usd_per_hour = float(price.get("usd_per_hour", math.nan))
             taken = math.nan if minutes is None else minutes
             rows.append(
@@ -48,8 +51,8 @@ def offered(
                     "minutes": taken,
                     "usd": taken / 60 * usd_per_hour * max(preset.nodes),
                     "region": price.get("region", ""),
-                    "price_date": price.get("as_of_date", ""),
-                    "age_days": price_list.age_days(price.get("as_of_date", ""), today),
+                    "price_date": as_of,
+                    "age_days": standing(as_of, "", today).age_days,
                     "source": preset.source,
                 }
             )

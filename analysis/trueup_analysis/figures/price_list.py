@@ -11,7 +11,7 @@ from trueup.errors import BadInput
 from trueup.words import did_you_mean
 
 from .lifecycle import ended
-from .prices import region_name
+from .prices import day_of_reading, region_name, standing
 from .sizes import gpu_fraction
 
 if TYPE_CHECKING:
@@ -58,11 +58,6 @@ def newest(rows: Iterable[Mapping[str, Any]]) -> dict[Key, Mapping[str, Any]]:
     return found
 
 
-def age_days(as_of: str, today: date) -> float:
-    """How old a price is; NaN where it has no date."""
-    return (today - date.fromisoformat(as_of)).days if as_of else math.nan
-
-
 def chosen(prices: Sequence[Mapping[str, Any]], wanted: Wanted, today: date) -> list[Any]:
     """The newest prices that are meant, with ``age_days``.
 
@@ -70,7 +65,7 @@ def chosen(prices: Sequence[Mapping[str, Any]], wanted: Wanted, today: date) -> 
         BadInput: there is none.
     """
     rows = [
-        {**row, "age_days": age_days(row["as_of_date"], today)}
+        {**row, "age_days": standing(row["as_of_date"], row["notes"], today).age_days}
         for row in newest(row for row in prices if wanted.of(row)).values()
     ]
     if not rows:
@@ -140,7 +135,10 @@ def sizes(
         listed = {ours: _number(row[column]) for column, ours in _FIGURES.items()}
         if not _fits(row, listed, needs, today):
             continue
-        price = lowest(prices, Wanted(row["size"], wanted.region, wanted.os, wanted.offer))
+        asked = Wanted(row["size"], wanted.region, wanted.os, wanted.offer)
+        price = lowest(prices, asked, today)
+        as_of = price.get("as_of_date", "")
+        age = standing(as_of, "", today)
         usd = price.get("usd_per_hour", math.nan)
         gpus = listed["gpus"] * gpu_fraction(row)
         found.append(
@@ -153,8 +151,9 @@ def sizes(
                 "usd_per_hour": usd,
                 "usd_per_gpu_hour": usd / gpus if gpus else math.nan,
                 "region": price.get("region", ""),
-                "price_date": price.get("as_of_date", ""),
-                "age_days": age_days(price.get("as_of_date", ""), today),
+                "price_date": as_of,
+                "price_age": age.age,
+                "age_days": age.age_days,
             }
         )
     if not found:
@@ -193,9 +192,20 @@ def _status(row: Mapping[str, str]) -> str:
     return ", ".join(part for part in parts if part) or "unknown"
 
 
-def lowest(prices: Sequence[Mapping[str, Any]], wanted: Wanted) -> Mapping[str, Any]:
-    """The lowest of the newest prices that are meant; empty without one."""
-    known = newest(row for row in prices if wanted.of(row)).values()
+def lowest(
+    prices: Sequence[Mapping[str, Any]], wanted: Wanted, on: date | None = None
+) -> Mapping[str, Any]:
+    """The lowest of the newest prices that are meant and may rank; empty without one.
+
+    Args:
+        on: the day of reading; else today.
+    """
+    day = on or day_of_reading()
+    known = newest(
+        row
+        for row in prices
+        if wanted.of(row) and not standing(row["as_of_date"], row["notes"], day).refusal
+    ).values()
     return min(known, key=lambda row: float(row["usd_per_hour"]), default={})
 
 

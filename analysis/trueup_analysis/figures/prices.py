@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import re
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup.errors import BadInput
@@ -29,6 +30,7 @@ _DAY: Final = 24
 _QUOTED: Final[dict[str, Any]] = {
     "usd_per_hour": math.nan,
     "price_date": "",
+    "price_age": "",
     "price_source": "unknown",
     "list_usd_per_hour": math.nan,
     "saving": math.nan,
@@ -37,7 +39,7 @@ _QUOTED: Final[dict[str, Any]] = {
 
 def read_prices(path: Path) -> list[dict[str, Any]]:
     """catalog/prices.csv: size, region, os, offer, usd_per_hour (float), as_of_date ("" when
-    undated), source, notes.
+    undated: such a price counts nowhere), source, notes.
 
     Raises:
         BadInput: not such a file, or a row with a price or date that cannot be one.
@@ -138,20 +140,99 @@ def region_name(region: str) -> str:
     return region.lower().replace(" ", "")
 
 
+# Azure changes prices without notice: an older one is shown with its age.
+_RECENT_DAYS: Final = 90
+
+
+class Standing(NamedTuple):
+    """Whether a price may rank sizes and choices, and how old it is.
+
+    Attributes:
+        refusal: why it may not rank; empty where it may.
+        age_days: on the day of reading; NaN without a date.
+        age: in words with that day; empty for a price of the last 90 days.
+    """
+
+    refusal: str
+    age_days: float
+    age: str
+
+
+def standing(as_of: str, notes: str, on: date) -> Standing:
+    """The standing of a price.
+
+    Args:
+        as_of: its date (YYYY-MM-DD), or empty.
+        notes: of the price table.
+        on: the day of reading.
+    """
+    days = (on - date.fromisoformat(as_of)).days if as_of else math.nan
+    age = f"{days} days old on {on}" if days > _RECENT_DAYS else ""
+    if not as_of:
+        return Standing("it has no date", days, age)
+    fixture = "test fixture" in notes
+    return Standing("the table marks it as a test fixture" if fixture else "", days, age)
+
+
+def day_of_reading(price_date: str | None = None) -> date:
+    """The day from which ages of prices count: the one that was asked for, else today in UTC.
+
+    SOURCE_DATE_EPOCH (seconds, https://reproducible-builds.org/specs/source-date-epoch) stands for
+    the present, so that the same input gives the same output on another day.
+
+    Raises:
+        BadInput: SOURCE_DATE_EPOCH is no time.
+    """
+    if price_date is not None:
+        return date.fromisoformat(price_date)
+    seconds = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not seconds:
+        return datetime.now(UTC).date()
+    try:
+        return datetime.fromtimestamp(int(seconds), UTC).date()
+    except (ValueError, OverflowError, OSError):
+        raise BadInput(
+            f"SOURCE_DATE_EPOCH is {seconds!r}; write seconds since 1970, or unset it"
+        ) from None
+
+
 class Quote(NamedTuple):
-    """The price found for a row: US$ an hour and node."""
+    """The price found for a row: US$ an hour and node.
+
+    Attributes:
+        age: as of ``Standing``.
+    """
 
     usd_per_hour: float
     date: str
     source: str
     notes: str
+    age: str = ""
+
+    @property
+    def dated(self) -> str:
+        """Its date, with its age where it is old."""
+        return f"{self.date}, {self.age}" if self.age else self.date
 
 
 class Book:
-    """The price that counts for a size, region, operating system and offer."""
+    """The price that counts for a size, region, operating system and offer. One that may not rank
+    (``standing``) does not count.
 
-    def __init__(self, prices: Sequence[Mapping[str, Any]], price_date: str | None) -> None:
+    Args:
+        on: the day of reading; else the price date, or today.
+    """
+
+    def __init__(
+        self,
+        prices: Sequence[Mapping[str, Any]],
+        price_date: str | None,
+        on: date | None = None,
+    ) -> None:
         self._price_date = price_date
+        on = on or day_of_reading(price_date)
+        # Why what has no other price has none.
+        self._refused: dict[tuple[str, str, str, str], str] = {}
         self.quotes: dict[tuple[str, str, str, str], Quote] = {}
         # The first date of what has a price later than that.
         self._later: dict[tuple[str, str, str, str], str] = {}
@@ -162,16 +243,17 @@ class Book:
             usd = row["usd_per_hour"]
             if not 0 < usd < math.inf:
                 continue
-            # An undated price cannot be shown to have held on a given day, and gives way to any
-            # dated one.
             key = (size.lower(), region, row["os"], row["offer"])
-            if price_date is not None and (not of_date or of_date > price_date):
-                if of_date:
-                    self._later[key] = min(of_date, self._later.get(key, of_date))
+            found = standing(of_date, row["notes"], on)
+            if found.refusal:
+                self._refused[key] = f"{found.refusal} ({row['source']})"
+                continue
+            if price_date is not None and of_date > price_date:
+                self._later[key] = min(of_date, self._later.get(key, of_date))
                 continue
             known = self.quotes.get(key)
             if known is None or of_date > known.date:
-                self.quotes[key] = Quote(usd, of_date, row["source"], row["notes"])
+                self.quotes[key] = Quote(usd, of_date, row["source"], row["notes"], found.age)
 
     def find(self, size: str, region: str, os: str, offer: str) -> Quote | None:
         return self.quotes.get((size.lower(), region_name(region), os.lower(), offer.lower()))
@@ -195,6 +277,9 @@ class Book:
             if key[0] == size.lower() and key[2:] == (os.lower(), offer.lower())
         )
         what = f"{size} in {region} ({os}, {offer}) has no price"
+        refused = self._refused.get((size.lower(), region_name(region), os.lower(), offer.lower()))
+        if refused:
+            what += f" that counts, for {refused}"
         later = {
             key[1]: first
             for key, first in self._later.items()
@@ -300,11 +385,17 @@ class Pricing:
             why = self._book.why_not(size, region, self._terms.os, offer).replace("{", "{{")
             self._unknown.setdefault(why.replace("}", "}}") + ".", [])
             return {}
-        self._judge(found, size, region, offer)
+        if found.age:
+            self._warn(
+                f"{offer} prices in {region} are of {found.dated} (`trueup prices refresh` asks"
+                " Azure for newer ones):",
+                size,
+            )
         listed = self._book.find(size, region, self._terms.os, LIST_OFFER)
         columns: dict[str, Any] = {
             "usd_per_hour": found.usd_per_hour,
             "price_date": found.date,
+            "price_age": found.age,
             "price_source": found.source,
         }
         if offer != LIST_OFFER and listed is not None:
@@ -318,15 +409,6 @@ class Pricing:
                     f"The {offer} price in {region} {how} the list price: no saving for", size
                 )
         return columns
-
-    def _judge(self, found: Quote, size: str, region: str, offer: str) -> None:
-        if not found.date:
-            self._warn(
-                f"{offer} prices in {region} have no date and may be old ({found.source}):",
-                size,
-            )
-        if "test fixture" in found.notes:
-            self._warn(f"The catalog marks the {offer} price in {region} '{found.notes}':", size)
 
     def _warn(self, start: str, size: str) -> None:
         start = start.replace("{", "{{").replace("}", "}}")

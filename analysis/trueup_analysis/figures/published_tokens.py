@@ -187,6 +187,7 @@ def _articles_price(book: Book, size: str, unknown: list[str]) -> _Found | None:
             base.date,
             f"estimated by the article: {_H100} + 20 %; the catalog has no price of {_H200} there",
             "",
+            base.age,
         )
         return _Found(quote, (_ARTICLES_REGION,), estimated=True)
     found = book.find(size, _ARTICLES_REGION, _OS, LIST_OFFER)
@@ -223,10 +224,11 @@ def _priced(
         price = found[one["vm_size"]]
         row = {**one, "region": None, "regions": None, "os": _OS, "offer": LIST_OFFER}
         row |= {"currency": CURRENCY, "usd_per_hour": None, "price_date": ""}
-        row |= {"price_source": "unknown", "estimated": False}
+        row |= {"price_age": "", "price_source": "unknown", "estimated": False}
         if price is not None:
             row |= {"region": price.regions[0], "regions": " ".join(price.regions)}
             row |= {"usd_per_hour": price.quote.usd_per_hour, "price_date": price.quote.date}
+            row |= {"price_age": price.quote.age}
             row |= {"price_source": price.quote.source, "estimated": price.estimated}
         table.append(units.known(row | costs(row, *rest)))
     for row in table:
@@ -241,11 +243,10 @@ def _priced(
         if price is None:
             lines.append(f"{gpu_of[size]} = {short}: price unknown.")
         else:
-            date = price.quote.date or "unknown date"
             how = " (the article's estimate: H100 + 20 %)" if price.estimated else ""
             lines.append(
                 f"{gpu_of[size]} = {short}: {units.money(price.quote.usd_per_hour)} an hour in"
-                f" {', '.join(price.regions)}, as of {date}{how}."
+                f" {', '.join(price.regions)}, as of {price.quote.dated}{how}."
             )
     sources = dict.fromkeys(
         price.quote.source for price in found.values() if price is not None and not price.estimated
@@ -332,8 +333,7 @@ def _estimate(
     why = (
         f"Its lowest US price is {units.money(h200.quote.usd_per_hour)} against"
         f" {units.money(h100.quote.usd_per_hour)} an hour, {_change(ratio)}"
-        f" (as of {h200.quote.date or 'an unknown date'} and"
-        f" {h100.quote.date or 'an unknown date'})."
+        f" (as of {h200.quote.date} and {h100.quote.date})."
     )
     if then := _first(prices, price_date):
         date, region, dear, base = then

@@ -164,7 +164,10 @@ class _Billing:
             "region": region,
             "offer": offer,
             "os": "linux",
-            **{name: quote[name] for name in ("usd_per_hour", "price_date", "price_source")},
+            **{
+                name: quote[name]
+                for name in ("usd_per_hour", "price_date", "price_age", "price_source")
+            },
             "usd_per_user_hour": usd / row["users"],
             "windows_usd_per_hour": windows,
             "windows_usd_per_user_hour": windows / row["users"],
@@ -192,8 +195,7 @@ def windows_rate(
     """
     listed = None if region is None else book.find(size, region, "windows", offer)
     if listed is not None:
-        dated = f"as of {listed.date or 'unknown date'}, {listed.source}"
-        return listed.usd_per_hour, dated
+        return listed.usd_per_hour, f"as of {listed.dated}, {listed.source}"
     if vcpus and not math.isnan(base) and offer == LIST_OFFER:
         return base + USD_PER_VCPU_HOUR * vcpus, COMPUTED
     return math.nan, ""

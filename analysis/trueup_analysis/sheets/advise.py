@@ -15,6 +15,7 @@ from ..figures.advise.kinds import TOLD
 from . import advise_services
 from . import advise_serving as serving
 from .advise_sizings import sized
+from .price_list import age_notes
 from .sheet import Column, Sheet, price, short_size, unshown
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def _first(found: Answer, shown: Sequence[Choice], *, explain: bool) -> Sheet:
     notes += [found.unsaid] if found.unsaid else []
     notes += [_EXPECTED] if service else [_RANGE, _FRONT]
     notes += [out] if (out := transfer(found.ask)) else []
+    notes += age_notes((one.price.date, one.price.age) for one in shown)
     if len(shown) < len(found.choices):
         notes.append(f"{len(found.choices) - len(shown)} dearer choices: --explain lists them.")
     return Sheet(
@@ -238,6 +240,7 @@ def changes(found: Answer) -> list[str]:
 def front(found: Answer) -> Sheet:
     """The choices of which none is both cheaper and faster, for who decides."""
     table, service = answer(found, explain=False)[0], _service(found)
+    ages = age_notes((one.price.date, one.price.age) for one in found.choices)
     what = (
         "the cheapest of each offer" if service else "none is both cheaper and faster than another"
     )
@@ -246,7 +249,7 @@ def front(found: Answer) -> Sheet:
         table,
         title=f"Choices: {what}",
         rows=[row for row in table.rows if row["front"] or row["best"]],
-        notes=[*filter(None, [found.unsaid]), *notes, *filter(None, [transfer(found.ask)])],
+        notes=[*filter(None, [found.unsaid, *notes, transfer(found.ask)]), *ages],
         warnings=(),
     )
 
@@ -346,7 +349,7 @@ def _explained(found: Answer, shown: Sequence[Choice]) -> list[Sheet]:
     for one in shown:
         for each in one.estimate.evidence:
             sources.setdefault((each.kind, each.source, each.date), []).append(named(one))
-        key = ("price", one.price.source, one.price.date)
+        key = ("price", one.price.source, one.price.dated)
         sources.setdefault(key, []).append(named(one))
     rows = [
         {"kind": key[0], "source": key[1], "date": key[2], "used_for": len(names)}

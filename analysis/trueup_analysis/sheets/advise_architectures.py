@@ -94,9 +94,9 @@ def _roles(found: Priced) -> Sheet:
     if one.service:
         notes.append(f"The source uses {one.service} (docs/advise_services.md).")
     notes += [
-        f"Price: {source}, as of {date or 'an unknown day'}."
-        for source, date in dict.fromkeys(
-            (line.price.source, line.price.date) for line in found.lines if line.price
+        f"Price: {source}, as of {dated}."
+        for source, dated in dict.fromkeys(
+            (line.price.source, line.price.dated) for line in found.lines if line.price
         )
     ]
     return Sheet(
@@ -111,7 +111,7 @@ def _roles(found: Priced) -> Sheet:
             Column("said_by", "size, count\nnamed by", words=True),
             Column("source_size", "source's\nsize", short_size, words=True),
             *worded("note"),
-            *unshown("system", "size_by", "count_by", "price_date", "price_source"),
+            *unshown("system", "size_by", "count_by", "price_date", "price_age", "price_source"),
         ],
         rows=rows,
         notes=notes,
@@ -147,6 +147,7 @@ def _row(line: Line) -> dict[str, Any]:
         "size_by": role.size_by,
         "count_by": role.count_by,
         "price_date": line.price.date if line.price else "",
+        "price_age": line.price.age if line.price else "",
         "price_source": line.price.source if line.price else "",
     }
 

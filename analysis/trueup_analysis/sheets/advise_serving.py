@@ -30,7 +30,15 @@ def _percent(value: float) -> str:
 
 # What each choice rests on, beside what is shown of it.
 BASIS: Final = [
-    *unshown("lost_share", "usd_per_node_hour", "price_date", "price_source", "front", "beyond"),
+    *unshown(
+        "lost_share",
+        "usd_per_node_hour",
+        "price_date",
+        "price_age",
+        "price_source",
+        "front",
+        "beyond",
+    ),
     *unshown("evidence", "mark"),
 ]
 COLUMNS: Final = [
@@ -58,6 +66,7 @@ def basis(one: Choice) -> dict[str, Any]:
         "lost_share": one.lost,
         "usd_per_node_hour": one.price.usd_per_hour,
         "price_date": one.price.date,
+        "price_age": one.price.age,
         "price_source": one.price.source,
         "front": one.front,
         "beyond": one.estimate.beyond,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
 from ..figures.advise.kinds.desktops import YOURS, Desktops
+from .price_list import age_notes
 from .sheet import Column, Sheet, price, short_size, unshown
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ _HOSTS: Final = [
     Column("usd_per_user_hour", "US$ per\nuser-h", price),
     Column("trust", "from", words=True),
     *unshown("windows_usd_per_user_hour", "usd_per_host_hour"),
-    *unshown("price_date", "price_source", "windows_source", "limits"),
+    *unshown("price_date", "price_age", "price_source", "windows_source", "limits"),
     *unshown("evidence", "beyond", "mark"),
 ]
 
@@ -73,10 +74,11 @@ def _desktops(found: Desktops, *, explain: bool) -> list[Sheet]:
         notes.append(f"What a user needs was not given: {', '.join(needs)}.")
     if best.beyond:
         notes.append(f"Not seen before: {best.beyond}")
+    notes += age_notes((one.price.date, one.price.age) for one in found.choices)
     if explain:
         notes += [
             f"{short_size(one.size)}: {_limits(one)}. Base rate: {one.price.source}, as of"
-            f" {one.price.date or 'unknown date'}. Windows rate: {one.windows_source or 'unknown'}."
+            f" {one.price.dated}. Windows rate: {one.windows_source or 'unknown'}."
             for one in found.choices
         ]
     sheet = Sheet(
@@ -123,6 +125,7 @@ def _hosts_row(one: Hosts, found: Desktops, *, best: bool) -> dict[str, Any]:
         "trust": trust,
         "usd_per_host_hour": one.price.usd_per_hour,
         "price_date": one.price.date,
+        "price_age": one.price.age,
         "price_source": one.price.source,
         "windows_source": one.windows_source,
         "limits": _limits(one),
@@ -185,7 +188,7 @@ _CLIENTS: Final = [
     Column("region", "region", words=True),
     Column("usd_per_hour", "US$/h\neach", price),
     Column("usd_per_month", "US$/month\nall", price),
-    *unshown("price_date", "price_source"),
+    *unshown("price_date", "price_age", "price_source"),
 ]
 
 
@@ -209,7 +212,7 @@ def _eda(found: Eda, *, explain: bool) -> list[Sheet]:
         title=f"Clients: {units.plural(found.ask['clients'], 'node')}",
         columns=_CLIENTS,
         rows=[_client_row(one) for one in found.clients],
-        notes=[held],
+        notes=[held, *age_notes((one.price.date, one.price.age) for one in found.clients)],
         name="advise-clients",
         facts={"kind": "advise_clients"},
     )
@@ -331,6 +334,7 @@ def _client_row(one: Client) -> dict[str, Any]:
         "usd_per_hour": one.price.usd_per_hour,
         "usd_per_month": one.usd_per_month,
         "price_date": one.price.date,
+        "price_age": one.price.age,
         "price_source": one.price.source,
     }
 

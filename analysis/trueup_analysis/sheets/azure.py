@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trueup.cluster.azure import switch, windows
 
 from .. import units
+from .price_list import age_notes
 from .sheet import Column, Sheet, price, unshown, worded
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ def _cost(found: Plan) -> Sheet:
             "offer": line.offer,
             "usd_per_hour": line.usd_per_hour,
             "usd_per_day": None if line.usd_per_hour is None else line.usd_per_hour * 24,
-            "as_of_date": (line.each.date or "undated") if line.each else "",
+            "as_of_date": line.each.date if line.each else "",
+            "price_age": line.each.age if line.each else "",
             "source": line.each.source if line.each else "not priced",
             "stopped": "yes" if line.stopped else "no",
         }
@@ -106,6 +108,7 @@ def _cost(found: Plan) -> Sheet:
         notes.append(f"Limit: {cost.limit:g} US$ an hour, held against what has a price.")
     sources = dict.fromkeys(line.each.source for line in cost.lines if line.each)
     notes += [f"Prices: {source}." for source in sources]
+    notes += age_notes((line.each.date, line.each.age) for line in cost.lines if line.each)
     return Sheet(
         title="What it costs",
         columns=[
@@ -116,7 +119,7 @@ def _cost(found: Plan) -> Sheet:
             Column("usd_per_day", "US$/day", _price),
             Column("as_of_date", "as of"),
             Column("stopped", "bills when\nstopped"),
-            *unshown("source"),
+            *unshown("price_age", "source"),
         ],
         rows=rows,
         notes=notes,

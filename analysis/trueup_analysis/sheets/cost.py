@@ -96,7 +96,7 @@ def _benchmark(
             Column("currency"),
             Column("usd_per_hour", place["usd_per_hour"], price),
             Column("price_date", place["price_date"], words=True),
-            *unshown("price_source", "usd_per_run"),
+            *unshown("price_age", "price_source", "usd_per_run"),
             Column("shown_usd_per_run", "US$\nper run", data=False),
             *(column for work in works for column in _work_columns(work)),
             Column("list_usd_per_hour"),

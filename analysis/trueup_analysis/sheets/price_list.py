@@ -9,7 +9,7 @@ from ..figures.prices import GIVEN
 from .sheet import Column, Sheet, price, short_size, unshown, worded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 _SIZE = Column("size", "size", short_size, words=True)
 # What a price is of.
@@ -20,7 +20,7 @@ _AGE = Column("age_days", "age\ndays", units.count)
 def prices(rows: Sequence[Mapping[str, Any]]) -> Sheet:
     """Prices as they count, the newest of each."""
     undated = sum(not row["as_of_date"] for row in rows)
-    notes = [f"{units.plural(undated, 'price')} without a date: how old, nobody knows."]
+    notes = [f"{units.plural(undated, 'price')} without a date: they count nowhere."]
     return Sheet(
         title=f"{units.plural(len(rows), 'price')}, the newest of each",
         columns=[
@@ -79,13 +79,16 @@ def sizes(rows: Sequence[Mapping[str, Any]], region: str | None, offer: str, sys
             Column("usd_per_gpu_hour", "US$ a\nGPU-hour", units.money),
             Column("region", "region", words=True),
             Column("price_date", "as of"),
+            *unshown("price_age"),
             _AGE,
             Column("status", "status", words=True),
         ],
         rows=rows,
-        notes=["Half a GPU is priced as half of one."]
-        if any(row["size"].startswith("Standard_NV") for row in rows)
-        else [],
+        notes=[
+            *age_notes((row["price_date"], row["price_age"]) for row in rows),
+            *["Half a GPU is priced as half of one."]
+            * any(row["size"].startswith("Standard_NV") for row in rows),
+        ],
         facts={"kind": "sizes", "currency": "USD"},
     )
 
@@ -94,5 +97,18 @@ def source_of(row: Mapping[str, Any]) -> str:
     """Where the price of a row comes from: region, system, offer, date and source."""
     if row["price_source"] == GIVEN:
         return GIVEN
-    date = row["price_date"] or "unknown date"
+    date = ", ".join(filter(None, (row["price_date"], row["price_age"]))) or "unknown date"
     return f"{row['region']}, {row['os']}, {row['offer']}, as of {date}, {row['price_source']}"
+
+
+def age_notes(prices: Iterable[tuple[str, str]]) -> list[str]:
+    """A sentence for each date of prices that are old.
+
+    Args:
+        prices: date and age of each, as of ``figures.prices.Quote``.
+    """
+    return [
+        f"Prices of {day}: {age}; `trueup prices refresh` asks Azure for newer ones."
+        for day, age in sorted(set(prices))
+        if age
+    ]

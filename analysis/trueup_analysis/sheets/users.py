@@ -47,7 +47,7 @@ def users(result: UserTable) -> list[Sheet]:
                 Column("usd_per_user_hour", "US$ per\nuser-h", price),
                 Column("windows_usd_per_hour", "Windows\nUS$ per\nnode-h", price),
                 Column("windows_usd_per_user_hour", "Windows\nUS$ per\nuser-h", price),
-                *unshown("price_date", "price_source", "windows_source"),
+                *unshown("price_date", "price_age", "price_source", "windows_source"),
             ],
             rows=rows,
             notes=[

@@ -213,7 +213,9 @@ def test_an_api_is_even_at_a_rate_by_hand() -> None:
     assert even.words == "the API, at 20 requests/s"
 
 
-def test_a_reservation_is_even_at_a_share_of_its_hours_by_hand() -> None:
+def test_a_reservation_is_even_at_a_share_of_its_hours_by_hand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """NC48ads_A100_v4 in eastus: 4.802055 US$/h for a year over 7.346 by the hour, 65.4 %; the
     user's own 5 US$/h are 68.1 %, and 8 never."""
     given = {
@@ -225,6 +227,18 @@ def test_a_reservation_is_even_at_a_share_of_its_hours_by_hand() -> None:
         "region": "eastus",
         "offers": "payg",
     }
+    # The catalog has no dated price of a year.
+    year_price = {
+        "size": "Standard_NC48ads_A100_v4",
+        "region": "eastus",
+        "os": "linux",
+        "offer": "1y",
+        "usd_per_hour": 4.802055,
+        "as_of_date": "2026-06-18",
+        "source": "s",
+        "notes": "",
+    }
+    monkeypatch.setattr(test_advise, "read_all", lambda folder: [*read_all(folder), year_price])
     year, own = ask(**given, reserved_usd_per_hour=5).evens
     assert (year.against, own.against) == ("1y", "reservation")
     assert year.share.value == pytest.approx(4.802055 / 7.346)

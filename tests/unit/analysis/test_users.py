@@ -55,12 +55,12 @@ def test_the_host_is_shared_by_its_sessions(tmp_path: Path) -> None:
     assert [(row["users"], row["held"], row["records"]) for row in result.rows] == [
         *((5, "yes", 1), (10, "no", 2)),
     ]
-    # eastus, 2026-06: 0.908 US$ an hour, 1.460 with Windows.
+    # eastus, 2026-06: 0.908 US$ an hour, 1.460 with the surcharge of 12 vCPUs.
     assert rows[5]["usd_per_user_hour"] == pytest.approx(0.1816)
     assert rows[5]["windows_usd_per_user_hour"] == pytest.approx(0.292)
     assert rows[10]["usd_per_user_hour"] == pytest.approx(0.0908)
     assert rows[10]["frame_rate"] == 53.0
-    assert rows[5]["windows_source"].startswith("as of unknown date, public price table")
+    assert rows[5]["windows_source"] == "base rate + 0.046 US$ per vCPU and hour, computed"
 
 
 def test_the_windows_rate_is_computed_where_the_table_has_none(tmp_path: Path) -> None:

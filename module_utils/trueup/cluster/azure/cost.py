@@ -16,11 +16,12 @@ LIST, SPOT = "payg", "spot"
 
 
 class Price(NamedTuple):
-    """US$ an hour of one VM, of which day (empty: nobody says) and from where."""
+    """US$ an hour of one VM, of which day and from where; ``age`` in words where it is old."""
 
     usd_per_hour: float
     date: str
     source: str
+    age: str = ""
 
 
 @dataclass(frozen=True)
