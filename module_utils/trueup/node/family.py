@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
 # The group of nodes that this run has identified (playbooks/identify.yml).
-IDENTIFIED = "trueup_identified"
+IDENTIFIED = "identified_by_trueup"
 # The lists of a node without a family of its own, by whether it has GPUs.
 _UNLISTED = {False: "unlisted", True: "unlisted_gpu"}
 # The role whose hosts users are signed in to.
