@@ -8,28 +8,26 @@ from typing import Any
 
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from trueup.node.identify import Observed, describe, identify
-from trueup.node.metadata import Metadata
-from trueup.node.nvidia_smi import Gpu
 from trueup.node.sizes import read_sizes
 from trueup.node.topology import Topology
 from trueup.plan import Asked
+from trueup_controller import new_machine
 
 ROOT = Path(__file__).parents[1]
 SIZES = read_sizes(str(ROOT / "catalog" / "vm_sizes.csv"))
 SYSTEMS = {
-    "ubuntu-22.04": {"ID": "ubuntu", "ID_LIKE": "debian", "VERSION_ID": "22.04"},
-    "ubuntu-24.04": {"ID": "ubuntu", "ID_LIKE": "debian", "VERSION_ID": "24.04"},
-    "almalinux-8": {"ID": "almalinux", "ID_LIKE": "rhel centos fedora", "VERSION_ID": "8.10"},
-    "almalinux-9": {"ID": "almalinux", "ID_LIKE": "rhel centos fedora", "VERSION_ID": "9.6"},
-    "azurelinux-3": {"ID": "azurelinux", "VERSION_ID": "3.0"},
-    "debian-12": {"ID": "debian", "VERSION_ID": "12"},
+    **{
+        name: new_machine.os_release(name)
+        for name in ("ubuntu-22.04", "ubuntu-24.04", "azurelinux-3.0", "debian-12")
+    },
+    "almalinux-8": new_machine.os_release("almalinux-8.10"),
+    "almalinux-9": new_machine.os_release("almalinux-9.6"),
 }
+SYSTEMS["azurelinux-3"] = SYSTEMS.pop("azurelinux-3.0")
 FAMILIES = yaml.safe_load((ROOT / "playbooks" / "group_vars" / "all.yml").read_text())
 # Families with InfiniBand: without GPUs, and with eight.
 HPC = ("hbv2", "hbv3", "hbv4", "hbv5", "hx", "hc")
 ND = ("ndv4", "ndm_a100_v4", "nd_h100_v5", "nd_h200_v5")
-LOCAL_NVME = "Microsoft NVMe Direct Disk v2"
 GIB = 1024**3
 # What module `program_facts` says of an interpreter that has all that an environment needs.
 PYTHON = {"path": "/usr/bin/python3", "version": [3, 11, 2], "missing": [], "headers": True}
@@ -51,29 +49,8 @@ def node(
 ) -> dict[str, Any]:
     """``trueup_node`` of a freshly deployed machine that shows what the catalog says it has."""
     size = None if family == "local" else size_of(family)
-    row = SIZES.get(size or "", {})
-    found = Observed(
-        topology=topology,
-        lscpu=None,
-        gpus=[Gpu(None, f"000{n}:00:00.0", None) for n in range(row.get("gpus", 0))],
-        infiniband=[],
-        nvme=[
-            {"device": f"nvme{n}n1", "model": LOCAL_NVME, "size_bytes": 960 * GIB, "local": True}
-            for n in range(row.get("nvme_disks", 0))
-        ],
-        memory_bytes=None,
-        os_release=SYSTEMS[system],
-        kernel="6.8.0-1030-azure",
-        architecture="x86_64",
-        privilege="root",
-        secure_boot=False,
-        free_bytes=dict.fromkeys(("/", "/opt", "/tmp", "/var"), 50 * GIB),
-        programs={},
-    )
-    identity = identify(
-        Metadata("absent"), given_size=size, catalog=SIZES, azure_chassis=size is not None
-    )
-    return {**describe(identity, found), **changes}
+    found = new_machine.fresh(size, SIZES, SYSTEMS[system], free_bytes=50 * GIB, topology=topology)
+    return {**found, **changes}
 
 
 def windows_node(size: str = "Standard_NV12ads_A10_v5", **changes: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from trueup.benchmarks.vllm import plan as vllm_plan
 from trueup.benchmarks.vllm.recipes import GIB, Fit, choose, fit, machine_of
 from trueup.node import systemd
 from trueup.plan import Asked, Plan
+from trueup_controller import new_machine
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "molecule/_shared/replicas"))
@@ -76,16 +77,7 @@ def asked(name: str, size: str, image: str, **options: Any) -> Asked:
     hosts = [f"node-{number + 1}" for number in range(recipe["nodes"])]
     row = role_plans.SIZES[size]
     role_plans.SYSTEMS[image] = _os_release(image)
-    node = role_plans.node(row["family"], image, vm_size=size, catalog=row)
-    node["gpus"] = [
-        {"name": row["gpu_model"], "pci": f"000{n}:00:00.0"} for n in range(row["gpus"])
-    ]
-    if not row["gpus"]:
-        each = row["vcpus"] // row["numa_nodes"]
-        node["numa"] = [
-            {"node": n, "cpus": f"{n * each}-{n * each + each - 1}"}
-            for n in range(row["numa_nodes"])
-        ]
+    node = new_machine.with_catalog(role_plans.node(row["family"], image), size, row)
     endpoint: dict[str, Any] = {"name": "dry-run", "recipe": name, "nodes": hosts}
     if len(hosts) > 1:
         endpoint["addresses"] = [f"10.0.0.{number + 4}" for number in range(len(hosts))]

@@ -298,12 +298,18 @@ def _misfits_of(one: Option, value: Any, place: str) -> List[Tuple[str, str]]:
                 found.append((each, f"{each} is {shown(part)}: it must be {what}"))
             elif one.fields:
                 found += misfits(one.fields, part, f"{each}.")
+            else:
+                found += _no_choice(one, part, each)
         return found
-    if one.choices and value not in one.choices:
-        words = ", ".join(choice or "empty" for choice in one.choices)
-        return [(place, f"{place} is {shown(value)}: it must be one of {words}")]
     wrong = one.refusal(value, place)
-    return [(place, wrong)] if wrong else []
+    return _no_choice(one, value, place) or ([(place, wrong)] if wrong else [])
+
+
+def _no_choice(one: Option, value: Any, place: str) -> List[Tuple[str, str]]:
+    if not one.choices or value in one.choices:
+        return []
+    words = ", ".join(choice or "empty" for choice in one.choices)
+    return [(place, f"{place} is {shown(value)}: it must be one of {words}")]
 
 
 def merged(options: Sequence[Option], *layers: Mapping[str, Any]) -> Dict[str, Any]:

@@ -54,6 +54,8 @@ class ActionModule(ActionBase):
             plans = planned(
                 state.run, value("recipe"), value("parameters"), value("max_usd_per_hour")
             )
+            for text in plans[0].warnings():
+                Display().warning(text)
             result.update(self._made(state, plans))
         except TrueupError as error:
             raise AnsibleActionFail(str(error)) from None
@@ -123,7 +125,8 @@ def _name_leftovers(manager: Manager, known: Catalog, display: Display) -> None:
 
 
 def planned(run: str, recipe: str, parameters: str, limit: str) -> list[azure.Plan]:
-    """The deployment in each place; everything is refused here that can be without Azure.
+    """The deployment in each place, after the dry run: everything is refused here that can be
+    without Azure.
 
     Raises:
         BadInput: what cannot be, what is missing, what costs too much, or a run that has expired.
@@ -145,11 +148,9 @@ def planned(run: str, recipe: str, parameters: str, limit: str) -> list[azure.Pl
         raise BadInput(message) from None
     own = Path(parameters).expanduser() if parameters else None
     found = azure.plan(recipe, own, limit=most, now=begun)
-    made = found.made
-    refused = found.refusal()
-    wrong = [*made.lacking(), *([refused] if refused else [])]
-    if datetime.fromisoformat(made.expires) <= datetime.now(UTC):
-        wrong.append(f"the run {run} expired {made.expires}: remove it, and begin another")
+    wrong = [text for _, text in found.missing(os.environ)]
+    if datetime.fromisoformat(found.made.expires) <= datetime.now(UTC):
+        wrong.append(f"the run {run} expired {found.made.expires}: remove it, and begin another")
     if wrong:
         message = f"recipe {recipe} is refused: {'; '.join(wrong)}"
         raise BadInput(message)

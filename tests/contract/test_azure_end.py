@@ -144,7 +144,7 @@ def test_leftovers_are_listed_and_deleted(site: Site) -> None:
 def test_provisioning_names_what_has_expired_first(site: Site) -> None:
     site.tag(PAST)
     given = {
-        "trueup_azure_recipe": "cpu-llama",
+        "trueup_azure_recipe": "gromacs-nc-a100",
         "trueup_azure_parameters": str(site.folder / "own"),
     }
     own = {"owner": "x", "ssh_from": ["203.0.113.7/32"]}

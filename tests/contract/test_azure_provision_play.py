@@ -34,7 +34,7 @@ class Controller:
 
     def __init__(self, cloud: Cloud, folder: Path) -> None:
         self.cloud, self.state = cloud, folder / "state"
-        own = folder / "own.yml"
+        own = self.own = folder / "own.yml"
         own.write_text("owner: geophysics\nssh_from: [203.0.113.7/32]\n")
         programs = folder / "bin"
         programs.mkdir()
@@ -106,7 +106,7 @@ def test_a_run_is_foreseen_made_and_made_again_without_a_change(controller: Cont
     )
     hosts = json.loads(listed.stdout)["_meta"]["hostvars"]
     assert sorted(hosts) == ["node000000", "node000001"]
-    assert hosts["node000000"]["trueup_benchmarks"] == ["stream", "devito"]
+    assert hosts["node000000"]["trueup_preset"] == "devito-article"
     assert str(controller.folder / "ssh_config") in hosts["node000000"]["ansible_ssh_common_args"]
 
 
@@ -121,6 +121,50 @@ def test_a_run_that_is_interrupted_is_known_to_teardown(controller: Controller) 
     assert process.returncode != 0, out
     kept = json.loads((controller.folder / "run.json").read_text())
     assert (kept["group"], kept["run"]) == ("trueup-devito-hbv3", controller.run)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "more", "part"),
+    [
+        ("llama-a100", "", "export HF_TOKEN"),
+        ("eda-storage", "", "no price of Azure NetApp Files"),
+        ("nd-h200-deepseek", "generated_secrets: []\n", "export VLLM_API_KEY"),
+        ("cpu-llama", "", "torch==2.13.0+cpu is not on PyPI"),
+    ],
+)
+def test_what_the_dry_run_misses_is_refused_without_a_call_to_azure(
+    controller: Controller, recipe: str, more: str, part: str
+) -> None:
+    with controller.own.open("a") as own:
+        own.write(more)
+    for name in ("HF_TOKEN", "VLLM_API_KEY"):
+        controller.environment.pop(name, None)
+    done = controller.play(f"-etrueup_azure_recipe={recipe}")
+    assert (done.status, part in done.said) == (2, True)
+    assert (controller.cloud.calls, controller.state.exists()) == ([], False)
+
+
+def test_an_api_key_is_made_for_the_run_and_in_no_file_but_its_own(controller: Controller) -> None:
+    controller.environment.pop("VLLM_API_KEY", None)
+    made = controller.play("-etrueup_azure_recipe=nd-h200-deepseek")
+    assert made.status == 0, made.said
+    path = controller.folder / "vllm_api_key"
+    key = path.read_text()
+    assert (path.stat().st_mode & 0o777, len(key) >= 40, key in made.said) == (0o600, True, False)
+    listed = subprocess.run(
+        [
+            *("ansible", "-i", str(controller.folder / "inventory"), "node*", "-m", "debug"),
+            *("-a", "msg={{ vllm_api_key }}"),
+        ],
+        cwd=ROOT,
+        env=controller.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"msg: {key}" in listed.stdout
+    texts = [file.read_text() for file in controller.folder.rglob("*") if file.is_file()]
+    assert sum(key in text for text in texts) == 1
 
 
 @pytest.mark.parametrize(

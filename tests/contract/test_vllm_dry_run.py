@@ -28,7 +28,12 @@ exec $(sed -n 's/^ *command = \\([^ ]*\\).*/\\1/p' "$5")
 @pytest.mark.parametrize(("name", "size", "image"), EACH)
 def test_a_unit_finds_every_program(name: str, size: str, image: str) -> None:
     one = dry.run(name, size, image)
-    assert (one.made.refused, one.made.skipped) == ([], [])
+    # Enterprise Linux 8 has an older glibc than the pins' wheels need.
+    old = [skip.why for skip in one.made.skipped if "has glibc 2.28" in skip.why]
+    assert (one.made.refused, len(one.made.skipped), len(old)) == (
+        [],
+        *([1, 1] if image == "alma-8.10" else [0, 0]),
+    )
     assert [program for program, place in one.places.items() if not place] == []
     venv = one.made.values["environment"]["path"]
     assert {one.places[own] for own in ("vllm", "ninja")} == {
@@ -65,7 +70,11 @@ def test_every_image_gets_the_python_of_the_pins_with_headers(build: str, image:
 
 
 def test_what_is_not_there_is_not_found() -> None:
-    name, size, image = next(each for each in EACH if dry.RECIPES[each[0]]["device"] == "cuda")
+    name, size, image = next(
+        each
+        for each in EACH
+        if dry.RECIPES[each[0]]["device"] == "cuda" and each[2] == "ubuntu-24.04"
+    )
     one = dry.run(name, size, image)
     bare = re.sub(r'(?m)^Environment="PATH=.*\n', "", one.unit)
     assert dry.found(bare, one.made, image)["ninja"] == ""

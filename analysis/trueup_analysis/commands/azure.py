@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -38,8 +39,8 @@ app = group(
     "ssh_from: [203.0.113.7/32]\n\n"
     "nodes: {count: 4, priority: spot, eviction: delete}\n\n"
     "docs/azure_provision.md has every parameter.\n\n"
-    "Exit status: 0 it can be made; 1 refused (values that cannot be, above the limit), or a"
-    + " known error.",
+    "Exit status: 0 it can be made; 1 refused (something is missing, or values that cannot be), or"
+    + " a known error.",
 )
 @taking(common=Common)
 def plan(
@@ -66,7 +67,8 @@ def plan(
     common: Common,
 ) -> None:
     """What a recipe would make on Azure, what it costs an hour and a day, what bills when its VMs
-    are stopped, and the quota that it needs. Nothing is asked of Azure and nothing is made."""
+    are stopped, the quota that it needs, and by a dry run everything that is missing. Nothing is
+    asked of Azure and nothing is made."""
     from trueup.cluster.azure import template as arm
     from trueup.record import new_run_id
 
@@ -76,18 +78,17 @@ def plan(
     now = datetime.now(UTC)
     found = azure.plan(recipe, parameters, chosen=common.catalog, limit=max_usd_per_hour, now=now)
     made = arm.template(found.made, found.known, new_run_id(now.strftime("%Y%m%dT%H%M%SZ")))
-    common.write(sheets.plan(found, made))
+    missing = found.missing(os.environ)
+    common.write([*sheets.plan(found, made), sheets.missing(missing)])
     say_all(found.warnings())
-    lacking = found.made.lacking()
-    for text in lacking:
-        say(f"before it can be made: {text}")
-    refused = found.refusal()
-    if refused:
-        raise BadInput(f"recipe {recipe} is refused: {refused}")
+    for need, text in missing:
+        say(f"missing ({need}): {text}")
+    if missing:
+        count = "a need is" if len(missing) == 1 else f"{len(missing)} needs are"
+        unwritten = f", and {template} was not written" if template else ""
+        raise BadInput(f"recipe {recipe} is refused: {count} missing, named above{unwritten}")
     if template is None:
         return
-    if lacking:
-        raise BadInput(f"{template} was not written: {'; '.join(lacking)}")
     put(json.dumps(made, indent=2) + "\n", template)
     say(f"{template}: template of {len(made['resources'])} resources; its parameter {arm.KEY} is")
     say("the public key of the run, and its resource group has to be made before it")

@@ -5,22 +5,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trueup import benchmarks
 from trueup.cluster.azure import availability, cost, parameters
 from trueup.cluster.azure.catalog import Catalog
 from trueup.errors import BadInput
 from trueup.node.sizes import read_sizes
 from trueup.words import did_you_mean
+from trueup_controller import dryrun
 
 from .. import catalog
 from . import prices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 _RECIPES = "azure_recipes"
+_PROJECT = Path(benchmarks.__file__).parents[3]
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,22 @@ class Plan:
         texts = ((one.made.place, one.cost.refusal()) for one in self.elsewhere)
         return "; ".join(f"in {place} {text}" for place, text in texts if text) or None
 
+    def missing(self, environment: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Everything that the run lacks, as kinds of need and sentences with what to do.
+
+        Args:
+            environment: the controller's variables, for secrets.
+
+        Raises:
+            BadInput: a file of the catalog is wrong.
+        """
+        refused = self.refusal()
+        return [
+            *(("access", text) for text in self.made.lacking()),
+            *([("price", refused)] if refused else []),
+            *dryrun.missing(self.made, self.known, environment, _PROJECT),
+        ]
+
     def warnings(self) -> list[str]:
         """What speaks against it, and does not forbid it."""
         found = []
@@ -66,7 +85,7 @@ class Plan:
             )
         if self.made.outbound == "none":
             found.append("nodes cannot reach the internet: packages must come from a mirror within")
-        return found
+        return found + dryrun.warnings(self.made, self.known)
 
 
 def recipes(chosen: Path | None = None) -> list[str]:

@@ -100,7 +100,7 @@ def _cost(found: Plan) -> Sheet:
     notes = [
         f"Total: {cost.sentence()}.",
         *(f"Else in {one.made.place}: {one.cost.sentence()}." for one in found.elsewhere),
-        "Without a price: the catalog has prices of VMs alone; each such line bills all the same.",
+        "Without a price: the table has VMs alone (see prices of your file); each such line bills.",
         *windows.rate(found.made),
         "A line that bills when stopped ends when it is removed, not when VMs are deallocated.",
     ]
@@ -156,6 +156,17 @@ def _quota(found: Plan) -> Sheet:
         rows=rows,
         notes=["What the subscription has of it was not asked."],
         facts={"kind": "azure_quota"},
+    )
+
+
+def missing(needs: Sequence[tuple[str, str]]) -> Sheet:
+    """Everything that a run lacks, of the dry run."""
+    return Sheet(
+        title="What is missing",
+        columns=worded("need", "text"),
+        rows=[{"need": need, "text": text} for need, text in needs],
+        notes=[] if needs else ["Nothing: the dry run found all that the recipe needs."],
+        facts={"kind": "azure_missing", "missing": len(needs)},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ..plan import Asked, Look
-from .pythons import DEFAULT, Need, interpreter, lacks, probe
+from .pythons import DEFAULT, Need, interpreter, lacks, numbers, of_system, probe
 
 
 def programs(asked: Asked, need: Need) -> Dict[str, Any]:
@@ -85,6 +85,30 @@ def _without(asked: Asked, role: str, need: Need) -> List[str]:
     if "Python.h" in missing:
         found.append(f"{path} has no headers (package python3-dev or python3-devel)")
     return found
+
+
+def too_old_glibc(asked: Asked, role: str, needs: Mapping[str, str]) -> List[str]:
+    """Why pins have no wheel for the node's system, a sentence; none where they have, where wheels
+    of the site's own are given, and where the system's glibc is not known.
+
+    Args:
+        role: whose variables a sentence names.
+        needs: ``oldest``, the oldest glibc with which all wheels run, and ``pin``, which says so.
+    """
+    node = asked.node
+    versions: Mapping[str, str] = asked.catalog("python.yml")["glibc"]
+    version = of_system(versions, node)
+    if asked.options["pip_find_links"] or version is None:
+        return []
+    if numbers(version) >= numbers(needs["oldest"]):
+        return []
+    system = f"{node.get('distribution')} {node.get('distribution_version')}"
+    text = (
+        f"{system} has glibc {version}, and {needs['pin']} has no wheel for one older than"
+        f" {needs['oldest']}: take a newer system, or give wheels that were built for it"
+        f" ({role}_pip_find_links)"
+    )
+    return [text]
 
 
 def pip_source(find_links: str, no_index: bool) -> List[str]:

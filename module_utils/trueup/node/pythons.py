@@ -53,7 +53,7 @@ class Need:
         Raises:
             BadInput: a version is not two numbers in quotes.
         """
-        oldest, newest = (_numbers(data.get(name, "")) for name in ("oldest", "newest"))
+        oldest, newest = (numbers(data.get(name, "")) for name in ("oldest", "newest"))
         return cls(oldest, newest, headers=data["headers"], wants=data["wants"])
 
     def takes(self, version: Sequence[int]) -> bool:
@@ -162,17 +162,20 @@ def _of_stem(stem: str, manager: str, wanted: Sequence[str]) -> List[str]:
 
 def _offered(asked: Asked, need: Need) -> List[List[int]]:
     """The versions that the system's repositories have, the preferred one first."""
-    node = asked.node
-    release = str(node.get("distribution_version") or "")
-    major = release.partition(".")[0]
-    systems = asked.catalog("python.yml")["systems"]
-    offers = systems.get(f"{node.get('distribution')}-{release}")
-    if offers is None and node.get("package_manager") == "dnf":
-        offers = systems.get(f"el-{major}")
-    versions = [_numbers(one) for one in offers or []]
+    offers = of_system(asked.catalog("python.yml")["systems"], asked.node)
+    versions = [numbers(one) for one in offers or []]
     order = _preferred(asked)
     fit = [one for one in versions if need.takes(one)]
     return sorted(fit, key=lambda one: order.index(one[1]) if one[1] in order else len(order))
+
+
+def of_system(rows: Mapping[str, Any], node: Mapping[str, Any]) -> Any:
+    """The member of a node's system in a table of catalog/python.yml; None where it has none."""
+    release = str(node.get("distribution_version") or "")
+    found = rows.get(f"{node.get('distribution')}-{release}")
+    if found is None and node.get("package_manager") == "dnf":
+        return rows.get(f"el-{release.partition('.')[0]}")
+    return found
 
 
 def _standalone(asked: Asked, need: Need) -> List[Interpreter]:
@@ -194,12 +197,12 @@ def _standalone(asked: Asked, need: Need) -> List[Interpreter]:
     fit = []
     for version, build in builds.items():
         _check(version, build)
-        if need.takes(_numbers(version)):
+        if need.takes(numbers(version)):
             place = f"{folder}/{version}-{build['sha256'][:_SHA256_SHOWN]}"
             folders = {"folder": f"{place}.partial", "place": place}
             archive = {**build, **folders, "file": f"{place}.partial/build.tar"}
             path = f"{place}/bin/python{version}"
-            fit.append(Interpreter(path, _numbers(version), archive=archive))
+            fit.append(Interpreter(path, numbers(version), archive=archive))
     return fit
 
 
@@ -220,7 +223,7 @@ def _preferred(asked: Asked) -> List[int]:
     return preferred
 
 
-def _numbers(version: Any) -> List[int]:
+def numbers(version: Any) -> List[int]:
     """None of an empty text. A number is refused: YAML reads 3.10 without quotes as 3.1."""
     if not isinstance(version, str) or not re.fullmatch(r"(\d+\.\d+)?", version):
         raise BadInput(f"a Python's version is {version!r}, not two numbers such as '3.12'")

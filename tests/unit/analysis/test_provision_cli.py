@@ -46,25 +46,38 @@ def own(tmp_path: Path) -> Any:
 @pytest.mark.parametrize("name", azure.recipes())
 def test_every_recipe_is_planned(run: Any, name: str) -> None:
     found = run(name, "--format", "json")
-    kinds = [table["kind"] for table in json.loads(found.out)["tables"]]
-    assert (found.status, kinds) == (0, ["azure_plan", "azure_cost", "azure_quota"])
+    tables = json.loads(found.out)["tables"]
+    kinds = [table["kind"] for table in tables]
+    assert kinds == ["azure_plan", "azure_cost", "azure_quota", "azure_missing"]
+    # As shipped without an owner and a way in.
+    assert (found.status, [row["need"] for row in tables[-1]["rows"]][:2]) == (
+        1,
+        ["access", "access"],
+    )
 
 
 def test_the_plan_says_what_is_made_what_it_costs_and_what_is_not_known(run: Any) -> None:
-    found = run("devito-hbv3")
+    found = run("devito-hbv3", "--parameters", str(OWNER))
     said = [
         *("Authorization/roleAssignments 1 the login node's, of the group", "within 2 minutes"),
         *("Compute/virtualMachineScaleSets", "2 of Standard_HB120rs_v3 as a uniform set"),
-        *("at least 8.19 US$ an hour, 196.58 US$ a day", "5 of 7 lines", "not priced"),
+        *("at least 8.19 US$ an hour, 196.58 US$ a day", "6 of 8 lines", "not priced"),
         *("standardHBv3Family", "was not asked", "bills when", "2026-06-18"),
+        "Nothing: the dry run found all that the recipe needs.",
     ]
     assert [word for word in said if word not in " ".join(found.out.split())] == []
+    assert (found.status, found.err) == (0, "")
+
+
+def test_all_that_is_missing_is_named_and_the_status_is_1(run: Any) -> None:
+    found = run("devito-hbv3")
     assert (found.status, found.err) == (
-        0,
+        1,
         (
-            "before it can be made: owner is empty: say who answers for it\n"
-            "before it can be made: nothing outside can reach it: give your range of addresses as"
+            "missing (access): owner is empty: say who answers for it\n"
+            "missing (access): nothing outside can reach it: give your range of addresses as"
             " ssh_from (such as 203.0.113.7/32) with a login node, or bastion: true\n"
+            "trueup: error: recipe devito-hbv3 is refused: 2 needs are missing, named above\n"
         ),
     )
 
@@ -72,9 +85,7 @@ def test_the_plan_says_what_is_made_what_it_costs_and_what_is_not_known(run: Any
 def test_a_plan_above_the_limit_is_shown_and_refused(run: Any) -> None:
     found = run("devito-hbv3", "--max-usd-per-hour", "8", "--parameters", str(OWNER))
     assert (found.status, "What it costs" in found.out) == (1, True)
-    assert found.err.startswith(
-        "trueup: error: recipe devito-hbv3 is refused: it costs at least 8.19 US$ an hour"
-    )
+    assert found.err.startswith("missing (price): it costs at least 8.19 US$ an hour")
 
 
 @pytest.mark.parametrize(

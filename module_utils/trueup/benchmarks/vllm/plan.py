@@ -229,6 +229,8 @@ def _lacking(asked: Asked, serving: Serving) -> List[str]:
         found.append("no member of vllm_endpoints names this node; they say what is to be served")
     else:
         found += own_python.lacking(asked, "vllm", _need(asked, serving))
+        glibc = asked.data["builds"][serving.build]["glibc"]
+        found += own_python.too_old_glibc(asked, "vllm", glibc)
         found += gpu_grid.lacks_cuda_13(asked) if serving.build == "cuda" else []
         chain = _toolchain(asked, serving)
         found += chain.without_toolkit(asked.found)

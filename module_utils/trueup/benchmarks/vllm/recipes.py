@@ -228,6 +228,7 @@ _REQUIRED: _Checks = {
 }
 _OPTIONAL: Mapping[str, tuple[_Check, Any]] = {
     "revision": (_like(r"|[0-9a-f]{40}", "a commit of 40 hexadecimal digits, or empty"), ""),
+    "gated": (_like(r"|[A-Za-z0-9.-]+", "the name of a licence, or empty"), ""),
     "sizes": (_texts, []),
     "gpu_models": (_texts, []),
     "nodes": (_whole(1), 1),

@@ -1,7 +1,7 @@
 """What a deployment costs an hour, by line, and what of it still bills while its VMs are stopped.
 
-The catalog has prices of VMs alone. Everything else is listed and counted, and the total then says
-"at least".
+The catalog has prices of VMs alone, and a user gives others. A line without a price is listed and
+counted, the total then says "at least", and a limit holds only where the user allows such a line.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Callable, List, NamedTuple, Optional, Tuple
 
 from .parameters import Parameters
-from .template import disks, public_addresses
+from .template import NFS_DATA, disks, public_addresses
 
 LIST, SPOT = "payg", "spot"
 
@@ -30,6 +30,7 @@ class Line:
 
     Attributes:
         what: in words.
+        kind: one of parameters.KINDS.
         count: how many.
         each: its price; None where the catalog has none.
         offer: how it is bought; empty where it is no VM.
@@ -37,6 +38,7 @@ class Line:
     """
 
     what: str
+    kind: str
     count: int
     each: Optional[Price] = None
     offer: str = ""
@@ -49,11 +51,16 @@ class Line:
 
 
 class Cost(NamedTuple):
-    """The lines of a deployment, and the limit that holds for it."""
+    """The lines of a deployment, and the limit that holds for it.
+
+    Attributes:
+        unpriced_allowed: kinds of lines that may be without a price under the limit.
+    """
 
     lines: Tuple[Line, ...]
     limit: Optional[float]
     hours: float
+    unpriced_allowed: Tuple[str, ...] = ()
 
     @property
     def usd_per_hour(self) -> float:
@@ -84,13 +91,26 @@ class Cost(NamedTuple):
 
     def refusal(self) -> Optional[str]:
         """Why it may not be made; None where it may."""
-        if self.limit is None or self.usd_per_hour <= self.limit:
+        if self.limit is None:
             return None
-        least = "at least " if self.unpriced else ""
-        return (
-            f"it costs {least}{self.usd_per_hour:,.2f} US$ an hour, above max_usd_per_hour"
-            f" ({self.limit:g} US$): take fewer or smaller nodes, or raise it"
-        )
+        found = []
+        if self.usd_per_hour > self.limit:
+            least = "at least " if self.unpriced else ""
+            found.append(
+                f"it costs {least}{self.usd_per_hour:,.2f} US$ an hour, above max_usd_per_hour"
+                f" ({self.limit:g} US$): take fewer or smaller nodes, or raise it"
+            )
+        refused = [line for line in self.unpriced if line.kind not in self.unpriced_allowed]
+        if refused:
+            kinds = list(dict.fromkeys(line.kind for line in refused))
+            each = ", ".join(f"{kind}: ..." for kind in kinds)
+            allowed = ", ".join(dict.fromkeys([*self.unpriced_allowed, *kinds]))
+            found.append(
+                f"max_usd_per_hour ({self.limit:g} US$) cannot hold, since the price table has no"
+                f" price of {'; '.join(line.what for line in refused)}: give US$ an hour of one as"
+                f" prices: {{{each}}}, or accept an unknown bill by unpriced_allowed: [{allowed}]"
+            )
+        return "; ".join(found) or None
 
 
 Find = Callable[[str, str, str], Optional[Price]]
@@ -108,31 +128,46 @@ def cost(made: Parameters, find: Find, hours: float, limit: Optional[float] = No
     nodes, login, server = made.nodes, made.login.size, made.storage.server
     offer = SPOT if nodes.spot else LIST
 
-    def machines(what: str, count: int, size: str, offered: str) -> Line:
-        found = find(size, made.region, offered)
-        # Reserved capacity bills at the list price whether a node uses it or not.
-        kept = bool(nodes.reservation) and what == "nodes"
-        return Line(f"{what} ({size})", count, found, offered, stopped=kept)
+    def line(what: str, kind: str, count: int, *, stopped: bool = True) -> Line:
+        return Line(what, kind, count, _given(made, kind), stopped=stopped)
 
-    lines = [machines("nodes", nodes.count, nodes.size, offer)]
+    def machines(what: str, kind: str, count: int, size: str, offered: str) -> Line:
+        price = _given(made, kind) or find(size, made.region, offered)
+        # Reserved capacity bills at the list price whether a node uses it or not.
+        kept = bool(nodes.reservation) and kind == "nodes"
+        return Line(f"{what} ({size})", kind, count, price, offered, stopped=kept)
+
+    lines = [machines("nodes", "nodes", nodes.count, nodes.size, offer)]
     if login:
-        lines.append(machines("login node", 1, login, LIST))
+        lines.append(machines("login node", "login", 1, login, LIST))
     if server:
-        lines.append(machines("NFS server", 1, server, LIST))
+        lines.append(machines("NFS server", "server", 1, server, LIST))
     lines += [
-        Line(f"disks of {one.of} ({one.sku}, {one.gib:,} GiB each)", one.count)
+        line(
+            f"disks of {one.of} ({one.sku}, {one.gib:,} GiB each)",
+            "storage" if one.of == NFS_DATA else "disks",
+            one.count,
+        )
         for one in disks(made)
     ]
-    lines += [Line(f"public address {name}", 1) for name in public_addresses(made)]
+    lines += [line(f"public address {name}", "address", 1) for name in public_addresses(made)]
     if made.outbound == "nat":
-        lines.append(Line("NAT gateway", 1))
+        lines.append(line("NAT gateway", "nat", 1))
     if made.bastion:
-        lines.append(Line("Bastion (Standard)", 1))
+        lines.append(line("Bastion (Standard)", "bastion", 1))
     if made.storage.kind == "anf":
         what = f"Azure NetApp Files ({made.storage.anf_level}, {made.storage.tib} TiB)"
-        lines.append(Line(what, 1))
+        lines.append(line(what, "storage", 1))
     if made.storage.kind == "amlfs":
-        lines.append(Line(f"Managed Lustre ({made.storage.amlfs_sku}, {made.storage.tib} TiB)", 1))
-    lines.append(Line("data that leaves Azure or goes through the NAT gateway", 1, stopped=False))
+        what = f"Managed Lustre ({made.storage.amlfs_sku}, {made.storage.tib} TiB)"
+        lines.append(line(what, "storage", 1))
+    what = "data that leaves Azure or goes through the NAT gateway"
+    lines.append(line(what, "traffic", 1, stopped=False))
     most = made.max_usd_per_hour if limit is None else limit
-    return Cost(tuple(lines), most, hours)
+    return Cost(tuple(lines), most, hours, made.unpriced_allowed)
+
+
+def _given(made: Parameters, kind: str) -> Optional[Price]:
+    """The user's price of a line; None where there is none."""
+    price = made.prices.get(kind)
+    return None if price is None else Price(float(price), "", "your parameters (prices)")

@@ -15,6 +15,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, 
 
 from ...errors import BadInput
 from ...options import Option, merged, misfits
+from ...reading import is_number
+from ...words import did_you_mean
 from . import pull as pulled
 from . import windows
 from .catalog import Catalog, takes_premium
@@ -51,6 +53,13 @@ AMLFS = {
     "AMLFS-Durable-Premium-500": 4,
 }
 _DISKS = ("StandardSSD_LRS", "Premium_LRS")
+# Kinds of lines of a price (cost.Line).
+KINDS = (
+    *("nodes", "login", "server", "disks", "storage"),
+    *("address", "nat", "bastion", "traffic"),
+)
+# Ansible variables of secrets that can be made for a run, with the variable of the environment.
+GENERATED = {"vllm_api_key": "VLLM_API_KEY"}
 
 _NODES = (
     Option("size", "VM size of the nodes.", required=True),
@@ -158,6 +167,34 @@ OPTIONS = (
         "US$ an hour above which it is refused.",
         type="float",
         why="no limit",
+    ),
+    Option(
+        "prices",
+        "Your US$ an hour of lines that the price table does not have, each of one piece, by kind:"
+        f" {', '.join(KINDS)}.",
+        type="dict",
+        why="those of the price table",
+    ),
+    Option(
+        "unpriced_allowed",
+        "Kinds of lines that may be without a price under `max_usd_per_hour`.",
+        type="list",
+        choices=KINDS,
+        why="none",
+    ),
+    Option(
+        "accepted_licences",
+        "Licences that you have accepted, by the names that `trueup azure plan` asks for.",
+        type="list",
+        why="none",
+    ),
+    Option(
+        "generated_secrets",
+        "Secrets that are made for the run where the controller's environment has none. They are in"
+        " the run's folder, for its owner alone.",
+        type="list",
+        choices=tuple(GENERATED),
+        why="none",
     ),
     Option(
         "ssh_from",
@@ -297,6 +334,10 @@ class Parameters:
     expires: str
     hours: int
     max_usd_per_hour: Optional[float]
+    prices: Mapping[str, float]
+    unpriced_allowed: Tuple[str, ...]
+    accepted_licences: Tuple[str, ...]
+    generated_secrets: Tuple[str, ...]
     ssh_from: Tuple[str, ...]
     ssh_from_anywhere: bool
     bastion: bool
@@ -429,7 +470,7 @@ def _made(recipe: str, values: Mapping[str, Any], catalog: Catalog, now: datetim
         expires=(parsed or ends).strftime("%Y-%m-%dT%H:%MZ")
         if parsed or not rest["expires"]
         else "",
-        ssh_from=tuple(rest["ssh_from"] or ()),
+        **{name: tuple(rest[name] or ()) for name in _LISTS},
     )
     return Parameters(
         recipe,
@@ -467,6 +508,7 @@ def _region_name(text: Optional[str]) -> str:
 
 
 _PARTS = ("nodes", "login", "storage", "pull")
+_LISTS = ("ssh_from", "unpriced_allowed", "accepted_licences", "generated_secrets")
 
 
 def _time(text: str) -> Optional[datetime]:
@@ -722,6 +764,17 @@ def started(made: Parameters, run: str, catalog: Catalog) -> str:
     return pulled.document(made.pull, run, made.variables, catalog.builds)
 
 
+def _prices(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
+    found = []
+    for kind, price in made.prices.items():
+        if kind not in KINDS:
+            near = did_you_mean(str(kind), KINDS) or f"; there are {', '.join(KINDS)}"
+            found.append(f"prices has {kind!r}, which is no kind of line{near}")
+        elif not is_number(price) or price < 0:
+            found.append(f"prices.{kind} is {price!r}: it must be US$ an hour, 0 or more")
+    return found
+
+
 def _variables(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
     found = []
     for name in made.variables:
@@ -784,6 +837,7 @@ _RULES: Sequence[Tuple[Tuple[str, ...], _Rule]] = (
     (("expires", "hours"), _expiry),
     (("cloud_init", "pull"), _start),
     (("pull", "variables", "outbound"), _pull),
+    (("prices",), _prices),
     (("variables",), _variables),
     (("storage",), _storage),
 )

@@ -15,7 +15,7 @@ from .cost import Cost
 from .deployment import Change, Deployment, NotDeployed
 from .machines import Machine
 from .manager import Manager
-from .parameters import Parameters
+from .parameters import GENERATED, Parameters
 from .state import CONFIG, INVENTORY, KEY, LOGIN_ALIAS, PASSWORD, State
 
 CHECK_SECONDS, DEPLOY_SECONDS, REMOVE_SECONDS = 600, 5400, 3600
@@ -411,6 +411,11 @@ def summary(there: There, cost: Cost, state: State) -> List[str]:
             f" is ssh's to the login node and open until the run is removed; {made.admin_user}'s"
             f" password is in {state.path(PASSWORD)}"
         )
+    secrets = [name for name in made.generated_secrets if os.path.exists(state.path(name))]
+    found += [
+        f"{name} of the run is in {state.path(name)}, unless {GENERATED[name]} gives another."
+        for name in secrets
+    ]
     return [
         *found,
         f"Configure and measure: ansible-playbook -i {state.path(INVENTORY)} site.yml",

@@ -4,6 +4,7 @@ what a run left, and without it by the run's tag.
 
     RUN/run.json                    run, recipe, subscription, group, region, zone, expires
     RUN/id_ed25519[.pub]            the run's key
+    RUN/vllm_api_key                a secret of `generated_secrets`, by its variable
     RUN/windows_password            the administrator's of Windows nodes
     RUN/ssh_config, known_hosts     the way to its machines, also by hand
     RUN/inventory/                  azure_hpc.yml, group_vars: the machines of this run alone
@@ -15,6 +16,7 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 import shlex
 import shutil
 import subprocess
@@ -25,7 +27,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence
 from ...errors import BadInput, TrueupError
 from ...record import is_run_id
 from . import nfs, template, windows
-from .parameters import Parameters
+from .parameters import GENERATED, Parameters
 
 VARIABLE = "TRUEUP_AZURE_STATE"
 RUN, KEY, CONFIG, KNOWN = "run.json", "id_ed25519", "ssh_config", "known_hosts"
@@ -113,6 +115,19 @@ class State:
         with open(path, encoding="utf-8") as stream:
             return stream.read()
 
+    def _generated(self, made: Parameters) -> Dict[str, str]:
+        """Variables of secrets that are made for the run. They are read where they are used: the
+        environment's, else the run's file, which is made unless it is there."""
+        found = {}
+        for name in made.generated_secrets:
+            path = self.path(name)
+            if not os.path.exists(path):
+                self._put(name, secrets.token_urlsafe(32))
+            of_environment = f"lookup('ansible.builtin.env', '{GENERATED[name]}')"
+            of_run = f"lookup('ansible.builtin.file', {json.dumps(path)})"
+            found[name] = f"{{{{ {of_environment} or {of_run} }}}}"
+        return found
+
     def forget_hosts(self) -> None:
         """Take no machine for one that had its address before."""
         with contextlib.suppress(FileNotFoundError):
@@ -183,6 +198,7 @@ class State:
         }
         variables = {
             **({"shared_storage_mounts": list(mounts)} if mounts else {}),
+            **self._generated(made),
             **made.variables,
             "ansible_user": made.admin_user,
             "ansible_ssh_common_args": f"-F {shlex.quote(self.path(CONFIG))}",

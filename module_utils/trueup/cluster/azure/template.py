@@ -17,6 +17,8 @@ from .catalog import Catalog
 from .cloud_init import encoded
 from .parameters import Parameters, started
 
+# Of `Disk`: the disks of the shared storage itself.
+NFS_DATA = "NFS data"
 SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
 KEY = "sshPublicKey"
 # The oldest network API with which a flexible set takes its network from the set's profile.
@@ -98,7 +100,7 @@ def disks(made: Parameters) -> List[Disk]:
         found.append(Disk("login node", 1, made.login.os_disk_gib, "StandardSSD_LRS"))
     if storage.server:
         found.append(Disk("NFS server", 1, made.login.os_disk_gib, "StandardSSD_LRS"))
-        found.append(Disk("NFS data", storage.server_disks, data_disk_gib(made), "Premium_LRS"))
+        found.append(Disk(NFS_DATA, storage.server_disks, data_disk_gib(made), "Premium_LRS"))
     return found
 
 

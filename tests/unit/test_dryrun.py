@@ -1,0 +1,232 @@
+"""The dry run of recipes: each as it is shipped, and with one need after the other taken away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from action import azure_deployment
+from provisioning import NOW, ROOT
+from trueup.errors import BadInput
+from trueup_analysis.figures import azure
+from trueup_controller import dryrun
+
+# What only a user can say, and dummies of what only a user has.
+OWN: dict[str, Any] = {
+    "owner": "geophysics",
+    "ssh_from": ["203.0.113.7/32"],
+}
+SECRETS = {"HF_TOKEN": "dummy", "VLLM_API_KEY": "dummy"}
+LICENCES = {"accepted_licences": ["llama3.1"]}
+PRICED = {"prices": {"storage": 1.0}}
+WHEELS = {"vllm_pip_find_links": "/srv/wheels"}
+ALMA = "almalinux:almalinux-hpc:8_10-hpc-gen2:8.10.2026072901"
+# Of each recipe as it is shipped, for an owner with a way in and both secrets.
+AS_SHIPPED = {
+    "cpu-llama": ["licence", "index"],
+    "devito-hbv3": [],
+    "eda-lustre": ["price"],
+    "eda-storage": ["price"],
+    "gromacs-nc-a100": [],
+    "llama-a100": ["licence"],
+    "nd-h100-deepseek": [],
+    "nd-h200-deepseek": [],
+    "ndm-a100-megatron": ["price"],
+    "ndv4-training": ["price"],
+    "nx-avd": [],
+}
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Any:
+    """The plan of a recipe with members of a user's file over it."""
+
+    def planned(recipe: str, **more: Any) -> azure.Plan:
+        path = tmp_path / "own.yml"
+        path.write_text(yaml.safe_dump({**OWN, **more}), encoding="utf-8")
+        return azure.plan(recipe, path, now=NOW)
+
+    return planned
+
+
+@pytest.mark.parametrize("recipe", azure.recipes())
+def test_a_recipe_as_it_is_shipped(plan: Any, recipe: str) -> None:
+    made = plan(recipe)
+    assert [need for need, _ in made.missing(SECRETS)] == AS_SHIPPED[recipe]
+    assert made.warnings() == []
+
+
+@pytest.mark.parametrize("recipe", azure.recipes())
+def test_a_recipe_whose_needs_are_met_lacks_nothing(plan: Any, recipe: str) -> None:
+    variables = WHEELS if recipe == "cpu-llama" else {}
+    made = plan(recipe, **LICENCES, **PRICED, variables=variables)
+    assert made.missing(SECRETS) == []
+
+
+MET = {**LICENCES, **PRICED}
+# Of each need: the recipe, what takes it away, and words of the refusal.
+TAKEN: dict[str, tuple[str, dict[str, Any], dict[str, str], list[str]]] = {
+    "token": ("llama-a100", {}, {}, ["no Hugging Face token", "export HF_TOKEN"]),
+    "licence": (
+        "llama-a100",
+        {"accepted_licences": []},
+        SECRETS,
+        ["under the licence llama3.1", "accepted_licences: [llama3.1]"],
+    ),
+    "key": (
+        "nd-h200-deepseek",
+        {"generated_secrets": []},
+        {},
+        ["r1 listens on 0.0.0.0", "export VLLM_API_KEY", "generated_secrets"],
+    ),
+    "index": (
+        "cpu-llama",
+        {"variables": {"vllm_pip_find_links": ""}},
+        SECRETS,
+        ["torch==2.13.0+cpu is not on PyPI", "vllm_pip_find_links"],
+    ),
+    "reboot": (
+        "nd-h100-deepseek",
+        {"variables": {"vllm_reboot_allowed": False}},
+        {},
+        ["deep_ep", "vllm_reboot_allowed: true"],
+    ),
+    "reboot of Windows": (
+        "nx-avd",
+        {"variables": {"fslogix_reboot_allowed": False}},
+        {},
+        ["FSLogix", "fslogix_reboot_allowed: true"],
+    ),
+    "disk": (
+        "nd-h200-deepseek",
+        {"variables": {"vllm_model_cache": "/var/lib/models"}},
+        {},
+        ["GiB on /, which has 256 GiB", "nodes.os_disk_gib"],
+    ),
+    "price": (
+        "eda-storage",
+        {"prices": {}},
+        {},
+        ["no price of Azure NetApp Files (Ultra, 4 TiB)", "prices: {storage: ...}"],
+    ),
+    "size of the preset": (
+        "devito-hbv3",
+        {"nodes": {"size": "Standard_HB120-96rs_v3"}},
+        {},
+        ["preset devito-article is for Standard_HB120rs_v3", "Standard_HB120-96rs_v3"],
+    ),
+    "endpoint": (
+        "llama-a100",
+        {"variables": {"vllm_endpoints": []}},
+        SECRETS,
+        ["vllm_endpoints is empty"],
+    ),
+    "memory": (
+        "llama-a100",
+        {"variables": {"vllm_endpoints": [{"name": "r1", "recipe": "deepseek-r1-h200"}]}},
+        SECRETS,
+        ["vllm: r1: "],
+    ),
+}
+
+
+@pytest.mark.parametrize("need", TAKEN)
+def test_a_need_that_is_taken_away_is_named_before_azure_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, need: str
+) -> None:
+    recipe, changes, secrets, words = TAKEN[need]
+    for name in SECRETS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    variables = {**(WHEELS if recipe == "cpu-llama" else {}), **changes.get("variables", {})}
+    path = tmp_path / "own.yml"
+    path.write_text(yaml.safe_dump({**OWN, **MET, **changes, "variables": variables}))
+    run = f"{azure_deployment.datetime.now(azure_deployment.UTC):%Y%m%dT%H%M%SZ}-7c1e"
+    with pytest.raises(BadInput) as raised:
+        azure_deployment.planned(run, recipe, str(path), "")
+    text = str(raised.value)
+    assert [word for word in words if word not in text] == []
+
+
+def test_everything_that_is_missing_is_in_one_list(plan: Any) -> None:
+    found = plan("cpu-llama").missing({})
+    assert [need for need, _ in found] == ["token", "licence", "index"]
+
+
+def test_an_image_of_an_old_system_is_refused_by_glibc(plan: Any) -> None:
+    made = plan("llama-a100", **LICENCES)
+    known = made.known
+    row = {
+        "families": [],
+        "image": made.made.image,
+        "system": "almalinux-8.10",
+        "python": "3.6",
+        "cuda": "13.0",
+    }
+    old = azure.Catalog(known.sizes, {**known.facts, "images": [row]}, known.sold, known.builds)
+    [(need, text)] = dryrun.missing(made.made, old, SECRETS, ROOT)
+    assert need == "plan"
+    assert "almalinux 8.10 has glibc 2.28, and llguidance 1.7.6 has no wheel" in text
+
+
+def test_an_image_without_cuda_is_refused_for_a_gpu_recipe(plan: Any) -> None:
+    made = plan("llama-a100", **LICENCES)
+    known = made.known
+    row = {"families": [], "image": made.made.image, "system": "ubuntu-24.04", "python": "3.12"}
+    bare = azure.Catalog(known.sizes, {**known.facts, "images": [row]}, known.sold, known.builds)
+    [(need, text)] = dryrun.missing(made.made, bare, SECRETS, ROOT)
+    assert need == "plan"
+    assert "there is no /usr/local/cuda/bin/nvcc" in text
+
+
+def test_an_image_that_the_catalog_does_not_have_is_said_to_be_unchecked(plan: Any) -> None:
+    made = plan("llama-a100", **LICENCES, image=ALMA)
+    assert (made.missing(SECRETS), len(made.warnings())) == ([], 1)
+    assert f"the image {ALMA} is not in catalog/azure.yml" in made.warnings()[0]
+
+
+def test_an_image_that_nobody_names_is_refused(plan: Any) -> None:
+    with pytest.raises(BadInput, match="image is empty, and none is pinned for ndv2"):
+        plan("llama-a100", nodes={"size": "Standard_ND40rs_v2"}, region="westus2")
+
+
+def test_storage_that_nothing_writes_to_is_warned_of(plan: Any) -> None:
+    made = plan("ndv4-training", variables={"training_save_directory": ""})
+    assert len(made.warnings()) == 1
+    assert "nothing of this run writes to the 8 TiB of storage (amlfs)" in made.warnings()[0]
+
+
+def test_a_users_price_counts_and_an_accepted_unknown_does_not(plan: Any) -> None:
+    priced = plan("eda-storage", **PRICED)
+    unpriced = plan(
+        "eda-storage", unpriced_allowed=["disks", "address", "nat", "traffic", "storage"]
+    )
+    assert priced.cost.usd_per_hour - unpriced.cost.usd_per_hour == pytest.approx(1.0)
+    assert (priced.missing({}), unpriced.missing({})) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"prices": {"storge": 1}}, "prices has 'storge', which is no kind of line; did you mean"),
+        ({"prices": {"storage": -1}}, "prices.storage is -1: it must be US$ an hour, 0 or more"),
+        ({"prices": {"storage": "1"}}, "prices.storage is '1': it must be US$ an hour"),
+        ({"unpriced_allowed": ["all"]}, "unpriced_allowed[0] is 'all': it must be one of nodes,"),
+        ({"generated_secrets": ["x"]}, "generated_secrets[0] is 'x': it must be one of vllm_api"),
+    ],
+)
+def test_wrong_values_are_refused(plan: Any, given: dict[str, Any], text: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        plan("eda-storage", **given)
+    assert text in str(raised.value)
+
+
+def test_a_template_of_a_users_file_reaches_nothing_of_the_controller(plan: Any) -> None:
+    escape = "{{ ''.__class__.__mro__[1].__subclasses__() }}"
+    made = plan("llama-a100", **LICENCES, variables={"vllm_model_cache": escape})
+    assert made.missing(SECRETS) == []
+    assert json.dumps(made.made.variables["vllm_model_cache"]) == json.dumps(escape)
