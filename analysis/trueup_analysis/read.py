@@ -59,6 +59,7 @@ class Reading:
     Attributes:
         resources: nodes, ranks, threads and gpus, where the text says them.
         unverified: cross-checks that the text lacks, a sentence each; none normally.
+        reasons: by the name of a check, the sentence for its failure, where a tool has one.
     """
 
     source: str
@@ -70,11 +71,16 @@ class Reading:
     warnings: list[str]
     unverified: list[str]
     resources: dict[str, int]
+    reasons: dict[str, str]
+
+    def failed_checks(self) -> list[str]:
+        """Each failed check: its sentence, else its name."""
+        return [self.reasons.get(name, name) for name, passed in self.checks.items() if not passed]
 
     def outcome(self) -> tuple[str, str | None]:
         """A record's outcome and reason: invalid where the tool's own check failed, failed where
         the figures could not be verified."""
-        bad = [name for name, passed in self.checks.items() if not passed]
+        bad = self.failed_checks()
         if bad:
             return "invalid", f"its own check failed: {', '.join(bad)}"
         if self.unverified:
@@ -139,6 +145,7 @@ def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps | None =
         warnings=list(parsed.warnings),
         unverified=unverified(parsed),
         resources=_resources(parsed),
+        reasons=dict(getattr(parsed, "reasons", {})),
     )
 
 

@@ -20,7 +20,7 @@ from bench_modules import FakeRun, ends_badly, goes_well, own_options, refuses
 from record_schema import RECORDS
 from recorded_runs import MEGATRON_LM as LM_MODEL
 from recorded_runs import TINY_GPT
-from test_parse_megatron import IDLE, KILLED, LM, NAN, ONE, TWO
+from test_parse_megatron import IDLE, KILLED, LM, NAN, ONE, TWO, with_losses
 from trueup.benchmarks.megatron.flops import Model, article_flops, megatron_flops, parameters
 
 ROOT = Path(__file__).parents[2]
@@ -499,6 +499,9 @@ test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
 )
 
 
+RISING = with_losses([10.0 + 0.2 * at for at in range(20)])
+
+
 @pytest.mark.parametrize(
     ("output", "arguments", "reason"),
     [
@@ -519,6 +522,7 @@ test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
             "it ran on NVIDIA A100, which is not what backend gloo is for",
         ),
         (IDLE, {**ALONE, "iterations": 20}, "loss_falls failed (loss 6.2220 to 6.2268)"),
+        (RISING, LM_MODEL, "loss ended above its start (10 to 13.8); loss_falls failed"),
         (LM, {**LM_MODEL, "hidden_size": 4096}, "hidden_size was 2048 instead of 4096"),
     ],
 )

@@ -78,6 +78,7 @@ def test_a_loss_that_blows_up_fails_its_checks() -> None:
     assert output.checks == {
         "loss_finite": False,
         "loss_falls": False,
+        "loss_not_above_start": True,
         "no_iteration_skipped": True,
         "no_iteration_nan": False,
     }
@@ -188,6 +189,37 @@ def test_a_loss_falls_when_it_falls_by_more_than_its_scatter(
     losses: list[float], falls: bool
 ) -> None:
     assert parse_megatron(with_losses(losses)).checks["loss_falls"] is falls
+
+
+@pytest.mark.parametrize(
+    ("losses", "above"),
+    [
+        # A peak, a fall, and an end above the start; a jump without one.
+        ([12.44, 12.45, 44.2, 48.1, 40.0, 30.0, 25.0, 22.0, 21.0, 20.6, 20.5, 20.4], True),
+        ([2.776, 2.773, 2.768, 7.344, 8.716, 7.654, 7.192, 6.849], True),
+        ([2.0 + 0.02 * at for at in range(20)], True),
+        ([2.776, 2.773, 7.3, 7.2], True),
+        # As high as the start, and within the scatter or 5 % of it.
+        ([2.0] * 12, False),
+        ([2.0 + 0.4 * (-1) ** at + 0.02 * at for at in range(20)], False),
+        ([2.0 + 0.002 * at for at in range(20)], False),
+        ([2.776, 2.773, 4.9, 4.8], False),
+        ([2.776, 2.773, 7.3], False),
+        # Higher in between, and fallen again.
+        ([2.776, 2.773, 7.3, 8.7, 5.0, 3.5, 3.0, 2.8], False),
+    ],
+)
+def test_a_loss_that_ends_above_its_start_fails_its_check(losses: list[float], above: bool) -> None:
+    whole = with_losses([*losses, *[0.1] * 20])
+    more = rf".*iteration +{len(losses) + 1}/[\s\S]*"
+    output = parse_megatron(re.sub(more, "", whole))
+    assert [item.loss for item in output.iterations] == pytest.approx(losses)
+    assert output.checks["loss_not_above_start"] is not above
+
+
+def test_the_sentence_for_such_a_loss_has_both_ends() -> None:
+    output = parse_megatron(with_losses([2.0 + 0.1 * at for at in range(20)]))
+    assert output.reasons == {"loss_not_above_start": "loss ended above its start (2 to 3.9)"}
 
 
 def test_the_driver_without_a_learning_rate_does_not_learn() -> None:

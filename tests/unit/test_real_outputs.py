@@ -60,6 +60,11 @@ UNVERIFIED = {
     "nccl/readme_without_header.txt": ("nccl", "busbw", 386.56e9, _NO_RANKS),
     "nccl/readme_without_ranks.txt": ("nccl", "busbw", 483.05e9, _NO_RANKS),
 }
+# Of more_ai: logs whose record is invalid, and why.
+ABOVE = {
+    "megatron_loss_ends_above_start.txt": "loss ended above its start (12.44 to 20.44)",
+    "megatron_loss_explodes_midway.txt": "loss ended above its start (2.776 to 6.849)",
+}
 UNHEALTHY = {
     "megatron/first_iterations.txt": ["loss_finite", "no_iteration_skipped"],
     "vllm/kimi_k2_failed_requests.txt": ["no_failed_requests"],
@@ -159,6 +164,12 @@ def test_the_figures_of_a_real_output_are_read(name: str) -> None:
     assert [check for check, passed in reading.checks.items() if not passed] == UNHEALTHY.get(
         name, []
     )
+
+
+@pytest.mark.parametrize("name", ABOVE)
+def test_a_loss_that_ends_above_its_start_is_invalid(name: str) -> None:
+    reading = read(text(f"more_ai/{name}"), source=name)
+    assert reading.outcome() == ("invalid", f"its own check failed: {ABOVE[name]}")
 
 
 def test_every_percentile_of_a_real_output_is_a_figure() -> None:

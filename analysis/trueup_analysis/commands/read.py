@@ -122,7 +122,7 @@ def _say_checks(readings: Sequence[Reading]) -> bool:
     for item in readings:
         say_all([f"{item.source}: {text}" for text in item.warnings])
         say_all([f"{item.source}: unverified: {text}" for text in item.unverified])
-        bad = [name for name, passed in item.checks.items() if not passed]
+        bad = item.failed_checks()
         failed += [f"{item.source}: failed checks: {', '.join(bad)}"] if bad else []
     say_all(failed)
     return bool(failed)

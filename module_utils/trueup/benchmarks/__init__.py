@@ -18,6 +18,8 @@ text lacks ("no list of ranks: busbw is not checked against their number"). Such
 and marked, never judged, and never an ok record. ``trueup.reading.unverified`` gives the list of
 any result, empty without the member. A contradiction is a ParseError still.
 
+A result may have a member ``reasons``: by the name of a check, the sentence for its failure.
+
 No Ansible, clock, files, network or environment in there. What parsers share is in
 ``trueup.reading``: lines that know their number, and the JSON of our own programs.
 

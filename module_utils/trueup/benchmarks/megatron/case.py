@@ -852,7 +852,11 @@ def _other_place(run: Run, output: MegatronOutput) -> Optional[str]:
 
 
 def _untrained(output: MegatronOutput) -> Optional[str]:
-    broken = [name for name, passed in output.checks.items() if not passed]
+    failed = [name for name, passed in output.checks.items() if not passed]
+    said = [output.reasons[name] for name in failed if name in output.reasons]
+    broken = [name for name in failed if name not in output.reasons]
+    if said:
+        return "; ".join([*said, *(f"{name} failed" for name in broken)])
     if broken:
         losses = [item.loss for item in output.iterations if item.loss is not None]
         seen = f"{losses[0]:.4f} to {losses[-1]:.4f}" if len(losses) > 1 else "not finite"
