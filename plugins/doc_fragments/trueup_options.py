@@ -31,7 +31,8 @@ AUTHOR = "trueup contributors (@trueup)"
 RETURNED = {
     "record": "the record of the case (schema C(trueup.record/1)); null in check mode, where the"
     " input was refused, and on a node whose peer has the record",
-    "raw": "what the program printed; null when nothing ran",
+    "raw": "what the program printed, without credentials; of a long output of a run that failed or"
+    " is invalid, the beginning and end; null when nothing ran",
     "command": "the command line",
     "environment": "the variables set for it, without secrets",
     "resumed": "which of O(earlier) stands for this case, from 0; null where it was measured",
