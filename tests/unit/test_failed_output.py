@@ -68,9 +68,9 @@ def module(ending: str) -> Any:
         given.finish(metrics=[metric], invalid=FLOOD if ending == "invalid" else None)
 
     def main() -> None:
-        bench.run_module("flood", [TIMEOUT], measure)
+        bench.run_module("fio", [TIMEOUT], measure)
 
-    return SimpleNamespace(main=main, measure=measure, __name__="flood_bench")
+    return SimpleNamespace(main=main, measure=measure, __name__="fio_bench")
 
 
 ENDINGS: dict[str, dict[str, Any]] = {
@@ -140,7 +140,7 @@ def test_a_good_run_returns_its_whole_output_without_secrets(runner: Any) -> Non
     assert (left_in(json.dumps(result)), "hunter2" in json.dumps(result)) == ([], False)
     assert result["raw"] == redact(FLOOD)
     assert result["raw"].count("\nstep ") == 3999
-    assert result["ansible_facts"]["trueup_flood"] == result["record"]
+    assert result["ansible_facts"]["trueup_fio"] == result["record"]
 
 
 def test_of_a_flood_of_warnings_the_first_are_shown(runner: Any) -> None:
@@ -172,7 +172,7 @@ class Host:
 def test_a_program_on_windows_is_no_exception(error: str) -> None:
     given = {"run_id": "20261120T091300Z-7c1e", "node_name": "a"}
     measure = module("status").measure
-    result = windows_bench.measured("flood", [TIMEOUT], measure, given, Host(error))
+    result = windows_bench.measured("fio", [TIMEOUT], measure, given, Host(error))
     shown = json.dumps(result)
     assert (result["failed"], left_in(shown), "hunter2" in shown) == (True, [], False)
     assert sum(text.count("\n") + 1 for text in _texts(result)) < 600
