@@ -174,7 +174,7 @@ def test_the_program_serves_a_state_and_registers_at_a_broker(
         read = _asked(found, "win_reg_stat", None, path=AGENT, name="IsRegistered")
         process.terminate()
     assert read["value"] == registered
-    vm = "00000000-0000-0000-0000-0000000000aa"
+    vm = "52914400-d3e2-5226-9216-00a16a28b876"
     assert _Broker.taken[-1] == {"token": token, "vmId": vm, "name": "nv0"}
 
 
