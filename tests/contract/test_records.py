@@ -26,7 +26,7 @@ MACHINE = Topology(
     cpus=(0, 1), numa={0: (0, 1)}, l3_groups=((0, 1),), cores=((0,), (1,)), last_level_cache_bytes=1
 )
 CASES = [
-    (devito_bench, "devito/driver_openmp.log", {"threads_per_rank": 2}),
+    (devito_bench, "devito/driver_openmp.log", {"threads_per_rank": 2, "shape": "64x64x64"}),
     (stream_bench, "stream/kernel_streaming.json", {}),
 ]
 
@@ -35,7 +35,7 @@ CASES = [
 def test_what_a_module_returns_is_what_analysis_loads(
     module: ModuleType,
     recording: str,
-    arguments: dict[str, int],
+    arguments: dict[str, Any],
     runner: Any,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
