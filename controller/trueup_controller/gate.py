@@ -64,6 +64,9 @@ _COMMON: Mapping[str, Any] = {
     "failed": {"type": "bool"},
     "msg": {"type": "str"},
     "rc": _NUMBERS,
+    # Of the file that an answer names as its path or dest.
+    **dict.fromkeys(("uid", "gid", "size"), _NUMBERS),
+    **dict.fromkeys(("owner", "group", "mode", "state", "secontext"), {"type": "str"}),
     **{
         f"{name}std{which}": {"type": "str"} for name in ("", "module_") for which in ("out", "err")
     },

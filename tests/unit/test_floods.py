@@ -32,6 +32,11 @@ PARSERS = [
     for tool, names in RECORDINGS.items()
 ]
 PARSERS += [
+    (
+        "trueup.node.kernel_log",
+        "parse_kernel_log",
+        ["kernel_log/forms.txt", "kernel_log/sxids.txt"],
+    ),
     ("trueup.node.lscpu", "parse_lscpu", ["machines/hb120rs_v3/lscpu.json"]),
     ("trueup.node.nvidia_smi", "parse_nvidia_smi", ["machines/nd96asr_v4/nvidia-smi.csv"]),
 ]
