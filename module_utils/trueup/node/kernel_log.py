@@ -16,7 +16,7 @@ from .nvidia_smi import address_of
 # The time at the begin of a line: seconds since boot or a date in brackets, an ISO time, or
 # syslog's date.
 _TIME = re.compile(
-    r"\s*(?:\[\s*([^\s\]](?:[^\]]*[^\s\]])?)\s*\]|([0-9]{4}-[0-9]{2}-[0-9]{2}T\S+)"
+    r"\s{0,8}(?:\[([^\]]{1,64})\]|([0-9]{4}-[0-9]{2}-[0-9]{2}T\S+)"
     r"|([A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8}))"
 )
 _XID = re.compile(
@@ -191,7 +191,7 @@ class _Codes:
 
 def _time_of(line: str) -> Optional[str]:
     time = _TIME.match(line)
-    return next((part for part in time.groups() if part), None) if time else None
+    return next((part.strip() for part in time.groups() if part), None) if time else None
 
 
 def _device_address(text: str) -> str:
