@@ -105,7 +105,9 @@ def made(folder: Path) -> Iterator[Site]:
     cloud.validate = Models()
     cloud.directory.add(ANA)
     assert host.metadata is not None
-    host.metadata["compute"]["subscriptionId"] = SUBSCRIPTION
+    compute = host.metadata["compute"]
+    compute["resourceId"] = compute["resourceId"].replace(compute["subscriptionId"], SUBSCRIPTION)
+    compute["subscriptionId"] = SUBSCRIPTION
     avd.join(host)
     avd.offer(host)
     with contextlib.ExitStack() as stack:

@@ -11,6 +11,7 @@ FOLDERS = ("module_utils", "library", "plugins", "roles", "analysis")
 WALL = {
     "analysis/trueup_analysis/commands/importing.py": "when a log from a pipe was read",
     "library/in_force.py": "a unit's start among times of files",
+    "library/package_transaction.py": "how old the package lists are",
     "library/ssh_keys.py": "the day on which sshd no longer takes a key",
     "module_utils/trueup/cluster/azure/expiry.py": "the end of a run, until Azure's clock is known",
     "module_utils/trueup/cluster/azure/leftovers.py": "how old a machine is",

@@ -78,12 +78,24 @@ def _skipped(run: Mapping[str, Any]) -> list[Mapping[str, str]]:
     return run.get("skipped") or []
 
 
+def _failure(name: str, run: Mapping[str, Any]) -> str:
+    """How a node failed in a run; empty where it did not."""
+    tally = (run.get("hosts") or {}).get(name) or {}
+    refused = (run.get("refused") or {}).get(name)
+    where = (run.get("failed_in") or {}).get(name)
+    if tally.get("unreachable"):
+        return "unreachable"
+    if refused:
+        return f"not believed: {refused[-1]}"
+    if where:
+        return f"failed in {where}"
+    return "failed, and run.json does not say where" if tally.get("failed") else ""
+
+
 def why_missing(name: str, run: Mapping[str, Any], benchmark: str | None = None) -> str:
     """Why a run has no record of a node, or none of one benchmark of it that was measured with
     others.
     """
-    tally = (run.get("hosts") or {}).get(name) or {}
-    where = (run.get("failed_in") or {}).get(name)
     skipped = [
         f"{step.get('what', 'unknown')}: {step.get('why', 'unknown')}"
         for step in _skipped(run)
@@ -93,15 +105,9 @@ def why_missing(name: str, run: Mapping[str, Any], benchmark: str | None = None)
         # A benchmark that failed stands there too, and its reason says so.
         last = skipped[-1].removeprefix(f"{benchmark}: ")
         return last if last.startswith("failed: ") else f"skipped: {'; '.join(skipped)}"
-    if tally.get("unreachable"):
-        return "unreachable"
-    refused = (run.get("refused") or {}).get(name)
-    if refused:
-        return f"not believed: {refused[-1]}"
-    if where:
-        return f"failed in {where}"
-    if tally.get("failed"):
-        return "failed, and run.json does not say where"
+    failure = _failure(name, run)
+    if failure:
+        return failure
     if not run.get("finished_at"):
         # Plays judge while the run goes on.
         return (

@@ -326,7 +326,8 @@ def test_a_fix_is_on_the_screen_without_scrolling(
 ) -> None:
     browser.open(reports["h100_fleet_200"], (width, 900), "light")
     edges = browser.value(_FIXES)
-    assert len(edges) > 2
+    # Those of the slow adapter and of the bad NVLink.
+    assert len(edges) == 2
     assert [(right, most) for right, most in edges if right > most] == []
 
 

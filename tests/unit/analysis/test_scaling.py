@@ -440,6 +440,8 @@ def collective(
     }
     parameters = {
         "operation": "all_reduce",
+        "datatype": "float",
+        "reduction": "sum",
         "gpus_per_node": gpus,
         "transport": "nvlink" if nodes == 1 else "ib",
     }

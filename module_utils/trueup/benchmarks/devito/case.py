@@ -22,6 +22,8 @@ from .output import ERROR_PREFIX, DevitoOutput
 FIELDS = {"acoustic": 8}
 
 SHAPE = r"[0-9]+x[0-9]+x[0-9]+"
+# The share of one core in a weak series.
+DEFAULT_SHARE = "256x256x256"
 _BINDINGS = ("none", "core", "l3", "numa")
 _MPI_MODES = ("basic", "diag", "diag2", "overlap", "overlap2", "full")
 _SERIES = ("strong", "weak")
@@ -63,7 +65,7 @@ OPTIONS = (
         "acoustic",
         choices=tuple(FIELDS),
     ),
-    Option(
+    RoleOption(
         "shape",
         "Grid points along x, y and z, without the absorbing layers, such as 512x512x512; in a weak"
         " series the share of one core. Empty: a cube that fills the machine, 8.4 million points a"
@@ -71,6 +73,11 @@ OPTIONS = (
         "",
         why="A grid that does not grow with the machine is a smoke test on a large node: 256^3"
         " points are seconds on 2 cores and a quarter of a second on 120.",
+    ),
+    ModuleOption(
+        "shape",
+        "Grid points along x, y and z, without the absorbing layers.",
+        DEFAULT_SHARE,
     ),
     Option("space_order", "Order of the stencil in space.", 8, least=2, multiple_of=2),
     Option("tn_ms", "Simulated time in milliseconds.", 200, least=1),
@@ -290,7 +297,6 @@ class Problem:
 # 256^3 points on 2 cores: some seconds of run time, on 120 cores as well.
 _POINTS_PER_CORE = 256**3 / 2
 _EXTENT_STEP = 16
-DEFAULT_SHARE = "256x256x256"
 
 
 def filling(cores: int, memory: Optional[int], **problem: Any) -> str:

@@ -315,11 +315,8 @@ def _joined(
         software.update(part.software)
     correct = all(part.correct for part, _ in parts)
     first = parts[0][0]
-    if not figures and not first.sizes and correct:
-        raise ParseError("no test that is reported: " + ("; ".join(warnings) or "none ran"))
-    measured = {tuple(sorted(figures[kind])) for kind in ("h2d", "d2h") if kind in figures}
-    if len(measured) > 1 and correct:
-        raise ParseError("host to device and device to host were measured on different GPUs")
+    if correct:
+        _check_figures(figures, first, warnings)
     peers = next((part for part, _ in parts if part.peer_access is not None), first)
     return GpuCopyOutput(
         program=first.program,
@@ -337,6 +334,14 @@ def _joined(
         unverified=[why for part, _ in parts for why in part.unverified],
         software=software,
     )
+
+
+def _check_figures(figures: Figures, first: _Part, warnings: Sequence[str]) -> None:
+    if not figures and not first.sizes:
+        raise ParseError("no test that is reported: " + ("; ".join(warnings) or "none ran"))
+    measured = {tuple(sorted(figures[kind])) for kind in ("h2d", "d2h") if kind in figures}
+    if len(measured) > 1:
+        raise ParseError("host to device and device to host were measured on different GPUs")
 
 
 def _number(part: _Part, gpus: Optional[list[int]], figures: Figures) -> None:
