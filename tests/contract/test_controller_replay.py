@@ -33,11 +33,13 @@ RECORDINGS = sorted((ROOT / "tests" / "data" / "controller").glob("*.json"))
 NODES = 2
 KEPT = warm(dict(os.environ))
 # What a converged node runs, where every role has nothing to do: this project's promise. Identify
-# and preflight are six tasks, two ask what is to be done, one says what the run will bill.
-MOST_TASKS = dict.fromkeys(("hbv3", "ndv4", "nd_h100_v5"), 10)
+# and preflight are six tasks, two ask what is to be done.
+MOST_TASKS = dict.fromkeys(("hbv3", "ndv4", "nd_h100_v5"), 8)
+# What one node runs for all of them (run_once): the comparison of machines, and what the run bills.
+ONCE = ("trueup_machines", "trueup_forecast")
 # The same for the whole main job with the benchmarks of the health check, and those that it skips.
 # Eight and two of them are of the benchmark ib, which the recorded node cannot install.
-MOST_OF_SITE = (23, 14)
+MOST_OF_SITE = (22, 15)
 
 
 def test_there_is_a_recording() -> None:
@@ -60,14 +62,21 @@ def test_every_node_is_configured(cost: tuple[Path, Cost]) -> None:
     assert bad == [0] * NODES
 
 
+def ran_alone(measured: Cost) -> float:
+    """Tasks that each node ran, without those that one of them ran for all."""
+    ran = sum(counts["tasks"] - counts["skipped"] for counts in measured.counts.values())
+    return (ran - len(ONCE)) / NODES
+
+
 def test_nodes_that_are_alike_run_the_same_tasks(cost: tuple[Path, Cost]) -> None:
     recording, measured = cost
     print(f"\n{recording.stem}: {measured.summary}")
-    # The node that answers first is the first; the one that runs what runs once has most.
     tasks = sorted((counts["tasks"] for counts in measured.counts.values()), reverse=True)
-    # One node's, for all of them (run_once).
-    once = [task for task in measured.by_task if task["action"] == "trueup_forecast"]
-    assert tasks == [measured.tasks, *[measured.tasks - len(once)] * (NODES - 1)]
+    once = [task for task in measured.by_task if task["action"] in ONCE]
+    assert [task["action"] for task in once] == list(ONCE)
+    # Each is run by the node that answers first in its play, which need not be the same node.
+    assert (sum(tasks) - len(once)) % NODES == 0
+    assert tasks[0] - tasks[-1] <= len(once)
     first = [task["action"] for task in measured.by_task[:2]]
     assert first == ["trueup_variables", "azure_node_facts"]
     # Nodes that go at their own pace have tasks of their own. `meta` (flush_handlers) is the
@@ -88,14 +97,14 @@ def test_a_node_runs_no_more_tasks_than_promised(cost: tuple[Path, Cost]) -> Non
     most = MOST_TASKS.get(recording.stem)
     if most is None:
         pytest.skip(f"nothing is promised for {recording.stem}")
-    assert measured.ran < most
+    assert ran_alone(measured) <= most
 
 
 def test_the_whole_main_job_runs_and_skips_no_more_tasks_than_promised(tmp_path: Path) -> None:
     recording = ROOT / "tests" / "data" / "controller" / "ndv4.json"
     measured = simulate(recording, NODES, tmp_path, playbook=ROOT / "site.yml", settings=KEPT)
     assert measured.status == 0, measured.output[-4000:]
-    assert measured.ran <= MOST_OF_SITE[0]
+    assert ran_alone(measured) <= MOST_OF_SITE[0]
     assert measured.tasks - measured.ran <= MOST_OF_SITE[1]
     for number in range(1, NODES + 1):
         node = f"node-{number:04}"
