@@ -66,7 +66,7 @@ _COMMON: Mapping[str, Any] = {
     "rc": _NUMBERS,
     # Of the file that an answer names as its path or dest.
     **dict.fromkeys(("uid", "gid", "size"), _NUMBERS),
-    **dict.fromkeys(("owner", "group", "mode", "state", "secontext"), {"type": "str"}),
+    **{name: {"type": "str"} for name in ("owner", "group", "mode", "state", "secontext")},
     **{
         f"{name}std{which}": {"type": "str"} for name in ("", "module_") for which in ("out", "err")
     },

@@ -11,6 +11,7 @@ import contextlib
 import copy
 import shlex
 import subprocess
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +128,8 @@ def _play(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]
             root = folder / name
             size, _, printed = _faulty(name, root)
             like = FAULTS.get(name, (name,))[0]
-            url, _ = stack.enter_context(serving(send(document(vmSize=size))))
+            vm_id = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+            url, _ = stack.enter_context(serving(send(document(vmSize=size, vmId=vm_id))))
             hosts[name] = {
                 "trueup_metadata_url": url,
                 "trueup_sysfs_root": str(root / "sys"),
