@@ -22,6 +22,7 @@ import yaml
 from machines import DATA, build, description
 from metadata_server import document, send, serving
 from trueup.node.affinity import plan, srun_cpu_bind
+from trueup.node.family import IDENTIFIED
 from trueup.node.nvidia_smi import GPU_QUERY
 from trueup.node.topology import cpu_mask, mask_words, parse_cpu_list, read_topology
 
@@ -174,7 +175,7 @@ def test_what_a_machine_is(
 ) -> None:
     node = nodes[name]["node"]
     ports = [port for port in node["infiniband"] if port["link_layer"] == "InfiniBand"]
-    assert nodes[name]["groups"] == [family]
+    assert nodes[name]["groups"] == sorted([family, IDENTIFIED])
     assert (node["vm_size"], node["family"], node["azure"]) == (SIZES[name], family, True)
     assert (node["cpus"], [part["cpus"] for part in node["numa"]]) == (cpus, numa)
     assert (len(node["gpus"]), len(ports)) == (gpus, nics)
@@ -342,7 +343,8 @@ def test_a_wrong_machine_is_warned_of(
 ) -> None:
     output, nodes = play
     assert nodes[name]["node"]["warnings"] == warnings
-    assert nodes[name]["groups"] == [nodes[FAULTS[name][0]]["node"]["family"]]
+    family = nodes[FAULTS[name][0]]["node"]["family"]
+    assert nodes[name]["groups"] == sorted([family, IDENTIFIED])
     printed = " ".join(output.split())
     assert all(f"Warning: {warning}" in printed for warning in warnings)
 
