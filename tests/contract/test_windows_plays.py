@@ -134,6 +134,8 @@ def test_a_windows_host_is_recorded_as_what_it_is(mixed: Any) -> None:
     }
     assert record["system"] == {
         "family": "nv_a10_v5",
+        # A hash of the simulated VM's id.
+        "machine": "vm-21b1f955043ab4df",
         "os": "Windows 11 Enterprise multi-session 25H2",
         "kernel": "10.0.26200.6584",
         "image": "microsoftwindowsdesktop:windows-11:win11-25h2-avd:26200.6584.250915",
