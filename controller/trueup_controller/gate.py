@@ -503,7 +503,7 @@ def guard(
         try:
             with _bounded():
                 answer = execute(self, *positional, **named)
-            problem = answer_problem(asked, answer, returns)
+            problem = answer_problem(asked, _of_node(self, answer), returns)
         except _Unfit as error:
             problem = str(error)
         if problem:
@@ -511,6 +511,16 @@ def guard(
         return answer
 
     base._execute_module, base._parse_returned_data = executed, parsed
+
+
+def _of_node(action: Any, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The answer without the Python that Ansible looked for and chose itself: it adds that fact to
+    the first answer of a host, in place of whatever the node called so."""
+    added = action._discovered_interpreter_key
+    facts = answer.get("ansible_facts")
+    if not added or not isinstance(facts, dict):
+        return answer
+    return {**answer, "ansible_facts": {key: facts[key] for key in facts if key != added}}
 
 
 # ---- what was refused ---------------------------------------------------------------------------

@@ -188,6 +188,7 @@ class Base:
 
     def __init__(self) -> None:
         self._task = SimpleNamespace(action="normal", args={}, delegate_to=None, check_mode=False)
+        self._discovered_interpreter_key: str | None = None
 
     def _execute_module(
         self,
@@ -197,7 +198,12 @@ class Base:
         task_vars: Any = None,
         wrap_async: bool = False,
     ) -> Any:
-        return self._parse_returned_data({"stdout": module_args["prints"]}, "legacy")
+        answer = self._parse_returned_data({"stdout": module_args["prints"]}, "legacy")
+        if self._discovered_interpreter_key:
+            # As Ansible's own code does where it has looked for the host's Python.
+            facts = answer.setdefault("ansible_facts", {})
+            facts[self._discovered_interpreter_key] = "/usr/bin/python3.12"
+        return answer
 
     def _parse_returned_data(self, res: dict[str, Any], profile: str) -> Any:
         assert profile == "legacy"
@@ -241,6 +247,24 @@ def test_every_answer_passes_the_guard(
     with pytest.raises(Stopped) as stopped:
         action._execute_module(module, **given)
     assert str(stopped.value).startswith(f"{sender}: answer of {why}")
+
+
+def test_the_python_that_ansible_discovered_is_no_answer_of_the_node() -> None:
+    """The first module on a host whose inventory names no interpreter."""
+
+    class Action(Base):
+        pass
+
+    gate.guard(Action, RETURNS, refuse)
+    key = "discovered_interpreter_python"
+    action = Action()
+    action._discovered_interpreter_key = key
+    answer = action._execute_module("config_files", {"prints": "{}"})
+    assert answer["ansible_facts"] == {key: "/usr/bin/python3.12"}
+    # One that a node sends of its own accord is none of Ansible's.
+    sent = json.dumps({"ansible_facts": {key: "/tmp/python"}})
+    with pytest.raises(Stopped, match="'discovered_interpreter_python', which it never has"):
+        Action()._execute_module("config_files", {"prints": sent})
 
 
 def test_a_job_that_is_left_to_itself_answers_later() -> None:
