@@ -42,8 +42,8 @@ _WINDOWS_REBOOTS = {
     "fslogix_reboot_allowed": "FSLogix's drivers",
     "avd_session_host_reboot_allowed": "the registration with the host pool",
 }
-# PyPI takes no version with a local part, such as 2.13.0+cpu (packaging.python.org, version
-# specifiers: "public index servers SHOULD NOT allow the use of local version identifiers").
+# No public index has a version with a local part, such as 2.13.0+cpu (packaging.python.org, version
+# specifiers).
 _LOCAL_PIN = re.compile(r"^([A-Za-z0-9._-]+==[^\s\\;+]+\+[^\s\\;]+)", re.MULTILINE)
 _SCRATCH = "/mnt/resource_nvme"
 
