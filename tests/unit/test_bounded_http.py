@@ -79,7 +79,9 @@ def test_a_slow_server_holds_no_client_beyond_its_deadline(client: Any, behave: 
         began = time.monotonic()
         sentence = client(url)
         took = time.monotonic() - began
-    assert (took < NOT_BY_THE_DEADLINE, "within 1 s" in sentence) == (True, True), sentence
+    # A silent socket may end in the same moment by its own limit of a second.
+    in_time = "within 1 s" in sentence or "timed out" in sentence
+    assert (took < NOT_BY_THE_DEADLINE, in_time) == (True, True), sentence
 
 
 @pytest.mark.parametrize("behave", hostile_http.ENDLESS)
