@@ -85,6 +85,8 @@ class Runner:
         # A module's process ends with it; this one keeps what other tests' modules have warned of.
         monkeypatch.setattr(warnings, "_global_warnings", {})
         monkeypatch.setattr(warnings, "_global_deprecations", {})
+        # Other tests load the controller's code here, which would show a module's warnings.
+        monkeypatch.setattr(warnings._internal, "is_controller", False)
 
     def __call__(self, run: FakeRun, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
         """The module's result; ``failed`` says whether it ended by fail_json."""
