@@ -38,17 +38,17 @@ def metric(record: dict[str, Any], name: str, statistic: str | None = None) -> f
 
 
 def vllm(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Records of vllm by endpoint; that of tasks/killed.yml names none."""
+    """Records of vllm by endpoint."""
     found = [record for record in records if record["benchmark"] == "vllm"]
-    return {record["parameters"]["endpoint_name"] or "killed": record for record in found}
+    return {record["parameters"]["endpoint_name"]: record for record in found}
 
 
 def test_both_endpoints_were_measured(records: list[dict[str, Any]]) -> None:
     found = vllm(records)
+    # That of tasks/killed.yml came from a job left to itself, which answers no case of the run.
     assert {name: record["outcome"] for name, record in found.items()} == {
         "tiny": "ok",
         "pair": "ok",
-        "killed": "failed",
     }
     assert found["tiny"]["nodes"] == [FIRST]
     assert found["pair"]["nodes"] == [FIRST, SECOND]
