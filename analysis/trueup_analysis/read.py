@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 # What is known and not read, by what only it prints.
 OTHERS: Final = {
     "BabelStream": re.compile(r"(?m)^BabelStream$|^Function +MBytes/sec +Min \(sec\)"),
-    "dcgmi diag": re.compile(
-        r"Successfully ran diagnostic for group|(?m:^\| Diagnostic +\| Result)"
-        r'|"DCGM (?:GPU )?Diagnostic"'
-    ),
     "superbench": re.compile(r'/return_code(?::\d+)?"\s*:|"reduce_op"\s*:'),
     "OSU micro-benchmarks": re.compile(r"(?m)^# OSU "),
     "IOR": re.compile(r"(?m)^IOR-\d\S*: MPI Coordinated Test of Parallel I/O"),

@@ -1,0 +1,25 @@
+"""How figures of dcgmi diag are shown."""
+
+from __future__ import annotations
+
+from ...view import Chart, Measure, View, rate, seconds
+
+_RATE = rate("dcgm_diagnostic_rate", "matrix products of each GPU", "TFLOP/s", grows=False)
+_TO_HOST = rate("dcgm_gpu_to_host", "GPU to host", "GB/s", grows=False)
+_TO_GPU = rate("dcgm_host_to_gpu", "host to GPU", "GB/s", grows=False)
+_BOTH = rate("dcgm_both_ways", "both ways", "GB/s", grows=False)
+_LATENCY = seconds("dcgm_gpu_to_host_latency", "GPU to host, latency", "us", grows=False)
+_FAILED = Measure("dcgm_tests_failed", "failed tests", "1", "lower", "", grows=False)
+
+VIEW = View(
+    title="GPU diagnostics (DCGM)",
+    headlines=(_RATE, _BOTH, _FAILED),
+    figures=(_TO_HOST, _TO_GPU, _BOTH, _LATENCY, _FAILED),
+    apart=("level", "test"),
+    charts=(Chart("rows", (_RATE, _TO_HOST, _TO_GPU), "device", "Figures of each GPU"),),
+    method="NVIDIA's dcgmi diag runs the tests of its level on all GPUs at once, and each test"
+    " passes or fails by DCGM's own limits. The rate is of products of small matrices in mixed precision,"
+    " which DCGM makes to load the GPU and not to reach its peak.",
+    resource="gpus",
+    scales=False,
+)
