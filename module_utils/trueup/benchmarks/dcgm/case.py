@@ -80,18 +80,19 @@ def measure(bench: Bench) -> None:
 
 
 def command(given: Mapping[str, Any]) -> List[str]:
-    """dcgmi's argv, below a timeout that lets it stop the diagnostic in its host engine."""
-    limit = given["timeout_seconds"] - _STOP_SECONDS
-    argv = ["timeout", "--foreground", "--verbose", str(limit), given["program"], "diag"]
+    """dcgmi's argv."""
+    which = ["-r", str(given["level"])]
     if given["test_seconds"]:
-        duration = f"{ARITHMETIC}.test_duration={given['test_seconds']}"
-        return [*argv, "-r", ARITHMETIC, "-p", duration, "-v", "-j"]
-    return [*argv, "-r", str(given["level"]), "-v", "-j"]
+        which = ["-r", ARITHMETIC, "-p", f"{ARITHMETIC}.test_duration={given['test_seconds']}"]
+    return [given["program"], "diag", *which, "-v", "-j"]
 
 
-def _start(argv: Sequence[str], **how: Any) -> process.Completed:
-    """Run dcgmi, whose exit status is not 0 where a test failed: such a run has a result."""
-    done = process.run(argv, **how)
+def _start(argv: Sequence[str], *, timeout_seconds: float, **how: Any) -> process.Completed:
+    """Run dcgmi below ``timeout``, so that it can stop the diagnostic in its host engine. Its exit
+    status is not 0 where a test failed; such a run has a result."""
+    stop = ["timeout", "--foreground", "--verbose", f"{timeout_seconds - _STOP_SECONDS:g}"]
+    done = process.run([*stop, *argv], timeout_seconds=timeout_seconds, **how)
+    done = replace(done, argv=tuple(argv))
     if done.returncode <= 0 or done.timed_out or done.reason:
         return done
     try:

@@ -540,7 +540,8 @@ def _checked(results: List[Result], listed: Sequence[int], settings: Dict[str, s
     complete = list(results)
     for category, test in dict.fromkeys(key[:2] for key in keys):
         devices = {row.device for row in results if (row.category, row.test) == (category, test)}
-        if any(device.startswith("gpu") for device in devices):
+        # DCGM 3 names a GPU in a failed test of the node.
+        if category != DEPLOYMENT and any(device.startswith("gpu") for device in devices):
             complete += [
                 Result(category, test, f"gpu{number}", "skip", ("no result",))
                 for number in gpus

@@ -18,8 +18,8 @@ VIEW = View(
     apart=("level", "test"),
     charts=(Chart("rows", (_RATE, _TO_HOST, _TO_GPU), "device", "Figures of each GPU"),),
     method="NVIDIA's dcgmi diag runs the tests of its level on all GPUs at once, and each test"
-    " passes or fails by DCGM's own limits. The rate is of products of small matrices in mixed precision,"
-    " which DCGM makes to load the GPU and not to reach its peak.",
+    " passes or fails by DCGM's own limits. The rate is of products of small matrices in mixed"
+    " precision, which DCGM makes to load the GPU and not to reach its peak.",
     resource="gpus",
     scales=False,
 )

@@ -1,0 +1,247 @@
+"""dcgmi diag, JSON of DCGM 3 and 4 and the table: values that are read, and outputs refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from damage import changed, refuses
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trueup.benchmarks.dcgm.marks import recognises
+from trueup.benchmarks.dcgm.output import DcgmOutput, explain, parse_dcgm
+from trueup.errors import ParseError
+
+DATA = Path(__file__).parent.parent / "data" / "dcgm"
+FILES = sorted(path for path in DATA.iterdir() if path.suffix in {".json", ".txt"})
+READ = [path for path in FILES if path.name != "dcgm4_runtime_error.json"]
+GIB = 1 << 30
+
+
+def text(name: str) -> str:
+    return (DATA / name).read_text()
+
+
+LEVEL2 = text("dcgm4_level2_8gpu.json")
+TABLE = text("dcgm3_table_8gpu_fails.txt")
+PAUSED = text("dcgm4_runtime_error.json")
+
+
+def values(output: DcgmOutput) -> dict[tuple[str, str | None], float]:
+    return {(row.name, row.device): row.value for row in output.metrics()}
+
+
+def edited(name: str, path: list[Any], value: Any) -> str:
+    data = json.loads(text(name))
+    place = data
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return json.dumps(data, indent=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "gpus", "passed", "failed", "skipped"),
+    [
+        ("dcgm3_level3_1gpu.json", None, 1, 13, [], ["skipped: EUD Test on gpu0"]),
+        (
+            *("dcgm3_level2_4gpu_fails.json", "3.3.9", 4, 15),
+            *(["persistence_mode_gpu2", "gpu_memory_gpu3"], []),
+        ),
+        ("dcgm3_table_8gpu_fails.txt", "3.3.9", 8, 24, ["gpu_memory_gpu5"], []),
+        ("dcgm4_level2_8gpu.json", "4.5.2", 8, 24, [], []),
+        ("dcgm4_diagnostic_8gpu_fails.json", "4.5.2", 8, 7, ["diagnostic_gpu5"], []),
+        ("dcgm4_diagnostic_8gpu_16_texts.json", "4.1.0", 8, 8, [], []),
+        (
+            *("dcgm4_level2_1gpu_skips.json", "4.2.3", 1, 1, []),
+            ["skipped: memory on gpu0", "skipped: pcie on gpu0"],
+        ),
+        ("dcgm4_table_2gpu_fails.txt", "4.4.1", 2, 3, ["memory_gpu1", "pcie"], []),
+    ],
+)
+def test_each_test_of_each_gpu_is_a_check_or_named(
+    name: str, version: str | None, gpus: int, passed: int, failed: list[str], skipped: list[str]
+) -> None:
+    output = parse_dcgm(text(name))
+    checks = output.checks
+    assert recognises(text(name)) is True
+    assert (output.tool_version, output.gpu_count) == (version, gpus)
+    assert sum(checks.values()) == passed
+    assert [check for check, ok in checks.items() if not ok] == failed
+    assert [line for line in output.warnings if line.startswith("skipped")] == skipped
+    assert values(output)["dcgm_tests_failed", None] == len(failed)
+
+
+def test_figures_are_in_base_units() -> None:
+    three = values(parse_dcgm(text("dcgm3_level3_1gpu.json")))
+    assert three["dcgm_diagnostic_rate", "gpu0"] == 11103.02 * GIB
+    assert three["dcgm_gpu_to_host", "gpu0"] == 24.02e9
+    assert three["dcgm_both_ways_latency", "gpu0"] == pytest.approx(5.019e-6)
+    assert three["dcgm_memory_tested", "gpu0"] == 15206918958
+    four = values(parse_dcgm(LEVEL2))
+    assert four["dcgm_host_to_gpu", "gpu7"] == pytest.approx(55.27e9)
+    assert len(four) == 1 + 8 * 7
+    table = values(parse_dcgm(TABLE))
+    assert table["dcgm_both_ways", "gpu7"] == pytest.approx(39.39e9)
+    assert len(table) == 1 + 8 * 6
+
+
+def test_figures_that_some_gpus_lack_are_named() -> None:
+    output = parse_dcgm(text("dcgm4_diagnostic_8gpu_16_texts.json"))
+    assert output.warnings == ["dcgm_diagnostic_rate is printed for 2 of 8 GPUs"]
+    assert set(values(output)) == {
+        *(("dcgm_tests_failed", None), ("dcgm_diagnostic_rate", "gpu0")),
+        ("dcgm_diagnostic_rate", "gpu1"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "failed"),
+    [
+        (
+            "dcgm3_level2_4gpu_fails.json",
+            [
+                (
+                    "Persistence Mode on gpu2 (Persistence mode for GPU 2 is disabled. Enable it"
+                    " with nvidia-smi -pm 1.)"
+                ),
+                "GPU Memory on gpu3 (GPU 3 had uncorrectable memory errors: 2)",
+            ],
+        ),
+        (
+            "dcgm3_table_8gpu_fails.txt",
+            [
+                (
+                    "GPU Memory on gpu5 (GPU 5 had uncorrectable memory errors: 2. Drain the GPU"
+                    " and reset it.)"
+                )
+            ],
+        ),
+        (
+            "dcgm4_table_2gpu_fails.txt",
+            [
+                (
+                    "memory on gpu1 (GPU 1 had uncorrectable memory errors: 2. Drain the GPU and"
+                    " reset it.)"
+                ),
+                (
+                    "pcie (There was an internal error during the test: 'A child process exited"
+                    " with non-zero status 1' Check DCGM and system logs for errors.)"
+                ),
+            ],
+        ),
+    ],
+)
+def test_a_failed_test_names_gpu_and_reason(name: str, failed: list[str]) -> None:
+    assert [str(row) for row in parse_dcgm(text(name)).failed] == failed
+
+
+def test_a_gpu_without_a_result_is_skipped_by_name() -> None:
+    path = ["DCGM Diagnostic", "test_categories", 2, "tests", 0, "results"]
+    rows = json.loads(LEVEL2)["DCGM Diagnostic"]["test_categories"][2]["tests"][0]["results"]
+    output = parse_dcgm(edited("dcgm4_level2_8gpu.json", path, rows[:3] + rows[4:]))
+    assert "skipped: pcie on gpu3 (no result)" in output.warnings
+    assert "pcie_gpu3" not in output.checks
+    assert "dcgm_gpu_to_host is printed for 7 of 8 GPUs" in output.warnings
+    lost = parse_dcgm(changed(TABLE, r"^\| +\| Fail - GPU: 5 .*\n", ""))
+    assert "skipped: GPU Memory on gpu5 (no result)" in lost.warnings
+
+
+def test_unknown_tests_and_fields_are_kept_by_name() -> None:
+    place = ["DCGM Diagnostic", "test_categories", 1, "tests", 0, "name"]
+    named = parse_dcgm(edited("dcgm4_level2_8gpu.json", place, "Tensor Map v2"))
+    assert named.checks["tensor_map_v2_gpu0"] is True
+    field = parse_dcgm(edited("dcgm4_level2_8gpu.json", ["metadata", "Firmware"], "96.00"))
+    assert field.parameters["firmware"] == "96.00"
+    assert "serial" not in " ".join(parse_dcgm(text("dcgm3_level2_4gpu_fails.json")).parameters)
+
+
+def test_a_warning_is_neither_passed_nor_failed() -> None:
+    path = ["DCGM GPU Diagnostic", "test_categories", 1, "tests", 0, "results", 0, "status"]
+    output = parse_dcgm(edited("dcgm3_level3_1gpu.json", path, "Warn"))
+    assert "pcie_gpu0" not in output.checks
+    assert "warning: PCIe on gpu0" in output.warnings
+    path[-1] = "warnings"
+    assert "passed with a warning: PCIe on gpu0 (slow link)" in (
+        parse_dcgm(edited("dcgm3_level3_1gpu.json", path, ["slow link"])).warnings
+    )
+
+
+STATUS = ["DCGM Diagnostic", "test_categories", 0, "tests", 0]
+test_other_outputs_are_refused = refuses(
+    parse_dcgm,
+    ("", "no JSON object and no table"),
+    ("{}", "no object DCGM Diagnostic or DCGM GPU Diagnostic"),
+    (LEVEL2[: len(LEVEL2) // 2], "cut off or damaged"),
+    (PAUSED, "dcgmi ran no tests: Error: Diagnostic could not be run while DCGM is paused."),
+    ('{"iterations": [], "Overall Result": "Pass"}', "several iterations"),
+    (LEVEL2 + LEVEL2, "a second diagnostic follows"),
+    (TABLE + TABLE, "a second diagnostic follows"),
+    ("\n".join(TABLE.splitlines()[:-1]), "the table's last line is missing"),
+    ('{"DCGM Diagnostic": {"test_categories": []}}', "no test has a result"),
+    (
+        edited("dcgm4_level2_8gpu.json", [*STATUS, "results", 0, "status"], "Perfect"),
+        "software has the status 'Perfect', which is unknown",
+    ),
+    (
+        edited("dcgm4_level2_8gpu.json", [*STATUS, "results", 0, "status"], "Fail"),
+        "software failed on a device, and its summary says pass",
+    ),
+    (
+        edited("dcgm4_level2_8gpu.json", [*STATUS, "results", 1, "entity_id"], 0),
+        "software has two results on gpu0",
+    ),
+    (
+        edited("dcgm4_level2_8gpu.json", [*STATUS, "results", 1, "entity_id"], -1),
+        "a GPU's number: -1",
+    ),
+    (changed(LEVEL2, '"entity_id" : 3,', '"entity_id" : "x",'), "a GPU's number: 'x'"),
+    (
+        changed(text("dcgm4_diagnostic_8gpu_fails.json"), "GPU 4 calculated", "GPU 6 calculated"),
+        "diagnostic on gpu4 has a figure of gpu6",
+    ),
+    (changed(TABLE, "Pass - All", "Fine - All"), "PCIe has a status that is unknown"),
+)
+
+
+def test_a_failed_summary_fails_the_node() -> None:
+    summary = edited("dcgm4_level2_8gpu.json", [*STATUS, "test_summary", "status"], "Fail")
+    assert [str(row) for row in parse_dcgm(summary).failed] == ["software"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "reason"),
+    [
+        (
+            (
+                "Error: unable to establish a connection to the specified host: localhost\n"
+                "Error: Unable to connect to host engine. Host engine connection"
+                " invalid/disconnected.\n"
+            ),
+            (
+                "the host engine does not answer: run `systemctl start nvidia-dcgm` (Error: unable"
+                " to establish a connection to the specified host: localhost Error: Unable to"
+                " connect to host engine. Host engine connection invalid/disconnected.)"
+            ),
+        ),
+        (PAUSED, "Error: Diagnostic could not be run while DCGM is paused."),
+        (
+            "timeout: sending signal TERM to command 'dcgmi'\n",
+            "the diagnostic was stopped at its time limit (dcgm_timeout_seconds)",
+        ),
+        ("Segmentation fault\n", None),
+    ],
+)
+def test_a_run_without_results_says_why(printed: str, reason: str | None) -> None:
+    assert explain(printed) == reason
+
+
+@pytest.mark.parametrize("path", READ, ids=lambda path: path.name)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_cut_outputs_are_refused(path: Path, data: st.DataObject) -> None:
+    whole = path.read_text().rstrip()
+    with pytest.raises(ParseError):
+        parse_dcgm(whole[: data.draw(st.integers(0, len(whole) - 2))])
