@@ -80,7 +80,7 @@ NC_A100 = "Standard_NC24ads_A100_v4"
 NC_H100 = "Standard_NC40ads_H100_v5"
 NV_A10 = "Standard_NV12ads_A10_v5"
 TOOLS = (
-    *("blob_copy", "devito", "fio", "gemm", "gpu_copy", "gromacs"),
+    *("blob_copy", "dcgm", "devito", "fio", "gemm", "gpu_copy", "gromacs"),
     *("hpl", "ib", "megatron", "nccl", "nv_a10", "stream", "vllm"),
 )
 
@@ -1329,6 +1329,19 @@ def _blob_copy() -> Kept:
     )
 
 
+def _dcgm() -> Kept:
+    return _kept(
+        _data("dcgm", "dcgm4_level2_8gpu.json"),
+        "dcgm",
+        size=H100,
+        nodes=["h100-1"],
+        case="level2",
+        gpus=8,
+        environment={"LC_ALL": "C"},
+        parameters={"level": 2},
+    )
+
+
 def _gemm() -> Kept:
     return _kept(
         _data("gemm", "h100_4gpu.json"),
@@ -1543,6 +1556,7 @@ def every_tool(outputs: Path | None = None) -> Run:
         _blob_copy(),
         _devito("driver_openmp.log", HBV3, "hb-1", ranks=1, threads=2),
         _fio_recorded(),
+        _dcgm(),
         _gemm(),
         _gpu_copy(),
         _gromacs("driver_r1t2.txt", water_box=2.5, threads_per_rank=2),

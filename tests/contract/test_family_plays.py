@@ -80,7 +80,9 @@ def test_what_roles_need_are_roles() -> None:
     needs = DATA["trueup_needs"]
     named = {*needs, *(role for roles in needs.values() for role in roles)}
     assert [role for role in sorted(named) if not (ROOT / "roles" / role).is_dir()] == []
-    assert lost_roles(needs, ["gpu_driver"]).keys() >= {"gpu_clocks", "nccl", "gpu_copy", "gemm"}
+    assert lost_roles(needs, ["gpu_driver"]).keys() >= {
+        *("gpu_clocks", "nccl", "gpu_copy", "gemm", "dcgm")
+    }
 
 
 def test_group_vars_are_for_families_and_set_what_their_roles_have() -> None:
@@ -278,7 +280,7 @@ def of(begun: list[str], what: str) -> list[str]:
 def test_each_node_gets_its_list_whatever_becomes_of_the_others(ran: Any) -> None:
     _, begun, _ = ran
     nd, hb = (family_lists(LISTS, [name], has_gpu=False) for name in ("ndv4", "hbv3"))
-    assert of(begun["nd-well"], "configure") == [*nd["roles"], "gpu_copy", "gemm", "ib"]
+    assert of(begun["nd-well"], "configure") == [*(*nd["roles"], "gpu_copy", "gemm", "dcgm", "ib")]
     assert sorted(of(begun["nd-well"], "measure")) == sorted(nd["benchmarks"])
     # Its first role ended after another family's last: they were configured side by side.
     assert of(begun["hb-slow"], "configure") == [*hb["roles"], *hb["benchmarks"]]
@@ -328,7 +330,7 @@ def test_the_run_ends_with_what_failed_by_name(ran: Any) -> None:
     assert {(item["node"], item["what"], item["why"]) for item in manifest["skipped"]} == {
         ("nd-driver", "gpu_driver", "the role failed"),
         *(("nd-driver", name, "role gpu_driver failed") for name in ("gpu_clocks", "nccl")),
-        *(("nd-driver", name, "role gpu_driver failed") for name in ("gpu_copy", "gemm")),
+        *(("nd-driver", name, "role gpu_driver failed") for name in ("gpu_copy", "gemm", "dcgm")),
         ("nv-all", "gpu_grid", "the role failed"),
         *(("nv-all", name, "role gpu_grid failed") for name in ("gpu_copy", "gemm")),
         ("lab-stream", "stream", "the role failed"),

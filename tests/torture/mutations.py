@@ -27,8 +27,8 @@ from torture import Tally
 
 DATA = Path(__file__).parents[1] / "data"
 TOOLS = (
-    *("blob_copy", "devito", "fio", "gemm", "gpu_copy", "gromacs", "hpl", "ib", "megatron"),
-    *("nccl", "nv_a10", "stream", "vllm"),
+    *("blob_copy", "dcgm", "devito", "fio", "gemm", "gpu_copy", "gromacs", "hpl", "ib"),
+    *("megatron", "nccl", "nv_a10", "stream", "vllm"),
 )
 # Names of files in tests/data that are no output of the tool.
 NO_OUTPUT = (".md", ".py")
@@ -81,6 +81,8 @@ _DIGITS = {"energy_drift": 0.0051}
 # Of a recording, what no line of it contradicts: kinds of damage, and figures.
 _LINES = ("line lost", "lines lost", "lines swapped", "line moved", "middle lost", "line doubled")
 UNSEEN = {
+    # A text belongs to the GPU that it stands under.
+    "dcgm": (_LINES, "dcgm_.*"),
     # Rows of two directions differ in the figure alone.
     "gpu_copy/bandwidthtest": (_LINES, ".*_bandwidth"),
     "gpu_copy/nvbandwidth_0.8.json": (_LINES, ".*_bandwidth"),

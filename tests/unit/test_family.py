@@ -147,8 +147,9 @@ def node(**members: Any) -> dict[str, Any]:
     [
         (None, None, None, []),
         ({"family": "hbv3"}, 0, 1, ["ib", "stream"]),
-        ({"family": "ndv4"}, 8, 8, ["gpu_copy", "nccl", "ib"]),
-        ({"family": "nc_a100_v4"}, 1, 0, []),
+        ({"family": "ndv4"}, 8, 8, ["dcgm", "gpu_copy", "nccl", "ib"]),
+        ({"family": "nc_a100_v4"}, 1, 0, ["dcgm"]),
+        ({"family": "nv_a10_v5"}, 1, 0, ["gemm"]),
         ({"family": "general"}, None, None, ["stream"]),
     ],
 )

@@ -203,7 +203,10 @@ def health_benchmarks(node: Mapping[str, Any]) -> list[str]:
     if not node["catalog"] or is_windows(node):
         return []
     gpus, nics = node["gpu_count_expected"] or 0, node["rdma_count_expected"] or 0
+    # DCGM's diagnostic does not run on virtual GPUs.
+    arithmetic = "gemm" if node["catalog"].get("family") == "nv_a10_v5" else "dcgm"
     return [
+        *([arithmetic] if gpus else []),
         *(["gpu_copy", "nccl"] if gpus > 1 else []),
         *(["ib"] if nics else []),
         *(["stream"] if not gpus else []),
