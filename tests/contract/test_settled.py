@@ -18,6 +18,7 @@ _STEPS = {"import_tasks", "include_tasks", "include_role", "assert", "trueup_pla
 # was configured before.
 ASKED = {
     # Its environment is that of the role pinned_venv, which is asked by the module of that name.
+    "dcgm": set(),
     "devito": {"config_files"},
     "gemm": {"config_files"},
     "gpu_clocks": {"command", "config_files", "in_force"},

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import dcgm_bench
 import pytest
+from ansible.module_utils.trueup.benchmarks.dcgm import case
 from ansible.module_utils.trueup.run import bench
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, node_of, refuses, resumes
 from trueup.benchmarks.dcgm.case import LIMITS, OPTIONS
@@ -114,6 +116,23 @@ test_bad_input_is_refused_before_anything_runs = refuses(
 def test_a_record_of_the_run_stands_for_its_case(run_module: Any) -> None:
     changed = {"program": "/opt/dcgmi", "level": 3, "test_seconds": 60}
     resumes(run_module, lambda: FakeRun(stdout=LEVEL2), dcgm_bench, changed)
+
+
+def test_dcgmi_is_told_to_stop_before_it_is_killed(tmp_path: Path) -> None:
+    """A killed dcgmi would leave the diagnostic running in its host engine."""
+    program = tmp_path / "dcgmi"
+    program.write_text(
+        f"#!/bin/sh\ntrap 'echo stopped >{tmp_path}/seen; exit 1' TERM\nsleep 20 & wait $!\n"
+    )
+    program.chmod(0o755)
+    begun = time.monotonic()
+    done = case._start([str(program), "diag"], timeout_seconds=31, environment={"LC_ALL": "C"})
+    assert (tmp_path / "seen").read_text() == "stopped\n"
+    assert time.monotonic() - begun < 15
+    assert (done.returncode, done.argv) == (124, (str(program), "diag"))
+    assert case.explain(done.stderr) == (
+        "the diagnostic was stopped at its time limit (dcgm_timeout_seconds)"
+    )
 
 
 def asked(program: str | None = "/usr/bin/dcgmi", **options: Any) -> Asked:

@@ -43,7 +43,7 @@ def of_tool(run: runs.Run, tool: str) -> tuple[dict[str, Any], str]:
 @pytest.mark.parametrize(
     ("make", "outcomes"),
     [
-        (runs.every_tool, {"ok": 13}),
+        (runs.every_tool, {"ok": 14}),
         (runs.home_run, {"ok": 4}),
         (runs.nccl_sweep, {"ok": 16}),
         (lambda: runs.nccl_sweep(largest=GIB), {"ok": 16}),
@@ -81,6 +81,13 @@ def test_there_is_a_record_of_every_benchmark() -> None:
     ("tool", "printed", "name", "having", "value"),
     [
         ("blob_copy", '"seconds": 5.021337836002203, "cop', "upload_time", {}, 5.021337836002203),
+        (
+            "dcgm",
+            "bidirectional bandwidth:\\t98.37 GB/s",
+            "dcgm_both_ways",
+            {"device": "gpu7"},
+            98.37e9,
+        ),
         ("devito", '"seconds": 1.2640109062194824', "run_time", {"statistic": "median"}, 1.264011),
         ("fio", '"bw_bytes" : 575565668', "read_bandwidth", {"device": "backend"}, 575565668),
         (
@@ -284,7 +291,7 @@ def test_more_outputs_add_the_files_that_their_parsers_read(tmp_path: Path) -> N
     (tmp_path / "nccl" / "broken.txt").write_text("# nThread 1 nGpus")
     (tmp_path / "unknown").mkdir()
     (tmp_path / "unknown" / "file.txt").write_text("no tool's")
-    more = runs.every_tool(tmp_path).records[13:]
+    more = runs.every_tool(tmp_path).records[14:]
     assert [(record["benchmark"], record["case"]) for record in more] == [
         ("nccl", "infiniband"),
         ("stream", "stream510"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Mapping
 
-from ...plan import Asked, Plan, Skipped
+from ...plan import Asked, Plan, Settled, Skipped
 from .case import ARITHMETIC_LEVEL, LEAST_LIMIT, LIMITS
 
 
@@ -27,6 +27,11 @@ def plan(asked: Asked) -> Plan:
         cases.append({**same, "test_seconds": seconds, "timeout_seconds": longest})
     lacking = _lacking(asked)
     return Plan(skipped=[Skipped("dcgm", lacking)] if lacking else [], cases=cases)
+
+
+def settled(_planned: Mapping[str, Any], _variables: Mapping[str, Any]) -> Settled:
+    """The role installs nothing."""
+    return Settled()
 
 
 def _lacking(asked: Asked) -> str:
