@@ -86,7 +86,9 @@ HEADLINES = {
         427671612.25,
         *("bit/s", "0.4277", "Gb/s", "upload_rate_bits_per_second", ("0.4277 Gb/s", "")),
     ),
-    ("dcgm", "level2"): gb(98.30e9, "98.30", "dcgm_both_ways"),
+    ("dcgm", "level2"): Expected(
+        98.30e9, "byte/s", "98.30", "GB/s", "dcgm_both_ways_bytes_per_second", None
+    ),
     # The middle one of 1.2047, 1.2640 and 1.2708 s.
     ("devito", "acoustic-so8-128x128x128-tn200-r1t2-core"): Expected(
         1.2640109, "s", "1.264", "s", "run_time_seconds", ("1.264", "s")

@@ -56,7 +56,6 @@ def test_what_cannot_be_read_is_one_sentence(text: str, tool: str | None, messag
 OTHERS = {
     "BabelStream": "BabelStream\nVersion: 5.0\nImplementation: CUDA\nRunning kernels 100 times\n"
     "Function    MBytes/sec  Min (sec)   Max         Average\n",
-    "dcgmi diag": "Successfully ran diagnostic for group.\n| Diagnostic      | Result      |\n",
     "superbench": '{"node": "sb-01", "kernel-launch/event_time:0": 0.005,'
     ' "kernel-launch/return_code": 0}\n',
     "OSU micro-benchmarks": "# OSU MPI Allreduce Latency Test v7.3\n# Size  Avg Latency(us)\n",

@@ -25,6 +25,7 @@ from typing import (
     NamedTuple,
     Optional,
     Sequence,
+    Set,
     Tuple,
 )
 
@@ -533,29 +534,43 @@ def _checked(results: List[Result], listed: Sequence[int], settings: Dict[str, s
     if len(set(keys)) != len(keys):
         twice = max(keys, key=keys.count)
         raise ParseError(f"{twice[1]} has two results on {twice[2] or 'the node'}")
-    named = {int(row.device[3:]) for row in results if re.fullmatch("gpu[0-9]+", row.device)}
-    # DCGM 3 counts its GPUs and does not number them.
-    counted = isinstance(listed, range) and not named <= set(listed)
-    gpus = sorted(named if counted else named | set(listed))
-    complete = list(results)
-    for category, test in dict.fromkeys(key[:2] for key in keys):
-        devices = {row.device for row in results if (row.category, row.test) == (category, test)}
-        # DCGM 3 names a GPU in a failed test of the node.
-        if category != DEPLOYMENT and any(device.startswith("gpu") for device in devices):
-            complete += [
-                Result(category, test, f"gpu{number}", "skip", ("no result",))
-                for number in gpus
-                if f"gpu{number}" not in devices
-            ]
-    for row in complete:
-        for figure, device, value in _figures_in(row):
-            if row.device and device != row.device:
-                raise ParseError(f"{row.test} on {row.device} has a figure of {device}")
-            if not value < _MOST or device not in {f"gpu{number}" for number in gpus}:
-                raise ParseError(f"{figure.name} {value:g} of {device} cannot be")
+    gpus = _numbers(results, listed)
+    complete = [*results, *_absent(results, gpus)]
+    _check_figures(complete, gpus)
     shown = {
         re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_"): value
         for name, value in settings.items()
     }
     version = settings.get("DCGM Version", settings.get("version"))
     return DcgmOutput(tuple(complete), tuple(gpus), shown, tool_version=version)
+
+
+def _numbers(results: Sequence[Result], listed: Sequence[int]) -> List[int]:
+    """The GPUs' numbers. DCGM 3 counts its GPUs and does not number them."""
+    named = {int(row.device[3:]) for row in results if re.fullmatch("gpu[0-9]+", row.device)}
+    if isinstance(listed, range) and not named <= set(listed):
+        return sorted(named)
+    return sorted(named | set(listed))
+
+
+def _absent(results: Sequence[Result], gpus: Sequence[int]) -> Iterator[Result]:
+    """A skipped result of each test of the hardware that some GPUs have and others lack."""
+    devices: Dict[Tuple[str, str], Set[str]] = {}
+    for row in results:
+        devices.setdefault((row.category, row.test), set()).add(row.device)
+    for (category, test), tested in devices.items():
+        # DCGM 3 names a GPU in a failed test of the node.
+        if category != DEPLOYMENT and any(device.startswith("gpu") for device in tested):
+            for number in gpus:
+                if f"gpu{number}" not in tested:
+                    yield Result(category, test, f"gpu{number}", "skip", ("no result",))
+
+
+def _check_figures(results: Sequence[Result], gpus: Sequence[int]) -> None:
+    devices = {f"gpu{number}" for number in gpus}
+    for row in results:
+        for figure, device, value in _figures_in(row):
+            if row.device and device != row.device:
+                raise ParseError(f"{row.test} on {row.device} has a figure of {device}")
+            if not value < _MOST or device not in devices:
+                raise ParseError(f"{figure.name} {value:g} of {device} cannot be")

@@ -16,10 +16,13 @@ VIEW = View(
     headlines=(_RATE, _BOTH, _FAILED),
     figures=(_TO_HOST, _TO_GPU, _BOTH, _LATENCY, _FAILED),
     apart=("level", "test"),
-    charts=(Chart("rows", (_RATE, _TO_HOST, _TO_GPU), "device", "Figures of each GPU"),),
+    charts=(
+        Chart("rows", (_RATE,), "device", "Matrix products of each GPU"),
+        Chart("rows", (_TO_HOST, _TO_GPU, _BOTH), "device", "Copies of each GPU"),
+    ),
     method="NVIDIA's dcgmi diag runs the tests of its level on all GPUs at once, and each test"
     " passes or fails by DCGM's own limits. The rate is of products of small matrices in mixed"
-    " precision, which DCGM makes to load the GPU and not to reach its peak.",
+    " precision, which load the GPU: its peak is not in it.",
     resource="gpus",
     scales=False,
 )
