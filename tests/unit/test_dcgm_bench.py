@@ -21,7 +21,7 @@ LEVEL2 = (DATA / "dcgm4_level2_8gpu.json").read_text()
 FAILS = (DATA / "dcgm4_diagnostic_8gpu_fails.json").read_text()
 SKIPS = (DATA / "dcgm4_level2_1gpu_skips.json").read_text()
 PAUSED = (DATA / "dcgm4_runtime_error.json").read_text()
-DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
+DEFAULTS = {option.name: option.default for option in OPTIONS if option.of != MODULE}
 NODE = node_of("NVIDIA H100 80GB HBM3")
 EIGHT = {**NODE, "gpus": NODE["gpus"] * 2}
 NO_ENGINE = "Error: Unable to connect to host engine. Host engine connection invalid.\n"

@@ -113,9 +113,9 @@ def judge(output: DcgmOutput, gpus: int, given: Mapping[str, Any]) -> Optional[s
         return f"{output.gpu_count} GPUs were tested instead of {gpus}"
     if given["test_seconds"] == 0 and given["level"] == 1:
         return None
-    wanted = [row for row in output.results if row.category != DEPLOYMENT]
+    hardware = [row for row in output.results if row.category != DEPLOYMENT]
     for number in output.gpus:
-        rows = [row for row in wanted if row.device == f"gpu{number}"]
+        rows = [row for row in hardware if row.device == f"gpu{number}"]
         if not any(row.status == "pass" for row in rows):
             skipped = ", ".join(f"{row.status}: {row}" for row in rows) or "no test has a result"
             return f"no test of the hardware passed on gpu{number} ({skipped})"

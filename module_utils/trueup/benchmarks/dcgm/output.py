@@ -293,11 +293,13 @@ def _from_json(text: str, begin: Line) -> _Read:
     return results, gpus, settings
 
 
-def _settings(data: Mapping[str, Any], others: Sequence[str]) -> Dict[str, str]:
+def _settings(data: Mapping[str, Any], excluded: Sequence[str]) -> Dict[str, str]:
     return {
         str(name): ",".join(map(str, value)) if isinstance(value, list) else str(value)
         for name, value in data.items()
-        if name not in others and not isinstance(value, dict) and "serial" not in str(name).lower()
+        if name not in excluded
+        and not isinstance(value, dict)
+        and "serial" not in str(name).lower()
     }
 
 
@@ -330,9 +332,12 @@ def _json_test(category: str, test: Mapping[str, Any]) -> List[Result]:
         reasons, info = _texts(result.get("warnings", [])), _texts(result.get("info", []))
         status = _status(result["status"], name)
         devices = dict.fromkeys(_devices(result), status)
-        why = _shared([("", text) for text in reasons], devices)
-        more = _shared([("", text) for text in info], devices)
-        rows += [Result(category, name, own, status, why[own], more[own]) for own in devices]
+        warned = _shared([("", text) for text in reasons], devices)
+        informed = _shared([("", text) for text in info], devices)
+        rows += [
+            Result(category, name, device, status, warned[device], informed[device])
+            for device in devices
+        ]
     summary = test.get("test_summary")
     if summary is None:
         if not rows:
@@ -408,14 +413,14 @@ class _Test(NamedTuple):
     """One test of the table: its rows until the next one.
 
     Attributes:
-        whole: the status in the test's row, such as ``Pass - All``; empty where that names GPUs.
+        summary: the status in the test's row, such as ``Pass - All``; empty where that names GPUs.
         devices: status by device.
         texts: of each warning or info, its kind, device and text.
     """
 
     category: str
     name: str
-    whole: List[str]
+    summary: List[str]
     devices: Dict[str, str]
     texts: List[List[str]]
 
@@ -457,17 +462,17 @@ class _Table:
         test = self._tests[-1]
         listed, entity = _GPU_LIST.fullmatch(value), _ENTITY_STATUS.fullmatch(value)
         if listed:
-            found = {f"gpu{int(n)}": listed[1].lower() for n in listed[2].split(",")}
+            statuses = {f"gpu{int(n)}": listed[1].lower() for n in listed[2].split(",")}
         elif entity:
-            found = {f"{entity[1].lower()}{int(entity[2])}": _status(entity[3], test.name)}
-        elif _STATUS.fullmatch(value) and not test.whole:
-            test.whole.append(value)
+            statuses = {f"{entity[1].lower()}{int(entity[2])}": _status(entity[3], test.name)}
+        elif _STATUS.fullmatch(value) and not test.summary:
+            test.summary.append(value)
             return True
         else:
             return False
-        if found.keys() & test.devices.keys():
+        if statuses.keys() & test.devices.keys():
             raise line.error("a GPU has two results of one test")
-        test.devices.update(found)
+        test.devices.update(statuses)
         return True
 
     def gpus(self) -> Sequence[int]:
@@ -480,16 +485,16 @@ class _Table:
         return [row for test in self._tests for row in self._rows_of(test)]
 
     def _rows_of(self, test: _Test) -> List[Result]:
-        whole = _status(test.whole[0], test.name) if test.whole else ""
+        summary = _status(test.summary[0], test.name) if test.summary else ""
         devices = dict(test.devices)
-        if whole and not devices:
-            everywhere = "all" in test.whole[0].lower() and self.gpus()
+        if summary and not devices:
+            everywhere = "all" in test.summary[0].lower() and self.gpus()
             names = [f"gpu{number}" for number in self.gpus()] if everywhere else [""]
-            devices = dict.fromkeys(names, whole)
-        elif whole == "fail" and "fail" not in devices.values():
-            devices[""] = whole
-        elif whole and whole != "fail" and "fail" in devices.values():
-            raise ParseError(f"{test.name} failed on a device, and its row says {whole}")
+            devices = dict.fromkeys(names, summary)
+        elif summary == "fail" and "fail" not in devices.values():
+            devices[""] = summary
+        elif summary and summary != "fail" and "fail" in devices.values():
+            raise ParseError(f"{test.name} failed on a device, and its row says {summary}")
         texts = {"Warning": [], "Info": []}  # type: Dict[str, List[Tuple[str, str]]]
         for kind, device, text in test.texts:
             texts[kind].append((device, " ".join(text.split())))
@@ -519,7 +524,7 @@ def _shared(
             owners = unwell
         for name in owners:
             shared[name].append(text)
-    return {device: tuple(own) for device, own in shared.items()}
+    return {device: tuple(values) for device, values in shared.items()}
 
 
 def _checked(results: List[Result], listed: Sequence[int], settings: Dict[str, str]) -> DcgmOutput:
