@@ -1338,7 +1338,7 @@ def _dcgm() -> Kept:
         case="level2",
         gpus=8,
         environment={"LC_ALL": "C"},
-        parameters={"level": 2},
+        parameters={"level": 2, "program": "dcgmi diag"},
     )
 
 

@@ -47,7 +47,10 @@ def test_level_2_gives_a_record(run_module: Any) -> None:
     run = FakeRun(stdout=LEVEL2)
     _, record = goes_well(run_module, run)
     assert record["command"] == ["dcgmi", "diag", "-r", "2", "-v", "-j"]
-    assert (record["case"], record["gpus"], record["parameters"]) == ("level2", 8, {"level": 2})
+    assert (record["case"], record["gpus"], record["parameters"]) == (
+        *("level2", 8),
+        {"level": 2, "program": "dcgmi diag"},
+    )
     assert record["software"] == {"dcgm": "4.5.2"}
     assert [call["argv"] for call in run.calls] == [
         ["timeout", "--foreground", "--verbose", "870", "dcgmi", "diag", "-r", "2", "-v", "-j"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence
 from ...errors import ParseError
 from ...options import ModuleOption, Option, RoleOption
 from ...run import process
-from .output import DEPLOYMENT, DcgmOutput, explain, parse_dcgm
+from .output import DEPLOYMENT, PROGRAM, DcgmOutput, explain, parse_dcgm
 
 if TYPE_CHECKING:
     from ...run.bench import Bench
@@ -70,7 +70,7 @@ def measure(bench: Bench) -> None:
         case=f"{ARITHMETIC}-{seconds}s" if seconds else f"level{given['level']}",
         command=command(given),
         environment={"LC_ALL": "C"},
-        parameters=test,
+        parameters={**test, "program": PROGRAM},
         gpus=len(gpus),
     )
     output = bench.run(parse_dcgm, explain=explain, start=_start, gpus_alone=True)

@@ -34,6 +34,8 @@ from ...reading import Line, is_count, lines_of, unique, whole_number
 from ...record import Metric
 
 TOOL = "dcgm"
+# The program whose tests these are: dcgmproftester and ubergemm compute other figures.
+PROGRAM = "dcgmi diag"
 ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 DEPLOYMENT = "Deployment"
 
@@ -147,7 +149,11 @@ class DcgmOutput:
     @property
     def parameters(self) -> Dict[str, str]:
         """The tests, and the metadata."""
-        return {**self.settings, "tests": ",".join(dict.fromkeys(row.slug for row in self.results))}
+        return {
+            **self.settings,
+            "program": PROGRAM,
+            "tests": ",".join(dict.fromkeys(row.slug for row in self.results)),
+        }
 
     @property
     def checks(self) -> Dict[str, bool]:
