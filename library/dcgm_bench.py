@@ -29,12 +29,32 @@ RETURN = r"""
 record: {description: "The record of the case (more in the notes)", type: dict, returned: always}
 """
 
-from ansible.module_utils.trueup.benchmarks.dcgm.case import OPTIONS, measure
-from ansible.module_utils.trueup.run.bench import run_module
+from ansible.module_utils.trueup.benchmarks.dcgm import case as dcgm
+from ansible.module_utils.trueup.benchmarks.dcgm.output import PROGRAM, explain, parse_dcgm
+from ansible.module_utils.trueup.run.bench import Bench, run_module
+
+
+def measure(bench: Bench) -> None:
+    given, gpus = bench.given, bench.given["node"].get("gpus") or []
+    seconds = given["test_seconds"]
+    test = (
+        {"test": dcgm.ARITHMETIC, "test_seconds": seconds} if seconds else {"level": given["level"]}
+    )
+    bench.prepare(
+        case=f"{dcgm.ARITHMETIC}-{seconds}s" if seconds else f"level{given['level']}",
+        command=dcgm.command(given),
+        environment={"LC_ALL": "C"},
+        parameters={**test, "program": PROGRAM},
+        gpus=len(gpus),
+    )
+    output = bench.run(parse_dcgm, explain=explain, start=dcgm.start, gpus_alone=True)
+    if output.tool_version:
+        bench.case.software["dcgm"] = output.tool_version
+    bench.finish(metrics=output.metrics(), invalid=dcgm.judge(output, len(gpus), given))
 
 
 def main() -> None:
-    run_module("dcgm", OPTIONS, measure)
+    run_module("dcgm", dcgm.OPTIONS, measure)
 
 
 if __name__ == "__main__":

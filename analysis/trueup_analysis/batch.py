@@ -69,7 +69,7 @@ class _Text(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     run_id: str
     benchmark: str
     case: str
-    outcome: Literal["ok", "failed", "invalid"]
+    outcome: Literal["ok", "too_short", "failed", "invalid"]
     reason: str | None
     nodes: list[Annotated[str, msgspec.Meta(min_length=1)]]
     vm_size: str | None

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pa_json
 from trueup.errors import BadInput
+from trueup.record import OUTCOMES
 
 from . import columns, metrics
 from .columns import Words, array_of, folded, known, numbers, words
@@ -387,7 +388,7 @@ def _checks(table: Table) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     measured = words(column(table, "provenance")).marks([MEASURED])
     for name, pattern in PATTERNS.items():
         yield name, measured & ~fit(column(table, name), pattern)
-    yield "outcome", ~words(column(table, "outcome")).marks(["ok", "failed", "invalid"])
+    yield "outcome", ~words(column(table, "outcome")).marks(OUTCOMES)
     for name in (*_WHOLE, "duration_seconds"):
         array = column(table, name)
         # Publications do not always say how many.

@@ -64,7 +64,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     run_id: Annotated[str, msgspec.Meta(pattern=PATTERNS["run_id"])]
     benchmark: Annotated[str, msgspec.Meta(pattern=PATTERNS["benchmark"])]
     case: Annotated[str, msgspec.Meta(pattern=PATTERNS["case"])]
-    outcome: Literal["ok", "failed", "invalid"]
+    outcome: Literal["ok", "too_short", "failed", "invalid"]
     reason: str | None
     nodes: Annotated[list[Annotated[str, msgspec.Meta(min_length=1)]], msgspec.Meta(min_length=1)]
     vm_size: str | None

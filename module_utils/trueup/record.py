@@ -20,6 +20,9 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 from .errors import BadInput, TrueupError
 
 SCHEMA = "trueup.record/1"
+# It ran well, and ended too early for its figures to stand for anything.
+TOO_SHORT = "too_short"
+OUTCOMES = ("ok", TOO_SHORT, "failed", "invalid")
 # The ``playbook`` of a run that holds imported logs.
 IMPORT = "trueup import"
 

@@ -146,6 +146,21 @@ class Chart(NamedTuple):
     along: Tuple[str, ...] = ()
 
 
+class Timed(NamedTuple):
+    """The time over which a case's rates are measured. A case with less than a second of it says
+    nothing on the machine.
+
+    Attributes:
+        metric: a metric in seconds; or with ``divided_by`` a count, over the rate of that count.
+        divided_by: the rate; "" for none.
+        summed: whether the repeats follow each other in one run and add up.
+    """
+
+    metric: str
+    divided_by: str = ""
+    summed: bool = False
+
+
 @dataclass(frozen=True)
 class View:
     """How one benchmark is shown.
@@ -177,6 +192,8 @@ class View:
         batch: the parameters that count the work of one process and of all of them: where that is
             one process' times the processes, the case is part of a weak series.
         titled: what a series' title says of parameters: ("space_order", "space order {}").
+        timed: the time over which rates are measured, where the problem decides it; None where the
+            tool repeats until it has measured long enough.
     """
 
     title: str
@@ -194,3 +211,4 @@ class View:
     amount: str = ""
     batch: Optional[Tuple[str, str]] = None
     titled: Tuple[Tuple[str, str], ...] = ()
+    timed: Optional[Timed] = None

@@ -279,13 +279,13 @@ def secrets_of(benchmark: str) -> list[str]:
 
 
 def recorded(folder: Path, host: str, case: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The ok records of a run, oldest first; for a case of the host alone those that begin on it:
-    of 600 nodes each would read what all before it left."""
+    """The records of a run whose cases ran well, oldest first; for a case of the host alone those
+    that begin on it: of 600 nodes each would read what all before it left."""
     alone = (case.get("nodes") or [host]) == [host]
     found = [
         record
         for _, record, _ in records.read_records(str(folder), host if alone else "")
-        if record is not None and record["outcome"] == "ok"
+        if record is not None and record["outcome"] in ("ok", records.TOO_SHORT)
     ]
     return sorted(found, key=lambda record: str(record["started_at"]))
 

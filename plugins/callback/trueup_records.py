@@ -27,6 +27,7 @@ try:
         raise ModuleNotFoundError(name="jsonschema")
     from trueup import record as records
     from trueup.errors import TrueupError
+    from trueup_analysis.figures import too_short
     from trueup_controller import gate, host_names
 except ModuleNotFoundError as missing:
     message = (
@@ -68,6 +69,7 @@ _COUNTS = {"failures": "failed"}
 # Tags of plays that measure.
 _MEASURES = frozenset(("health", "benchmark"))
 _LIBRARY = Path(__file__).parents[2] / "library"
+_CATALOG = Path(__file__).parents[2] / "catalog"
 # Those that hand on the record of a module, which the gate has checked.
 _RECORDERS = frozenset(("trueup_measure", "node_state"))
 # Actions that plan roles.
@@ -373,6 +375,7 @@ class CallbackModule(CallbackBase):
 
     def _write(self, record: dict[str, Any], raw: str | None) -> None:
         try:
+            record = too_short.marked(record, _CATALOG)
             path = records.write_record(str(self.get_option("results_dir")), record, raw)
         except TrueupError as error:
             self._stop(f"{error}; the run is stopped")

@@ -12,6 +12,7 @@ from ansible.module_utils.trueup.benchmarks.dcgm import case
 from ansible.module_utils.trueup.run import bench
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, node_of, refuses, resumes
 from trueup.benchmarks.dcgm.case import LIMITS, OPTIONS
+from trueup.benchmarks.dcgm.output import explain
 from trueup.benchmarks.dcgm.plan import plan, programs
 from trueup.options import MODULE
 from trueup.plan import Asked, Skipped
@@ -129,11 +130,11 @@ def test_dcgmi_is_told_to_stop_before_it_is_killed(tmp_path: Path) -> None:
     )
     program.chmod(0o755)
     begun = time.monotonic()
-    done = case._start([str(program), "diag"], timeout_seconds=31, environment={"LC_ALL": "C"})
+    done = case.start([str(program), "diag"], timeout_seconds=31, environment={"LC_ALL": "C"})
     assert (tmp_path / "seen").read_text() == "stopped\n"
     assert time.monotonic() - begun < 15
     assert (done.returncode, done.argv) == (124, (str(program), "diag"))
-    assert case.explain(done.stderr) == (
+    assert explain(done.stderr) == (
         "the diagnostic was stopped at its time limit (dcgm_timeout_seconds)"
     )
 

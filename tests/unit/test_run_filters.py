@@ -88,6 +88,6 @@ def test_of_one_node_only_records_that_begin_on_it_are_read(tmp_path: Path) -> N
 
 def test_the_benchmarks_are_the_roles_with_that_entry_point() -> None:
     assert benchmark_names(str(ROLES)) == [
-        *("blob_checkpoint", "devito", "fio", "gemm", "gpu_copy", "gromacs", "hpl", "ib"),
-        *("nccl", "nv_a10", "stream", "training", "vllm"),
+        *("blob_checkpoint", "dcgm", "devito", "fio", "gemm", "gpu_copy", "gromacs", "hpl"),
+        *("ib", "nccl", "nv_a10", "stream", "training", "vllm"),
     ]

@@ -73,7 +73,7 @@ def import_(
     them. Logs that are imported one after the other are one run. A log's time is that of its file.
     What neither a log nor an option says is unknown. Figures that could not be verified, or whose
     check failed, are never an ok record. A log that cannot be read is named, and the others are
-    imported (exit status 1)."""
+    imported (exit status 1). A log that is too short to judge is a record that no table counts."""
     from ..catalog import folder
     from ..figures.imported import Said, size_of
     from ..figures.prices import Terms, read_all, refuse_unknown
@@ -86,7 +86,7 @@ def import_(
     nodes_of("", node_count or len(said.nodes) or None, said.nodes)
     outputs, refused = outputs_of(_each_once(files), tool)
     failed = bool(refused)
-    for line in _imported(results, outputs, said, new_run=new_run):
+    for line in _imported(results, outputs, said, folder(catalog), new_run=new_run):
         say(line.text)
         failed |= line.failed
     say_refused(refused, len(outputs) + len(refused))
@@ -113,12 +113,12 @@ def _each_once(files: Sequence[str]) -> list[str]:
 
 
 def _imported(
-    results: Path, outputs: Sequence[Output], said: Said, *, new_run: bool
+    results: Path, outputs: Sequence[Output], said: Said, catalog: Path, *, new_run: bool
 ) -> Iterator[_Line]:
     """Write the records of some outputs; what there is to say of each, and of all."""
     from trueup import record as records
 
-    from ..figures import imported
+    from ..figures import imported, too_short
     from ..units import plural
 
     results.mkdir(parents=True, exist_ok=True)
@@ -137,6 +137,7 @@ def _imported(
             record = imported.record(
                 output.reading, said, run_id=run_id, label=label, started_at=_time_of(source)
             )
+            record = too_short.marked(record, catalog)
             log = _log_of(record, hashlib.sha256(records.written_form(output.text)).hexdigest())
             if (same := next(filter(log.is_same, before), None)) is not None:
                 yield _already(source, same, log)
@@ -253,6 +254,8 @@ def _already(source: str, same: _Log, log: _Log) -> _Line:
 
 def _told(output: Output, record: Record, equal: _Log | None) -> Iterator[_Line]:
     """What there is to say of a log that was written."""
+    from trueup.record import TOO_SHORT
+
     source = output.reading.source
     yield from (_Line(f"warning: {source}: {text}") for text in output.reading.warnings)
     if equal is not None:
@@ -260,7 +263,9 @@ def _told(output: Output, record: Record, equal: _Log | None) -> Iterator[_Line]
             f"warning: {source} has the same text as {equal.origin}: they count as two nodes. If"
             " one is a copy, remove its record."
         )
-    if record["outcome"] != "ok":
+    if record["outcome"] == TOO_SHORT:
+        yield _Line(f"warning: {source}: {record['reason']}; no table counts it.")
+    elif record["outcome"] != "ok":
         yield _Line(f"{source}: imported as {record['outcome']}: {record['reason']}", failed=True)
 
 

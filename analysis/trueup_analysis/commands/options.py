@@ -39,6 +39,7 @@ class Outcome(str, Enum):
     """What became of a case."""
 
     ok = "ok"
+    too_short = "too_short"
     failed = "failed"
     invalid = "invalid"
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
+from trueup.record import TOO_SHORT
+
 from .. import units
 from ..figures.prices import NO_SIZE
 from ..figures.views import at_headline, judged_by, view_of
@@ -54,6 +56,7 @@ def warnings(
     """
     failed = [case for case in cases if case.outcome == "failed"]
     invalid = [case for case in cases if case.outcome == "invalid"]
+    short = [case for case in cases if case.outcome == TOO_SHORT]
     doubts = [Fact(one.title, text) for one in scaled for text in one.warnings]
     unknown = [text for text in unique(billed.unknown) if text != NO_SIZE] if billed else []
     prices = unique(billed.warnings) if billed else []
@@ -66,6 +69,11 @@ def warnings(
         _group(
             f"{plural(len(invalid), 'record')} invalid (ran, but failed the correctness check)",
             _reasons(invalid),
+            "All records lists the rest.",
+        ),
+        _group(
+            f"{plural(len(short), 'record')} too short to judge, in no headline, cost or scaling",
+            _reasons(short),
             "All records lists the rest.",
         ),
         _group(

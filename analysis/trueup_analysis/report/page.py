@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trueup.errors import BadInput
 from trueup.health.verdicts import latest
+from trueup.record import OUTCOMES
 
 from ..cases import read_cases
 from ..catalog import folder
@@ -334,11 +335,9 @@ def _moment(stamp: str) -> str:
 
 def _summary(loaded: Loaded, cases: Sequence[Case]) -> tuple[str, ...]:
     total = len(cases)
-    tally = {
-        name: sum(case.outcome == name for case in cases) for name in ("ok", "failed", "invalid")
-    }
+    tally = {name: sum(case.outcome == name for case in cases) for name in OUTCOMES}
     parts = ", ".join(
-        f"{number:,} {name}" for name, number in tally.items() if number or name == "ok"
+        f"{number:,} {name.replace('_', ' ')}" for name, number in tally.items() if number or name == "ok"
     )
     text = f"{plural(total, 'record')}: {parts}."
     left_out = plural(len(loaded.excluded), "file was", "files were")

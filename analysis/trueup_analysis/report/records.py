@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from trueup.record import OUTCOMES
+
 from .. import units
 from ..figures.views import names_of, view_of
 from ..render.html import ROWS_SHOWN, Fact, Part, Section
@@ -48,12 +50,12 @@ def _tally(cases: Sequence[Case]) -> Sheet:
         title=f"{units.plural(len(cases), 'record')} by benchmark and outcome",
         columns=[
             Column("benchmark", "benchmark", words=True),
-            *(Column(word, word, units.count) for word in ("ok", "failed", "invalid")),
+            *(Column(word, word.replace("_", " "), units.count) for word in OUTCOMES),
         ],
         rows=[
             {
                 "benchmark": names_of(name),
-                **{word: counts[name, word] for word in ("ok", "failed", "invalid")},
+                **{word: counts[name, word] for word in OUTCOMES},
             }
             for name in names
         ],

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from trueup.record import OUTCOMES
 
 from .. import units
 from ..cases import names, read_cases
@@ -31,7 +32,6 @@ ROWS_SHOWN: Final = 50
 # Of these a summary shows the last.
 _EXAMPLES: Final = 20
 _ASK: Final = "--every-record lists them all; --help names the options that choose records."
-_OUTCOMES: Final = ("ok", "failed", "invalid")
 _ALSO_LISTED: Final = (
     *("run_id", "region", "offer", "node_count", "ranks", "threads_per_rank", "gpus"),
     *("started_at", "duration_seconds", "name", "value", "unit", "message_bytes", "device"),
@@ -196,7 +196,7 @@ def _run_by_run(loaded: Loaded, found: Sequence[Case], runs: Sequence[str]) -> S
         rows.append(
             {
                 "run_id": run_id,
-                **{name: counts[name] for name in _OUTCOMES},
+                **{name: counts[name] for name in OUTCOMES},
                 "nodes": _nodes(group),
                 "state": "has not finished" if run_id in unfinished else "",
             }
@@ -206,7 +206,7 @@ def _run_by_run(loaded: Loaded, found: Sequence[Case], runs: Sequence[str]) -> S
         title="Run by run",
         columns=[
             Column("run_id", "run", words=True),
-            *(Column(key, key, units.count) for key in (*_OUTCOMES, "nodes")),
+            *(Column(key, key.replace("_", " "), units.count) for key in (*OUTCOMES, "nodes")),
             Column("state", "state", words=True),
         ],
         rows=rows,
@@ -279,7 +279,9 @@ def _run_title(run_id: str, outcomes: Sequence[str], manifest: dict[str, Any] | 
 def _outcomes(found: Sequence[str]) -> str:
     """ "12 ok, 1 failed"."""
     counts = Counter(found)
-    return ", ".join(f"{counts[name]:,} {name}" for name in _OUTCOMES if counts[name])
+    return ", ".join(
+        f"{counts[name]:,} {name.replace('_', ' ')}" for name in OUTCOMES if counts[name]
+    )
 
 
 def excluded(loaded: Loaded, *, everything: bool = True) -> list[Sheet]:

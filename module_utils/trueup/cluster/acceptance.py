@@ -500,6 +500,8 @@ def _record(check: Check, known: Known) -> Finding:
     run = found[-1]["run_id"]
     newest = [one for one in found if one["run_id"] == run]
     for one in newest:
+        if one["outcome"] == records.TOO_SHORT:
+            return UNMEASURED, f"{name} {one['case']}: {one.get('reason')}"
         if one["outcome"] != "ok":
             return FAILED, f"{name} {one['case']} is {one['outcome']}: {one.get('reason')}"
     said = f"run {run}, {name}{_said(where)}"

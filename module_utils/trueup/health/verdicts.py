@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ..cases import kind_of
+from ..record import TOO_SHORT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -128,7 +129,7 @@ def judge_case(case: Case, expectations: Expectations) -> list[Verdict]:
 
 def stance(case: Case, expectations: Expectations) -> Stance:
     """What is to be thought of a case before its figures are looked at."""
-    if case.outcome == "failed":
+    if case.outcome in ("failed", TOO_SHORT):
         return Stance("not measured", case.reason or "the case failed")
     if case.vm_size is None:
         return Stance("no verdict", "the VM size is not known")

@@ -144,7 +144,7 @@ def test_a_long_list_is_a_summary_with_what_failed(run, many: Path) -> None:
     assert lines[0][:5] == ["60", "records", "of", "2", "runs:"]
     assert ["devito", "ok", "39", "30", "2"] in lines
     assert lines[4][:7] == ["devito", "failed", "21", "21", "1", "reason", "1"]
-    assert ["20261121T101500Z-00aa", "9", "21", "0", "30"] in lines
+    assert ["20261121T101500Z-00aa", "9", "0", "21", "0", "30"] in lines
     assert "Not ok: 21" in done.out
     # The last 20 of them; the first is another's.
     assert [node for node in ("n-00", "n-01", "n-20") if node in done.out] == ["n-01", "n-20"]
@@ -418,7 +418,7 @@ def test_a_log_is_read_under_both_names(run) -> None:
     [
         ("trueup sc", 1, ["scaling"]),
         ("trueup cost --re", 2, ["--region"]),
-        ("trueup list --outcome ", 3, ["ok", "failed", "invalid"]),
+        ("trueup list --outcome ", 3, ["ok", "too_short", "failed", "invalid"]),
     ],
 )
 def test_a_shell_completes_commands_options_and_choices(

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence
+from typing import Any, List, Mapping, Optional, Sequence
 
 from ...errors import ParseError
 from ...options import ModuleOption, Option, RoleOption
 from ...run import process
-from .output import DEPLOYMENT, PROGRAM, DcgmOutput, explain, parse_dcgm
-
-if TYPE_CHECKING:
-    from ...run.bench import Bench
+from .output import DEPLOYMENT, DcgmOutput, parse_dcgm
 
 # The test that computes: products of matrices in fp64, fp32 and fp16. It is in levels 3 and 4.
 ARITHMETIC = "diagnostic"
@@ -61,24 +58,6 @@ OPTIONS = (
 )
 
 
-def measure(bench: Bench) -> None:
-    """Run the case and end with its record."""
-    given, gpus = bench.given, bench.given["node"].get("gpus") or []
-    seconds = given["test_seconds"]
-    test = {"test": ARITHMETIC, "test_seconds": seconds} if seconds else {"level": given["level"]}
-    bench.prepare(
-        case=f"{ARITHMETIC}-{seconds}s" if seconds else f"level{given['level']}",
-        command=command(given),
-        environment={"LC_ALL": "C"},
-        parameters={**test, "program": PROGRAM},
-        gpus=len(gpus),
-    )
-    output = bench.run(parse_dcgm, explain=explain, start=_start, gpus_alone=True)
-    if output.tool_version:
-        bench.case.software["dcgm"] = output.tool_version
-    bench.finish(metrics=output.metrics(), invalid=judge(output, len(gpus), given))
-
-
 def command(given: Mapping[str, Any]) -> List[str]:
     """dcgmi's argv."""
     which = ["-r", str(given["level"])]
@@ -87,7 +66,7 @@ def command(given: Mapping[str, Any]) -> List[str]:
     return [given["program"], "diag", *which, "-v", "-j"]
 
 
-def _start(argv: Sequence[str], *, timeout_seconds: float, **how: Any) -> process.Completed:
+def start(argv: Sequence[str], *, timeout_seconds: float, **how: Any) -> process.Completed:
     """Run dcgmi below ``timeout``, so that it can stop the diagnostic in its host engine. Its exit
     status is not 0 where a test failed; such a run has a result."""
     stop = ["timeout", "--foreground", "--verbose", f"{timeout_seconds - _STOP_SECONDS:g}"]

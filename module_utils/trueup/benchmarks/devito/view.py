@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...view import Measure, View, Work, rate, seconds
+from ...view import Measure, Timed, View, Work, rate, seconds
 
 VIEW = View(
     title="Devito",
@@ -24,6 +24,7 @@ VIEW = View(
     " operations and of grid points (absorbing layers included) over that time. Compilation,"
     " autotuning and the set-up of the model are not in it.",
     layouts=True,
+    timed=Timed("run_time"),
     grows=("shape", "points"),
     amount="points",
     titled=(("shape", "{}"), ("space_order", "space order {}"), ("tn_ms", "{} ms")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...view import Measure, View, Work, rate, seconds
+from ...view import Measure, Timed, View, Work, rate, seconds
 
 VIEW = View(
     title="GROMACS",
@@ -19,4 +19,5 @@ VIEW = View(
     " them. Building the input, start-up and the steps before the counters were reset, in which"
     " load balancing settles, are not in it.",
     layouts=True,
+    timed=Timed("run_time"),
 )

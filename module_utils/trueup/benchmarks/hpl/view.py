@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...view import Measure, Peak, View, Work, rate, seconds
+from ...view import Measure, Peak, Timed, View, Work, rate, seconds
 
 _PEAK = Peak(
     "peak_fp64_gflops",
@@ -26,5 +26,6 @@ VIEW = View(
     " 2/3 N^3 + 3/2 N^2 operations over the time to solve it. Making the matrix, checking the"
     " residual and hpcc's other tests are not in it.",
     layouts=True,
+    timed=Timed("hpl_time"),
     spread=("gpus",),
 )

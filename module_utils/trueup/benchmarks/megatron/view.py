@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...view import Chart, Measure, Peak, View, Work, rate, seconds
+from ...view import Chart, Measure, Peak, Timed, View, Work, rate, seconds
 
 # Dense fp16 has the peak of bf16 (NVIDIA's datasheets of A100 and H100).
 _PEAK = Peak(
@@ -75,6 +75,7 @@ VIEW = View(
     " the clock they are, from the first logged line to the last, with outages and what was done"
     " twice.",
     resource="gpus",
+    timed=Timed("step_time", summed=True),
     spread=("processes_per_node", "tensor_parallel", "pipeline_parallel"),
     grows=("global_batch", "tokens_per_iteration"),
     batch=("micro_batch", "global_batch"),

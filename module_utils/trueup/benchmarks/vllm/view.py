@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...view import Chart, Measure, View, Work, latency, rate
+from ...view import Chart, Measure, Timed, View, Work, latency, rate
 
 _OUTPUT = rate("output_token_throughput", "output tokens", "tokens/s")
 _TOTAL = rate("total_token_throughput", "tokens in total", "tokens/s")
@@ -15,6 +15,7 @@ _TYPICAL_AND_TAIL = ("median", "p99")
 VIEW = View(
     title="vLLM",
     headlines=(_OUTPUT,),
+    timed=Timed("requests_completed", divided_by="request_throughput"),
     figures=(
         _TOTAL,
         _REQUESTS,

@@ -1,0 +1,91 @@
+"""Cases that end too early to say anything on the machine: marked when recorded, in no table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made import record
+from trueup_analysis.figures.too_short import marked
+
+CATALOG = Path(__file__).resolve().parents[3] / "catalog"
+HBV3 = "Standard_HB120rs_v3"
+H100 = "Standard_ND96isr_H100_v5"
+
+
+def row(name: str, value: float, unit: str = "s", **more: Any) -> dict[str, Any]:
+    return {"name": name, "value": value, "unit": unit, "direction": "lower", **more}
+
+
+def of(benchmark: str, *metrics: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return marked(record(benchmark=benchmark, metrics=list(metrics), **more), CATALOG)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "metrics", "outcome"),
+    [
+        ("devito", [row("run_time", 0.24, statistic="median", n=3)], "too_short"),
+        ("devito", [row("run_time", 1.0, statistic="median", n=3)], "ok"),
+        # Repeats are runs of their own: three of 0.5 s are not 1.5 s.
+        ("devito", [row("run_time", 0.5, statistic="median", n=3)], "too_short"),
+        ("gromacs", [row("run_time", 0.99, statistic="single", n=1)], "too_short"),
+        ("hpl", [row("hpl_time", 0.02, statistic="single", n=1)], "too_short"),
+        # Iterations follow each other.
+        ("megatron", [row("step_time", 0.1, statistic="median", n=20)], "ok"),
+        ("megatron", [row("step_time", 0.01, statistic="median", n=20)], "too_short"),
+        (
+            "vllm",
+            [row("requests_completed", 10, "1"), row("request_throughput", 100, "1/s")],
+            "too_short",
+        ),
+        (
+            "vllm",
+            [row("requests_completed", 1000, "1"), row("request_throughput", 100, "1/s")],
+            "ok",
+        ),
+        # STREAM repeats until it has measured enough, however short one loop is.
+        ("stream", [row("triad_rate", 3e11, "byte/s")], "ok"),
+    ],
+)
+def test_less_than_a_second_is_marked(
+    benchmark: str, metrics: list[dict[str, Any]], outcome: str
+) -> None:
+    assert of(benchmark, *metrics)["outcome"] == outcome
+
+
+def test_the_reason_says_the_time_and_the_least() -> None:
+    made = of("devito", row("run_time", 0.24, statistic="median", n=3))
+    assert made["reason"] == (
+        "too short to judge: 0.24 s were timed, and a figure needs at least 1 s"
+    )
+
+
+def hpl(rate: float, size: str | None) -> dict[str, Any]:
+    rows = [row("hpl_time", 100.0), row("hpl_rate", rate, "flop/s", statistic="single")]
+    return of("hpl", *rows, vm_size=size, node_count=1, parameters={"gpus": 0})
+
+
+def test_a_rate_under_one_percent_of_the_peak_is_marked() -> None:
+    # Its peak is 4,608 GFLOP/s or more (catalog/vm_sizes.csv).
+    assert hpl(1e12, HBV3)["outcome"] == "ok"
+    slow = hpl(1e10, HBV3)
+    assert slow["outcome"] == "too_short"
+    assert f"of the peak of {HBV3}" in slow["reason"]
+    assert hpl(1e10, None)["outcome"] == "ok"
+
+
+def test_a_tiny_model_on_a_large_gpu_is_marked() -> None:
+    rows = [
+        row("step_time", 1.0, statistic="median", n=20),
+        row("train_flops_megatron", 1e12, "flop/s", statistic="median", n=20),
+    ]
+    made = of("megatron", *rows, vm_size=H100, node_count=2, parameters={"precision": "bf16"})
+    assert made["outcome"] == "too_short"
+
+
+@pytest.mark.parametrize("outcome", ["failed", "invalid"])
+def test_other_outcomes_stay(outcome: str) -> None:
+    rows = [row("run_time", 0.1)]
+    made = record(benchmark="devito", metrics=rows, outcome=outcome, reason="its norm is off")
+    assert marked(made, CATALOG) == made
