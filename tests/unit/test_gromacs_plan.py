@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from trueup.benchmarks.gromacs import case as gromacs
 from trueup.benchmarks.gromacs.case import OPTIONS
 from trueup.benchmarks.gromacs.plan import asks, plan, programs
 from trueup.errors import BadInput
@@ -44,6 +45,20 @@ def asked(found: str | None = "/usr/bin/gmx", *, node: Any = None, **options: An
 
 def layouts(wanted: Asked) -> list[tuple[int, int]]:
     return [(case["ranks"], case["threads_per_rank"]) for case in plan(wanted).cases or []]
+
+
+@pytest.mark.parametrize(
+    ("cores", "gpus", "edge"),
+    [(2, 0, 4.0), (120, 0, 15.7), (24, 1, 13.6), (96, 8, 27.3), (0, 0, 3.2)],
+)
+def test_the_default_box_fills_the_node(cores: int, gpus: int, edge: float) -> None:
+    assert gromacs.filling(cores, gpus) == edge
+
+
+def test_a_box_that_would_see_itself_is_refused_before_the_node_is_asked() -> None:
+    assert plan(asked(water_box=1.0)).refused == [
+        "gromacs_water_box is 1: it must be 0, or 2.4 to 60"
+    ]
 
 
 def test_cases_of_the_topology_with_the_options_that_the_module_takes() -> None:

@@ -23,6 +23,13 @@ _MOST_THREADS = 64
 _MOST_SINGLE_RANKS = 16
 # A domain is not smaller than the cut-off and what the pair list reaches beyond it.
 _NM_FOR_A_RANK = 1.2
+# A smaller box would see itself.
+LEAST_BOX_NM = 2.4
+# SPC water as gmx solvate fills a box, and the atoms of a default box: 5000 steps take half a
+# minute on any number of cores.
+_ATOMS_PER_NM3 = 98.4
+_ATOMS_PER_CORE = 3150
+_ATOMS_PER_GPU = 250_000
 
 _PLACES = ("auto", "cpu", "gpu")
 _ELSEWHERE = "A part that ran elsewhere than asked for makes the run invalid."
@@ -104,14 +111,22 @@ OPTIONS = (
         " mirror's; it needs tpr_sha256, and is kept in prefix where tpr names no path.",
         "",
     ),
-    Option(
+    RoleOption(
+        "water_box",
+        "Edge in nm of the box of water, where there is no input file: 2.4 to 60. 0: the box fills"
+        " the node, with about 3100 atoms for each core (4 nm on 2 cores) or 250000 for each GPU.",
+        0.0,
+        least=0,
+        most=60,
+    ),
+    ModuleOption(
         "water_box",
         "Edge in nm of the box of water, where there is no input file: 4 nm are about 6300 atoms,"
-        " enough for 2 cores; 10 nm about 100000 atoms.",
+        " 10 nm about 100000 atoms.",
         4.0,
         why="The cut-offs are 0.9 nm and the pair list reaches further: a smaller box than 2.4 nm"
         " would see itself.",
-        least=2.4,
+        least=LEAST_BOX_NM,
         most=60,
     ),
     RoleOption(
@@ -149,8 +164,7 @@ OPTIONS = (
         "steps",
         "Steps of each run, whatever the input says.",
         5000,
-        why="5000 of the default box take about half a minute on 2 cores; take more on a large"
-        " node, so that the run is not shorter than its own noise.",
+        why="5000 of the default box take about half a minute on any number of cores.",
         least=100,
     ),
     Option(
@@ -288,6 +302,14 @@ def layouts(
             layout["pme_ranks"] = 1
         found.append(layout)
     return found
+
+
+def filling(cores: int, gpus: int) -> float:
+    """Edge in nm, to a tenth, of the box of water that fills a node: with as many atoms for each
+    core, or for each GPU that is used, on every node."""
+    atoms = _ATOMS_PER_GPU * gpus if gpus else _ATOMS_PER_CORE * max(1, cores)
+    edge: float = (atoms / _ATOMS_PER_NM3) ** (1 / 3)
+    return max(LEAST_BOX_NM, round(edge, 1))
 
 
 def _ranks_of(water_box: float, cores: int) -> Set[int]:

@@ -48,6 +48,11 @@ def plan(asked: Asked) -> Plan:
     url = options["tpr_url"]
     if url and not re.fullmatch(r"(https?|file)://.*[^/]\.(tpr|zip)", url):
         refused.append(f"gromacs_tpr_url is {url}: give the address of a .tpr, or a .zip with one")
+    if 0 < options["water_box"] < gromacs.LEAST_BOX_NM:
+        refused.append(
+            f"gromacs_water_box is {options['water_box']:g}: it must be 0, or"
+            f" {gromacs.LEAST_BOX_NM:g} to 60"
+        )
     refused += row_refusals(
         gromacs.OPTIONS, layouts, "gromacs_layouts", ("ranks", "threads_per_rank"), ("pme_ranks",)
     )
@@ -70,6 +75,7 @@ def plan(asked: Asked) -> Plan:
 
 def _case(asked: Asked, layout: Mapping[str, int]) -> Dict[str, Any]:
     case = {**for_module(gromacs.OPTIONS, asked.options), "tpr": _input(asked.options)}
+    case["water_box"] = _water_box(asked)
     told: Dict[str, str] = {}
     if asked.options["source"] == "eessi":
         case.update(eessi_init=_init(asked), eessi_module=_module(asked))
@@ -90,8 +96,15 @@ def _layouts(asked: Asked) -> List[Dict[str, int]]:
         l3_groups=len(node.get("l3_groups") or []),
         gpus=0 if _unused(asked) else _gpus(asked),
         pme=options["pme"],
-        water_box=0.0 if _input(options) else options["water_box"],
+        water_box=0.0 if _input(options) else _water_box(asked),
     )
+
+
+def _water_box(asked: Asked) -> float:
+    """Edge in nm of the box that is built: the asked one, else one that fills the node."""
+    gpus = 0 if _unused(asked) else _gpus(asked)
+    edge: float = asked.options["water_box"]
+    return edge or gromacs.filling(asked.node.get("cores") or 1, gpus)
 
 
 def _input(options: Mapping[str, Any]) -> str:
