@@ -337,7 +337,9 @@ def _summary(loaded: Loaded, cases: Sequence[Case]) -> tuple[str, ...]:
     total = len(cases)
     tally = {name: sum(case.outcome == name for case in cases) for name in OUTCOMES}
     parts = ", ".join(
-        f"{number:,} {name.replace('_', ' ')}" for name, number in tally.items() if number or name == "ok"
+        f"{number:,} {name.replace('_', ' ')}"
+        for name, number in tally.items()
+        if number or name == "ok"
     )
     text = f"{plural(total, 'record')}: {parts}."
     left_out = plural(len(loaded.excluded), "file was", "files were")
