@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 import yaml
+from role_plans import node as machine
 from trueup.benchmarks.gromacs import case as gromacs
 from trueup.benchmarks.gromacs.case import OPTIONS
 from trueup.benchmarks.gromacs.plan import asks, plan, programs
 from trueup.errors import BadInput
+from trueup.node.eessi import gpu_target
 from trueup.options import MODULE, module_spec
 from trueup.plan import Asked
 
 CATALOG = Path(__file__).parents[2] / "catalog"
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
-HBV3 = {"cores": 120, "numa": [1] * 4, "l3_groups": [1] * 16, "package_manager": "apt"}
+HBV3 = {"catalog": None, "cores": 120, "numa": [1] * 4, "l3_groups": [1] * 16, "package_manager": "apt"}
 SUM = "ab" * 32
 EESSI = {"source": "eessi"}
 IMAGE = {
@@ -134,6 +136,37 @@ def test_the_module_of_eessi_follows_the_node(gpus: int, module: str) -> None:
     assert programs(wanted) == {"programs": ["gmx"], "module": {"init": INIT, "name": module}}
     case = (plan(wanted).cases or [])[0]
     assert (case["eessi_init"], case["eessi_module"]) == (INIT, module)
+
+
+@pytest.mark.parametrize(
+    ("version", "family", "target", "module"),
+    [
+        ("2023.06", "nc_a100_v4", "cc80", "GROMACS/2024.4-foss-2023b-CUDA-12.4.0"),
+        ("2023.06", "nc_h100_v5", "cc90", "GROMACS/2024.4-foss-2023b-CUDA-12.4.0"),
+        ("2025.06", "nc_a100_v4", "cc80", "GROMACS/2025.4-foss-2025b-CUDA-12.9.1"),
+        ("2025.06", "nc_h100_v5", "cc90", "GROMACS/2025.4-foss-2025b-CUDA-12.9.1"),
+        # An A10 has 8.6, and runs builds for 8.0.
+        ("2025.06", "nv_a10_v5", "cc80", "GROMACS/2025.4-foss-2025b-CUDA-12.9.1"),
+        ("2025.06", "hbv3", "", "GROMACS/2025.4-foss-2025b"),
+    ],
+)
+def test_a_size_gets_the_module_that_eessi_builds_for_it(
+    version: str, family: str, target: str, module: str
+) -> None:
+    size = machine(family)
+    assert gpu_target(size) == target
+    wanted = asked(node=size, eessi_version=version, **EESSI)
+    made = plan(wanted)
+    assert (made.refused, programs(wanted)["module"]["name"]) == ([], module)
+    assert {case["eessi_module"] for case in made.cases or []} == {module}
+
+
+def test_gpus_without_a_build_are_refused() -> None:
+    wanted = asked(node=machine("nc_h100_v5"), **EESSI)
+    versions = yaml.safe_load((CATALOG / "eessi.yml").read_text())
+    versions["versions"]["2023.06"]["gpu_targets"] = ["cc70", "cc80"]
+    made = plan(replace(wanted, catalog=lambda name: versions if name == "eessi.yml" else {}))
+    assert ["knows no module for this node" in one for one in made.refused] == [True]
 
 
 OMPI = {"OMPI_MCA_pml": "ucx", "OMPI_MCA_btl": "^uct,ofi", "OMPI_MCA_mtl": "^ofi"}

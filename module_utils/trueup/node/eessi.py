@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Mapping
 
 from ..plan import Asked, Plan, sentences
 from .mounts import unit_name
+from .nccl_setup import gpu_generation
 from .system import local_scratch, others, release
 from .systemd import RESTRICTED
 
@@ -111,9 +112,14 @@ def plan(asked: Asked) -> Plan:
             "reload": ["true"] if look["set_up"] else ["cvmfs_config", "reload"],
             "verify": [program, "verify", f"{root}{_SETTINGS}"],
             "link": [program, "link", f"{root}{_SETTINGS}"] if settings["gpus"] else [],
-            "warnings": [f"eessi: {direct} {proxies} proxies (eessi_http_proxies)."]
-            if clients > 1 and not options["http_proxies"]
-            else [],
+            "warnings": [
+                *(
+                    [f"eessi: {direct} {proxies} proxies (eessi_http_proxies)."]
+                    if clients > 1 and not options["http_proxies"]
+                    else []
+                ),
+                *_unbuilt(asked),
+            ],
         }
     )
 
@@ -199,6 +205,36 @@ def default_version(catalog: Mapping[str, Any]) -> str:
         name for name, row in catalog["versions"].items() if row["status"] == "default"
     ]
     return found[0]
+
+
+def gpu_target(node: Mapping[str, Any]) -> str:
+    """The target whose builds the node's GPUs run, such as ``cc80`` for an A10 (8.6); empty where
+    the size's GPUs are not known."""
+    capability = gpu_generation(node)
+    return f"cc{capability // 10 * 10}" if capability else ""
+
+
+def gromacs_modules(catalog: Mapping[str, Any], version: str, node: Mapping[str, Any]) -> List[str]:
+    """The version's modules of GROMACS for the node, the preferred first: CUDA builds where it has
+    GPUs, and then none where the version has no builds for them."""
+    row: Mapping[str, Any] = catalog["versions"].get(version, {})
+    modules: Mapping[str, List[str]] = row.get("gromacs", {})
+    if not node.get("gpus"):
+        return modules.get("cpu", [])
+    target = gpu_target(node)
+    return modules.get("gpu", []) if not target or target in row.get("gpu_targets", []) else []
+
+
+def _unbuilt(asked: Asked) -> List[str]:
+    """A warning where the version has no builds for the node's GPUs."""
+    version, target = asked.options["version"], gpu_target(asked.node)
+    targets = asked.catalog("eessi.yml")["versions"][version]["gpu_targets"]
+    if not (asked.node["has_gpu"] and target) or target in targets:
+        return []
+    return [
+        f"eessi: {version} has no builds for the GPUs of {asked.node['vm_size']} ({target}; it has"
+        f" {', '.join(targets) or 'none'}): its programs run on the CPUs alone."
+    ]
 
 
 def told_on_infiniband(catalog: Mapping[str, Any], version: str) -> Dict[str, str]:

@@ -148,8 +148,8 @@ def _module(asked: Asked) -> str:
     """EESSI's module; empty where none is named and the catalog knows none."""
     if asked.options["eessi_module"]:
         return str(asked.options["eessi_module"])
-    version = asked.catalog("eessi.yml")["versions"].get(_version(asked), {})
-    return str(version.get("gromacs", {}).get("gpu" if _gpus(asked) else "cpu", ""))
+    found = eessi.gromacs_modules(asked.catalog("eessi.yml"), _version(asked), asked.node)
+    return found[0] if found else ""
 
 
 def _refused_of_eessi(asked: Asked) -> List[str]:
