@@ -46,6 +46,7 @@ SETTINGS = {
     "group": "root",
     "mode": "1777",
     "existing": "refuse",
+    "wipe_unsigned": False,
     "wait_seconds": 0,
 }
 # The emulated machine has no product_uuid, so that it is known by its machine-id.
@@ -493,6 +494,16 @@ class History:
         name = below[0] if below else block.name
         return self.ours(name) if at and Path("/dev", name).exists() else ""
 
+    def unsigned(self) -> set[str]:
+        """The disks that ``wipe_unsigned`` gives to the program: content of others that no
+        signature names, and nobody uses; none where a disk has a signature."""
+        names = sorted(self.attached().values())
+        signed = [name for name in names if sh("wipefs", "--noheadings", f"/dev/{name}").strip()]
+        if signed or any(self.ours(name) or superblock(name) for name in names):
+            return set()
+        free = {name for name in names if name not in self.opened and self.is_idle(name)}
+        return {name for name in free if self.serial(name) in self.theirs}
+
     def meet(self) -> None:
         for uuid in self.whole():
             self.whole_in[uuid] = self.boots
@@ -509,10 +520,16 @@ class History:
             if uuid in self.file_in and uuid not in whole | lost:
                 kept |= set(names)
         kept |= set(self.opened) & set(self.attached().values())
-        before = {name: written(name) for name in kept}
-        state = self.call(expected, fails=fails)
+        wipe = self.draw.random() < 0.3
+        unsigned = self.unsigned() if wipe else set()
+        before = {name: written(name) for name in kept - unsigned}
+        free = {name: (self.serial(name), written(name)) for name in unsigned}
+        state = self.call(expected, fails=fails, wipe=wipe)
         os.sync()
         self.settle()
+        for name, (serial, counted) in free.items():
+            if Path("/sys/block", name).exists() and written(name) != counted:
+                self.theirs.discard(serial)  # the role's from now on
         for name, counted in before.items():
             now = written(name)
             if now != counted:
@@ -525,7 +542,7 @@ class History:
         for uuid in lost - set(self.members()):
             self.file_in.pop(uuid, None)
 
-    def call(self, expected: int | None, *, fails: bool) -> str:
+    def call(self, expected: int | None, *, fails: bool, wipe: bool) -> str:
         """One call of the program; what it said of the state."""
         real, draw = self.real, self.draw
         tool = draw.choice(TOOLS) if fails else ""
@@ -548,6 +565,7 @@ class History:
         self.program.run_command = run
         told = {**SETTINGS, "expected_disks": expected, "fewer_disks_allowed": draw.random() < 0.6}
         told["existing"] = draw.choice(("refuse", "keep"))
+        told["wipe_unsigned"] = wipe
         try:
             said = self.program.outcome(json.dumps(told))
             state = f"{said['state']}"
@@ -657,7 +675,7 @@ def count_rows(states: Any) -> collections.Counter[str]:
 def plant(fault: str, reading: Any, states: Any) -> None:
     """Break the program, to see that histories notice."""
     if fault == "unsigned":  # content without a signature is not seen
-        reading._read_content = lambda *_: ""  # noqa: SLF001 (to be broken)
+        reading._read_content = lambda *_: ("", "")  # noqa: SLF001 (to be broken)
     elif fault == "late":  # a late disk is taken for a lost one
         states.Seen.lost = property(lambda seen: bool(seen.proven))
     elif fault == "unproven":  # an array of anybody's is taken for our own

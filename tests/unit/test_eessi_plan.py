@@ -212,8 +212,10 @@ def test_systems_without_packages_are_refused(changes: dict[str, Any], sentence:
 def test_gpus_that_a_version_has_no_builds_for_are_named() -> None:
     made = plan(asked("eessi", node("nd_h100_v5"), FOUND, version="2026.06"))
     assert made.as_result()["warnings"] == [
-        "eessi: 2026.06 has no builds for the GPUs of Standard_ND96isr_H100_v5 (cc90; it has none):"
-        " its programs run on the CPUs alone."
+        (
+            "eessi: 2026.06 has no builds for the GPUs of Standard_ND96isr_H100_v5 (cc90; it has"
+            " none): its programs run on the CPUs alone."
+        )
     ]
     cpus = plan(asked("eessi", node("hbv3"), FOUND, version="2026.06"))
     assert cpus.as_result()["warnings"] == []

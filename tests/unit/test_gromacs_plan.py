@@ -19,7 +19,13 @@ from trueup.plan import Asked
 
 CATALOG = Path(__file__).parents[2] / "catalog"
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
-HBV3 = {"catalog": None, "cores": 120, "numa": [1] * 4, "l3_groups": [1] * 16, "package_manager": "apt"}
+HBV3 = {
+    "catalog": None,
+    "cores": 120,
+    "numa": [1] * 4,
+    "l3_groups": [1] * 16,
+    "package_manager": "apt",
+}
 SUM = "ab" * 32
 EESSI = {"source": "eessi"}
 IMAGE = {

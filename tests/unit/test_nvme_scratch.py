@@ -34,6 +34,7 @@ SETTINGS = states.Settings(
     fewer_disks_allowed=False,
     existing="refuse",
     wait_seconds=0,
+    wipe_unsigned=False,
 )
 EXT4 = states.Signature("ext4", "11111111-2222-3333-4444-555555555555", "results")
 XFS = states.Signature("xfs", OUR_XFS)

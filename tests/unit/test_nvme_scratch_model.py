@@ -348,6 +348,20 @@ class History(RuleBasedStateMachine):
             lost and self.whole_in.get(array.uuid) == self.machine.boot
         )
 
+    def unsigned(self) -> dict[int, bytes]:
+        """The disks that ``wipe_unsigned`` gives to the role, as they are: attached, with content
+        that no signature names, and used by nobody; none where a disk has a signature."""
+        machine = self.machine
+        if any(machine.superblock(n) or machine.signatures(m) for m, n in machine.names.items()):
+            return {}
+        return {
+            number: bytes(machine.disks[number])
+            for name, number in machine.names.items()
+            if any(machine.disks[number])
+            and not machine.is_used(name)
+            and number not in machine.writers
+        }
+
     def meet(self) -> None:
         for array in self.machine.arrays.values():
             if self.machine.is_whole(array):
@@ -373,6 +387,7 @@ class History(RuleBasedStateMachine):
         wait=st.booleans(),
         expected=st.sampled_from([None, 2, 3]),
         fewer=st.booleans(),
+        wipe=st.booleans(),
         failing=st.one_of(
             st.just({}),
             st.dictionaries(
@@ -387,15 +402,26 @@ class History(RuleBasedStateMachine):
         wait: bool = True,
         expected: int | None = 3,
         fewer: bool = False,
+        wipe: bool = False,
         failing: dict[str, str] | None = None,
         power_for: int = 10**6,
     ) -> None:
         machine = self.machine
         # Who only opened a disk, and wrote nothing before the machine went off, left nothing.
         self.theirs &= machine.writers | {n for n, disk in machine.disks.items() if any(disk)}
-        precious = {n: bytes(d) for n, d in machine.disks.items() if self.is_precious(n)}
+        unsigned = self.unsigned() if wipe else {}
+        precious = {
+            n: bytes(d)
+            for n, d in machine.disks.items()
+            if self.is_precious(n) and n not in unsigned
+        }
         self.meet()
-        told = {**SETTINGS, "expected_disks": expected, "fewer_disks_allowed": fewer}
+        told = {
+            **SETTINGS,
+            "expected_disks": expected,
+            "fewer_disks_allowed": fewer,
+            "wipe_unsigned": wipe,
+        }
         machine.failing, machine.power_for = failing or {}, power_for
         try:
             status = machine.call("--settings", json.dumps(told), *(["--wait"] if wait else []))
@@ -406,6 +432,8 @@ class History(RuleBasedStateMachine):
         machine.failing, machine.power_for = {}, 10**6
         # By number: on CI, pytest looks for the bytes that differ, for minutes.
         assert [n for n, before in precious.items() if machine.disks[n] != before] == []
+        # What was taken is the role's from now on.
+        self.theirs -= {n for n, before in unsigned.items() if machine.disks[n] != before}
         for number in self.files - set(precious):
             if not machine.superblock(number):
                 self.files.discard(number)
@@ -614,7 +642,7 @@ def test_the_invariant_sees_a_wipe_without_proof(
 def test_the_invariant_sees_a_disk_taken_for_blank(
     monkeypatch: pytest.MonkeyPatch, blank: History
 ) -> None:
-    monkeypatch.setattr(reading, "_read_content", lambda *_: "")
+    monkeypatch.setattr(reading, "_read_content", lambda *_: ("", ""))
     blank.another_program_writes(which=0, at=9000, opened=False)
     with pytest.raises(AssertionError):
         blank.run()

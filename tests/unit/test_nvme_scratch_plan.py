@@ -95,7 +95,9 @@ def test_what_the_program_is_told() -> None:
         "fewer_disks_allowed": False,
         "existing": "keep",
         "wait_seconds": 5,
+        "wipe_unsigned": False,
     }
+    assert settings(values(node("ndv4"), wipe_unsigned=True))["wipe_unsigned"] is True
 
 
 def test_the_units_wait_for_the_file_system() -> None:

@@ -231,10 +231,8 @@ def _unbuilt(asked: Asked) -> List[str]:
     targets = asked.catalog("eessi.yml")["versions"][version]["gpu_targets"]
     if not (asked.node["has_gpu"] and target) or target in targets:
         return []
-    return [
-        f"eessi: {version} has no builds for the GPUs of {asked.node['vm_size']} ({target}; it has"
-        f" {', '.join(targets) or 'none'}): its programs run on the CPUs alone."
-    ]
+    gpus = f"the GPUs of {asked.node['vm_size']} ({target}; it has {', '.join(targets) or 'none'})"
+    return [f"eessi: {version} has no builds for {gpus}: its programs run on the CPUs alone."]
 
 
 def told_on_infiniband(catalog: Mapping[str, Any], version: str) -> Dict[str, str]:

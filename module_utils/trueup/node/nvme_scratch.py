@@ -121,7 +121,7 @@ def _settings(options: Any, disks: int) -> Dict[str, Any]:
     """What the program is told. Where the catalog does not know the number of disks, it is what
     there is now, so that a boot knows when all have appeared."""
     same = ("models", "mount_point", "chunk_kib", "owner", "group", "mode")
-    later = ("fewer_disks_allowed", "existing", "wait_seconds")
+    later = ("fewer_disks_allowed", "existing", "wait_seconds", "wipe_unsigned")
     return {
         **{name: options[name] for name in (*same, *later)},
         # The same from one mount point on every node and after every deallocation: the mount unit

@@ -27,7 +27,16 @@ from pathlib import Path
 from typing import Any
 
 from .reading import Failed, Run, read_machine, record, run_command
-from .states import Plan, Settings, decide, is_our_label, words
+from .states import (
+    EMPTY,
+    Plan,
+    Settings,
+    decide,
+    holds_none_of_others,
+    is_our_label,
+    signatures_in,
+    words,
+)
 
 CONFIG = "/etc/trueup/nvme_scratch.json"
 LOCK = "/run/trueup-nvme-scratch.lock"
@@ -97,6 +106,12 @@ def _create(settings: Settings, plan: Plan, run: Run) -> str:
     for array in read_machine(settings, run).arrays:
         if is_our_label(settings, array.label) and set(array.members) == set(plan.disks):
             record(array.uuid)
+            if plan.unsigned and not holds_none_of_others(settings, array.device):
+                raise Failed(
+                    f"{words(plan.unsigned)} had no signature, but where the data of the new"
+                    f" array {array.device.name} begins there is {signatures_in(array.device)}: it"
+                    f" was not overwritten. Save what is needed, then empty the array by {EMPTY}."
+                )
             return array.device.name
     raise Failed(f"mdadm made the array {settings.array}, but none runs over {words(plan.disks)}")
 

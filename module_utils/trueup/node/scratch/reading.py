@@ -135,7 +135,8 @@ class _System(NamedTuple):
         """The device, with where it has content where it has no signature."""
         if device.signatures:
             return device
-        return replace(device, content=_read_content(Path(self.root, "dev", device.name), device))
+        content, unread = _read_content(Path(self.root, "dev", device.name), device)
+        return replace(device, content=content, unread=unread)
 
     def device(self, name: str, *, look: bool) -> Device:
         """A device; its signatures only where ``look``."""
@@ -227,24 +228,26 @@ def _examine(run: Run, name: str, *, needed: bool) -> tuple[Superblock | None, s
     return Superblock(uuid, found.get("MD_NAME", ""), found["MD_LEVEL"], int(count)), ""
 
 
-def _read_content(path: Path, device: Device) -> str:
-    """Where a device without signature has a byte that is not zero, among the sampled blocks."""
+def _read_content(path: Path, device: Device) -> tuple[str, str]:
+    """Where a device without signature has a byte that is not zero, among the sampled blocks; and
+    why that cannot be told."""
     inner = range(0, device.bytes, max(BLOCK_BYTES, device.bytes // BLOCKS))
     last = max(0, device.bytes - EDGE_BYTES)
     blocks = [(0, EDGE_BYTES), (last, EDGE_BYTES)]
     blocks += [(at - at % BLOCK_BYTES, BLOCK_BYTES) for at in inner if EDGE_BYTES <= at < last]
+    content = ""
     try:
         with path.open("rb", buffering=0) as stream:
             for start, most in blocks:
                 block = os.pread(stream.fileno(), most, start)
                 if len(block) < min(most, device.bytes - start) or not block:
-                    return f"no content to be read at byte {start}"
-                if block.count(0) < len(block):
+                    return content, f"no content to be read at byte {start}"
+                if not content and block.count(0) < len(block):
                     at = start + len(block) - len(block.lstrip(b"\0"))
-                    return f"content without a signature, at byte {at}"
+                    content = f"content without a signature, at byte {at}"
     except OSError as error:
-        return f"content that cannot be read ({error.strerror})"
-    return ""
+        return content, f"content that cannot be read ({error.strerror})"
+    return content, ""
 
 
 def _read_writers(root: str) -> dict[str, list[str]]:

@@ -5,6 +5,8 @@ What may be written to:
 
 - Blank disks: of the chosen models, without partition, signature, md superblock, mount, swap,
   holder, a program that writes to them, or a byte that is not zero in the blocks that are sampled.
+- With ``wipe_unsigned``, disks that are blank but for such bytes (``Kind.UNSIGNED``), where no disk
+  holds anything of ours. A signature is never overwritten.
 - What is left of an array that has lost a member, where the marker (``Marker``) proves that this
   program made that very array on this machine and has found it whole since the machine booted:
   then a member is lost and not late.
@@ -26,6 +28,7 @@ WORKING = ("clean", "active", "active-idle", "write-pending", "readonly")
 # What sysfs shows as the level of an array of ours: of one that does not run, perhaps its number,
 # or nothing.
 LEVELS = ("raid0", "0", "")
+_MADE_FOR_THE_RUN = " On a machine that was made for the run, set nvme_scratch_wipe_unsigned."
 EMPTY = "`wipefs --all` and then `blkdiscard --zeroout`"
 
 
@@ -45,6 +48,9 @@ class Settings:
     fewer_disks_allowed: bool
     existing: str
     wait_seconds: int
+    # Disks that are blank but for bytes that nothing names may be taken: the machine was made for
+    # the run.
+    wipe_unsigned: bool
 
     def permissions(self) -> str:
         """Owner, group and mode of the file system's root, as in "root:root 1777"."""
@@ -86,8 +92,10 @@ class Device:
     unexamined: str = ""
     # Who has it open for writing.
     writers: tuple[str, ...] = ()
-    # Of a device without signature: where there is content, or why that cannot be told.
+    # Of a device without signature: where there is content.
     content: str = ""
+    # Of the same: why that cannot be told.
+    unread: str = ""
 
 
 @dataclass(frozen=True)
@@ -133,6 +141,8 @@ class Plan:
     # Arrays of our own to stop first, and members of our own to take the superblock from.
     stop: tuple[str, ...] = ()
     forget: tuple[str, ...] = ()
+    # Those of the disks whose content without a signature is overwritten.
+    unsigned: tuple[str, ...] = ()
     # The device that has or gets the file system; empty for an array that is to be made.
     device: str = ""
     mounted: bool = False
@@ -149,6 +159,7 @@ class Kind(enum.Enum):
     """What a disk is."""
 
     BLANK = "blank"
+    UNSIGNED = "blank but for content without a signature"
     FILE_SYSTEM = "our file system"
     MEMBER = "a member of an array of ours"
     OTHER = "another's"
@@ -220,12 +231,14 @@ def decide(settings: Settings, machine: Machine) -> Plan:
     """
     chosen = tuple(disk for disk in machine.disks if disk.model.startswith(settings.models))
     judged = [_judge(settings, machine, disk) for disk in chosen]
+    # Beside what is ours such a disk may be a damaged part of it.
+    free = {Kind.UNSIGNED} if {kind for kind, _ in judged} <= {Kind.BLANK, Kind.UNSIGNED} else set()
     seen = Seen(
         settings,
         machine,
         chosen,
         tuple(kind for kind, _ in judged),
-        tuple(problem for _, problem in judged if problem),
+        tuple(problem for kind, problem in judged if problem and kind not in free),
         tuple(_our_arrays(settings, machine)),
     )
     for row in TABLE:
@@ -336,13 +349,16 @@ def _made(seen: Seen) -> Plan:
     names, forget = seen.names, seen.of(Kind.MEMBER)
     stop = tuple(array.device.name for array in seen.arrays)
     device = "" if len(names) > 1 else names[0]
+    unsigned = seen.of(Kind.UNSIGNED)
+    lost = [f"overwrite the content of {words(unsigned)}, which no signature names"]
     return Plan(
         "rebuild" if forget or stop else "make",
         names,
         stop=stop,
         forget=forget,
+        unsigned=unsigned,
         device=device,
-        steps=_steps(stop, forget, names),
+        steps=(*(lost if unsigned else []), *_steps(stop, forget, names)),
     )
 
 
@@ -364,6 +380,7 @@ TABLE = (
     Row("a lost array, proven our own", lambda s: s.superblocks and s.lost, _made),
     Row("a part of an array", lambda s: s.superblocks, _not_proven),
     Row("blank disks", lambda s: s.of(Kind.BLANK) == s.names, _made),
+    Row("disks without a signature", lambda s: s.of(Kind.UNSIGNED), _made),
 )
 
 
@@ -393,7 +410,8 @@ def _with_file_system(seen: Seen, plan: Plan) -> Plan:
         wrong = mounted and machine.permissions != settings.permissions()
         step = f"set {settings.permissions()} instead of {machine.permissions}"
         return replace(plan, mounted=mounted, steps=(step,) if wrong else ())
-    problem = ", ".join(filter(None, (_signatures(device), device.content, *_uses(device))))
+    held = (signatures_in(device), device.content, device.unread, *_uses(device))
+    problem = ", ".join(filter(None, held))
     if problem:
         problem = (
             f"our array {device.name} has {problem}, which something else put there, or this role"
@@ -422,7 +440,7 @@ def _judge(settings: Settings, machine: Machine, disk: Device) -> tuple[Kind, st
     if disk.unexamined:
         what.append(f"what cannot be told, since {disk.unexamined}")
     if kind is Kind.BLANK:
-        what += filter(None, (_signatures(disk), _superblock_words(disk), disk.content))
+        what += filter(None, (signatures_in(disk), _superblock_words(disk), disk.unread))
         what += [f"{who} that writes to it" for who in disk.writers]
     what += _held_by_others(settings, machine, disk)
     if disk.mounts and kind is not Kind.FILE_SYSTEM:
@@ -431,12 +449,17 @@ def _judge(settings: Settings, machine: Machine, disk: Device) -> tuple[Kind, st
         what.append("swap in use")
     if disk.busy and not what and kind is Kind.BLANK:
         what.append("a program that holds it open")
+    other = Kind.OTHER
+    if kind is Kind.BLANK and disk.content:
+        other = other if what or not settings.wipe_unsigned else Kind.UNSIGNED
+        what.append(disk.content)
     if not what:
         return kind, ""
-    return Kind.OTHER, (
+    return other, (
         f"/dev/{disk.name} ({disk.model.strip()}, {disk.bytes} bytes) has {' and '.join(what)}:"
         f" nothing was changed. Save what is needed, then empty it ({EMPTY}), or leave the disk"
         " out (nvme_scratch_models)."
+        + (_MADE_FOR_THE_RUN if what == [disk.content] and not settings.wipe_unsigned else "")
     )
 
 
@@ -457,7 +480,8 @@ def _held_by_others(settings: Settings, machine: Machine, disk: Device) -> list[
     return [_array_words(machine, name) or f"the device {name} on it" for name in foreign]
 
 
-def _signatures(device: Device) -> str:
+def signatures_in(device: Device) -> str:
+    """The signatures on a device, a part of a sentence."""
     return ", ".join(
         f"a signature of {one.type}" + (f" ({one.label}{_maker(one.label)})" if one.label else "")
         for one in device.signatures
@@ -514,6 +538,11 @@ def digits(uuid: str) -> str:
 def _has_our_file_system(settings: Settings, device: Device) -> bool:
     found = [(signature.type, signature.uuid) for signature in device.signatures]
     return found == [("xfs", settings.uuid)]
+
+
+def holds_none_of_others(settings: Settings, device: Device) -> bool:
+    """Whether a device has no signature, or that of a file system of ours alone."""
+    return not device.signatures or _has_our_file_system(settings, device)
 
 
 def _is_ours(settings: Settings, machine: Machine, name: str) -> bool:
