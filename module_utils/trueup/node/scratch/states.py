@@ -28,7 +28,6 @@ WORKING = ("clean", "active", "active-idle", "write-pending", "readonly")
 # What sysfs shows as the level of an array of ours: of one that does not run, perhaps its number,
 # or nothing.
 LEVELS = ("raid0", "0", "")
-_MADE_FOR_THE_RUN = " On a machine that was made for the run, set nvme_scratch_wipe_unsigned."
 EMPTY = "`wipefs --all` and then `blkdiscard --zeroout`"
 
 
@@ -430,12 +429,29 @@ def _refused(seen: Seen, *problems: str) -> Plan:
 
 
 def _judge(settings: Settings, machine: Machine, disk: Device) -> tuple[Kind, str]:
-    """What a disk is; a sentence where it is another's."""
+    """What a disk is; a sentence where it is another's, or has content without a signature."""
     kind = Kind.BLANK
     if _has_our_file_system(settings, disk):
         kind = Kind.FILE_SYSTEM
     elif _is_our_member(settings, disk):
         kind = Kind.MEMBER
+    others = _of_others(settings, machine, disk, kind)
+    content = disk.content if kind is Kind.BLANK else ""
+    if not (others or content):
+        return kind, ""
+    mend = f"empty it ({EMPTY}), or leave the disk out (nvme_scratch_models)."
+    if not (others or settings.wipe_unsigned):
+        mend += " On a machine that was made for the run, set nvme_scratch_wipe_unsigned."
+    sentence = (
+        f"/dev/{disk.name} ({disk.model.strip()}, {disk.bytes} bytes) has"
+        f" {' and '.join(filter(None, (*others, content)))}: nothing was changed. Save what is"
+        f" needed, then {mend}"
+    )
+    return (Kind.OTHER if others or not settings.wipe_unsigned else Kind.UNSIGNED), sentence
+
+
+def _of_others(settings: Settings, machine: Machine, disk: Device, kind: Kind) -> list[str]:
+    """What makes a disk another's whatever its bytes are, a part of a sentence each."""
     what = [f"the partition(s) {', '.join(disk.partitions)}"] if disk.partitions else []
     if disk.unexamined:
         what.append(f"what cannot be told, since {disk.unexamined}")
@@ -449,18 +465,7 @@ def _judge(settings: Settings, machine: Machine, disk: Device) -> tuple[Kind, st
         what.append("swap in use")
     if disk.busy and not what and kind is Kind.BLANK:
         what.append("a program that holds it open")
-    other = Kind.OTHER
-    if kind is Kind.BLANK and disk.content:
-        other = other if what or not settings.wipe_unsigned else Kind.UNSIGNED
-        what.append(disk.content)
-    if not what:
-        return kind, ""
-    return other, (
-        f"/dev/{disk.name} ({disk.model.strip()}, {disk.bytes} bytes) has {' and '.join(what)}:"
-        f" nothing was changed. Save what is needed, then empty it ({EMPTY}), or leave the disk"
-        " out (nvme_scratch_models)."
-        + (_MADE_FOR_THE_RUN if what == [disk.content] and not settings.wipe_unsigned else "")
-    )
+    return what
 
 
 def _uses(device: Device) -> list[str]:
