@@ -1,12 +1,13 @@
-"""What a recipe lacks, before anything is asked of Azure.
+"""Needs of a recipe that are not met, before anything is asked of Azure.
 
-The benchmarks of the recipe are planned for its size and image as they will be on the machines, by
-the same planners. Secrets come as a mapping, so that a test can take one away. Values of the
+Each role that configures the nodes and each benchmark is planned for the size and the image, by the
+planner that a play uses. Secrets come as a mapping, so that a test can take one away. Values of the
 recipe, prices and images are checked by trueup.cluster.azure. No clock or network in here.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -15,23 +16,24 @@ import jinja2
 import yaml
 from jinja2.nativetypes import NativeEnvironment
 from jinja2.sandbox import SandboxedEnvironment
-from trueup.benchmarks.vllm import plan as vllm_plan
 from trueup.cluster.azure import deployment
 from trueup.cluster.azure.parameters import GENERATED
 from trueup.errors import BadInput
-from trueup.node.pythons import numbers
-from trueup.plan import Asked
+from trueup.node import family
+from trueup.node.identify import WINDOWS
+from trueup.settings import PREFIX, problems
 
-from . import presets
-from .new_machine import GIB, fresh, os_release, with_catalog
+from . import new_machine, presets
+from .new_machine import GIB
+from .planning import SCRATCH, Machine, Planned, Roles, Unforeseen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from trueup.cluster.azure.catalog import Catalog
     from trueup.cluster.azure.parameters import Parameters
-    from trueup.plan import Plan
+    from trueup.plan import Asked, Plan
 
 Need = Literal["disk", "index", "key", "licence", "plan", "preset", "reboot", "token"]
 _COMPUTE = "azure_role_compute"
@@ -45,7 +47,14 @@ _WINDOWS_REBOOTS = {
 # No public index has a version with a local part, such as 2.13.0+cpu (packaging.python.org, version
 # specifiers).
 _LOCAL_PIN = re.compile(r"^([A-Za-z0-9._-]+==[^\s\\;+]+\+[^\s\\;]+)", re.MULTILINE)
-_SCRATCH = "/mnt/resource_nvme"
+# Secrets of roles: the variable of the role, and that of the controller's environment.
+_SECRETS = {"vllm_hf_token": "HF_TOKEN", **GENERATED}
+# A file system of each kind of storage, as nodes mount it.
+_SOURCES = {
+    "nfs": f"{_ADDRESS}4:/srv/shared",
+    "anf": f"{_ADDRESS}4:/shared",
+    "amlfs": f"{_ADDRESS}4@tcp:/lustrefs",
+}
 
 
 class Missing(NamedTuple):
@@ -79,10 +88,6 @@ class Recipe(NamedTuple):
     image: Mapping[str, Any]
     variables: Mapping[str, Any]
 
-    def catalog(self, name: str) -> Any:
-        """A file of catalog/, read."""
-        return yaml.safe_load((self.project / "catalog" / name).read_text(encoding="utf-8"))
-
     def secret(self, variable: str, name: str) -> bool:
         """Whether a secret will be there, as the variable of a role or of the environment."""
         generated = variable in self.made.generated_secrets and not self.made.pull.release
@@ -92,22 +97,46 @@ class Recipe(NamedTuple):
         """Whether a variable says yes."""
         return self.variables.get(variable) is True
 
+    @property
+    def family(self) -> Mapping[str, Any]:
+        """Roles and benchmarks of the size's family on the nodes' system."""
+        groups = [self.known.family(self.made.nodes.size)]
+        groups += [WINDOWS] if self.made.nodes.windows else []
+        gpus = bool(self.known.sizes[self.made.nodes.size].get("gpus"))
+        return family.family_lists(self._lists["trueup_families"], groups, has_gpu=gpus)
+
+    @property
+    def _lists(self) -> Mapping[str, Any]:
+        """Variables of plays that the catalog has no part of."""
+        path = self.project / "playbooks" / "group_vars" / "all.yml"
+        lists: Mapping[str, Any] = _read_yaml(path)
+        return lists
+
     def benchmarks(self) -> list[str]:
         """The benchmarks in their order; those of the size's family where the recipe names none."""
         named = self.variables.get("trueup_benchmarks")
         if isinstance(named, list):
             return [str(name) for name in named]
-        return list(self._family().get("benchmarks", []))
+        return list(self.family["benchmarks"])
+
+    def groups(self) -> list[str]:
+        """The groups of the inventory that the nodes join beyond that of their family."""
+        joined = self.variables.get("trueup_join_groups")
+        shared = ["shared_storage"] if self.made.storage.kind != "none" else []
+        return [*shared, *(joined if isinstance(joined, list) else [])]
+
+    def cluster_roles(self) -> list[str]:
+        """The roles of these groups."""
+        return family.roles_of_groups(self._lists["trueup_cluster"], self.groups())
 
     def roles(self) -> list[str]:
-        """The roles that configure the size's family."""
-        return list(self._family().get("roles", []))
+        """The roles that configure the nodes: of the family, and of the groups that they join."""
+        return [*self.family["roles"], *self.cluster_roles()]
 
-    def _family(self) -> Mapping[str, Any]:
-        path = self.project / "playbooks" / "group_vars" / "all.yml"
-        rows = yaml.safe_load(path.read_text(encoding="utf-8"))["trueup_families"]
-        family = self.known.family(self.made.nodes.size)
-        return next((row for row in rows if family in row["families"]), {})
+
+@functools.lru_cache(maxsize=4)
+def _read_yaml(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def missing(
@@ -129,15 +158,63 @@ def missing(
     except BadInput as error:
         return [Missing("preset", f"{error} (trueup_preset: '' in variables takes the defaults)")]
     recipe = Recipe(made, known, environment, project, _image(made, known), variables)
-    found = [*_reboots_of_windows(recipe)]
-    for benchmark in recipe.benchmarks():
-        found += _CHECKS.get(benchmark, _nothing)(recipe)
+    given = {name: value for name, value in made.variables.items() if str(name).startswith(PREFIX)}
+    found = [Missing("plan", text) for text in problems(given)]
+    found += _reboots_of_windows(recipe)
+    planned, _ = _planned(recipe)
+    benchmarks = recipe.benchmarks()
+    found += [Missing("plan", text) for text in _of_node(recipe)]
+    for role, one in planned.items():
+        if role in benchmarks:
+            # A benchmark that the nodes cannot have is the work of the run.
+            found += _lacks(role, [each.why for each in one.plan.skipped if each.what == role])
+        found += _lacks(role, one.plan.refused)
+    if "vllm" in benchmarks:
+        found += _vllm(recipe, planned.get("vllm"))
     return list(dict.fromkeys(found))
+
+
+def _lacks(role: str, texts: Iterable[str]) -> Iterator[Missing]:
+    """Sentences of a plan, each with the role's name."""
+    for text in texts:
+        yield Missing("plan", text if text.startswith(role) else f"{role}: {text}")
+
+
+def _of_node(recipe: Recipe) -> list[str]:
+    """Why the nodes cannot be configured or measured at all, as the play's preflight says it."""
+    if not recipe.image:
+        return []
+    machine = _machine(recipe)
+    return family.node_problems(
+        machine.node,
+        name=machine.host,
+        roles=recipe.roles(),
+        benchmarks=recipe.benchmarks(),
+        known=family.benchmark_names(str(recipe.project / "roles")),
+        mpi=str(recipe.variables.get("trueup_mpi") or ""),
+        cluster=recipe.cluster_roles(),
+    )
+
+
+def _planned(recipe: Recipe) -> tuple[dict[str, Planned], list[str]]:
+    """The plan of each role on the first node, and a sentence on each that only the node can make;
+    none where the image is not known."""
+    if not recipe.image:
+        return {}, []
+    machine, roles = _machine(recipe), Roles(recipe.project)
+    plans, unforeseen = {}, []
+    for role in dict.fromkeys([*recipe.roles(), *recipe.benchmarks()]):
+        if roles.has_plan(role):
+            try:
+                plans[role] = roles.plan(role, machine)
+            except Unforeseen as error:
+                unforeseen.append(str(error))
+    return plans, unforeseen
 
 
 def _image(made: Parameters, known: Catalog) -> Mapping[str, Any]:
     """The catalog's row of the image; empty where it has none that names system and Python. Of
-    Windows a name is enough."""
+    Windows its name is enough."""
     image = made.nodes.image or made.image
     rows = [*known.facts["images"], *known.facts["windows_images"]]
     needed = {"image"} if made.nodes.windows else {"image", "system", "python"}
@@ -192,17 +269,16 @@ class _Sandbox(SandboxedEnvironment, NativeEnvironment):
     """Templates of a user's file give values, and reach nothing of the controller."""
 
 
-def _nothing(_: Recipe) -> Iterator[Missing]:
-    return iter(())
-
-
 # ---- the machine --------------------------------------------------------------------------------
 
 
-def warnings(made: Parameters, known: Catalog) -> list[str]:
-    """What the dry run could not check, and storage that is paid for and that no variable names."""
+def warnings(made: Parameters, known: Catalog, project: Path) -> list[str]:
+    """What the dry run could not check, what the nodes do without, and storage that is paid for and
+    that no variable names."""
     found = []
-    if not _image(made, known):
+    if _image(made, known):
+        found += _without(made, known, project)
+    else:
         found.append(
             f"the image {made.nodes.image or made.image} is not in catalog/azure.yml: Python,"
             " glibc, CUDA and disks are not checked before the machines are made"
@@ -215,6 +291,21 @@ def warnings(made: Parameters, known: Catalog) -> list[str]:
             " training_save_directory, vllm_model_cache), or leave storage out"
         )
     return found
+
+
+def _without(made: Parameters, known: Catalog, project: Path) -> list[str]:
+    """Roles, and parts of benchmarks, that the nodes do without; and plans that only a node makes.
+    Of benchmarks as a whole, and of a preset that is not there, ``missing`` speaks."""
+    try:
+        variables = _variables(made, known, project)
+    except BadInput:
+        return []
+    recipe = Recipe(made, known, {}, project, _image(made, known), variables)
+    planned, found = _planned(recipe)
+    benchmarks = recipe.benchmarks()
+    skipped = [each for one in planned.values() for each in one.plan.skipped]
+    found += [f"without {what}: {why}" for what, why in skipped if what not in benchmarks]
+    return list(dict.fromkeys(found))
 
 
 def _reboots_of_windows(recipe: Recipe) -> Iterator[Missing]:
@@ -241,7 +332,7 @@ def _texts(value: Any) -> Iterator[str]:
 # ---- vLLM ---------------------------------------------------------------------------------------
 
 
-def _vllm(recipe: Recipe) -> Iterator[Missing]:
+def _vllm(recipe: Recipe, planned: Planned | None) -> Iterator[Missing]:
     endpoints = recipe.variables.get("vllm_endpoints")
     if not isinstance(endpoints, list) or not endpoints:
         yield Missing("plan", "vllm is measured and vllm_endpoints is empty: name an endpoint")
@@ -249,14 +340,10 @@ def _vllm(recipe: Recipe) -> Iterator[Missing]:
     for endpoint in endpoints:
         if isinstance(endpoint, dict):
             yield from _endpoint(recipe, endpoint)
-    if not recipe.image or recipe.made.nodes.windows:
-        return
-    asked = _asked_of_vllm(recipe)
-    planned = vllm_plan.plan(asked)
-    yield from (Missing("plan", f"vllm: {text}") for text in planned.refused)
-    yield from (Missing("plan", f"vllm: {one.why}") for one in planned.skipped)
-    yield from _local_pins(asked, "vllm", planned.values["environment"]["requirements"])
-    yield from _full_disks(recipe, planned)
+    if planned and not planned.plan.refused and not planned.plan.skipped:
+        files = planned.plan.values["environment"]["requirements"]
+        yield from _local_pins(planned.asked, "vllm", files)
+        yield from _full_disks(recipe, planned.plan)
 
 
 def _endpoint(recipe: Recipe, endpoint: Mapping[str, Any]) -> Iterator[Missing]:
@@ -300,43 +387,9 @@ def _endpoint(recipe: Recipe, endpoint: Mapping[str, Any]) -> Iterator[Missing]:
 def _models(recipe: Recipe) -> dict[str, Any]:
     given = recipe.variables.get("vllm_recipes")
     return {
-        **recipe.catalog("vllm_recipes.yml")["recipes"],
+        **Roles(recipe.project).catalog("vllm_recipes.yml")["recipes"],
         **(given if isinstance(given, dict) else {}),
     }
-
-
-def _asked_of_vllm(recipe: Recipe) -> Asked:
-    """The role's question on the first node, as its preflight will put it."""
-    size = recipe.made.nodes.size
-    node = with_catalog(_node(recipe), size, recipe.known.sizes[size])
-    names = [f"node-{number + 1}" for number in range(recipe.made.nodes.count)]
-    hosts = {name: {"ansible_host": f"{_ADDRESS}{4 + at}"} for at, name in enumerate(names)}
-    mine = _options(recipe, "vllm")
-    for variable in ("hf_token", "api_key"):
-        mine.pop(variable)
-    asked = Asked(
-        options=mine,
-        # Whether a key is missing is asked before; here its place is taken.
-        secrets={"hf_token": "", "api_key": "planned"},
-        node=node,
-        host=names[0],
-        hosts=names,
-        hostvars=hosts,
-        groups={_COMPUTE: names},
-        variables={**recipe.variables, "trueup_family_roles": recipe.roles()},
-        project=recipe.project,
-        catalog=recipe.catalog,
-        data=_data(recipe, "vllm"),
-        found={"python": _python(recipe), "pythons": [], "folders": _Folders(node)},
-    )
-    question = vllm_plan.programs(asked)
-    cuda = bool(recipe.image.get("cuda"))
-    found = {
-        **asked.found,
-        "programs": {path: path for path in question["programs"]},
-        "files": dict.fromkeys(question["files"], cuda),
-    }
-    return Asked(**{**vars(asked), "found": found})
 
 
 def _full_disks(recipe: Recipe, planned: Plan) -> Iterator[Missing]:
@@ -346,10 +399,10 @@ def _full_disks(recipe: Recipe, planned: Plan) -> Iterator[Missing]:
     for space in planned.values["spaces"]:
         path = str(space["path"])
         if not path.startswith(("/dev/shm", deployment.MOUNTED)):  # noqa: S108 WHY: a name
-            disk = _SCRATCH if path.startswith(_SCRATCH) else "/"
+            disk = SCRATCH if path.startswith(SCRATCH) else "/"
             wanted[disk] = wanted.get(disk, 0) + int(space["bytes"])
     scratch = int(row.get("nvme_disks") or 0) * float(row.get("nvme_gib_each") or 0)
-    sizes = {"/": float(nodes.os_disk_gib), _SCRATCH: scratch}
+    sizes = {"/": float(nodes.os_disk_gib), SCRATCH: scratch}
     for disk, needed in wanted.items():
         if needed > sizes[disk] * GIB:
             mend = "raise nodes.os_disk_gib" if disk == "/" else "set vllm_model_cache"
@@ -360,55 +413,42 @@ def _full_disks(recipe: Recipe, planned: Plan) -> Iterator[Missing]:
             )
 
 
-_CHECKS: Mapping[str, Callable[[Recipe], Iterator[Missing]]] = {"vllm": _vllm}
+# ---- the first node -----------------------------------------------------------------------------
 
 
-# ---- a role's question --------------------------------------------------------------------------
-
-
-def _node(recipe: Recipe) -> dict[str, Any]:
-    """``trueup_node`` of a new machine of the recipe."""
-    nodes = recipe.made.nodes
-    release = os_release(str(recipe.image["system"]))
-    return fresh(nodes.size, recipe.known.sizes, release, free_bytes=nodes.os_disk_gib * GIB)
-
-
-def _options(recipe: Recipe, role: str) -> dict[str, Any]:
-    """A role's variables without its prefix: defaults, and the recipe's over them."""
-    path = recipe.project / "roles" / role / "defaults" / "main.yml"
-    defaults = yaml.safe_load(path.read_text(encoding="utf-8"))
-    mine = {name: value for name, value in recipe.variables.items() if name in defaults}
-    prefix = f"{role}_"
-    return {name.removeprefix(prefix): value for name, value in {**defaults, **mine}.items()}
-
-
-def _data(recipe: Recipe, role: str) -> dict[str, Any]:
-    """A role's vars/main.yml."""
-    path = recipe.project / "roles" / role / "vars" / "main.yml"
-    rows = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return {name.removeprefix(f"__{role}_"): value for name, value in rows.items()}
-
-
-def _python(recipe: Recipe) -> dict[str, Any]:
-    """The image's python3, as module program_facts describes it."""
-    version = numbers(recipe.image["python"])
-    return {
-        "path": "/usr/bin/python3",
-        "version": [*version, 0],
-        "missing": [],
-        "headers": False,
+def _machine(recipe: Recipe) -> Machine:
+    """The first node, before the run's roles were there."""
+    made, image = recipe.made, {**recipe.image, "join": recipe.made.nodes.join}
+    size, row = made.nodes.size, recipe.known.sizes[made.nodes.size]
+    node = new_machine.of_image(size, recipe.known.sizes, image, disk_gib=made.nodes.os_disk_gib)
+    node = new_machine.with_catalog(node, size, row)
+    names = [f"node-{number + 1}" for number in range(made.nodes.count)]
+    facts = {"trueup_node": node}
+    hosts = {
+        name: {"ansible_host": f"{_ADDRESS}{4 + at}", "ansible_facts": facts, **facts}
+        for at, name in enumerate(names)
     }
-
-
-class _Folders(dict[str, Any]):
-    """Folders of a new machine: none is there, and the system disk is free."""
-
-    def __init__(self, node: Mapping[str, Any]) -> None:
-        super().__init__()
-        self._free_bytes = node["free_bytes"]["/"]
-
-    def __missing__(self, name: str) -> dict[str, Any]:
-        return {"path": name, "free_bytes": self._free_bytes, "there": False, "link": False}
+    kind = made.storage.kind
+    mounts = [{"path": deployment.MOUNTED, "kind": kind, "source": _SOURCES.get(kind)}]
+    secrets = {name for name, variable in _SECRETS.items() if recipe.secret(name, variable)}
+    return Machine(
+        node=node,
+        answer=functools.partial(new_machine.answer, node, image),
+        host=names[0],
+        hosts=names,
+        hostvars=hosts,
+        groups={_COMPUTE: names, "all": names, **dict.fromkeys(recipe.groups(), names)},
+        variables={
+            **({} if kind == "none" else {"shared_storage_mounts": mounts}),
+            **recipe.variables,
+            **facts,
+            "trueup_family_roles": recipe.family["roles"],
+            "trueup_cluster_roles": recipe.cluster_roles(),
+            "trueup_plan": recipe.benchmarks(),
+        },
+        # An endpoint without a key is named by itself.
+        secrets=frozenset(secrets | {"vllm_api_key"}),
+    )
 
 
 def _local_pins(asked: Asked, role: str, files: list[str]) -> Iterator[Missing]:

@@ -1,25 +1,33 @@
-"""The fact ``trueup_node`` of a machine that does not run yet, and what a role is asked there.
-
-The size's row of catalog/vm_sizes.csv gives the hardware, the image the system. Roles are planned
-by it before a machine is made.
-"""
+"""A machine that nobody has asked yet: its facts by the catalog of sizes and of images, and its
+answers to the modules that plans ask."""
 
 from __future__ import annotations
 
+import json
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from trueup.node.identify import Observed, describe, identify
+from trueup.node import mpi
+from trueup.node.identify import WINDOWS, Observed, describe, identify
 from trueup.node.metadata import Metadata
 from trueup.node.nvidia_smi import Gpu
+from trueup.node.pythons import numbers
+from trueup.node.system import release
+from trueup.node.topology import Topology
+from trueup.node.windows import avd_agent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trueup.node.topology import Topology
-
 GIB = 1024**3
 LOCAL_NVME = "Microsoft NVMe Direct Disk v2"
 _LIKE = {"ubuntu": "debian", "almalinux": "rhel centos fedora"}
+# Modules of Python that each of Azure's images has.
+_STANDARD = frozenset({"venv", "ensurepip"})
+_CUDA = PurePosixPath("/usr/local/cuda")
+# The folder of NVIDIA's HPC-X, by its version and the system that it is built for.
+_HPCX = "/opt/hpcx-v{version}-gcc-doca_ofed-{system}-cuda13-x86_64"
+_HPCX_SYSTEMS = {"ubuntu-22.04": "ubuntu22.04", "ubuntu-24.04": "ubuntu24.04"}
 
 
 def os_release(system: str) -> dict[str, str]:
@@ -36,6 +44,7 @@ def fresh(
     *,
     free_bytes: int,
     topology: Topology | None = None,
+    image: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """``trueup_node`` of a freshly deployed machine that has all that its size promises.
 
@@ -45,31 +54,92 @@ def fresh(
         release: /etc/os-release.
         free_bytes: on the system disk.
         topology: its cores; None where they are not known.
+        image: the catalog's row of its image; None for a system without drivers and programs.
     """
     row = sizes.get(size or "", {})
     disk_bytes = int(float(row.get("nvme_gib_each") or 960) * GIB)
+    image = image or {}
+    components = image.get("components")
+    drivers = bool(components)
+    memory_gib = row.get("memory_gib")
     observed = Observed(
         topology=topology,
         lscpu=None,
-        gpus=[Gpu(None, f"000{n}:00:00.0", None) for n in range(row.get("gpus", 0))],
-        infiniband=[],
+        gpus=[
+            Gpu(row.get("gpu_model") if drivers else None, f"000{n}:00:00.0", None)
+            for n in range(row.get("gpus", 0))
+        ],
+        infiniband=[
+            {
+                "device": f"mlx5_ib{n}",
+                "state": "ACTIVE",
+                "rate_gbps": row.get("rdma_gbps_per_nic"),
+                "link_layer": "InfiniBand",
+                "numa_node": None,
+            }
+            for n in range(row.get("rdma_nics", 0) if drivers else 0)
+        ],
         nvme=[
             {"device": f"nvme{n}n1", "model": LOCAL_NVME, "size_bytes": disk_bytes, "local": True}
             for n in range(row.get("nvme_disks", 0))
         ],
-        memory_bytes=None,
+        memory_bytes=int(memory_gib * GIB) if drivers and memory_gib else None,
         os_release=dict(release),
         kernel="6.8.0-1030-azure",
         architecture="x86_64",
         privilege="root",
         secure_boot=False,
+        hpc_image=components,
         free_bytes=dict.fromkeys(("/", "/opt", "/tmp", "/var"), free_bytes),  # noqa: S108 WHY: names
-        programs={},
+        programs=_on_path(image, ("gcc", "mdadm", "mkfs.xfs", "mpirun")) if image else {},
+        mpi=_hpcx(components or {}, f"{release.get('ID')}-{release.get('VERSION_ID')}"),
     )
     identity = identify(
         Metadata("absent"), given_size=size, catalog=sizes, azure_chassis=size is not None
     )
     return describe(identity, observed)
+
+
+def _hpcx(components: Mapping[str, str], system: str) -> mpi.Mpi | None:
+    """The image's HPC-X; None where its folder is not known."""
+    if "HPCX" not in components or system not in _HPCX_SYSTEMS:
+        return None
+    home = _HPCX.format(version=components["HPCX"], system=_HPCX_SYSTEMS[system])
+    return mpi.Mpi(f"{home}/ompi/bin/mpirun", "hpcx", environment=mpi.hpcx_environment(home))
+
+
+def topology_of(row: Mapping[str, Any]) -> Topology:
+    """Cores of a size, by its row: NUMA nodes of equal size, and the SMT siblings where it has more
+    vCPUs than cores. Which cores share an L3 cache is not in the catalog."""
+    cpus, numa = int(row["vcpus"]), int(row.get("numa_nodes") or 1)
+    each = cpus // numa
+    by_node = {n: tuple(range(n * each, (n + 1) * each)) for n in range(numa)}
+    smt = 2 if int(row.get("cores_per_numa") or each) * 2 <= each else 1
+    cores = tuple(tuple(range(first, first + smt)) for first in range(0, each * numa, smt))
+    return Topology(tuple(range(each * numa)), by_node, (), cores)
+
+
+def of_image(
+    size: str,
+    sizes: Mapping[str, Mapping[str, Any]],
+    image: Mapping[str, Any],
+    *,
+    disk_gib: int,
+) -> dict[str, Any]:
+    """``trueup_node`` of a new machine of a size, of an image of catalog/azure.yml.
+
+    Args:
+        size: a size of the catalog.
+        sizes: the catalog's rows by size.
+        image: the catalog's row.
+        disk_gib: its system disk.
+    """
+    free_bytes, topology = disk_gib * GIB, topology_of(sizes[size])
+    if image.get("system"):
+        system = os_release(str(image["system"]))
+        return fresh(size, sizes, system, free_bytes=free_bytes, topology=topology, image=image)
+    node = fresh(size, sizes, {}, free_bytes=free_bytes, topology=topology)
+    return {**node, "system": WINDOWS, "os": image.get("os"), "package_manager": None}
 
 
 def with_catalog(node: Mapping[str, Any], size: str, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,3 +157,154 @@ def with_catalog(node: Mapping[str, Any], size: str, row: Mapping[str, Any]) -> 
         "gpus": gpus,
         **({} if gpus else {"numa": ranges}),
     }
+
+
+# ---- its answers --------------------------------------------------------------------------------
+
+
+def answer(
+    node: Mapping[str, Any], image: Mapping[str, Any], module: str, arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The answer of a new machine to a question of a plan, facts of the host among its keys; empty
+    where the catalog knows nothing of it.
+
+    Args:
+        node: its ``trueup_node``.
+        image: the catalog's row of its image.
+        module: the module's name, as a room's ``asks`` has it.
+        arguments: its arguments.
+    """
+    asked = _ANSWERS.get(module)
+    return asked(node, image, arguments) if asked else {}
+
+
+def _on_path(image: Mapping[str, Any], names: Any) -> dict[str, str | None]:
+    """Each program by name or path, where the image has it."""
+    programs = set(image.get("programs", ()))
+    by_path = {path.rpartition("/")[2]: path for path in programs if path.startswith("/usr/bin/")}
+    found: dict[str, str | None] = {}
+    for name in names:
+        there = name if "/" in name else by_path.get(name, f"/usr/bin/{name}")
+        found[name] = there if name in programs or there in by_path.values() else None
+        if "/" in name and name.startswith("/usr/bin/") and name.rpartition("/")[2] in programs:
+            found[name] = name
+    return found
+
+
+def _program_facts(
+    node: Mapping[str, Any], image: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    python = arguments.get("python")
+    programs = _on_path(image, arguments.get("programs", ()))
+    if arguments.get("module"):
+        programs = dict.fromkeys(programs)
+    return {
+        "programs": programs,
+        "files": {
+            path: bool(image.get("cuda")) and _CUDA in PurePosixPath(path).parents
+            for path in arguments.get("files", ())
+        },
+        "mentions": dict.fromkeys(arguments.get("mentions", ()), False),
+        "folders": {
+            path: {
+                "path": "/",
+                "free_bytes": node["free_bytes"]["/"],
+                "there": False,
+                "link": False,
+            }
+            for path in arguments.get("folders", ())
+        },
+        "python": {
+            "path": "/usr/bin/python3",
+            "version": [*numbers(image["python"]), 0],
+            "missing": [name for name in arguments.get("imports", ()) if name not in _STANDARD],
+            "headers": False,
+        }
+        if python in ("python3", "/usr/bin/python3")
+        else None,
+        "pythons": [],
+    }
+
+
+def _ib_facts(
+    node: Mapping[str, Any], _image: Mapping[str, Any], _arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    rows = [{**row, "kind": "infiniband"} for row in node["infiniband"]]
+    rdma = {
+        "devices": rows,
+        "names": {},
+        "naming_service": node["hpc_image"] is not None,
+        "driver": {"path": None, "reboot_required": False},
+        "hpcx_provides_openmpi": release(node).startswith("ubuntu") and bool(node["hpc_image"]),
+        "problems": [],
+    }
+    return {"trueup_rdma": rdma}
+
+
+def _nccl_facts(
+    node: Mapping[str, Any], _image: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    version = str((node["hpc_image"] or {}).get("NCCL", ""))
+    there = bool(version)
+    builds = [build["name"] for build in arguments.get("builds", ())]
+    # The image has nccl-tests and the plugin, of commits that its list does not say.
+    made = [name for name in builds if there and name.startswith("nccl")]
+    missing = {"exists": False, "content": None, "link": None}
+    return {
+        "libraries": [version.split("-", maxsplit=1)[0]] if there else [],
+        "unbuilt": [name for name in builds if name not in made],
+        "outdated": builds,
+        "topology": missing,
+        "graphs": missing,
+    }
+
+
+def _find(
+    node: Mapping[str, Any], _image: Mapping[str, Any], _arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    found = mpi.of(node)
+    folders = [found.home.rpartition("/")[0]] if found and found.kind == "hpcx" else []
+    return {"files": [{"path": path} for path in folders]}
+
+
+def _windows_facts(
+    _node: Mapping[str, Any], image: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    entra = {avd_agent.ENTRA_KEY: {"keys": ["joined"]}} if image.get("join") == "entra" else {}
+    return {
+        "registry": {**dict.fromkeys(arguments.get("registry", ())), **entra},
+        "services": dict.fromkeys(arguments.get("services", ())),
+        "files": dict.fromkeys(arguments.get("files", ()), False),
+    }
+
+
+def _windows_gpu_facts(
+    node: Mapping[str, Any], _image: Mapping[str, Any], _arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    driver = dict.fromkeys(("kernel_module", "user_space"))
+    return {"trueup_gpu": {"gpus_on_pci": len(node["gpus"]), "gpus": [], "asked_at": "", **driver}}
+
+
+def _package_transaction(
+    _node: Mapping[str, Any], _image: Mapping[str, Any], _arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {"refused": False, "removed": {}, "downgraded": {}}
+
+
+def _command(
+    _node: Mapping[str, Any], _image: Mapping[str, Any], _arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Of role eessi: nothing is in its way, and its client is not there."""
+    return {"stdout": json.dumps({"problems": [], "set_up": True})}
+
+
+_ANSWERS = {
+    "ansible.builtin.command": _command,
+    "program_facts": _program_facts,
+    "ib_facts": _ib_facts,
+    "nccl_facts": _nccl_facts,
+    "ansible.builtin.find": _find,
+    "windows_facts": _windows_facts,
+    "windows_gpu_facts": _windows_gpu_facts,
+    "package_transaction": _package_transaction,
+}

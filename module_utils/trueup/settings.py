@@ -51,6 +51,12 @@ OPTIONS = (
         least=0,
         most=1,
     ),
+    Option(
+        "join_groups",
+        "More groups of the inventory that the nodes join, such as eessi; `trueup_cluster` gives"
+        " them their roles.",
+        [],
+    ),
     Option("resume", "The run that is continued: its id, or last.", "", why="a new run"),
     Option("report", "Folder of a report at the run's end.", "", why="no report"),
     Option(

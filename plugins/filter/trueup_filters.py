@@ -35,8 +35,8 @@ description:
     them, or fails where the variables are wrong.
   - C(trueup_steps) takes roles and the node's name, and returns the items of a loop over them.
   - C(trueup_changes_due) takes the plans of roles, and returns whether one of them has C(changes).
-  - C(trueup_groups) takes the fact C(trueup_node), the shared file systems to mount and a node's
-    groups, and returns the groups that it joins.
+  - C(trueup_groups) takes the fact C(trueup_node), the shared file systems to mount, a node's
+    groups and those of trueup_join_groups, and returns the groups that it joins.
   - C(trueup_health_benchmarks) takes the fact C(trueup_node) and returns what health measures.
   - C(trueup_lost) takes what roles need and the roles that failed, and returns each role that
     cannot be had with the failed one.

@@ -43,7 +43,10 @@ MODULE_UTILS: Layers = (
     ("rooms",),
 )
 # The controller's half: plugins and analysis import it, and it imports the node's half.
-CONTROLLER: Layers = (("gate", "host_names", "machines", "new_machine", "presets"), ("dryrun",))
+CONTROLLER: Layers = (
+    ("gate", "host_names", "machines", "new_machine", "planning", "presets"),
+    ("dryrun",),
+)
 PACKAGES = {"trueup_analysis": ANALYSIS, "trueup_controller": CONTROLLER, "trueup": MODULE_UTILS}
 # What the files of each package may not import at all.
 STRANGERS = {

@@ -85,7 +85,7 @@ class Plan:
             )
         if self.made.outbound == "none":
             found.append("nodes cannot reach the internet: packages must come from a mirror within")
-        return found + dryrun.warnings(self.made, self.known)
+        return found + dryrun.warnings(self.made, self.known, _PROJECT)
 
 
 def recipes(chosen: Path | None = None) -> list[str]:

@@ -73,11 +73,17 @@ def roles_of_groups(roles: Mapping[str, Collection[str]], groups: Collection[str
     return [role for role, wanted in roles.items() if set(wanted) & set(groups)]
 
 
-def groups_of(node: Mapping[str, Any], mounts: Sequence[Any], groups: Collection[str]) -> list[str]:
+def groups_of(
+    node: Mapping[str, Any],
+    mounts: Sequence[Any],
+    groups: Collection[str],
+    joined: Sequence[str] = (),
+) -> list[str]:
     """The groups that a node joins once it is identified: its family's, that of identified nodes,
-    and shared_storage where file systems are to be mounted, which Windows hosts do not get."""
+    shared_storage where file systems are to be mounted, which Windows hosts do not get, and
+    ``joined`` (trueup_join_groups)."""
     shared = bool(mounts) and WINDOWS not in groups
-    return [node["family"], IDENTIFIED, *(["shared_storage"] if shared else [])]
+    return [node["family"], IDENTIFIED, *(["shared_storage"] if shared else []), *joined]
 
 
 def steps(roles: Sequence[str], name: str) -> list[dict[str, str]]:
