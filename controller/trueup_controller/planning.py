@@ -144,32 +144,28 @@ class Roles:
     ) -> tuple[dict[str, Any], list[str]]:
         """A role's variables over its defaults, and everything that is wrong with them."""
         prefix = f"{role}_"
-        given = {
-            name: _typed(value, specs.get(name, {}).get("type", ""))
-            for name, value in variables.items()
-            if name.startswith(prefix) and value is not None
+        given = {name: one for name, one in variables.items() if name.startswith(prefix)}
+        unknown = sorted(set(given) - set(specs))
+        typed = {
+            name: _typed(given[name], spec.get("type", ""))
+            for name, spec in specs.items()
+            if given.get(name) is not None
         }
         wrong = [
             f"{name}: the role {role} has no such variable"
             f"{did_you_mean(name, specs) or f'; roles/{role}/defaults/main.yml lists them'}"
-            for name in sorted(set(given) - set(specs))
+            for name in unknown
         ]
-        options = [_option(name, spec) for name, spec in specs.items()]
         # A template is filled in on the node.
-        checked = {
-            name: value
-            for name, value in given.items()
-            if name in specs and not _is_template(value)
-        }
+        checked = {name: value for name, value in typed.items() if not _is_template(value)}
+        options = [_option(name, spec) for name, spec in specs.items()]
         wrong += [text for _, text in misfits(options, checked)]
         defaults = self._read(self._project / "roles" / role / "defaults" / "main.yml") or {}
-        values = {**defaults, **{name: value for name, value in given.items() if name in specs}}
-        values = {name: _filled(value, specs.get(name, {})) for name, value in values.items()}
-        if not wrong:
-            bare = {name.removeprefix(prefix): value for name, value in values.items()}
-            numbers = {name: value for name, value in bare.items() if not isinstance(value, str)}
-            wrong = refusals(_ranges(role), numbers, prefix)
-        return values, wrong
+        values = {
+            name: _filled(value, specs.get(name, {}))
+            for name, value in {**defaults, **typed}.items()
+        }
+        return values, wrong or _out_of_range(role, values)
 
     def _specs(self, role: str) -> dict[str, Mapping[str, Any]]:
         specs = self._read(self._project / "roles" / role / "meta" / "argument_specs.yml")
@@ -199,13 +195,19 @@ def _questions(room: ModuleType, asked: Asked) -> Iterator[tuple[str, Mapping[st
         yield from room.asks(asked).items()
 
 
-def _ranges(role: str) -> list[Option]:
-    """The options with their ranges that a benchmark's room declares."""
-    tool = tool_of(role)
+def _out_of_range(role: str, values: Mapping[str, Any]) -> list[str]:
+    """Values outside the ranges that a benchmark's room declares."""
+    tool, prefix = tool_of(role), f"{role}_"
     if not tool:
         return []
     case = importlib.import_module(f"trueup.benchmarks.{tool}.case")
-    return [one for one in getattr(case, "OPTIONS", ()) if one.of != MODULE]
+    options = [one for one in getattr(case, "OPTIONS", ()) if one.of != MODULE]
+    plain = {
+        name.removeprefix(prefix): value
+        for name, value in values.items()
+        if not isinstance(value, str)
+    }
+    return refusals(options, plain, prefix)
 
 
 def _option(name: str, spec: Mapping[str, Any]) -> Option:
