@@ -16,7 +16,7 @@ import jinja2
 import yaml
 from jinja2.nativetypes import NativeEnvironment
 from jinja2.sandbox import SandboxedEnvironment
-from trueup.cluster.azure import deployment
+from trueup.cluster.azure import deployment, template
 from trueup.cluster.azure.parameters import GENERATED
 from trueup.errors import BadInput
 from trueup.node import family
@@ -282,6 +282,15 @@ def warnings(made: Parameters, known: Catalog, project: Path) -> list[str]:
         found.append(
             f"the image {made.nodes.image or made.image} is not in catalog/azure.yml: Python,"
             " glibc, CUDA and disks are not checked before the machines are made"
+        )
+    sets = template.scale_sets(made, known)
+    if len(sets) > 1:
+        link = "InfiniBand" if known.sizes[made.nodes.size].get("rdma_nics") else "placement"
+        found.append(
+            f"{made.nodes.count} nodes are {len(sets)} scale sets of up to"
+            f" {template.MOST_IN_ONE_GROUP}, a placement group each: {link} is known to reach the"
+            " nodes of one set; from set to set it is documented nowhere"
+            " (playbooks/pairwise.yml measures it), and Slurm gets a switch for each set"
         )
     storage, mounted = made.storage, deployment.MOUNTED
     if storage.kind != "none" and not any(mounted in text for text in _texts(made.variables)):

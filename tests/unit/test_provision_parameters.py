@@ -203,16 +203,6 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {},
     ),
     (
-        "nodes.count is 101: one placement group holds at most 100",
-        {"count": 101},
-        {},
-    ),
-    (
-        "nodes.count is 101: InfiniBand needs one placement group, which holds at most 100",
-        {"count": 101, "placement": "flexible"},
-        {},
-    ),
-    (
         "nodes.reservation is given with priority spot, which takes no reservation",
         {
             "priority": "spot",

@@ -264,6 +264,43 @@ def test_cloud_init_is_for_the_nodes_alone() -> None:
     assert text not in base64.b64decode(data["login"]).decode()
 
 
+# ---- more nodes than a placement group holds ----------------------------------------------------
+
+LARGE = {"size": "Standard_ND96amsr_A100_v4"}
+
+
+@pytest.mark.parametrize(
+    ("count", "placement", "sets"),
+    [
+        (100, "uniform", [("nodes", "node", 100)]),
+        (101, "uniform", [("nodes-1", "node1-", 51), ("nodes-2", "node2-", 50)]),
+        (600, "uniform", [(f"nodes-{one}", f"node{one}-", 100) for one in range(1, 7)]),
+        (128, "flexible", [("nodes-1", "node1-", 64), ("nodes-2", "node2-", 64)]),
+    ],
+)
+def test_each_placement_group_is_a_scale_set(
+    count: int, placement: str, sets: list[tuple[str, str, int]]
+) -> None:
+    found = resources(made({**LARGE, "count": count, "placement": placement}), SET)
+    assert [
+        (
+            one["name"],
+            one["properties"]["virtualMachineProfile"]["osProfile"]["computerNamePrefix"],
+            one["sku"]["capacity"],
+        )
+        for one in found
+    ] == sets
+    assert {one["properties"]["singlePlacementGroup"] for one in found} == {True}
+
+
+def test_a_flexible_set_without_infiniband_is_one() -> None:
+    found = resources(
+        made({"size": "Standard_E64ds_v5", "count": 600, "placement": "flexible"}), SET
+    )
+    assert [one["sku"]["capacity"] for one in found] == [600]
+    assert found[0]["properties"]["singlePlacementGroup"] is False
+
+
 # ---- the switch ---------------------------------------------------------------------------------
 
 

@@ -92,8 +92,8 @@ _NODES = (
     ),
     Option(
         "placement",
-        "`uniform` or `flexible`: one scale set with a single placement group, which InfiniBand"
-        " between nodes needs; `single`: separate VMs.",
+        "`uniform` or `flexible`: a scale set with a single placement group, which InfiniBand"
+        " between nodes needs, for each 100 nodes; `single`: separate VMs.",
         "uniform",
         choices=("uniform", "flexible", "single"),
     ),
@@ -599,20 +599,11 @@ def _placement(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
             f"nodes.count is {nodes.count}: separate VMs of one template are at most"
             f" {MOST_IN_ONE_GROUP}; use a flexible set"
         )
-    elif nodes.placement == "uniform" and nodes.count > MOST_IN_ONE_GROUP:
-        found.append(
-            f"nodes.count is {nodes.count}: one placement group holds at most {MOST_IN_ONE_GROUP}"
-        )
     infiniband = catalog.sizes.get(nodes.size, {}).get("rdma_nics")
     if infiniband and nodes.count > 1 and nodes.placement == "single":
         found.append(
             f"nodes.placement is single with {nodes.count} nodes of {nodes.size}: separate VMs"
             " share no placement group, so InfiniBand does not connect them; use uniform"
-        )
-    if infiniband and nodes.count > MOST_IN_ONE_GROUP and nodes.placement == "flexible":
-        found.append(
-            f"nodes.count is {nodes.count}: InfiniBand needs one placement group, which holds at"
-            f" most {MOST_IN_ONE_GROUP}"
         )
     return found
 

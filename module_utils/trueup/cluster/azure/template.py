@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from . import nfs, switch, windows
 from .catalog import Catalog
 from .cloud_init import encoded
-from .parameters import Parameters, started
+from .parameters import MOST_IN_ONE_GROUP, Parameters, started
 
 # Of `Disk`: the disks of the shared storage itself.
 NFS_DATA = "NFS data"
@@ -51,6 +51,36 @@ class Disk:
     count: int
     gib: int
     sku: str
+
+
+class ScaleSet(NamedTuple):
+    """One scale set of the nodes: its name, what its machines' names begin with, its capacity."""
+
+    name: str
+    prefix: str
+    count: int
+
+
+def one_group(made: Parameters, catalog: Catalog) -> bool:
+    """Whether a scale set is one placement group: always a uniform one, and where InfiniBand is."""
+    nodes = made.nodes
+    return nodes.placement == "uniform" or bool(catalog.sizes[nodes.size].get("rdma_nics"))
+
+
+def scale_sets(made: Parameters, catalog: Catalog) -> List[ScaleSet]:
+    """The scale sets of the nodes; none of separate VMs. More nodes than one placement group holds
+    are several sets of about the same size."""
+    nodes = made.nodes
+    if nodes.placement == "single":
+        return []
+    number = -(-nodes.count // MOST_IN_ONE_GROUP) if one_group(made, catalog) else 1
+    if number == 1:
+        return [ScaleSet(SET, PREFIX, nodes.count)]
+    each, more = divmod(nodes.count, number)
+    return [
+        ScaleSet(f"{SET}-{place}", f"{PREFIX}{place}-", each + (place <= more))
+        for place in range(1, number + 1)
+    ]
 
 
 def tags(made: Parameters, run: str) -> Dict[str, str]:
@@ -398,7 +428,7 @@ class _Writer:
     def _nodes(self) -> List[Resource]:
         nodes = self._made.nodes
         if nodes.placement != "single":
-            return [self._set()]
+            return [self._set(one) for one in scale_sets(self._made, self._catalog)]
         numbers = range(1, nodes.count + 1)
         return [
             one
@@ -501,7 +531,7 @@ class _Writer:
         }
         return switch.custom_data(self._run, self._made.expires, self._manager, versions)
 
-    def _set(self) -> Resource:
+    def _set(self, one: ScaleSet) -> Resource:
         nodes = self._made.nodes
         flexible = nodes.placement == "flexible"
         place = self._ip("nodes", "")
@@ -523,12 +553,12 @@ class _Writer:
             disks_of["osDisk"].pop("deleteOption")
         profile = {
             **self._profile(disks_of, node=True),
-            "osProfile": {"computerNamePrefix": PREFIX, **self._login_as(node=True)},
+            "osProfile": {"computerNamePrefix": one.prefix, **self._login_as(node=True)},
             "networkProfile": network,
         }
         properties: Dict[str, Any] = {
             "orchestrationMode": nodes.placement.capitalize(),
-            "singlePlacementGroup": self._one_group(),
+            "singlePlacementGroup": one_group(self._made, self._catalog),
             "virtualMachineProfile": profile,
         }
         if flexible:
@@ -540,14 +570,14 @@ class _Writer:
             properties["proximityPlacementGroup"] = {"id": together[0]}
         return self._resource(
             _SETS,
-            SET,
+            one.name,
             properties,
             _network(),
             *together,
             *self._armed(),
             zonal=True,
             role="compute",
-            sku={"name": nodes.size, "tier": "Standard", "capacity": nodes.count},
+            sku={"name": nodes.size, "tier": "Standard", "capacity": one.count},
             **self._identity(),
         )
 
@@ -559,13 +589,6 @@ class _Writer:
             return {"identity": {"type": "SystemAssigned"}}
         own = {"type": "UserAssigned", "userAssignedIdentities": {identity: {}}}
         return {"identity": own} if identity else {}
-
-    def _one_group(self) -> bool:
-        """Whether the set is one placement group: always a uniform one, and where InfiniBand is."""
-        nodes = self._made.nodes
-        return nodes.placement == "uniform" or bool(
-            self._catalog.sizes[nodes.size].get("rdma_nics")
-        )
 
     def _together(self, *, node: bool) -> List[str]:
         wanted = node and self._made.nodes.proximity
