@@ -13,8 +13,8 @@ RESULTS = Path(os.environ["TRUEUP_RESULTS"])
 # The scenario's first run; the later ones were broken on purpose.
 FIRST = min(path for path in RESULTS.iterdir() if path.is_dir())
 RECORDS = [
-    json.loads(path.read_text()) for path in FIRST.glob("devito-*-tn250-*.json")
-]  # tn250: the sweep
+    json.loads(path.read_text()) for path in FIRST.glob("devito-*-tn700-*.json")
+]  # tn700: the sweep
 
 
 def test_one_and_two_nodes_were_measured_by_both_launchers() -> None:
