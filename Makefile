@@ -405,7 +405,8 @@ replicas: test-venv ## Every replica of Azure's HPC images as every family: twic
 	@python molecule/_shared/replicas/matrix.py $(ARGS)
 
 .PHONY: recipes
-recipes: test-venv ## Each vLLM recipe on its sizes and replicas: memory, programs, unit (ARGS="deepseek-r1 --units")
+recipes: test-venv ## Recipes of Azure by the dry run, and each of vLLM on its sizes and replicas (ARGS="deepseek-r1 --units")
+	@trueup azure recipes
 	@PYTHONPATH=tests python tests/vllm_dry_run.py $(ARGS)
 
 .PHONY: versions

@@ -174,6 +174,49 @@ def missing(
     return list(dict.fromkeys(found))
 
 
+class Work(NamedTuple):
+    """The measurements of a recipe.
+
+    Attributes:
+        benchmarks: in their order.
+        preset: the published work that they reproduce, by name; empty where it is none.
+        seconds: how long the preset takes on the size; None where that is not known.
+        references: the published rows to compare with, in words.
+    """
+
+    benchmarks: tuple[str, ...]
+    preset: str
+    seconds: float | None
+    references: tuple[str, ...]
+
+
+def work(made: Parameters, known: Catalog, project: Path) -> Work:
+    """The measurements of a recipe.
+
+    Raises:
+        BadInput: there is no such preset, or it is for other sizes.
+    """
+    variables = _variables(made, known, project)
+    recipe = Recipe(made, known, {}, project, _image(made, known), variables)
+    name = str(variables.get("trueup_preset") or "")
+    if not name:
+        return Work(tuple(recipe.benchmarks()), "", None, ())
+    preset = presets.read(name, project / "catalog")
+    minutes = preset.sizes.get(made.nodes.size)
+    if minutes is not None:
+        minutes *= float(variables.get("trueup_preset_scale", 1.0))
+    rows = (
+        one.published.get("configuration") or ", ".join(one.published.values())
+        for one in preset.reference
+    )
+    return Work(
+        tuple(recipe.benchmarks()),
+        name,
+        None if minutes is None else minutes * 60,
+        tuple(dict.fromkeys(rows)),
+    )
+
+
 def _lacks(role: str, texts: Iterable[str]) -> Iterator[Missing]:
     """Sentences of a plan, each with the role's name."""
     for text in texts:
@@ -213,12 +256,21 @@ def _planned(recipe: Recipe) -> tuple[dict[str, Planned], list[str]]:
 
 
 def _image(made: Parameters, known: Catalog) -> Mapping[str, Any]:
-    """The catalog's row of the image; empty where it has none that names system and Python. Of
-    Windows its name is enough."""
+    """The catalog's row of the image, else of another version of it; empty where there is none that
+    names system and Python. Of Windows its name is enough."""
     image = made.nodes.image or made.image
-    rows = [*known.facts["images"], *known.facts["windows_images"]]
+    names = ("images", "other_images", "windows_images")
+    rows = [row for name in names for row in known.facts.get(name, ())]
     needed = {"image"} if made.nodes.windows else {"image", "system", "python"}
-    return next((row for row in rows if row["image"] == image and needed <= row.keys()), {})
+    rows = [row for row in rows if needed <= row.keys()]
+    of_any_version = image.rpartition(":")[0]
+    same = [row for row in rows if row["image"] == image]
+    return next(iter([*same, *(row for row in rows if _sku(row) == of_any_version)]), {})
+
+
+def _sku(row: Mapping[str, Any]) -> str:
+    """publisher:offer:sku of a row."""
+    return ":".join(str(row["image"]).split(":")[:3])
 
 
 def _variables(made: Parameters, known: Catalog, project: Path) -> dict[str, Any]:
@@ -276,11 +328,17 @@ def warnings(made: Parameters, known: Catalog, project: Path) -> list[str]:
     """What the dry run could not check, what the nodes do without, and storage that is paid for and
     that no variable names."""
     found = []
-    if _image(made, known):
+    row, image = _image(made, known), made.nodes.image or made.image
+    if row:
         found += _without(made, known, project)
+        if row["image"] != image:
+            found.append(
+                f"the image {image} is planned as {row['image']} of {row['date']}: its own drivers"
+                " may be others"
+            )
     else:
         found.append(
-            f"the image {made.nodes.image or made.image} is not in catalog/azure.yml: Python,"
+            f"the image {image} is not in catalog/azure.yml: Python,"
             " glibc, CUDA and disks are not checked before the machines are made"
         )
     sets = template.scale_sets(made, known)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+import yaml
 from emulated_cloud import Cloud, profile, serving
 from helpers import ROOT, TOGETHER
 
@@ -123,25 +124,62 @@ def test_a_run_that_is_interrupted_is_known_to_teardown(controller: Controller) 
     assert (kept["group"], kept["run"]) == ("trueup-devito-hbv3", controller.run)
 
 
-@pytest.mark.parametrize(
-    ("recipe", "more", "part"),
-    [
-        ("llama-a100", "", "export HF_TOKEN"),
-        ("eda-storage", "", "no price of Azure NetApp Files"),
-        ("nd-h200-deepseek", "generated_secrets: []\n", "export VLLM_API_KEY"),
-        ("cpu-llama", "", "torch==2.13.0+cpu is not on PyPI"),
-    ],
-)
-def test_what_the_dry_run_misses_is_refused_without_a_call_to_azure(
-    controller: Controller, recipe: str, more: str, part: str
+# Each need taken away from a recipe that has it: the recipe, lines of the user's file that take it
+# away, and words of the refusal. Quota is the subscription's: the test below.
+NEEDS = {
+    "token": ("llama-a100", "accepted_licences: [llama3.1]", "export HF_TOKEN"),
+    "licence": ("llama-a100", "", "accepted_licences: [llama3.1]"),
+    "key": ("nd-h200-deepseek", "generated_secrets: []", "export VLLM_API_KEY"),
+    "index": ("cpu-llama", "", "torch==2.13.0+cpu is not on PyPI"),
+    "reboot": (
+        "nd-h100-deepseek",
+        "variables: {vllm_reboot_allowed: false}",
+        "set vllm_reboot_allowed: true",
+    ),
+    "glibc": (
+        "llama-a100",
+        "image: almalinux:almalinux-hpc:8_10-hpc-gen2:8.10.2026072901",
+        "almalinux 8.10 has glibc 2.28, and llguidance 1.7.6 has no wheel",
+    ),
+    "disk": (
+        "nd-h200-deepseek",
+        "variables: {vllm_model_cache: /var/lib/models}",
+        "GiB on /, which has 256 GiB: raise nodes.os_disk_gib",
+    ),
+    "price": ("eda-storage", "", "no price of Azure NetApp Files"),
+    "image": (
+        "llama-a100",
+        "{nodes: {size: Standard_ND40rs_v2}, region: westus2}",
+        "image is empty, and none is pinned for ndv2",
+    ),
+    "program": (
+        "ndv4-training",
+        "{prices: {storage: 1.0}, variables: {trueup_benchmarks: [gemm]}}",
+        "gemm: /usr/bin/python3 has no torch",
+    ),
+}
+
+
+@pytest.mark.parametrize("need", NEEDS)
+def test_a_need_that_is_taken_away_is_refused_without_a_call_to_azure(
+    controller: Controller, need: str
 ) -> None:
-    with controller.own.open("a") as own:
-        own.write(more)
+    recipe, lines, part = NEEDS[need]
+    own = yaml.safe_load(controller.own.read_text())
+    controller.own.write_text(yaml.safe_dump({**own, **(yaml.safe_load(lines) or {})}))
     for name in ("HF_TOKEN", "VLLM_API_KEY"):
         controller.environment.pop(name, None)
     done = controller.play(f"-etrueup_azure_recipe={recipe}")
     assert (done.status, part in done.said) == (2, True)
     assert (controller.cloud.calls, controller.state.exists()) == ([], False)
+
+
+def test_quota_is_refused_by_questions_alone(controller: Controller) -> None:
+    controller.cloud.limits["", "standardhbv3family"] = 8
+    done = controller.play(RECIPE)
+    missing = "232 vCPUs of quota 'standardHBv3Family' are missing"
+    assert (done.status, missing in done.said) == (2, True)
+    assert (controller.ordered(), list(controller.cloud.resources)) == ([], [])
 
 
 def test_an_api_key_is_made_for_the_run_and_in_no_file_but_its_own(controller: Controller) -> None:

@@ -460,3 +460,36 @@ def test_a_switch_without_rights_names_them(controller: Controller) -> None:
     text = said(controller.make)
     assert "switch: none deploys without it" in text
     assert len(controller.cloud.groups) == 1
+
+
+# ---- the security type is read back -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("placement", ["uniform", "flexible", "single"])
+def test_secure_boot_that_a_policy_turns_on_stops_the_run_before_a_node_is_reached(
+    controller: Controller, placement: str
+) -> None:
+    controller.cloud.launched = True
+    count = 1 if placement == "single" else 2
+    work = controller.work({"placement": placement, "count": count})
+    reached: list[Any] = []
+    work = work._replace(silent=lambda *nodes, **_: reached.append(nodes) or {})
+    text = said(work.make)
+    assert "Secure Boot is on for node" in text
+    assert "drivers of Standard_HB120rs_v3 do not load under it" in text
+    assert "remove the run. What was made is there and bills" in text
+    assert reached == []
+
+
+def test_another_security_type_without_drivers_that_mind_is_noted(controller: Controller) -> None:
+    controller.cloud.launched = True
+    there = controller.make({"size": "Standard_E64ds_v5", "placement": "flexible"})
+    notes = [note for note in there.notes if "security type" in note]
+    assert [note.partition(": ")[2] for note in notes] == [
+        "the security type is trusted_launch, and standard was asked for"
+    ]
+
+
+def test_the_security_type_that_was_asked_for_is_no_note(controller: Controller) -> None:
+    there = controller.make({"size": "Standard_E64ds_v5"}, security="trusted_launch")
+    assert [note for note in there.notes if "security type" in note] == []

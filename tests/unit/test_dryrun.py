@@ -23,7 +23,7 @@ SECRETS = {"HF_TOKEN": "dummy", "VLLM_API_KEY": "dummy"}
 LICENCES = {"accepted_licences": ["llama3.1"]}
 PRICED = {"prices": {"storage": 1.0}}
 WHEELS = {"vllm_pip_find_links": "/srv/wheels"}
-ALMA = "almalinux:almalinux-hpc:8_10-hpc-gen2:8.10.2026072901"
+OTHER = "almalinux:almalinux-x86_64:9-gen2:9.6.2026072901"
 # Of each recipe as it is shipped, for an owner with a way in and both secrets.
 AS_SHIPPED = {
     "cpu-llama": ["licence", "index"],
@@ -235,9 +235,18 @@ def test_an_image_without_cuda_is_refused_for_a_gpu_recipe(plan: Any) -> None:
 
 
 def test_an_image_that_the_catalog_does_not_have_is_said_to_be_unchecked(plan: Any) -> None:
-    made = plan("llama-a100", **LICENCES, image=ALMA)
+    made = plan("llama-a100", **LICENCES, image=OTHER)
     assert (made.missing(SECRETS), len(made.warnings())) == ([], 1)
-    assert f"the image {ALMA} is not in catalog/azure.yml" in made.warnings()[0]
+    assert f"the image {OTHER} is not in catalog/azure.yml" in made.warnings()[0]
+
+
+def test_another_version_of_an_image_is_planned_by_the_known_one(plan: Any) -> None:
+    image = "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026052501"
+    made = plan("llama-a100", **LICENCES, image=image)
+    assert made.missing(SECRETS) == []
+    assert [text.startswith(f"the image {image} is planned as") for text in made.warnings()] == [
+        True
+    ]
 
 
 def test_an_image_that_nobody_names_is_refused(plan: Any) -> None:

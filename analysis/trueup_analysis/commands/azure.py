@@ -21,6 +21,7 @@ app = group(
     "Deployments on Azure.",
     "trueup azure plan devito-hbv3",
     "trueup azure plan devito-hbv3 --parameters mine.yml --template hbv3.json",
+    "trueup azure recipes",
     "trueup azure leftovers                  # asks Azure, after `az login`",
 )
 
@@ -92,6 +93,28 @@ def plan(
     put(json.dumps(made, indent=2) + "\n", template)
     say(f"{template}: template of {len(made['resources'])} resources; its parameter {arm.KEY} is")
     say("the public key of the run, and its resource group has to be made before it")
+
+
+@app.command(
+    short_help="Each recipe as it is shipped: its work, time, price, and what is missing.",
+    epilog=examples(
+        "trueup azure recipes",
+        "trueup azure recipes --format json",
+    ),
+)
+@taking(common=Common)
+def recipes(*, common: Common) -> None:
+    """Each recipe of catalog/azure_recipes as it is shipped: what it measures, in how many seconds,
+    for which published rows, its price, and the needs that a dry run finds unmet. Nothing is asked
+    of Azure."""
+    from ..figures import azure
+    from ..sheets import azure as sheets
+
+    now = datetime.now(UTC)
+    plans = [
+        azure.plan(name, chosen=common.catalog, now=now) for name in azure.recipes(common.catalog)
+    ]
+    common.write([sheets.recipes(plans, os.environ)])
 
 
 @app.command(

@@ -9,7 +9,7 @@ from trueup.cluster.azure import switch, windows
 
 from .. import units
 from .price_list import age_notes
-from .sheet import Column, Sheet, price, unshown, worded
+from .sheet import Column, Sheet, price, short_size, unshown, worded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -168,6 +168,55 @@ def missing(needs: Sequence[tuple[str, str]]) -> Sheet:
         notes=[] if needs else ["Nothing: the dry run found all that the recipe needs."],
         facts={"kind": "azure_missing", "missing": len(needs)},
     )
+
+
+def recipes(plans: Sequence[Plan], environment: Mapping[str, str]) -> Sheet:
+    """Each recipe as it is shipped: its work, price, and the needs that the dry run finds unmet."""
+    rows = []
+    for one in plans:
+        work, nodes = one.work(), one.made.nodes
+        # Owner and way in are never a recipe's.
+        needs = [need for need, _ in one.missing(environment) if need != "access"]
+        rows.append(
+            {
+                "recipe": one.made.recipe,
+                "nodes": nodes.count,
+                "size": nodes.size,
+                "benchmarks": ", ".join(work.benchmarks),
+                "preset": work.preset or "none",
+                "seconds": work.seconds,
+                "reference": "; ".join(work.references) or "none",
+                "usd_per_hour": one.cost.usd_per_hour,
+                "unpriced": len(one.cost.unpriced),
+                "missing": ", ".join(dict.fromkeys(needs)) or "nothing",
+            }
+        )
+    return Sheet(
+        title="Recipes as they are shipped",
+        columns=[
+            *worded("recipe"),
+            Column("nodes", "nodes", units.count),
+            Column("size", "size", short_size, words=True),
+            Column("benchmarks", "measures", words=True),
+            *worded("preset"),
+            Column("seconds", "seconds", _seconds),
+            Column("reference", "published rows", words=True),
+            Column("usd_per_hour", "US$/h\nat least", units.money),
+            Column("unpriced", "not\npriced", units.count),
+            Column("missing", "missing", words=True),
+        ],
+        rows=rows,
+        notes=[
+            "Seconds: of the preset's work alone; not known without a preset.",
+            "Missing: by the dry run, with this environment's secrets (see `trueup azure plan`).",
+            "Every recipe needs owner and ssh_from of your file too.",
+        ],
+        facts={"kind": "azure_recipes", "currency": "USD"},
+    )
+
+
+def _seconds(value: Any) -> str:
+    return "not known" if units.is_missing(value) else units.count(value)
 
 
 def leftovers(found: Sequence[Leftover], now: float) -> Sheet:

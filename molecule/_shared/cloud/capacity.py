@@ -276,6 +276,11 @@ def refuse_image(image: Any) -> None:
 def refuse_profile(cloud: Cloud, size: str, profile: Document) -> None:
     """Refuse what a VM, or a set's profile, asks of a size that it cannot do."""
     able = sizes()[size.lower()]["capabilities"]
+    if cloud.launched and "securityProfile" not in profile:
+        profile["securityProfile"] = {
+            "securityType": "TrustedLaunch",
+            "uefiSettings": {"secureBootEnabled": True, "vTpmEnabled": True},
+        }
     kind = at(profile, "securityProfile", "securityType")
     if kind == "Standard" and not cloud.standard_security:
         raise Refused(

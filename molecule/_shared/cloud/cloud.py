@@ -60,6 +60,8 @@ class Cloud(Store):
         limits: vcpus by (region, quota's name without blanks and in small letters); a region
             ``""`` is every one.
         restricted: (size, region, zone or nothing) that this subscription may not have.
+        launched: whether a policy of the subscription gives each VM without a security profile
+            Trusted Launch with Secure Boot.
         standard_security: whether the feature of security type Standard is registered.
         notice_seconds: between an eviction's notice and its end.
         events: a machine's document of scheduled events, by its id in lower case.
@@ -79,6 +81,7 @@ class Cloud(Store):
         self.deployments: dict[str, deployments.Deployment] = {}
         self.limits: dict[tuple[str, str], int] = {}
         self.restricted: list[tuple[str, str, str]] = []
+        self.launched = False
         self.standard_security = False
         self.notice_seconds = 30.0
         self.events: dict[str, Document] = {}

@@ -299,6 +299,8 @@ class ScaleSet(Provider):
                 "networkProfile": {"networkInterfaces": [nic]},
             },
         }
+        if "securityProfile" in profile:
+            found["properties"]["securityProfile"] = profile["securityProfile"]
         if resource.body.get("zones"):
             found["zones"] = list(resource.body["zones"])
         if view:

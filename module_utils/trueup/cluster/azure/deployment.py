@@ -117,6 +117,22 @@ class Change(NamedTuple):
         return self.kind in ("Create", "Deploy", "Delete")
 
 
+class Security(NamedTuple):
+    """Security type of a machine, as parameters have it, and whether Secure Boot is on."""
+
+    kind: str
+    secure_boot: bool
+
+
+def _security(properties: Any) -> Security:
+    """That of a machine's properties; without a profile it is standard."""
+    profile = (properties if isinstance(properties, Mapping) else {}).get("securityProfile") or {}
+    kind = str(profile.get("securityType") or "standard")
+    settings = profile.get("uefiSettings") or {}
+    kind = {"trustedlaunch": "trusted_launch"}.get(kind.lower(), kind.lower())
+    return Security(kind, settings.get("secureBootEnabled") is True)
+
+
 class Deployment:
     """A run's deployment in one place.
 
@@ -332,6 +348,25 @@ class Deployment:
         groups = [self.made.resource_group]
         every = machines(self._manager, groups, groups)
         return [one for one in every if one.tags.get("run") == self.run]
+
+    def security(self, of: Sequence[Machine]) -> Dict[str, Security]:
+        """The security of machines as Azure has made them, by their names.
+
+        Raises:
+            TrueupError: Azure does not list one of them.
+        """
+        sets = dict.fromkeys(one.scale_set_id for one in of if one.uniform)
+        paths = [(f"{path}/virtualMachines", _SETS) for path in sets]
+        if any(not one.uniform for one in of):
+            paths.append((f"{self._group}/providers/{_MACHINES}", _MACHINES))
+        found = {}
+        for path, kind in paths:
+            for row in self._manager.every(path, self._catalog.api_version(kind)):
+                found[str(row.get("id")).lower()] = _security(row.get("properties"))
+        unlisted = [one.name for one in of if one.id.lower() not in found]
+        if unlisted:
+            raise TrueupError(f"Azure lists no properties of {', '.join(unlisted)}")
+        return {one.name: found[one.id.lower()] for one in of}
 
     def mounts(self) -> List[Dict[str, str]]:
         """What nodes mount, as the role shared_storage takes it.

@@ -262,6 +262,7 @@ class Provision(NamedTuple):
         every = self._listed(deployment, wanted)
         running = _running(every)
         there.login = _login_address(every)
+        self._look_at_security(deployment, running, there)
         subscription = self.manager.login.subscriptions[0]
         self.state.write_access(made, subscription, there.login, deployment.mounts())
         why = {one.name: f"it is {one.power}" for one in _nodes(every) if one not in running}
@@ -328,6 +329,33 @@ class Provision(NamedTuple):
                 " bills"
             )
 
+    def _look_at_security(
+        self, deployment: Deployment, nodes: Sequence[Machine], there: There
+    ) -> None:
+        """Note nodes of another security type than was asked for, as a policy makes them.
+
+        Raises:
+            TrueupError: Secure Boot is on, and drivers of the size do not load under it.
+        """
+        made = deployment.made
+        found = deployment.security(nodes)
+        others = sorted(name for name, one in found.items() if one.kind != made.security)
+        locked = sorted(name for name, one in found.items() if one.secure_boot)
+        family = self.catalog.family(made.nodes.size)
+        unable = not made.nodes.windows and family in self.catalog.facts["secure_boot_off"]
+        if locked and unable:
+            raise TrueupError(
+                f"Secure Boot is on for {_some(locked)}, though it was not asked for, and the"
+                f" drivers of {made.nodes.size} do not load under it: end the policy or the"
+                " subscription's default that turns it on, and remove the run. What was made is"
+                " there and bills"
+            )
+        if others:
+            there.notes.append(
+                f"{_some(others)}: the security type is {found[others[0]].kind}, and"
+                f" {made.security} was asked for"
+            )
+
     def _look_at_switch(self, config: str, there: There) -> None:
         """Note where the login node does not end the run."""
         why = self.unmet(config, LOGIN_ALIAS, switch.ARMED, limit_seconds=ARMED_SECONDS)
@@ -362,6 +390,12 @@ class Provision(NamedTuple):
                 f" {deployment.made.nodes.least} are needed: what was made is there and bills"
             )
         self._use(deployment, there.nodes, [one for one in every if one.name in why], there, some)
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of names, and how many more there are."""
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _nodes(every: Sequence[Machine]) -> List[Machine]:

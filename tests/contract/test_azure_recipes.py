@@ -1,0 +1,63 @@
+"""The table of recipes as they are shipped, which `make recipes` prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from helpers import ROOT
+
+# Of each recipe: benchmarks, preset, seconds of its work, number of published rows, missing needs.
+TABLE: dict[str, tuple[str, str, float | None, int, str]] = {
+    "cpu-llama": ("stream, vllm", "none", None, 0, "token, licence, index"),
+    "devito-hbv3": ("devito", "devito-article", 3600.0, 3, "nothing"),
+    "eda-lustre": ("fio", "none", None, 0, "price"),
+    "eda-storage": ("fio", "none", None, 0, "price"),
+    "gromacs-nc-a100": ("gromacs", "none", None, 0, "nothing"),
+    "llama-a100": ("vllm", "none", None, 0, "token, licence"),
+    "nd-h100-deepseek": ("gpu_copy, nccl, vllm", "none", None, 0, "nothing"),
+    "nd-h200-deepseek": ("gpu_copy, vllm", "none", None, 0, "nothing"),
+    "ndm-a100-megatron": ("gpu_copy, nccl, training", "none", None, 0, "price"),
+    "ndv4-training": ("gpu_copy, nccl, training", "none", None, 0, "price"),
+    "nx-avd": ("nv_a10", "none", None, 0, "plan"),
+}
+
+
+@pytest.fixture(scope="module", name="rows")
+def _rows() -> list[dict[str, Any]]:
+    secrets = ("HF_TOKEN", "VLLM_API_KEY")
+    environment = {name: value for name, value in os.environ.items() if name not in secrets}
+    argv = [sys.executable, "-m", "trueup_analysis", "azure", "recipes", "--format", "json"]
+    done = subprocess.run(
+        argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    rows: list[dict[str, Any]] = json.loads(done.stdout)["tables"][0]["rows"]
+    return rows
+
+
+def test_the_table_of_recipes_as_they_are_shipped(rows: list[dict[str, Any]]) -> None:
+    found = {
+        row["recipe"]: (
+            row["benchmarks"],
+            row["preset"],
+            row["seconds"],
+            0 if row["reference"] == "none" else len(row["reference"].split("; ")),
+            row["missing"],
+        )
+        for row in rows
+    }
+    assert found == TABLE
+
+
+def test_make_recipes_prints_it_before_the_dry_run_of_vllm() -> None:
+    argv = ["make", "--dry-run", "recipes"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    own = [line.split()[-2:] for line in lines if line.endswith("azure recipes")]
+    vllm = [number for number, line in enumerate(lines) if "tests/vllm_dry_run.py" in line]
+    assert (done.returncode, own, len(vllm)) == (0, [["azure", "recipes"]], 1)
