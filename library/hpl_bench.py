@@ -5,35 +5,35 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: hpl_bench
-short_description: Run High-Performance Linpack (xhpl, NVIDIA's HPL or hpcc)
+short_description: Run High-Performance Linpack (xhpl, or NVIDIA's HPL container)
 version_added: "0.2.0"
 description:
-  - Writes HPL's input for this machine (order from its memory, grid from its ranks), runs it in a
-    folder of its own, which is removed afterwards, and returns rate, time and residual as a record.
-  - The residual decides whether the record is C(ok) or C(invalid); so does the grid. hpcc runs a
-    problem of its own, with exit status 0, where it cannot use the one that it was given; such a
-    run is C(invalid).
-  - A program that loads the reference BLAS is refused. hpcc also runs its other tests before HPL,
-    and some of them take longer the larger the matrix is - minutes at an order of 6000, see
-    docs/hpl.md.
-  - The role P(hpl#role) installs the distribution's hpcc.
+  - Writes HPL's input (order from the memory, grid from the ranks), runs xhpl on one or several
+    nodes, or NVIDIA's HPL in its container on one node, and returns rate, time and residual as a
+    record. The input is in a folder of its own, which is removed afterwards.
+  - The residual decides whether the record is C(ok) or C(invalid); so do order, block size and
+    grid.
+  - A program that loads the reference BLAS is refused.
+  - The role P(hpl#role) builds xhpl from HPL's release, or pulls the container.
 extends_documentation_fragment: trueup_options.hpl
 """
 
 EXAMPLES = r"""
-- name: Measure the node with the distribution's hpcc
+- name: Measure two nodes with an xhpl of the site
   hpl_bench:
+    program: /opt/hpl/bin/xhpl
+    nodes: [hb-1, hb-2]
+    launcher: mpirun
     run_id: 20261120T091300Z-7c1e
     node_name: "{{ inventory_hostname }}"
     node: "{{ trueup_node }}"
 
-- name: Measure eight GPUs of 80 GiB with NVIDIA's HPL
+- name: Measure eight GPUs of 80 GiB with NVIDIA's HPL container
   hpl_bench:
     program: /workspace/hpl.sh
-    arguments: [--dat, HPL.dat]
+    container_image: "{{ hpl_container_image }}"
     gpus: 8
     memory_bytes: 687194767360
-    nb: 1024
     run_id: 20261120T091300Z-7c1e
     node_name: "{{ inventory_hostname }}"
     node: "{{ trueup_node }}"
@@ -43,77 +43,137 @@ RETURN = r"""
 record: {description: "The record of the case (more in the notes)", type: dict, returned: always}
 """
 
+import hashlib
 import os
 import tempfile
-from typing import Tuple
+from typing import Dict, List, Optional, Tuple
 
 from ansible.module_utils.trueup.benchmarks.hpl import case as hpl
 from ansible.module_utils.trueup.benchmarks.hpl.output import parse_hpl
 from ansible.module_utils.trueup.node import mpi, tools
-from ansible.module_utils.trueup.node.affinity import plan
+from ansible.module_utils.trueup.node.affinity import Placement, plan
 from ansible.module_utils.trueup.node.gpu_places import bound
 from ansible.module_utils.trueup.node.memory import available_memory_bytes
 from ansible.module_utils.trueup.node.topology import read_topology
 from ansible.module_utils.trueup.run.bench import Bench, run_module
+from ansible.module_utils.trueup.run.launcher import Launcher, joined
 
-_RECORDED = ("nb", "gpus", "binding", "max_n", "memory_fraction")
+_RECORDED = ("gpus", "binding", "max_n", "memory_fraction")
+# The NDv4 article's: UCX carries the messages.
+_IN_CONTAINER = {"OMPI_MCA_pml": "ucx", "OMPI_MCA_btl": "^openib,smcuda"}
+_CHUNK_BYTES = 1024**2
 
 
-def programs(bench: Bench, wanted: str, ranks: int) -> Tuple[str, str, str]:
-    """Paths of the program and of mpirun, and the BLAS that it loads. A node that is not set up yet
-    has none of them: check mode shows their names."""
-    program, mpirun = bench.module.get_bin_path(wanted), bench.module.get_bin_path("mpirun")
-    found = mpi.of(bench.given["node"])
-    if found and found.environment:
-        mpirun = found.path
+def checked(bench: Bench, launcher: Launcher, ranks: int) -> Tuple[str, str]:
+    """The program's path, and the BLAS that it loads. Check mode shows the program's name: a node
+    that is not set up yet does not have it."""
+    wanted = bench.given["program"]
+    program = bench.module.get_bin_path(wanted) if wanted else None
     if bench.check:
-        return program or wanted, mpirun or "mpirun", ""
-    hpl.require(wanted, program, mpirun, ranks)
+        return program or wanted, ""
+    mpirun = launcher.path or (launcher.mpi.path if launcher.mpi else None)
+    by_slurm = launcher.kind == "slurm"
+    hpl.require(wanted, program, "srun" if by_slurm else mpirun, ranks)
     # It starts the program as far as its libraries.
-    loads = tools.ask(bench.module, ["ldd", program])
+    variables = launcher.mpi.environment if launcher.mpi else {}
+    named = [f"{name}={value}" for name, value in variables.items()]
+    loads = tools.ask(bench.module, [*(["env", *named] if named else []), "ldd", str(program)])
     if loads.status is None and not loads.absent:
         bench.fail(f"{program}: {loads.note}")
-    blas = hpl.blas_of(loads.output)
-    return program, mpirun or "mpirun", blas or ""
+    return str(program), hpl.blas_of(loads.output) or ""
+
+
+def require_file(bench: Bench, container: hpl.Container) -> None:
+    """Refuse a file of another sha256."""
+    if container.runtime != "enroot":
+        return
+    digest = hashlib.sha256()
+    try:
+        with open(container.image, "rb") as stream:
+            for chunk in iter(lambda: stream.read(_CHUNK_BYTES), b""):
+                digest.update(chunk)
+    except OSError as error:
+        bench.refuse(f"{container.image} cannot be read: {error.strerror}")
+    if digest.hexdigest() != container.sha256:
+        bench.refuse(
+            f"{container.image} has the sha256 {digest.hexdigest()}, expected {container.sha256}"
+        )
+
+
+def started(
+    bench: Bench, launcher: Launcher, placement: Placement, folder: str
+) -> Tuple[List[str], Dict[str, str], str]:
+    """The argv of the case, its variables, and the BLAS that the program loads."""
+    given = bench.given
+    container = hpl.Container.of(given)
+    threads, per_node = placement.threads_per_rank, placement.ranks
+    variables = hpl.environment(threads, gpus=given["gpus"])
+    if container:
+        if not bench.check:
+            require_file(bench, container)
+        program = given["program"] or hpl.NVIDIA_PROGRAM
+        inside = hpl.in_container(program, given["arguments"], ranks=per_node, folder=folder)
+        variables.update(_IN_CONTAINER)
+        rdma = bool(given["node"].get("has_rdma"))
+        argv = container.argv(inside, folder=folder, variables=variables, rdma=rdma)
+        return argv, variables, ""
+    ranks = per_node * launcher.node_count
+    path, blas = checked(bench, launcher, ranks)
+    argv = launcher.command(
+        hpl.rank_argv(path, given["arguments"], folder),
+        per_node=per_node,
+        variables=variables,
+        placement=placement,
+        name=f"trueup-hpl-{launcher.node_count}",
+        limit_seconds=given["timeout_seconds"],
+    )
+    return argv, joined(launcher.variables(ranks), variables), blas
+
+
+def memory_bytes(bench: Bench, nodes: int) -> Optional[int]:
+    """Memory of all nodes that the matrix may take a share of."""
+    each: Optional[int] = bench.given["memory_bytes"] or available_memory_bytes()
+    return None if each is None else each * nodes
 
 
 def measure(bench: Bench) -> None:
     given = bench.given
-    wanted = given["program"] or hpl.HPCC
     topology = read_topology(allowed=os.sched_getaffinity(0))
-    ranks, threads = hpl.layout(
+    launcher = Launcher.asked(given, mpi.of(given["node"]))
+    nodes = launcher.node_count
+    per_node, threads = hpl.layout(
         topology, **{key: given[key] for key in ("ranks", "threads_per_rank", "gpus")}
     )
-    placement = bound(given["gpu_masks"], ranks, threads) or plan(
-        topology, ranks=ranks, threads_per_rank=threads, binding=given["binding"]
+    placement = bound(given["gpu_masks"], per_node, threads) or plan(
+        topology, ranks=per_node, threads_per_rank=threads, binding=given["binding"]
     )
     hpl.require_memory_of_gpus(given["gpus"], given["memory_bytes"])
+    container = hpl.Container.of(given)
+    nb = hpl.block(given["nb"], given["gpus"])
     order = hpl.order(
-        **{key: given[key] for key in ("n", "nb", "max_n", "memory_fraction")},
-        memory_bytes=given["memory_bytes"] or available_memory_bytes(),
+        nb=nb,
+        **{key: given[key] for key in ("n", "max_n", "memory_fraction")},
+        memory_bytes=memory_bytes(bench, nodes),
     )
-    program, mpirun, blas = programs(bench, wanted, ranks)
-    found = mpi.of(given["node"])
-    problem = hpl.Problem(order, given["nb"], *hpl.grid(ranks))
-    with tempfile.TemporaryDirectory(prefix="trueup-hpl-") as folder:
+    problem = hpl.Problem(order, nb, *hpl.grid(per_node * nodes))
+    by_slurm = launcher.kind == "slurm"
+    shared = launcher.directory if by_slurm and not bench.check else None
+    with tempfile.TemporaryDirectory(prefix="trueup-hpl-", dir=shared) as folder:
+        command, environment, blas = started(bench, launcher, placement, folder)
+        on_nodes = f"-{nodes}nodes-{launcher.kind}" if launcher.nodes else ""
         bench.prepare(
             # What fits in the memory that is free differs from one time to the next.
             momentary=() if given["n"] or given["memory_bytes"] else ("n",),
-            case=f"n{order}-nb{given['nb']}-{problem.grid}-t{threads}-{given['binding']}",
-            command=hpl.command(
-                placement,
-                program=program,
-                arguments=given["arguments"],
-                mpirun=mpirun,
-                folder=folder,
-            ),
-            environment={
-                **(found.environment if found else {}),
-                **hpl.environment(placement, root=os.geteuid() == 0, gpus=given["gpus"]),
-            },
+            case=f"n{order}-nb{nb}-{problem.grid}-t{threads}-{given['binding']}{on_nodes}",
+            nodes=list(launcher.nodes),
+            command=command,
+            environment=environment,
             parameters={
                 **{name: given[name] for name in _RECORDED},
-                "program": wanted,
+                "nb": nb,
+                "program": os.path.basename(given["program"]) or "xhpl",
+                "container": container.recorded if container else "none",
+                "launcher": launcher.kind,
                 "n": order,
                 "grid": problem.grid,
                 "ranks_asked": given["ranks"],
@@ -121,13 +181,13 @@ def measure(bench: Bench) -> None:
                 "n_asked": given["n"],
                 "memory_asked": given["memory_bytes"],
             },
-            ranks=ranks,
+            ranks=per_node * nodes,
             threads_per_rank=threads,
             gpus=given["gpus"],
         )
-        with open(os.path.join(folder, hpl.input_name(wanted)), "w") as stream:
+        with open(os.path.join(folder, hpl.INPUT), "w") as stream:
             stream.write(hpl.input_file(problem))
-        output = bench.run(parse_hpl)
+        output = bench.run(parse_hpl, start=launcher.run, gpus_alone=given["gpus"] > 0)
     bench.case.software.update({"hpl": output.tool_version or "unknown"})
     if blas:
         bench.case.software["blas"] = blas

@@ -168,8 +168,6 @@ def relations(image: str, apt: private_apt.PrivateApt) -> None:
     apt.offer("libopenmpi3", "4.1.4-3+b1", Depends="libucx0 (>= 1.12.1~rc2)")
     apt.offer("gromacs", "2022.5-2", Depends="libopenmpi3 (>= 4.1.4)")
     apt.offer("openmpi-bin", "4.1.4-3+b1", Depends="libopenmpi3 (>= 4.1.4)")
-    apt.offer("mpi-default-bin", "1.14", Depends="openmpi-bin")
-    apt.offer("hpcc", "1.5.0-3", Depends="libopenmpi3 (>= 4.1.4), mpi-default-bin")
     apt.publish()
     subprocess.run(["apt-get", "update"], check=True, capture_output=True)
 
@@ -184,8 +182,6 @@ STACK = {"doca-ofed", "hpcx-provides-openmpi"}
         ("ubuntu-22.04", "gromacs", set()),
         ("ubuntu-24.04", "gromacs", set()),
         ("ubuntu-22.04-old", "gromacs", {"doca-ofed", "ucx"}),
-        ("ubuntu-22.04", "hpcc", set()),
-        ("ubuntu-22.04-old", "hpcc", {"doca-ofed", "ucx"}),
         ("ubuntu-22.04", "openmpi-bin", STACK),
         ("ubuntu-24.04", "openmpi-bin", STACK),
     ],

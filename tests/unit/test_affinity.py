@@ -16,7 +16,6 @@ from trueup.node.affinity import (
     domains_crossed,
     layouts,
     omp_places,
-    openmpi_mpmd_argv,
     plan,
     srun_cpu_bind,
     taskset_argv,
@@ -254,7 +253,6 @@ def test_no_binding_pins_nothing() -> None:
     assert placement.per_rank == ((), ())
     assert srun_cpu_bind(placement) == "none"
     assert taskset_argv(placement.per_rank[0]) == []
-    assert openmpi_mpmd_argv(placement, ["./a"]) == ["-np", "2", "./a"]
 
 
 def test_ranks_that_span_nodes_are_noted() -> None:
@@ -275,10 +273,6 @@ def test_what_launchers_are_told() -> None:
     placement = plan(topology, ranks=2, threads_per_rank=4, binding="numa")
     assert taskset_argv(placement.per_rank[1]) == ["taskset", "--cpu-list", "32-35"]
     assert omp_places(placement.per_rank[0]) == "{0},{1},{2},{3}"
-    assert openmpi_mpmd_argv(placement, ["./a", "-x"]) == [
-        *["-np", "1", "taskset", "--cpu-list", "0-3", "./a", "-x", ":"],
-        *["-np", "1", "taskset", "--cpu-list", "32-35", "./a", "-x"],
-    ]
 
 
 def test_a_placement_keeps_what_was_asked_for() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import os
 import re
+import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +16,9 @@ import pytest
 from ansible.module_utils.trueup.benchmarks.hpl import case as hpl
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node.topology import Topology
-from ansible.module_utils.trueup.run import bench
+from ansible.module_utils.trueup.run import bench, launcher
 from ansible.module_utils.trueup.run.resume import identity
-from bench_modules import FakeRun, ends_badly, goes_well, refuses, resumes
+from bench_modules import LAUNCHED, FakeRun, ends_badly, goes_well, refuses, resumes
 from trueup.benchmarks.hpl.output import parse_hpl
 
 DATA = Path(__file__).parent.parent / "data" / "hpl"
@@ -32,8 +36,8 @@ OPENBLAS = LDD.format("/opt/openblas-pthread/libblas.so.3")
 
 @pytest.fixture(name="programs")
 def _programs() -> dict[str, str | None]:
-    found = {name: f"/usr/bin/{name}" for name in ("hpcc", "mpirun", "ldd")}
-    return {**found, "/opt/xhpl": "/opt/xhpl"}
+    found: dict[str, str | None] = {name: f"/usr/bin/{name}" for name in ("mpirun", "ldd", "env")}
+    return {**found, "/opt/xhpl": "/opt/xhpl", "/opt/other": "/opt/other"}
 
 
 @pytest.fixture(name="run_module")
@@ -45,8 +49,20 @@ def _run_module(
     module = bench.AnsibleModule
     monkeypatch.setattr(module, "get_bin_path", lambda _, name, **__: programs.get(name))
     monkeypatch.setattr(module, "run_command", lambda *_, **__: (0, OPENBLAS, ""))
-    node = {"os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"}
-    return runner(hpl_bench, max_n=1600, node=node)
+    node = {
+        "os": "Ubuntu 24.04",
+        "kernel": "6.8.0-1017-azure",
+        "mpi": {"path": "/usr/bin/mpirun", "kind": "openmpi"},
+    }
+    return runner(hpl_bench, max_n=1600, program="/opt/xhpl", node=node)
+
+
+BIND = ["sh", "-c", launcher._BIND, "sh"]
+IN_FOLDER = ["sh", "-c", 'cd "$0" 2>/dev/null || cd /; exec "$@"']
+
+
+def folder_of(argv: list[str]) -> Path:
+    return Path(argv[argv.index(IN_FOLDER[2]) + 1])
 
 
 class Watch(FakeRun):
@@ -55,7 +71,8 @@ class Watch(FakeRun):
     inputs: dict[str, str]
 
     def __call__(self, argv: list[str], **options: Any) -> Any:
-        self.inputs = {path.name: path.read_text() for path in Path(argv[3]).iterdir()}
+        files = folder_of(argv).iterdir()
+        self.inputs = {path.name: path.read_text() for path in files}
         return super().__call__(argv, **options)
 
 
@@ -66,22 +83,20 @@ def test_two_ranks_give_a_record(run_module: Any) -> None:
     assert (record["ranks"], record["threads_per_rank"]) == (2, 1)
     assert result["ansible_facts"] == {"trueup_hpl": record}
     argv = run.calls[0]["argv"]
-    assert argv[:2] == ["sh", "-c"]
-    one = ["taskset", "--cpu-list", "0", "/usr/bin/hpcc"]
-    two = ["taskset", "--cpu-list", "1", "/usr/bin/hpcc"]
-    assert argv[4:] == [
-        *("/usr/bin/mpirun", "--bind-to", "none"),
-        *("-np", "1", *one, ":", "-np", "1", *two),
+    folder = folder_of(argv)
+    assert argv == [
+        *("mpirun", "--bind-to", "none", "-np", "2"),
+        *(*BIND, "0/1", *IN_FOLDER, str(folder), "/opt/xhpl"),
     ]
     assert run.calls[0]["environment"]["OPENBLAS_NUM_THREADS"] == "1"
-    # One input, of hpcc's name, and the folder is gone.
-    assert list(run.inputs) == ["hpccinf.txt"]
-    lines = run.inputs["hpccinf.txt"].splitlines()
+    # One input, and the folder is gone.
+    assert list(run.inputs) == ["HPL.dat"]
+    lines = run.inputs["HPL.dat"].splitlines()
     assert [line.split()[0] for line in (lines[5], lines[7], lines[10], lines[11])] == [
         *("1536", "192", "1", "2"),
     ]
     assert len(lines) == 31
-    assert os.path.exists(argv[3]) is False
+    assert folder.exists() is False
     assert record["software"] == {
         "hpl": "2.0, hpcc 1.5.0",
         "blas": "/opt/openblas-pthread/libblas.so.3",
@@ -96,13 +111,140 @@ def test_two_ranks_give_a_record(run_module: Any) -> None:
     }
 
 
+def test_two_nodes_solve_one_system_of_their_memory(run_module: Any) -> None:
+    run = Watch(stdout=TWO_RANKS)
+    nodes = {"nodes": ["hb-1", "hb-2"], "hosts": ["10.0.0.1", "10.0.0.2"], "launcher": "mpirun"}
+    _, record = goes_well(run_module, run, ranks=1, binding="numa", **nodes)
+    assert (record["case"], record["nodes"]) == (
+        "n1536-nb192-1x2-t2-numa-2nodes-mpirun",
+        ["hb-1", "hb-2"],
+    )
+    assert (record["ranks"], record["node_count"]) == (2, 2)
+    argv = run.calls[0]["argv"]
+    assert argv[:9] == [
+        *("mpirun", "-np", "2", "--map-by", "ppr:1:node", "--bind-to", "none"),
+        *("--host", "10.0.0.1:1,10.0.0.2:1"),
+    ]
+    # 80 % of twice 4 GiB.
+    larger = run_module(FakeRun(stdout=TWO_RANKS), max_n=0, **nodes)["record"]
+    assert larger["parameters"]["n"] == math.isqrt(int(0.8 * 8 * GIB) // 8) // 192 * 192
+
+
+def test_slurms_ranks_find_the_input_in_the_folder_that_they_share(
+    run_module: Any, tmp_path: Path
+) -> None:
+    run = Watch(stdout=TWO_RANKS)
+    by_slurm = {"nodes": ["hb-1", "hb-2"], "launcher": "slurm", "job_directory": str(tmp_path)}
+    result = run_module(run, ranks=1, check=True, **by_slurm)
+    words = shlex.split(result["command"][-1].partition("=")[2])
+    assert words[-1] == "/opt/xhpl"
+    assert run.calls == []
+
+
+def test_the_first_rank_reads_the_input_and_others_need_no_folder(tmp_path: Path) -> None:
+    show = ["cat", hpl.INPUT]
+    (tmp_path / hpl.INPUT).write_text("input")
+    here = hpl.rank_argv(show[0], show[1:], str(tmp_path))
+    assert subprocess.run(here, capture_output=True, text=True, check=True).stdout == "input"
+    there = hpl.rank_argv("pwd", [], str(tmp_path / "none"))
+    assert subprocess.run(there, capture_output=True, text=True, check=True).stdout == "/\n"
+
+
+# ---- NVIDIA's container: a docker that writes down its argv, and runs nothing
+
+IMAGE = f"mirror.example/nvidia/hpc-benchmarks@sha256:{'ab' * 32}"
+EIGHT_GPUS = {
+    "program": "/workspace/hpl.sh",
+    "container_image": IMAGE,
+    "gpus": 2,
+    "memory_bytes": 4 * GIB,
+    "max_n": 2048,
+    "gpu_masks": ["2", "1"],
+    "arguments": ["--cpu-affinity", "1:0"],
+}
+FAKE_DOCKER = """#!/bin/sh
+printf '%s\\n' "$@" > "$FAKE/argv"
+for word; do
+    case $word in --workdir=*) cp "${word#--workdir=}/HPL.dat" "$FAKE";; esac
+done
+"""
+
+
+class Docker(FakeRun):
+    """Runs the command, with a fake docker on PATH that writes down its argv."""
+
+    def __init__(self, folder: Path, **ending: Any) -> None:
+        super().__init__(**ending)
+        docker = folder / "docker"
+        docker.write_text(FAKE_DOCKER)
+        docker.chmod(0o755)
+        self.environment = {"PATH": f"{folder}:{os.environ['PATH']}", "FAKE": str(folder)}
+
+    def __call__(self, argv: list[str], **options: Any) -> Any:
+        subprocess.run(argv, check=True, env=self.environment)
+        return super().__call__(argv, **options)
+
+
+def test_the_container_is_started_with_the_gpus_the_input_and_the_affinities(
+    run_module: Any, tmp_path: Path
+) -> None:
+    result = run_module(Docker(tmp_path, stdout=TWO_RANKS), **EIGHT_GPUS)
+    record = result["record"]
+    folder = next(
+        word.partition("=")[2] for word in record["command"] if word.startswith("--workdir=")
+    )
+    assert (tmp_path / "argv").read_text().splitlines() == [
+        *("run", "--rm", "--init", "--pull=never", "--gpus=all", "--network=host", "--ipc=host"),
+        *("--ulimit=memlock=-1", "--ulimit=stack=67108864"),
+        *("--env", "BLIS_NUM_THREADS=1", "--env", "CUDA_DEVICE_ORDER=PCI_BUS_ID"),
+        *("--env", "MKL_NUM_THREADS=1", "--env", "OMPI_MCA_btl=^openib,smcuda"),
+        *("--env", "OMPI_MCA_pml=ucx", "--env", "OMP_NUM_THREADS=1"),
+        *("--env", "OPENBLAS_NUM_THREADS=1"),
+        *(f"--volume={folder}:{folder}", f"--workdir={folder}", IMAGE),
+        *("mpirun", "--allow-run-as-root", "--bind-to", "none", "-np", "2"),
+        *("/workspace/hpl.sh", "--dat", f"{folder}/HPL.dat", "--cpu-affinity", "1:0"),
+    ]
+    lines = (tmp_path / "HPL.dat").read_text().splitlines()
+    assert [line.split()[0] for line in (lines[5], lines[7], lines[10], lines[11])] == [
+        *("2048", "1024", "1", "2"),
+    ]
+    assert (record["gpus"], record["parameters"]["container"]) == (2, IMAGE)
+    # The recording is of another problem.
+    assert record["outcome"] == "invalid"
+    assert os.path.exists(folder) is False
+
+
+def test_enroot_starts_a_file_of_the_given_sha256(run_module: Any, tmp_path: Path) -> None:
+    image = tmp_path / "hpl.sqsh"
+    image.write_bytes(b"squashed")
+    sha256 = hashlib.sha256(b"squashed").hexdigest()
+    given = {
+        **EIGHT_GPUS,
+        "container_image": str(image),
+        "container_sha256": sha256,
+    }
+    run = FakeRun(stdout=TWO_RANKS)
+    run_module(run, **given)
+    argv = run.calls[0]["argv"]
+    folder = argv[argv.index("--chdir") + 1]
+    assert argv[:2] == ["enroot", "start"]
+    start = argv.index("--mount")
+    assert argv[start : start + 6] == [
+        *("--mount", f"{folder}:{folder}", str(image), "env", "--chdir", folder),
+    ]
+    assert argv[start + 6] == "mpirun"
+    image.write_bytes(b"another")
+    refused = run_module(FakeRun(), **given)
+    assert f"expected {sha256}" in refused["msg"]
+
+
 def test_ranks_on_gpus_go_where_their_masks_say(run_module: Any) -> None:
     run = FakeRun(stdout=TWO_RANKS)
     given = {"gpus": 2, "memory_bytes": 4 * GIB, "max_n": 1600}
     run_module(run, **given, gpu_masks=["2", "1"])
     argv, environment = run.calls[0]["argv"], run.calls[0]["environment"]
-    lists = [argv[place + 1] for place, word in enumerate(argv) if word == "--cpu-list"]
-    assert (lists, environment["CUDA_DEVICE_ORDER"]) == (["1", "0"], "PCI_BUS_ID")
+    assert argv[5:10] == [*BIND, "1/0"]
+    assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     refused = run_module(FakeRun(), **given, gpu_masks=["2"])
     assert "1 CPU masks for 2 ranks of a node: one each" in refused["msg"]
     assert (
@@ -111,42 +253,40 @@ def test_ranks_on_gpus_go_where_their_masks_say(run_module: Any) -> None:
     )
 
 
-def test_an_mpi_that_is_on_no_path_starts_the_ranks(
-    run_module: Any, programs: dict[str, str | None]
-) -> None:
-    programs["mpirun"] = None
+def test_an_mpi_that_is_on_no_path_starts_the_ranks(run_module: Any) -> None:
     variables = {"OPAL_PREFIX": "/opt/hpcx-v2/ompi", "LD_LIBRARY_PATH": "/opt/hpcx-v2/ompi/lib"}
     found = {"path": "/opt/hpcx-v2/ompi/bin/mpirun", "kind": "hpcx", "environment": variables}
     run = FakeRun(stdout=TWO_RANKS)
     _, record = goes_well(run_module, run, ranks=2, binding="core", node={"mpi": found})
-    assert run.calls[0]["argv"][4] == found["path"]
+    assert run.calls[0]["argv"][0] == found["path"]
     assert record["environment"].items() >= variables.items()
     assert run.calls[0]["environment"] == record["environment"]
 
 
-def test_one_rank_needs_no_mpirun(run_module: Any, programs: dict[str, str | None]) -> None:
-    programs["mpirun"] = None
+def test_one_rank_needs_no_mpirun(run_module: Any) -> None:
     run = FakeRun(stdout=ONE_RANK)
-    result = run_module(run)
+    result = run_module(run, node={"mpi": None})
     assert result["record"]["outcome"] == "ok"
     assert result["record"]["threads_per_rank"] == 2
-    assert run.calls[0]["argv"][4:] == ["taskset", "--cpu-list", "0-1", "/usr/bin/hpcc"]
+    argv = run.calls[0]["argv"]
+    alone = ["taskset", "--cpu-list", "0-1"]
+    assert argv == [*alone, *IN_FOLDER, str(folder_of(argv)), "/opt/xhpl"]
 
 
 def test_check_mode_returns_the_same_keys_and_runs_nothing(
     run_module: Any, programs: dict[str, str | None]
 ) -> None:
     real = run_module(FakeRun(stdout=ONE_RANK))
-    programs.update({"hpcc": None, "mpirun": None})  # a node that is not set up yet
+    programs["/opt/xhpl"] = None  # a node that is not set up yet
     run = FakeRun(stdout=ONE_RANK)
     result = run_module(run, check=True)
     assert run.calls == []
     assert set(result) - {"warnings"} == set(real) - {"warnings"}
-    assert (result["record"], result["command"][-1]) == (None, "hpcc")
+    assert (result["record"], result["command"][-1]) == (None, "/opt/xhpl")
 
 
 test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
-    ({"returncode": 127, "stderr": "hpcc: not found"}, "failed", "exit status 127"),
+    ({"returncode": 127, "stderr": "xhpl: not found"}, "failed", "exit status 127"),
     ({"timed_out": True}, "failed", "time limit"),
     ({"stdout": ""}, "failed", "no table"),
     ({"stdout": TWO_RANKS[:-200]}, "failed", "the output is cut off"),
@@ -172,7 +312,10 @@ def test_a_failed_residual_is_invalid() -> None:
 
 test_bad_input_is_refused_before_anything_runs = refuses(
     ({"program": "/opt/none"}, "/opt/none is not on this node"),
-    ({"nb": 0}, "nb is 0: it must be 1 or more"),
+    ({"nb": -1}, "nb is -1: it must be 0 or more"),
+    ({"program": ""}, "program is empty: the role hpl builds one and names it"),
+    ({"container_image": "nvcr.io/x:1"}, "'nvcr.io/x:1' names no digest"),
+    ({"launcher": "slurm", "nodes": ["a"]}, "launcher slurm needs job_directory"),
     ({"nb": 2000}, "order 1600 is smaller than one block, nb 2000"),
     ({"n": 40000}, "n 40000 needs 11.9 GiB, and 4.0 GiB are available"),
     ({"n": 100}, "n 100 is smaller than one block"),
@@ -184,11 +327,8 @@ test_bad_input_is_refused_before_anything_runs = refuses(
 )
 
 
-def test_several_ranks_without_mpirun_are_refused(
-    run_module: Any, programs: dict[str, str | None]
-) -> None:
-    programs["mpirun"] = None
-    result = run_module(FakeRun(stdout=TWO_RANKS), ranks=2)
+def test_several_ranks_without_mpirun_are_refused(run_module: Any) -> None:
+    result = run_module(FakeRun(stdout=TWO_RANKS), ranks=2, node={"mpi": None})
     assert "no mpirun on this node for 2 ranks" in result["msg"]
 
 
@@ -229,12 +369,16 @@ def test_one_rank_on_each_numa_node() -> None:
 def test_a_record_of_the_run_stands_for_its_case(
     run_module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    several = {"nodes": ["node-1", "node-2"], "launcher": "mpirun"}
     changed = {
-        "program": "/opt/xhpl",
+        **LAUNCHED,
+        "nodes": ["node-2", "node-1"],
+        "program": "/opt/other",
         "arguments": ["--dat", "HPL.dat"],
         "ranks": 2,
         "threads_per_rank": 1,
         "binding": "core",
+        "container_image": IMAGE,
         "gpus": 1,
         "gpu_masks": ["2"],
         "n": 1536,
@@ -243,8 +387,21 @@ def test_a_record_of_the_run_stands_for_its_case(
         "memory_fraction": 0.7,
         "memory_bytes": 4 * GIB,
     }
-    along = {"gpus": {"memory_bytes": 4 * GIB}}
-    resumes(run_module, lambda: FakeRun(stdout=ONE_RANK), hpl_bench, changed, along=along)
+    along = {
+        "gpus": {"memory_bytes": 4 * GIB},
+        **dict.fromkeys(("nodes", "hosts", "launcher_path", "launcher_arguments"), several),
+    }
+    # Of a launch by Slurm alone, of a file, and of nodes that are gone.
+    idle = {
+        "container_sha256": "ab" * 32,
+        "job_directory": "/shared",
+        "job_options": ["--partition=a"],
+        "queue_seconds": 60,
+        "absent": ["a"],
+    }
+    resumes(
+        run_module, lambda: FakeRun(stdout=ONE_RANK), hpl_bench, changed, along=along, idle=idle
+    )
     # Less memory is free than when it was recorded, and a smaller matrix fits.
     earlier = [identity(run_module(FakeRun(stdout=ONE_RANK))["record"])]
     monkeypatch.setattr(hpl_bench, "available_memory_bytes", lambda: GIB // 64)
@@ -265,6 +422,6 @@ def test_a_program_whose_libraries_are_not_told_in_time_is_refused(
     result = run_module(FakeRun(stdout=""))
     # There is no case yet whose record it could be.
     assert (result["failed"], result["record"]) == (True, None)
-    assert result["msg"] == "/usr/bin/hpcc: ldd did not end within 30 s"
-    argv = ["/usr/bin/timeout", "--kill-after=5", "30", "/usr/bin/ldd", "/usr/bin/hpcc"]
+    assert result["msg"] == "/opt/xhpl: ldd did not end within 30 s"
+    argv = ["/usr/bin/timeout", "--kill-after=5", "30", "/usr/bin/ldd", "/opt/xhpl"]
     assert asked == [argv]

@@ -1,136 +1,309 @@
-"""The role hpl, planned: program, packages, a case for each layout, skipped and refused."""
+"""The role hpl, planned: build or container, a case for each layout, skipped and refused."""
 
 from __future__ import annotations
 
+import subprocess
+import tarfile
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
+from helpers import ROOT
 from role_plans import asked as asked_of
 from role_plans import node
+from trueup.benchmarks.hpl import case as hpl
 from trueup.benchmarks.hpl.case import OPTIONS
-from trueup.benchmarks.hpl.plan import asks, plan, programs
+from trueup.benchmarks.hpl.plan import asks, completed, plan, programs
 from trueup.errors import BadInput
 from trueup.node.topology import format_cpu_list, parse_cpu_mask
 from trueup.options import MODULE, module_spec, refusals
-from trueup.plan import Asked
+from trueup.plan import Asked, Now
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
-PACKAGES = ["hpcc", "libopenblas0-pthread", "openmpi-bin"]
+AOCL = "/opt/amd/lib/libblis-mt.so"
+OPENBLAS = "/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0"
+COMPILER = ["gcc", "libc6-dev"]
+MPI = ["libopenmpi-dev", "openmpi-bin"]
+HPCX = {
+    "path": "/opt/hpcx-v2/ompi/bin/mpirun",
+    "kind": "hpcx",
+    "environment": {"OPAL_PREFIX": "/opt/hpcx-v2/ompi", "LD_LIBRARY_PATH": "/opt/hpcx-v2/ompi/lib"},
+}
+DIGEST = f"nvcr.io/nvidia/hpc-benchmarks@sha256:{'ab' * 32}"
+LACKS = (
+    "HPL cannot be built: this node lacks {}, and the role installs packages with apt as root or"
+    " through sudo without a password alone"
+)
+# Of the launchers, a case of one node says nothing.
+LAUNCHED = {
+    *("nodes", "hosts", "absent", "launcher", "launcher_path", "launcher_arguments"),
+    *("job_directory", "job_options", "queue_seconds"),
+}
+
+
+class Everything(dict[str, Any]):
+    """Programs of which those that are named are there, and no others."""
+
+    def __missing__(self, name: str) -> None:
+        return None
 
 
 def asked(
-    path: str | None = None, privilege: str | None = "root", manager: str = "apt", **options: Any
+    *,
+    privilege: str | None = "root",
+    manager: str = "apt",
+    there: tuple[str, ...] = (),
+    files: tuple[str, ...] = (),
+    on_node: dict[str, Any] | None = None,
+    **options: Any,
 ) -> Asked:
-    given = {**DEFAULTS, **options}
     return Asked(
-        options=given,
-        node={"privilege": privilege, "package_manager": manager},
-        found={"programs": {given["program"] or "hpcc": path}},
+        options={**DEFAULTS, "prefix": "/opt/hpl", **options},
+        node={
+            "privilege": privilege,
+            "package_manager": manager,
+            "catalog": None,
+            **(on_node or {}),
+        },
+        found={
+            "programs": Everything({name: name for name in there}),
+            "files": dict.fromkeys(files, True),
+        },
+        host="one",
     )
+
+
+def values(question: Asked) -> dict[str, Any]:
+    made = plan(question)
+    assert (made.refused, made.skipped) == ([], [])
+    return dict(made.values)
 
 
 def test_one_case_by_default_and_one_for_each_layout() -> None:
     made = plan(asked())
-    assert (made.skipped, made.refused, made.values) == ([], [], {"packages": PACKAGES})
+    assert (made.skipped, made.refused) == ([], [])
     (case,) = made.cases or []
-    assert (case["program"], case["ranks"], case["binding"]) == ("hpcc", 0, "numa")
-    assert set(case) == set(module_spec(OPTIONS))
+    assert (case["ranks"], case["binding"], case["gpus"]) == (0, "numa", 0)
+    assert set(module_spec(OPTIONS)) - set(case) == LAUNCHED
     layouts = [{"ranks": 1}, {"ranks": 2, "threads_per_rank": 4, "binding": "core"}]
     cases = plan(asked(layouts=layouts)).cases or []
     assert [(case["ranks"], case.get("threads_per_rank")) for case in cases] == [(1, None), (2, 4)]
 
 
 @pytest.mark.parametrize(
-    ("options", "largest"),
-    [({}, 20000), ({"n": 30000}, 0), ({"max_n": 9000}, 9000), ({"program": "/opt/xhpl"}, 0)],
-)
-def test_only_the_distributions_program_is_bounded(options: dict[str, Any], largest: int) -> None:
-    (case,) = plan(asked(**options)).cases or []
-    assert case["max_n"] == largest
-
-
-@pytest.mark.parametrize(
-    ("node", "own"),
+    ("on_node", "files", "packages"),
     [
-        ({"hpc_image": {"HPCX": "2.25.1", "DOCA": "3.2.1"}}, True),
-        # Images of before have OFED; and any MPI that is found beside PATH needs no other.
-        ({"hpc_image": {"OFED": "24.10"}, "mpi": None}, True),
-        ({"mpi": {"path": "/opt/x/bin/mpirun", "environment": {"OPAL_PREFIX": "/opt/x"}}}, True),
-        ({"mpi": {"path": "/usr/bin/mpirun"}, "hpc_image": None}, False),
-        ({"mpi": None, "hpc_image": None}, False),
+        ({}, (), [*COMPILER, "libopenblas0-pthread", *MPI]),
+        ({"mpi": {"path": "/usr/bin/mpirun"}, "hpc_image": None}, (OPENBLAS,), [*COMPILER, *MPI]),
+        # There apt would remove doca-ofed for openmpi-bin.
+        (
+            {"hpc_image": {"HPCX": "2.25.1"}, "mpi": HPCX, "cpu_model": "AMD EPYC"},
+            (AOCL,),
+            COMPILER,
+        ),
+        # AOCL is for AMD's CPUs.
+        (
+            {"mpi": HPCX, "cpu_model": "Intel(R) Xeon(R)"},
+            (AOCL,),
+            [*COMPILER, "libopenblas0-pthread"],
+        ),
     ],
 )
-def test_where_an_image_has_an_mpi_no_other_is_installed(node: dict[str, Any], own: bool) -> None:
-    """There apt would remove doca-ofed for openmpi-bin."""
-    question = asked()
-    made = plan(replace(question, node={**question.node, **node}))
-    assert made.values["packages"] == (PACKAGES[:2] if own else PACKAGES)
-
-
-LOST = {
-    "refused": True,
-    "removed": {"ucx": "1.18.0-1", "doca-ofed": "2.10.0-1"},
-    "downgraded": {},
-}
-
-
-def test_what_would_cost_the_node_its_stack_is_skipped_by_name() -> None:
-    question = asked()
+def test_packages_of_a_build(
+    on_node: dict[str, Any], files: tuple[str, ...], packages: list[str]
+) -> None:
+    question = asked(on_node=on_node, files=files)
+    assert values(question)["packages"] == packages
     assert asks(question) == {
-        "package_transaction": {"manager": "apt", "names": PACKAGES, "asked": True}
+        "package_transaction": {"manager": "apt", "names": packages, "asked": True}
     }
-    made = plan(replace(question, found={**question.found, **LOST}))
-    assert (made.values["packages"], [one.what for one in made.skipped]) == ([], ["hpl"])
-    assert made.skipped[0].why == (
-        "no hpcc on this node, and the distribution's packages would remove or downgrade doca-ofed"
-        " (2.10.0-1), ucx (1.18.0-1): set hpl_program to a build against the node's own MPI"
-    )
-    # One that is there is measured, and nothing is installed for it.
-    there = asked("/usr/bin/hpcc")
-    made = plan(replace(there, found={**there.found, **LOST}))
-    assert (made.values["packages"], made.skipped) == ([], [])
-    for other in (asked(program="/opt/xhpl"), asked(privilege=None), asked(manager="dnf")):
-        assert asks(other) == {}
+
+
+def test_the_release_is_built_against_the_nodes_mpi_and_blas() -> None:
+    amd = {"hpc_image": {"HPCX": "2.25.1"}, "mpi": HPCX, "cpu_model": "AMD EPYC 7V73X"}
+    found = values(asked(on_node=amd, files=(AOCL, OPENBLAS)))
+    (download,) = found["downloads"]
+    assert download == {
+        "url": "https://www.netlib.org/benchmark/hpl/hpl-2.3.tar.gz",
+        "dest": "/opt/hpl/hpl-32c5c17d2233.tar.gz",
+        "checksum": "sha256:32c5c17d22330e6f2337b681aded51637fb6008d3f0eb7c277b163fadd612830",
+    }
+    (build,) = found["to_build"]
+    assert build["argv"][3:7] == [
+        *(build["creates"], download["dest"], AOCL, "/opt/hpcx-v2/ompi/bin/mpicc"),
+    ]
+    assert build["environment"] == {"LC_ALL": "C.UTF-8", **HPCX["environment"]}
+    # Another release, BLAS, MPI or CPU is another program.
+    others = [
+        asked(on_node=amd, files=(OPENBLAS,)),
+        asked(on_node=amd, files=(AOCL,), sha256="0" * 64),
+        asked(on_node={**amd, "cpu_model": "AMD EPYC 9V74"}, files=(AOCL,)),
+        asked(on_node={**amd, "mpi": {**HPCX, "path": "/opt/x/bin/mpirun"}}, files=(AOCL,)),
+    ]
+    names = {values(other)["to_build"][0]["creates"] for other in others}
+    assert len(names | {build["creates"]}) == 5
+
+
+def test_a_program_that_is_there_is_measured_and_nothing_is_installed() -> None:
+    made = values(asked(files=(OPENBLAS,)))["to_build"][0]["creates"]
+    built = asked(there=(made,), files=(OPENBLAS,), privilege=None)
+    assert set(map(len, values(built).values())) == {0}
+    assert [case["program"] for case in plan(built).cases or []] == [made]
+    assert made in programs(built)["programs"]
+    named = asked(there=("/opt/xhpl",), program="/opt/xhpl")
+    assert set(map(len, values(named).values())) == {0}
+    assert programs(named) == {"programs": ["/opt/xhpl"]}
+    assert asks(named) == {}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "packages", "why"),
+    ("question", "why"),
     [
-        (asked(privilege="sudo"), PACKAGES, None),
-        (asked("/usr/bin/hpcc", None), [], None),
         (
-            asked(None, None),
-            [],
-            "no hpcc on this node, and installing it needs root or sudo without a password",
+            asked(privilege=None),
+            LACKS.format("gcc, mpicc, a fast BLAS (hpl_blas can name one)"),
         ),
         (
-            asked(None, manager="dnf"),
-            [],
-            "no hpcc on this node, and no package hpcc in this distribution",
+            asked(manager="dnf", there=("gcc", "mpicc")),
+            LACKS.format("a fast BLAS (hpl_blas can name one)"),
         ),
-        (asked("/opt/xhpl", program="/opt/xhpl"), [], None),
         (
-            asked(None, program="/opt/xhpl"),
-            [],
-            "no /opt/xhpl on this node, and hpl_program names a program of the site",
+            asked(program="/opt/xhpl"),
+            "no /opt/xhpl on this node, and hpl_program names it",
         ),
     ],
 )
-def test_what_is_installed_or_skipped(wanted: Asked, packages: list[str], why: str | None) -> None:
-    made = plan(wanted)
-    assert made.values == {"packages": packages}
-    assert [one.why for one in made.skipped] == ([why] if why else [])
-    assert programs(wanted) == {"programs": [wanted.options["program"] or "hpcc"]}
+def test_nodes_without_a_program_are_skipped_by_name(question: Asked, why: str) -> None:
+    assert [one.why for one in plan(question).skipped] == [why]
+    assert set(map(len, plan(question).values.values())) == {0}
 
 
-def test_what_cannot_be_measured_is_refused() -> None:
+def test_without_root_it_is_built_where_all_is_there() -> None:
+    question = asked(privilege=None, there=("gcc", "mpicc"), files=(OPENBLAS,))
+    found = values(question)
+    assert (found["packages"], len(found["to_build"])) == ([], 1)
+    assert asks(question) == {}
+
+
+def test_packages_that_would_cost_the_node_its_stack_are_not_installed() -> None:
+    question = asked()
+    lost = {"refused": True, "removed": {"ucx": "1.18.0-1"}, "downgraded": {}}
+    made = plan(replace(question, found={**question.found, **lost}))
+    assert (made.values["packages"], made.values["to_build"]) == ([], [])
+    assert [one.why for one in made.skipped] == [
+        (
+            "the packages to build HPL with would remove or downgrade ucx (1.18.0-1): set"
+            " hpl_program to a build against the node's own MPI"
+        )
+    ]
+
+
+def test_wrong_options_are_refused() -> None:
     wrong = {"layouts": [{"ranks": 1}, {"ranks": -1}]}
     assert refusals(OPTIONS, wrong, "hpl_") == ["hpl_layouts: ranks is -1: it must be 0 or more"]
     with pytest.raises(BadInput, match="a run on GPUs needs the sum of their memory"):
-        plan(asked(gpus=8))
-    assert plan(asked(gpus=8, memory_bytes=2**39)).refused == []
+        plan(asked(gpus=8, program="/opt/xhpl", there=("/opt/xhpl",)))
+    assert plan(asked(gpus=8, memory_bytes=2**39)).refused == [
+        "hpl_gpus is 8, and HPL's release computes on CPUs: set hpl_container_image, or hpl_program"
+    ]
 
+
+# ---- the build, for real: a release of one file
+
+
+def test_the_build_compiles_a_release_and_a_wrong_one_leaves_nothing(tmp_path: Path) -> None:
+    """With gcc in the place of mpicc, and the C library's mathematics in that of a BLAS."""
+    tree = tmp_path / "hpl-9"
+    for name, text in {
+        "src/auxil/HPL_dlamch.c": "#ifdef __OPTIMIZE__\n#error optimised\n#endif\nint two = 2;\n",
+        "testing/ptest/main.c": (
+            '#include "hpl.h"\nextern int two; int main(void) { return MADE + two; }\n'
+        ),
+        "include/hpl.h": "#ifndef Add_\n#error names\n#endif\n#define MADE 40\n",
+    }.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(text)
+    archive = tmp_path / "hpl.tar.gz"
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(tree, "hpl-9")
+    [build] = values(asked(prefix=str(tmp_path / "prefix"), on_node={"mpi": HPCX}))["to_build"]
+    (tmp_path / "prefix").mkdir()
+    libm = subprocess.run(
+        ["gcc", "-print-file-name=libm.so.6"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    argv = [*build["argv"][:4], str(archive), libm, "gcc", build["argv"][-1]]
+    assert subprocess.run(argv, check=False).returncode == 0
+    assert subprocess.run([build["creates"]], check=False).returncode == 42
+    names = [path.name for path in (tmp_path / "prefix").iterdir()]
+    assert [f"{tmp_path}/prefix/{name}" for name in names] == [build["creates"]]
+    archive.write_bytes(archive.read_bytes()[:-20])
+    (tmp_path / "prefix" / names[0]).unlink()
+    assert subprocess.run(argv, check=False, capture_output=True).returncode != 0
+    assert list((tmp_path / "prefix").iterdir()) == []
+
+
+# ---- several nodes
+
+
+def cluster(**options: Any) -> Asked:
+    question = asked(nodes=["one", "two", "three"], **options)
+    return replace(question, hostvars={name: {} for name in ("one", "two", "three")})
+
+
+def test_all_nodes_are_measured_from_the_first() -> None:
+    alone, over = plan(cluster(launcher_arguments=["--mca", "a", "b"])).cases or []
+    assert "nodes" not in alone
+    assert over == {
+        **alone,
+        "nodes": ["one", "two", "three"],
+        "hosts": ["one", "two", "three"],
+        "launcher": "mpirun",
+        "launcher_arguments": ["--mca", "a", "b"],
+        "job_directory": None,
+        "job_options": [],
+        "queue_seconds": 3600,
+    }
+    counted = plan(cluster(node_counts=[3, 2])).cases or []
+    assert [len(case.get("nodes", "")) for case in counted] == [0, 2, 3]
+    assert len(plan(replace(cluster(), host="two")).cases or []) == 1
+    by_slurm = (plan(cluster(launcher="slurm", job_directory="/shared")).cases or [])[-1]
+    assert (by_slurm["launcher_arguments"], by_slurm["job_directory"]) == (
+        ["--mpi=pmix"],
+        "/shared",
+    )
+    lost = Now(records=[], hosts=["one", "two"], hostvars=cluster().hostvars, host="one")
+    assert completed(over, lost)["absent"] == ["three"]
+    assert completed(alone, lost) == alone
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"node_counts": [4]}, "hpl_node_counts has 4, and hpl_nodes has 3 nodes"),
+        ({"launcher": "slurm"}, "hpl_job_directory '': slurm needs a folder of all nodes"),
+        (
+            {"gpus": 8, "memory_bytes": 1, "program": "/opt/xhpl"},
+            "hpl_nodes: HPL on GPUs is measured on one node",
+        ),
+    ],
+)
+def test_nodes_that_cannot_be_measured_together_are_refused(
+    options: dict[str, Any], sentence: str
+) -> None:
+    assert [sentence in text for text in plan(cluster(**options)).refused] == [True]
+
+
+def test_strange_nodes_are_refused() -> None:
+    assert plan(asked(nodes=["one", "four"])).refused == [
+        "hpl_nodes: one, four must be hosts of this inventory"
+    ]
+
+
+# ---- GPUs
 
 # The NDv4 article's, but for the adapters' names.
 NDV4 = {
@@ -171,3 +344,75 @@ def test_who_says_an_affinity_or_another_binding_has_it_so() -> None:
     # A size without a layout, and more ranks than GPUs.
     assert [case["gpu_masks"] for case in on_gpus("nc_a100_v4", **HPL_SH)] == [[]]
     assert [case["gpu_masks"] for case in on_gpus(**{**HPL_SH, "gpus": 16})] == [[]]
+
+
+def in_container(
+    family: str = "ndv4", there: str | None = "/usr/bin/docker", **options: Any
+) -> Any:
+    runtime = "enroot" if "container_sha256" in options else "docker"
+    found = {"programs": {runtime: there}, "files": options.pop("files", {})}
+    return plan(asked_of("hpl", node(family), found, **{"container_image": DIGEST, **options}))
+
+
+def test_the_container_takes_all_gpus_and_their_memory() -> None:
+    made = in_container()
+    assert (made.refused, made.skipped) == ([], [])
+    assert made.values == {
+        "packages": [],
+        "folder": [],
+        "downloads": [],
+        "to_build": [],
+        "images": [DIGEST],
+    }
+    [case] = made.cases
+    assert (case["program"], case["gpus"]) == ("/workspace/hpl.sh", 8)
+    assert case["memory_bytes"] == 8 * 40 * 1024**3
+    assert pairs(case["arguments"]) == NDV4
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (in_container("hbv3"), "no GPU on this node for NVIDIA's HPL container"),
+        (in_container(there=None), "no docker on this node to run NVIDIA's HPL container"),
+        (
+            in_container(
+                container_image="/images/hpl.sqsh",
+                container_sha256="ab" * 32,
+                files={"/images/hpl.sqsh": False},
+            ),
+            "/images/hpl.sqsh is not on this node",
+        ),
+    ],
+)
+def test_nodes_that_cannot_run_the_container_are_skipped_by_name(made: Any, why: str) -> None:
+    assert [(one.what, one.why) for one in made.skipped] == [("hpl", why)]
+    assert made.values["images"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"container_image": "nvcr.io/nvidia/hpc-benchmarks:24.09"}, "names no digest"),
+        ({"container_image": "/images/hpl.sqsh"}, "hpl_container_sha256 '' is no sha256"),
+        ({"nodes": ["node"]}, "HPL on GPUs is measured on one node"),
+    ],
+)
+def test_containers_without_a_digest_and_over_nodes_are_refused(
+    options: dict[str, Any], sentence: str
+) -> None:
+    refused = " ".join(in_container(**options).refused)
+    assert (sentence in refused, "hpl_" in refused) == (True, True)
+
+
+def test_the_articles_preset_fills_the_same_share_of_the_gpus_as_nvidias_sample() -> None:
+    preset = yaml.safe_load((ROOT / "catalog/presets/ndv4-hpl.yml").read_text(encoding="utf-8"))
+    options = {name.removeprefix("hpl_"): value for name, value in preset["variables"].items()}
+    [case] = in_container(**options).cases
+    order = hpl.order(
+        **{name: case[name] for name in ("n", "nb", "max_n", "memory_fraction", "memory_bytes")}
+    )
+    assert (order, case["gpus"], case["ranks"]) == (185344, 8, 8)
+    assert pairs(case["arguments"]) == NDV4
+    # NVIDIA's sample: order 264192 on eight GPUs of 80 GiB.
+    assert pytest.approx(264192**2 / 80, rel=0.02) == 185344**2 / 40

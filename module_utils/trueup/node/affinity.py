@@ -151,20 +151,6 @@ def taskset_argv(cpus: Cpus) -> list[str]:
     return ["taskset", "--cpu-list", format_cpu_list(cpus)] if cpus else []
 
 
-def openmpi_mpmd_argv(placement: Placement, command: Sequence[str]) -> list[str]:
-    """What follows ``mpirun --bind-to none``: one ``-np`` block a rank, pinned by taskset.
-
-    Works with every Open MPI, needs no file, and uses the operating system's CPU numbers. The ranks
-    of an unpinned placement stand in one block.
-    """
-    if not all(placement.per_rank):
-        return ["-np", str(placement.ranks), *command]
-    words: list[str] = []
-    for cpus in placement.per_rank:
-        words.extend([*([":"] if words else []), "-np", "1", *taskset_argv(cpus), *command])
-    return words
-
-
 def srun_cpu_bind(placement: Placement) -> str:
     """The value for ``srun --cpu-bind=``: ``mask_cpu:0x3f,0xfc0,...``, or ``none``."""
     if not all(placement.per_rank):

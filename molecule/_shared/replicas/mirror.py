@@ -31,7 +31,7 @@ PLACE = "/srv/mirror"
 PYTHONS = ("3.10", "3.12")
 STANDALONE = "3.12"
 # Packages that plans name, beside the lists in the roles' defaults.
-PLANNED = ("hpcc", "libopenblas0-pthread", "gromacs", "fio", "ffmpeg")
+PLANNED = ("libopenblas0-pthread", "gromacs", "fio", "ffmpeg")
 # They are offered, and no replica can have them beside its UCX.
 CONFLICTING = ("libucx0",)
 PLATFORMS = (

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import os
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...errors import BadInput
-from ...node.affinity import Placement, openmpi_mpmd_argv, taskset_argv
 from ...node.topology import Topology
 from ...options import ModuleOption, Option, RoleOption, time_limit
+from ...run.launcher import LAUNCHER
 from .output import HplOutput
 
-# The distribution's program.
-HPCC = "hpcc"
+# NVIDIA's container, and the program in it.
+NVIDIA_PROGRAM = "/workspace/hpl.sh"
+# Block sizes: of CPUs with OpenBLAS or AOCL, and of NVIDIA's HPL.
+_BLOCK, _BLOCK_OF_NVIDIA = 192, 1024
 _RANKS = ModuleOption(
     "ranks",
     "MPI ranks; 0 means one on each GPU, or else on each NUMA node. Above 1 they are started by"
@@ -33,19 +35,52 @@ _BINDING = ModuleOption(
 _LAYOUT = (_RANKS, _THREADS, _BINDING)
 
 OPTIONS = (
-    Option(
-        "program",
-        "Path of an xhpl or hpcc, or of a script that starts one (NVIDIA's /workspace/hpl.sh);"
-        " empty: the distribution's hpcc. A name with hpcc in it is given hpccinf.txt, any other"
-        " HPL.dat, in its working folder.",
+    RoleOption(
+        "prefix",
+        "Folder on the node for the release and the program that is built from it; for a run on"
+        " several nodes the same path on each.",
+        "~/.local/share/trueup/hpl",
+        type="path",
+        why="Yours without root; a site that shares one sets /opt/trueup/hpl.",
+    ),
+    RoleOption(
+        "url",
+        "Address of HPL's release, or of a mirror's copy.",
+        "https://www.netlib.org/benchmark/hpl/hpl-2.3.tar.gz",
+        filled=True,
+    ),
+    RoleOption(
+        "sha256",
+        "Its sha256; another file is not built.",
+        "32c5c17d22330e6f2337b681aded51637fb6008d3f0eb7c277b163fadd612830",
+        why="The sum that Spack's and EasyBuild's recipes for HPL 2.3 have.",
+    ),
+    RoleOption(
+        "blas",
+        "Shared library of a BLAS to link, an absolute path. Empty: the AOCL of an Azure HPC image"
+        " on AMD's CPUs, else OpenBLAS, which is installed where apt has it.",
         "",
-        why="Debian and Ubuntu have an hpcc.",
+        type="path",
     ),
     Option(
+        "program",
+        "Path of an xhpl on the node. Empty: the role builds one, and takes /workspace/hpl.sh in a"
+        " container.",
+        "",
+    ),
+    Option(
+        "container_image",
+        "NVIDIA's HPL container: its name by digest (name@sha256:...) at nvcr.io or a mirror, which"
+        " docker runs, or the path of a .sqsh file on the node, which enroot runs. Empty: no"
+        " container.",
+        "",
+    ),
+    Option("container_sha256", "Of a .sqsh file: its sha256; another file is refused.", ""),
+    Option(
         "arguments",
-        "Arguments of the program. NVIDIA's hpl.sh takes [--dat, HPL.dat], and on GPUs of a size in"
-        " catalog/topologies.yml the role adds the affinities of CPUs, memory, adapters and GPUs"
-        " that stand not here.",
+        "More arguments of the program. NVIDIA's hpl.sh is also given --dat, and on GPUs of a size"
+        " in catalog/topologies.yml the affinities of CPUs, memory, adapters and GPUs that are not"
+        " here.",
         [],
     ),
     RoleOption(
@@ -58,7 +93,10 @@ OPTIONS = (
     ),
     *_LAYOUT,
     Option(
-        "gpus", "GPUs that the program uses, one on each rank; 0 for a program that uses CPUs.", 0
+        "gpus",
+        "GPUs that the program uses, one on each rank; 0 for a program that uses CPUs. With a"
+        " container the role takes all of the node for 0.",
+        0,
     ),
     ModuleOption(
         "gpu_masks",
@@ -72,11 +110,10 @@ OPTIONS = (
         " share of the memory.",
         0,
     ),
-    Option("nb", "Block size. 192 suits most CPUs with OpenBLAS, 1024 NVIDIA's HPL.", 192, least=1),
+    Option("nb", "Block size; 0 means 192 on CPUs and 1024 on GPUs.", 0),
     Option(
         "max_n",
-        "Upper bound of the order, for short runs; 0 means none, and of the role 20000 with the"
-        " distribution's hpcc, whose other tests would take an hour at the size of the machine.",
+        "Upper bound of the order, for short runs; 0 means none.",
         0,
         why="80 % of HBv3's 448 GiB gives an order of about 219000, which takes about half an hour"
         " at 3.5 TFLOP/s.",
@@ -91,19 +128,54 @@ OPTIONS = (
     ),
     Option(
         "memory_bytes",
-        "Bytes that the share is of; 0 means what is available on the node. A run on GPUs needs it:"
-        " the sum of their memory.",
+        "Bytes of a node that the share is of; 0 means what is available. A run on GPUs needs the"
+        " sum of their memory, and the role takes the catalog's for 0.",
         0,
     ),
     time_limit(7200),
+    RoleOption(
+        "nodes",
+        "Nodes to measure together, by their inventory names; the first starts the runs. Empty:"
+        " each node alone.",
+        [],
+    ),
+    RoleOption(
+        "node_counts",
+        "How many of them, one after the other. Empty: all.",
+        [],
+        elements="int",
+        least=1,
+    ),
+    RoleOption(
+        "launcher",
+        "What starts ranks on several nodes: mpirun (over ssh, which must work between the nodes"
+        " without a password and with host keys known) or slurm (a job by sbatch).",
+        "mpirun",
+        choices=("mpirun", "slurm"),
+    ),
+    RoleOption(
+        "launcher_arguments",
+        "More arguments of mpirun or of srun, such as [--mca, btl_tcp_if_include, eth0].",
+        [],
+    ),
+    RoleOption(
+        "job_directory", "With slurm: a folder that all nodes share, for the jobs' files.", ""
+    ),
+    RoleOption("job_options", "With slurm: more arguments of sbatch.", []),
+    RoleOption(
+        "queue_seconds",
+        "With slurm: how long a job may wait for its nodes, in seconds.",
+        3600,
+        least=1,
+    ),
+    *LAUNCHER,
 )
 
 _BYTES = 8  # double precision
-# The run's folder: hpcc writes its result into a file, and its standard output stays empty.
-# $0 is the folder, the rest the command.
-_IN_FOLDER = (
-    'cd "$0" || exit; "$@"; status=$?; [ ! -e hpccoutf.txt ] || cat hpccoutf.txt; exit $status'
-)
+# A rank's folder, $0: only the first rank reads the input, and its node has the folder.
+_IN_FOLDER = 'cd "$0" 2>/dev/null || cd /; exec "$@"'
+INPUT = "HPL.dat"
+_BY_DIGEST = re.compile(r"[a-z0-9][a-zA-Z0-9.:_/-]*@sha256:[0-9a-f]{64}")
 
 
 class Problem(NamedTuple):
@@ -189,13 +261,13 @@ def order(
     return largest // nb * nb
 
 
-def input_name(program: str) -> str:
-    """The file in which the program looks for its input."""
-    return "hpccinf.txt" if "hpcc" in os.path.basename(program) else "HPL.dat"
+def block(nb: int, gpus: int) -> int:
+    """The block size, where 0 stands for what suits CPUs or NVIDIA's HPL."""
+    return nb or (_BLOCK_OF_NVIDIA if gpus else _BLOCK)
 
 
 def input_file(problem: Problem) -> str:
-    """HPL.dat for one test; hpcc reads the same form.
+    """HPL.dat for one test.
 
     The algorithm's choices are those of most published CPU runs: row-major grid, right-looking
     panels by Crout, ring broadcast (modified), one panel ahead, mixed row swaps. Output goes to
@@ -237,33 +309,93 @@ def input_file(problem: Problem) -> str:
     return "".join(f"{value!s:<12} {text}".rstrip() + "\n" for value, text in rows)
 
 
-def command(
-    placement: Placement, *, program: str, arguments: Sequence[str], mpirun: str, folder: str
-) -> List[str]:
-    """The argv of one case, run in its folder; under mpirun when there is more than one rank.
+def rank_argv(program: str, arguments: Sequence[str], folder: str) -> List[str]:
+    """The argv of one rank, run in the folder where it is there."""
+    return ["sh", "-c", _IN_FOLDER, folder, program, *arguments]
 
-    mpirun's own binding gives a rank with threads a single core, so it binds nothing and each rank
-    is pinned to the CPUs of our plan.
+
+class Container(NamedTuple):
+    """NVIDIA's HPL container.
+
+    Attributes:
+        image: a name by digest, which docker runs, or the path of a file, which enroot runs.
+        sha256: of a file.
     """
-    words = [program, *arguments]
-    if placement.ranks == 1:
-        run = [*taskset_argv(placement.per_rank[0]), *words]
-    else:
-        run = [mpirun, "--bind-to", "none", *openmpi_mpmd_argv(placement, words)]
-    return ["sh", "-c", _IN_FOLDER, folder, *run]
+
+    image: str
+    sha256: str
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Optional[Container]:
+        """The container that the options name; None for none.
+
+        Raises:
+            BadInput: an image without its digest, or a file without sha256.
+        """
+        image, sha256 = given["container_image"], given["container_sha256"].lower()
+        if not image:
+            return None
+        if image.startswith("/"):
+            if not re.fullmatch("[0-9a-f]{64}", sha256):
+                raise BadInput(
+                    f"container_sha256 {sha256!r} is no sha256: `sha256sum {image}` prints it"
+                )
+        elif not _BY_DIGEST.fullmatch(image):
+            raise BadInput(
+                f"container_image {image!r} names no digest: give it as name@sha256:... with 64"
+                " hexadecimal digits, which `docker buildx imagetools inspect` prints, or as the"
+                " path of a .sqsh file"
+            )
+        return cls(image, sha256)
+
+    @property
+    def runtime(self) -> str:
+        """What runs the image."""
+        return "enroot" if self.image.startswith("/") else "docker"
+
+    @property
+    def recorded(self) -> str:
+        """The image as records name it: by its digest, or by the sha256 of the file."""
+        return f"sha256:{self.sha256}" if self.runtime == "enroot" else self.image
+
+    def argv(
+        self, program: Sequence[str], *, folder: str, variables: Mapping[str, str], rdma: bool
+    ) -> List[str]:
+        """The argv that runs a program in the container, with all GPUs and in the folder."""
+        named = sorted(variables)
+        if self.runtime == "enroot":
+            passed = [word for name in named for word in ("--env", name)]
+            mounted = ["--mount", f"{folder}:{folder}"]
+            start = ["enroot", "start", *passed, *mounted, self.image]
+            return [*start, "env", "--chdir", folder, *program]
+        passed = [word for name in named for word in ("--env", f"{name}={variables[name]}")]
+        return [
+            # The role pulls the image; --init hands a signal on to mpirun.
+            *("docker", "run", "--rm", "--init", "--pull=never", "--gpus=all"),
+            *("--network=host", "--ipc=host", "--ulimit=memlock=-1", "--ulimit=stack=67108864"),
+            *(["--device=/dev/infiniband"] if rdma else []),
+            *passed,
+            f"--volume={folder}:{folder}",
+            f"--workdir={folder}",
+            self.image,
+            *program,
+        ]
 
 
-def environment(placement: Placement, *, root: bool, gpus: int = 0) -> Dict[str, str]:
+def in_container(program: str, arguments: Sequence[str], *, ranks: int, folder: str) -> List[str]:
+    """mpirun of the container with NVIDIA's script, which binds each rank by its affinities."""
+    given = [] if "--dat" in arguments else ["--dat", os.path.join(folder, INPUT)]
+    start = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "-np", str(ranks)]
+    return [*start, program, *given, *arguments]
+
+
+def environment(threads_per_rank: int, *, gpus: int = 0) -> Dict[str, str]:
     """The variables that are set: threads of each rank for whichever BLAS it is, and on GPUs the
     order of these."""
-    threads = str(placement.threads_per_rank)
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "MKL_NUM_THREADS")
-    variables = dict.fromkeys(names, threads)
+    variables = dict.fromkeys(names, str(threads_per_rank))
     if gpus:
         variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # what masks and affinities go by
-    if placement.ranks > 1 and root:
-        variables["OMPI_ALLOW_RUN_AS_ROOT"] = "1"
-        variables["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
     return variables
 
 
@@ -295,8 +427,10 @@ def require(name: str, program: Optional[str], mpirun: Optional[str], ranks: int
     Raises:
         BadInput: naming the one that is missing.
     """
+    if not name:
+        raise BadInput("program is empty: the role hpl builds one and names it")
     if program is None:
-        raise BadInput(f"{name} is not on this node: the role hpl installs hpcc, or set program")
+        raise BadInput(f"{name} is not on this node: the role hpl builds xhpl, or set program")
     if mpirun is None and ranks > 1:
         raise BadInput(f"no mpirun on this node for {ranks} ranks: set ranks to 1, or install MPI")
 
