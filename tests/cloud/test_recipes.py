@@ -11,6 +11,7 @@ from conftest import RECORDED, SMALL, emulated, wheels
 from helpers import ROOT
 
 VLLM = ROOT / "molecule" / "vllm"
+RECIPES = ROOT / "catalog" / "azure_recipes"
 LIBRARY = "libpython3.11.so.1.0"
 
 
@@ -49,6 +50,30 @@ def test_devito_over_two_nodes(tmp_path: Path) -> None:
     found = site.records("devito")
     assert {one["vm_size"] for one in found} == {"Standard_HB120rs_v3"}
     assert {one["node_count"] for one in found} == {1, 2}
+    assert (tmp_path / "report" / "index.html").exists()
+
+
+def test_devito_hbv3_as_shipped_in_small(tmp_path: Path) -> None:
+    """The recipe's own variables. Given are the size, the pip index and the share of the work."""
+    mounts = [f"{wheels('3.12', 'devito')}:/srv/wheels:ro"]
+    given = {
+        "trueup_preset": yaml.safe_load((RECIPES / "devito-hbv3.yml").read_text())["variables"][
+            "trueup_preset"
+        ],
+        "trueup_preset_scale": 0.005,
+        "devito_pip_find_links": "/srv/wheels",
+        "devito_pip_no_index": True,
+    }
+    with emulated(tmp_path, mounts=mounts, shm_size="256m") as site:
+        status, said = site.make("devito-hbv3", site.parameters(given, nodes=SMALL))
+        assert status == 0, said[-6000:]
+        assert site.left() == []
+    found = site.records("devito")
+    assert {one["node_count"] for one in found} == {1, 2}
+    assert {(one["parameters"]["preset"], one["parameters"]["preset_scale"]) for one in found} == {
+        ("devito-article", 0.005)
+    }
+    assert {one["outcome"] for one in found} <= {"ok", "too_short"}
     assert (tmp_path / "report" / "index.html").exists()
 
 
