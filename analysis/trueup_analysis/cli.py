@@ -52,6 +52,7 @@ COMMANDS: Final = {
     "prices": "Prices: show them, fetch newer ones, compare both.",
     "sizes": "VM sizes that have what is needed, and what an hour costs: in a region, or the lowest"
     " of all\nregions with a price. A price that nobody knows is said to be unknown.",
+    "dryrun": "What hosts of an inventory lack for their work; none of them is asked.",
     "azure": "Azure: what a deployment makes and costs, and what runs left there.",
 }
 # No module of Python can be called as these.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jinja2
@@ -28,12 +29,12 @@ from .new_machine import GIB
 from .planning import SCRATCH, Machine, Planned, Roles, Unforeseen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from trueup.cluster.azure.catalog import Catalog
     from trueup.cluster.azure.parameters import Parameters
-    from trueup.plan import Asked, Plan
+    from trueup.plan import Asked
 
 Need = Literal["disk", "index", "key", "licence", "plan", "preset", "reboot", "token"]
 _COMPUTE = "azure_role_compute"
@@ -69,33 +70,74 @@ class Missing(NamedTuple):
     text: str
 
 
-class Recipe(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Work for nodes, whether they are there or not.
+
+    Attributes:
+        environment: the controller's variables; those with secrets count, not their values.
+        project: the folder with roles/ and catalog/.
+        variables: of the nodes, those of a preset among them, templates filled in.
+    """
+
+    environment: Mapping[str, str]
+    project: Path
+    variables: Mapping[str, Any]
+
+    @property
+    def generated(self) -> Collection[str]:
+        """Variables whose secrets are made for the run."""
+        return ()
+
+    @property
+    def licences(self) -> Collection[str] | None:
+        """The licences that the user has accepted; None where nobody asks."""
+        return None
+
+    def secret(self, variable: str, name: str) -> bool:
+        """Whether a secret will be there, as the variable of a role or of the environment."""
+        given = self.variables.get(variable) or self.environment.get(name)
+        return bool(given or variable in self.generated)
+
+    def secrets(self) -> frozenset[str]:
+        """The variables whose secrets the run will have. An endpoint without a key is named by
+        itself, and its plan goes on."""
+        found = {name for name, variable in _SECRETS.items() if self.secret(name, variable)}
+        return frozenset(found | {"vllm_api_key"})
+
+    def allows(self, variable: str) -> bool:
+        """Whether a variable says yes."""
+        return self.variables.get(variable) is True
+
+    @property
+    def lists(self) -> Mapping[str, Any]:
+        """Variables of plays that the catalog has no part of."""
+        path = self.project / "playbooks" / "group_vars" / "all.yml"
+        lists: Mapping[str, Any] = _read_yaml(path)
+        return lists
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(Work):
     """A recipe with everything that its plans are made of.
 
     Attributes:
         made: its parameters.
         known: sizes and images.
-        environment: the controller's variables; those with secrets count, not their values.
-        project: the folder with roles/ and catalog/.
         image: the catalog's row of the nodes' image; empty where it has none.
-        variables: the recipe's and its preset's, templates filled in.
     """
 
     made: Parameters
     known: Catalog
-    environment: Mapping[str, str]
-    project: Path
     image: Mapping[str, Any]
-    variables: Mapping[str, Any]
 
-    def secret(self, variable: str, name: str) -> bool:
-        """Whether a secret will be there, as the variable of a role or of the environment."""
-        generated = variable in self.made.generated_secrets and not self.made.pull.release
-        return bool(self.variables.get(variable) or self.environment.get(name) or generated)
+    @property
+    def generated(self) -> Collection[str]:
+        return () if self.made.pull.release else self.made.generated_secrets
 
-    def allows(self, variable: str) -> bool:
-        """Whether a variable says yes."""
-        return self.variables.get(variable) is True
+    @property
+    def licences(self) -> Collection[str]:
+        return self.made.accepted_licences
 
     @property
     def family(self) -> Mapping[str, Any]:
@@ -103,14 +145,7 @@ class Recipe(NamedTuple):
         groups = [self.known.family(self.made.nodes.size)]
         groups += [WINDOWS] if self.made.nodes.windows else []
         gpus = bool(self.known.sizes[self.made.nodes.size].get("gpus"))
-        return family.family_lists(self._lists["trueup_families"], groups, has_gpu=gpus)
-
-    @property
-    def _lists(self) -> Mapping[str, Any]:
-        """Variables of plays that the catalog has no part of."""
-        path = self.project / "playbooks" / "group_vars" / "all.yml"
-        lists: Mapping[str, Any] = _read_yaml(path)
-        return lists
+        return family.family_lists(self.lists["trueup_families"], groups, has_gpu=gpus)
 
     def benchmarks(self) -> list[str]:
         """The benchmarks in their order; those of the size's family where the recipe names none."""
@@ -127,7 +162,7 @@ class Recipe(NamedTuple):
 
     def cluster_roles(self) -> list[str]:
         """The roles of these groups."""
-        return family.roles_of_groups(self._lists["trueup_cluster"], self.groups())
+        return family.roles_of_groups(self.lists["trueup_cluster"], self.groups())
 
     def roles(self) -> list[str]:
         """The roles that configure the nodes: of the family, and of the groups that they join."""
@@ -157,24 +192,63 @@ def missing(
         variables = _variables(made, known, project)
     except BadInput as error:
         return [Missing("preset", f"{error} (trueup_preset: '' in variables takes the defaults)")]
-    recipe = Recipe(made, known, environment, project, _image(made, known), variables)
+    recipe = _recipe(made, known, environment, project, variables)
     given = {name: value for name, value in made.variables.items() if str(name).startswith(PREFIX)}
     found = [Missing("plan", text) for text in problems(given)]
     found += _reboots_of_windows(recipe)
     planned, _ = _planned(recipe)
     benchmarks = recipe.benchmarks()
     found += [Missing("plan", text) for text in _of_node(recipe)]
-    for role, one in planned.items():
-        if role in benchmarks:
-            # A benchmark that the nodes cannot have is the work of the run.
-            found += _lacks(role, [each.why for each in one.plan.skipped if each.what == role])
-        found += _lacks(role, one.plan.refused)
+    found += lacking(planned, needed(planned, benchmarks, variables))
     if "vllm" in benchmarks:
-        found += _vllm(recipe, planned.get("vllm"))
+        found += endpoints(recipe, planned.get("vllm"))
+        found += _full_disks(recipe, planned.get("vllm"))
     return list(dict.fromkeys(found))
 
 
-class Work(NamedTuple):
+def _recipe(
+    made: Parameters,
+    known: Catalog,
+    environment: Mapping[str, str],
+    project: Path,
+    variables: Mapping[str, Any],
+) -> Recipe:
+    return Recipe(
+        made=made,
+        known=known,
+        environment=environment,
+        project=project,
+        image=_image(made, known),
+        variables=variables,
+    )
+
+
+def needed(
+    planned: Mapping[str, Planned], benchmarks: Sequence[str], variables: Mapping[str, Any]
+) -> Collection[str]:
+    """The benchmarks that the nodes must have: those that are named. Of the family's default ones
+    some are for other images, and it is enough that the nodes have one of them."""
+    if isinstance(variables.get("trueup_benchmarks"), list):
+        return benchmarks
+    possible = [name for name in benchmarks if name not in planned or not _skips(planned, name)]
+    return () if possible else benchmarks
+
+
+def _skips(planned: Mapping[str, Planned], name: str) -> list[str]:
+    """Why nodes cannot have a benchmark as a whole."""
+    return [each.why for each in planned[name].plan.skipped if each.what == name]
+
+
+def lacking(planned: Mapping[str, Planned], benchmarks: Collection[str]) -> Iterator[Missing]:
+    """Sentences of plans that keep a run from its work: all that is refused, and needed benchmarks
+    that the nodes cannot have."""
+    for role, one in planned.items():
+        if role in benchmarks:
+            yield from _lacks(role, _skips(planned, role))
+        yield from _lacks(role, one.plan.refused)
+
+
+class Measured(NamedTuple):
     """The measurements of a recipe.
 
     Attributes:
@@ -190,17 +264,17 @@ class Work(NamedTuple):
     references: tuple[str, ...]
 
 
-def work(made: Parameters, known: Catalog, project: Path) -> Work:
+def measured(made: Parameters, known: Catalog, project: Path) -> Measured:
     """The measurements of a recipe.
 
     Raises:
         BadInput: there is no such preset, or it is for other sizes.
     """
     variables = _variables(made, known, project)
-    recipe = Recipe(made, known, {}, project, _image(made, known), variables)
+    recipe = _recipe(made, known, {}, project, variables)
     name = str(variables.get("trueup_preset") or "")
     if not name:
-        return Work(tuple(recipe.benchmarks()), "", None, ())
+        return Measured(tuple(recipe.benchmarks()), "", None, ())
     preset = presets.read(name, project / "catalog")
     minutes = preset.sizes.get(made.nodes.size)
     if minutes is not None:
@@ -209,7 +283,7 @@ def work(made: Parameters, known: Catalog, project: Path) -> Work:
         one.published.get("configuration") or ", ".join(one.published.values())
         for one in preset.reference
     )
-    return Work(
+    return Measured(
         tuple(recipe.benchmarks()),
         name,
         None if minutes is None else minutes * 60,
@@ -244,9 +318,16 @@ def _planned(recipe: Recipe) -> tuple[dict[str, Planned], list[str]]:
     none where the image is not known."""
     if not recipe.image:
         return {}, []
-    machine, roles = _machine(recipe), Roles(recipe.project)
+    return plans_of(_machine(recipe), [*recipe.roles(), *recipe.benchmarks()], recipe.project)
+
+
+def plans_of(
+    machine: Machine, wanted: Sequence[str], project: Path
+) -> tuple[dict[str, Planned], list[str]]:
+    """The plan of each role on a machine, and a sentence on each that only the node can make."""
+    roles = Roles(project)
     plans, unforeseen = {}, []
-    for role in dict.fromkeys([*recipe.roles(), *recipe.benchmarks()]):
+    for role in dict.fromkeys(wanted):
         if roles.has_plan(role):
             try:
                 plans[role] = roles.plan(role, machine)
@@ -297,9 +378,14 @@ def _variables(made: Parameters, known: Catalog, project: Path) -> dict[str, Any
 
 
 def _rendered(made: Parameters) -> dict[str, Any]:
-    """The recipe's variables, templates filled in; of an unknown function or filter the text."""
+    """The recipe's variables, templates filled in."""
     names = [f"node-{number + 1}" for number in range(made.nodes.count)]
-    context = {**made.variables, "groups": {_COMPUTE: names, "all": names}}
+    return rendered(made.variables, {_COMPUTE: names, "all": names})
+
+
+def rendered(variables: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Variables with their templates filled in; of an unknown function or filter the text."""
+    context = {**variables, "groups": groups}
     environment = _Sandbox(undefined=jinja2.StrictUndefined)
 
     def filled(value: Any) -> Any:
@@ -310,11 +396,12 @@ def _rendered(made: Parameters) -> dict[str, Any]:
         if not isinstance(value, str) or "{{" not in value:
             return value
         try:
-            return environment.from_string(value).render(context)
+            found = environment.from_string(value).render(context)
+            return value if isinstance(found, jinja2.Undefined) else found
         except (jinja2.TemplateError, TypeError, ValueError):
             return value
 
-    return {name: filled(value) for name, value in made.variables.items()}
+    return {name: filled(value) for name, value in variables.items()}
 
 
 class _Sandbox(SandboxedEnvironment, NativeEnvironment):
@@ -367,9 +454,9 @@ def _without(made: Parameters, known: Catalog, project: Path) -> list[str]:
         variables = _variables(made, known, project)
     except BadInput:
         return []
-    recipe = Recipe(made, known, {}, project, _image(made, known), variables)
+    recipe = _recipe(made, known, {}, project, variables)
     planned, found = _planned(recipe)
-    benchmarks = recipe.benchmarks()
+    benchmarks = needed(planned, recipe.benchmarks(), variables)
     skipped = [each for one in planned.values() for each in one.plan.skipped]
     found += [f"without {what}: {why}" for what, why in skipped if what not in benchmarks]
     return list(dict.fromkeys(found))
@@ -399,21 +486,21 @@ def _texts(value: Any) -> Iterator[str]:
 # ---- vLLM ---------------------------------------------------------------------------------------
 
 
-def _vllm(recipe: Recipe, planned: Planned | None) -> Iterator[Missing]:
-    endpoints = recipe.variables.get("vllm_endpoints")
-    if not isinstance(endpoints, list) or not endpoints:
+def endpoints(recipe: Work, planned: Planned | None) -> Iterator[Missing]:
+    """Needs of vLLM's endpoints that no plan speaks of."""
+    given = recipe.variables.get("vllm_endpoints")
+    if not isinstance(given, list) or not given:
         yield Missing("plan", "vllm is measured and vllm_endpoints is empty: name an endpoint")
         return
-    for endpoint in endpoints:
+    for endpoint in given:
         if isinstance(endpoint, dict):
             yield from _endpoint(recipe, endpoint)
     if planned and not planned.plan.refused and not planned.plan.skipped:
         files = planned.plan.values["environment"]["requirements"]
         yield from _local_pins(planned.asked, "vllm", files)
-        yield from _full_disks(recipe, planned.plan)
 
 
-def _endpoint(recipe: Recipe, endpoint: Mapping[str, Any]) -> Iterator[Missing]:
+def _endpoint(recipe: Work, endpoint: Mapping[str, Any]) -> Iterator[Missing]:
     """Secrets, licence and reboot of one endpoint."""
     name, host = endpoint.get("name"), str(endpoint.get("host", "127.0.0.1"))
     local = host == "localhost" or host.startswith("127.") or host == "::1"
@@ -436,7 +523,7 @@ def _endpoint(recipe: Recipe, endpoint: Mapping[str, Any]) -> Iterator[Missing]:
                 f"{model} is behind a licence and there is no Hugging Face token: accept the"
                 f" licence at {page}, and export HF_TOKEN of that account",
             )
-        if gated not in recipe.made.accepted_licences:
+        if recipe.licences is not None and gated not in recipe.licences:
             yield Missing(
                 "licence",
                 f"{model} is under the licence {gated}: accept it at {page}, and say so in your"
@@ -451,7 +538,7 @@ def _endpoint(recipe: Recipe, endpoint: Mapping[str, Any]) -> Iterator[Missing]:
         )
 
 
-def _models(recipe: Recipe) -> dict[str, Any]:
+def _models(recipe: Work) -> dict[str, Any]:
     given = recipe.variables.get("vllm_recipes")
     return {
         **Roles(recipe.project).catalog("vllm_recipes.yml")["recipes"],
@@ -459,11 +546,13 @@ def _models(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def _full_disks(recipe: Recipe, planned: Plan) -> Iterator[Missing]:
+def _full_disks(recipe: Recipe, planned: Planned | None) -> Iterator[Missing]:
     """Disks that are smaller than all that is put on them."""
+    if planned is None or planned.plan.refused or planned.plan.skipped:
+        return
     nodes, row = recipe.made.nodes, recipe.known.sizes[recipe.made.nodes.size]
     wanted: dict[str, int] = {}
-    for space in planned.values["spaces"]:
+    for space in planned.plan.values["spaces"]:
         path = str(space["path"])
         if not path.startswith(("/dev/shm", deployment.MOUNTED)):  # noqa: S108 WHY: a name
             disk = SCRATCH if path.startswith(SCRATCH) else "/"
@@ -497,7 +586,6 @@ def _machine(recipe: Recipe) -> Machine:
     }
     kind = made.storage.kind
     mounts = [{"path": deployment.MOUNTED, "kind": kind, "source": _SOURCES.get(kind)}]
-    secrets = {name for name, variable in _SECRETS.items() if recipe.secret(name, variable)}
     return Machine(
         node=node,
         answer=functools.partial(new_machine.answer, node, image),
@@ -513,8 +601,7 @@ def _machine(recipe: Recipe) -> Machine:
             "trueup_cluster_roles": recipe.cluster_roles(),
             "trueup_plan": recipe.benchmarks(),
         },
-        # An endpoint without a key is named by itself.
-        secrets=frozenset(secrets | {"vllm_api_key"}),
+        secrets=recipe.secrets(),
     )
 
 

@@ -46,6 +46,7 @@ MODULE_UTILS: Layers = (
 CONTROLLER: Layers = (
     ("gate", "host_names", "machines", "new_machine", "planning", "presets"),
     ("dryrun",),
+    ("host_dryrun",),
 )
 PACKAGES = {"trueup_analysis": ANALYSIS, "trueup_controller": CONTROLLER, "trueup": MODULE_UTILS}
 # What the files of each package may not import at all.

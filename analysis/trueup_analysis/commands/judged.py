@@ -89,6 +89,25 @@ def nodes_of(path: Path) -> list[str]:
 
 
 def _hosts(path: Path) -> list[str]:
+    groups = listed(path, "--nodes")
+    found = {
+        name for group, held in groups.items() if group != "_meta" for name in held.get("hosts", ())
+    }
+    if not found:
+        raise BadInput(f"--nodes {path} names no node")
+    return sorted(found)
+
+
+def listed(path: Path, option: str) -> dict[str, Any]:
+    """An inventory as ansible-inventory lists it.
+
+    Args:
+        path: the inventory.
+        option: the option that names it, for messages.
+
+    Raises:
+        BadInput: it cannot be read.
+    """
     program = Path(sys.executable).with_name("ansible-inventory")
     try:
         asked = subprocess.run(  # noqa: S603 WHY: Ansible's own reader of inventories, no shell
@@ -101,15 +120,9 @@ def _hosts(path: Path) -> list[str]:
         groups: dict[str, Any] = json.loads(asked.stdout)
     except OSError as error:
         raise BadInput(
-            f"--nodes {path} is an inventory, and {program} cannot be run: {error.strerror};"
-            " give a file of one name a line"
+            f"{option} {path} is an inventory, and {program} cannot be run: {error.strerror}"
         ) from error
     except ValueError as error:
         why = " ".join(asked.stderr.split()) or "it printed no JSON"
-        raise BadInput(f"--nodes {path} is no inventory that Ansible reads: {why}") from error
-    found = {
-        name for group, held in groups.items() if group != "_meta" for name in held.get("hosts", ())
-    }
-    if not found:
-        raise BadInput(f"--nodes {path} names no node")
-    return sorted(found)
+        raise BadInput(f"{option} {path} is no inventory that Ansible reads: {why}") from error
+    return groups

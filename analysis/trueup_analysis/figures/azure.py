@@ -68,13 +68,13 @@ class Plan:
             *dryrun.missing(self.made, self.known, environment, _PROJECT),
         ]
 
-    def work(self) -> dryrun.Work:
+    def work(self) -> dryrun.Measured:
         """What it measures.
 
         Raises:
             BadInput: there is no such preset, or it is for other sizes.
         """
-        return dryrun.work(self.made, self.known, _PROJECT)
+        return dryrun.measured(self.made, self.known, _PROJECT)
 
     def warnings(self) -> list[str]:
         """What speaks against it, and does not forbid it."""

@@ -1,0 +1,86 @@
+"""``trueup dryrun``: needs of an inventory's hosts that are not met."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from trueup import benchmarks
+from trueup.errors import BadInput
+
+from .help_text import examples
+from .messages import say_all
+from .options import option, taking
+from .output import Common
+
+app = typer.Typer()
+_PROJECT = Path(benchmarks.__file__).parents[3]
+
+
+@app.command(
+    epilog=examples(
+        "trueup dryrun -i inventory.yml",
+        "ansible-playbook -i inventory.yml playbooks/identify.yml   # caches facts for it",
+    )
+    + "\n\nExit status: 0 nothing is missing; 1 something is, or a known error.",
+)
+@taking(common=Common)
+def dryrun(
+    *,
+    inventory: Annotated[Path, option("PATH", "The inventory.", "--inventory", "-i")],
+    common: Common,
+) -> None:
+    """Plan every role and benchmark of each host of an inventory, and name in one list all that is
+    missing: variables, secrets, programs, reboots. No host is asked: each is known by facts that
+    Ansible has cached, or by trueup_vm_size of the inventory."""
+    from trueup_controller import host_dryrun
+
+    from ..figures import azure, prices
+    from ..sheets import dryrun as sheets
+    from .judged import listed
+
+    held = listed(inventory, "--inventory")
+    hostvars = held.get("_meta", {}).get("hostvars", {})
+    groups = {name: _hosts_of(name, held) for name in held if name != "_meta"}
+    names = sorted({*hostvars, *(host for hosts in groups.values() for host in hosts)})
+    if not names:
+        raise BadInput(f"--inventory {inventory} names no host")
+    facts = {name: _facts(name) for name in names}
+    known = azure.known(prices.read_all(common.catalog), common.catalog)
+    found = host_dryrun.hosts(
+        host_dryrun.Inventory({name: hostvars.get(name, {}) for name in names}, groups, facts),
+        known.sizes,
+        [*known.facts["images"], *known.facts["windows_images"]],
+        os.environ,
+        _PROJECT,
+    )
+    common.write([sheets.hosts(found)])
+    say_all([f"{one.host}: {note}" for one in found for note in one.notes])
+    raise typer.Exit(any(one.missing for one in found))
+
+
+def _hosts_of(group: str, held: dict[str, dict[str, list[str]]]) -> list[str]:
+    """The hosts of a group and of its children."""
+    below = held.get(group, {})
+    inner = [host for child in below.get("children", ()) for host in _hosts_of(child, held)]
+    return list(dict.fromkeys([*below.get("hosts", ()), *inner]))
+
+
+def _facts(host: str) -> dict[str, object]:
+    """Facts of a host that Ansible has cached (ansible.cfg: JSON files); none where it has not.
+
+    Raises:
+        BadInput: the file is damaged.
+    """
+    folder = Path(os.environ.get("ANSIBLE_CACHE_PLUGIN_CONNECTION") or _PROJECT / ".cache/facts")
+    path = folder / host
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cached facts {path} cannot be read: {error}") from error
+    return read if isinstance(read, dict) else {}

@@ -1,0 +1,33 @@
+"""From the dry run of an inventory to a sheet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .sheet import Sheet, worded
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trueup_controller.host_dryrun import Found
+
+
+_NOTHING = ("none", "nothing is missing")
+
+
+def hosts(found: Sequence[Found]) -> Sheet:
+    """Needs of each host that are not met, a row each; one row of a host that lacks nothing."""
+    rows = [
+        {"host": one.host, "known_by": one.known_by or "nothing", "need": need, "text": text}
+        for one in found
+        for need, text in [*one.missing, *([] if one.missing else [_NOTHING])]
+    ]
+    return Sheet(
+        title="Dry run of the inventory",
+        columns=worded("host", "known_by", "need", "text"),
+        rows=rows,
+        notes=[
+            "Known by: facts that Ansible has cached, or a size with the image pinned for it."
+        ],
+        facts={"kind": "dryrun", "missing": sum(len(one.missing) for one in found)},
+    )
