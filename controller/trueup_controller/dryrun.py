@@ -18,7 +18,7 @@ import yaml
 from jinja2.nativetypes import NativeEnvironment
 from jinja2.sandbox import SandboxedEnvironment
 from trueup.cluster.azure import deployment, template
-from trueup.cluster.azure.parameters import GENERATED
+from trueup.cluster.azure.parameters import GENERATED, MOST_IN_ONE_GROUP
 from trueup.errors import BadInput
 from trueup.node import family
 from trueup.node.identify import WINDOWS
@@ -433,7 +433,7 @@ def warnings(made: Parameters, known: Catalog, project: Path) -> list[str]:
         link = "InfiniBand" if known.sizes[made.nodes.size].get("rdma_nics") else "placement"
         found.append(
             f"{made.nodes.count} nodes are {len(sets)} scale sets of up to"
-            f" {template.MOST_IN_ONE_GROUP}, a placement group each: {link} is known to reach the"
+            f" {MOST_IN_ONE_GROUP}, a placement group each: {link} is known to reach the"
             " nodes of one set; from set to set it is documented nowhere"
             " (playbooks/pairwise.yml measures it), and Slurm gets a switch for each set"
         )

@@ -26,8 +26,6 @@ def hosts(found: Sequence[Found]) -> Sheet:
         title="Dry run of the inventory",
         columns=worded("host", "known_by", "need", "text"),
         rows=rows,
-        notes=[
-            "Known by: facts that Ansible has cached, or a size with the image pinned for it."
-        ],
+        notes=["Known by: facts that Ansible has cached, or a size with the image pinned for it."],
         facts={"kind": "dryrun", "missing": sum(len(one.missing) for one in found)},
     )

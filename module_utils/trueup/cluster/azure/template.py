@@ -58,7 +58,7 @@ class ScaleSet(NamedTuple):
 
     name: str
     prefix: str
-    count: int
+    capacity: int
 
 
 def one_group(made: Parameters, catalog: Catalog) -> bool:
@@ -577,7 +577,7 @@ class _Writer:
             *self._armed(),
             zonal=True,
             role="compute",
-            sku={"name": nodes.size, "tier": "Standard", "capacity": one.count},
+            sku={"name": nodes.size, "tier": "Standard", "capacity": one.capacity},
             **self._identity(),
         )
 
