@@ -171,6 +171,15 @@ OPTIONS = (
         [],
     ),
     RoleOption(
+        "node_counts",
+        "Numbers of these nodes to measure on, such as [1, 2, 4], each on the first of them; empty:"
+        " on all.",
+        [],
+        type="list",
+        elements="int",
+        least=1,
+    ),
+    RoleOption(
         "launcher",
         "local (one process with all GPUs of one node), mpirun (the node's, over ssh) or"
         " slurm (a job by sbatch, its processes by srun).",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Dict, List, Mapping
 
 from ...node.gpu_places import gpu_places
@@ -26,7 +27,7 @@ def asks(asked: Asked) -> Dict[str, Any]:
 
 
 def plan(asked: Asked) -> Plan:
-    """A case for each collective. ``asked.found`` is what nccl_facts says.
+    """A case for each collective and number of nodes. ``asked.found`` is what nccl_facts says.
 
     Values: ``kept`` (the image's NCCL is used), ``repository`` and ``packages``, what is
     ``to_build``, ``files`` as config_files takes them, and what is ``wrong``. ``topology`` is what
@@ -34,7 +35,11 @@ def plan(asked: Asked) -> Plan:
     """
     setup = Setup.of(asked)
     unlike = together.unlike(asked.options["nodes"], asked.hostvars)
-    refused = [*setup.refused(asked.found), *([f"nccl_nodes: {unlike}."] if unlike else [])]
+    refused = [
+        *setup.refused(asked.found),
+        *([f"nccl_nodes: {unlike}."] if unlike else []),
+        *_refused_counts(asked.options),
+    ]
     if refused:
         return Plan(refused=refused)
     values: Dict[str, Any] = {
@@ -107,7 +112,29 @@ def _planned(asked: Asked, key: str) -> List[str]:
     return names
 
 
+def _refused_counts(options: Mapping[str, Any]) -> List[str]:
+    counts, most = options["node_counts"], len(options["nodes"])
+    if all(1 <= count <= most for count in counts) and len(set(counts)) == len(counts):
+        return []
+    text = ", ".join(map(str, counts))
+    return [
+        f"nccl_node_counts is {text}, nccl_nodes names {most}: give each number once, up to it."
+    ]
+
+
 def _cases(asked: Asked, setup: Setup) -> List[Dict[str, Any]]:
+    counts = asked.options["node_counts"]
+    on_each = [_on_first(asked, count) for count in counts] or [asked]
+    return [case for on_some in on_each for case in _cases_of(on_some, setup)]
+
+
+def _on_first(asked: Asked, count: int) -> Asked:
+    """The question for the first nodes alone; one node needs no name."""
+    nodes = asked.options["nodes"][:count] if count > 1 else []
+    return replace(asked, options={**asked.options, "nodes": nodes})
+
+
+def _cases_of(asked: Asked, setup: Setup) -> List[Dict[str, Any]]:
     options = asked.options
     launcher = options["launcher"]
     transports = _transports(asked, setup)
