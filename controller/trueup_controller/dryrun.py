@@ -371,8 +371,8 @@ def _variables(made: Parameters, known: Catalog, project: Path) -> dict[str, Any
         str(name),
         preset,
         machine,
+        values=variables,
         scale=float(variables.get("trueup_preset_scale", 1.0)),
-        nodes_named=len(variables.get(preset.node_names) or []),
     )
     return {**variables, **applied.variables}
 

@@ -7,19 +7,24 @@ catalog/reference_results.csv that the run should reproduce. No clock, network o
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 import yaml
+from trueup import benchmarks
 from trueup.errors import BadInput
 from trueup.words import did_you_mean
+
+from .benchmark_roles import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _FOLDER = "presets"
+_BENCHMARKS = "trueup_benchmarks"
 _SHAPE = re.compile(r"[0-9]+(x[0-9]+)+")
 ScaleRule = Literal["linear", "volume", "threads"]
 
@@ -28,24 +33,36 @@ class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Published rows that a run of the preset should reproduce, and the figure to compare.
 
     Attributes:
-        published: columns of catalog/reference_results.csv and their values. Every row that has
-            them is meant: one for each number of nodes and of cores or GPUs.
-        benchmark: the benchmark of the records to compare.
+        published: columns of catalog/reference_results.csv and their values; a value that ends in
+            ``*`` is a beginning. Every row that has them is meant: one for each number of nodes and
+            of cores or GPUs. A row without these numbers is for all of them.
+        benchmark: the benchmark of the records to compare; one of training is called megatron.
         metric: the figure of these records.
         statistic: its statistic; empty: the typical one.
         message_bytes: of a figure that depends on the size of messages.
         parameters: parameters that the records must have.
+        same_size: whether the published row is of the record's own Azure size.
         at_least: the share of the published performance that a healthy run reaches. 0.9: a rate
             of 90 % or more, or a time of at most 1 / 0.9 of the published time.
+        unlike: of a row that is shown beside the run and does not judge it: the reason.
     """
 
     published: dict[str, str]
     benchmark: str
     metric: str
-    at_least: float
+    at_least: float | None = None
+    unlike: str = ""
+    same_size: bool = False
     statistic: str = ""
     message_bytes: int | None = None
     parameters: dict[str, Any] = {}
+
+    def is_of(self, row: Mapping[str, str]) -> bool:
+        """Whether a row of catalog/reference_results.csv is one of the published rows."""
+        return all(
+            row[column].startswith(value[:-1]) if value.endswith("*") else row[column] == value
+            for column, value in self.published.items()
+        )
 
 
 class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -55,12 +72,16 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         title: one line.
         source: the publication with its date.
         chosen: the settings that the publication does not give, and why they have these values.
-        benchmarks: what is measured, in this order.
+        benchmarks: the benchmarks, in this order. A list of the play that has all of them stays.
         sizes: the sizes that it is for, with the minutes of a run there; None: not known.
         minutes_source: how the minutes are computed.
         nodes: the numbers of nodes of the publication.
         node_counts: the variable that takes these numbers, of a sweep over nodes.
-        node_names: the variable that names the nodes of that sweep.
+        node_names: the variable that names the nodes: of that sweep, or of a run over all of them.
+        user_variables: variables that inventory or recipe must set, each with a sentence on its
+            value.
+        unpublished: the reason why there is no published figure to compare with, where there is
+            none.
         needs: what a run needs beyond the nodes, one sentence each.
         variables: variables of plays and roles.
         scale: how a variable follows ``trueup_preset_scale``. linear: a number; volume: the extents
@@ -80,6 +101,8 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     nodes: list[int] = msgspec.field(default_factory=lambda: [1])
     node_counts: str = ""
     node_names: str = ""
+    user_variables: dict[str, str] = {}
+    unpublished: str = ""
     needs: list[str] = []
     scale: dict[str, ScaleRule] = {}
     cores: int | None = None
@@ -140,6 +163,11 @@ def read_all(catalog: Path) -> dict[str, Preset]:
     return {name: read(name, catalog) for name in names(catalog)}
 
 
+def _known() -> set[str]:
+    """The benchmarks that there are."""
+    return {info.name for info in pkgutil.iter_modules(benchmarks.__path__)}
+
+
 def _misfits(preset: Preset) -> Iterable[str]:
     """Contradictions within a preset, a sentence each."""
     for variable, rule in preset.scale.items():
@@ -148,16 +176,31 @@ def _misfits(preset: Preset) -> Iterable[str]:
         elif rule == "threads" and preset.cores is None:
             yield f"scale of {variable} is threads, and cores is missing"
     for row in preset.reference:
-        if row.benchmark not in preset.benchmarks:
+        if row.benchmark not in _known() or role_of(row.benchmark) not in preset.benchmarks:
             yield f"reference compares {row.benchmark}, which the preset does not measure"
-        if not 0 < row.at_least <= 1:
+        if (row.at_least is None) != bool(row.unlike):
+            yield f"reference of {row.metric} needs either at_least or unlike"
+        if row.at_least is not None and not 0 < row.at_least <= 1:
             yield f"at_least is {row.at_least:g}: it must be above 0 and at most 1"
-    if bool(preset.node_counts) != bool(preset.node_names):
-        yield "node_counts and node_names go together"
+    if bool(preset.reference) == bool(preset.unpublished):
+        yield "a preset has either reference or unpublished"
+    if preset.node_counts and not preset.node_names:
+        yield "node_counts needs node_names"
+
+
+def asked_of_user(preset: Preset) -> list[str]:
+    """The variables of inventory or recipe that decide what a preset comes to."""
+    nodes = [preset.node_names] if preset.node_names else []
+    return [_BENCHMARKS, *preset.user_variables, *nodes]
 
 
 def applied(
-    name: str, preset: Preset, machine: Machine, *, scale: float = 1.0, nodes_named: int = 0
+    name: str,
+    preset: Preset,
+    machine: Machine,
+    *,
+    values: Mapping[str, Any],
+    scale: float = 1.0,
 ) -> Applied:
     """The variables of a preset for one node.
 
@@ -165,12 +208,14 @@ def applied(
         name: the preset's name, for messages.
         preset: the preset.
         machine: the node.
+        values: the play's variables of ``user_variables`` and ``node_names``.
         scale: the share of the published work, above 0 and at most 1.
-        nodes_named: how many nodes the variable ``node_names`` names.
 
     Raises:
-        BadInput: the preset is of other sizes and not scaled, or cannot be scaled.
+        BadInput: the preset is of other sizes or numbers of nodes and not scaled, cannot be scaled,
+            or lacks a variable of the user.
     """
+    nodes_named = len(values.get(preset.node_names) or []) if preset.node_names else 0
     if not 0 < scale <= 1:
         raise BadInput(f"trueup_preset_scale is {scale:g}: it must be above 0 and at most 1")
     if scale == 1 and machine.size not in preset.sizes:
@@ -181,7 +226,21 @@ def applied(
         )
     if scale < 1 and not preset.scale:
         raise BadInput(f"preset {name} has no smaller form: remove trueup_preset_scale")
-    variables = {"trueup_benchmarks": list(preset.benchmarks), **preset.variables}
+    lacking_variables = [
+        f"{variable} ({sentence})"
+        for variable, sentence in preset.user_variables.items()
+        if not values.get(variable)
+    ]
+    if lacking_variables:
+        raise BadInput(f"preset {name} needs {' and '.join(lacking_variables)}")
+    if preset.node_names and not preset.node_counts and scale == 1:
+        _refuse_other_counts(name, preset, nodes_named)
+    named = values.get(_BENCHMARKS) or []
+    more_measured = isinstance(named, list) and set(preset.benchmarks) <= set(named)
+    variables = {
+        _BENCHMARKS: named if more_measured else list(preset.benchmarks),
+        **preset.variables,
+    }
     notes = []
     if scale < 1:
         for variable, rule in preset.scale.items():
@@ -198,6 +257,20 @@ def applied(
                 f" {nodes_named}"
             )
     return Applied(variables, notes)
+
+
+def _refuse_other_counts(name: str, preset: Preset, nodes_named: int) -> None:
+    """Refuse a number of nodes that the publication does not have.
+
+    Raises:
+        BadInput: naming the numbers.
+    """
+    if max(nodes_named, 1) not in preset.nodes:
+        counts = ", ".join(map(str, preset.nodes))
+        raise BadInput(
+            f"preset {name} is for {counts} nodes, and {preset.node_names} names {nodes_named}:"
+            f" name as many hosts in {preset.node_names}"
+        )
 
 
 def _linear(value: Any, scale: float, _: float) -> Any:

@@ -23,6 +23,7 @@ from trueup.run import beside, lineage, windows_bench
 from trueup.run.nodes import one_machine
 from trueup.run.resume import identity
 from trueup_controller import gate, presets
+from trueup_controller.benchmark_roles import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -263,12 +264,6 @@ def on_windows(
     except (TrueupError, ConnectionError) as error:
         raise AnsibleActionFail(printable(str(error))) from error
     return result
-
-
-def role_of(benchmark: str) -> str:
-    """The role that measures it."""
-    output = importlib.import_module(f"trueup.benchmarks.{benchmark}.output")
-    return str(getattr(output, "ROLE", benchmark))
 
 
 def secrets_of(benchmark: str) -> list[str]:

@@ -46,13 +46,8 @@ class ActionModule(ActionBase):
         try:
             preset = presets.read(name, _CATALOG)
             machine = presets.Machine(str(node.get("vm_size") or ""), int(node.get("cores") or 1))
-            applied = presets.applied(
-                name,
-                preset,
-                machine,
-                scale=scale,
-                nodes_named=len(value(preset.node_names, []) or []) if preset.node_names else 0,
-            )
+            values = {key: value(key, None) for key in presets.asked_of_user(preset)}
+            applied = presets.applied(name, preset, machine, values=values, scale=scale)
         except BadInput as error:
             raise AnsibleActionFail(str(error)) from error
         for note in applied.notes:

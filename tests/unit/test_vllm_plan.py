@@ -15,7 +15,8 @@ from trueup.benchmarks.vllm.recipes import choose
 from trueup.node.sizes import read_sizes
 from trueup.options import MODULE, module_spec
 from trueup.plan import Asked, Plan
-from trueup_measure import role_of, secrets_of
+from trueup_controller.benchmark_roles import role_of
+from trueup_measure import secrets_of
 
 ROOT = Path(__file__).parents[2]
 CATALOG = str(ROOT / "catalog")

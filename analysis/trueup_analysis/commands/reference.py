@@ -51,9 +51,11 @@ def reference(
         analysis.storage(path, mine),
     )
     cases = [] if mine is None else read_cases(mine)
-    reproduced = presets.reproduced(read_all(folder(common.catalog)), rows(path), cases)
-    if reproduced:
-        made.insert(0, preset_sheets.reproduced(reproduced))
+    offered = read_all(folder(common.catalog))
+    reproduced = presets.reproduced(offered, rows(path), cases)
+    notes = presets.unpublished(offered, cases)
+    if reproduced or notes:
+        made.insert(0, preset_sheets.reproduced(reproduced, notes))
     common.write(made)
     if mine is not None:
         end_incomplete(mine)

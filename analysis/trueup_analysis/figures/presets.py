@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from trueup.cases import Figure
 from trueup.errors import BadInput
 
-from . import price_list
+from . import price_list, shared_load
 from .prices import standing
 
 if TYPE_CHECKING:
@@ -25,6 +28,10 @@ _FACTORS: Final = dict(
         *(("tok/s", 1.0), ("ops/s", 1.0), ("ns/day", 1.0), ("users", 1.0)),
     )
 )
+# A number, or the lowest and the highest of several.
+_NUMBERS = re.compile(r"([0-9.]+)(?:-([0-9.]+))?")
+# Figures of all clients of shared storage together, which no record has.
+_OF_CLIENTS: Final = tuple(f"rate_at_{latency * 1000:g}ms" for latency in shared_load.LATENCIES)
 
 
 def offered(
@@ -74,39 +81,93 @@ def reproduced(
     Returns:
         Rows with preset, node, case, metric, nodes, cores_or_gpus, published and own (base units),
         unit, share (own performance of the published one, above 1 is better; NaN where the two are
-        not compared), at_least, verdict and source.
+        not compared), at_least, verdict, configuration (the publication's) and source.
 
     Raises:
         BadInput: a published row has no number, or a unit that is not known.
     """
     rows = [row for _, row in published]
-    found = []
-    for case in cases:
-        name = case.parameters.get("preset")
-        preset = presets.get(str(name)) if name else None
-        if preset is None or case.outcome != "ok":
-            continue
-        for reference in preset.reference:
-            row = _published_row(rows, reference, case)
-            if row is not None:
-                found += _compared(str(name), reference, row, case)
-    return found
+    measured = [case for case in cases if case.outcome == "ok" and _name(case) in presets]
+    compared = []
+    for case in [*measured, *_clients_together(measured)]:
+        for reference in presets[_name(case)].reference:
+            for row in _published_rows(rows, reference, case):
+                compared += _compared(_name(case), reference, row, case)
+    return compared
 
 
-def _published_row(
+def unpublished(presets: Mapping[str, Preset], cases: Iterable[Case]) -> list[str]:
+    """A sentence on each preset of a run whose publication has no figure to compare with."""
+    used = dict.fromkeys(_name(case) for case in cases)
+    return [
+        f"{name} is compared with nothing: {presets[name].unpublished}."
+        for name in used
+        if name in presets and presets[name].unpublished
+    ]
+
+
+def _name(case: Case) -> str:
+    """The preset of a record; empty without one."""
+    return str(case.parameters.get("preset") or "")
+
+
+def _clients_together(cases: Sequence[Case]) -> list[Case]:
+    """The clients of shared storage as one case, with the I/O rates of all at stated latencies."""
+    together = []
+    clients = [case for case in cases if case.benchmark == "fio"]
+    for row in shared_load.rows(clients)[0]:
+        alike = [
+            case
+            for case in clients
+            if case.run_id == row["run_id"]
+            and case.parameters["filesystem_source"] == row["filesystem_source"]
+            and case.parameters["workload"] == row["workload"]
+        ]
+        names = tuple(sorted({case.node for case in alike}))
+        figures = [
+            Figure(metric, row[metric], "1/s", "higher") for metric in _OF_CLIENTS if metric in row
+        ]
+        together.append(
+            replace(
+                alike[0],
+                nodes=names,
+                case=row["workload"],
+                node_count=len(names),
+                cores=None,
+                figures=figures,
+            )
+        )
+    return together
+
+
+def _published_rows(
     rows: Sequence[Mapping[str, str]], reference: Reference, case: Case
-) -> Mapping[str, str] | None:
-    """The published row of as many nodes, and of as many GPUs or cores, as the case."""
+) -> list[Mapping[str, str]]:
+    """The published rows of as many nodes, and of as many GPUs or cores, as the case."""
     if case.benchmark != reference.benchmark or any(
         case.parameters.get(name) != value for name, value in reference.parameters.items()
     ):
-        return None
-    units_used = str(case.gpus or case.cores or "")
-    for row in rows:
-        named = all(row[column] == value for column, value in reference.published.items())
-        if named and row["nodes"] == str(case.node_count) and row["cores_or_gpus"] == units_used:
-            return row
-    return None
+        return []
+    units_used = case.gpus or case.cores
+    return [
+        row
+        for row in rows
+        if reference.is_of(row)
+        and (not reference.same_size or row["system"] == case.vm_size)
+        and _covers(row["nodes"], case.node_count)
+        and _covers(row["cores_or_gpus"], units_used)
+    ]
+
+
+def _covers(published: str, number: int | None) -> bool:
+    """Whether a published number, or a range such as 2-32, has a number; none has all."""
+    if not published:
+        return True
+    numbers = _NUMBERS.fullmatch(published)
+    if numbers is None or number is None:
+        return False
+    lowest, highest = numbers.groups()
+    return float(lowest) <= number <= float(highest or lowest)
 
 
 def _compared(
@@ -117,7 +178,6 @@ def _compared(
         for figure in case.typical(reference.metric, reference.statistic)
         if figure.message_bytes == reference.message_bytes and figure.device is None
     ]
-    published = _base(row)
     return [
         {
             "preset": name,
@@ -130,9 +190,11 @@ def _compared(
             "own": figure.value,
             "unit": figure.unit,
             **_verdict(reference, published, figure.value, figure.direction, case),
+            "configuration": row["configuration"],
             "source": row["source"],
         }
         for figure in figures
+        for published in [_base(row, figure.direction)]
     ]
 
 
@@ -142,21 +204,28 @@ def _verdict(
     """The share of the published performance, and whether a healthy run reaches it."""
     scale = float(case.parameters.get("preset_scale", 1.0))
     changed = case.parameters.get("preset_changed")
+    at_least = math.nan if reference.at_least is None else reference.at_least
     reasons = [
         *([f"not compared: {scale:g} of the work"] if scale < 1 else []),
         *([f"not compared: other {changed}"] if changed else []),
     ]
     if reasons:
-        return {"share": math.nan, "at_least": reference.at_least, "verdict": "; ".join(reasons)}
+        return {"share": math.nan, "at_least": at_least, "verdict": "; ".join(reasons)}
     share = published / own if direction == "lower" else own / published
-    verdict = "reproduced" if share >= reference.at_least else "below the published figure"
-    return {"share": share, "at_least": reference.at_least, "verdict": verdict}
+    if reference.unlike:
+        verdict = f"beside only: {reference.unlike}"
+    else:
+        verdict = "reproduced" if share >= at_least else "below the published figure"
+    return {"share": share, "at_least": at_least, "verdict": verdict}
 
 
-def _base(row: Mapping[str, str]) -> float:
+def _base(row: Mapping[str, str], direction: str | None) -> float:
+    """The published figure in base units; of a range its end that is easier to reach."""
     if row["unit"] not in _FACTORS:
         raise BadInput(f"reference_results.csv: unit {row['unit']!r} is not known")
-    try:
-        return float(row["value"]) * _FACTORS[row["unit"]]
-    except ValueError as error:
-        raise BadInput(f"reference_results.csv: {row['value']!r} is not a number") from error
+    numbers = _NUMBERS.fullmatch(row["value"])
+    if numbers is None:
+        raise BadInput(f"reference_results.csv: {row['value']!r} is not a number")
+    lowest, highest = numbers.groups()
+    easier = highest if highest and direction == "lower" else lowest
+    return float(easier) * _FACTORS[row["unit"]]

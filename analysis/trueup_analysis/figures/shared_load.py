@@ -61,9 +61,10 @@ def rows(
     The clients are those that have a record of it at some queue depth, also a failed one. A depth
     that one of them lacks makes no point: it may have loaded the storage until it was lost.
 
-    A row has filesystem_source, workload, clients, points, edge_rate and edge_latency (of the point
-    with the highest rate), and for each of LATENCIES ``rate_at_2ms``, ``bandwidth_at_2ms`` and so
-    on, which are missing where the points do not reach that latency; ``said`` then says why.
+    A row has run_id, filesystem_source, workload, clients, points, edge_rate and edge_latency (of
+    the point with the highest rate), and for each of LATENCIES ``rate_at_2ms``,
+    ``bandwidth_at_2ms`` and so on, which are missing where the points do not reach that latency;
+    ``said`` then says why.
 
     Args:
         cases: of fio, those that failed too.
@@ -94,7 +95,8 @@ def rows(
         if lost:
             notes.append(f"{workload} on {source}: no record of {lost}; it is in no sum.")
         if points:
-            row = {"filesystem_source": source, "workload": workload, "clients": len(clients)}
+            row = {"run_id": run_id, "filesystem_source": source, "workload": workload}
+            row["clients"] = len(clients)
             made.append(row | _at_latencies(points))
     return made, notes
 

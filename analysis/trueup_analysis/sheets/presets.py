@@ -35,19 +35,27 @@ def offered(rows: Sequence[Mapping[str, Any]]) -> Sheet:
             *unshown("region", "source"),
         ],
         rows=list(rows),
-        notes=[_PRICE_NOTE],
+        notes=[_PRICE_NOTE, *_without_price(rows)],
         facts={"kind": "presets", "currency": "USD"},
     )
+
+
+def _without_price(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A note on sizes without a price; none where all have one."""
+    sizes = dict.fromkeys(short_size(row["size"]) for row in rows if not row["price_date"])
+    return [f"Without a price in the table: {', '.join(sizes)}."] if sizes else []
 
 
 def settings(name: str, preset: Preset) -> Sheet:
     """One preset: its variables, and the notes of its file."""
     rows = [{"variable": key, "value": str(value)} for key, value in preset.variables.items()]
+    needs = [*(f"{key}: {text}" for key, text in preset.user_variables.items()), *preset.needs]
     notes = [
         f"Source: {preset.source}.",
         *([preset.chosen] if preset.chosen else []),
         f"Minutes: {preset.minutes_source}.",
-        *(f"Needs: {need}" for need in preset.needs),
+        *(f"Needs: {need}." for need in needs),
+        *([f"Not compared: {preset.unpublished}."] if preset.unpublished else []),
     ]
     return Sheet(
         title=f"{name}: {preset.title}",
@@ -58,8 +66,9 @@ def settings(name: str, preset: Preset) -> Sheet:
     )
 
 
-def reproduced(rows: Sequence[Mapping[str, Any]]) -> Sheet:
-    """A run beside the published rows that its preset should reproduce."""
+def reproduced(rows: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> Sheet:
+    """A run beside the published rows that its preset should reproduce, and notes on presets that
+    are compared with nothing."""
     shown = [
         {
             **row,
@@ -83,8 +92,10 @@ def reproduced(rows: Sequence[Mapping[str, Any]]) -> Sheet:
             Column("share", "of the\npublished", units.percent),
             Column("at_least", "healthy\nfrom", units.percent),
             Column("verdict", "verdict", words=True),
+            Column("configuration", "published\nconfiguration", words=True),
             *unshown("source"),
         ],
         rows=shown,
+        notes=list(notes),
         facts={"kind": "reproduced"},
     )
