@@ -216,47 +216,71 @@ def applied(
             or lacks a variable of the user.
     """
     nodes_named = len(values.get(preset.node_names) or []) if preset.node_names else 0
+    _refuse_machine(name, preset, machine, scale)
+    _refuse_values(name, preset, values)
+    if preset.node_names and not preset.node_counts and scale == 1:
+        _refuse_other_counts(name, preset, nodes_named)
+    variables = {_BENCHMARKS: _benchmarks(preset, values), **preset.variables}
+    if scale < 1:
+        share = machine.cores / (preset.cores or machine.cores)
+        for variable, rule in preset.scale.items():
+            variables[variable] = _SCALED[rule](variables[variable], scale, share)
+    if not preset.node_counts:
+        return Applied(variables, [])
+    variables[preset.node_counts] = [count for count in preset.nodes if count <= nodes_named]
+    lacking = [count for count in preset.nodes if count > max(nodes_named, 1)]
+    if not lacking:
+        return Applied(variables, [])
+    counts = ", ".join(map(str, lacking))
+    note = (
+        f"preset {name}: not measured on {counts} nodes, since {preset.node_names} names"
+        f" {nodes_named}"
+    )
+    return Applied(variables, [note])
+
+
+def _benchmarks(preset: Preset, values: Mapping[str, Any]) -> list[str]:
+    """The play's list where it has all of the preset's, else the preset's."""
+    named = values.get(_BENCHMARKS) or []
+    if isinstance(named, list) and set(preset.benchmarks) <= set(named):
+        return named
+    return list(preset.benchmarks)
+
+
+def _refuse_machine(name: str, preset: Preset, machine: Machine, scale: float) -> None:
+    """Refuse a size that the preset is not for, and a scale that cannot be.
+
+    Raises:
+        BadInput: naming it.
+    """
     if not 0 < scale <= 1:
         raise BadInput(f"trueup_preset_scale is {scale:g}: it must be above 0 and at most 1")
     if scale == 1 and machine.size not in preset.sizes:
+        form = (
+            " or set trueup_preset_scale below 1 for a smaller form, which is compared with nothing"
+        )
+        smaller = f",{form}" if preset.scale else ""
         raise BadInput(
             f"preset {name} is for {', '.join(preset.sizes)}, and this node is"
-            f" {machine.size or 'no known Azure size'}: choose another preset, or set"
-            " trueup_preset_scale below 1 for a smaller form, which is compared with nothing"
+            f" {machine.size or 'no known Azure size'}: choose another preset{smaller}"
         )
     if scale < 1 and not preset.scale:
         raise BadInput(f"preset {name} has no smaller form: remove trueup_preset_scale")
-    lacking_variables = [
+
+
+def _refuse_values(name: str, preset: Preset, values: Mapping[str, Any]) -> None:
+    """Refuse a play without the user's variables.
+
+    Raises:
+        BadInput: naming all of them.
+    """
+    lacking = [
         f"{variable} ({sentence})"
         for variable, sentence in preset.user_variables.items()
         if not values.get(variable)
     ]
-    if lacking_variables:
-        raise BadInput(f"preset {name} needs {' and '.join(lacking_variables)}")
-    if preset.node_names and not preset.node_counts and scale == 1:
-        _refuse_other_counts(name, preset, nodes_named)
-    named = values.get(_BENCHMARKS) or []
-    more_measured = isinstance(named, list) and set(preset.benchmarks) <= set(named)
-    variables = {
-        _BENCHMARKS: named if more_measured else list(preset.benchmarks),
-        **preset.variables,
-    }
-    notes = []
-    if scale < 1:
-        for variable, rule in preset.scale.items():
-            share = machine.cores / (preset.cores or machine.cores)
-            variables[variable] = _SCALED[rule](variables[variable], scale, share)
-    if preset.node_counts:
-        possible = [count for count in preset.nodes if count <= nodes_named]
-        variables[preset.node_counts] = possible
-        lacking = [count for count in preset.nodes if count > max(nodes_named, 1)]
-        if lacking:
-            counts = ", ".join(map(str, lacking))
-            notes.append(
-                f"preset {name}: not measured on {counts} nodes, since {preset.node_names} names"
-                f" {nodes_named}"
-            )
-    return Applied(variables, notes)
+    if lacking:
+        raise BadInput(f"preset {name} needs {' and '.join(lacking)}")
 
 
 def _refuse_other_counts(name: str, preset: Preset, nodes_named: int) -> None:

@@ -44,7 +44,8 @@ MODULE_UTILS: Layers = (
 )
 # The controller's half: plugins and analysis import it, and it imports the node's half.
 CONTROLLER: Layers = (
-    ("gate", "host_names", "machines", "new_machine", "planning", "presets"),
+    ("benchmark_roles", "gate", "host_names", "machines", "new_machine", "planning"),
+    ("presets",),
     ("dryrun",),
     ("host_dryrun",),
 )
