@@ -195,8 +195,7 @@ def _variables(
     chosen = presets.read(preset, project / "catalog")
     machine = presets.Machine(str(node.get("vm_size") or ""), int(node.get("cores") or 1))
     scale = float(variables.get("trueup_preset_scale", 1.0))
-    named = len(variables.get(chosen.node_names) or [])
-    applied = presets.applied(preset, chosen, machine, scale=scale, nodes_named=named)
+    applied = presets.applied(preset, chosen, machine, values=variables, scale=scale)
     return {**variables, **applied.variables}
 
 

@@ -13,13 +13,13 @@ from helpers import ROOT
 
 # Of each recipe: benchmarks, preset, seconds of its work, number of published rows, missing needs.
 TABLE: dict[str, tuple[str, str, float | None, int, str]] = {
-    "cpu-llama": ("stream, vllm", "none", None, 0, "token, licence, index"),
+    "cpu-llama": ("stream, vllm", "llama-cpu", 3600.0, 0, "token, licence, index"),
     "devito-hbv3": ("devito", "devito-article", 3600.0, 3, "nothing"),
-    "eda-lustre": ("fio", "none", None, 0, "price"),
-    "eda-storage": ("fio", "none", None, 0, "price"),
-    "gromacs-nc-a100": ("gromacs", "none", None, 0, "nothing"),
+    "eda-lustre": ("fio", "eda-2ms-7ms", 1200.0, 2, "price"),
+    "eda-storage": ("fio", "eda-2ms-7ms", 1200.0, 2, "price"),
+    "gromacs-nc-a100": ("gromacs", "gromacs-benchpep-eessi", 1800.0, 0, "nothing"),
     "llama-a100": ("vllm", "none", None, 0, "token, licence"),
-    "nd-h100-deepseek": ("gpu_copy, nccl, vllm", "none", None, 0, "nothing"),
+    "nd-h100-deepseek": ("gpu_copy, nccl, vllm", "deepseek-r1-2xh100", 3600.0, 0, "nothing"),
     "nd-h200-deepseek": ("gpu_copy, vllm", "none", None, 0, "nothing"),
     "ndm-a100-megatron": ("gpu_copy, nccl, training", "none", None, 0, "price"),
     "ndv4-training": ("gpu_copy, nccl, training", "none", None, 0, "price"),

@@ -76,11 +76,21 @@ def test_a_recipe_whose_needs_are_met_lacks_nothing(plan: Any, recipe: str) -> N
     assert made.missing(SECRETS) == []
 
 
+# A preset wins over a file of variables.
+PLAIN = {"trueup_preset": "", "trueup_benchmarks": ["fio"]}
 # Of each: recipe, variables that a role refuses or cannot measure with, and words of the sentence.
 REFUSED = {
     "misspelt": ("devito-hbv3", {"devito_shap": "64x64x64"}, "devito_shap: the role devito has no"),
-    "of another type": ("eda-storage", {"fio_workloads": {"a": 1}}, "fio_workloads is {'a': 1}"),
-    "out of range": ("eda-storage", {"fio_runtime_seconds": -1}, "fio_runtime_seconds is -1"),
+    "of another type": (
+        "eda-storage",
+        {**PLAIN, "fio_workloads": {"a": 1}},
+        "fio_workloads is {'a': 1}",
+    ),
+    "out of range": (
+        "eda-storage",
+        {**PLAIN, "fio_runtime_seconds": -1},
+        "fio_runtime_seconds is -1",
+    ),
     "no variable of plays": (
         "eda-storage",
         {"trueup_benchmrks": ["fio"]},
@@ -89,7 +99,7 @@ REFUSED = {
     "refused": ("eda-storage", {"fio_directory": "shared"}, "fio_directory is shared: give a path"),
     "of two": (
         "eda-storage",
-        {"fio_runtime_seconds": 900, "fio_timeout_seconds": 600},
+        {**PLAIN, "fio_runtime_seconds": 900, "fio_timeout_seconds": 600},
         "fio_timeout_seconds 600 must be longer",
     ),
     "without EESSI": (
@@ -99,11 +109,21 @@ REFUSED = {
     ),
     "without a module": (
         "gromacs-nc-a100",
-        {"gromacs_eessi_version": "2026.06", "eessi_version": "2026.06"},
+        {
+            "trueup_preset": "",
+            "trueup_benchmarks": ["gromacs"],
+            "gromacs_source": "eessi",
+            "gromacs_eessi_version": "2026.06",
+            "eessi_version": "2026.06",
+        },
         "catalog/eessi.yml knows no module",
     ),
     "no PyTorch": ("ndv4-training", {"trueup_benchmarks": ["gemm"]}, "gemm: /usr/bin/python3 has"),
-    "unknown": ("eda-storage", {"trueup_benchmarks": ["foi"]}, "foi: no benchmark of that name"),
+    "unknown": (
+        "eda-storage",
+        {"trueup_preset": "", "trueup_benchmarks": ["foi"]},
+        "foi: no benchmark of that name",
+    ),
     "of the family": ("devito-hbv3", {"hpcx_variables": "x"}, "hpcx_variables is 'x': it must be"),
 }
 
