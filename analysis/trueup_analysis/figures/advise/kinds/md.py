@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trueup.benchmarks.gromacs import case as gromacs
 from trueup.errors import BadInput
-from trueup.options import Option
+from trueup.options import MODULE, Option
 
 from ..backtest import LEAST_ERRORS
 from ..estimates import around
@@ -31,7 +31,7 @@ _ATOMS_A_NM3: Final = 100.0
 _WATER: Final = "water"
 # What else may be measured, as parts of the atoms asked for: they lie on both sides.
 _PARTS: Final = (0.5, 1.0, 2.0)
-(_BOX,) = (one for one in gromacs.OPTIONS if one.name == "water_box")
+_BOX = next(one for one in gromacs.OPTIONS if (one.name, one.of) == ("water_box", MODULE))
 
 OPTIONS: Final = (
     Option("atoms", "Atoms, solvent included.", type="int", required=True, least=100, most=10**10),
