@@ -438,7 +438,9 @@ def warnings(made: Parameters, known: Catalog, project: Path) -> list[str]:
             " (playbooks/pairwise.yml measures it), and Slurm gets a switch for each set"
         )
     storage, mounted = made.storage, deployment.MOUNTED
-    if storage.kind != "none" and not any(mounted in text for text in _texts(made.variables)):
+    if storage.kind != "none" and not any(
+        mounted in text for text in new_machine.texts(made.variables)
+    ):
         found.append(
             f"nothing of this run writes to the {storage.tib} TiB of storage ({storage.kind}),"
             f" which is mounted at {mounted}: name a folder of it in variables (fio_directory,"
@@ -471,16 +473,6 @@ def _reboots_of_windows(recipe: Recipe) -> Iterator[Missing]:
                 "reboot",
                 f"{cause} needs a reboot of each new machine: set {variable}: true in variables",
             )
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list):
-        for part in value:
-            yield from _texts(part)
-    elif isinstance(value, str):
-        yield value
 
 
 # ---- vLLM ---------------------------------------------------------------------------------------
@@ -574,7 +566,9 @@ def _full_disks(recipe: Recipe, planned: Planned | None) -> Iterator[Missing]:
 
 def _machine(recipe: Recipe) -> Machine:
     """The first node, before the run's roles were there."""
-    made, image = recipe.made, {**recipe.image, "join": recipe.made.nodes.join}
+    made = recipe.made
+    image = new_machine.with_paths(recipe.image, recipe.variables)
+    image["join"] = made.nodes.join
     size, row = made.nodes.size, recipe.known.sizes[made.nodes.size]
     node = new_machine.of_image(size, recipe.known.sizes, image, disk_gib=made.nodes.os_disk_gib)
     node = new_machine.with_catalog(node, size, row)

@@ -230,7 +230,9 @@ def _machine(
     }
     return Machine(
         node=host.node,
-        answer=functools.partial(new_machine.answer, host.node, image),
+        answer=functools.partial(
+            new_machine.answer, host.node, new_machine.with_paths(image, host.variables)
+        ),
         host=name,
         hosts=list(nodes),
         hostvars={

@@ -4,6 +4,8 @@ answers to the modules that plans ask."""
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +19,14 @@ from trueup.node.topology import Topology
 from trueup.node.windows import avd_agent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Sequence
 
 GIB = 1024**3
 LOCAL_NVME = "Microsoft NVMe Direct Disk v2"
 _LIKE = {"ubuntu": "debian", "almalinux": "rhel centos fedora"}
 # Modules of Python that each of Azure's images has.
 _STANDARD = frozenset({"venv", "ensurepip"})
+_VERSION = re.compile(r"python(3\.\d+)$")
 _CUDA = PurePosixPath("/usr/local/cuda")
 # The folder of NVIDIA's HPC-X, by its version and the system that it is built for.
 _HPCX = "/opt/hpcx-v{version}-gcc-doca_ofed-{system}-cuda13-x86_64"
@@ -162,6 +165,24 @@ def with_catalog(node: Mapping[str, Any], size: str, row: Mapping[str, Any]) -> 
 # ---- its answers --------------------------------------------------------------------------------
 
 
+def with_paths(image: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The image with the paths that variables name: a user who names a program brings it, by shared
+    storage or cloud-init."""
+    named = [text for text in texts(variables) if text.startswith("/")]
+    return {**image, "programs": [*image.get("programs", ()), *named]}
+
+
+def texts(value: Any) -> Iterator[str]:
+    """All texts within a value."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        for part in value:
+            yield from texts(part)
+    elif isinstance(value, str):
+        yield value
+
+
 def answer(
     node: Mapping[str, Any], image: Mapping[str, Any], module: str, arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -191,17 +212,32 @@ def _on_path(image: Mapping[str, Any], names: Any) -> dict[str, str | None]:
     return found
 
 
+def _python(image: Mapping[str, Any], path: str, imports: Sequence[str]) -> dict[str, Any] | None:
+    """The image's python3, or one of another path that the user names, with all that is asked of
+    it; None of any other."""
+    if path in ("python3", "/usr/bin/python3"):
+        version, missing = image["python"], [name for name in imports if name not in _STANDARD]
+    elif path in image.get("programs", ()):
+        named = _VERSION.search(path)
+        version, missing = named[1] if named else image["python"], []
+    else:
+        return None
+    where = path if path.startswith("/") else "/usr/bin/python3"
+    own = where != "/usr/bin/python3"
+    return {"path": where, "version": [*numbers(version), 0], "missing": missing, "headers": own}
+
+
 def _program_facts(
     node: Mapping[str, Any], image: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
-    python = arguments.get("python")
     programs = _on_path(image, arguments.get("programs", ()))
     if arguments.get("module"):
         programs = dict.fromkeys(programs)
     return {
         "programs": programs,
         "files": {
-            path: bool(image.get("cuda")) and _CUDA in PurePosixPath(path).parents
+            path: path in image.get("programs", ())
+            or (bool(image.get("cuda")) and _CUDA in PurePosixPath(path).parents)
             for path in arguments.get("files", ())
         },
         "mentions": dict.fromkeys(arguments.get("mentions", ()), False),
@@ -214,14 +250,7 @@ def _program_facts(
             }
             for path in arguments.get("folders", ())
         },
-        "python": {
-            "path": "/usr/bin/python3",
-            "version": [*numbers(image["python"]), 0],
-            "missing": [name for name in arguments.get("imports", ()) if name not in _STANDARD],
-            "headers": False,
-        }
-        if python in ("python3", "/usr/bin/python3")
-        else None,
+        "python": _python(image, str(arguments.get("python") or ""), arguments.get("imports", ())),
         "pythons": [],
     }
 

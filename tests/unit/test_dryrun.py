@@ -76,6 +76,36 @@ def test_a_recipe_whose_needs_are_met_lacks_nothing(plan: Any, recipe: str) -> N
     assert made.missing(SECRETS) == []
 
 
+@pytest.mark.parametrize(
+    ("recipe", "variables"),
+    [
+        (
+            "gromacs-nc-a100",
+            {
+                "trueup_preset": "",
+                "trueup_benchmarks": ["gromacs"],
+                "gromacs_source": "system",
+                "gromacs_program": "/shared/bin/gmx",
+            },
+        ),
+        (
+            "ndv4-training",
+            {
+                "trueup_preset": "",
+                "trueup_benchmarks": ["gemm"],
+                "gemm_python": "/opt/torch/bin/python3.11",
+            },
+        ),
+        ("cpu-llama", {**WHEELS, "vllm_python": "/opt/python/bin/python3.11"}),
+    ],
+)
+def test_a_program_that_the_user_names_is_taken_to_be_there(
+    plan: Any, recipe: str, variables: dict[str, Any]
+) -> None:
+    made = plan(recipe, **LICENCES, **PRICED, variables=variables)
+    assert made.missing(SECRETS) == []
+
+
 # A preset wins over a file of variables.
 PLAIN = {"trueup_preset": "", "trueup_benchmarks": ["fio"]}
 # Of each: recipe, variables that a role refuses or cannot measure with, and words of the sentence.
