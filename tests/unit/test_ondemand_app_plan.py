@@ -146,6 +146,7 @@ def test_a_job_takes_all_its_nodes_where_the_benchmark_can() -> None:
     script = files(checkout="/apps/trueup", results="a/b")["template/script.sh.erb"]["content"]
     assert [line.strip() for line in script.splitlines() if "launcher='" in line] == [
         """devito) launcher='"devito_launchers": ["mpirun"]' among=devito_nodes ;;""",
+        """hpl) launcher='"hpl_launcher": "mpirun"' among=hpl_nodes ;;""",
         """nccl) launcher='"nccl_launcher": "mpirun"' among=nccl_nodes ;;""",
     ]
     assert "\ncheckout=/apps/trueup\n" in script

@@ -623,6 +623,7 @@ def test_there_are_examples_of_every_command() -> None:
         "flops",
         "import",
         "azure",
+        "dryrun",
     }
 
 
@@ -678,6 +679,7 @@ BESIDE = {
     "read": ("--size", "Standard_HB120rs_v3"),
     "advise": ("stencil", "grid=512x512x512", "steps=1000"),
     "azure plan": ("devito-hbv3",),
+    "dryrun": ("--inventory", str(ROOT / "inventories" / "example" / "hosts.yml")),
     "checkpoint": ("--gigabytes", "1"),
     "topology check": ("--size", "Standard_ND96asr_v4"),
     "topology write": ("--size", "Standard_ND96asr_v4"),
