@@ -71,7 +71,8 @@ def test_requests_past_the_servers_capacity_wait_and_are_seen(
 
 def test_training_ran_on_both_nodes(records: list[dict[str, Any]]) -> None:
     (training,) = [record for record in records if record["benchmark"] == "megatron"]
-    assert training["outcome"] == "ok"
+    # All iterations of a tiny model may take less than a second.
+    assert {training["outcome"]} <= {"ok", "too_short"}
     assert training["nodes"] == [FIRST, SECOND]
     assert training["parameters"]["backend"] == "gloo"
     assert metric(training, "loss_last") < metric(training, "loss_first")
