@@ -42,7 +42,7 @@ class Inventory(NamedTuple):
     facts: Mapping[str, Mapping[str, Any]]
 
 
-class Found(NamedTuple):
+class HostNeeds(NamedTuple):
     """The dry run of a host.
 
     Attributes:
@@ -88,7 +88,7 @@ def hosts(
     images: Sequence[Mapping[str, Any]],
     environment: Mapping[str, str],
     project: Path,
-) -> list[Found]:
+) -> list[HostNeeds]:
     """The dry run of each host, by name.
 
     Args:
@@ -113,10 +113,10 @@ def hosts(
                 "neither facts nor a size of the catalog is known: run"
                 " playbooks/identify.yml, or set trueup_vm_size"
             )
-            found.append(Found(name, "", [Missing("plan", text)], []))
+            found.append(HostNeeds(name, "", [Missing("plan", text)], []))
             continue
         missing, notes = _of_host(name, known, inventory, images, environment, project)
-        found.append(Found(name, known_by, missing, notes))
+        found.append(HostNeeds(name, known_by, missing, notes))
     return found
 
 

@@ -266,6 +266,14 @@ def test_the_row_knows_how_lost_links_are_said(losses: int, outcome: str) -> Non
     assert acceptance.settle(row, known(pair, row))["outcome"] == outcome
 
 
+def test_a_case_that_is_too_short_to_judge_settles_nothing() -> None:
+    row = acceptance.rows({"rows": [{**ROW, "checks": [{"record": "stream"}]}]})[0]
+    records = [a_record({"benchmark": "stream", "outcome": "too_short", "reason": "0.1 s"})]
+    node = role_plans.node("hbv3")
+    found = acceptance.settle(row, acceptance.Known(facts={"node": node}, records=records))
+    assert found["outcome"] == "not measured"
+
+
 # ---- figures of one run beside each other -------------------------------------------------------
 
 

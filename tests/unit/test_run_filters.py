@@ -86,6 +86,13 @@ def test_of_one_node_only_records_that_begin_on_it_are_read(tmp_path: Path) -> N
     assert len(recorded(tmp_path / RUN, "n1", MANY)) == 7
 
 
+def test_a_case_that_is_too_short_to_judge_is_not_measured_again(tmp_path: Path) -> None:
+    made = a_record(case="short", nodes=["n1"], outcome="too_short", reason="too short to judge: x")
+    records.write_record(str(tmp_path), made)
+    found = recorded(tmp_path / RUN, "n1", {"nodes": ["n1"]})
+    assert [record["case"] for record in found] == ["short"]
+
+
 def test_the_benchmarks_are_the_roles_with_that_entry_point() -> None:
     assert benchmark_names(str(ROLES)) == [
         *("blob_checkpoint", "dcgm", "devito", "fio", "gemm", "gpu_copy", "gromacs", "hpl"),

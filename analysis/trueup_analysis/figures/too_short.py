@@ -64,6 +64,7 @@ def _too_idle(case: Case, view: View, catalog: Path) -> str | None:
         if value is not None and peak and value / peak < LEAST_SHARE_OF_PEAK:
             return (
                 f"the {measure.label} is {value / peak:.2%} of the peak of {case.vm_size}, less"
-                f" than {LEAST_SHARE_OF_PEAK:.0%}: the problem is too small for it"
+                f" than {LEAST_SHARE_OF_PEAK:.0%}: take a larger problem; if the share stays so"
+                " low, the machine is at fault"
             )
     return None

@@ -9,13 +9,13 @@ from .sheet import Sheet, worded
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trueup_controller.host_dryrun import Found
+    from trueup_controller.host_dryrun import HostNeeds
 
 
 _NOTHING = ("none", "nothing is missing")
 
 
-def hosts(found: Sequence[Found]) -> Sheet:
+def hosts(found: Sequence[HostNeeds]) -> Sheet:
     """Needs of each host that are not met, a row each; one row of a host that lacks nothing."""
     rows = [
         {"host": one.host, "known_by": one.known_by or "nothing", "need": need, "text": text}

@@ -22,7 +22,7 @@ from ..errors import BadInput
 from ..node.affinity import Placement, srun_cpu_bind, taskset_argv
 from ..node.mpi import Mpi
 from ..node.topology import format_cpu_list
-from ..options import ModuleOption
+from ..options import ModuleOption, RoleOption
 from . import process
 from . import slurm_job as slurm
 
@@ -86,6 +86,22 @@ LAUNCHER = (
         " when it runs.",
         3600,
     ),
+)
+
+# Variables of a role whose benchmark may run as a job of Slurm.
+SLURM_JOB = (
+    RoleOption(
+        "job_directory", "With slurm: a folder that all nodes share, for the job's output.", ""
+    ),
+    RoleOption(
+        "job_options", "With slurm: more arguments of sbatch, such as [--partition=ndv4].", []
+    ),
+)
+SLURM_QUEUE = RoleOption(
+    "queue_seconds",
+    "With slurm: how long a job may wait for its nodes, in seconds.",
+    3600,
+    least=1,
 )
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

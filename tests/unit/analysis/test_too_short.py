@@ -89,3 +89,24 @@ def test_other_outcomes_stay(outcome: str) -> None:
     rows = [row("run_time", 0.1)]
     made = record(benchmark="devito", metrics=rows, outcome=outcome, reason="its norm is off")
     assert marked(made, CATALOG) == made
+
+
+def test_a_short_log_is_recorded_with_its_reason_and_is_in_no_table(
+    call_trueup: Any, tmp_path: Path
+) -> None:
+    results = tmp_path / "results"
+    log = CATALOG.parent / "tests" / "data" / "hpl" / "hpcc150_1rank.txt"
+    done = call_trueup("import", log, "--size", HBV3, "--region", "eastus", "--results", results)
+    assert (done.status, "0.116 s were timed" in done.err) == (0, True)
+    for command in ("cost", "scaling"):
+        done = call_trueup(command, results)
+        assert (done.status, done.out) == (1, "")
+    assert "1 too_short" in done.err
+    assert ": 1 too short" in call_trueup("list", results).out
+    health = call_trueup("health", results)
+    assert (health.status, "not measured" in health.out) == (2, True)
+    assert "pass" not in health.out
+    report = tmp_path / "report"
+    assert call_trueup("report", results, "-o", report).status == 0
+    page = (report / "index.html").read_text(encoding="utf-8")
+    assert "1 record too short to judge, in no headline, cost or scaling" in page

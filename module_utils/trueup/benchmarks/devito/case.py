@@ -13,7 +13,7 @@ from ...node.affinity import Placement
 from ...node.topology import format_cpu_list
 from ...options import ModuleOption, Option, RoleOption, time_limit
 from ...record import Metric
-from ...run.launcher import LAUNCHER
+from ...run.launcher import LAUNCHER, SLURM_JOB, SLURM_QUEUE
 from .output import ERROR_PREFIX, DevitoOutput
 
 # Full-grid single-precision arrays that the run holds at once, by model. Acoustic: u (3 time
@@ -200,16 +200,8 @@ OPTIONS = (
         [],
     ),
     RoleOption("srun_arguments", "More arguments of srun, such as [--mpi=pmix].", []),
-    RoleOption(
-        "job_directory", "With slurm: a folder that all nodes share, for the jobs' output.", ""
-    ),
-    RoleOption("job_options", "With slurm: more arguments of sbatch.", []),
-    RoleOption(
-        "queue_seconds",
-        "With slurm: how long a job may wait for its nodes, in seconds.",
-        3600,
-        least=1,
-    ),
+    *SLURM_JOB,
+    SLURM_QUEUE,
     ModuleOption(
         "memory_bandwidth",
         "The node's measured triad bandwidth in byte/s; with it the record has a roofline"

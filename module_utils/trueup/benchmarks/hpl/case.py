@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 from ...errors import BadInput
 from ...node.topology import Topology
 from ...options import ModuleOption, Option, RoleOption, time_limit
-from ...run.launcher import LAUNCHER
+from ...run.launcher import LAUNCHER, SLURM_JOB, SLURM_QUEUE
 from .output import HplOutput
 
 # NVIDIA's container, and the program in it.
@@ -158,16 +158,8 @@ OPTIONS = (
         "More arguments of mpirun or of srun, such as [--mca, btl_tcp_if_include, eth0].",
         [],
     ),
-    RoleOption(
-        "job_directory", "With slurm: a folder that all nodes share, for the jobs' files.", ""
-    ),
-    RoleOption("job_options", "With slurm: more arguments of sbatch.", []),
-    RoleOption(
-        "queue_seconds",
-        "With slurm: how long a job may wait for its nodes, in seconds.",
-        3600,
-        least=1,
-    ),
+    *SLURM_JOB,
+    SLURM_QUEUE,
     *LAUNCHER,
 )
 

@@ -24,7 +24,7 @@ VIEW = View(
     work=(Work("PFLOP", "pflop", "hpl_rate", 1e15),),
     method="HPL solves a dense system of N linear equations in fp64, and the rate is"
     " 2/3 N^3 + 3/2 N^2 operations over the time to solve it. Making the matrix, checking the"
-    " residual and hpcc's other tests are not in it.",
+    " residual are not in it.",
     layouts=True,
     timed=Timed("hpl_time"),
     spread=("gpus",),
