@@ -15,15 +15,17 @@ HEAD = """\
 # NCCL's settings
 
 `make options` writes this page from catalog/nccl_settings.yml. The role `nccl` writes the settings
-into `/etc/nccl.conf` (`conf`) and into profiles for jobs on one node, on several and in containers
-(`/opt/trueup/nccl/profiles`); NCCL and training runs get them too. Which contexts get the topology
+into `/etc/nccl.conf` (`conf`) and into profiles for jobs on one node, on several (tests of
+collectives, training, serving) and in containers (`/opt/trueup/nccl/profiles`); runs of `nccl`,
+`training` and of `vllm` over several nodes get those of their kind too. [launches](launches.md)
+sets them beside Azure's scripts. Which contexts get the topology
 file stands in [topology](topology.md). A site's own go over them:
 
     nccl_variables: {NCCL_IB_AR_THRESHOLD: "0"}       # nccl.conf, all profiles, nccl and training
     training_variables: {NCCL_ALGO: Ring}             # training alone
 
-| setting | value | contexts | sizes with the layout | why, and source |
-| --- | --- | --- | --- | --- |
+| setting | value | contexts | kinds of job | sizes with the layout | why, and source |
+| --- | --- | --- | --- | --- | --- |
 """
 OFFERED = """
 ## Not set, and yours to set
@@ -37,7 +39,8 @@ def page(root: Path) -> str:
     """The page's text."""
     data = yaml.safe_load((root / FILE).read_text(encoding="utf-8"))
     told = "".join(
-        f"| `{one['name']}` | `{one['value']}` | {', '.join(one['in'])} | {_layouts(one)} |"
+        f"| `{one['name']}` | `{one['value']}` | {', '.join(one['in'])} |"
+        f" {', '.join(one.get('kinds', ['all']))} | {_layouts(one)} |"
         f" {one['why']} |\n"
         for one in data["settings"]
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fslogix_page
+import launch_page
 import nccl_page
 import untested
 import yaml
@@ -215,6 +216,7 @@ def files(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
     yield root / settings.PAGE, variables()
     yield root / untested.PAGE, untested.page(root)
     yield root / nccl_page.PAGE, nccl_page.page(root)
+    yield root / launch_page.PAGE, launch_page.page(root)
     yield root / fslogix_page.PAGE, fslogix_page.page(root)
     yield root / "docs" / "azure_parameters.md", deployment()
     for role, tool, options in declared():

@@ -1,4 +1,4 @@
-"""Launches on the GPUs of two NDv4 nodes, whole (tests/data/launches), against Azure's own."""
+"""Launches on two nodes of every family, whole (tests/data/launches), against Azure's own."""
 
 from __future__ import annotations
 
@@ -8,24 +8,34 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import devito_bench
 import megatron_bench
 import nccl_bench
 import pytest
 import yaml
 from bench_modules import FakeRun
-from role_plans import PYTHON, ROOT, asked, node
+from role_plans import HPC, ND, PYTHON, ROOT, asked, node
 from test_nccl_plan import state
+from trueup.benchmarks.devito import plan as devito
 from trueup.benchmarks.megatron import plan as megatron
 from trueup.benchmarks.nccl import plan as nccl
 from trueup.node.mpi import Mpi, fact, hpcx_environment
+from trueup.node.nccl_setup import KINDS, job_variables
+from trueup.node.topology import Topology
 from trueup.plan import Asked, Plan
 
 DATA = Path(__file__).parents[1] / "data" / "launches"
-AZURE = yaml.safe_load((DATA / "azure-ndv4.yml").read_text())
+AZURES = {
+    name: yaml.safe_load((DATA / f"azure-{name}.yml").read_text()) for name in ("ndv4", "ndv5")
+}
+AZURE = AZURES["ndv4"]
 MASKS = AZURE["masks"]
 SETTINGS = yaml.safe_load((ROOT / "catalog" / "nccl_settings.yml").read_text())["settings"]
 HPCX = "/opt/hpcx-v2.25.1-gcc-doca_ofed-ubuntu22.04-cuda13-x86_64"
 NODES = ["gpu-1", "gpu-2"]
+# Whose figures hold for a family.
+FIGURES = {"ndv4": "ndv4", "ndm_a100_v4": "ndv4", "nd_h100_v5": "ndv5", "nd_h200_v5": "ndv5"}
+CHUNKS = {"nccl": "2097152", "training": "524288"}
 SLURM = {"launcher": "slurm", "job_directory": "/shared/jobs"}
 GIB = 1024**3
 FREE = {"there": False, "link": False, "path": "/home", "free_bytes": 90 * GIB}
@@ -33,13 +43,30 @@ FREE = {"there": False, "link": False, "path": "/home", "free_bytes": 90 * GIB}
 OURS_ALONE = ("OMPI_MCA_orte_tmpdir_base", "OMPI_ALLOW_RUN_AS_ROOT")
 
 
+def machine_of(family: str) -> Topology:
+    """A machine of the catalog's cores and NUMA nodes, in their order."""
+    row = node(family)["catalog"]
+    count, places = row["vcpus"], row["numa_nodes"]
+    numa = {
+        at: tuple(range(at * count // places, (at + 1) * count // places)) for at in range(places)
+    }
+    cores = tuple((cpu,) for cpu in range(count))
+    return Topology(
+        cpus=tuple(range(count)), numa=numa, l3_groups=tuple(numa.values()), cores=cores
+    )
+
+
 def there_is(family: str) -> dict[str, Any]:
     """The fact of a node of Azure's image: HPC-X is its MPI."""
     rebuilt = f"{HPCX}/hpcx-rebuild"
     made = Mpi(f"{HPCX}/ompi/bin/mpirun", "hpcx", "4.1.9", hpcx_environment(HPCX), rebuilt)
-    adapters = [f"mlx5_ib{number}" for number in range(8 if family.startswith("nd") else 0)]
-    count = len(adapters)
-    return node(family, mpi=fact(made, devices=adapters, has_gpu=True, rdma_expected=count))
+    bare = node(family)
+    count = (bare["catalog"] or {}).get("rdma_nics") or 0
+    adapters = [f"mlx5_ib{number}" for number in range(count)]
+    chosen = fact(made, devices=adapters, has_gpu=bare["has_gpu"], rdma_expected=count)
+    shown = {"topology": machine_of(family)} if family in HPC else {}
+    programs = {**bare["programs"], "gcc": "/usr/bin/gcc"}
+    return node(family, **shown, mpi=chosen, programs=programs)
 
 
 def on(role: str, family: str, found: dict[str, Any], **options: Any) -> Asked:
@@ -74,6 +101,22 @@ def training_case(family: str = "ndv4", **options: Any) -> dict[str, Any]:
     return {**case, "node": there_is(family)}
 
 
+def devito_case(family: str = "hbv3", **options: Any) -> dict[str, Any]:
+    """The last case of a sweep: every node, a rank for each NUMA node."""
+    size = machine_of(family)
+    layout = {"ranks": 4, "threads_per_rank": len(size.cpus) // 4, "binding": "numa"}
+    prefix = "/opt/trueup/devito"
+    found = {
+        "python": PYTHON,
+        "programs": {"gcc": "/usr/bin/gcc"},
+        "folders": {prefix: FREE, f"{prefix}/venv": FREE},
+    }
+    options = {**options, "prefix": prefix}
+    there = on("devito", family, found, node_layouts=[layout], **options)
+    case = (devito.plan(there).as_result()["cases"] or [])[-1]
+    return {**case, "node": there_is(family)}
+
+
 CASES = {
     "nccl-local": (nccl_bench, nccl_case, {}),
     "training-torchrun": (megatron_bench, training_case, {}),
@@ -88,11 +131,29 @@ CASES = {
 }
 
 
+DEVITO = {
+    "devito-slurm": (
+        devito_bench,
+        devito_case,
+        {"nodes": NODES, "launchers": ["slurm"], "job_directory": "/shared/jobs"},
+    ),
+    "devito-mpirun": (devito_bench, devito_case, {"nodes": NODES, "launchers": ["mpirun"]}),
+}
+ON_GPUS = [name for name, (_, _, options) in CASES.items() if options]
+IN_FAMILY = [
+    *((family, name) for family in (*ND, "nc_a100_v4", "nc_h100_v5") for name in ON_GPUS),
+    *((family, name) for family in ("hbv3", "hbv4") for name in DEVITO),
+]
+
+
 @pytest.fixture(name="launched")
-def _launched(runner: Any) -> Any:
-    def launch(name: str) -> dict[str, Any]:
-        module, case, options = CASES[name]
-        result = runner(module)(FakeRun(), check=True, **case(**options))
+def _launched(runner: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def launch(name: str, family: str = "ndv4") -> dict[str, Any]:
+        monkeypatch.setattr(devito_bench, "read_topology", lambda **_: machine_of(family))
+        monkeypatch.setattr(devito_bench, "available_memory_bytes", lambda: 400 * GIB)
+        monkeypatch.setenv("PATH", "/usr/bin:/bin")
+        module, case, options = {**CASES, **DEVITO}[name]
+        result = runner(module)(FakeRun(), check=True, **case(family, **options))
         environment = {
             key: value
             for key, value in result["environment"].items()
@@ -103,30 +164,83 @@ def _launched(runner: Any) -> Any:
     return launch
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_exact_command_and_environment(launched: Any, name: str) -> None:
-    golden = json.loads((DATA / f"{golden_name(name)}.json").read_text())
-    assert launched(name) == golden
+@pytest.mark.parametrize("name", ["nccl-local", "training-torchrun"])
+def test_the_exact_command_and_environment_on_one_node(launched: Any, name: str) -> None:
+    assert launched(name) == json.loads((DATA / f"ndv4-1x8-{name}.json").read_text())
 
 
-def golden_name(name: str) -> str:
-    return f"ndv4-{2 if CASES[name][2] else 1}x8-{name}"
+@pytest.mark.parametrize(("family", "name"), IN_FAMILY)
+def test_the_exact_command_and_environment(launched: Any, family: str, name: str) -> None:
+    golden = json.loads((DATA / f"two-{family}-{name}.json").read_text())
+    assert launched(name, family) == golden
+
+
+def test_every_golden_launch_is_one_of_these() -> None:
+    names = {f"two-{family}-{name}.json" for family, name in IN_FAMILY}
+    assert {path.name for path in DATA.glob("two-*.json")} == names
 
 
 @pytest.mark.parametrize("program", ["nccl", "training"])
-def test_it_is_azures_in_every_variable_and_mask_or_says_why(launched: Any, program: str) -> None:
-    ours = launched(f"{program}-slurm")
+@pytest.mark.parametrize(("family", "of"), [(one, FIGURES[one]) for one in ND])
+def test_it_is_azures_in_every_variable_and_mask_or_says_why(
+    launched: Any, family: str, of: str, program: str
+) -> None:
+    ours, azure = launched(f"{program}-slurm", family), AZURES[of]
     argv = ours["command"]
     step = shlex.split(argv[-1].partition("=")[2])
     [bind] = [word for word in step if word.startswith("--cpu-bind=mask_cpu:")]
-    masks = bind.partition(":")[2].split(",")
-    assert [mask.removeprefix("0x") for mask in masks] == AZURE["masks"]
-    assert [word for word in AZURE["sbatch"] if word not in argv] == []
-    assert [word for word in AZURE["srun"] if word not in step] == []
-    here, theirs = ours["environment"], AZURE["variables"]
+    masks = [mask.removeprefix("0x") for mask in bind.partition(":")[2].split(",")]
+    assert (masks == azure["masks"]) is ("otherwise_masks" not in azure)
+    assert [word for word in azure["sbatch"] if word not in argv] == []
+    assert [word for word in azure["srun"] if word not in step] == []
+    here, theirs = ours["environment"], azure["variables"]
+    theirs = theirs.get(program, theirs)
     differing = {name for name, value in theirs.items() if here.get(name) != value}
-    assert differing == set(AZURE["otherwise"][program])
-    assert set(here) - set(theirs) == set(AZURE["more"][program])
+    assert differing == set(azure["otherwise"][program])
+    assert set(here) - set(theirs) == set(azure["more"][program])
+
+
+@pytest.mark.parametrize("family", [family for family in ND if FIGURES[family] == "ndv5"])
+def test_mpirun_has_azures_options_or_says_why(launched: Any, family: str) -> None:
+    argv = " ".join(launched("nccl-mpirun", family)["command"])
+    options = AZURES["ndv5"]["mpirun"]
+    assert [f" {option} " in argv for option in options] == [not why for why in options.values()]
+
+
+def test_training_takes_other_settings_than_the_test_of_collectives(launched: Any) -> None:
+    test, training = (
+        launched(f"{program}-slurm", "nd_h100_v5")["environment"] for program in CHUNKS
+    )
+    chunk = "NCCL_P2P_NET_CHUNKSIZE"
+    assert {"nccl": test[chunk], "training": training[chunk]} == CHUNKS
+    of_sharp = [name for name in test if name.startswith("SHARP_") or name == "NCCL_COLLNET_ENABLE"]
+    assert (len(of_sharp), [name for name in of_sharp if name in training]) == (4, [])
+
+
+def test_a_server_over_nodes_takes_its_own() -> None:
+    kinds = {
+        kind: job_variables(on("nccl", "nd_h100_v5", state()), "multi_node", kind) for kind in KINDS
+    }
+    assert sorted(kinds["serving"]) == [
+        "CUDA_DEVICE_ORDER",
+        "NCCL_IB_PCI_RELAXED_ORDERING",
+        "NCCL_IB_QPS_PER_CONNECTION",
+        "NCCL_IGNORE_CPU_AFFINITY",
+        "NCCL_SOCKET_IFNAME",
+        "NCCL_TOPO_FILE",
+    ]
+    assert set(kinds["serving"].items()) <= set(kinds["training"].items())
+
+
+@pytest.mark.parametrize("program", ["nccl", "training", "devito"])
+def test_one_rule_for_the_mpi_of_slurms_ranks(launched: Any, program: str) -> None:
+    family = "hbv3" if program == "devito" else "nd_h100_v5"
+    ours = launched(f"{program}-slurm", family)
+    assert " --mpi=pmix " in ours["command"][-1]
+    paths = ours["environment"]["LD_LIBRARY_PATH"].split(":")
+    # Training's processes load no MPI.
+    assert f"{HPCX}/ompi/lib" not in paths
+    assert (f"{HPCX}/hpcx-rebuild/lib" in paths) is (program != "training")
 
 
 @pytest.mark.parametrize("program", ["nccl", "training"])
@@ -149,7 +263,8 @@ def test_variables_of_several_nodes_are_not_on_one_nor_the_reverse(
     several = launched(f"{program}-mpirun")["environment"]
     of_context: dict[str, set[tuple[str, str]]] = {"single_node": set(), "multi_node": set()}
     for setting in SETTINGS:
-        if "ndv4" in setting.get("for", ["ndv4"]):
+        kind = "collective_test" if program == "nccl" else "training"
+        if "ndv4" in setting.get("for", ["ndv4"]) and kind in setting.get("kinds", [kind]):
             for context in of_context.keys() & set(setting["in"]):
                 of_context[context].add((setting["name"], setting["value"]))
     one, more = of_context["single_node"], of_context["multi_node"]

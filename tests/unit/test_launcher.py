@@ -44,6 +44,9 @@ def test_local_with_one_rank_is_the_program_itself() -> None:
     assert itself == PROGRAM
 
 
+FROM_HERE = ("--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "plm_rsh_num_concurrent", "800")
+
+
 @pytest.mark.parametrize(
     ("placement", "binds_itself", "bound"),
     [
@@ -70,9 +73,15 @@ def test_several_ranks_are_mpiruns_here_and_on_nodes(
     over = Launcher("mpirun", TWO, hosts=("10.0.0.1", "10.0.0.2"), arguments=("--mca", "a", "b"))
     assert over.command(PROGRAM, **given) == [
         *("mpirun", "-np", "4", "--map-by", "ppr:2:node", "--bind-to", "none"),
-        *("--host", "10.0.0.1:2,10.0.0.2:2", "-x", "A", "-x", "OMP_NUM_THREADS"),
+        *("--host", "10.0.0.1:2,10.0.0.2:2", *FROM_HERE, "-x", "A", "-x", "OMP_NUM_THREADS"),
         *("--mca", "a", "b", *bound, *PROGRAM),
     ]
+    # One node is reached by no other, and a site's own number is its own.
+    alone = Launcher("mpirun", TWO[:1]).command(PROGRAM, **given)
+    fewer = ("--mca", "plm_rsh_num_concurrent", "64")
+    own = Launcher("mpirun", TWO, arguments=fewer).command(PROGRAM, **given)
+    assert [word for word in alone if word.startswith("plm")] == []
+    assert [own[at + 1] for at, word in enumerate(own) if word.startswith("plm")] == ["1", "64"]
 
 
 def test_mpirun_without_nodes_is_this_node() -> None:
@@ -404,7 +413,8 @@ def test_an_mpi_that_is_on_no_path_is_called_by_its_own_and_ranks_get_its_variab
     assert local.command(PROGRAM, **how)[:3] == [HPCX.path, "--bind-to", "none"]
     assert over.command(PROGRAM, **how) == [
         *(HPCX.path, "-np", "4", "--map-by", "ppr:2:node", "--bind-to", "none"),
-        *("--host", "node-1:2,node-2:2", "-x", "A", "-x", "LD_LIBRARY_PATH", "-x", "OPAL_PREFIX"),
+        *("--host", "node-1:2,node-2:2", *FROM_HERE),
+        *("-x", "A", "-x", "LD_LIBRARY_PATH", "-x", "OPAL_PREFIX"),
         *PROGRAM,
     ]
     assert job.command(PROGRAM, **how) == SLURM.command(PROGRAM, **how)

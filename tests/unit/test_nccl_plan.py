@@ -9,11 +9,11 @@ import re
 from typing import Any
 
 import pytest
-from role_plans import asked, node
+from role_plans import asked, catalog, node
 from trueup.benchmarks.nccl.case import OPTIONS
 from trueup.benchmarks.nccl.plan import asks, completed, plan
 from trueup.node.mpi import Mpi, fact, hpcx_environment
-from trueup.node.nccl_setup import settings_that_apply, topology_used
+from trueup.node.nccl_setup import KINDS, settings_that_apply, topology_used
 from trueup.node.nccl_topology import Layout, generate, generate_graphs, read_layouts
 from trueup.options import module_spec
 from trueup.plan import Asked, Now
@@ -67,6 +67,12 @@ def values(wanted: Asked) -> dict[str, Any]:
     made = plan(wanted)
     assert made.refused == []
     return dict(made.values)
+
+
+def test_kinds_are_spelt_and_nccls_own_file_knows_none() -> None:
+    told = catalog("nccl_settings.yml")["settings"]
+    assert {kind for one in told for kind in one.get("kinds", [])} <= set(KINDS)
+    assert [one["name"] for one in told if "conf" in one["in"] and "kinds" in one] == []
 
 
 def exported(text: str) -> dict[str, str]:
@@ -161,7 +167,8 @@ def test_the_topology_file_is_written_where_no_image_keeps_it(
 ) -> None:
     found = state(topology={"exists": exists})
     files = values(of(family, found=found, **given))["files"]
-    profiles = [f"/opt/trueup/nccl/profiles/{context}.sh" for context in CONTEXTS[1:]]
+    jobs = (*CONTEXTS[1:], "multi_node_training", "multi_node_serving")
+    profiles = [f"/opt/trueup/nccl/profiles/{job}.sh" for job in jobs]
     assert [file["path"] for file in files] == ["/etc/nccl.conf", *profiles, *written]
 
 
@@ -254,23 +261,28 @@ SETTINGS = [
     {"name": "NCCL_B", "value": "1", "for": ["ndv5"]},
     {"name": "UCX_C", "value": "1"},
     {"name": "NCCL_D", "value": "1", "rdma": True},
+    {"name": "NCCL_E", "value": "1", "kinds": ["collective_test"]},
+    {"name": "NCCL_E", "value": "2", "kinds": ["training"]},
     {"name": "NCCL_A", "value": "2"},
 ]
 
 
 @pytest.mark.parametrize(
-    ("context", "layout", "rdma", "expected"),
+    ("context", "kind", "layout", "rdma", "expected"),
     [
-        # Only NCCL's variables stand in NCCL's file; the last of a name wins.
-        ("conf", "ndv4", False, ["NCCL_A=2"]),
-        ("single_node", "ndv5", False, ["NCCL_B=1", "UCX_C=1", "NCCL_A=2"]),
-        ("multi_node", "", True, ["UCX_C=1", "NCCL_D=1", "NCCL_A=2"]),
+        # Only NCCL's variables stand in NCCL's file, for jobs of every kind; the last of a name
+        # wins.
+        ("conf", "", "ndv4", False, ["NCCL_A=2"]),
+        ("single_node", "serving", "ndv5", False, ["NCCL_B=1", "UCX_C=1", "NCCL_A=2"]),
+        ("multi_node", "serving", "", True, ["UCX_C=1", "NCCL_D=1", "NCCL_A=2"]),
+        ("multi_node", "training", "", False, ["UCX_C=1", "NCCL_E=2", "NCCL_A=2"]),
+        ("multi_node", "collective_test", "", False, ["UCX_C=1", "NCCL_E=1", "NCCL_A=2"]),
     ],
 )
 def test_the_settings_that_apply(
-    context: str, layout: str, rdma: bool, expected: list[str]
+    context: str, kind: str, layout: str, rdma: bool, expected: list[str]
 ) -> None:
-    chosen = settings_that_apply(SETTINGS, context, layout, rdma=rdma)
+    chosen = settings_that_apply(SETTINGS, context, kind, layout, rdma=rdma)
     assert [f"{item['name']}={item['value']}" for item in chosen] == expected
 
 

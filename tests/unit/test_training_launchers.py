@@ -98,7 +98,9 @@ def test_mpirun_is_the_nodes_and_passes_on_what_the_profile_says(
     (home / "bin" / "mpirun").chmod(0o755)
     made = Mpi(f"{home}/bin/mpirun", "hpcx", environment=hpcx_environment(str(home.parent)))
     (tmp_path / "single_node.sh").write_text("export A_B=1\n")
-    (tmp_path / "multi_node.sh").write_text("# why\nexport NCCL_X=1\nexport LD_LIBRARY_PATH=/p\n")
+    (tmp_path / "multi_node_training.sh").write_text(
+        "# why\nexport NCCL_X=1\nexport LD_LIBRARY_PATH=/p\n"
+    )
     told = _told({"interface": "", "variables": {"NCCL_DEBUG": "INFO"}}, 2)
     plan = {
         "mpirun": started_by({"mpi": asdict(made)}),

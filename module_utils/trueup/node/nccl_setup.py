@@ -25,10 +25,24 @@ _CONF = "/etc/nccl.conf"
 _CONF_KEPT = "/opt/trueup/nccl/nccl.conf"
 _CONF_DROP_IN = "/etc/systemd/system/sku-customizations.service.d/trueup-nccl.conf"
 _CONF_AGAIN = f"[Service]\nExecStartPost=-/usr/bin/install -m 0644 {_CONF_KEPT} {_CONF}\n"
-_JOBS = {
-    "single_node": "jobs on one node",
-    "multi_node": "jobs on several nodes",
-    "container": "jobs in containers",
+# Kinds of job: an entry of catalog/nccl_settings.yml names those it is for.
+KINDS = ("collective_test", "training", "serving")
+
+
+class Profile(NamedTuple):
+    """A file of variables that a user's job sources."""
+
+    context: str
+    kind: str
+    jobs: str
+
+
+_PROFILES = {
+    "single_node": Profile("single_node", "training", "jobs on one node"),
+    "multi_node": Profile("multi_node", "collective_test", "tests of collectives on several nodes"),
+    "container": Profile("container", "training", "jobs in containers"),
+    "multi_node_training": Profile("multi_node", "training", "training on several nodes"),
+    "multi_node_serving": Profile("multi_node", "serving", "serving over several nodes"),
 }
 _TESTS = ("all_reduce", "all_gather", "alltoall", "broadcast", "reduce_scatter", "sendrecv")
 # Device code for the GPU that the size has: nccl-tests' own default compiles for every generation
@@ -62,18 +76,22 @@ def topology_used(layout: Optional[Layout], choice: str) -> Dict[str, bool]:
 
 
 def settings_that_apply(
-    settings: Sequence[Mapping[str, Any]], context: str, layout: str, *, rdma: bool
+    settings: Sequence[Mapping[str, Any]], context: str, kind: str, layout: str, *, rdma: bool
 ) -> List[Mapping[str, Any]]:
-    """Those of ``settings`` that apply in a context, each variable once; of several the last.
+    """Those of ``settings`` that apply to a kind of job in a context, each variable once; of
+    several the last.
 
-    A setting without ``in``, ``for`` or ``rdma`` applies in every context, layout and machine.
-    NCCL's own file takes NCCL's variables only.
+    A setting without ``in``, ``kinds``, ``for`` or ``rdma`` applies in every context, to every kind
+    of job, layout and machine. NCCL's own file, which every job reads, takes NCCL's variables of
+    every kind.
     """
     chosen: Dict[str, Mapping[str, Any]] = {}
     for setting in settings:
         name = setting["name"]
         if (
             context in setting.get("in", [context])
+            and (kind or "kinds" not in setting)
+            and kind in setting.get("kinds", [kind])
             and layout in setting.get("for", [layout])
             and (rdma or not setting.get("rdma"))
             and (context != "conf" or name.startswith("NCCL_"))
@@ -83,9 +101,10 @@ def settings_that_apply(
     return list(chosen.values())
 
 
-def job_variables(asked: Asked, context: str) -> Dict[str, str]:
-    """What NCCL is told in jobs of another role on this node: the settings of the context, by this
-    host's ``nccl_variables`` and ``nccl_topology_file_used``, and where its plugin lies.
+def job_variables(asked: Asked, context: str, kind: str) -> Dict[str, str]:
+    """What NCCL is told in jobs of another role on this node: the settings of the kind of job and
+    the context, by this host's ``nccl_variables`` and ``nccl_topology_file_used``, and where its
+    plugin lies.
 
     Raises:
         BadInput: the catalog's layouts are wrong.
@@ -95,7 +114,7 @@ def job_variables(asked: Asked, context: str) -> Dict[str, str]:
         "variables": known.get("nccl_variables") or {},
         "topology_file_used": known.get("nccl_topology_file_used") or "by_context",
     }
-    return Setup.of(replace(asked, options=options)).variables(context)
+    return Setup.of(replace(asked, options=options)).variables(context, kind)
 
 
 class Shipped(NamedTuple):
@@ -306,8 +325,8 @@ class Setup(NamedTuple):
         }
         return [{**build, **with_what} for build in self.builds() if build["name"] in outdated]
 
-    def settings(self, context: str) -> List[Mapping[str, Any]]:
-        """What NCCL is told in a context: name, value and why."""
+    def settings(self, context: str, kind: str = "") -> List[Mapping[str, Any]]:
+        """What NCCL is told for a kind of job in a context: name, value and why."""
         used = self.used
         by_choice = f"nccl_topology_file_used ({self.asked.options['topology_file_used']})"
         because = f"{by_choice}: {self._reason()}"
@@ -346,17 +365,23 @@ class Setup(NamedTuple):
         return settings_that_apply(
             [file, none, *graphs, *told, *site],
             context,
+            kind,
             self.layout.name if self.layout else "",
             rdma=self.rdma,
         )
 
-    def variables(self, context: str) -> Dict[str, str]:
+    def variables(self, context: str, kind: str) -> Dict[str, str]:
         """The same by name, and where NCCL's plugin is, since the loader does not look there."""
-        found = {one["name"]: str(one["value"]) for one in self.settings(context)}
-        if self.rdma and context == "multi_node":
+        found = {one["name"]: str(one["value"]) for one in self.settings(context, kind)}
+        if self._has_plugin(context, kind):
             name = "LD_LIBRARY_PATH"
             found[name] = ":".join(filter(None, (found.get(name), f"{SHARP_PLUGIN}/lib")))
         return found
+
+    def _has_plugin(self, context: str, kind: str) -> bool:
+        """Whether the job gets the RDMA-SHARP plugin. A server's NCCL has its own way over
+        InfiniBand, and no reductions in the switches."""
+        return self.rdma and context == "multi_node" and kind != "serving"
 
     def files(self, state: Mapping[str, Any]) -> List[Dict[str, str]]:
         """What config_files puts in place: nccl.conf (again after the image's unit that rewrites
@@ -367,7 +392,9 @@ class Setup(NamedTuple):
         if state.get("sku_customizations"):
             files.append({"path": _CONF_KEPT, "content": conf})
             files.append({"path": _CONF_DROP_IN, "content": _WRITTEN + _CONF_AGAIN})
-        files += [{"path": f"{PROFILES}/{job}.sh", "content": self._profile(job)} for job in _JOBS]
+        files += [
+            {"path": f"{PROFILES}/{job}.sh", "content": self._profile(job)} for job in _PROFILES
+        ]
         for what, shipped in self.shipped().items():
             files.append({"path": shipped.link, "state": "link", "target": shipped.file})
             if self._is_written(state.get(what, {})):
@@ -452,24 +479,25 @@ class Setup(NamedTuple):
             f" sourced: {PROFILES}\n{told}"
         )
 
-    def _profile(self, job: str) -> str:
+    def _profile(self, name: str) -> str:
+        context, kind, jobs = _PROFILES[name]
         seen = (
             "# In the container nothing of /etc/nccl.conf is seen: pass these variables on, and"
             " mount what they name.\n"
         )
         told = "".join(
             f"\n{as_comment(one['why'])}\nexport {one['name']}={_quoted(one['value'])}\n"
-            for one in self.settings(job)
+            for one in self.settings(context, kind)
         )
         plugin = (
             "\n# NCCL finds the RDMA-SHARP plugin (libnccl-net.so) where the loader looks.\n"
             f"export LD_LIBRARY_PATH={SHARP_PLUGIN}/lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\n"
         )
         return (
-            f"{_WRITTEN}# NCCL for {_JOBS[job]}: . {PROFILES}/{job}.sh\n"
-            + (seen if job == "container" else "")
+            f"{_WRITTEN}# NCCL for {jobs}: . {PROFILES}/{name}.sh\n"
+            + (seen if context == "container" else "")
             + told
-            + (plugin if job == "multi_node" and self.rdma else "")
+            + (plugin if self._has_plugin(context, kind) else "")
         )
 
 

@@ -21,6 +21,7 @@ from typing import IO, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from ..errors import BadInput
 from ..node.affinity import Placement, srun_cpu_bind, taskset_argv
 from ..node.mpi import Mpi
+from ..node.mpi import of as mpi_of
 from ..node.topology import format_cpu_list
 from ..options import ModuleOption, RoleOption
 from . import process
@@ -110,6 +111,9 @@ _NO_DIRECTORY = (
     "launcher slurm needs job_directory: a folder that this node and the job's nodes share, for the"
     " job's output"
 )
+# mpirun's ssh to several nodes: Azure/ai-infrastructure-on-azure@a01b073
+# infrastructure_validations/slurm/NCCL/nccl_test_mpirun.sh.
+_SSH_STARTS = {"plm_rsh_no_tree_spawn": "1", "plm_rsh_num_concurrent": "800"}
 # A node that computes answers late; one that is gone is waited for once, before a run.
 _SSH_SECONDS = 30
 # Beyond connecting: keys, login, the shell's start.
@@ -314,6 +318,7 @@ class Launcher:
             *(mpirun, "-np", str(self.node_count * per_node)),
             *("--map-by", f"ppr:{per_node}:node", "--bind-to", "none"),
             *(("--host", ",".join(hosts)) if hosts else ()),
+            *(_started_from_here(self.arguments) if self.node_count > 1 else ()),
             *(word for name in sorted({*variables, *self._of_mpi}) for word in ("-x", name)),
             *self.arguments,
         ]
@@ -403,11 +408,28 @@ def joined(of_mpi: Mapping[str, str], given: Mapping[str, str]) -> Dict[str, str
     return {**of_mpi, **given, **({name: ":".join(folders)} if folders else {})}
 
 
-def pmix(kind: str, arguments: Sequence[str]) -> List[str]:
+def pmix(kind: str, arguments: Sequence[str], node: Mapping[str, Any]) -> List[str]:
     """The launcher's arguments, of srun with ``--mpi=pmix`` unless they say another: Slurm's own
-    default may be none, with which each rank of an MPI program believes that it is alone."""
+    default may be none, with which each rank of an MPI program believes that it is alone. The one
+    rule of all roles. Ranks of HPC-X then load its build with the image's PMIx (hpcx-pmix). Intel
+    MPI and MVAPICH are left to Slurm's default."""
     given = any(word.split("=")[0] == "--mpi" for word in arguments)
-    return [*(["--mpi=pmix"] if kind == "slurm" and not given else []), *arguments]
+    chosen = mpi_of(node)
+    takes_it = kind == "slurm" and not given and not (chosen and chosen.by_hydra)
+    return [*(["--mpi=pmix"] if takes_it else []), *arguments]
+
+
+def _started_from_here(arguments: Sequence[str]) -> List[str]:
+    """How mpirun's ssh reaches the nodes, where the arguments do not say it: each from this node
+    and all at once, as Azure's nccl_test_mpirun.sh has it (docs/launches.md). By default nodes also
+    start others, so that every node needs a way into every other; only that from here is asked
+    before a run."""
+    return [
+        word
+        for name, value in _SSH_STARTS.items()
+        if name not in arguments
+        for word in ("--mca", name, value)
+    ]
 
 
 def _twice(names: Sequence[str]) -> str:

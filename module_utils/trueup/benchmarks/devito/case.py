@@ -199,7 +199,11 @@ OPTIONS = (
         "More arguments of mpirun, such as [--mca, btl_tcp_if_include, eth0].",
         [],
     ),
-    RoleOption("srun_arguments", "More arguments of srun, such as [--mpi=pmix].", []),
+    RoleOption(
+        "srun_arguments",
+        "More arguments of srun, which has --mpi=pmix where they say no other.",
+        [],
+    ),
     *SLURM_JOB,
     SLURM_QUEUE,
     ModuleOption(

@@ -13,6 +13,7 @@ from ...node.pythons import Need, interpreter
 from ...options import for_module, row_refusals
 from ...plan import Asked, Now, Plan, Settled, Skipped, files_look
 from ...run import nodes as together
+from ...run.launcher import pmix
 from . import case as devito
 from . import search
 
@@ -338,7 +339,7 @@ def _launched(asked: Asked, launcher: str, names: Sequence[str]) -> Dict[str, An
         "nodes": list(names),
         "hosts": together.hosts(names, asked.hostvars),
         "launcher": launcher,
-        "launcher_arguments": options[f"{by}_arguments"],
+        "launcher_arguments": pmix(launcher, options[f"{by}_arguments"], asked.node),
         "job_directory": options["job_directory"] or None,
         "job_options": options["job_options"],
         "queue_seconds": options["queue_seconds"],

@@ -156,7 +156,7 @@ def _told(options: Mapping[str, Any], gpus: int) -> Dict[str, str]:
         lines += [
             "# What NCCL is told on one node or several (role nccl), where that role has been.",
             f"profile={PROFILES}/single_node.sh",
-            '[ "$nodes" = 1 ] || profile=${profile/single/multi}',
+            f'[ "$nodes" = 1 ] || profile={PROFILES}/multi_node_training.sh',
             '[ ! -e "$profile" ] || . "$profile"',
         ]
     set_to = [f"{name}={shlex.quote(str(value))}" for name, value in sorted(told.items())]
@@ -259,13 +259,13 @@ def _bound(asked: Asked, chosen: _Chosen, processes: int, nodes: int) -> Dict[st
     if not (chosen.gpus and size):
         return given
     places = gpu_places(size, chosen.gpus, asked.catalog("topologies.yml"))
-    told = job_variables(asked, "multi_node" if nodes > 1 else "single_node")
+    told = job_variables(asked, "multi_node" if nodes > 1 else "single_node", "training")
     if options["interface"]:
         told.pop("NCCL_SOCKET_IFNAME", None)
     return {
         "gpu_masks": [place.mask for place in places] if processes <= len(places) else [],
         "variables": {**told, **options["variables"]},
-        "launcher_arguments": pmix(options["launcher"], options["launcher_arguments"]),
+        "launcher_arguments": pmix(options["launcher"], options["launcher_arguments"], asked.node),
     }
 
 

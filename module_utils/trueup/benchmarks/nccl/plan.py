@@ -148,10 +148,12 @@ def _cases_of(asked: Asked, setup: Setup) -> List[Dict[str, Any]]:
             "nodes": options["nodes"],
             "hosts": together.hosts(options["nodes"], asked.hostvars),
             "launcher": launcher,
-            "launcher_arguments": pmix(launcher, options["launcher_arguments"]),
+            "launcher_arguments": pmix(launcher, options["launcher_arguments"], asked.node),
             "job_directory": options["job_directory"] or None,
             "job_options": options["job_options"],
-            "variables": setup.variables("multi_node" if _several(asked) else "single_node"),
+            "variables": setup.variables(
+                "multi_node" if _several(asked) else "single_node", "collective_test"
+            ),
             "transports": transports,
             "gpudirect": by_size and "ib" in transports,
         }

@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
 from ...errors import BadInput, TrueupError
 from ...node import gpu_grid, own_python
 from ...node.gpu_places import gpu_places
+from ...node.nccl_setup import job_variables
 from ...node.packages import verified_only
 from ...node.pythons import Need, interpreter
 from ...node.sizes import read_sizes
@@ -110,7 +111,7 @@ def plan(asked: Asked) -> Plan:
             "endpoints": [
                 _service(
                     each,
-                    {**chain.variables, **_adapters(asked, each)},
+                    {**chain.variables, **_adapters(asked, each), **_nccl(asked, each)},
                     home,
                     cache,
                     _beside(asked, each),
@@ -335,6 +336,13 @@ def _beside(asked: Asked, each: Mapping[str, Any]) -> List[str]:
     return (
         ["/usr/bin/taskset", "-c", format_cpu_list(sorted(mine))] if mine and mine < every else []
     )
+
+
+def _nccl(asked: Asked, each: Mapping[str, Any]) -> Dict[str, str]:
+    """What NCCL is told by an endpoint over several nodes; its recipe's variables win over it."""
+    several = len(each["nodes"]) > 1 and each["recipe"]["device"] == "cuda"
+    several = several and bool(asked.node.get("vm_size"))
+    return job_variables(asked, "multi_node", "serving") if several else {}
 
 
 def _adapters(asked: Asked, each: Mapping[str, Any]) -> Dict[str, str]:
