@@ -44,8 +44,11 @@ SOURCES = {
     ),
     "ndv5": (
         ("nd_h100_v5", "nd_h200_v5"),
-        "Azure/ai-infrastructure-on-azure@a01b073 infrastructure_validations/slurm/NCCL"
-        " (hopper.conf, nccl_test_mpirun.sh), examples/megatron-lm/GPT3-175B/slurm/04-gpt175B.sh",
+        (
+            "Azure/ai-infrastructure-on-azure@a01b073 infrastructure_validations/slurm/NCCL"
+            " (hopper.conf, nccl_test_mpirun.sh) and examples/megatron-lm/GPT3-175B/slurm"
+            " (04-gpt175B.sh)"
+        ),
     ),
 }
 COLUMNS = "| setting | here | Azure's | why it differs |\n| --- | --- | --- | --- |\n"
@@ -83,25 +86,30 @@ def _table(root: Path, name: str, program: str) -> Iterator[str]:
         shown = [f"`{value}`" if value else "not set" for value in (ours, theirs.get(setting))]
         yield f"| `{setting}` | {shown[0]} | {shown[1]} | {reasons.get(setting, 'the same')} |\n"
     if program == "nccl":
-        yield f"| CPU masks | each rank's | each rank's | {azure.get('otherwise_masks', 'the same')} |\n"
+        masks = azure.get("otherwise_masks", "the same")
+        yield f"| CPU masks | each rank's | each rank's | {masks} |\n"
         options = [*azure["left_out"].items(), *azure.get("mpirun", {}).items()]
         for option, why in options:
-            yield f"| `{option}` | {'otherwise' if why else 'the same'} | set | {why or 'the same'} |\n"
+            ours = "otherwise" if why else "the same"
+            yield f"| `{option}` | {ours} | set | {why or 'the same'} |\n"
+
+
+OTHERS = """
+## Other families
+Azure has no launch of these on two nodes.
+
+| family | launch | variables |
+| --- | --- | --- |
+"""
 
 
 def _others(root: Path) -> str:
-    lines = [
-        "\n## Other families\nAzure has no launch of these on two nodes.\n\n| family | launch | variables |\n| --- | --- | --- |\n"
-    ]
+    rows = []
     for path in sorted((root / DATA).glob("two-*-slurm.json")):
         family, program = path.stem.removeprefix("two-").removesuffix("-slurm").rsplit("-", 1)
         if family.startswith("nd"):
             continue
         here = _launch(root, family, f"{program}-slurm")["environment"]
-        shown = ", ".join(
-            f"`{name}={value}`"
-            for name, value in sorted(here.items())
-            if "PATH" not in name and "/" not in value
-        )
-        lines.append(f"| {family} | {program} | {shown} |\n")
-    return "".join(lines)
+        shown = [f"`{name}={value}`" for name, value in sorted(here.items()) if "/" not in value]
+        rows.append(f"| {family} | {program} | {', '.join(shown)} |\n")
+    return OTHERS + "".join(rows)

@@ -194,6 +194,7 @@ def test_over_nodes_mpirun_starts_the_ranks(run_module: Any, tmp_path: Path) -> 
     assert call["argv"] == [
         *("mpirun", "-np", "4", "--map-by", "ppr:2:node", "--bind-to", "none"),
         *("--host", "10.0.0.1:2,10.0.0.2:2"),
+        *("--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "plm_rsh_num_concurrent", "800"),
         *(word for name in (*names, "TMPDIR") for word in ("-x", name)),
         *(f"{prefix}/venv/bin/python", f"{prefix}/devito_driver.py", "--model", "acoustic"),
         *("--shape", "64x64x64", "--space-order", "8", "--tn", "50", "--nbl", "10"),

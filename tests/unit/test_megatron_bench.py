@@ -253,7 +253,9 @@ def test_mpirun_starts_the_processes_of_all_nodes(run_module: Any, tmp_path: Pat
     RECORDS.validate(record)
     assert run.calls[0]["argv"] == [
         *("/opt/hpcx/ompi/bin/mpirun", "-np", "2", "--map-by", "ppr:1:node", "--bind-to", "none"),
-        *("--host", "ssh-1:1,ssh-2:1", "-x", "CUDA_VISIBLE_DEVICES", "-x", "GLOO_SOCKET_IFNAME"),
+        *("--host", "ssh-1:1,ssh-2:1"),
+        *("--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "plm_rsh_num_concurrent", "800"),
+        *("-x", "CUDA_VISIBLE_DEVICES", "-x", "GLOO_SOCKET_IFNAME"),
         *("-x", "MASTER_ADDR", "-x", "MASTER_PORT", "-x", "OMP_NUM_THREADS"),
         *("--mca", "btl_tcp_if_include", "eth0"),
         *("sh", "-c", MPIRUN_PLACE, "sh", PYTHON, *DRIVER),

@@ -95,9 +95,10 @@ def test_several_nodes_by_mpirun(run_module: Any) -> None:
     assert (record["outcome"], record["case"]) == ("ok", "all_reduce-2x2")
     assert (record["nodes"], record["node_count"]) == (["gpu-1", "gpu-2"], 2)
     assert (record["ranks"], record["gpus"]) == (4, 4)
-    assert run.calls[0]["argv"][:18] == [
+    assert run.calls[0]["argv"][:24] == [
         *("/opt/hpcx/ompi/bin/mpirun", "-np", "4", "--map-by", "ppr:2:node", "--bind-to", "none"),
         *("--host", "gpu-1:2,gpu-2:2"),
+        *("--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "plm_rsh_num_concurrent", "800"),
         *("-x", "NCCL_DEBUG", "-x", "NCCL_DEBUG_SUBSYS", "-x", "NCCL_TOPO_FILE"),
         *("--allow-run-as-root", "/opt/nccl-tests/build/all_reduce_perf", "-b"),
     ]
