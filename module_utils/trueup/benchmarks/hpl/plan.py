@@ -359,23 +359,17 @@ def _cases(asked: Asked, program: str) -> List[Dict[str, Any]]:
     if not nodes or asked.host != nodes[0]:
         return alone
     counts = sorted(set(options["node_counts"])) or [len(nodes)]
-    over = [
-        {**case, **_launched(options, nodes[:count], asked.hostvars)}
-        for count in counts
-        for case in alone
-    ]
+    over = [{**case, **_launched(asked, nodes[:count])} for count in counts for case in alone]
     return [*alone, *over]
 
 
-def _launched(
-    options: Mapping[str, Any], names: Sequence[str], hostvars: Mapping[str, Any]
-) -> Dict[str, Any]:
-    launcher = options["launcher"]
+def _launched(asked: Asked, names: Sequence[str]) -> Dict[str, Any]:
+    options, launcher = asked.options, asked.options["launcher"]
     return {
         "nodes": list(names),
-        "hosts": together.hosts(names, hostvars),
+        "hosts": together.hosts(names, asked.hostvars),
         "launcher": launcher,
-        "launcher_arguments": pmix(launcher, options["launcher_arguments"]),
+        "launcher_arguments": pmix(launcher, options["launcher_arguments"], asked.node),
         "job_directory": options["job_directory"] or None,
         "job_options": options["job_options"],
         "queue_seconds": options["queue_seconds"],
