@@ -30,8 +30,8 @@ The profiles are in /opt/trueup/nccl/profiles. 04-gpt175B.sh has SHARP off and c
 KiB. Azure publishes no settings for serving on these sizes. Each setting with its reason:
 [nccl_settings](nccl_settings.md).
 
-- Slurm: `nccl`, `training` on GPUs and `devito` get `srun --mpi=pmix` unless the arguments have
-  another `--mpi`. Ranks of HPC-X then load its build with the image's PMIx (hpcx-pmix). Intel
+- Slurm: `nccl`, `hpl`, `devito` and `training` on GPUs get `srun --mpi=pmix` unless the arguments
+  have another `--mpi`. Ranks of HPC-X then load its build with the image's PMIx (hpcx-pmix). Intel
   MPI and MVAPICH keep Slurm's default. `gromacs` runs on one node, without Slurm.
 - mpirun over several nodes: `plm_rsh_no_tree_spawn 1` and `plm_rsh_num_concurrent 800`. The
   first node starts all others itself. By default nodes also start each other, and each would
