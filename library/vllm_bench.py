@@ -53,11 +53,14 @@ record: {description: "The record of the case (more in the notes)", type: dict, 
 
 import os
 import tempfile
+from dataclasses import replace
 from typing import Any, Dict
 
 from ansible.module_utils.trueup.benchmarks.vllm import case as vllm
 from ansible.module_utils.trueup.benchmarks.vllm.output import parse_vllm
+from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import folders
+from ansible.module_utils.trueup.run import process
 from ansible.module_utils.trueup.run.bench import Bench, run_module
 
 # Parameters of the record, by the module's names and by those of its settings.
@@ -102,12 +105,38 @@ def prepare(bench: Bench, chosen: vllm.Settings, folder: str, **found: Any) -> N
     )
 
 
+def with_data(bench: Bench, chosen: vllm.Settings) -> vllm.Settings:
+    """The settings with the profile's file, which is downloaded where none is named.
+
+    Raises:
+        BadInput: it cannot be downloaded.
+    """
+    argv, given = vllm.download(chosen, bench.given["prefix"]), bench.given
+    if not argv:
+        return chosen
+    done = process.run(
+        argv,
+        timeout_seconds=vllm.DOWNLOAD_SECONDS,
+        environment=vllm.environment(downloads_allowed=True, hf_home=given["hf_home"]),
+    )
+    failure = done.failure(vllm.DOWNLOAD_SECONDS)
+    path = (done.stdout.strip().splitlines() or [""])[-1]
+    if failure or not os.path.isfile(path):
+        cause = vllm.download_error(done.stderr) or failure or f"hf printed {path!r}"
+        raise BadInput(
+            f"{chosen.data.file} of profile {chosen.profile} cannot be downloaded from Hugging Face"
+            f" ({cause}): give the file as dataset_path (vllm_datasets)"
+        )
+    return replace(chosen, dataset_path=path)
+
+
 def measure(bench: Bench) -> None:
     given = bench.given
     key = given["api_key"]
     chosen = vllm.settings(given)
     if bench.check:
         prepare(bench, chosen, folders.placeholder(tempfile.gettempdir(), "vllm"))
+    chosen = with_data(bench, chosen)
     dataset_sha256 = vllm.require_dataset(chosen)
     server = vllm.Endpoint(chosen.base_url, key)
     engines = given["data_parallel"]

@@ -256,12 +256,14 @@ class Measured(NamedTuple):
         preset: the published work that they reproduce, by name; empty where it is none.
         seconds: how long the preset takes on the size; None where that is not known.
         references: the published rows to compare with, in words.
+        unpublished: the reason why there are none.
     """
 
     benchmarks: tuple[str, ...]
     preset: str
     seconds: float | None
     references: tuple[str, ...]
+    unpublished: str
 
 
 def measured(made: Parameters, known: Catalog, project: Path) -> Measured:
@@ -274,7 +276,7 @@ def measured(made: Parameters, known: Catalog, project: Path) -> Measured:
     recipe = _recipe(made, known, {}, project, variables)
     name = str(variables.get("trueup_preset") or "")
     if not name:
-        return Measured(tuple(recipe.benchmarks()), "", None, ())
+        return Measured(tuple(recipe.benchmarks()), "", None, (), "it names no preset")
     preset = presets.read(name, project / "catalog")
     minutes = preset.sizes.get(made.nodes.size)
     if minutes is not None:
@@ -288,6 +290,7 @@ def measured(made: Parameters, known: Catalog, project: Path) -> Measured:
         name,
         None if minutes is None else minutes * 60,
         tuple(dict.fromkeys(rows)),
+        preset.unpublished,
     )
 
 

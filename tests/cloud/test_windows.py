@@ -19,7 +19,7 @@ PROFILES_KEY = r"HKLM:\SOFTWARE\FSLogix\Profiles"
 AGENT_KEY = r"HKLM:\SOFTWARE\Microsoft\RDInfraAgent"
 ANA = "11111111-2222-3333-4444-555555555555"
 FFMPEG, ZIP = "https://mirror.example/ffmpeg-simulated.zip", b"simulated zip"
-PROGRAM = r"ffmpeg\bin\ffmpeg.exe"
+PROGRAM = r"ffmpeg-simulated\bin\ffmpeg.exe"
 VARIABLES = {
     # Containers and simulated hosts have not the cores of their size.
     "trueup_health_benchmarks": [],
@@ -30,8 +30,6 @@ VARIABLES = {
     "windows_gpu_checksums": {"574.24": File(grid.program()).digest("sha256")},
     "nv_a10_ffmpeg_url": FFMPEG,
     "nv_a10_ffmpeg_sha256": File(ZIP).digest("sha256"),
-    "nv_a10_ffmpeg": PROGRAM,
-    "nv_a10_sessions": [5],
     "avd_session_host_drain_seconds": 5,
 }
 

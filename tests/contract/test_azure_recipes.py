@@ -9,7 +9,10 @@ import sys
 from typing import Any
 
 import pytest
+import yaml
 from helpers import ROOT
+
+PRESETS = ROOT / "catalog" / "presets"
 
 # Of each recipe: benchmarks, preset, seconds of its work, number of published rows, missing needs.
 TABLE: dict[str, tuple[str, str, float | None, int, str]] = {
@@ -18,12 +21,12 @@ TABLE: dict[str, tuple[str, str, float | None, int, str]] = {
     "eda-lustre": ("fio", "eda-2ms-7ms", 1200.0, 2, "price"),
     "eda-storage": ("fio", "eda-2ms-7ms", 1200.0, 2, "price"),
     "gromacs-nc-a100": ("gromacs", "gromacs-benchpep-eessi", 1800.0, 0, "nothing"),
-    "llama-a100": ("vllm", "none", None, 0, "token, licence"),
+    "llama-a100": ("vllm", "llama-3.1-8b", 1800.0, 3, "token, licence"),
     "nd-h100-deepseek": ("gpu_copy, nccl, vllm", "deepseek-r1-2xh100", 3600.0, 0, "nothing"),
-    "nd-h200-deepseek": ("gpu_copy, vllm", "none", None, 0, "nothing"),
+    "nd-h200-deepseek": ("gpu_copy, vllm", "deepseek-r1-h200", 3600.0, 0, "nothing"),
     "ndm-a100-megatron": ("gpu_copy, nccl, training", "none", None, 0, "price"),
     "ndv4-training": ("gpu_copy, nccl, training", "none", None, 0, "price"),
-    "nx-avd": ("nv_a10", "none", None, 0, "plan"),
+    "nx-avd": ("nv_a10", "nx-5-users", 300.0, 1, "nothing"),
 }
 
 
@@ -46,12 +49,25 @@ def test_the_table_of_recipes_as_they_are_shipped(rows: list[dict[str, Any]]) ->
             row["benchmarks"],
             row["preset"],
             row["seconds"],
-            0 if row["reference"] == "none" else len(row["reference"].split("; ")),
+            0 if row["reference"].startswith("none: ") else len(row["reference"].split("; ")),
             row["missing"],
         )
         for row in rows
     }
     assert found == TABLE
+
+
+def test_a_recipe_without_a_published_row_says_why(rows: list[dict[str, Any]]) -> None:
+    reasons = {row["preset"]: row["reference"] for row in rows if not TABLE[row["recipe"]][3]}
+    presets = {
+        name: yaml.safe_load((PRESETS / f"{name}.yml").read_text())
+        for name in reasons
+        if name != "none"
+    }
+    assert reasons == {
+        **{name: f"none: {one['unpublished']}" for name, one in presets.items()},
+        **({"none": "none: it names no preset"} if "none" in reasons else {}),
+    }
 
 
 def test_make_recipes_prints_it_before_the_dry_run_of_vllm() -> None:

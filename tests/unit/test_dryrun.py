@@ -36,15 +36,10 @@ AS_SHIPPED = {
     "nd-h200-deepseek": [],
     "ndm-a100-megatron": ["price"],
     "ndv4-training": ["price"],
-    # ffmpeg, of which no project has builds for Windows.
-    "nx-avd": ["plan"],
+    "nx-avd": [],
 }
 # Sentences on roles that the nodes do without, by recipe.
 WITHOUT = {"nx-avd": ["without fslogix: ", "without nx_desktop: "]}
-FFMPEG = {
-    "nv_a10_ffmpeg_url": "https://mirror.example/ffmpeg.zip",
-    "nv_a10_ffmpeg_sha256": "ab" * 32,
-}
 
 
 @pytest.fixture
@@ -71,7 +66,7 @@ def test_a_recipe_as_it_is_shipped(plan: Any, recipe: str) -> None:
 
 @pytest.mark.parametrize("recipe", azure.recipes())
 def test_a_recipe_whose_needs_are_met_lacks_nothing(plan: Any, recipe: str) -> None:
-    variables = {"cpu-llama": WHEELS, "nx-avd": FFMPEG}.get(recipe, {})
+    variables = {"cpu-llama": WHEELS}.get(recipe, {})
     made = plan(recipe, **LICENCES, **PRICED, variables=variables)
     assert made.missing(SECRETS) == []
 
@@ -108,6 +103,7 @@ def test_a_program_that_the_user_names_is_taken_to_be_there(
 
 # A preset wins over a file of variables.
 PLAIN = {"trueup_preset": "", "trueup_benchmarks": ["fio"]}
+SERVES = {"trueup_preset": "", "trueup_benchmarks": ["vllm"]}
 # Of each: recipe, variables that a role refuses or cannot measure with, and words of the sentence.
 REFUSED = {
     "misspelt": ("devito-hbv3", {"devito_shap": "64x64x64"}, "devito_shap: the role devito has no"),
@@ -166,6 +162,14 @@ def test_the_plan_of_every_role_is_made_before_azure_is_asked(plan: Any, case: s
     assert words in found[0][1]
 
 
+def test_profiles_without_their_data_are_named_before_azure_is_asked(plan: Any) -> None:
+    made = plan("llama-a100", **MET, variables={"vllm_downloads_allowed": False})
+    texts = [text for _, text in made.missing(SECRETS) if "vllm_datasets" in text]
+    assert [text.rpartition(" ")[2] for text in texts] == [
+        *("chat.", "classification.", "code_generation."),
+    ]
+
+
 MET = {**LICENCES, **PRICED}
 # Of each need: the recipe, what takes it away, and words of the refusal.
 TAKEN: dict[str, tuple[str, dict[str, Any], dict[str, str], list[str]]] = {
@@ -220,13 +224,13 @@ TAKEN: dict[str, tuple[str, dict[str, Any], dict[str, str], list[str]]] = {
     ),
     "endpoint": (
         "llama-a100",
-        {"variables": {"vllm_endpoints": []}},
+        {"variables": {**SERVES, "vllm_endpoints": []}},
         SECRETS,
         ["vllm_endpoints is empty"],
     ),
     "memory": (
         "llama-a100",
-        {"variables": {"vllm_endpoints": [{"name": "r1", "recipe": "deepseek-r1-h200"}]}},
+        {"variables": {**SERVES, "vllm_endpoints": [{"name": "r1", "recipe": "deepseek-r1-h200"}]}},
         SECRETS,
         ["vllm: r1: "],
     ),

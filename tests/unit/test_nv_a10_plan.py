@@ -112,8 +112,6 @@ def test_a_zip_for_a_windows_host() -> None:
     [
         ({"ffmpeg_sha256": ""}, "nv_a10_ffmpeg_sha256 is no SHA-256"),
         ({"ffmpeg_sha256": SHA256[:-1]}, "nv_a10_ffmpeg_sha256 is no SHA-256"),
-        ({"ffmpeg": r"C:\ffmpeg.exe"}, "nv_a10_ffmpeg is a whole path"),
-        ({"ffmpeg": r"\ffmpeg.exe"}, "nv_a10_ffmpeg is a whole path"),
     ],
 )
 def test_a_zip_that_cannot_be_checked_is_refused(options: dict[str, Any], refusal: str) -> None:
@@ -123,6 +121,7 @@ def test_a_zip_that_cannot_be_checked_is_refused(options: dict[str, Any], refusa
 
 def test_an_ffmpeg_that_a_windows_host_has() -> None:
     path = r"D:\tools\ffmpeg.exe"
+    # A whole path: the zip is not taken.
     one = asked(WINDOWS, {"files": {path: {"size": 1, "is_dir": False}}}, ffmpeg=path)
     assert asks(one) == {"windows_facts": {"files": [path]}}
     made = plan(one)
@@ -130,5 +129,27 @@ def test_an_ffmpeg_that_a_windows_host_has() -> None:
     absent = plan(asked(WINDOWS, {"files": {path: None}}, ffmpeg=path))
     assert absent.skipped == [Skipped("nv_a10", rf"there is no {path} on this host")]
     # Of a name alone the host's PATH decides, when it runs.
-    assert plan(asked(WINDOWS, ffmpeg="ffmpeg.exe")).skipped == []
-    assert "set nv_a10_ffmpeg_url" in plan(asked(WINDOWS)).skipped[0].why
+    named = plan(asked(WINDOWS, ffmpeg_url="", ffmpeg="ffmpeg.exe"))
+    assert (named.skipped, named.values["install"]) == ([], "")
+
+
+@pytest.mark.parametrize(
+    ("options", "program"),
+    [
+        ({}, r"04861d3339c5\ffmpeg-7.1.1-essentials_build\bin\ffmpeg.exe"),
+        (
+            {"ffmpeg_url": "https://mirror.example/a/ffmpeg-n8.ZIP", "ffmpeg_sha256": SHA256},
+            r"0123456789ab\ffmpeg-n8\bin\ffmpeg.exe",
+        ),
+    ],
+)
+def test_a_windows_host_gets_ffmpeg_without_a_variable(
+    options: dict[str, Any], program: str
+) -> None:
+    made = plan(asked(WINDOWS, **options))
+    assert (made.skipped, made.refused, made.values["install"]) == ([], [], "windows")
+    whole = rf"C:\Program Files\trueup\ffmpeg\{program}"
+    assert made.values["unzip"]["creates"] == whole
+    assert made.values["download"]["checksum"][:12] == program[:12]
+    assert made.cases is not None
+    assert {case["ffmpeg"] for case in made.cases} == {whole}

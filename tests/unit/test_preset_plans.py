@@ -192,6 +192,39 @@ def test_llama_on_cpus_gets_the_articles_prompts(runner: Any) -> None:
     assert option(argv, "--dataset-path") == "AI-MO/aimo-validation-aime"
 
 
+@pytest.mark.parametrize("size", list(PRESETS["llama-3.1-8b"].sizes))
+def test_llama_on_gpus_gets_the_articles_profiles(runner: Any, size: str) -> None:
+    families = {NDV4: "ndv4", NDM: "ndm_a100_v4"}
+    family = families.get(size, "nd_h200_v5" if "H200" in size else "nd_h100_v5")
+    there = node(family)
+    assert there["vm_size"] == size
+    planned = of_vllm("llama-3.1-8b", there, {})
+    profiles = ["chat", "classification", "code_generation"]
+    assert [case["profile"] for case in planned] == profiles
+    for case in planned:
+        argv = runner(vllm_bench)(FakeRun(), check=True, **case)["command"]
+        assert [option(argv, f"--{name}") for name in ("num-prompts", "max-concurrency")] == [
+            "400",
+            "128",
+        ]
+        arguments = case["server_arguments"]
+        assert (case["gpus"], arguments["gpu-memory-utilization"]) == (1, 0.9)
+        batched = 2048 if "A100" in size or size == NDV4 else 8192
+        assert (arguments["max-num-seqs"], arguments["max-num-batched-tokens"]) == (1024, batched)
+    rows = [row for _, row in catalog.rows(PUBLISHED) if row["system"] == size]
+    references = PRESETS["llama-3.1-8b"].reference
+    assert [sum(each.is_of(row) for row in rows) for each in references] == [1] * 6
+
+
+def test_deepseek_on_h200_gets_the_articles_prompts(runner: Any) -> None:
+    endpoint = {"name": "r1", "recipe": "deepseek-r1-h200"}
+    [case] = of_vllm("deepseek-r1-h200", node("nd_h200_v5"), {"vllm_endpoints": [endpoint]})
+    argv = runner(vllm_bench)(FakeRun(), check=True, **case)["command"]
+    assert [option(argv, name) for name in ("--num-prompts", "--seed")] == ["400", "42"]
+    assert [option(argv, f"--ramp-up-{name}-rps") for name in ("start", "end")] == ["1", "10"]
+    assert (case["gpus"], case["data_parallel"], case["tensor_parallel"]) == (8, 8, 1)
+
+
 def test_deepseek_on_two_nodes_gets_the_articles_prompts(runner: Any) -> None:
     there = node("nd_h100_v5")
     endpoint = {"name": "r1", "recipe": "deepseek-r1", "nodes": HOSTS[:2], "host": "0.0.0.0"}

@@ -553,6 +553,59 @@ def test_chat_takes_prompts_as_they_are(run_module: Any, server: StandIn, tmp_pa
     assert argv[argv.index("--max-concurrency") + 1] == "128"
 
 
+class Downloads(Keep):
+    """Prints the path of a downloaded file first, as the command hf does."""
+
+    def __init__(self, path: str, **ending: Any) -> None:
+        super().__init__(stdout=RANDOM)
+        self.download = FakeRun(stdout=f"{path}\n", **ending)
+
+    def __call__(self, argv: list[str], **options: Any) -> Any:
+        if argv[0].endswith("/hf"):
+            return self.download(argv, **options)
+        return super().__call__(argv, **options)
+
+
+def test_a_profile_without_a_file_is_downloaded(run_module: Any, tmp_path: Path) -> None:
+    path = conversations(tmp_path / "share_gpt_turns.json", [5, 6, 7])
+    run = Downloads(path)
+    given = {"profile": "chat", "downloads_allowed": True, "hf_home": "/mnt/hf"}
+    record = run_module(run, **given)["record"]
+    [call] = run.download.calls
+    assert call["argv"] == [
+        *("/srv/vllm/venv/bin/hf", "download", "--repo-type", "dataset", "--quiet"),
+        *("hlarcher/inference-benchmarker", "share_gpt_turns.json"),
+    ]
+    assert call["environment"]["HF_HOME"] == "/mnt/hf"
+    assert record["parameters"]["dataset_sha256"] == vllm.fingerprint(path)
+    assert len(run.prompts.splitlines()) == 3
+    checked = Downloads(path)
+    run_module(checked, check=True, **given)
+    assert (checked.download.calls, checked.calls) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("path", "ending", "cause"),
+    [
+        (
+            "",
+            {"returncode": 1, "stderr": "Retrying\nError: Local entry not found. Refused.\n"},
+            "(Local entry not found. Refused)",
+        ),
+        ("", {"returncode": 1}, "(hf ended with exit status 1 after 4.5 s)"),
+        ("/none", {}, "(hf printed '/none')"),
+    ],
+)
+def test_a_download_that_fails_names_the_file_and_the_variable(
+    run_module: Any, path: str, ending: dict[str, Any], cause: str
+) -> None:
+    result = run_module(Downloads(path, **ending), profile="chat", downloads_allowed=True)
+    assert result["msg"] == (
+        "share_gpt_turns.json of profile chat cannot be downloaded from Hugging Face"
+        f" {cause}: give the file as dataset_path (vllm_datasets)"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -375,9 +375,25 @@ def test_only_the_first_node_of_an_endpoint_measures() -> None:
     assert made.values["endpoints"][0]["rank"] == 1
 
 
-def test_downloads_are_for_the_set_that_vllm_fetches() -> None:
-    made = planned(asked(ON_CPU, profiles=["random", "aime"]))
-    assert [one["downloads_allowed"] for one in cases(made)] == [False, True]
+def test_downloads_are_for_profiles_without_a_file_of_the_users() -> None:
+    profiles = ["random", "aime", "chat", "classification"]
+    paths = {"classification": "/data/classification.json"}
+    made = planned(asked(ON_CPU, profiles=profiles, datasets=paths))
+    assert [one["downloads_allowed"] for one in cases(made)] == [False, True, True, False]
+    own = {**ON_CPU, "model": "/srv/model"}
+    refused = planned(
+        asked(own, profiles=profiles, datasets=paths, downloads_allowed=False)
+    ).refused
+    assert refused == [
+        f"downloads are not allowed, and vllm_datasets names no {data} for the profile {profile}."
+        for profile, data in (
+            ("aime", "AI-MO/aimo-validation-aime"),
+            ("chat", "share_gpt_turns.json"),
+        )
+    ]
+
+
+def test_without_downloads_the_model_is_a_folder() -> None:
     [refused] = planned(asked(ON_CPU, downloads_allowed=False)).refused
     assert refused.startswith("cpu: downloads are not allowed, and no folder with the model")
     own = {**ON_CPU, "model": "/srv/model"}

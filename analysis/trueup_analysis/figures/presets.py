@@ -26,6 +26,7 @@ _FACTORS: Final = dict(
         *(("GFLOP/s", 1e9), ("TFLOP/s", 1e12), ("TFLOP/s/GPU", 1e12), ("PFLOP/s", 1e15)),
         *(("MB/s", 1e6), ("GB/s", 1e9), ("Gb/s", 1e9 / 8), ("s", 1.0), ("ms", 1e-3)),
         *(("tok/s", 1.0), ("ops/s", 1.0), ("ns/day", 1.0), ("users", 1.0)),
+        ("%", 0.01),
     )
 )
 # A number, or the lowest and the highest of several.

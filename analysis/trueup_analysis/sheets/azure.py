@@ -185,7 +185,7 @@ def recipes(plans: Sequence[Plan], environment: Mapping[str, str]) -> Sheet:
                 "benchmarks": ", ".join(work.benchmarks),
                 "preset": work.preset or "none",
                 "seconds": work.seconds,
-                "reference": "; ".join(work.references) or "none",
+                "reference": "; ".join(work.references) or f"none: {work.unpublished}",
                 "usd_per_hour": one.cost.usd_per_hour,
                 "unpriced": len(one.cost.unpriced),
                 "missing": ", ".join(dict.fromkeys(needs)) or "nothing",

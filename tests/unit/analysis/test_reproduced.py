@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from datetime import date
 from typing import Any
 
@@ -24,6 +25,7 @@ from trueup_controller import presets
 CATALOG = ROOT / "catalog"
 PUBLISHED = CATALOG / "reference_results.csv"
 PRESETS = presets.read_all(CATALOG)
+DATA = ROOT / "tests" / "data"
 GIB8 = 8 * 1024**3
 HOSTS = [f"node-{at + 1}" for at in range(32)]
 
@@ -65,6 +67,26 @@ def test_nccl_beside_its_row(
     assert compared(of_record(result["record"])) == [
         (published, pytest.approx(rate / published, abs=0.002), verdict)
     ]
+
+
+def test_a_served_model_beside_the_row_of_its_profile_and_size() -> None:
+    """Figures of vLLM's own server on CPUs, as if they were of one H100."""
+    records = (DATA / "records" / "vllm_sweep.jsonl").read_text().splitlines()
+    case = of_record(json.loads(records[0]))
+    parameters = {**case.parameters, **marked("llama-3.1-8b"), "profile": "classification"}
+    given = {"vm_size": "Standard_ND96isr_H100_v5", "gpus": 1, "parameters": parameters}
+    [generated] = case.typical("output_token_throughput", "")
+    [hits] = case.typical("prefix_cache_hit_rate", "")
+    rows = figures.reproduced(
+        PRESETS, catalog.rows(PUBLISHED), [dataclasses.replace(case, **given)]
+    )
+    assert [(row["published"], row["own"]) for row in rows] == [
+        (1291.0, generated.value),
+        (0.98, hits.value),
+    ]
+    assert {row["verdict"][:50] for row in rows} == {
+        "beside only: the article's rates of requests are n"
+    }
 
 
 def test_training_beside_its_row() -> None:
@@ -180,4 +202,6 @@ def test_sizes_without_a_price_are_named() -> None:
     rows = figures.offered(PRESETS, [], date(2026, 11, 29))
     notes = sheets.offered(rows).notes
     assert len(notes) == 2
-    assert notes[1].startswith("Without a price in the table: ND96isr_H100_v5, HB120rs_v3")
+    sizes = dict.fromkeys(size for preset in PRESETS.values() for size in preset.sizes)
+    shown = ", ".join(size.removeprefix("Standard_") for size in sizes)
+    assert notes[1] == f"Without a price in the table: {shown}."

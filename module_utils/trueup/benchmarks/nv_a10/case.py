@@ -37,15 +37,24 @@ OPTIONS = (
     ),
     RoleOption(
         "ffmpeg_url",
-        "Zip with ffmpeg for a Windows host; there is none from ffmpeg's own project. Empty: ffmpeg"
-        " is at nv_a10_ffmpeg already. Linux nodes get the distribution's package.",
-        "",
+        "Zip with ffmpeg for a Windows host, or a mirror of it; there is none from ffmpeg's own"
+        " project, whose page of downloads names these builds. Empty: the host has nv_a10_ffmpeg"
+        " already. Linux nodes get the distribution's package.",
+        "https://github.com/GyanD/codexffmpeg/releases/download/7.1.1/"
+        "ffmpeg-7.1.1-essentials_build.zip",
+        why="Its encoder (NVENC 13.0) runs from driver 570 on; that of ffmpeg 8.1.2 and newer"
+        " builds needs 610, and an A10's driver on Windows is 574 (GyanD/codexffmpeg issue 181).",
     ),
-    RoleOption("ffmpeg_sha256", "SHA-256 of the zip, 64 hexadecimal digits.", ""),
+    RoleOption(
+        "ffmpeg_sha256",
+        "SHA-256 of the zip, 64 hexadecimal digits.",
+        "04861d3339c5ebe38b56c19a15cf2c0cc97f5de4fa8910e4d47e5e6404e4a2d4",
+    ),
     Option(
         "ffmpeg",
-        "The program ffmpeg; with a zip its path in there, such as ffmpeg-7.1-full_build\\bin\\"
-        "ffmpeg.exe.",
+        "The program ffmpeg. On a Windows host with a zip its path in there, such as"
+        " ffmpeg\\bin\\ffmpeg.exe, where ffmpeg is bin\\ffmpeg.exe in a folder of the zip's name; a"
+        " whole path is a program that the host has, and no zip is taken.",
         "ffmpeg",
     ),
     RoleOption(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ntpath
 import re
 from typing import Any, Dict, List
 
@@ -28,15 +29,11 @@ def plan(asked: Asked) -> Plan:
     arguments of win_get_url and win_unzip.
     """
     options = asked.options
-    url, sha256, folder = options["ffmpeg_url"], options["ffmpeg_sha256"].lower(), _folder(asked)
+    url, sha256, folder = _zip(asked), options["ffmpeg_sha256"].lower(), _folder(asked)
     refused = sentences(
         {
             "nv_a10_ffmpeg_sha256 is no SHA-256: give the zip's 64 hexadecimal digits.": bool(url)
             and not re.fullmatch(r"[0-9a-f]{64}", sha256),
-            "nv_a10_ffmpeg is a whole path: with nv_a10_ffmpeg_url give the path in the zip.": bool(
-                url
-            )
-            and re.match(r"[A-Za-z]:|[\\/]", options["ffmpeg"]) is not None,
         }
     )
     gpus = asked.node.get("gpus") or []
@@ -88,11 +85,22 @@ def _folder(asked: Asked) -> str:
     return f"{asked.options['prefix']}\\{asked.options['ffmpeg_sha256'].lower()[:12]}"
 
 
+def _zip(asked: Asked) -> str:
+    """Address of the zip with ffmpeg; empty where the node needs none."""
+    whole = re.match(r"[A-Za-z]:|[\\/]", asked.options["ffmpeg"])
+    return asked.options["ffmpeg_url"] if _windows(asked) and not whole else ""
+
+
 def _program(asked: Asked) -> str:
     """The program that is run: in the zip's folder where there is a zip."""
-    unpacked = _windows(asked) and asked.options["ffmpeg_url"]
-    program: str = asked.options["ffmpeg"]
-    return f"{_folder(asked)}\\{program}" if unpacked else program
+    url, program = _zip(asked), str(asked.options["ffmpeg"])
+    if not url:
+        return program
+    if program == "ffmpeg":
+        stem = url.rpartition("/")[2]
+        stem = stem[:-4] if stem.lower().endswith(".zip") else stem
+        program = ntpath.join(stem, "bin", "ffmpeg.exe")
+    return ntpath.join(_folder(asked), program)
 
 
 def _has_ffmpeg(asked: Asked) -> bool:
@@ -105,7 +113,7 @@ def _has_ffmpeg(asked: Asked) -> bool:
 
 def _install(asked: Asked) -> str:
     if _windows(asked):
-        return "windows" if asked.options["ffmpeg_url"] and not _has_ffmpeg(asked) else ""
+        return "windows" if _zip(asked) and not _has_ffmpeg(asked) else ""
     return "" if _has_ffmpeg(asked) else "package"
 
 
@@ -115,10 +123,8 @@ def _lacking(asked: Asked, gpus: List[Any], encoder: str) -> str:
         return f"the node shows no GPU for {encoder}: set nv_a10_encoder to libx264 for its CPU"
     program = asked.options["ffmpeg"]
     if _windows(asked):
-        given = asked.options["ffmpeg_url"]
-        if not given and program == "ffmpeg":
-            return "no ffmpeg is named for a Windows host: set nv_a10_ffmpeg_url, or nv_a10_ffmpeg"
-        return "" if given or _has_ffmpeg(asked) else f"there is no {program} on this host"
+        there = bool(_zip(asked)) or _has_ffmpeg(asked)
+        return "" if there else f"there is no {program} on this host"
     if _has_ffmpeg(asked):
         return ""
     if program != "ffmpeg":

@@ -24,6 +24,9 @@ from .output import VllmOutput, first_error
 
 _PROMPTS = "prompts.jsonl"
 _ANSWER_SECONDS = 60.0
+# The repository of data that Hugging Face's inference-benchmarker downloads (src/profiles.rs).
+_BENCHMARKER = "hlarcher/inference-benchmarker"
+DOWNLOAD_SECONDS = 900
 _STATED = re.compile(r"^trueup-vllm: (.+)$", re.MULTILINE)
 _RAISED = re.compile(r"^\w*(?:Error|Exception): .+$", re.MULTILINE)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -106,8 +109,8 @@ OPTIONS = (
     ),
     RoleOption(
         "downloads_allowed",
-        "Whether models may be downloaded from Hugging Face. Off: every endpoint must give its"
-        " model as a folder.",
+        "Whether models and the data of profiles may be downloaded from Hugging Face. Off: every"
+        " endpoint must give its model as a folder, and vllm_datasets each profile's file.",
         True,
     ),
     RoleOption(
@@ -168,7 +171,8 @@ OPTIONS = (
     ),
     RoleOption(
         "datasets",
-        "Dataset files on the node, by profile, such as {chat: /data/share_gpt_turns.json}.",
+        "Dataset files on the node, by profile, such as {chat: /data/share_gpt_turns.json}. Without"
+        " one a profile's own file is downloaded when it is measured.",
         {},
     ),
     ModuleOption("base_url", "The server's address, without a path.", "http://127.0.0.1:8000"),
@@ -213,7 +217,7 @@ OPTIONS = (
     ),
     ModuleOption(
         "downloads_allowed",
-        "Whether vLLM may ask Hugging Face for the tokenizer and the AIME set.",
+        "Whether Hugging Face may be asked for the tokenizer and the profile's data.",
         False,
     ),
     ModuleOption(
@@ -372,6 +376,11 @@ class Profile(NamedTuple):
     cpu_ramp: Optional[Tuple[int, int]] = None
     endpoint: str = "completions"
 
+    @property
+    def downloaded(self) -> bool:
+        """Whether the data can come from Hugging Face."""
+        return self.data in ("conversations", "problems")
+
 
 def _conversations(file: str, outputs: Lengths, inputs: Optional[Lengths] = None) -> Profile:
     """A profile of Hugging Face's inference-benchmarker (src/profiles.rs): at most 128 users, chat
@@ -379,7 +388,7 @@ def _conversations(file: str, outputs: Lengths, inputs: Optional[Lengths] = None
     return Profile(
         "conversations",
         file,
-        f"https://huggingface.co/datasets/hlarcher/inference-benchmarker/resolve/main/{file}",
+        f"https://huggingface.co/datasets/{_BENCHMARKER}/resolve/main/{file}",
         inputs=inputs,
         outputs=outputs,
         max_concurrency=128,
@@ -517,7 +526,7 @@ def _dataset_path(profile: Profile, given: Mapping[str, Any]) -> str:
         if profile.data == "prompts" and not path.endswith(".jsonl"):
             raise BadInput(f"dataset_path {path} does not end in .jsonl, as vLLM wants it")
         return path
-    if profile.data == "problems" and given["downloads_allowed"]:
+    if profile.downloaded and given["downloads_allowed"]:
         return ""
     raise BadInput(
         f"profile {given['profile']} needs {profile.file} on the node (from {profile.source}): "
@@ -751,6 +760,15 @@ class Endpoint:
         return found
 
 
+_REFUSED = re.compile(r"^Error: (.+)$", re.MULTILINE)
+
+
+def download_error(text: str) -> str:
+    """The reason that the command hf prints; empty where it prints none."""
+    reasons = _REFUSED.findall(text)
+    return str(reasons[-1])[:300].rstrip(".") if reasons else ""
+
+
 # --- data ----------------------------------------------------------------------------------------
 
 
@@ -780,6 +798,17 @@ def _file_sha256(path: str) -> str:
         for block in iter(lambda: stream.read(1 << 20), b""):
             digest.update(block)
     return digest.hexdigest()
+
+
+def download(chosen: Settings, prefix: str) -> List[str]:
+    """The argv that downloads the profile's file, as the inference-benchmarker does, and prints its
+    path; empty where there is a file, or vLLM downloads the data itself. The data has no published
+    sha256: Hugging Face's own is checked by its client, and the record holds it."""
+    if chosen.data.data != "conversations" or chosen.dataset_path:
+        return []
+    program = os.path.join(prefix, "venv", "bin", "hf")
+    kind = ["download", "--repo-type", "dataset", "--quiet"]
+    return [program, *kind, _BENCHMARKER, chosen.data.file]
 
 
 def require_dataset(chosen: Settings) -> str:

@@ -120,7 +120,10 @@ def plan(asked: Asked) -> Plan:
             ],
         },
         skipped=[Skipped("vllm", why) for why in _lacking(asked, serving)],
-        refused=[f"{text.rstrip('.')}." for text in [*refused, *_no_sweep(options)]],
+        refused=[
+            f"{text.rstrip('.')}."
+            for text in [*refused, *_no_data(serving, options), *_no_sweep(options)]
+        ],
         cases=[
             {**_case(asked, each, profile, home, cache), **load}
             for each in serving.endpoints
@@ -129,6 +132,22 @@ def plan(asked: Asked) -> Plan:
             for load in _loads(options, profile, cpu=not each["gpus"])
         ],
     )
+
+
+def _no_data(serving: Serving, options: Mapping[str, Any]) -> List[str]:
+    """Profiles whose data the node cannot have."""
+    lacking = [
+        name
+        for name in options["profiles"]
+        if serving.endpoints and PROFILES[name].downloaded and not options["datasets"].get(name)
+    ]
+    if options["downloads_allowed"]:
+        return []
+    return [
+        f"downloads are not allowed, and vllm_datasets names no {PROFILES[name].file} for the"
+        f" profile {name}"
+        for name in lacking
+    ]
 
 
 def _no_sweep(options: Mapping[str, Any]) -> List[str]:
@@ -417,8 +436,9 @@ def _case(
         "server_arguments": each["server_arguments"],
         "profile": profile,
         "dataset_path": options["datasets"].get(profile, ""),
-        # The AIME set is the one that vLLM fetches by itself.
-        "downloads_allowed": options["downloads_allowed"] and profile == "aime",
+        "downloads_allowed": options["downloads_allowed"]
+        and PROFILES[profile].downloaded
+        and not options["datasets"].get(profile),
         "hf_home": cache,
         "gpus": each["gpus"],
         "tensor_parallel": recipe["tensor_parallel"],
