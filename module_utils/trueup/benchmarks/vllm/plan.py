@@ -136,17 +136,14 @@ def plan(asked: Asked) -> Plan:
 
 def _no_data(serving: Serving, options: Mapping[str, Any]) -> List[str]:
     """Profiles whose data the node cannot have."""
-    lacking = [
-        name
-        for name in options["profiles"]
-        if serving.endpoints and PROFILES[name].downloaded and not options["datasets"].get(name)
-    ]
-    if options["downloads_allowed"]:
+    if options["downloads_allowed"] or not serving.endpoints:
         return []
+    profiles = {name: PROFILES[name] for name in options["profiles"]}
     return [
-        f"downloads are not allowed, and vllm_datasets names no {PROFILES[name].file} for the"
-        f" profile {name}"
-        for name in lacking
+        f"downloads are not allowed, and vllm_datasets names no {profile.file} for the profile"
+        f" {name}"
+        for name, profile in profiles.items()
+        if profile.downloaded and not options["datasets"].get(name)
     ]
 
 
