@@ -1,4 +1,11 @@
-"""Cases that ended too early for their figures to stand for the machine."""
+"""Cases that ended too early for their figures to stand for the machine.
+
+The share of the peak is asked of benchmarks with ``timed`` alone, whose work has the size that the
+user chose, and whose peak is of the whole machine that they fill: HPL and training. STREAM,
+gpu_copy and ib measure bandwidth and gemm repeats its products for a fifth of a second, so that a
+low rate is a fault, which health must judge. Devito measures parts of a node too, and no size
+states a peak for GROMACS, NCCL, fio or vLLM.
+"""
 
 from __future__ import annotations
 

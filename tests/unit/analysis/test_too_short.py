@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 from made import record
+from trueup.cases import of_record
+from trueup_analysis.figures.sizes import read_sizes
 from trueup_analysis.figures.too_short import marked
+from trueup_analysis.figures.views import view_of
 
 CATALOG = Path(__file__).resolve().parents[3] / "catalog"
 HBV3 = "Standard_HB120rs_v3"
@@ -82,6 +85,24 @@ def test_a_tiny_model_on_a_large_gpu_is_marked() -> None:
     ]
     made = of("megatron", *rows, vm_size=H100, node_count=2, parameters={"precision": "bf16"})
     assert made["outcome"] == "too_short"
+
+
+# A node whose memory, GPU or link does a thousandth is at fault, and health must say so.
+@pytest.mark.parametrize("benchmark", ["stream", "gemm", "gpu_copy", "ib"])
+def test_a_low_rate_that_no_small_problem_explains_is_left_to_health(benchmark: str) -> None:
+    view = view_of(benchmark)
+    assert view is not None
+    sizes = read_sizes(CATALOG)
+    size = HBV3 if benchmark == "stream" else H100
+    measure = next(each for each in (*view.headlines, *view.figures) if each.peak)
+    assert measure.peak is not None
+    needs = {measure.peak.parameter: measure.peak.value} if measure.peak.parameter else {}
+    one: dict[str, Any] = {"vm_size": size, "node_count": 1, "parameters": needs}
+    case = of_record(record(benchmark=benchmark, metrics=[], **one))
+    peak = sizes.peak(case, measure.peak)
+    assert peak is not None
+    made = of(benchmark, row(measure.metric, peak / 1000, measure.unit), **one)
+    assert made["outcome"] == "ok"
 
 
 @pytest.mark.parametrize("outcome", ["failed", "invalid"])
