@@ -5,11 +5,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: dcgm_bench
-short_description: Run the DCGM diagnostic (dcgmi diag) on a node's GPUs
+short_description: Run the DCGM diagnostic (dcgmi diag) or thermal stress on a node's GPUs
 version_added: "0.5.0"
 description:
   - Runs C(dcgmi diag) of one level, or its test C(diagnostic) alone, on all GPUs at once, and
-    returns its figures as a record.
+    returns its figures as a record. With O(stress_seconds) C(dcgmproftester) loads the GPUs
+    instead.
   - A failed test gives a record with outcome C(invalid), which names GPU and reason. So does a GPU
     on which every test of the hardware was skipped.
   - No other process may compute on the GPUs. DCGM's host engine must run (C(nvidia-dcgm)).
@@ -30,21 +31,18 @@ record: {description: "The record of the case (more in the notes)", type: dict, 
 """
 
 from ansible.module_utils.trueup.benchmarks.dcgm import case as dcgm
-from ansible.module_utils.trueup.benchmarks.dcgm.output import PROGRAM, explain, parse_dcgm
+from ansible.module_utils.trueup.benchmarks.dcgm.output import explain, parse_dcgm
 from ansible.module_utils.trueup.run.bench import Bench, run_module
 
 
 def measure(bench: Bench) -> None:
     given, gpus = bench.given, bench.given["node"].get("gpus") or []
-    seconds = given["test_seconds"]
-    test = (
-        {"test": dcgm.ARITHMETIC, "test_seconds": seconds} if seconds else {"level": given["level"]}
-    )
+    test = dcgm.test_of(given)
     bench.prepare(
-        case=f"{dcgm.ARITHMETIC}-{seconds}s" if seconds else f"level{given['level']}",
+        case="{test}-{test_seconds}s".format(**test) if "test" in test else f"level{test['level']}",
         command=dcgm.command(given),
         environment={"LC_ALL": "C"},
-        parameters={**test, "program": PROGRAM},
+        parameters=test,
         gpus=len(gpus),
     )
     output = bench.run(parse_dcgm, explain=explain, start=dcgm.start, gpus_alone=True)

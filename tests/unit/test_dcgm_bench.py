@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ DATA = Path(__file__).parent.parent / "data" / "dcgm"
 LEVEL2 = (DATA / "dcgm4_level2_8gpu.json").read_text()
 FAILS = (DATA / "dcgm4_diagnostic_8gpu_fails.json").read_text()
 SKIPS = (DATA / "dcgm4_level2_1gpu_skips.json").read_text()
+LOAD = (DATA / "proftester_2gpu.txt").read_text()
+BROKEN = (DATA / "proftester_8gpu_fails.txt").read_text()
 PAUSED = (DATA / "dcgm4_runtime_error.json").read_text()
 DEFAULTS = {option.name: option.default for option in OPTIONS if option.of != MODULE}
 NODE = node_of("NVIDIA H100 80GB HBM3")
@@ -76,6 +79,44 @@ def test_the_arithmetic_alone(run_module: Any) -> None:
     )
 
 
+STRESS = {"program": "dcgmproftester13", "stress_seconds": 30}
+
+
+def test_thermal_stress_loads_all_gpus_at_once(run_module: Any) -> None:
+    run = FakeRun(stdout=LOAD)
+    record = run_module(run, node={**NODE, "gpus": NODE["gpus"][:1] * 2}, **STRESS)["record"]
+    assert (record["outcome"], record["case"], record["gpus"]) == ("ok", "stress-30s", 2)
+    assert record["command"] == [
+        *("dcgmproftester13", "--no-dcgm-validation", "--max-processes", "0"),
+        *("-t", "1004", "-d", "30"),
+    ]
+    assert record["parameters"] == {
+        "program": "dcgmproftester",
+        "test": "stress",
+        "test_seconds": 30,
+    }
+    assert len(record["metrics"]) == 1 + 2 * 4
+
+
+@pytest.mark.parametrize(
+    ("stdout", "seconds", "reason"),
+    [
+        (BROKEN, 30, "tensor load failed on gpu5"),
+        (LOAD, 30, "2 GPUs were tested instead of 8"),
+        (
+            BROKEN.replace("GPU 5, TestField 1004 testing FAILED.", "") + "All Tests Passed.\n",
+            *(900, "gpu0 has rates of 30 s instead of 900"),
+        ),
+    ],
+)
+def test_stress_that_a_gpu_does_not_bear_is_invalid(
+    run_module: Any, stdout: str, seconds: int, reason: str
+) -> None:
+    run = FakeRun(stdout=stdout, returncode=255 if "FAILED" in stdout else 0)
+    record = run_module(run, **{**STRESS, "stress_seconds": seconds})["record"]
+    assert (record["outcome"], record["reason"]) == ("invalid", reason)
+
+
 test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(LEVEL2)
 
 test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
@@ -118,7 +159,7 @@ test_bad_input_is_refused_before_anything_runs = refuses(
 
 
 def test_a_record_of_the_run_stands_for_its_case(run_module: Any) -> None:
-    changed = {"program": "/opt/dcgmi", "level": 3, "test_seconds": 60}
+    changed = {"program": "/opt/dcgmi", "level": 3, "test_seconds": 60, "stress_seconds": 30}
     resumes(run_module, lambda: FakeRun(stdout=LEVEL2), dcgm_bench, changed)
 
 
@@ -137,6 +178,15 @@ def test_dcgmi_is_told_to_stop_before_it_is_killed(tmp_path: Path) -> None:
     assert explain(done.stderr) == (
         "the diagnostic was stopped at its time limit (dcgm_timeout_seconds)"
     )
+
+
+def test_dcgmproftesters_log_is_not_left_behind(tmp_path: Path) -> None:
+    program = tmp_path / "dcgmproftester13"
+    program.write_text("#!/bin/sh\necho log >dcgmproftester.log\npwd\n")
+    program.chmod(0o755)
+    done = case.start([str(program)], timeout_seconds=31, environment={"LC_ALL": "C"})
+    folder = Path(done.stdout.strip())
+    assert (done.returncode, folder.name[:12], folder.exists()) == (0, "trueup-dcgm-", False)
 
 
 def asked(program: str | None = "/usr/bin/dcgmi", **options: Any) -> Asked:
@@ -179,3 +229,36 @@ def test_a_node_that_cannot_be_tested_is_skipped_by_name() -> None:
     assert plan(asked(timeout_seconds=30)).refused == [
         "dcgm_timeout_seconds is 30: it must be 0, or 60 or more"
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "present", "case"),
+    [
+        ({}, ["dcgmproftester12"], ("dcgmproftester12", 900, 1200)),
+        ({}, ["dcgmproftester12", "dcgmproftester13"], ("dcgmproftester13", 900, 1200)),
+        ({"timeout_seconds": 2000}, ["dcgmproftester11"], ("dcgmproftester11", 900, 2000)),
+        ({"stress_program": "/opt/load"}, ["/opt/load"], ("/opt/load", 900, 1200)),
+    ],
+)
+def test_stress_takes_the_program_that_the_node_has(
+    options: dict[str, Any], present: list[str], case: tuple[str, int, int]
+) -> None:
+    node = asked(stress_seconds=900, **options)
+    known = {name: f"/usr/bin/{name}" for name in ["dcgmi", *present]}
+    planned = plan(replace(node, found={"programs": known}))
+    assert set(present) <= set(programs(node)["programs"])
+    last = (planned.cases or [])[-1]
+    assert (last["program"], last["stress_seconds"], last["timeout_seconds"]) == case
+    assert planned.skipped == []
+
+
+def test_stress_without_its_program_is_skipped_by_name() -> None:
+    planned = plan(asked(stress_seconds=900))
+    assert planned.skipped == [
+        Skipped(
+            "dcgm stress-900s",
+            "no dcgmproftester13, dcgmproftester12, dcgmproftester11 on this node: set"
+            " dcgm_stress_program",
+        )
+    ]
+    assert len(planned.cases or []) == 2

@@ -16,7 +16,7 @@ RECORDINGS = {
     "blob_copy": ["resumed.txt"],
     "devito": ["driver_openmp.log"],
     "fio": ["fio333_write_psync.json"],
-    "dcgm": ["dcgm4_level2_8gpu.json", "dcgm3_table_8gpu_fails.txt"],
+    "dcgm": ["dcgm4_level2_8gpu.json", "dcgm3_table_8gpu_fails.txt", "proftester_2gpu.txt"],
     "gemm": ["a100_1gpu.json"],
     "gpu_copy": ["sections_4gpu.txt", "nvbandwidth_0.4_one_gpu.txt", "bandwidthtest.txt"],
     "gromacs": ["driver_no_gpu.txt", "md_killed.log"],

@@ -1,4 +1,5 @@
-"""dcgmi diag, JSON of DCGM 3 and 4 and the table: values that are read, and outputs refused."""
+"""dcgmi diag, JSON of DCGM 3 and 4 and the table, and dcgmproftester: values that are read, and
+outputs refused."""
 
 from __future__ import annotations
 
@@ -27,6 +28,8 @@ def text(name: str) -> str:
 LEVEL2 = text("dcgm4_level2_8gpu.json")
 TABLE = text("dcgm3_table_8gpu_fails.txt")
 PAUSED = text("dcgm4_runtime_error.json")
+LOAD = text("proftester_2gpu.txt")
+BROKEN = text("proftester_8gpu_fails.txt")
 
 
 def values(output: DcgmOutput) -> dict[tuple[str, str | None], float]:
@@ -59,6 +62,8 @@ def edited(name: str, path: list[Any], value: Any) -> str:
             ["skipped: memory on gpu0", "skipped: pcie on gpu0"],
         ),
         ("dcgm4_table_2gpu_fails.txt", "4.4.1", 2, 3, ["memory_gpu1", "pcie"], []),
+        ("proftester_2gpu.txt", None, 2, 2, [], []),
+        ("proftester_8gpu_fails.txt", None, 8, 7, ["tensor_load_gpu5"], []),
     ],
 )
 def test_each_test_of_each_gpu_is_a_check_or_named(
@@ -86,6 +91,46 @@ def test_figures_are_in_base_units() -> None:
     table = values(parse_dcgm(TABLE))
     assert table["dcgm_both_ways", "gpu7"] == pytest.approx(39.39e9)
     assert len(table) == 1 + 8 * 6
+
+
+def test_a_load_has_rates_of_each_gpu_and_how_much_is_left_of_them() -> None:
+    output = parse_dcgm(LOAD)
+    assert output.parameters == {"program": "dcgmproftester", "tests": "tensor_load"}
+    rows = [(row.device, row.statistic, row.value, row.n) for row in output.rates]
+    assert rows == [
+        ("gpu0", "median", pytest.approx(190e12), 30),
+        ("gpu0", "min", pytest.approx(189e12), 30),
+        ("gpu0", "max", pytest.approx(197e12), 30),
+        ("gpu0", None, pytest.approx(3 * 189 / (196 + 197 + 189)), None),
+        ("gpu1", "median", pytest.approx(131e12), 30),
+        ("gpu1", "min", pytest.approx(76e12), 30),
+        ("gpu1", "max", pytest.approx(192e12), 30),
+        ("gpu1", None, pytest.approx((83 + 79 + 76) / (192 + 189 + 178)), None),
+    ]
+
+
+# Of the user guide (an A100, before DCGM 3.3), of 3.3.5 on an A100, and of small rates.
+@pytest.mark.parametrize(
+    ("line", "rate"),
+    [
+        ("[1004]: TensorEngineActive: generated ???, dcgm 0.000 (250362.2 gflops)", 250362.2e9),
+        (" [1004]: TensorEngineActive: generated ???, dcgm 0 (1.78e+05 gflops).", 178e12),
+        (" [1004]: TensorEngineActive:  generated ???, dcgm 0.94 (945. gflops).", 945e9),
+        (" [1004]: TensorEngineActive:  generated ???, dcgm 0 (0.00 gflops).", 0.0),
+    ],
+)
+def test_rates_of_each_release_are_read(line: str, rate: float) -> None:
+    ends = "GPU 3, TestField 1004 test PASSED.\nAll Tests Passed.\n"
+    printed = f"Worker 3:0{line}\n" * 2 + ends
+    assert recognises(printed) is True
+    rows = parse_dcgm(printed).rates
+    assert {row.value for row in rows} == {rate}
+    assert {row.device for row in rows} == {"gpu3"}
+
+
+def test_a_gpu_whose_worker_did_not_start_has_failed() -> None:
+    output = parse_dcgm("GPU 0, TestField 1004 testing FAILED.\n")
+    assert ([str(row) for row in output.failed], output.rates) == (["tensor load on gpu0"], ())
 
 
 def test_figures_that_some_gpus_lack_are_named() -> None:
@@ -203,6 +248,14 @@ test_other_outputs_are_refused = refuses(
         "diagnostic on gpu4 has a figure of gpu6",
     ),
     (changed(TABLE, "Pass - All", "Fine - All"), "PCIe has a status that is unknown"),
+    (LOAD + LOAD, "a second run follows"),
+    ("GPU x, TestField 1004 test\n", "no verdict on any GPU"),
+    (changed(LOAD, "Worker 1:0 ", "Worker 1:2 "), "the rate of a slice of a GPU (MIG)"),
+    (changed(LOAD, "1.96e[+]05 gflops", "-nan gflops"), "a rate that is not understood"),
+    (changed(LOAD, "^GPU 1, .*", ""), "no verdict on GPU 1"),
+    (changed(LOAD, "^All Tests .*", ""), "the verdicts on the GPUs disagree"),
+    (BROKEN + "All Tests Passed.\n", "the verdicts on the GPUs disagree"),
+    (changed(LOAD, "1.96e[+]05", "1.96e+25"), "dcgm_stress_rate 1.96e+34 of gpu0 cannot be"),
 )
 
 
@@ -232,6 +285,16 @@ def test_a_failed_summary_fails_the_node() -> None:
             "the diagnostic was stopped at its time limit (dcgm_timeout_seconds)",
         ),
         ("Segmentation fault\n", None),
+        (
+            (
+                "Wrong version of dcgmproftester is used. Expected Cuda version is 12. Installed"
+                " Cuda version is 13.\n"
+            ),
+            (
+                "the program is for CUDA 12 and the driver has CUDA 13: set dcgm_stress_program to"
+                " dcgmproftester13"
+            ),
+        ),
     ],
 )
 def test_a_run_without_results_says_why(printed: str, reason: str | None) -> None:

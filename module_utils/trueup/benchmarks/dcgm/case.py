@@ -1,18 +1,24 @@
-"""dcgmi diag as a case: its options, its command, and whether a run counts."""
+"""dcgmi diag and dcgmproftester as cases: options, commands, and whether a run counts."""
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
-from typing import Any, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ...errors import ParseError
 from ...options import ModuleOption, Option, RoleOption
 from ...run import process
-from .output import DEPLOYMENT, DcgmOutput, parse_dcgm
+from . import proftester
+from .output import DEPLOYMENT, PROGRAM, DcgmOutput, parse_dcgm
 
 # The test that computes: products of matrices in fp64, fp32 and fp16. It is in levels 3 and 4.
 ARITHMETIC = "diagnostic"
 ARITHMETIC_LEVEL = 3
+# The load of the tensor cores, products of fp16 matrices.
+STRESS = "stress"
+# A rate is printed a second; its report takes a moment.
+_LEAST_RATES_A_SECOND = 0.8
 # Time limit of each level in seconds. NVIDIA's user guide gives level 2 some 2 minutes, level 3 up
 # to 30 minutes and level 4 up to 2 hours on 8 GPUs.
 LIMITS = {1: 300, 2: 900, 3: 3600, 4: 10800}
@@ -44,9 +50,22 @@ OPTIONS = (
         0,
     ),
     RoleOption(
+        "stress_program",
+        "The program dcgmproftester. Empty: dcgmproftester13, 12 or 11, the first that the node"
+        " has; the number is the driver's version of CUDA.",
+        "",
+    ),
+    Option(
+        "stress_seconds",
+        "Time in seconds of thermal stress, a case of its own: dcgmproftester loads the tensor"
+        " cores of all GPUs at once. 0: no such case.",
+        0,
+        why="Azure's own thermal test takes 900 s; it heats the node, so ask for it.",
+    ),
+    RoleOption(
         "timeout_seconds",
         "Time limit of a case in seconds, 60 or more; 0: 300, 900, 3600 and 10800 for levels 1 to"
-        " 4.",
+        " 4, and 300 more than the stress takes.",
         0,
     ),
     ModuleOption(
@@ -58,8 +77,21 @@ OPTIONS = (
 )
 
 
+def test_of(given: Mapping[str, Any]) -> Dict[str, Any]:
+    """The parameters of a case."""
+    for name, option in ((STRESS, "stress_seconds"), (ARITHMETIC, "test_seconds")):
+        if given[option]:
+            program = proftester.PROGRAM if name == STRESS else PROGRAM
+            return {"test": name, "test_seconds": given[option], "program": program}
+    return {"level": given["level"], "program": PROGRAM}
+
+
 def command(given: Mapping[str, Any]) -> List[str]:
-    """dcgmi's argv."""
+    """The program's argv. dcgmproftester runs as in Azure/ai-infrastructure-on-azure@a01b073
+    infrastructure_validations/slurm/thermal_test/thermal_test.sh: all GPUs at once."""
+    if given["stress_seconds"]:
+        load = ["-t", str(proftester.FIELD), "-d", str(given["stress_seconds"])]
+        return [given["program"], "--no-dcgm-validation", "--max-processes", "0", *load]
     which = ["-r", str(given["level"])]
     if given["test_seconds"]:
         which = ["-r", ARITHMETIC, "-p", f"{ARITHMETIC}.test_duration={given['test_seconds']}"]
@@ -67,10 +99,12 @@ def command(given: Mapping[str, Any]) -> List[str]:
 
 
 def start(argv: Sequence[str], *, timeout_seconds: float, **how: Any) -> process.Completed:
-    """Run dcgmi below ``timeout``, so that it can stop the diagnostic in its host engine. Its exit
-    status is not 0 where a test failed; such a run has a result."""
+    """Run the program below ``timeout``, so that dcgmi can stop the diagnostic in its host engine.
+    The exit status is not 0 where a test failed; such a run has a result. dcgmproftester writes a
+    log where it runs: a folder that is removed."""
     stop = ["timeout", "--foreground", "--verbose", f"{timeout_seconds - _STOP_SECONDS:g}"]
-    done = process.run([*stop, *argv], timeout_seconds=timeout_seconds, **how)
+    with tempfile.TemporaryDirectory(prefix="trueup-dcgm-") as folder:
+        done = process.run([*stop, *argv], timeout_seconds=timeout_seconds, cwd=folder, **how)
     done = replace(done, argv=tuple(argv))
     if done.returncode <= 0 or done.timed_out or done.reason:
         return done
@@ -90,6 +124,8 @@ def judge(output: DcgmOutput, gpus: int, given: Mapping[str, Any]) -> Optional[s
         return "; ".join(texts + more)
     if output.gpu_count != gpus:
         return f"{output.gpu_count} GPUs were tested instead of {gpus}"
+    if given["stress_seconds"]:
+        return _stopped_early(output, given["stress_seconds"])
     if given["test_seconds"] == 0 and given["level"] == 1:
         return None
     hardware = [row for row in output.results if row.category != DEPLOYMENT]
@@ -98,4 +134,13 @@ def judge(output: DcgmOutput, gpus: int, given: Mapping[str, Any]) -> Optional[s
         if not any(row.status == "pass" for row in rows):
             skipped = ", ".join(f"{row.status}: {row}" for row in rows) or "no test has a result"
             return f"no test of the hardware passed on gpu{number} ({skipped})"
+    return None
+
+
+def _stopped_early(output: DcgmOutput, seconds: int) -> Optional[str]:
+    counts = {row.device: row.n or 0 for row in output.rates if row.name == proftester.RATE}
+    for number in output.gpus:
+        count = counts.get(f"gpu{number}", 0)
+        if count < seconds * _LEAST_RATES_A_SECOND - 1:
+            return f"gpu{number} has rates of {count} s instead of {seconds}"
     return None

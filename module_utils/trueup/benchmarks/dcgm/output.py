@@ -1,4 +1,5 @@
-"""What ``dcgmi diag`` of NVIDIA's DCGM prints: JSON (``-j``) of DCGM 3 and 4, and its table.
+"""What ``dcgmi diag`` of NVIDIA's DCGM prints: JSON (``-j``) of DCGM 3 and 4, and its table; and
+the output of dcgmproftester (``proftester``).
 
 Both JSON forms have ``test_categories`` > ``tests`` > ``results``. DCGM 3 calls the root ``DCGM GPU
 Diagnostic`` and a GPU ``gpu_id`` or ``gpu_ids``. DCGM 4 calls the root ``DCGM Diagnostic``, names a
@@ -32,12 +33,14 @@ from typing import (
 from ...errors import ParseError, refuse_long_numbers
 from ...reading import Line, is_count, lines_of, unique, whole_number
 from ...record import Metric
+from . import marks, proftester
 
 TOOL = "dcgm"
-# The program whose tests these are: dcgmproftester and ubergemm compute other figures.
+# ubergemm computes other figures.
 PROGRAM = "dcgmi diag"
 ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 DEPLOYMENT = "Deployment"
+_LOAD = "tensor load"
 
 _STATUS = re.compile(r"(pass|fail|warn|skip|not run)(?: - all)?", re.IGNORECASE)
 _GPU_LIST = re.compile(r"(Pass|Fail|Warn|Skip) - GPUs?: ?([0-9]{1,4}(?:, ?[0-9]{1,4})*)")
@@ -47,6 +50,10 @@ _SECTION = re.compile(r"[|+]-{5} {1,2}(\w[\w ]{0,30}?) {1,2}-{1,40}\+-{20,80}[|+
 _HEADER = re.compile(r"\| Diagnostic +\| Result +\|")
 _FOOTER = re.compile(r"\+-{20,40}\+-{20,80}\+")
 _ROW = re.compile(r"\|(.{1,60}?)\| (.{1,90})\|")
+_WRONG_VERSION = re.compile(
+    r"Wrong version of dcgmproftester is used\. Expected Cuda version is ([0-9]{1,3})[.;]"
+    r" Installed Cuda version is ([0-9]{1,3})"
+)
 _MENTION = re.compile(r"\bGPU ([0-9]{1,4})\b")
 # Characters of a text in one row of the table.
 _WRAPPED = 45
@@ -126,18 +133,22 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True)
 class DcgmOutput:
-    """A run of ``dcgmi diag``.
+    """A run of ``dcgmi diag`` or dcgmproftester.
 
     Attributes:
         results: in the order of the output; a GPU without a result of a test has a skipped one.
         gpus: numbers of the GPUs.
         settings: metadata by name: driver, versions, fields that this parser does not know.
+        rates: figures that are in no text of a result.
+        program: ``dcgmi diag`` or ``dcgmproftester``.
     """
 
     results: Tuple[Result, ...]
     gpus: Tuple[int, ...]
     settings: Mapping[str, str]
     tool_version: Optional[str] = None
+    rates: Tuple[Metric, ...] = ()
+    program: str = PROGRAM
     # dcgmi tests the node of its host engine.
     node_count: ClassVar[int] = 1
 
@@ -151,7 +162,7 @@ class DcgmOutput:
         """The tests, and the metadata."""
         return {
             **self.settings,
-            "program": PROGRAM,
+            "program": self.program,
             "tests": ",".join(dict.fromkeys(row.slug for row in self.results)),
         }
 
@@ -192,7 +203,11 @@ class DcgmOutput:
     def metrics(self) -> List[Metric]:
         """``dcgm_tests_failed`` and each GPU's figures in base units."""
         failed = float(len(self.failed))
-        return [Metric("dcgm_tests_failed", failed, "1", "lower"), *self._figures()]
+        return [
+            Metric("dcgm_tests_failed", failed, "1", "lower"),
+            *self._figures(),
+            *self.rates,
+        ]
 
     def _figures(self) -> List[Metric]:
         metrics: Dict[Tuple[str, str], Metric] = {}
@@ -206,13 +221,15 @@ class DcgmOutput:
 
 
 def parse_dcgm(text: str) -> DcgmOutput:
-    """Read the output of one run, JSON or table.
+    """Read the output of one run: JSON or table of dcgmi diag, or dcgmproftester's.
 
     Raises:
-        ParseError: the output is neither or is cut off, dcgmi reports a runtime error, a status is
-            unknown, or two values contradict each other.
+        ParseError: the output is none of them or is cut off, dcgmi reports a runtime error, a
+            status is unknown, or two values contradict each other.
     """
     lines = lines_of(text)
+    if any(marks.LOAD in line or proftester.FIELD_NAME in line for line in lines):
+        return _loaded(proftester.loads_in(lines))
     begin = next((line for line in lines if line.lstrip().startswith("{")), None)
     if begin is not None:
         return _checked(*_from_json("\n".join(lines[begin.number - 1 :]), begin))
@@ -223,6 +240,12 @@ def explain(text: str) -> Optional[str]:
     """Why dcgmi ended without results, with the fix; None where its output does not say."""
     if "timeout: sending signal" in text:
         return "the diagnostic was stopped at its time limit (dcgm_timeout_seconds)"
+    version = _WRONG_VERSION.search(text)
+    if version:
+        return (
+            f"the program is for CUDA {version[1]} and the driver has CUDA {version[2]}: set"
+            f" dcgm_stress_program to dcgmproftester{version[2]}"
+        )
     try:
         reason = _runtime_error(_document(text[text.index("{") :]))
     except (ParseError, ValueError):
@@ -233,6 +256,24 @@ def explain(text: str) -> Optional[str]:
     if re.search(r"connect to host engine|connection to the specified host", reason, re.IGNORECASE):
         return f"the host engine does not answer: run `systemctl start nvidia-dcgm` ({reason})"
     return reason or None
+
+
+def _loaded(loads: Sequence[proftester.Load]) -> DcgmOutput:
+    results = [
+        Result("Stress", _LOAD, f"gpu{load.gpu}", "pass" if load.passed else "fail")
+        for load in loads
+    ]
+    rates = tuple(metric for load in loads for metric in load.metrics())
+    for metric in rates:
+        if not metric.value < _MOST:
+            raise ParseError(f"{metric.name} {metric.value:g} of {metric.device} cannot be")
+    return DcgmOutput(
+        tuple(results),
+        tuple(load.gpu for load in loads),
+        {},
+        rates=rates,
+        program=proftester.PROGRAM,
+    )
 
 
 def _runtime_error(data: Mapping[str, Any]) -> str:

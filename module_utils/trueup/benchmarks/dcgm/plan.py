@@ -1,20 +1,25 @@
-"""The role dcgm, planned: a case of the level, and one of the arithmetic that the level lacks."""
+"""The role dcgm, planned: a case of the level, one of the arithmetic that the level lacks, and one
+of thermal stress on request."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Sequence
 
 from ...plan import Asked, Plan, Settled, Skipped
-from .case import ARITHMETIC_LEVEL, LEAST_LIMIT, LIMITS
+from .case import ARITHMETIC_LEVEL, LEAST_LIMIT, LIMITS, STRESS
+
+# Azure's image has one of them (thermal_test.sh looks for 13 and 12).
+_STRESS_PROGRAMS = ("dcgmproftester13", "dcgmproftester12", "dcgmproftester11")
+_STRESS_MORE_SECONDS = 300
 
 
 def programs(asked: Asked) -> Dict[str, Any]:
     """Programs that preflight looks for, as arguments of program_facts."""
-    return {"programs": [asked.options["program"]]}
+    return {"programs": [asked.options["program"], *_stress_programs(asked)]}
 
 
 def plan(asked: Asked) -> Plan:
-    """One case or two."""
+    """One to three cases."""
     options = asked.options
     level, seconds = options["level"], options["arithmetic_seconds"]
     limit = options["timeout_seconds"]
@@ -26,12 +31,32 @@ def plan(asked: Asked) -> Plan:
         longest = limit or LIMITS[2] + seconds
         cases.append({**same, "test_seconds": seconds, "timeout_seconds": longest})
     lacking = _lacking(asked)
-    return Plan(skipped=[Skipped("dcgm", lacking)] if lacking else [], cases=cases)
+    if lacking:
+        return Plan(skipped=[Skipped("dcgm", lacking)], cases=cases)
+    stress = options["stress_seconds"]
+    names = _stress_programs(asked)
+    program = next((name for name in names if asked.found["programs"].get(name)), "")
+    if stress and not program:
+        missing = f"no {', '.join(names)} on this node: set dcgm_stress_program"
+        return Plan(skipped=[Skipped(f"dcgm {STRESS}-{stress}s", missing)], cases=cases)
+    if stress:
+        longest = limit or stress + _STRESS_MORE_SECONDS
+        cases.append(
+            {**same, "program": program, "stress_seconds": stress, "timeout_seconds": longest}
+        )
+    return Plan(cases=cases)
 
 
 def settled(_planned: Mapping[str, Any], _variables: Mapping[str, Any]) -> Settled:
     """The role installs nothing."""
     return Settled()
+
+
+def _stress_programs(asked: Asked) -> Sequence[str]:
+    options = asked.options
+    if not options["stress_seconds"]:
+        return ()
+    return (options["stress_program"],) if options["stress_program"] else _STRESS_PROGRAMS
 
 
 def _lacking(asked: Asked) -> str:
