@@ -86,7 +86,9 @@ def prepare(bench: Bench, chosen: vllm.Settings, folder: str, **found: Any) -> N
             folder=folder,
         ),
         environment=vllm.environment(
-            downloads_allowed=chosen.downloads_allowed, hf_home=given["hf_home"]
+            downloads_allowed=chosen.downloads_allowed,
+            hf_home=given["hf_home"],
+            hub=given["hub"],
         ),
         parameters={
             **{name: given[name] for name in GIVEN},

@@ -19,8 +19,15 @@ NOW = datetime(2026, 11, 23, 10, 0, tzinfo=UTC)
 RUN = "20261123T100000Z-7c1e"
 # The catalog's.
 RECIPES = [
-    *("cpu-llama", "devito-hbv3", "eda-lustre", "eda-storage", "gromacs-nc-a100", "llama-a100"),
-    *("nd-h100-deepseek", "nd-h200-deepseek", "ndm-a100-megatron", "ndv4-training", "nx-avd"),
+    *("cpu-llama", "devito-hbv3", "eda-lustre", "eda-storage", "gromacs-hbv3", "gromacs-nc-a100"),
+    *(
+        "llama-a100",
+        "nd-h100-deepseek",
+        "nd-h200-deepseek",
+        "ndm-a100-megatron",
+        "ndv4-training",
+        "nx-avd",
+    ),
 ]
 # A document that a rule takes one thing after another from.
 FULL: dict[str, Any] = {

@@ -80,13 +80,17 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         node_names: the variable that names the nodes: of that sweep, or of a run over all of them.
         user_variables: variables that inventory or recipe must set, each with a sentence on its
             value.
+        mirrors: variables with the address of an input whose sha256 the preset has: a value of
+            inventory or recipe stays.
         unpublished: the reason why there is no published figure to compare with, where there is
             none.
         needs: what a run needs beyond the nodes, one sentence each.
         variables: variables of plays and roles.
+        small: values for a smaller form, in place of those of ``variables`` or beside them, before
+            ``scale`` is applied.
         scale: how a variable follows ``trueup_preset_scale``. linear: a number; volume: the extents
-            of a shape, so that the number of points follows; threads: the layouts, which take the
-            same shares of the node's own cores.
+            of a shape, or the edge of a cube, so that the number of points follows; threads: the
+            layouts, which take the same shares of the node's own cores.
         cores: the cores for which the layouts are written; needed by ``threads``.
         reference: the published rows to compare with.
     """
@@ -102,8 +106,10 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     node_counts: str = ""
     node_names: str = ""
     user_variables: dict[str, str] = {}
+    mirrors: list[str] = []
     unpublished: str = ""
     needs: list[str] = []
+    small: dict[str, Any] = {}
     scale: dict[str, ScaleRule] = {}
     cores: int | None = None
     reference: list[Reference] = []
@@ -170,11 +176,7 @@ def _known() -> set[str]:
 
 def _misfits(preset: Preset) -> Iterable[str]:
     """Contradictions within a preset, a sentence each."""
-    for variable, rule in preset.scale.items():
-        if variable not in preset.variables:
-            yield f"scale names {variable}, which is not in variables"
-        elif rule == "threads" and preset.cores is None:
-            yield f"scale of {variable} is threads, and cores is missing"
+    yield from _strange_variables(preset)
     for row in preset.reference:
         if row.benchmark not in _known() or role_of(row.benchmark) not in preset.benchmarks:
             yield f"reference compares {row.benchmark}, which the preset does not measure"
@@ -188,10 +190,21 @@ def _misfits(preset: Preset) -> Iterable[str]:
         yield "node_counts needs node_names"
 
 
+def _strange_variables(preset: Preset) -> Iterable[str]:
+    """Members that name a variable which the preset does not set."""
+    every = {*preset.variables, *preset.small}
+    for member, named in (("mirrors", preset.mirrors), ("scale", preset.scale)):
+        for variable in named:
+            if variable not in every:
+                yield f"{member} names {variable}, which is not in variables"
+    if "threads" in preset.scale.values() and preset.cores is None:
+        yield "scale is threads, and cores is missing"
+
+
 def asked_of_user(preset: Preset) -> list[str]:
     """The variables of inventory or recipe that decide what a preset comes to."""
     nodes = [preset.node_names] if preset.node_names else []
-    return [_BENCHMARKS, *preset.user_variables, *nodes]
+    return [_BENCHMARKS, *preset.user_variables, *preset.mirrors, *nodes]
 
 
 def applied(
@@ -208,7 +221,7 @@ def applied(
         name: the preset's name, for messages.
         preset: the preset.
         machine: the node.
-        values: the play's variables of ``user_variables`` and ``node_names``.
+        values: the play's variables of ``user_variables``, ``mirrors`` and ``node_names``.
         scale: the share of the published work, above 0 and at most 1.
 
     Raises:
@@ -221,7 +234,9 @@ def applied(
     if preset.node_names and not preset.node_counts and scale == 1:
         _refuse_other_counts(name, preset, nodes_named)
     variables = {_BENCHMARKS: _benchmarks(preset, values), **preset.variables}
+    variables |= {mirror: values[mirror] for mirror in preset.mirrors if values.get(mirror)}
     if scale < 1:
+        variables |= preset.small
         share = machine.cores / (preset.cores or machine.cores)
         for variable, rule in preset.scale.items():
             variables[variable] = _SCALED[rule](variables[variable], scale, share)
@@ -304,8 +319,12 @@ def _linear(value: Any, scale: float, _: float) -> Any:
     return max(1, round(value * scale)) if isinstance(value, int) else value * scale
 
 
-def _volume(value: str, scale: float, _: float) -> str:
-    """A shape such as 512x512x512, each extent by the same factor; at least 32 points each."""
+def _volume(value: str | float, scale: float, _: float) -> str | float:
+    """A shape such as 512x512x512, each extent by the same factor; at least 32 points each. A
+    number is the edge of a cube, to a tenth."""
+    if isinstance(value, float):
+        edge: float = round(value * scale ** (1 / 3), 1)
+        return edge
     if not _SHAPE.fullmatch(value):
         raise BadInput(f"{value!r} is no shape such as 512x512x512, and cannot be scaled by volume")
     extents = [int(extent) for extent in value.split("x")]

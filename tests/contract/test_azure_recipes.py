@@ -20,6 +20,7 @@ TABLE: dict[str, tuple[str, str, float | None, int, str]] = {
     "devito-hbv3": ("devito", "devito-article", 3600.0, 3, "nothing"),
     "eda-lustre": ("fio", "eda-2ms-7ms", 1200.0, 2, "price"),
     "eda-storage": ("fio", "eda-2ms-7ms", 1200.0, 2, "price"),
+    "gromacs-hbv3": ("gromacs", "gromacs-benchpep-cpu", 2700.0, 0, "nothing"),
     "gromacs-nc-a100": ("gromacs", "gromacs-benchpep-eessi", 1800.0, 0, "nothing"),
     "llama-a100": ("vllm", "llama-3.1-8b", 1800.0, 3, "token, licence"),
     "nd-h100-deepseek": ("gpu_copy, nccl, vllm", "deepseek-r1-2xh100", 3600.0, 0, "nothing"),

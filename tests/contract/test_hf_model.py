@@ -21,6 +21,7 @@ TOKEN = "4711-is-the-token-of-the-test"
 STAND_IN = """#!/bin/sh
 # stand-in of hf
 echo "$(id -un) $(cat "$HF_TOKEN_PATH" 2>/dev/null | wc -c) $*" >> "$HF_HOME/calls"
+echo "$HF_ENDPOINT" > "$HF_HOME/hub"
 flock --nonblock "$HF_HOME/.trueup-download" true && touch "$HF_HOME/unlocked"
 [ "$7" != gated/model ] || [ -s "$HF_TOKEN_PATH" ] || { echo 'GatedRepoError' >&2; exit 1; }
 """
@@ -83,6 +84,16 @@ def test_a_model_is_downloaded_once_as_its_user(node: Node) -> None:
     assert node.run()[:2] == (0, 0)
     assert node.run("--check")[:2] == (0, 0)
     assert len(node.calls()) == 1
+
+
+def test_a_mirror_of_the_hub_is_asked_in_its_place(node: Node) -> None:
+    assert node.run()[0] == 0
+    asked = node.cache / "hub"
+    assert asked.read_text() == "https://huggingface.co\n"
+    other = str(node.folder / "complete" / "other")
+    mirror = {"hf_model_hub": "https://mirror.example/hf", "hf_model_complete": other}
+    assert node.run(**mirror)[0] == 0
+    assert asked.read_text() == "https://mirror.example/hf\n"
 
 
 def test_the_token_is_in_a_file_of_the_users_alone(node: Node) -> None:

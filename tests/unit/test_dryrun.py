@@ -30,6 +30,7 @@ AS_SHIPPED = {
     "devito-hbv3": [],
     "eda-lustre": ["price"],
     "eda-storage": ["price"],
+    "gromacs-hbv3": [],
     "gromacs-nc-a100": [],
     "llama-a100": ["licence"],
     "nd-h100-deepseek": [],

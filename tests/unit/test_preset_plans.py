@@ -274,6 +274,26 @@ def test_gromacs_runs_the_articles_input_and_module_on_the_gpu(
     assert [option(argv, f"--{name}") for name in ("ranks", "threads")] == ["1", "24"]
 
 
+def test_gromacs_on_cpus_runs_the_same_input_on_all_cores(
+    runner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gromacs_bench.os, "sched_getaffinity", lambda _: set(range(120)))
+    size = "Standard_HB120rs_v3"
+    planned = cases(
+        gromacs.plan,
+        "gromacs",
+        {**node("hbv3"), "vm_size": size},
+        applied("gromacs-benchpep-cpu", size, {}),
+        {"programs": {"gmx": None}},
+    )
+    assert {case["eessi_module"] for case in planned} == {"GROMACS/2024.4-foss-2023b"}
+    assert {case["tpr"].rpartition("/")[2] for case in planned} == {"benchPEP-h.zip"}
+    argv = [runner(gromacs_bench)(FakeRun(), check=True, **case)["command"] for case in planned]
+    layouts = [(option(one, "--ranks"), option(one, "--threads")) for one in argv]
+    assert layouts == [("120", "1"), ("60", "2"), ("30", "4")]
+    assert {option(one, f"--{part}") for one in argv for part in ("nb", "pme")} == {"cpu"}
+
+
 def test_nx_is_five_sessions_of_60_frames(runner: Any) -> None:
     size = "Standard_NV12ads_A10_v5"
     there = {**node("nv_a10_v5"), "vm_size": size, "gpus": [{"name": "NVIDIA A10-8Q"}]}

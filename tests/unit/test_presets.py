@@ -52,7 +52,9 @@ def test_every_variable_is_one_of_a_role(name: str) -> None:
         for entry in yaml.safe_load(path.read_text())["argument_specs"].values():
             described |= set(entry.get("options", {}))
     preset = presets.read(name, CATALOG)
-    used = {*preset.variables, *presets.asked_of_user(preset)} - {"trueup_benchmarks"}
+    used = {*preset.variables, *preset.small, *presets.asked_of_user(preset)} - {
+        "trueup_benchmarks"
+    }
     assert used - described == set()
 
 
@@ -108,6 +110,20 @@ def test_numbers_of_nodes_that_are_not_there_are_named() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["gromacs-benchpep-cpu", "gromacs-benchpep-eessi"])
+def test_a_mirror_of_the_input_stays_and_is_no_change(name: str) -> None:
+    preset = presets.read(name, CATALOG)
+    [size] = preset.sizes
+    machine = presets.Machine(size, preset.cores or 24)
+    mirror = {"gromacs_tpr_url": "https://mirror.example/benchPEP-h.zip"}
+    values = {**mirror, "gromacs_steps": 10}
+    variables = presets.applied(name, preset, machine, values=values).variables
+    benchmarks = {"trueup_benchmarks": ["gromacs"]}
+    assert variables == {**preset.variables, **benchmarks, **mirror}
+    record = {"name": name, "scale": 1.0, "variables": variables}
+    assert "preset_changed" not in presets.recorded(record, {**variables, **mirror})
+
+
 def test_a_scaled_preset_fits_the_machine() -> None:
     preset = presets.read("devito-article", CATALOG)
     small = presets.Machine("", 2)
@@ -121,6 +137,41 @@ def test_a_scaled_preset_fits_the_machine() -> None:
         {"ranks": 1, "threads_per_rank": 1, "binding": "numa"},
         {"ranks": 1, "threads_per_rank": 2, "binding": "numa"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "work"),
+    [
+        (
+            "eda-2ms-7ms",
+            0.05,
+            {"fio_runtime_seconds": 6, "fio_start_seconds": 30, "fio_jobs": 1},
+        ),
+        ("llama-cpu", 0.05, {"vllm_num_prompts": 10}),
+        (
+            "gromacs-benchpep-cpu",
+            0.0005,
+            {
+                "gromacs_tpr_url": "",
+                "gromacs_tpr_sha256": "",
+                "gromacs_water_box": 3.9,
+                "gromacs_layouts": [{"ranks": 1, "threads_per_rank": 2}],
+            },
+        ),
+    ],
+)
+def test_a_smaller_form_does_less_of_the_same_work(
+    name: str, scale: float, work: dict[str, Any]
+) -> None:
+    preset = presets.read(name, CATALOG)
+    values = dict.fromkeys(preset.user_variables, "x")
+    small = presets.Machine("Standard_D4d_v5", 2)
+    variables = presets.applied(name, preset, small, values=values, scale=scale).variables
+    assert variables == {**preset.variables, "trueup_benchmarks": preset.benchmarks, **work}
+    # The work as a whole has none of the smaller form's values.
+    [size] = preset.sizes
+    whole = presets.applied(name, preset, presets.Machine(size, 2), values=values).variables
+    assert whole == {**preset.variables, "trueup_benchmarks": preset.benchmarks}
 
 
 @pytest.mark.parametrize(
@@ -145,6 +196,7 @@ def test_refusals(machine: presets.Machine, scale: float, sentence: str) -> None
         ({"benchmarks": "devito"}, "Expected `array`"),
         ({"benchmarks": ["stream"]}, "reference compares devito"),
         ({"cores": None}, "cores is missing"),
+        ({"mirrors": ["devito_url"]}, "mirrors names devito_url, which is not in variables"),
         ({"scale": {"devito_shap": "volume"}}, "devito_shap, which is not in variables"),
         ({"reference": []}, "either reference or unpublished"),
         ({"unpublished": "a graph alone"}, "either reference or unpublished"),

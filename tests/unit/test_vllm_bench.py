@@ -670,6 +670,10 @@ def test_aime_is_the_articles_ramp(
     argv = online["command"]
     assert argv[argv.index("--dataset-path") + 1] == "AI-MO/aimo-validation-aime"
     assert "HF_HUB_OFFLINE" not in online["environment"]
+    assert "HF_ENDPOINT" not in online["environment"]
+    hub = {"hub": "https://mirror.example/hf", "downloads_allowed": True}
+    mirrored = run_module(FakeRun(), check=True, profile="aime", **hub)["environment"]
+    assert mirrored["HF_ENDPOINT"] == "https://mirror.example/hf"
 
 
 def test_goodput_and_the_models_folder_are_passed_on(run_module: Any) -> None:
@@ -728,6 +732,7 @@ def test_a_record_of_the_run_stands_for_its_case(
         "dataset_sha256": hashlib.sha256(one.read_bytes()).hexdigest(),
         "downloads_allowed": True,
         "hf_home": "/srv/hf",
+        "hub": "https://mirror.example",
         "num_prompts": 20,
         "request_rate": 2.0,
         "ramp_up_start": 2,

@@ -401,6 +401,22 @@ def test_without_downloads_the_model_is_a_folder() -> None:
 
 
 @pytest.mark.parametrize(
+    ("hub", "is_taken"),
+    [
+        ("http://10.0.0.4:8080", True),
+        ("https://mirror.example/hf", True),
+        ("mirror.example", False),
+        ("https://name:word@mirror.example", False),
+        ("https://mirror.example/hf?token=x", False),
+    ],
+)
+def test_a_mirror_of_the_hub_is_an_address_without_a_secret(hub: str, is_taken: bool) -> None:
+    made = planned(asked(ON_CPU, profiles=["aime"], hub=hub))
+    assert [text.partition(" ")[0] for text in made.refused] == ([] if is_taken else ["vllm_hub"])
+    assert {case["hub"] for case in made.cases} == {hub}
+
+
+@pytest.mark.parametrize(
     ("endpoints", "node", "why"),
     [
         ([], {}, "no member of vllm_endpoints names this node"),

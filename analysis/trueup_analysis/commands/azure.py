@@ -50,8 +50,8 @@ def plan(
         typer.Argument(
             metavar="RECIPE",
             help="devito-hbv3, ndv4-training, ndm-a100-megatron, nd-h100-deepseek,"
-            " nd-h200-deepseek, llama-a100, gromacs-nc-a100, cpu-llama, eda-storage, eda-lustre or"
-            " nx-avd: a file of catalog/azure_recipes.",
+            " nd-h200-deepseek, llama-a100, gromacs-nc-a100, gromacs-hbv3, cpu-llama, eda-storage,"
+            " eda-lustre or nx-avd: a file of catalog/azure_recipes.",
             show_default=False,
         ),
     ],

@@ -113,6 +113,12 @@ OPTIONS = (
         " endpoint must give its model as a folder, and vllm_datasets each profile's file.",
         True,
     ),
+    Option(
+        "hub",
+        "Address of a mirror of Hugging Face, with its API, for models and the AIME set; empty:"
+        " Hugging Face itself.",
+        "",
+    ),
     RoleOption(
         "hf_token",
         "Hugging Face token, for models behind a licence, from a vault or the controller's"
@@ -1025,13 +1031,15 @@ def data_parameters(chosen: Settings) -> Dict[str, Any]:
     return found
 
 
-def environment(*, downloads_allowed: bool, hf_home: str) -> Dict[str, str]:
+def environment(*, downloads_allowed: bool, hf_home: str, hub: str = "") -> Dict[str, str]:
     """The variables set for it: no usage statistics, and no downloads unless allowed."""
     variables = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1"}
     if hf_home:
         variables["HF_HOME"] = hf_home
     if not downloads_allowed:
         variables["HF_HUB_OFFLINE"] = "1"
+    if hub:
+        variables["HF_ENDPOINT"] = hub
     return variables
 
 

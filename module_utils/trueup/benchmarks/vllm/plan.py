@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
 
 from ...errors import BadInput, TrueupError
@@ -90,6 +91,13 @@ def plan(asked: Asked) -> Plan:
         for each in serving.endpoints
         if each["complete"] and not options["downloads_allowed"]
     ]
+    hub = options["hub"]
+    # It stands in records: no name and password in it.
+    if hub and not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", hub):
+        refused.append(
+            "vllm_hub must be an address such as https://mirror.example/hf, without name and"
+            " password"
+        )
     build, home = serving.build, f"{options['prefix']}/{serving.build}"
     chain = _toolchain(asked, serving)
     environment = own_python.environment(
