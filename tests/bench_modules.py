@@ -82,6 +82,7 @@ class Runner:
         monkeypatch.setattr(bench, "program_digest", lambda _: None)
         # The nodes of tests are none.
         monkeypatch.setattr(Launcher, "lost", lambda _: [])
+        monkeypatch.setattr(Launcher, "_remove", lambda *_: [])
         # A module's process ends with it; this one keeps what other tests' modules have warned of.
         monkeypatch.setattr(warnings, "_global_warnings", {})
         monkeypatch.setattr(warnings, "_global_deprecations", {})

@@ -200,8 +200,6 @@ def test_over_nodes_mpirun_starts_the_ranks(run_module: Any, tmp_path: Path) -> 
         *("--shape", "64x64x64", "--space-order", "8", "--tn", "50", "--nbl", "10"),
         *("--autotune", "off", "--repeats", "3", "--cpus", "0/2"),
     ]
-    # mpirun's own variables are for this node alone.
-    assert call["environment"]["OMPI_MCA_orte_tmpdir_base"] == str(tmp_path)
     assert call["environment"]["DEVITO_MPI"] == "full"
     # A node that is lost meanwhile ends it.
     assert callable(call["watch"])

@@ -466,13 +466,11 @@ def test_another_mpirun_has_no_variables_of_this_one(given: dict[str, Any], take
 )
 @pytest.mark.parametrize("user", [0, 1000])
 def test_what_mpirun_itself_needs(
-    kind: str, ranks: int, needs: bool, user: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    kind: str, ranks: int, needs: bool, user: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    monkeypatch.setattr(launchers.tempfile, "gettempdir", lambda: str(tmp_path))
-    expected = {"OMPI_MCA_orte_tmpdir_base": str(tmp_path)} if needs else {}
-    if needs and user == 0:
-        expected["OMPI_ALLOW_RUN_AS_ROOT"] = expected["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    names = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+    expected = dict.fromkeys(names, "1") if needs and user == 0 else {}
     assert Launcher(kind).variables(ranks) == expected
 
 

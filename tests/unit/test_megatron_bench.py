@@ -269,7 +269,6 @@ def test_mpirun_starts_the_processes_of_all_nodes(run_module: Any, tmp_path: Pat
         "MASTER_ADDR": "10.0.0.4",
         "MASTER_PORT": "29500",
         "OMP_NUM_THREADS": "1",
-        "OMPI_MCA_orte_tmpdir_base": str(tmp_path),
     }
     assert run.calls[0]["environment"] == record["environment"]
 

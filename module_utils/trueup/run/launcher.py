@@ -24,7 +24,7 @@ from ..node.mpi import Mpi
 from ..node.mpi import of as mpi_of
 from ..node.topology import format_cpu_list
 from ..options import ModuleOption, RoleOption
-from . import process
+from . import mpi_files, process
 from . import slurm_job as slurm
 
 LAUNCHERS = ("local", "mpirun", "slurm")
@@ -116,6 +116,8 @@ _NO_DIRECTORY = (
 _SSH_STARTS = {"plm_rsh_no_tree_spawn": "1", "plm_rsh_num_concurrent": "800"}
 # A node that computes answers late; one that is gone is waited for once, before a run.
 _SSH_SECONDS = 30
+# After a run, where nothing depends on the answer.
+_REMOVE_SECONDS = 5
 # Beyond connecting: keys, login, the shell's start.
 _SSH_MORE_SECONDS = 15.0
 # Options of sbatch that this launcher sets itself, or with which there is no one job to wait for.
@@ -345,8 +347,6 @@ class Launcher:
         found = dict(self._of_mpi)
         if self.kind == "slurm" or (self.kind == "local" and ranks == 1):
             return found
-        # Open MPI's sockets: a long TMPDIR does not fit into their names.
-        found["OMPI_MCA_orte_tmpdir_base"] = tempfile.gettempdir()
         if os.geteuid() == 0:
             found["OMPI_ALLOW_RUN_AS_ROOT"] = found["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
         return found
@@ -375,14 +375,33 @@ class Launcher:
                 names=dict(zip(self._hosts, self.nodes)),
             )
         watch = self.lost if self.kind == "mpirun" and self.node_count > 1 else None
-        done = process.run(
-            argv, timeout_seconds=timeout_seconds, environment=environment, watch=watch
-        )
+        files, left = mpi_files.new_folder(), []
+        try:
+            done = process.run(
+                argv,
+                timeout_seconds=timeout_seconds,
+                environment=environment,
+                watch=watch,
+                folder=files,
+            )
+        finally:
+            mpi_files.remove(files)
+            left = self._remove(files) if watch else []
+        done = replace(done, warnings=(*done.warnings, *left))
         if watch and done.returncode != 0 and not done.timed_out and not done.reason:
             lost = watch()
             if lost:
                 return replace(done, reason="; ".join(lost))
         return done
+
+    def _remove(self, folder: str) -> List[str]:
+        """Remove a folder on the other nodes, whose daemons of Open MPI made it; of each node where
+        that is not possible a sentence."""
+        if self.mpi and self.mpi.by_hydra:
+            return []
+        command = f"rm -rf -- {shlex.quote(folder)}"
+        failures = _by_ssh(self._hosts, self._names, command, _REMOVE_SECONDS)
+        return [f"{failure}: {folder} may be left there" for failure in failures]
 
     def lost(self) -> List[str]:
         """Of each node that cannot take part now, a sentence; empty when all can."""
@@ -391,7 +410,7 @@ class Launcher:
                 return [f"job_directory {self.directory} is no folder on this node"]
             return slurm.lost(self._hosts, commands=self.path, names=self._names)
         if self.kind == "mpirun":
-            return _unreachable(self._hosts, self._names)
+            return _by_ssh(self._hosts, self._names, "true", _SSH_SECONDS)
         return []
 
     @property
@@ -455,14 +474,17 @@ def bind_argv(placement: Placement) -> List[str]:
     return ["sh", "-c", _BIND, "sh", cpus]
 
 
-def _unreachable(hosts: Sequence[str], names: Mapping[str, str]) -> List[str]:
-    """What keeps ssh from each host, asked of all at the same time. This node needs none."""
+def _by_ssh(
+    hosts: Sequence[str], names: Mapping[str, str], command: str, connect_seconds: int
+) -> List[str]:
+    """Run a command on each host at the same time; of each one where ssh does not, a sentence. This
+    node needs none."""
     here = {os.uname().nodename, os.uname().nodename.split(".")[0], "localhost", "127.0.0.1"}
     # A connection that another ssh keeps open would answer for a node that is gone.
     options = ("BatchMode=yes", "StrictHostKeyChecking=yes", "ControlPath=none")
     argv = ["ssh", *(word for option in options for word in ("-o", option))]
-    argv += ["-o", f"ConnectTimeout={_SSH_SECONDS}"]
-    deadline = time.monotonic() + _SSH_SECONDS + _SSH_MORE_SECONDS
+    argv += ["-o", f"ConnectTimeout={connect_seconds}"]
+    deadline = time.monotonic() + connect_seconds + _SSH_MORE_SECONDS
     asked = {}
     found = []
     with contextlib.ExitStack() as kept:
@@ -472,7 +494,7 @@ def _unreachable(hosts: Sequence[str], names: Mapping[str, str]) -> List[str]:
             # No pipe: a program that ssh leaves behind would keep it open.
             said = kept.enter_context(tempfile.TemporaryFile())
             try:
-                asked[host] = _asking([*argv, host, "true"], said), said
+                asked[host] = _asking([*argv, host, command], said), said
             except OSError as error:
                 return [f"mpirun needs ssh, which cannot be run: {error.strerror}"]
             kept.callback(_ended, asked[host][0])

@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from ..node import events
 from ..printable import printable
 from ..reading import MOST_BYTES
-from . import sentinel
+from . import mpi_files, sentinel
 from .kept import Kept, Pipe
 from .lineage import Lineage, Orphaned, die_with, prctl, proc_stat
 
@@ -118,11 +118,13 @@ def run(
     cwd: Optional[str] = None,
     watch: Optional[Callable[[], Sequence[str]]] = None,
     beside: Sequence[str] = (),
+    folder: str = "",
 ) -> Completed:
     """Run ``argv`` for at most ``timeout_seconds`` with ``environment`` added to our own.
 
     ``beside`` is a command that runs as long as it does, such as one that samples a GPU; where it
-    cannot be run, this is a warning.
+    cannot be run, this is a warning. ``folder`` is the case's own, for the files of
+    Open MPI: it is removed also where this process is killed.
 
     Inherited variables that steer OpenMP, MPI, NCCL or Devito are left out: they would change what
     is measured without standing in the record. When this returns, every process that the command
@@ -145,8 +147,9 @@ def run(
         for pipe in pipes:
             opened.callback(pipe.drop)
         mark = sentinel.new_mark()
-        opened.enter_context(sentinel.watching(mark))
-        marked = {**_neutral(os.environ), **environment, sentinel.NAME: mark}
+        opened.enter_context(sentinel.watching(mark, folder))
+        files = mpi_files.variables(folder) if folder else {}
+        marked = {**_neutral(os.environ), **files, **environment, sentinel.NAME: mark}
         child = subprocess.Popen(
             list(argv),
             stdin=subprocess.DEVNULL,

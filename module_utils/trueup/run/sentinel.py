@@ -14,6 +14,8 @@ import signal
 import time
 from typing import Iterator, List
 
+from . import mpi_files
+
 NAME = "TRUEUP_CASE_PROCESS"
 _ROUNDS = 100
 _QUIET_ROUNDS = 4
@@ -21,15 +23,17 @@ _POLL_SECONDS = 0.05
 
 
 @contextlib.contextmanager
-def watching(mark: str) -> Iterator[None]:
-    """While the block lasts, a process waits for the end of this one, and ends all whose
-    environment has NAME with this mark. It is gone afterwards."""
+def watching(mark: str, folder: str = "") -> Iterator[None]:
+    """While the block lasts, a process waits for the end of this one, ends all whose environment
+    has NAME with this mark, and removes the folder. It is gone afterwards."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             _wait(reader, writer)
             _end(mark)
+            if folder:
+                mpi_files.remove(folder)
         finally:
             os._exit(0)
     os.close(reader)
