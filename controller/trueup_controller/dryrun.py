@@ -24,7 +24,7 @@ from trueup.node import family
 from trueup.node.identify import WINDOWS
 from trueup.settings import PREFIX, problems
 
-from . import new_machine, presets
+from . import drivers, new_machine, presets
 from .new_machine import GIB
 from .planning import SCRATCH, Machine, Planned, Roles, Unforeseen
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trueup.cluster.azure.parameters import Parameters
     from trueup.plan import Asked
 
-Need = Literal["disk", "index", "key", "licence", "plan", "preset", "reboot", "token"]
+Need = Literal["disk", "driver", "index", "key", "licence", "plan", "preset", "reboot", "token"]
 _COMPUTE = "azure_role_compute"
 _ADDRESS = "10.0.0."
 # Reboots that a role asks for on every machine that is new, and the variable that allows them.
@@ -200,6 +200,7 @@ def missing(
     benchmarks = recipe.benchmarks()
     found += [Missing("plan", text) for text in _of_node(recipe)]
     found += lacking(planned, needed(planned, benchmarks, variables))
+    found += of_drivers(recipe, planned)
     if "vllm" in benchmarks:
         found += endpoints(recipe, planned.get("vllm"))
         found += _full_disks(recipe, planned.get("vllm"))
@@ -476,6 +477,15 @@ def _reboots_of_windows(recipe: Recipe) -> Iterator[Missing]:
                 "reboot",
                 f"{cause} needs a reboot of each new machine: set {variable}: true in variables",
             )
+
+
+def of_drivers(work: Work, planned: Mapping[str, Planned]) -> Iterator[Missing]:
+    """Reboots of the driver roles that are not allowed, and a driver that is too old."""
+    for role, cause in drivers.reboots(planned):
+        if not work.allows(f"{role}_reboot_allowed"):
+            yield Missing("reboot", f"{cause}: set {role}_reboot_allowed: true in variables")
+    for role, text in drivers.too_old(planned, Roles(work.project)):
+        yield Missing("driver", f"{role}: {text}")
 
 
 # ---- vLLM ---------------------------------------------------------------------------------------

@@ -172,6 +172,7 @@ def _of_host(
     plans, notes = dryrun.plans_of(machine, [*host.roles(), *host.benchmarks()], project)
     benchmarks = dryrun.needed(plans, host.benchmarks(), variables)
     missing += dryrun.lacking(plans, benchmarks)
+    missing += dryrun.of_drivers(host, plans)
     if "vllm" in host.benchmarks():
         missing += dryrun.endpoints(host, plans.get("vllm"))
     skipped = [each for one in plans.values() for each in one.plan.skipped]

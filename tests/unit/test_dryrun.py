@@ -205,6 +205,36 @@ TAKEN: dict[str, tuple[str, dict[str, Any], dict[str, str], list[str]]] = {
         {},
         ["FSLogix", "fslogix_reboot_allowed: true"],
     ),
+    "reboot for the driver": (
+        "nd-h200-deepseek",
+        {"variables": {"gpu_driver_from_image": "replace", "gpu_driver_version": "580.126.16"}},
+        {},
+        ["580.126.16 replaces 580.173.02", "gpu_driver_reboot_allowed: true"],
+    ),
+    "driver": (
+        "nd-h200-deepseek",
+        {
+            "variables": {
+                "gpu_driver_from_image": "replace",
+                "gpu_driver_version": "570.172.08",
+                "gpu_driver_reboot_allowed": True,
+            }
+        },
+        {},
+        ["vllm: its wheels are for CUDA 13.0.96", "driver 580 or newer", "have 570.172.08"],
+    ),
+    "driver of training": (
+        "ndv4-training",
+        {
+            "variables": {
+                "gpu_driver_from_image": "replace",
+                "gpu_driver_version": "535.1",
+                "gpu_driver_reboot_allowed": True,
+            }
+        },
+        {},
+        ["training: its wheels are for CUDA 13", "have 535.1"],
+    ),
     "disk": (
         "nd-h200-deepseek",
         {"variables": {"vllm_model_cache": "/var/lib/models"}},
