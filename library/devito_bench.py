@@ -125,6 +125,7 @@ def measure(bench: Bench) -> None:
             repeats=given["repeats"],
             autotune=given["autotune"],
             scaling=given["scaling"],
+            **({"sized_by": given["sized_by"]} if given["sized_by"] else {}),
         ),
         ranks=ranks,
         threads_per_rank=placement.threads_per_rank,

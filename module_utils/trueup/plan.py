@@ -195,17 +195,21 @@ class Plan:
             task.
         cases: of a benchmark, what the module is given for each case, in the order of measuring;
             without ``None`` members.
+        notes: sentences on choices of the plan, for the reader of the run.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     skipped: List[Skipped] = field(default_factory=list)
     refused: List[str] = field(default_factory=list)
     cases: Optional[List[Dict[str, Any]]] = None
+    notes: List[str] = field(default_factory=list)
 
     def as_result(self) -> Dict[str, Any]:
         """The keys of the registered result."""
         result = dict(self.values)
         result["skipped_here"] = [{"what": one.what, "why": one.why} for one in self.skipped]
+        if self.notes:
+            result["notes"] = list(self.notes)
         if self.cases is not None:
             result["cases"] = [
                 {name: value for name, value in case.items() if value is not None}

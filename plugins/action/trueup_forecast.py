@@ -56,7 +56,11 @@ class ActionModule(ActionBase):
         refused = expected.refusal(most)
         if refused:
             raise AnsibleActionFail(refused)
-        result.update(msg=expected.sentence(most), _ansible_verbose_always=True)
+        sentence, notes = (
+            expected.sentence(most),
+            dict.fromkeys(note for one in work for note in one.notes),
+        )
+        result.update(msg=[sentence, *notes] if notes else sentence, _ansible_verbose_always=True)
         return result
 
 
@@ -87,6 +91,7 @@ def _work(
             host["trueup_node"]["vm_size"],
             benchmark,
             None if cases is None else len(cases),
+            tuple(plan.get("notes", ())),
         )
 
 

@@ -15,8 +15,10 @@ RECORD = ROOT / "tests" / "data" / "records" / "valid.json"
 SIZE = "Standard_HB120rs_v3"
 
 
-def preflight(folder: Path, most: float, region: str | None) -> tuple[int, str]:
-    """The real preflight of STREAM on a node in that region, after a run in which a case of it took
+def preflight(
+    folder: Path, most: float, region: str | None, benchmark: str = "stream", **variables: str
+) -> tuple[int, str]:
+    """The real preflight of a benchmark on a node in that region, after a run in which a case of it took
     an hour: status, and what was printed."""
     run = folder / "results" / "20261120T091300Z-7c1e"
     run.mkdir(parents=True)
@@ -27,8 +29,9 @@ def preflight(folder: Path, most: float, region: str | None) -> tuple[int, str]:
         "ansible_python_interpreter": sys.executable,
         "trueup_node": {**node_of("hb120rs_v3", SIZE), "region": region, "offer": "payg"},
         "trueup_family_roles": [],
-        "trueup_benchmarks": ["stream"],
+        "trueup_benchmarks": [benchmark],
         "trueup_health_benchmarks": [],
+        **variables,
     }
     (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": {"node": node}}}))
     limit = json.dumps({"trueup_max_usd": most})
@@ -53,3 +56,14 @@ def test_a_limit_that_is_not_reached_lets_it_begin(
     assert status == 0, said
     # Without a region nothing has a price, and the limit says that it holds nothing then.
     assert ("limits only what is known" in " ".join(said.split())) is (region is None)
+
+
+@pytest.mark.parametrize(("shape", "trial"), [("", True), ("256x256x256", False)])
+def test_a_problem_that_the_machine_chose_is_called_a_trial(
+    tmp_path: Path, shape: str, trial: bool
+) -> None:
+    status, said = preflight(tmp_path, 5000, "eastus", "devito", devito_shape=shape)
+    assert status == 0, said
+    text = " ".join(said.split())
+    assert ("chosen by the 120 core(s) of the node" in text) is trial
+    assert ("a trial of this machine, not the problem of the published article" in text) is trial

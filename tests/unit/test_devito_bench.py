@@ -487,6 +487,7 @@ def test_a_record_of_the_run_stands_for_its_case(run_module: Any, tmp_path: Path
         "tuning": "anew",
         "repeats": 4,
         "scaling": "weak",
+        "sized_by": "machine",
         **LAUNCHED,
         "nodes": ["node-2", "node-1"],
         "job_directory": "/shared",

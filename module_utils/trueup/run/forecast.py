@@ -14,12 +14,14 @@ Kind = Tuple[str, Optional[str]]
 
 
 class Work(NamedTuple):
-    """A benchmark on a node: ``cases`` are those of its plan, None where it has none."""
+    """A benchmark on a node: ``cases`` are those of its plan, None where it has none; ``notes`` its
+    sentences for the reader."""
 
     host: str
     size: Optional[str]
     benchmark: str
     cases: Optional[int]
+    notes: Tuple[str, ...] = ()
 
 
 class Forecast(NamedTuple):

@@ -218,6 +218,12 @@ OPTIONS = (
         type="float",
     ),
     ModuleOption(
+        "sized_by",
+        "C(machine) where the shape was chosen by its cores and memory: a trial, and no published"
+        " problem.",
+        choices=("machine",),
+    ),
+    ModuleOption(
         "reference_norms",
         "Norms that other layouts of the same problem gave (field, receivers).",
         {},

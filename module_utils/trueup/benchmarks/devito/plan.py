@@ -48,7 +48,7 @@ def plan(asked: Asked) -> Plan:
     refused = _refused(asked)
     if refused:
         return Plan(refused=refused)
-    asked = _with_shape(asked)
+    asked, notes = _with_shape(asked)
     options = asked.options
     alone = [_case(asked, layout) for layout in _layouts(asked)]
     over = _node_cases(asked) if options["nodes"] else []
@@ -73,6 +73,7 @@ def plan(asked: Asked) -> Plan:
         },
         skipped=_skipped(asked),
         cases=[*alone, *(over if leads else [])],
+        notes=notes,
     )
 
 
@@ -253,18 +254,23 @@ def _refused_nodes(asked: Asked) -> List[str]:
     return [text for broken, text in rules if broken]
 
 
-def _with_shape(asked: Asked) -> Asked:
-    """The same with a shape: the one that is set, or one that fills the node."""
+def _with_shape(asked: Asked) -> Tuple[Asked, List[str]]:
+    """The same with a shape: the one that is set, or one that fills the node, with a sentence."""
     options = asked.options
     if options["shape"]:
-        return asked
-    shape = devito.DEFAULT_SHARE
-    if options["scaling"] == "strong":
-        others = {name: options[name] for name in _PROBLEM if name != "shape"}
-        most = _most_ranks(asked.node["layouts"])
-        cores = most["ranks"] * most["threads_per_rank"]
-        shape = devito.filling(cores, asked.node.get("memory_bytes"), **others)
-    return replace(asked, options={**options, "shape": shape})
+        return asked, []
+    if options["scaling"] == "weak":
+        return replace(asked, options={**options, "shape": devito.DEFAULT_SHARE}), []
+    others = {name: options[name] for name in _PROBLEM if name != "shape"}
+    most = _most_ranks(asked.node["layouts"])
+    cores, memory = most["ranks"] * most["threads_per_rank"], asked.node.get("memory_bytes")
+    shape = devito.filling(cores, memory, **others)
+    gib = f" and {memory / 1024**3:.1f} GiB of memory" if memory else ""
+    note = (
+        f"Devito's problem is {shape}, chosen by the {cores} core(s){gib} of the node: a trial of"
+        " this machine, not the problem of the published article (preset devito-article)."
+    )
+    return replace(asked, options={**options, "shape": shape, "sized_by": "machine"}), [note]
 
 
 def _layouts(asked: Asked) -> List[Mapping[str, Any]]:
@@ -291,6 +297,7 @@ def _case(asked: Asked, layout: Mapping[str, Any]) -> Dict[str, Any]:
         **for_module(devito.OPTIONS, asked.options),
         **_layout(layout),
         "shape": _grown(options["shape"], share),
+        "sized_by": options.get("sized_by"),
         "peak_flops": peak * _SINGLE_PER_DOUBLE or None,
         "search": "fastest" if _searches(asked) else None,
     }
@@ -315,6 +322,7 @@ def _node_cases(asked: Asked) -> List[Dict[str, Any]]:
                     **_layout(layout),
                     **_launched(asked, launcher, names[:count]),
                     "shape": _grown(options["node_shape"] or options["shape"], share),
+                    "sized_by": None if options["node_shape"] else options.get("sized_by"),
                     "mpi_mode": mode,
                     "scaling": options["node_scaling"],
                 }

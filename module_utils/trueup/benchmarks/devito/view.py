@@ -27,5 +27,10 @@ VIEW = View(
     timed=Timed("run_time"),
     grows=("shape", "points"),
     amount="points",
-    titled=(("shape", "{}"), ("space_order", "space order {}"), ("tn_ms", "{} ms")),
+    titled=(
+        ("shape", "{}"),
+        ("space_order", "space order {}"),
+        ("tn_ms", "{} ms"),
+        ("sized_by", "a trial sized by this {}"),
+    ),
 )
