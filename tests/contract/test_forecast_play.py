@@ -18,8 +18,8 @@ SIZE = "Standard_HB120rs_v3"
 def preflight(
     folder: Path, most: float, region: str | None, benchmark: str = "stream", **variables: str
 ) -> tuple[int, str]:
-    """The real preflight of a benchmark on a node in that region, after a run in which a case of it took
-    an hour: status, and what was printed."""
+    """The real preflight of a benchmark on a node in that region, after a run in which a case of
+    STREAM took an hour: status, and what was printed."""
     run = folder / "results" / "20261120T091300Z-7c1e"
     run.mkdir(parents=True)
     record = {**json.loads(RECORD.read_text()), "benchmark": "stream", "vm_size": SIZE}

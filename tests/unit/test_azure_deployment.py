@@ -25,10 +25,24 @@ MISSING = (404, {"error": {"code": "ResourceGroupNotFound", "message": "None."}}
 RUNNING = (201, {}, {"Azure-AsyncOperation": "https://arm.example/operations/1"})
 
 
+def permissions(*without: str) -> tuple[int, dict[str, Any]]:
+    """Those of an Owner, or with ``without`` of another role, as Azure has them."""
+    return (200, {"value": [{"actions": ["*"], "notActions": list(without), "dataActions": []}]})
+
+
+# Of the role Contributor.
+CONTRIBUTOR = permissions(
+    "Microsoft.Authorization/*/Delete",
+    "Microsoft.Authorization/*/Write",
+    "Microsoft.Authorization/elevateAccess/Action",
+)
+
+
 class Azure:
     """Answers by method and end of path, in their order; the last one stays."""
 
     def __init__(self, **routes: list[Any]) -> None:
+        routes = {"GET_permissions": [permissions()], **routes}
         self.routes = {name: list(answers) for name, answers in routes.items()}
         self.asked: list[tuple[str, str]] = []
         self.bodies: list[Any] = []
@@ -326,6 +340,55 @@ def test_what_stands_against_it_is_named_at_once() -> None:
     against, unknown = cloud.deployment().against()
     assert [text.split()[0] for text in against] == ["Standard_HB120rs_v3", "120", "114"]
     assert unknown == []
+
+
+def nothing_against(*rights: Any, **given: Any) -> tuple[Azure, Any]:
+    """A cloud with room for it, and what stands against it there."""
+    sizes = ("Standard_D4d_v5", "Standard_HB120rs_v3")
+    limits = ("cores", "standardHBv3Family", "standardDDv5Family")
+    cloud = Azure(
+        GET_permissions=list(rights),
+        GET_skus=[(200, {"value": [sku(size, "southcentralus") for size in sizes]})],
+        GET_usages=[(200, {"value": [usage(name, 999) for name in limits]})],
+    )
+    return cloud, cloud.deployment(**given).against()
+
+
+def test_the_right_to_assign_the_switchs_role_is_read_before_anything_else() -> None:
+    with pytest.raises(BadInput) as raised:
+        nothing_against(CONTRIBUTOR)
+    text = str(raised.value)
+    assert "right: Microsoft.Authorization/roleAssignments/write" in text
+    assert ("needs Owner" in text, "switch: none" in text) == (True, True)
+    cloud = Azure(GET_permissions=[CONTRIBUTOR])
+    with pytest.raises(BadInput):
+        cloud.deployment().against()
+    assert [path for _, path in cloud.asked] == [
+        "/subscriptions/sub/providers/Microsoft.Authorization/permissions",
+        f"{GROUP}/providers/Microsoft.Authorization/permissions",
+    ]
+
+
+def test_a_right_in_the_group_is_enough() -> None:
+    assert nothing_against(CONTRIBUTOR, permissions())[1] == ([], [])
+
+
+def test_a_group_that_is_not_there_gives_no_right() -> None:
+    with pytest.raises(BadInput, match="right: "):
+        nothing_against(CONTRIBUTOR, MISSING)
+
+
+def test_permissions_that_may_not_be_read_forbid_nothing_and_are_said() -> None:
+    refused = (403, {"error": {"code": "AuthorizationFailed", "message": "No."}})
+    against, unknown = nothing_against(refused)[1]
+    assert (against, len(unknown)) == ([], 1)
+    assert "may not read its permissions" in unknown[0]
+
+
+def test_without_the_switch_no_permission_is_asked_for() -> None:
+    cloud, found = nothing_against(CONTRIBUTOR, switch="none")
+    assert found == ([], [])
+    assert [path for _, path in cloud.asked if "permissions" in path] == []
 
 
 def test_a_quota_that_azure_does_not_list_is_said_and_forbids_nothing() -> None:

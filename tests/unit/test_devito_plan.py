@@ -88,11 +88,12 @@ def test_the_default_grid_fills_the_machine(cores: int, gib: int | None, shape: 
 
 def test_a_problem_that_the_machine_chose_is_said_to_be_one() -> None:
     made = plan(asked(node={"memory_bytes": 24 * 1024**3}))
-    assert made.notes == [
+    [note] = made.notes
+    assert note == (
         "Devito's problem is 320x320x320, chosen by the 4 core(s) and 24.0 GiB of memory of the"
         " node: a trial of this machine, not the problem of the published article (preset"
         " devito-article)."
-    ]
+    )
     assert {case["sized_by"] for case in made.cases or []} == {"machine"}
     chosen = plan(asked(shape="64x64x64"))
     assert (chosen.notes, {case["sized_by"] for case in chosen.cases or []}) == ([], {None})

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from emulated_cloud import API_VERSIONS, SUBSCRIPTION, Cloud, Models, Refused, Reply, Scope, serving
 from helpers import ROOT
+from trueup.cluster.azure import switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -800,6 +801,14 @@ def test_lists_by_tag(site: Site) -> None:
     # A role has no tags, and neither have the disks of two instances.
     assert len(found) == site.left()[0] - 3
     assert site.code("GET", f"{S}/resources", **{"$filter": "name eq 'a'"}) == "InvalidFilter"
+
+
+def test_permissions_are_those_of_an_owner_unless_a_fault_takes_them(site: Site) -> None:
+    asked = f"{S}/providers/Microsoft.Authorization/permissions"
+    owner = site.ask("GET", asked).document["value"]
+    site.cloud.strike({"kind": "contributor"})
+    contributor = site.ask("GET", asked).document["value"]
+    assert [switch.may_assign(one) for one in (owner, contributor)] == [True, False]
 
 
 def test_usages_count_what_is_there(site: Site) -> None:

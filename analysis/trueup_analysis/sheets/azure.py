@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..figures.azure import Plan
 
 _SHOWN = 3
+_RIGHT = f"Needs a {switch.NEED}. It is read from Azure before anything is made."
 
 
 def plan(found: Plan, template: Mapping[str, Any]) -> list[Sheet]:
@@ -55,6 +56,7 @@ def _made(found: Plan, template: Mapping[str, Any]) -> Sheet:
         f"Security type: {made.security}. Way in: {way_in}. Way out: {way_out}.",
         f"Tags of all: owner {made.owner or '(not given)'}, run, recipe, expires {made.expires}.",
         *switch.promise(made),
+        *([] if switch.missing(made) else [_RIGHT]),
     ]
     return Sheet(
         title=f"{made.recipe}: resource group {made.resource_group} in {made.region}",

@@ -37,6 +37,7 @@ NETWORK_VERSIONS = ("2023-11-01", "2024-05-01")
 _TAGS = re.compile(r"tagName eq '([^']*)'(?: and tagValue eq '([^']*)')?")
 _LOCATION = re.compile(r"location eq '([^']*)'")
 _SUBSCRIPTION = f"/subscriptions/{SUBSCRIPTION}"
+_PERMISSIONS = "/providers/microsoft.authorization/permissions"
 _GROUPS = f"{_SUBSCRIPTION}/resourcegroups"
 _OPERATIONS = re.compile(
     r"/subscriptions/[^/]+/(?:providers/[^/]+/locations/[^/]+/)?(operations|operationresults)/([^/]+)"
@@ -181,6 +182,7 @@ class Cloud(Store):
                 return versioned(query, NETWORK_VERSIONS) or Reply(200, {"value": found})
         for answer in (
             self._of_operation,
+            self._of_permissions,
             self._of_subscription,
             self._of_groups,
             self._of_deployment,
@@ -244,6 +246,24 @@ class Cloud(Store):
         for name in names:
             headers |= self.links(f"{where}/{words[name]}/{operation.id}", name)
         return Reply(status, document, headers)
+
+    def _of_permissions(self, method: str, path: str, query: Query, _: Any) -> Reply | None:
+        """The login's, as Owner or by a fault as Contributor (azure-mgmt-authorization
+        PermissionsOperations)."""
+        scope, separator, _rest = path.lower().partition(_PERMISSIONS)
+        if method != "GET" or not separator:
+            return None
+        known_version("Microsoft.Authorization", query.get("api-version"))
+        name = scope.removeprefix(f"{_GROUPS}/")
+        if scope != _SUBSCRIPTION.lower() and name not in self.groups:
+            said = f"Resource group '{name}' could not be found."
+            raise Refused(404, "ResourceGroupNotFound", said)
+        kept = ["Microsoft.Authorization/*/Delete", "Microsoft.Authorization/*/Write"]
+        row = {"actions": ["*"], "dataActions": [], "notDataActions": []}
+        return Reply(
+            200,
+            {"value": [{**row, "notActions": kept if self.trouble.take("contributor") else []}]},
+        )
 
     # -- the subscription --
 

@@ -16,6 +16,7 @@ Fault = dict[str, Any]
 # What a fault of each kind holds for, and what else it says.
 KINDS: dict[str, tuple[set[str], set[str]]] = {
     "allocation": ({"location", "zone", "size", "name"}, {"code", "message"}),
+    "contributor": (set(), set()),
     "cut": ({"path", "method"}, set()),
     "fail": ({"path", "type", "name"}, {"code", "message", "details"}),
     "fail-delete": ({"path", "type", "name"}, {"code", "message"}),

@@ -29,7 +29,7 @@ _SETS = "Microsoft.Compute/virtualMachineScaleSets"
 MOUNTED = "/shared"
 # Other regions that are asked whether they have all of it.
 _MOST_REGIONS = 5
-_NOT_FOUND, _NOT_ALLOWED = 404, (401, 403)
+_NOT_FOUND, _FORBIDDEN, _NOT_ALLOWED = 404, 403, (401, 403)
 
 QUOTA = "QuotaExceeded"
 # With these Azure has no room or no quota, and another place may.
@@ -161,6 +161,7 @@ class Deployment:
         self._catalog = catalog
         self._tell = tell
         subscription = f"/subscriptions/{manager.login.subscriptions[0]}"
+        self._subscription = subscription
         self._compute = f"{subscription}/providers/Microsoft.Compute"
         self._group = f"{subscription}/resourcegroups/{made.resource_group}"
         self._path = f"{self._group}/providers/{DEPLOYMENTS}/{self.name}"
@@ -172,8 +173,40 @@ class Deployment:
 
     def against(self) -> Tuple[List[str], List[str]]:
         """What stands against it where it is to be, and what could not be held against Azure's
-        answers; a sentence each."""
-        return self._against(self.made)
+        answers; a sentence each.
+
+        Raises:
+            BadInput: the login may not assign the role of the switch.
+        """
+        unread = self._look_at_rights()
+        against, unknown = self._against(self.made)
+        return against, [*unread, *unknown]
+
+    def _look_at_rights(self) -> List[str]:
+        """Check the right to assign the role of the switch; a sentence where the login may not read
+        its permissions.
+
+        Raises:
+            BadInput: it has not that right.
+        """
+        if switch.missing(self.made):
+            return []
+        version = self._catalog.api_version(switch.PERMISSIONS)
+        answered = False
+        # Of a group that is not there, the subscription's hold.
+        for scope in (self._subscription, self._group):
+            try:
+                found = self._manager.every(f"{scope}/providers/{switch.PERMISSIONS}", version)
+            except rest.Refused as error:
+                if error.status not in (_FORBIDDEN, *([_NOT_FOUND] if answered else [])):
+                    raise
+                continue
+            answered = True
+            if switch.may_assign(found):
+                return []
+        if answered:
+            raise BadInput(f"the login lacks a {switch.NEED}")
+        return [f"the login may not read its permissions, so this is not checked: {switch.NEED}"]
 
     def _against(self, made: Parameters) -> Tuple[List[str], List[str]]:
         skus = self._manager.every(

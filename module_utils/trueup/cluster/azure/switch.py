@@ -7,7 +7,8 @@ nothing else, and runs :mod:`expiry` by a timer of systemd. Nodes are made after
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List
+import fnmatch
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence
 
 from . import cloud_init, expiry
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 # Microsoft's id of the role Contributor, which is the same everywhere.
 CONTRIBUTOR = "b24988ac-6180-42a0-ab88-20f7382dd24c"
 ASSIGNMENTS = "Microsoft.Authorization/roleAssignments"
+PERMISSIONS = "Microsoft.Authorization/permissions"
+_WRITE = f"{ASSIGNMENTS}/write"
 PUBLIC = "https://management.azure.com"
 METADATA = "http://169.254.169.254"
 # The timer's minute, and one pass of the program.
@@ -25,6 +28,7 @@ RIGHTS = (
     "its role assignment needs Owner of the subscription or of the group, or Contributor with Role"
     " Based Access Control Administrator; switch: none deploys without it"
 )
+NEED = f"right: {_WRITE} in the subscription or the group, for the login node's identity: {RIGHTS}"
 _COMMAND = f"python3 {cloud_init.PROGRAMS}/expiry.py {cloud_init.PROGRAMS}/expiry.json"
 CHECK = f"{_COMMAND} --check"
 # What a login node says yes to that ends the run.
@@ -65,6 +69,22 @@ def missing(made: Parameters) -> str:
     if made.outbound == "none" and not made.ssh_from:
         return "the login node, on which the switch runs, has no way out to Azure Resource Manager"
     return ""
+
+
+def may_assign(permissions: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether permissions of a login allow it to assign a role.
+
+    Args:
+        permissions: ``value`` of Microsoft.Authorization/permissions: ``actions`` and
+            ``notActions``, with * for any text.
+    """
+
+    def matches(one: Mapping[str, Any], name: str) -> bool:
+        patterns = one.get(name)
+        listed = patterns if isinstance(patterns, list) else []
+        return any(fnmatch.fnmatch(_WRITE.lower(), str(each).lower()) for each in listed)
+
+    return any(matches(one, "actions") and not matches(one, "notActions") for one in permissions)
 
 
 def promise(made: Parameters) -> List[str]:
