@@ -107,6 +107,28 @@ def test_mpi_for_python_loads_libmpi_of_that_folder(host: Host) -> None:
     assert Path(loaded).parent == Path(f"{HPCX}/ompi/lib")
 
 
+def test_hpl_was_built_from_source_and_solved_a_system_on_one_node_and_on_both() -> None:
+    run = max(Path(os.environ["TRUEUP_RESULTS"]).iterdir())
+    read = [json.loads(path.read_text(encoding="utf-8")) for path in run.glob("hpl*.json")]
+    one, two = sorted(read, key=lambda record: record["node_count"])
+    assert ([one["nodes"], two["nodes"]], one["ranks"], two["ranks"]) == (
+        [NODES[:1], NODES],
+        2,
+        4,
+    )
+    for record in (one, two):
+        # The residual passed; a short problem takes less than a second.
+        assert record["outcome"] in {"ok", "too_short"}
+        assert record["parameters"]["n"] == 1920
+        assert record["software"]["hpl"] == "2.0"
+        assert record["environment"]["OPAL_PREFIX"] == f"{HPCX}/ompi"
+        assert {row["name"] for row in record["metrics"]} >= {"hpl_rate", "hpl_time"}
+    assert two["command"][0] == f"{HPCX}/ompi/bin/mpirun"
+
+
 def test_what_ran_is_gone(host: Host) -> None:
     running = host.check_output("ps -eo args=").splitlines()
-    assert [line for line in running if "devito_driver" in line or "orted" in line] == []
+    programs = ("devito_driver", "orted", "xhpl")
+    assert [line for line in running if any(name in line for name in programs)] == []
+    # Open MPI's files, on the node that started the ranks and on the other one.
+    assert host.run("ls -d /dev/shm/trueup-case-* /dev/shm/vader_segment.*").stdout == ""
