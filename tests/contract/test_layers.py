@@ -45,7 +45,7 @@ MODULE_UTILS: Layers = (
 # The controller's half: plugins and analysis import it, and it imports the node's half.
 CONTROLLER: Layers = (
     ("benchmark_roles", "gate", "host_names", "machines", "new_machine", "planning"),
-    ("presets",),
+    ("drivers", "presets"),
     ("dryrun",),
     ("host_dryrun",),
 )
