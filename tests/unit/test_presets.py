@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -266,8 +267,13 @@ def test_a_run_stands_beside_the_row_that_it_reproduces(
 
 
 def test_a_count_of_cores_that_nobody_published_is_beside_nothing() -> None:
-    case = measured(300e9, 48)
-    assert figures.reproduced(presets.read_all(CATALOG), catalog.rows(PUBLISHED), [case]) == []
+    case, offered = measured(300e9, 48), presets.read_all(CATALOG)
+    assert figures.reproduced(offered, catalog.rows(PUBLISHED), [case]) == []
+    short = dataclasses.replace(case, outcome="too_short")
+    [note] = figures.beside_nothing(offered, [case, short], [])
+    assert note.startswith("devito-article is compared with nothing: 1 of its 2 record(s) are ok")
+    rows = figures.reproduced(offered, catalog.rows(PUBLISHED), [measured(300e9, 64)])
+    assert figures.beside_nothing(offered, [case, measured(300e9, 64)], rows) == []
 
 
 def test_price_and_time_of_a_preset() -> None:

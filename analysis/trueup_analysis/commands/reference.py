@@ -54,6 +54,7 @@ def reference(
     offered = read_all(folder(common.catalog))
     reproduced = presets.reproduced(offered, rows(path), cases)
     notes = presets.unpublished(offered, cases)
+    notes += presets.beside_nothing(offered, cases, reproduced)
     if reproduced or notes:
         made.insert(0, preset_sheets.reproduced(reproduced, notes))
     common.write(made)

@@ -107,6 +107,28 @@ def unpublished(presets: Mapping[str, Preset], cases: Iterable[Case]) -> list[st
     ]
 
 
+def beside_nothing(
+    presets: Mapping[str, Preset], cases: Iterable[Case], compared: Iterable[Mapping[str, Any]]
+) -> list[str]:
+    """A sentence on each preset of a run of which no record stands beside a published row.
+
+    Args:
+        presets: by name.
+        cases: the records of a run.
+        compared: rows of ``reproduced``.
+    """
+    outcomes: dict[str, list[str]] = {}
+    for case in cases:
+        outcomes.setdefault(_name(case), []).append(case.outcome)
+    rows = {row["preset"] for row in compared}
+    return [
+        f"{name} is compared with nothing: {found.count('ok')} of its {len(found)} record(s) are"
+        " ok, and no published row has their nodes, cores or GPUs, and settings."
+        for name, found in outcomes.items()
+        if name in presets and name not in rows and not presets[name].unpublished
+    ]
+
+
 def _name(case: Case) -> str:
     """The preset of a record; empty without one."""
     return str(case.parameters.get("preset") or "")
