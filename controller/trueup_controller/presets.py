@@ -169,6 +169,20 @@ def read_all(catalog: Path) -> dict[str, Preset]:
     return {name: read(name, catalog) for name in names(catalog)}
 
 
+def of_family(family: str, lists: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The presets that the data of a VM family names (trueup_families), in order.
+
+    Raises:
+        BadInput: there is no such family.
+    """
+    known = list(dict.fromkeys(name for one in lists for name in one["families"]))
+    if family not in known:
+        hint = did_you_mean(family, known) or f"; there are {', '.join(known)}"
+        raise BadInput(f"there is no family {family!r}{hint}")
+    named = (one.get("presets", []) for one in lists if family in one["families"])
+    return list(dict.fromkeys(name for names_ in named for name in names_))
+
+
 def _known() -> set[str]:
     """The benchmarks that there are."""
     return {info.name for info in pkgutil.iter_modules(benchmarks.__path__)}

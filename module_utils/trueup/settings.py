@@ -91,7 +91,7 @@ OPTIONS = (
     ),
     Option(
         "families",
-        "Roles and benchmarks of each family.",
+        "Roles, default benchmarks and presets of each family.",
         type="list",
         elements="dict",
         why="playbooks/group_vars/all.yml",

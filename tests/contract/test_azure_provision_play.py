@@ -154,7 +154,7 @@ NEEDS = {
     ),
     "program": (
         "ndv4-training",
-        "{prices: {storage: 1.0}, variables: {trueup_benchmarks: [gemm]}}",
+        "{prices: {storage: 1.0}, variables: {trueup_preset: '', trueup_benchmarks: [gemm]}}",
         "gemm: /usr/bin/python3 has no torch",
     ),
 }

@@ -35,7 +35,7 @@ AS_SHIPPED = {
     "llama-a100": ["licence"],
     "nd-h100-deepseek": [],
     "nd-h200-deepseek": [],
-    "ndm-a100-megatron": ["price"],
+    "ndm-a100-megatron": [],
     "ndv4-training": ["price"],
     "nx-avd": [],
 }
@@ -145,7 +145,11 @@ REFUSED = {
         },
         "catalog/eessi.yml knows no module",
     ),
-    "no PyTorch": ("ndv4-training", {"trueup_benchmarks": ["gemm"]}, "gemm: /usr/bin/python3 has"),
+    "no PyTorch": (
+        "ndv4-training",
+        {"trueup_preset": "", "trueup_benchmarks": ["gemm"]},
+        "gemm: /usr/bin/python3 has",
+    ),
     "unknown": (
         "eda-storage",
         {"trueup_preset": "", "trueup_benchmarks": ["foi"]},

@@ -20,7 +20,7 @@ from test_nccl_plan import state
 from trueup.benchmarks.fio import plan as fio
 from trueup.benchmarks.gromacs import plan as gromacs
 from trueup.benchmarks.megatron import plan as megatron
-from trueup.benchmarks.megatron.flops import Model, article_flops
+from trueup.benchmarks.megatron.flops import Model, article_flops, parameters
 from trueup.benchmarks.nccl import plan as nccl
 from trueup.benchmarks.nv_a10 import plan as nv_a10
 from trueup.benchmarks.vllm import plan as vllm
@@ -154,6 +154,36 @@ def test_megatron_trains_the_articles_model_for_the_minutes_that_it_names(
     taken = 12 * work / (float(row["value"]) * 1e12)
     assert minutes == round(taken / 60 + 10)
     assert preset.variables["training_timeout_seconds"] > 2 * taken
+
+
+def test_a_model_that_fills_two_nodes_writes_checkpoints(runner: Any) -> None:
+    values = {"training_hosts": HOSTS[:2], "training_save_directory": "/shared"}
+    variables = {**applied("ndv4-gpt-13b", NDV4, values), "training_prefix": "/opt/training"}
+    found = {
+        "python": PYTHON,
+        "programs": {"git": "/usr/bin/git"},
+        "folders": {"/opt/training": FOLDER, "/opt/training/venv": FOLDER},
+    }
+    [case] = cases(megatron.plan, "training", node("ndv4"), variables, found)
+    argv = runner(megatron_bench)(FakeRun(), check=True, **case)["command"]
+    names = ("layers", "hidden-size", "attention-heads", "micro-batch", "save", "save-interval")
+    assert [option(argv, f"--{name}") for name in names] == [
+        *("40", "5120", "40", "4", "/shared", "10"),
+    ]
+    assert int(option(argv, "--nnodes")) * int(option(argv, "--nproc_per_node")) == 16
+    assert (case["zero_stage"], case["recompute"], case["precision"]) == (3, True, "bf16")
+    model = Model(
+        layers=40,
+        hidden_size=5120,
+        attention_heads=40,
+        sequence_length=2048,
+        vocabulary_size=51200,
+    )
+    # 7 s an iteration at 40 % of 312 TFLOP/s; two checkpoints of 14 bytes a parameter at 2 GB/s.
+    assert article_flops(model, 4) / (0.4 * 312e12) == pytest.approx(7.1, abs=0.1)
+    assert parameters(model) * 14 / 2e9 == pytest.approx(90, abs=2)
+    with pytest.raises(BadInput, match="ndv4-gpt-13b needs training_save_directory "):
+        applied("ndv4-gpt-13b", NDV4, {"training_hosts": HOSTS[:2]})
 
 
 def catalog_row(preset: presets.Preset) -> Any:

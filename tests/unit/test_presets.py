@@ -47,6 +47,26 @@ def test_every_size_is_in_the_catalog(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_the_families_of_its_sizes_name_it_and_no_others(name: str) -> None:
+    rows = {row["size"]: row for _, row in catalog.rows(CATALOG / "vm_sizes.csv", "size", "family")}
+    of_sizes = {rows[size]["family"] for size in presets.read(name, CATALOG).sizes}
+    lists = figures.families()
+    listed = {family for one in lists for family in one["families"]}
+    wanted = [one for one in lists if (of_sizes & listed or {"unlisted"}) & set(one["families"])]
+    naming = [one for one in lists if name in one.get("presets", [])]
+    assert naming == wanted
+
+
+def test_a_family_has_presets_in_order_and_an_unknown_one_is_refused() -> None:
+    lists = figures.families()
+    assert presets.of_family("hbv4", lists) == ["devito-article", "llama-cpu"]
+    assert presets.of_family("nv_a10_v5", lists) == ["nx-5-users"]
+    assert presets.of_family("unlisted_gpu", lists) == []
+    with pytest.raises(BadInput, match="there is no family 'hbv33'; did you mean hbv3"):
+        presets.of_family("hbv33", lists)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_variable_is_one_of_a_role(name: str) -> None:
     described = set()
     for path in sorted((ROOT / "roles").glob("*/meta/argument_specs.yml")):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import yaml
+from trueup import benchmarks
 from trueup.cases import Figure
 from trueup.errors import BadInput
 
@@ -33,6 +36,15 @@ _FACTORS: Final = dict(
 _NUMBERS = re.compile(r"([0-9.]+)(?:-([0-9.]+))?")
 # Figures of all clients of shared storage together, which no record has.
 _OF_CLIENTS: Final = tuple(f"rate_at_{latency * 1000:g}ms" for latency in shared_load.LATENCIES)
+
+
+def families() -> list[dict[str, Any]]:
+    """The VM families with their roles, benchmarks and presets (trueup_families)."""
+    path = Path(benchmarks.__file__).parents[3] / "playbooks" / "group_vars" / "all.yml"
+    found: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))[
+        "trueup_families"
+    ]
+    return found
 
 
 def offered(

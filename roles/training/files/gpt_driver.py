@@ -47,7 +47,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--vocabulary-size", type=int, default=512)
     parser.add_argument("--micro-batch", type=int, default=4, help="samples of each process")
     parser.add_argument("--iterations", type=int, default=20)
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument(
+        "--learning-rate", type=float, default=0.0, help="0: 1e-3 x 128 / hidden-size"
+    )
     parser.add_argument("--seed", type=int, default=1234)
     parser.add_argument("--recompute", action="store_true", help="recompute activations")
     parser.add_argument("--bf16", action="store_true", help="compute in bfloat16")
@@ -58,6 +60,8 @@ def parse_arguments() -> argparse.Namespace:
         help="nccl: on GPUs, or not at all; gloo: on CPUs; without: nccl where there is a GPU",
     )
     parser.add_argument("--deepspeed", help="DeepSpeed's JSON configuration")
+    parser.add_argument("--save", help="folder of all nodes for checkpoints, which are not read")
+    parser.add_argument("--save-interval", type=int, default=0, help="iterations between two")
     parser.add_argument("--rendezvous-seconds", type=int, default=300)
     return parser.parse_args()
 
@@ -164,6 +168,15 @@ class Plain:
         self.optimizer.step()
         return loss.detach(), float(norm)
 
+    def save(self, folder: str, tag: str, rank: int) -> None:
+        """The whole state, which every process has, by the first one."""
+        if rank == 0:
+            os.makedirs(os.path.join(folder, tag), exist_ok=True)
+            path = os.path.join(folder, tag, "state.pt")
+            state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+            self.torch.save(state, f"{path}.new")
+            os.replace(f"{path}.new", path)
+
 
 class Zero:
     """DeepSpeed's engine, by its own configuration."""
@@ -194,6 +207,10 @@ class Zero:
         self.engine.step()
         norm = self.engine.get_global_grad_norm()
         return loss.detach(), math.nan if norm is None else float(norm)
+
+    def save(self, folder: str, tag: str, _: int) -> None:
+        """Each process its share of model and optimizer."""
+        self.engine.save_checkpoint(folder, tag=tag)
 
 
 def line(
@@ -238,6 +255,27 @@ def find_gpu(torch: Any, backend: str | None, local: int) -> Any:
     return torch.device("cuda", local)
 
 
+def write_checkpoint(
+    torch: Any, engine: Plain | Zero, folder: str, iteration: int, rank: int, world: int
+) -> None:
+    """Write a checkpoint, its time on the fastest and slowest process as Megatron-LM's timers print
+    it, and as Megatron-LM the file that names the last complete one."""
+    begin = time.perf_counter()
+    engine.save(folder, f"iter_{iteration:07d}", rank)
+    seconds = [time.perf_counter() - begin] * world
+    if world > 1:
+        # It waits for all.
+        torch.distributed.all_gather_object(seconds, seconds[0])
+    if rank == 0:
+        path = os.path.join(folder, "latest_checkpointed_iteration.txt")
+        with open(f"{path}.new", "w", encoding="ascii") as stream:
+            stream.write(str(iteration))
+        os.replace(f"{path}.new", path)
+        least, most = min(seconds) * 1000, max(seconds) * 1000
+        # Six digits: no two saves have the same.
+        print(f"    save-checkpoint {'.' * 32}: ({least:.6f}, {most:.6f})", flush=True)
+
+
 def train(
     torch: Any, arguments: argparse.Namespace, rank: int, world: int, device: Any
 ) -> tuple[list[float], list[float], Plain | Zero, int]:
@@ -277,6 +315,8 @@ def train(
                 line(arguments, iteration, consumed, seconds[-1], batch, losses[-1], norm, broken),
                 flush=True,
             )
+        if arguments.save and iteration % arguments.save_interval == 0:
+            write_checkpoint(torch, engine, arguments.save, iteration, rank, world)
     return seconds, losses, engine, count
 
 
@@ -344,7 +384,11 @@ def main() -> None:
     arguments = parse_arguments()
     if arguments.hidden_size % arguments.attention_heads:
         sys.exit("gpt_driver: hidden-size is not a multiple of attention-heads")
+    if bool(arguments.save) != (arguments.save_interval > 0):
+        sys.exit("gpt_driver: --save needs --save-interval above 0, and the other way round")
 
+    # Adam's rate of wide models goes with 1 / width (arXiv 2203.03466).
+    arguments.learning_rate = arguments.learning_rate or 1e-3 * 128 / arguments.hidden_size
     import torch
 
     if arguments.threads:

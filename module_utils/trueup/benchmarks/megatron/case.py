@@ -147,8 +147,8 @@ OPTIONS = (
     ),
     Option(
         "save_directory",
-        "Folder that all nodes share, for Megatron's checkpoints; their time is in the record."
-        " Empty: none is written.",
+        "Folder that all nodes share, for checkpoints; their time is in the record. gpt_driver"
+        " writes them and reads none. Empty: none is written.",
         "",
     ),
     Option("save_interval", "Iterations between two of them; 0: none is written.", 0),
@@ -417,11 +417,10 @@ class Run:
         )
         yield (
             bool(self.save_directory) != bool(self.save_interval)
-            or (self.save_interval > 0 and self.program == "gpt_driver")
             or self.save_interval > self.iterations,
             (
-                f"save_interval {self.save_interval}: checkpoints need save_directory too, a"
-                f" Megatron, and no more than the {self.iterations} iterations between them"
+                f"save_interval {self.save_interval}: checkpoints need save_directory too, and no"
+                f" more than the {self.iterations} iterations between them"
             ),
         )
 
@@ -693,6 +692,7 @@ def _driver(run: Run, prefix: str, deepspeed_config: str) -> List[str]:
     argv += ["--threads", str(run.threads)] if run.threads else []
     argv += ["--recompute"] if run.recompute else []
     argv += ["--bf16"] if run.precision == "bf16" else []
+    argv += _saving(run)
     return argv + (["--deepspeed", deepspeed_config] if run.deepspeed else [])
 
 
@@ -721,11 +721,16 @@ def _megatron(run: Run) -> List[str]:
         ("split", "98,2,0"),
     ):
         argv += [f"--{name}", str(value)]
-    if run.save_interval:
-        argv += ["--save", run.save_directory, "--save-interval", str(run.save_interval)]
-        # Told to end, such as before an eviction, it writes one more.
-        argv.append("--exit-signal-handler")
+    # Told to end, such as before an eviction, it writes one more.
+    argv += [*_saving(run), "--exit-signal-handler"] if run.save_interval else []
     return [*argv, "--bf16" if run.precision == "fp8" else f"--{run.precision}"]
+
+
+def _saving(run: Run) -> List[str]:
+    """Options of all programs for checkpoints."""
+    if not run.save_interval:
+        return []
+    return ["--save", run.save_directory, "--save-interval", str(run.save_interval)]
 
 
 def environment(run: Run, interface: str, variables: Mapping[str, str]) -> Dict[str, str]:
@@ -759,8 +764,8 @@ def explain(text: str) -> Optional[str]:
 
 
 def last_checkpoint(run: Run) -> Optional[str]:
-    """Where a run that was ended goes on from, by the file that Megatron writes after each
-    checkpoint (megatron/training/checkpointing.py); None where it has none."""
+    """Where a run that was ended goes on from, by the file that Megatron (checkpointing.py of
+    megatron/training) and gpt_driver write after each checkpoint; None where it has none."""
     if not run.save_interval:
         return None
     try:

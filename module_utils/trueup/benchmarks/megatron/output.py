@@ -375,7 +375,7 @@ def _output(text: str) -> MegatronOutput:
     if driven is not None:
         if part:
             raise _error(logged[-1], f"not gpt_driver's whole log: {part[0]}")
-        return _with_driver(*driven, logged)
+        return _with_driver(*driven, log)
     lengths = {item.length for item in logged}
     if len(lengths) > 1:
         odd = next(item for item in logged if item.length != logged[0].length)
@@ -923,9 +923,8 @@ def _driver(text: str) -> Optional[tuple[Mapping[str, Any], Line]]:
     return data, line
 
 
-def _with_driver(
-    data: Mapping[str, Any], line: Line, logged: Sequence[Iteration]
-) -> MegatronOutput:
+def _with_driver(data: Mapping[str, Any], line: Line, log: _Log) -> MegatronOutput:
+    logged = log.iterations
     try:
         times, losses = data["step_seconds"], data["losses"]
         if not len(times) == len(losses) == len(logged) == data["iterations"]:
@@ -960,6 +959,7 @@ def _with_driver(
             software=software,
             parameters={name: str(data[name]) for name in names},
             hosts=tuple(str(host) for host in data["hosts"]),
+            saves=tuple(log.times["save"]),
         )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise line.error(f"gpt_driver's last line lacks or spoils {error}") from None
