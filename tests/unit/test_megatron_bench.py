@@ -213,6 +213,11 @@ def test_gpt_driver_writes_checkpoints_and_their_times_are_recorded(run_module: 
         if row["name"] == "checkpoint_save_time"
     }
     assert times["max", 2] == pytest.approx(0.2784)
+    lacking = run_module(FakeRun(stdout=TWO), save_directory="/lustre/ckpt", save_interval=10)
+    assert (lacking["record"]["outcome"], lacking["record"]["reason"]) == (
+        "invalid",
+        "0 checkpoints were written instead of 2",
+    )
 
 
 def test_an_eviction_says_where_the_checkpoint_is(run_module: Any, tmp_path: Path) -> None:

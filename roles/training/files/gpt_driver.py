@@ -261,7 +261,10 @@ def write_checkpoint(
     """Write a checkpoint, its time on the fastest and slowest process as Megatron-LM's timers print
     it, and as Megatron-LM the file that names the last complete one."""
     begin = time.perf_counter()
-    engine.save(folder, f"iter_{iteration:07d}", rank)
+    try:
+        engine.save(folder, f"iter_{iteration:07d}", rank)
+    except OSError as error:
+        sys.exit(f"gpt_driver: no checkpoint can be written to {folder}: {error.strerror}")
     seconds = [time.perf_counter() - begin] * world
     if world > 1:
         # It waits for all.

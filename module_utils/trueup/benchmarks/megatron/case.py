@@ -834,6 +834,10 @@ def _other_run(run: Run, output: MegatronOutput) -> Optional[str]:
     for name, value in output.parameters.items():
         if name in wanted and value != str(wanted[name]):
             return f"{name} was {value} instead of {wanted[name]}"
+    saves = run.iterations // run.save_interval if run.save_interval else 0
+    # Megatron writes a last one, whatever the interval.
+    if output.exact and len(output.saves) != saves:
+        return f"{len(output.saves)} checkpoints were written instead of {saves}"
     return None
 
 
