@@ -90,8 +90,8 @@ def test_a_problem_that_the_machine_chose_is_said_to_be_one() -> None:
     made = plan(asked(node={"memory_bytes": 24 * 1024**3}))
     [note] = made.notes
     assert note == (
-        "Devito's problem is 320x320x320, chosen by the 4 core(s) and 24.0 GiB of memory of the"
-        " node: a trial of this machine, not the problem of the published article (preset"
+        "Devito computes 320x320x320 points, chosen by the 4 core(s) and 24.0 GiB of memory of the"
+        " node. This is a trial of this machine, not the problem of the published article (preset"
         " devito-article)."
     )
     assert {case["sized_by"] for case in made.cases or []} == {"machine"}

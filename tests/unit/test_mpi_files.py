@@ -25,7 +25,7 @@ one.run(argv, timeout_seconds=limit, environment=one.variables(int(sys.argv[2]))
 """
 # A program that writes as Open MPI does, and says where.
 WRITES = """
-base=$OMPI_MCA_orte_tmpdir_base
+base=${{OMPI_MCA_orte_tmpdir_base:?}}
 [ "$base" = "$OMPI_MCA_btl_vader_backing_directory" ] || exit 4
 mkdir "$base/ompi.node.0" && echo x > "$base/ompi.node.0/contact.txt"
 echo "$base" > {said}.new; mv {said}.new {said}

@@ -267,8 +267,8 @@ def _with_shape(asked: Asked) -> Tuple[Asked, List[str]]:
     shape = devito.filling(cores, memory, **others)
     gib = f" and {memory / 1024**3:.1f} GiB of memory" if memory else ""
     note = (
-        f"Devito's problem is {shape}, chosen by the {cores} core(s){gib} of the node: a trial of"
-        " this machine, not the problem of the published article (preset devito-article)."
+        f"Devito computes {shape} points, chosen by the {cores} core(s){gib} of the node. This is a"
+        " trial of this machine, not the problem of the published article (preset devito-article)."
     )
     return replace(asked, options={**options, "shape": shape, "sized_by": "machine"}), [note]
 
