@@ -78,6 +78,7 @@ def test_locks_of_the_packages_asked_for() -> None:
         ("580.126.160-1", "580.126.16-*", False),
         ("580.126.16-10", "580.126.16-1", False),
         ("", "580.126.16-*", False),
+        ("", "*", False),
     ],
 )
 def test_satisfies(installed: str, pinned: str, answer: bool) -> None:

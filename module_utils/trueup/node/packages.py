@@ -164,8 +164,9 @@ def without_epoch(version: str) -> str:
 
 
 def satisfies(installed: str, pinned: str) -> bool:
-    """Whether what is installed is what is pinned; ``*`` at a pin's end is any release."""
-    return fnmatch.fnmatchcase(without_epoch(installed), without_epoch(pinned))
+    """Whether what is installed is what is pinned; ``*`` at a pin's end is any release. Nothing is
+    installed where the version is empty."""
+    return bool(installed) and fnmatch.fnmatchcase(without_epoch(installed), without_epoch(pinned))
 
 
 def compared_part(installed: str, pinned: str) -> Tuple[str, str]:
