@@ -119,7 +119,9 @@ def with_data(bench: Bench, chosen: vllm.Settings) -> vllm.Settings:
     done = process.run(
         argv,
         timeout_seconds=vllm.DOWNLOAD_SECONDS,
-        environment=vllm.environment(downloads_allowed=True, hf_home=given["hf_home"]),
+        environment=vllm.environment(
+            downloads_allowed=True, hf_home=given["hf_home"], hub=given["hub"]
+        ),
     )
     failure = done.failure(vllm.DOWNLOAD_SECONDS)
     path = (done.stdout.strip().splitlines() or [""])[-1]

@@ -570,6 +570,7 @@ def test_a_profile_without_a_file_is_downloaded(run_module: Any, tmp_path: Path)
     path = conversations(tmp_path / "share_gpt_turns.json", [5, 6, 7])
     run = Downloads(path)
     given = {"profile": "chat", "downloads_allowed": True, "hf_home": "/mnt/hf"}
+    given["hub"] = "http://mirror.example"
     record = run_module(run, **given)["record"]
     [call] = run.download.calls
     assert call["argv"] == [
@@ -577,6 +578,7 @@ def test_a_profile_without_a_file_is_downloaded(run_module: Any, tmp_path: Path)
         *("hlarcher/inference-benchmarker", "share_gpt_turns.json"),
     ]
     assert call["environment"]["HF_HOME"] == "/mnt/hf"
+    assert call["environment"]["HF_ENDPOINT"] == "http://mirror.example"
     assert record["parameters"]["dataset_sha256"] == vllm.fingerprint(path)
     assert len(run.prompts.splitlines()) == 3
     checked = Downloads(path)

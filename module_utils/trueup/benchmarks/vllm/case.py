@@ -115,7 +115,7 @@ OPTIONS = (
     ),
     Option(
         "hub",
-        "Address of a mirror of Hugging Face, with its API, for models and the AIME set; empty:"
+        "Address of a mirror of Hugging Face, with its API, for models and profiles' data; empty:"
         " Hugging Face itself.",
         "",
     ),
