@@ -21,14 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 IMAGE = "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026072901"
-# Containers have this host's cores and memory, whatever size they are: no preset fits them, and
-# health rightly fails them for their cores, which ends no node here.
-HERE = {
-    "stream_threads": 2,
-    "stream_repeats": 3,
-    "trueup_preset": "",
-    "trueup_health_fatal": False,
-}
+# Containers have this host's cores and caches, whatever size they are: health rightly fails them
+# for their cores, which ends no node here, and its STREAM would take minutes.
+CONTAINERS = {"stream_threads": 2, "stream_repeats": 3, "trueup_health_fatal": False}
+# No preset as a whole fits them.
+HERE = {**CONTAINERS, "trueup_preset": ""}
 # What a node of a size with a recorded machine is read from, which no container can measure up to.
 RECORDED = {
     "trueup_sysfs_root": "/srv/machine/sys",
@@ -36,6 +33,25 @@ RECORDED = {
     "trueup_health_benchmarks": [],
 }
 SMALL = {"size": "Standard_D4d_v5", "count": 2}
+# All that a test of a recipe as it is shipped gives beside owner, ssh_from and CONTAINERS, and why.
+# Secrets of the environment are dummies.
+PARAMETERS = {
+    "nodes": "size and count alone: containers have this host's cores",
+    "prices": "the user's own prices of services without a public price, which the refusal names",
+    "accepted_licences": "the licences that the refusal names",
+}
+VARIABLES = {
+    "trueup_preset_scale": "a share of the preset's work, which is compared with no published row",
+    "devito_pip_find_links": "the index: a folder of wheels",
+    "devito_pip_no_index": "the index",
+    "vllm_pip_find_links": "the index, which the refusal names",
+    "vllm_pip_no_index": "the index",
+    "vllm_python": "torch's build for CPUs is here for Python 3.11 alone",
+    "vllm_hub": "a mirror of the model hub",
+    "vllm_datasets": "a mirror of the input",
+    "vllm_recipes": "a tiny model: its facts and KV cache in the recipe of the preset",
+    "eessi_cvmfs_repository": "the index: a mirror of CernVM's packages",
+}
 WHEELS = ROOT / "molecule" / "_shared" / "cloud" / "wheels.yml"
 
 
@@ -71,11 +87,26 @@ class Site:
     env: dict[str, str]
 
     def parameters(self, variables: dict[str, Any], **more: Any) -> str:
-        """A user's file."""
+        """A user's file that makes a recipe's work fit containers."""
+        return self._file({**HERE, **variables}, more)
+
+    def as_shipped(self, variables: dict[str, Any], **more: Any) -> str:
+        """A user's file for a recipe whose variables stay as they are.
+
+        Raises:
+            ValueError: it gives more than ``PARAMETERS`` and ``VARIABLES`` list.
+        """
+        extra = {*more} - {*PARAMETERS} | {*variables} - {*VARIABLES}
+        extra |= {f"nodes.{name}" for name in {*more.get("nodes", {})} - {"size", "count"}}
+        if extra:
+            raise ValueError(f"not as shipped: {', '.join(sorted(extra))}")
+        return self._file({**CONTAINERS, **variables}, more)
+
+    def _file(self, variables: dict[str, Any], more: dict[str, Any]) -> str:
         document = {
             "owner": "emulated",
             "ssh_from": [self.hardware.public_range],
-            "variables": {**HERE, **variables},
+            "variables": variables,
             **more,
         }
         path = self.folder / "parameters.yml"

@@ -6,12 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+import stand_ins
 import yaml
-from conftest import RECORDED, SMALL, emulated, wheels
+from conftest import IMAGE, SMALL, emulated, wheels
 from helpers import ROOT
 
 VLLM = ROOT / "molecule" / "vllm"
-RECIPES = ROOT / "catalog" / "azure_recipes"
 LIBRARY = "libpython3.11.so.1.0"
 
 
@@ -26,46 +27,23 @@ def test_a_small_node(tmp_path: Path) -> None:
     assert {(one["outcome"], *one["nodes"]) for one in found} == {("ok", "node000000")}
 
 
-def test_devito_over_two_nodes(tmp_path: Path) -> None:
-    mounts = [f"{wheels('3.12', 'devito')}:/srv/wheels:ro"]
-    small = {
-        **RECORDED,
-        # STREAM's arrays of an HBv3 would take this host's memory.
-        "trueup_benchmarks": ["devito"],
-        "devito_pip_find_links": "/srv/wheels",
-        "devito_pip_no_index": True,
-        "devito_shape": "48x48x48",
-        "devito_tn_ms": 50,
-        "devito_autotune": "off",
-        "devito_layouts": [{"ranks": 1, "threads_per_rank": 2, "binding": "core"}],
-        "devito_node_counts": [1, 2],
-        "devito_node_layouts": [{"ranks": 1, "threads_per_rank": 2, "binding": "core"}],
-        "devito_node_mpi_modes": ["basic"],
-        "devito_mpirun_arguments": ["--mca", "btl_tcp_if_include", "eth0"],
-    }
-    with emulated(tmp_path, mounts=mounts, shm_size="256m") as site:
-        status, said = site.make("devito-hbv3", site.parameters(small), MAX_USD_PER_HOUR="20")
-        assert status == 0, said[-6000:]
-        assert site.left() == []
-    found = site.records("devito")
-    assert {one["vm_size"] for one in found} == {"Standard_HB120rs_v3"}
-    assert {one["node_count"] for one in found} == {1, 2}
-    assert (tmp_path / "report" / "index.html").exists()
+def test_a_recipe_as_shipped_is_given_nothing_else(tmp_path: Path) -> None:
+    with emulated(tmp_path) as site:
+        with pytest.raises(ValueError, match=r"not as shipped: devito_tn_ms, trueup_preset$"):
+            site.as_shipped({"trueup_preset": "", "devito_tn_ms": 50, "trueup_preset_scale": 0.1})
+        with pytest.raises(ValueError, match=r"not as shipped: max_usd_per_hour, nodes\.pool$"):
+            site.as_shipped({}, max_usd_per_hour=9, nodes={"size": "x", "count": 2, "pool": 1})
 
 
-def test_devito_hbv3_as_shipped_in_small(tmp_path: Path) -> None:
-    """The recipe's own variables. Given are the size, the pip index and the share of the work."""
+def test_devito_hbv3(tmp_path: Path) -> None:
     mounts = [f"{wheels('3.12', 'devito')}:/srv/wheels:ro"]
     given = {
-        "trueup_preset": yaml.safe_load((RECIPES / "devito-hbv3.yml").read_text())["variables"][
-            "trueup_preset"
-        ],
         "trueup_preset_scale": 0.005,
         "devito_pip_find_links": "/srv/wheels",
         "devito_pip_no_index": True,
     }
     with emulated(tmp_path, mounts=mounts, shm_size="256m") as site:
-        status, said = site.make("devito-hbv3", site.parameters(given, nodes=SMALL))
+        status, said = site.make("devito-hbv3", site.as_shipped(given, nodes=SMALL))
         assert status == 0, said[-6000:]
         assert site.left() == []
     found = site.records("devito")
@@ -77,12 +55,54 @@ def test_devito_hbv3_as_shipped_in_small(tmp_path: Path) -> None:
     assert (tmp_path / "report" / "index.html").exists()
 
 
+def test_eda_storage(tmp_path: Path) -> None:
+    mounts = [*stand_ins.packages(IMAGE, "fio"), *stand_ins.shared_folder(tmp_path)]
+    scaled = {"trueup_preset_scale": 0.05}
+    with emulated(tmp_path, mounts=mounts) as site:
+        status, said = site.make("eda-storage", site.as_shipped(scaled, nodes=SMALL))
+        assert status != 0
+        assert "no price of Azure NetApp Files (Ultra, 4 TiB)" in " ".join(said.split())
+        assert site.cloud.calls == []
+        parameters = site.as_shipped(scaled, nodes=SMALL, prices={"storage": 2.15})
+        status, said = site.make("eda-storage", parameters)
+        assert status == 0, said[-6000:]
+        assert site.left() == []
+    found = site.records("fio")
+    depths = [1, 2, 4, 8, 16, 32]
+    # A client of each name, at each depth.
+    assert len({one["nodes"][0] for one in found}) == 2
+    assert sorted((one["case"], one["outcome"]) for one in found) == sorted(
+        (f"eda_mixed-direct-qd{depth}", "ok") for depth in [*depths, *depths]
+    )
+    assert {one["parameters"]["filesystem"] for one in found} == {"nfs"}
+
+
+def test_gromacs_hbv3(tmp_path: Path) -> None:
+    mounts, cernvm = stand_ins.eessi(tmp_path)
+    given = {"trueup_preset_scale": 0.0005, "eessi_cvmfs_repository": cernvm}
+    with emulated(tmp_path, mounts=mounts) as site:
+        parameters = site.as_shipped(given, nodes={"size": SMALL["size"]})
+        status, said = site.make("gromacs-hbv3", parameters)
+        assert status == 0, said[-6000:]
+        assert site.left() == []
+    [found] = site.records("gromacs")
+    asked = {name: found["parameters"][name] for name in ("preset", "source", "water_box_nm")}
+    assert (found["outcome"], asked) == (
+        "ok",
+        {
+            "preset": "gromacs-benchpep-cpu",
+            "source": "eessi 2023.06 GROMACS/2024.4-foss-2023b",
+            "water_box_nm": 3.9,
+        },
+    )
+    assert "US$" in (tmp_path / "report" / "index.html").read_text()
+
+
 def test_a_server_of_vllm_on_cpus(tmp_path: Path) -> None:
     model = tmp_path / "model"
     subprocess.run([sys.executable, VLLM / "files" / "make_tiny_model.py", model], check=True)
     # Torch's build for CPUs is here for Python 3.11 alone; on Azure the role python installs it.
-    python = Path(sys.base_prefix)
-    assert python.name.startswith("3.11"), python
+    python = stand_ins.interpreter("3.11")
     mounts = [
         f"{wheels('3.11', 'vllm', 'training')}:/srv/wheels:ro",
         f"{model}:/srv/model:ro",

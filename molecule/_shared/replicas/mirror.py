@@ -88,9 +88,18 @@ def listed_packages(manager: str) -> list[str]:
     return sorted(names)
 
 
-def make_debian(folder: Path, status: str) -> None:
+def make_debian(
+    folder: Path, status: str, names: Iterable[str], conflicting: Iterable[str] = ()
+) -> None:
     """Debian's packages, by this machine's apt (Debian 12 as the nodes), that a node with that
-    dpkg status lacks; and their index."""
+    dpkg status lacks; and their index.
+
+    Args:
+        folder: a folder that is not there yet.
+        status: the node's /var/lib/dpkg/status.
+        names: the packages; they come with their dependencies.
+        conflicting: packages that the node cannot have, offered without their dependencies.
+    """
     (folder / "partial").mkdir(parents=True)
     (folder / "status").write_text(status, encoding="utf-8")
     given = [
@@ -100,10 +109,11 @@ def make_debian(folder: Path, status: str) -> None:
         f"Dir::Cache::archives={folder}",
     ]
     given += ["-o", "Debug::NoLocking=true", "-o", "APT::Sandbox::User=", "--assume-yes"]
-    offered = [name for name in listed_packages("apt") if _is_offered(name)]
+    offered = [name for name in names if _is_offered(name)]
     argv = ["apt-get", *given, "--no-install-recommends", "--download-only", "install", *offered]
     replica.vendor.run(argv)
-    replica.vendor.run(["apt-get", "--quiet", "download", *CONFLICTING], cwd=folder)
+    if conflicting:
+        replica.vendor.run(["apt-get", "--quiet", "download", *conflicting], cwd=folder)
     (folder / "status").unlink()
     index = replica.vendor.run(["apt-ftparchive", "packages", "."], cwd=folder)
     (folder / "Packages").write_text(index, encoding="utf-8")
@@ -167,7 +177,7 @@ def make(folder: Path, hosts: Mapping[str, Any], status: str) -> None:
     for name in ("debian", "el", "python"):
         shutil.rmtree(folder / name, ignore_errors=True)
     make_wheels(folder / "wheels")
-    make_debian(folder / "debian", status)
+    make_debian(folder / "debian", status, listed_packages("apt"), CONFLICTING)
     make_el(folder / "el")
     archive = make_python(folder / "python")
     text = yaml.safe_dump(variables(hosts, archive), sort_keys=False)

@@ -1,6 +1,8 @@
 """Write a tiny Llama with random weights and a byte-level tokenizer: a model to serve, not to read.
 
-    python make_tiny_model.py FOLDER
+    python make_tiny_model.py FOLDER [LONGEST]
+
+LONGEST is the longest sequence in tokens.
 
 Formats: huggingface.co/docs/safetensors (8 bytes of length, a JSON header, the tensors' bytes) and
 huggingface.co/docs/tokenizers (tokenizer.json).
@@ -13,7 +15,7 @@ import struct
 import sys
 
 END = "<|end|>"
-HIDDEN, INTERMEDIATE, LAYERS, HEADS, KV_HEADS, LONGEST = 128, 256, 1, 4, 2, 2048
+HIDDEN, INTERMEDIATE, LAYERS, HEADS, KV_HEADS = 128, 256, 1, 4, 2
 
 
 def byte_symbols():
@@ -69,6 +71,7 @@ def write_weights(path, vocabulary):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
+    longest = int(sys.argv[2]) if len(sys.argv) > 2 else 2048
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = {symbol: number for number, symbol in enumerate([*byte_symbols(), END])}
     files = {
@@ -82,7 +85,7 @@ def main():
             "num_attention_heads": HEADS,
             "num_key_value_heads": KV_HEADS,
             "head_dim": HIDDEN // HEADS,
-            "max_position_embeddings": LONGEST,
+            "max_position_embeddings": longest,
             "hidden_act": "silu",
             "rms_norm_eps": 1e-6,
             "tie_word_embeddings": False,
@@ -94,7 +97,7 @@ def main():
             "tokenizer_class": "PreTrainedTokenizerFast",
             "eos_token": END,
             "pad_token": END,
-            "model_max_length": LONGEST,
+            "model_max_length": longest,
         },
         "tokenizer.json": {
             "version": "1.0",
