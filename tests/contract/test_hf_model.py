@@ -36,7 +36,8 @@ class Node:
         self.cache = folder / "cache"
         self.cache.mkdir()
         os.chown(self.cache, pwd.getpwnam("daemon").pw_uid, -1)
-        self.token = folder / "token"
+        # As on a fresh node, its folder is not there.
+        self.token = folder / "keys" / "token"
         self.program = folder / "hf"
         self.program.write_text(STAND_IN)
         self.program.chmod(0o755)
