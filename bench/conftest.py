@@ -1,7 +1,7 @@
 """The table at the end: every promise with both sides, kept or not.
 
-``make bench ARGS=--record`` also writes what was measured to bench/recorded.json and from it the
-table of docs/performance.md. What a run cannot measure is printed from there, with its date.
+``make bench ARGS=--record`` also writes the results to bench/recorded.json and from it the table of
+docs/performance.md. Figures that a run cannot measure are printed from there, with their date.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Bench:
     def measure(
         self, sides: Mapping[str, Side], *, rounds: int = measure.ROUNDS
     ) -> dict[str, list[Spent]]:
-        """What each side takes in each of the rounds."""
+        """The cost of each side in each of the rounds."""
         return measure.interleaved(sides, self.say, rounds)
 
     def judge(self, *rows: Row) -> None:
@@ -64,16 +64,16 @@ class Bench:
         self, figure: str, ours: Side, beside: str, theirs: Side, **promised: Any
     ) -> dict[str, list[Spent]]:
         """One row of two sides; ``promised`` as :func:`measure.row` has it."""
-        found = self.measure({figure: ours, beside: theirs})
-        self.judge(measure.row(figure, beside, found[figure], found[beside], **promised))
-        return found
+        by_side = self.measure({figure: ours, beside: theirs})
+        self.judge(measure.row(figure, beside, by_side[figure], by_side[beside], **promised))
+        return by_side
 
     def not_measured(self, reason: str, *figures: str) -> None:
-        """Show what was recorded of the figures, and skip the test."""
+        """Show the recorded rows of the figures, and skip the test."""
         self.rows += [
-            replace(one.row, recorded=one.date)
-            for one in measured.read()
-            if one.row.figure in figures
+            replace(recorded.row, recorded=recorded.date)
+            for recorded in measured.read()
+            if recorded.row.figure in figures
         ]
         pytest.skip(reason)
 

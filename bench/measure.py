@@ -1,4 +1,4 @@
-"""What a process costs, two sides beside each other, and the row that a pair makes."""
+"""The cost of a process, two sides beside each other, and the row of such a pair."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _UNUSUAL = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 _USUAL = {name: value for name, value in os.environ.items() if name not in _UNUSUAL}
 ROUNDS = int(os.environ.get("TRUEUP_BENCH_ROUNDS", "5"))
 
-# A process of its own starts the measured one: a child's peak memory is never below what its parent
-# had when it was made, and pytest with a fleet in it has hundreds of MB. 9 MB remain.
+# A process of its own starts the measured one: a child's peak memory is never below its parent's at
+# the start, and pytest with a fleet in it has hundreds of MB. 9 MB remain.
 _LAUNCH = """
 import json, os, sys, time
 written, *argv = sys.argv[1:]
@@ -39,15 +39,15 @@ with open(written, "w") as file:
 
 @dataclass(frozen=True)
 class Spent:
-    """What one process, or several one after another, took.
+    """The cost of one process, or of several one after another.
 
     Attributes:
         cpu_seconds: user and system, of the process and of those that it waited for.
         wall_seconds: from start to end.
         megabytes: resident memory of the largest process, at its peak.
         status: exit status.
-        out: what it printed.
-        err: what it said on standard error.
+        out: standard output.
+        err: standard error.
     """
 
     cpu_seconds: float
@@ -85,7 +85,7 @@ def spend(
     Raises:
         AssertionError: it ended with none of ``statuses``.
     """
-    command = [str(word) for word in argv]
+    command = [str(argument) for argument in argv]
     with tempfile.NamedTemporaryFile(suffix=".json") as written:
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-c", _LAUNCH, written.name, *command],
@@ -122,7 +122,7 @@ import msgspec, pathlib, sys
 for path in pathlib.Path(sys.argv[1]).rglob("*.json"):
     msgspec.json.decode(path.read_bytes())
 """
-# What a plain reader takes for the same files.
+# The cost of a plain reader for the same files.
 _PLAIN = {
     "packed": ("pyarrow reads the file", _READ_TABLE),
     "folder": ("msgspec decodes the files", _DECODE),
@@ -130,7 +130,7 @@ _PLAIN = {
 
 
 def plain(kind: str, source: Path) -> tuple[str, Side]:
-    """What stands beside a command on a ``packed`` file or a ``folder`` of JSON."""
+    """The other side of a command on a ``packed`` file or a ``folder`` of JSON."""
     name, program = _PLAIN[kind]
     return name, command(python(program, source))
 
@@ -138,17 +138,17 @@ def plain(kind: str, source: Path) -> tuple[str, Side]:
 def interleaved(
     sides: Mapping[str, Side], say: Callable[[str], None], rounds: int = ROUNDS
 ) -> dict[str, list[Spent]]:
-    """What each side takes in each round, one after another within a round."""
-    found: dict[str, list[Spent]] = {name: [] for name in sides}
+    """The cost of each side in each round, one after another within a round."""
+    by_side: dict[str, list[Spent]] = {name: [] for name in sides}
     for number in range(1, rounds + 1):
         for name, side in sides.items():
             spent = side()
-            found[name].append(spent)
+            by_side[name].append(spent)
             say(
                 f"  round {number} of {rounds}: {name}: {spent.cpu_seconds:.3g} s of CPU,"
                 f" {spent.wall_seconds:.3g} s, {spent.megabytes:.0f} MB"
             )
-    return found
+    return by_side
 
 
 @dataclass(frozen=True)
@@ -156,16 +156,16 @@ class Row:
     """One promise: a figure of ours beside another.
 
     Attributes:
-        figure: what was measured of ours.
-        beside: what it was measured beside.
+        figure: name of trueup's measurement.
+        beside: name of the other side.
         ours: seconds, the median of the rounds; CPU unless ``figure`` says clock.
-        theirs: the same of what stands beside.
+        theirs: the same of the other side.
         ratio: ours / theirs, the median of the rounds' ratios.
         promise: the ratio is promised to be no larger.
         rounds: how many there were.
         megabytes: most memory of our largest process, None where it is not of interest.
-        their_megabytes: the same of what stands beside.
-        most_megabytes: what is promised of our memory.
+        their_megabytes: the same of the other side.
+        most_megabytes: upper limit of our memory.
         recorded: date of the record where it was not measured in this run.
     """
 

@@ -1,4 +1,4 @@
-"""What was measured before: bench/recorded.json, and the table of docs/performance.md from it."""
+"""Earlier results: bench/recorded.json, and the table of docs/performance.md from it."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ class Recorded:
 
 def read() -> list[Recorded]:
     """All that was recorded."""
-    found: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
-    return [Recorded(one["date"], one["machine"], Row(**one["row"])) for one in found]
+    entries: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return [Recorded(entry["date"], entry["machine"], Row(**entry["row"])) for entry in entries]
 
 
 def write(rows: Sequence[Row]) -> None:
     """Put the rows that this run measured in the place of the earlier ones, and write the page."""
-    known = {(one.row.figure, one.row.beside): one for one in read()}
-    today, here = dt.datetime.now(tz=dt.timezone.utc).date().isoformat(), machine()
+    by_figure = {(recorded.row.figure, recorded.row.beside): recorded for recorded in read()}
+    today, this_machine = dt.datetime.now(tz=dt.timezone.utc).date().isoformat(), machine()
     for row in rows:
         if row.recorded is None:
-            known[row.figure, row.beside] = Recorded(today, here, row)
-    kept = [*known.values()]
-    text = json.dumps([asdict(one) for one in kept], indent=1, ensure_ascii=False)
+            by_figure[row.figure, row.beside] = Recorded(today, this_machine, row)
+    all_rows = [*by_figure.values()]
+    text = json.dumps([asdict(recorded) for recorded in all_rows], indent=1, ensure_ascii=False)
     FILE.write_text(text + "\n", encoding="utf-8")
     before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
     _, after = rest.split(END)
-    PAGE.write_text(before + BEGIN + markdown(kept) + END + after, encoding="utf-8")
+    PAGE.write_text(before + BEGIN + markdown(all_rows) + END + after, encoding="utf-8")
 
 
 def machine() -> str:
     """The processor as lscpu names it, and how many cores there are."""
     argv = ["lscpu", "--json"]
-    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    fields = {one["field"]: one["data"] for one in json.loads(said)["lscpu"]}
+    output = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    fields = {field["field"]: field["data"] for field in json.loads(output)["lscpu"]}
     kind = "virtual machine" if "Hypervisor vendor:" in fields else "machine"
     return f"{fields['Model name:']} {kind}, {len(os.sched_getaffinity(0))} cores"
 
@@ -61,7 +61,9 @@ def machine() -> str:
 def markdown(rows: Sequence[Recorded]) -> str:
     """The page's table, and the machine of each day."""
     lines = [(*HEAD[:-1], "measured"), ("---",) * len(HEAD)]
-    lines += [(*cells(one.row)[:-1], f"{one.date} ({one.row.rounds})") for one in rows]
+    lines += [
+        (*cells(recorded.row)[:-1], f"{recorded.date} ({recorded.row.rounds})") for recorded in rows
+    ]
     text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    days = sorted({f"{one.date}: {one.machine}" for one in rows})
+    days = sorted({f"{recorded.date}: {recorded.machine}" for recorded in rows})
     return f"{text}\n{'; '.join(days)}.\n"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FOLDER = os.environ.get("TRUEUP_SUPERBENCH", "")
 _SB = "from superbench.cli.sb import main; main()"
-# Prefixes of its names; what has none keeps ours.
+# Prefixes of its names; a figure without one keeps ours.
 _NAMES = {
     "h2d_bandwidth": "mem-bw/H2D_Mem_BW",
     "d2h_bandwidth": "mem-bw/D2H_Mem_BW",
@@ -65,8 +65,8 @@ def names(record: dict[str, Any]) -> Iterable[tuple[str, float]]:
         rank = int("".join(filter(str.isdigit, device.partition(">")[0].rpartition("_")[2])))
         size = row.get("message_bytes")
         if record["node_count"] > 1:
-            one, other = (int(node.rpartition("-")[2]) for node in record["nodes"])
-            name = f"ib-pair/IB_write_{size}_Avg_{other - one}:0"
+            first_node, other = (int(node.rpartition("-")[2]) for node in record["nodes"])
+            name = f"ib-pair/IB_write_{size}_Avg_{other - first_node}:0"
         elif benchmark == "ib-loopback":
             name = f"ib-loopback/IB_write_{size}_Avg_{rank}:0"
         elif benchmark == "nccl-bw":
@@ -83,15 +83,15 @@ def names(record: dict[str, Any]) -> Iterable[tuple[str, float]]:
 def write(records: Iterable[dict[str, Any]], folder: Path) -> int:
     """Write results.jsonl, baseline.json (medians), rules.yaml and summary.yaml; how many figures.
 
-    What two nodes have in common is the first one's.
+    A figure of two nodes belongs to the first one.
     """
     nodes: dict[str, dict[str, float]] = {}
     for record in records:
-        found = nodes.setdefault(record["nodes"][0], {})
+        node_figures = nodes.setdefault(record["nodes"][0], {})
         for name, value in names(record):
             # Of several records of one benchmark the worst return code counts.
             code = name.endswith("return_code")
-            found[name] = max(value, found.get(name, 0)) if code else value
+            node_figures[name] = max(value, node_figures.get(name, 0)) if code else value
     with (folder / "results.jsonl").open("w", encoding="utf-8") as file:
         for node, figures in nodes.items():
             file.write(json.dumps({"node": node, **figures}) + "\n")
@@ -125,9 +125,9 @@ def commit() -> str:
 def steps(data: Path, *, own_rules: bool) -> tuple[Side, Side]:
     """Diagnosis and summary of the files in ``data``; they write below it."""
     checkout = Path(FOLDER)
-    own = checkout / "tests" / "analyzer"
-    rules = own / "test_rules.yaml" if own_rules else data / "rules.yaml"
-    summary = own / "test_summary_rules.yaml" if own_rules else data / "summary.yaml"
+    analyzer_tests = checkout / "tests" / "analyzer"
+    rules = analyzer_tests / "test_rules.yaml" if own_rules else data / "rules.yaml"
+    summary = analyzer_tests / "test_summary_rules.yaml" if own_rules else data / "summary.yaml"
     output = data / ("own" if own_rules else "all")
     sb: list[Word] = [checkout / ".venv" / "bin" / "python", "-c", _SB, "result"]
     files: list[Word] = ["-d", data / "results.jsonl", "--output-dir", output]
@@ -141,5 +141,5 @@ def steps(data: Path, *, own_rules: bool) -> tuple[Side, Side]:
 
 def defective(data: Path) -> set[str]:
     """Nodes that the diagnosis by the rules on all metrics named."""
-    found = json.loads((data / "all" / "diagnosis_summary.json").read_text(encoding="utf-8"))
-    return {row["index"] for row in found}
+    rows = json.loads((data / "all" / "diagnosis_summary.json").read_text(encoding="utf-8"))
+    return {row["index"] for row in rows}

@@ -1,4 +1,4 @@
-"""What the measurements read. No figure in it was ever measured: all follow a formula."""
+"""Input of the measurements. No figure in it was ever measured: all follow a formula."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ PARAMETERS = {
 
 def record(number: int) -> dict[str, Any]:
     """Record ``number``: strong scaling by Amdahl's law, with a little deterministic noise."""
-    run, place = divmod(number, CASES_A_RUN)
+    run, index = divmod(number, CASES_A_RUN)
     size, most = list(SIZES.items())[run % len(SIZES)]
     order = ORDERS[(run // len(SIZES)) % len(ORDERS)]
-    cores = max(1, most * (place % 10 + 1) // 10)
-    ranks = (1, 2, 4)[place // 10 % 3] if cores >= MOST_RANKS else 1
+    cores = max(1, most * (index % 10 + 1) // 10)
+    ranks = (1, 2, 4)[index // 10 % 3] if cores >= MOST_RANKS else 1
     threads = max(1, cores // ranks)
     noise = 1 + 0.01 * ((number * 2654435761) % 1000) / 1000
     seconds = 40 * order / 8 * (0.05 + 0.95 / (ranks * threads)) * (1 + 0.02 * ranks) * noise
@@ -78,7 +78,9 @@ def record(number: int) -> dict[str, Any]:
         ("operational_intensity", "flop/byte", "none", 2.5),
     ):
         about = {"name": name, "unit": unit, "direction": better}
-        metrics += [{**about, "value": at * by, "statistic": what, "n": 5} for what, by in spread]
+        metrics += [
+            {**about, "value": at * by, "statistic": statistic, "n": 5} for statistic, by in spread
+        ]
     roofline = {"name": "roofline_fraction", "unit": "1", "direction": "higher"}
     metrics.append({**roofline, "value": 0.6, "statistic": "median", "n": 5})
     return {
@@ -127,11 +129,11 @@ COLLECTIVES = {
 def _sweep(busbw: float) -> dict[str, Any]:
     """Bus bandwidth over message size that comes to ``busbw``, byte/s, at 16 GiB."""
     half = 8 * 1024**2
-    whole = busbw * (1 + half / MESSAGES[-1])
+    peak_bandwidth = busbw * (1 + half / MESSAGES[-1])
     metrics: list[dict[str, Any]] = []
     for size in MESSAGES:
         about = {"message_bytes": size}
-        value = whole * size / (size + half)
+        value = peak_bandwidth * size / (size + half)
         metrics += [
             {"name": "busbw", "value": value, "unit": "byte/s", "direction": "higher", **about},
             {"name": "wrong", "value": 0, "unit": "1", "direction": "lower", **about},
@@ -141,20 +143,20 @@ def _sweep(busbw: float) -> dict[str, Any]:
 
 def large_fleet(nodes: int = 600) -> Iterator[dict[str, Any]]:
     """The fleet of tests/fleet.py with sweeps of six collectives in place of one figure."""
-    for made in fleet(nodes, sweep=_sweep):
-        yield made
-        if made["benchmark"] == "nccl":
-            busbw = made["metrics"][-2]["value"]
+    for fleet_record in fleet(nodes, sweep=_sweep):
+        yield fleet_record
+        if fleet_record["benchmark"] == "nccl":
+            busbw = fleet_record["metrics"][-2]["value"]
             for operation, share in COLLECTIVES.items():
                 yield {
-                    **made,
+                    **fleet_record,
                     "case": f"{operation}-n1",
-                    "parameters": {**made["parameters"], "operation": operation},
+                    "parameters": {**fleet_record["parameters"], "operation": operation},
                     **_sweep(busbw * share),
                 }
 
 
-# What may stand before a table.
+# Kinds of lines that may stand before a table.
 FRONTS = {
     "other": "2026-11-22T19:00:00 node-{0:04d} worker[7]: loaded shard {1} of the set in 1.5 ms\n",
     "INFO": "gpu-{0:04d}:4000:4100 [0] NCCL INFO AllReduce: opCount {1} datatype 7 op 0 root 0\n",
@@ -173,11 +175,11 @@ def nccl_log(path: Path, size: int, *kinds: str) -> None:
     front = "".join(
         FRONTS[kinds[number % len(kinds)]].format(number % 600, number) for number in range(30_000)
     )
-    whole = (ROOT / "tests/data/nccl/nvlink.txt").read_text(encoding="utf-8")
+    table_text = (ROOT / "tests/data/nccl/nvlink.txt").read_text(encoding="utf-8")
     with path.open("w", encoding="utf-8") as file:
         for _ in range(size // len(front) + 1):
             file.write(front)
-        file.write(whole)
+        file.write(table_text)
 
 
 def nccl_table(path: Path, size: int) -> None:
@@ -186,16 +188,16 @@ def nccl_table(path: Path, size: int) -> None:
     recorded = (ROOT / "tests/data/nccl/nvlink.txt").read_text(encoding="utf-8")
     lines = recorded.splitlines(keepends=True)
     rows = [line.split() for line in lines if line.endswith("       0\n")]
-    begin = next(place for place, line in enumerate(lines) if line.endswith("       0\n"))
+    begin = next(index for index, line in enumerate(lines) if line.endswith("       0\n"))
     cycles = size // sum(map(len, lines[begin : begin + len(rows)]))
     average = 0.0
     with path.open("w", encoding="utf-8") as file:
         file.writelines(lines[:begin])
         for cycle in range(cycles):
-            for place, (message, count, *_, time, _, _, _) in enumerate(rows):
+            for index, (message, count, *_, time, _, _, _) in enumerate(rows):
                 cells = f"{message:>12s}  {count:>12s}     float     sum      -1"
                 for side in range(2):
-                    noise = (cycle * len(rows) + place) * 2654435761 % 9973 / 9973
+                    noise = (cycle * len(rows) + index) * 2654435761 % 9973 / 9973
                     took = float(time) * (1 + 0.01 * noise + 0.003 * side)
                     rate = int(message) / took / 1e3  # of two ranks busbw is algbw
                     average += rate

@@ -1,7 +1,7 @@
-"""What many nodes cost the controller, in check mode.
+"""The cost of many nodes for the controller, in check mode.
 
-The nodes are simulated: the connection `recorded` answers at once from a recording, so that what is
-measured is the controller's own work, without ssh and without the time that nodes take.
+The nodes are simulated: the connection `recorded` answers at once from a recording, so that the
+tests measure the controller's own work, without ssh and without the time that nodes take.
 
 - A configure without a change of an NDv4, beside a play of as many empty tasks as it once had.
 - A node of many beside a node of few, in the whole main job: linear.
@@ -39,7 +39,7 @@ LINEAR = 4 / 3
 
 
 def node(recording: str, nodes: int, folder: Path, playbook: Path = STEPS) -> Side:
-    """What one node costs of so many."""
+    """The cost of one node of so many."""
 
     def run() -> Spent:
         cost = simulate(RECORDINGS / f"{recording}.json", nodes, folder, playbook=playbook)
@@ -73,6 +73,6 @@ def test_the_cost_of_a_node_is_linear(bench: Bench, tmp_path: Path) -> None:
     job = ROOT / "site.yml"
     sides = {many: node(recording, MANY, tmp_path, job), few: node(recording, FEW, tmp_path, job)}
     # One round is minutes long.
-    found = bench.measure(sides, rounds=1)
+    by_side = bench.measure(sides, rounds=1)
     figure = f"controller, {many}, site.yml of {recording}"
-    bench.judge(row(figure, few, found[many], found[few], promise=LINEAR))
+    bench.judge(row(figure, few, by_side[many], by_side[few], promise=LINEAR))

@@ -1,7 +1,7 @@
-"""What Devito's module costs beside its command by hand, and its best layout beside the default.
+"""The cost of Devito's module beside its command by hand, and its best layout beside the default.
 
-By the clock, on a quiet machine: as many threads run as there are cores. Needs what the role devito
-installs: ``make run`` first.
+By the clock, on a quiet machine: as many threads run as there are cores. Needs the role devito's
+installation: ``make run`` first.
 
     make bench ARGS="-k devito"
 """
@@ -37,7 +37,7 @@ BEST = "Devito's best layout, clock"
 
 def module(tmp_path: Path, **arguments: Any) -> dict[str, Any]:
     """Run the module as Ansible does on a node: one process, arguments in, JSON out."""
-    given = {
+    module_arguments = {
         "prefix": str(PREFIX),
         "shape": "x".join([SHAPE] * 3),
         "run_id": "20261120T091300Z-7c1e",
@@ -45,7 +45,7 @@ def module(tmp_path: Path, **arguments: Any) -> dict[str, Any]:
         **arguments,
     }
     path = tmp_path / "arguments.json"
-    path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": given}))
+    path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": module_arguments}))
     script = (
         "import ansible.module_utils, runpy, sys;"
         f"ansible.module_utils.__path__.append({str(ROOT / 'module_utils')!r});"
@@ -83,9 +83,9 @@ def test_the_module_beside_the_same_command(bench: Bench, cores: int, tmp_path: 
     warm = module(tmp_path, **layout)  # the kernel is compiled for both
     hand = command(warm["command"], env=warm["environment"])
     sides = {"by hand": hand, "module": clock(lambda: module(tmp_path, **layout))}
-    found = bench.measure(sides)
-    seconds = statistics.median(spent.wall_seconds for spent in found["by hand"])
-    pair = found["module"], found["by hand"]
+    by_side = bench.measure(sides)
+    seconds = statistics.median(spent.wall_seconds for spent in by_side["by hand"])
+    pair = by_side["module"], by_side["by hand"]
     bench.judge(row(MODULE, "by hand", *pair, promise=1.02 + 1 / seconds, clock=True))
 
 
@@ -97,20 +97,20 @@ def test_the_best_layout_beside_devitos_default(bench: Bench, cores: int, tmp_pa
 
     def by_hand() -> Spent:
         done = spend(argv, env=settings)
-        found = re.search(r"Operator `Forward` ran in (\S+) s", done.out + done.err)
-        assert found is not None
-        return Spent(0.0, float(found.group(1)))
+        match = re.search(r"Operator `Forward` ran in (\S+) s", done.out + done.err)
+        assert match is not None
+        return Spent(0.0, float(match.group(1)))
 
     def best() -> Spent:
         medians = []
         for ranks, threads, binding in layouts:
-            made = module(tmp_path, ranks=ranks, threads_per_rank=threads, binding=binding)
+            module_result = module(tmp_path, ranks=ranks, threads_per_rank=threads, binding=binding)
             medians += [
                 row["value"]
-                for row in made["record"]["metrics"]
+                for row in module_result["record"]["metrics"]
                 if row["name"] == "run_time" and row["statistic"] == "median"
             ]
         return Spent(0.0, min(medians))
 
-    found = bench.measure({"by hand": by_hand, "best": best})
-    bench.judge(row(BEST, "by hand", found["best"], found["by hand"], promise=1.0, clock=True))
+    by_side = bench.measure({"by hand": by_hand, "best": best})
+    bench.judge(row(BEST, "by hand", by_side["best"], by_side["by hand"], promise=1.0, clock=True))

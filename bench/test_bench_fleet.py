@@ -74,10 +74,10 @@ def test_health_beside_a_plain_reader(bench: Bench, files: Files, kind: str) -> 
     figure = f"health, 600 nodes, {kind}"
     ours = command(trueup("health", source), statuses=(1,))
     promise, megabytes = PLAIN_PROMISES[kind]
-    found = bench.compare(
+    by_side = bench.compare(
         figure, ours, *plain(kind, source), promise=promise, most_megabytes=megabytes
     )
-    assert planted() in found[figure][0].err
+    assert planted() in by_side[figure][0].err
 
 
 def test_health_and_summary_beside_superbench(bench: Bench, files: Files) -> None:
@@ -90,15 +90,15 @@ def test_health_and_summary_beside_superbench(bench: Bench, files: Files) -> Non
     for rules in RULES:
         steps = superbench.steps(files.superbench, own_rules=rules == "own")
         sides[f"diagnosis {rules}"], sides[f"summary {rules}"] = steps
-    found = bench.measure(sides)
+    by_side = bench.measure(sides)
 
     theirs = f"superbench {superbench.commit()}"
     rows = [
         row(
             BOTH.format(kind),
             f"{theirs}, {RULES[rules]}",
-            found[f"both {kind}"],
-            [*map(add, found[f"diagnosis {rules}"], found[f"summary {rules}"])],
+            by_side[f"both {kind}"],
+            [*map(add, by_side[f"diagnosis {rules}"], by_side[f"summary {rules}"])],
             promise=promised[0],
             most_megabytes=PLAIN_PROMISES[kind][1],
         )
@@ -106,11 +106,11 @@ def test_health_and_summary_beside_superbench(bench: Bench, files: Files) -> Non
     ]
     # And the verdicts alone.
     for (kind, rules), (_, promise) in PROMISES.items():
-        pair = found[f"health {kind}"], found[f"diagnosis {rules}"]
+        pair = by_side[f"health {kind}"], by_side[f"diagnosis {rules}"]
         name = f"{theirs} diagnosis, {RULES[rules]}"
         rows.append(row(f"health, 600 nodes, {kind}", name, *pair, promise=promise))
     bench.judge(*rows)
-    assert planted() in found["health packed"][0].err
+    assert planted() in by_side["health packed"][0].err
     # It compares numbers: a driver's version is none.
     faulty = {number for number, fault in FAULTS.items() if fault != DRIVER} | {NOISY_PAIR[0]}
     assert superbench.defective(files.superbench) == {node(number) for number in faulty}

@@ -1,4 +1,4 @@
-"""What listing Azure's machines costs: calls and seconds of the inventory plugin azure_hpc.
+"""The cost of listing Azure's machines: calls and seconds of the inventory plugin azure_hpc.
 
 The emulated cloud answers on the loopback, so that the network's and Azure's own time is not in it.
 
@@ -35,7 +35,7 @@ NODES = [int(text) for text in os.environ.get("TRUEUP_BENCH_MACHINES", "1,600,50
 OTHER = os.environ.get("TRUEUP_BENCH_AZURE_RM", "")
 # azure_rm took 5 to 14 times as long as azure_hpc.
 BESIDE_AZURE_RM = 0.5
-# Start-up, and what a machine adds.
+# Start-up, and the cost of a machine.
 BESIDE_A_FILE, A_MACHINE = 1.8, 0.00085
 
 
@@ -61,31 +61,31 @@ def test_listing_machines(bench: Bench, nodes: int, tmp_path: Path) -> None:
     figure = f"inventory, {nodes:,} machines"
     calls = []
     with serving(cloud, tmp_path):
-        known = profile(tmp_path, cloud.url)
+        profile_variables = profile(tmp_path, cloud.url)
 
         def listed() -> Spent:
             cloud.calls.clear()
-            spent = graph(mine, "inventories/azure", **known)()
+            spent = graph(mine, "inventories/azure", **profile_variables)()
             calls.append(len(cloud.calls))
             return spent
 
-        sides = {"azure_hpc": listed, "a file": graph(mine, file, **known)}
+        sides = {"azure_hpc": listed, "a file": graph(mine, file, **profile_variables)}
         if OTHER:
             config = tmp_path / "azure_rm.yml"
             config.write_text("plugin: azure.azcollection.azure_rm\nauth_source: msi\n")
             (tmp_path / "ansible.cfg").write_text("[inventory]\nany_unparsed_is_failed = true\n")
-            theirs = {**known, **environment(tmp_path, cloud.url)}
+            theirs = {**profile_variables, **environment(tmp_path, cloud.url)}
             sides["azure_rm"] = graph(f"{OTHER}/bin/ansible-inventory", config, **theirs)
-        found = bench.measure(sides)
+        by_side = bench.measure(sides)
     beside = {"a file": BESIDE_A_FILE + A_MACHINE * nodes, "azure_rm": BESIDE_AZURE_RM}
     bench.judge(
         *(
-            row(figure, name, found["azure_hpc"], found[name], promise=promise)
+            row(figure, name, by_side["azure_hpc"], by_side[name], promise=promise)
             for name, promise in beside.items()
-            if name in found
+            if name in by_side
         )
     )
-    assert {hosts(spent) for each in found.values() for spent in each} == {nodes}
+    assert {hosts(spent) for each in by_side.values() for spent in each} == {nodes}
     assert max(calls) <= 1 + -(-nodes // 1000)
 
 
@@ -124,15 +124,21 @@ def test_azure_rm_lists_what_was_deployed(tmp_path: Path) -> None:
             check=False,
         )
     assert done.returncode == 0, done.stderr[-2000:]
-    said = json.loads(done.stdout, object_hook=lambda one: one.get("__ansible_unsafe", one))
-    found = said["_meta"]["hostvars"].values()
+    inventory = json.loads(
+        done.stdout, object_hook=lambda mapping: mapping.get("__ansible_unsafe", mapping)
+    )
+    machines = inventory["_meta"]["hostvars"].values()
     # azure_rm gives no size of an instance of a uniform set.
     assert {
-        (one["virtual_machine_size"], one["powerstate"], one["private_ipv4_addresses"][0])
-        for one in found
+        (
+            machine["virtual_machine_size"],
+            machine["powerstate"],
+            machine["private_ipv4_addresses"][0],
+        )
+        for machine in machines
     } == {
         ("Standard_D4d_v5", "running", "10.42.128.4"),
         (None, "running", "10.42.0.4"),
         (None, "running", "10.42.0.5"),
     }
-    assert {one["tags"]["recipe"] for one in found} == {"devito-hbv3"}
+    assert {machine["tags"]["recipe"] for machine in machines} == {"devito-hbv3"}

@@ -1,4 +1,4 @@
-"""What `trueup read` costs over long outputs, beside a scan of the same file's lines.
+"""The cost of `trueup read` over long outputs, beside a scan of the same file's lines.
 
 make bench ARGS="-k read"
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from conftest import Bench
 
 SCAN = "import sys\nfor line in open(sys.argv[1], encoding='utf-8'): pass"
-# What writes the output, its MB; ratio and MB of memory.
+# The tool that writes the output, its MB; ratio and MB of memory.
 OUTPUTS: dict[str, tuple[Callable[[Path, int], None], int, float, int]] = {
     "nccl": (lambda path, size: synthetic.nccl_log(path, size, *synthetic.FRONTS), 206, 18.0, 150),
     "nccl-tests": (synthetic.nccl_table, 20, 65.0, 140),

@@ -49,10 +49,12 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A results folder, one file a record."""
     results = tmp_path_factory.mktemp("synthetic") / "results"
     for number in range(RECORDS):
-        made = record(number)
-        run = results / str(made["run_id"])
+        synthetic_record = record(number)
+        run = results / str(synthetic_record["run_id"])
         run.mkdir(parents=True, exist_ok=True)
-        (run / f"{made['case']}.{number}.json").write_bytes(msgspec.json.encode(made))
+        (run / f"{synthetic_record['case']}.{number}.json").write_bytes(
+            msgspec.json.encode(synthetic_record)
+        )
     return results
 
 
@@ -66,17 +68,17 @@ def _packed(folder: Path) -> Iterator[Path]:
 
 
 def judge(bench: Bench, name: str, kind: str, source: Path, promised: tuple[float, int]) -> None:
-    """One command beside the plain reader, and that it said what it must."""
+    """One command beside the plain reader, with a check of its output."""
     figure = f"{name}, {RECORDS:,} records, {kind}"
     words: list[Word] = [*COMMANDS[name], source]
     if name == "report":
         words += ["--output", source.parent / "report"]
     ours = command(trueup(*words), statuses=STATUSES.get(name, (0,)))
     promise, megabytes = promised
-    found = bench.compare(
+    by_side = bench.compare(
         figure, ours, *plain(kind, source), promise=promise, most_megabytes=megabytes
     )
-    out = found[figure][0].out
+    out = by_side[figure][0].out
     if name == "scaling":
         assert out.count("Strong scaling over cores") == SWEEPS
     elif name == "cost":

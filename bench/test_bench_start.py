@@ -1,4 +1,4 @@
-"""What a command costs before it does anything, beside typer's smallest program.
+"""The start-up cost of a command, beside typer's smallest program.
 
 make bench ARGS="-k start"
 """
@@ -30,11 +30,11 @@ PROMISES = {"--help": 1.1, "list of one record": 2.4, "read of one log": 2.0}
 
 @pytest.mark.parametrize("name", PROMISES)
 def test_the_start_of_a_command(bench: Bench, tmp_path: Path, name: str) -> None:
-    one = tmp_path / "record.json"
-    one.write_text(json.dumps(record(0)), encoding="utf-8")
+    record_path = tmp_path / "record.json"
+    record_path.write_text(json.dumps(record(0)), encoding="utf-8")
     words: dict[str, list[Word]] = {
         "--help": ["--help"],
-        "list of one record": ["list", one],
+        "list of one record": ["list", record_path],
         "read of one log": ["read", LOG],
     }
     hello = command(python(HELLO))

@@ -1,4 +1,4 @@
-"""What it costs to write a table, beside rich's own table of the same cells, and in blocks.
+"""The cost of writing a table, beside rich's own table of the same cells, and in blocks.
 
 make bench ARGS="-k table"
 """
@@ -41,7 +41,7 @@ NARROW = 60
 
 def synthetic_sheet(rows: int) -> Sheet:
     """Made from a formula: its figures mean nothing."""
-    made = [
+    sheet_rows = [
         {
             "case": f"synthetic-so{n % 4 * 4}-r{n % 3}t{n % 120}-l3",
             "vm_size": ("HB120rs_v3", "ND96isr_H100_v5")[n % 2],
@@ -54,7 +54,7 @@ def synthetic_sheet(rows: int) -> Sheet:
         }
         for n in range(rows)
     ]
-    return Sheet(title="Synthetic", columns=COLUMNS, rows=made)
+    return Sheet(title="Synthetic", columns=COLUMNS, rows=sheet_rows)
 
 
 def by_rich(sheet: Sheet) -> str:
@@ -73,7 +73,7 @@ def by_rich(sheet: Sheet) -> str:
 
 
 def a_row(write: Callable[[Sheet], str], sheet: Sheet) -> Side:
-    """What this process takes for one row."""
+    """The cost of one row in this process."""
 
     def run() -> Spent:
         begin = time.process_time()

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: what machine is this?"""
+"""Ansible module: identify the machine, its size and its parts."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ OPTIONS = (
     ),
 )
 
-# What roles look for before they install it.
+# Programs that roles look for before they install them.
 PROGRAMS = ("gcc", "mdadm", "mkfs.xfs", "mpirun")
 
 if TYPE_CHECKING:
@@ -280,15 +280,15 @@ if TYPE_CHECKING:
 def _ask(
     module: AnsibleModule, argv: list[str], parse: Callable[[str], Parsed], warnings: list[str]
 ) -> Parsed | None:
-    """What a tool says, parsed; None where there is none, and with a warning where it fails."""
-    answer = tools.ask(module, argv)
-    if answer.absent:
+    """A tool's output, parsed; None where there is none, and with a warning where it fails."""
+    response = tools.ask(module, argv)
+    if response.absent:
         return None
-    if answer.note is not None:
-        warnings.append(answer.note)
+    if response.note is not None:
+        warnings.append(response.note)
         return None
     try:
-        return parse(answer.output)
+        return parse(response.output)
     except TrueupError as error:
         warnings.append(str(error))
         return None
@@ -303,16 +303,18 @@ def _mpi(
 ) -> mpi.Mpi | None:
     """The MPI of this node; one of a folder that cannot say its version is warned of and not
     taken."""
-    wanted = module.params["mpi"].strip()
-    found = mpi.find(on_path, environ=os.environ, hpc_image=hpc_image)
-    chosen = mpi.choose(found, wanted, mpi.preferred(module.params["families"], family))
-    if wanted and not chosen:
-        warnings.append(mpi.refusal(found, wanted))
-    for one in chosen:
-        answer = tools.ask(module, [one.path, "--version"], environment=one.environment)
-        if answer.ok or not one.environment:
-            return one.saying(answer.output)
-        warnings.append(f"MPI: {answer.note}; it is not used")
+    requested = module.params["mpi"].strip()
+    installed = mpi.find(on_path, environ=os.environ, hpc_image=hpc_image)
+    chosen = mpi.choose(installed, requested, mpi.preferred(module.params["families"], family))
+    if requested and not chosen:
+        warnings.append(mpi.refusal(installed, requested))
+    for candidate in chosen:
+        response = tools.ask(
+            module, [candidate.path, "--version"], environment=candidate.environment
+        )
+        if response.ok or not candidate.environment:
+            return candidate.saying(response.output)
+        warnings.append(f"MPI: {response.note}; it is not used")
     return None
 
 
@@ -329,10 +331,10 @@ def main() -> None:
         argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
-    wanted = module.params
-    sysfs, warnings = wanted["sysfs_root"], []
+    parameters = module.params
+    sysfs, warnings = parameters["sysfs_root"], []
     try:
-        metadata = imds.ask(wanted["metadata_url"])
+        metadata = imds.ask(parameters["metadata_url"])
     except TrueupError as error:
         module.fail_json(msg=str(error))
     topology = None
@@ -345,14 +347,14 @@ def main() -> None:
     lscpu = _ask(module, ["lscpu", "--json"], parse_lscpu, warnings)
     query = ["nvidia-smi", f"--query-gpu={GPU_QUERY}", "--format=csv"]
     on_bus = identify.read_gpus(sysfs)
-    said: list[str] = []
-    gpus = _ask(module, query, parse_nvidia_smi, said)
+    messages: list[str] = []
+    gpus = _ask(module, query, parse_nvidia_smi, messages)
     # Azure's HPC images have the driver on sizes without a GPU too, where nvidia-smi can but fail.
-    warnings += [text for text in said if on_bus or " failed with status " not in text]
+    warnings += [text for text in messages if on_bus or " failed with status " not in text]
     identity = identify.identify(
         metadata,
-        given_size=wanted["vm_size"].strip() or None,
-        catalog=wanted["catalog"],
+        given_size=parameters["vm_size"].strip() or None,
+        catalog=parameters["catalog"],
         azure_chassis=identify.is_azure_chassis(sysfs),
     )
     hpc_image = identify.read_hpc_image()
@@ -363,7 +365,7 @@ def main() -> None:
         gpus=on_bus if gpus is None else gpus,
         infiniband=identify.read_infiniband(sysfs),
         nvme=identify.read_nvme(sysfs),
-        memory_bytes=identify.read_memory_bytes(wanted["procfs_root"]),
+        memory_bytes=identify.read_memory_bytes(parameters["procfs_root"]),
         os_release=identify.read_os_release(),
         kernel=platform.release(),
         architecture=platform.machine(),
@@ -375,19 +377,21 @@ def main() -> None:
         free_bytes=identify.read_free_bytes(),
         programs=programs,
         mpi=_mpi(module, programs["mpirun"], hpc_image, warnings, identity.family),
-        machine=machine_word(metadata.vm_id, wanted["procfs_root"]),
-        hcoll=wanted["hcoll"],
+        machine=machine_word(metadata.vm_id, parameters["procfs_root"]),
+        hcoll=parameters["hcoll"],
         warnings=warnings,
     )
     node = identify.describe(identity, observed)
-    if wanted["mpi_must_be"] and wanted["mpi"].strip() and node["mpi"] is None:
+    if parameters["mpi_must_be"] and parameters["mpi"].strip() and node["mpi"] is None:
         module.fail_json(msg=f"{mpi.lacking(node)}.")
     # Data is not sent back: the controller would keep it once for each node.
-    asked = {name: wanted[name] for name in wanted if name not in ("catalog", "families")}
+    sent_parameters = {
+        name: parameters[name] for name in parameters if name not in ("catalog", "families")
+    }
     module.exit_json(
         changed=False,
         ansible_facts={"trueup_node": node},
-        invocation={"module_args": asked},
+        invocation={"module_args": sent_parameters},
     )
 
 

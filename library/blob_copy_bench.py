@@ -60,75 +60,77 @@ def prepare(
     folder: Optional[str],
 ) -> None:
     """Set the case; in check mode, and where a record stands for it, this ends the module."""
-    given = bench.given
-    own = bool(given["files"])
+    parameters = bench.given
+    has_files = bool(parameters["files"])
     bench.prepare(
-        case=f"{len(files)}x{cap / 1e6:.0f}mbps-{'files' if own else 'random'}",
-        command=blob_copy.command(given, files=files, cap=cap),
+        case=f"{len(files)}x{cap / 1e6:.0f}mbps-{'files' if has_files else 'random'}",
+        command=blob_copy.command(parameters, files=files, cap=cap),
         environment={"TMPDIR": folder} if folder else {},
         ranks=len(files),
         parameters={
             "copies": len(files),
             "cap_bits_per_second": cap,
-            "limit_bits_per_second": given["limit_mbps"] * 1e6,
-            "cores_kept": given["cores_kept"],
+            "limit_bits_per_second": parameters["limit_mbps"] * 1e6,
+            "cores_kept": parameters["cores_kept"],
             "size_bytes": sum(sizes),
-            "data": "files" if own else "random",
-            "file_bytes": 0 if own else given["size_bytes"],
-            **blob_copy.listed(files if own else [], sizes),
+            "data": "files" if has_files else "random",
+            "file_bytes": 0 if has_files else parameters["size_bytes"],
+            **blob_copy.listed(files if has_files else [], sizes),
             "account": account,
-            "container": given["container"],
-            "block_bytes": given["block_mib"] * 1024**2,
-            "connections": given["connections"],
-            "verify": given["verify"],
+            "container": parameters["container"],
+            "block_bytes": parameters["block_mib"] * 1024**2,
+            "connections": parameters["connections"],
+            "verify": parameters["verify"],
             "checksum": "md5",
-            "program_asked": given["program"],
+            "program_asked": parameters["program"],
         },
     )
 
 
 def copied(bench: Bench, cap: float, credentials: Dict[str, str]) -> BlobCopyOutput:
     """Make the files where there are none, and copy them; in check mode neither."""
-    given = bench.given
-    files: List[str] = given["files"]
-    sizes = [given["size_bytes"]] * (len(files) or given["copies"])
+    parameters = bench.given
+    files: List[str] = parameters["files"]
+    sizes = [parameters["size_bytes"]] * (len(files) or parameters["copies"])
     if not bench.check:
         sizes = blob_copy.require_files(files) or sizes
-    # The library hashes what it reads back; azcopy writes it into a folder.
-    read_back = given["verify"] == "download" and not (
-        credentials or given["program"] == "azure-storage-blob"
+    # The library hashes the bytes that it reads back; azcopy writes them into a folder.
+    read_back = parameters["verify"] == "download" and not (
+        credentials or parameters["program"] == "azure-storage-blob"
     )
-    folder = folders.placeholder(given["directory"], "blob-copy")
+    folder = folders.placeholder(parameters["directory"], "blob-copy")
     prepare(
         bench,
         files or blob_copy.random_names(folder, sizes),
         sizes,
         cap=cap,
         account=blob_copy.account(
-            given["account_url"], credentials.get(blob_copy.CREDENTIALS[0], "")
+            parameters["account_url"], credentials.get(blob_copy.CREDENTIALS[0], "")
         ),
         folder=folder if read_back else None,
     )
     needed = sum(sizes) * ((not files) + read_back)
     with contextlib.ExitStack() as stack:
         if needed:
-            folders.require_folder(given["directory"])
-            folders.require_space(given["directory"], needed, "set size_bytes or copies lower")
-            folder = stack.enter_context(folders.own_folder(given["directory"], "blob-copy"))
+            folders.require_folder(parameters["directory"])
+            folders.require_space(parameters["directory"], needed, "set size_bytes or copies lower")
+            folder = stack.enter_context(folders.own_folder(parameters["directory"], "blob-copy"))
             if not files:
                 files = blob_copy.random_files(folder, sizes)
-            bench.case.command = blob_copy.command(given, files=files, cap=cap)
+            bench.case.command = blob_copy.command(parameters, files=files, cap=cap)
         if read_back:
             bench.case.environment = {"TMPDIR": folder}
         return bench.run(parse_blob_copy, explain=blob_copy.explain, secrets=credentials)
 
 
 def measure(bench: Bench) -> None:
-    given = bench.given
-    count = len(given["files"]) or given["copies"]
-    blob_copy.require_address(given["account_url"], given["container"])
-    cap = blob_copy.capped(count, given["limit_mbps"] * 1e6, (given["cap_mbps"] * 1e6) or None)
-    credentials = blob_copy.read_credentials(os.path.join(given["prefix"], "credentials"))
+    parameters = bench.given
+    count = len(parameters["files"]) or parameters["copies"]
+    blob_copy.require_address(parameters["account_url"], parameters["container"])
+    cap = blob_copy.capped(
+        count, parameters["limit_mbps"] * 1e6, (parameters["cap_mbps"] * 1e6) or None
+    )
+    credentials = blob_copy.read_credentials(os.path.join(parameters["prefix"], "credentials"))
     output = copied(bench, cap, credentials)
     bench.case.software.update(output.software)
     bench.case.threads_per_rank = output.connections

@@ -120,24 +120,24 @@ def main() -> None:
         # The contents are not copied into the node's log.
         no_log=True,
     )
-    wanted = module.params["files"]
-    for entry in wanted:
+    files = module.params["files"]
+    for entry in files:
         with _told(module, entry):
             entry["differs"] = _differs(module, entry)
     if not module.check_mode:
-        _put(module, wanted)
-    changed = [entry for entry in wanted if entry["differs"]]
+        _put(module, files)
+    changed = [entry for entry in files if entry["differs"]]
     module.exit_json(
         changed=bool(changed),
         paths_changed=[entry["path"] for entry in changed],
         diff=[_diff(entry) for entry in changed],
         # Not the contents, which the controller has.
-        invocation={"module_args": {"files": [entry["path"] for entry in wanted]}},
+        invocation={"module_args": {"files": [entry["path"] for entry in files]}},
     )
 
 
 def _differs(module: AnsibleModule, entry: dict[str, Any]) -> bool:
-    """Whether the path is not as wanted. Keeps in the entry what a difference is shown with."""
+    """Whether the path differs from the request. Keeps the parts of the diff in the entry."""
     path, state = entry["path"], entry["state"]
     if not os.path.isabs(path):
         module.fail_json(msg=f"{path}: not an absolute path.")
@@ -145,11 +145,11 @@ def _differs(module: AnsibleModule, entry: dict[str, Any]) -> bool:
     entry["owner"] = _owner(module, entry)
     entry["bytes"] = _bytes(module, entry) if state == "file" else b""
     try:
-        there = os.lstat(path)
+        file_status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         entry["before"] = "absent\n"
         return bool(state != "absent")
-    kind = _KINDS.get(stat.S_IFMT(there.st_mode), "device, pipe or socket")
+    kind = _KINDS.get(stat.S_IFMT(file_status.st_mode), "device, pipe or socket")
     if kind != state and (kind not in ("file", "link") or (kind, state) in _KEPT):
         module.fail_json(
             msg=f"{path} is a {kind} where {_WANTED[state]}: move it away and run again."
@@ -157,8 +157,8 @@ def _differs(module: AnsibleModule, entry: dict[str, Any]) -> bool:
     if kind == "link":
         entry["before"] = f"link to {os.readlink(path)}\n"
         return bool(state != "link" or os.readlink(path) != entry["target"])
-    mode = f"{stat.S_IMODE(there.st_mode):04o}"
-    owner = f"{there.st_uid}:{there.st_gid}"
+    mode = f"{stat.S_IMODE(file_status.st_mode):04o}"
+    owner = f"{file_status.st_uid}:{file_status.st_gid}"
     entry["before"] = f"{kind}, mode {mode}, owner {owner}\n"
     attributes_differ = int(mode, 8) != int(entry["mode"] or mode, 8) or owner != entry["owner"]
     if state != "file":
@@ -200,9 +200,9 @@ def _bytes(module: AnsibleModule, entry: dict[str, Any]) -> bytes:
         raise
 
 
-def _put(module: AnsibleModule, wanted: list[dict[str, Any]]) -> None:
-    differing = [entry for entry in wanted if entry["differs"]]
-    # What is new is nobody else's to read until it has its owner and mode: it may be a key.
+def _put(module: AnsibleModule, files: list[dict[str, Any]]) -> None:
+    differing = [entry for entry in files if entry["differs"]]
+    # A new file is for nobody else to read until it has its owner and mode: it may be a key.
     umask = os.umask(0o077)
     try:
         for entry in differing:
@@ -257,7 +257,7 @@ def _move(module: AnsibleModule, beside: str, path: str) -> None:
     try:
         module.atomic_move(beside, path)
     except Exception as error:
-        # ansible-core 2.19 raises nothing but that for what the system refuses.
+        # ansible-core 2.19 raises nothing but that where the system refuses.
         if isinstance(error.__cause__, OSError):
             raise error.__cause__ from None
         raise
@@ -269,12 +269,12 @@ def _make_folders(module: AnsibleModule, folder: str) -> None:
     _make_folders(module, os.path.dirname(folder))
     os.mkdir(folder)
     module.set_default_selinux_context(folder, False)
-    # Whatever the umask of this process is, others may read what is configured.
+    # Whatever the umask of this process is, others may read the configuration.
     os.chmod(folder, 0o755)  # noqa: S103
 
 
 def _write_beside(module: AnsibleModule, path: str, content: bytes) -> str:
-    # One name for each path: what a lost power leaves there, the next run takes away.
+    # One name for each path: the next run removes a file that lost power leaves there.
     beside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.trueup-new")
     with contextlib.suppress(FileNotFoundError):
         os.unlink(beside)
@@ -304,7 +304,7 @@ def _diff(entry: dict[str, Any]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _told(module: AnsibleModule, entry: dict[str, Any]) -> Iterator[None]:
-    """What the system refuses is told with the path."""
+    """Report an operation that the system refuses with its path."""
     try:
         yield
     except OSError as error:

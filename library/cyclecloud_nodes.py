@@ -277,29 +277,34 @@ OPTIONS = (
 )
 
 
-def check(given: Dict[str, Any]) -> None:
-    """What the types cannot say."""
+def check(parameters: Dict[str, Any]) -> None:
+    """Checks of the parameters beyond their types."""
     for key in ("url", "username", "password", "cluster"):
-        if not given[key]:
+        if not parameters[key]:
             raise BadInput(f"{key} is empty; give one")
     for key in ("wait_timeout_seconds", "poll_seconds", "request_timeout_seconds"):
-        if given[key] < 1:
-            raise BadInput(f"{key} is {given[key]}; write 1 or more")
-    if given["retry_limit_seconds"] < 0:
-        raise BadInput(f"retry_limit_seconds is {given['retry_limit_seconds']}; write 0 or more")
-    if given["ca_path"] and not os.path.isfile(given["ca_path"]):
-        raise BadInput(f"ca_path {given['ca_path']} is not a file")
+        if parameters[key] < 1:
+            raise BadInput(f"{key} is {parameters[key]}; write 1 or more")
+    if parameters["retry_limit_seconds"] < 0:
+        raise BadInput(
+            f"retry_limit_seconds is {parameters['retry_limit_seconds']}; write 0 or more"
+        )
+    if parameters["ca_path"] and not os.path.isfile(parameters["ca_path"]):
+        raise BadInput(f"ca_path {parameters['ca_path']} is not a file")
 
 
-def server_of(given: Dict[str, Any]) -> cyclecloud_api.Server:
+def server_of(parameters: Dict[str, Any]) -> cyclecloud_api.Server:
     keys = ("url", "username", "password", "validate_certs", "ca_path", "retry_limit_seconds")
     return cyclecloud_api.Server(
-        **{key: given[key] for key in keys}, timeout_seconds=given["request_timeout_seconds"]
+        **{key: parameters[key] for key in keys},
+        timeout_seconds=parameters["request_timeout_seconds"],
     )
 
 
-def ask_of(given: Dict[str, Any]) -> cyclecloud.Ask:
-    return cyclecloud.Ask(**{one.name: given[one.name] for one in fields(cyclecloud.Ask)})
+def ask_of(parameters: Dict[str, Any]) -> cyclecloud.Ask:
+    return cyclecloud.Ask(
+        **{field.name: parameters[field.name] for field in fields(cyclecloud.Ask)}
+    )
 
 
 def main() -> None:
@@ -307,21 +312,21 @@ def main() -> None:
     for name in ("url", "username", "password"):
         spec[name]["fallback"] = (env_fallback, [f"CYCLECLOUD_{name.upper()}"])
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
-    given = module.params
-    outcome = cyclecloud.Outcome(given["cluster"])
-    if not given["validate_certs"]:
+    parameters = module.params
+    outcome = cyclecloud.Outcome(parameters["cluster"])
+    if not parameters["validate_certs"]:
         module.warn("CycleCloud's certificate is not checked (validate_certs is false)")
     try:
-        check(given)
-        ask = ask_of(given)
-        ask.check(given["state"])
-        api = cyclecloud_api.Api(server_of(given), open_url)
+        check(parameters)
+        ask = ask_of(parameters)
+        ask.check(parameters["state"])
+        api = cyclecloud_api.Api(server_of(parameters), open_url)
         patience = cyclecloud.Patience(
-            given["wait"], given["wait_timeout_seconds"], given["poll_seconds"]
+            parameters["wait"], parameters["wait_timeout_seconds"], parameters["poll_seconds"]
         )
-        if given["state"] == "status":
+        if parameters["state"] == "status":
             cyclecloud.show(api, ask, outcome)
-        elif given["state"] == "present":
+        elif parameters["state"] == "present":
             cyclecloud.ensure_present(api, ask, patience, module.check_mode, outcome)
         else:
             cyclecloud.ensure_absent(api, ask, patience, module.check_mode, outcome)

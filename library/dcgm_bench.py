@@ -36,11 +36,11 @@ from ansible.module_utils.trueup.run.bench import Bench, run_module
 
 
 def measure(bench: Bench) -> None:
-    given, gpus = bench.given, bench.given["node"].get("gpus") or []
-    test = dcgm.test_of(given)
+    parameters, gpus = bench.given, bench.given["node"].get("gpus") or []
+    test = dcgm.test_of(parameters)
     bench.prepare(
         case="{test}-{test_seconds}s".format(**test) if "test" in test else f"level{test['level']}",
-        command=dcgm.command(given),
+        command=dcgm.command(parameters),
         environment={"LC_ALL": "C"},
         parameters=test,
         gpus=len(gpus),
@@ -48,7 +48,7 @@ def measure(bench: Bench) -> None:
     output = bench.run(parse_dcgm, explain=explain, start=dcgm.start, gpus_alone=True)
     if output.tool_version:
         bench.case.software["dcgm"] = output.tool_version
-    bench.finish(metrics=output.metrics(), invalid=dcgm.judge(output, len(gpus), given))
+    bench.finish(metrics=output.metrics(), invalid=dcgm.judge(output, len(gpus), parameters))
 
 
 def main() -> None:

@@ -65,33 +65,33 @@ from ansible.module_utils.trueup.run.launcher import Launcher
 
 
 def measure(bench: Bench) -> None:
-    given = bench.given
+    parameters = bench.given
     problem = devito.Problem.parse(
-        **{key: given[key] for key in ("model", "shape", "space_order", "tn_ms", "nbl")}
+        **{key: parameters[key] for key in ("model", "shape", "space_order", "tn_ms", "nbl")}
     )
-    launcher = Launcher.asked(given, mpi.of(given["node"]))
+    launcher = Launcher.asked(parameters, mpi.of(parameters["node"]))
     nodes = launcher.node_count
     placement = plan(
         read_topology(allowed=os.sched_getaffinity(0)),
-        ranks=given["ranks"],
-        threads_per_rank=given["threads_per_rank"],
-        binding=given["binding"],
+        ranks=parameters["ranks"],
+        threads_per_rank=parameters["threads_per_rank"],
+        binding=parameters["binding"],
     )
     devito.require_memory(problem, placement.ranks, available_memory_bytes(), nodes)
 
-    jit_dir = os.path.join(given["prefix"], "jit", devito.jit_key())
+    jit_dir = os.path.join(parameters["prefix"], "jit", devito.jit_key())
     ranks = placement.ranks * nodes
     variables = devito.environment(
         ranks=ranks,
         threads_per_rank=placement.threads_per_rank,
-        mpi_mode=given["mpi_mode"],
+        mpi_mode=parameters["mpi_mode"],
         jit_dir=jit_dir,
     )
     if launcher.mpi:
-        # Devito compiles what ranks exchange with mpicc.
+        # Devito compiles the exchanges between ranks with mpicc.
         variables.update(launcher.mpi.before(os.environ.get("PATH", os.defpath)))
     case = devito.case_name(
-        problem, placement, given["mpi_mode"], node_count=nodes, launcher=launcher.kind
+        problem, placement, parameters["mpi_mode"], node_count=nodes, launcher=launcher.kind
     )
     bench.prepare(
         case=case,
@@ -100,32 +100,33 @@ def measure(bench: Bench) -> None:
             devito.program(
                 problem,
                 placement,
-                python=given["program"] or os.path.join(given["prefix"], "venv", "bin", "python"),
-                driver=os.path.join(given["prefix"], "devito_driver.py"),
-                repeats=given["repeats"],
-                autotune=given["autotune"],
+                python=parameters["program"]
+                or os.path.join(parameters["prefix"], "venv", "bin", "python"),
+                driver=os.path.join(parameters["prefix"], "devito_driver.py"),
+                repeats=parameters["repeats"],
+                autotune=parameters["autotune"],
                 jit_dir=jit_dir,
-                tuning=given["tuning"],
+                tuning=parameters["tuning"],
             ),
             per_node=placement.ranks,
             variables=variables,
             placement=placement,
             binds_itself=True,
             name=f"trueup-devito-{nodes}",
-            limit_seconds=given["timeout_seconds"],
+            limit_seconds=parameters["timeout_seconds"],
         ),
         environment={**variables, **launcher.variables(ranks)},
         parameters=dict(
             problem.parameters(),
             layout=f"{placement.ranks}x{placement.threads_per_rank}",
             binding=placement.binding,
-            mpi=given["mpi_mode"] if ranks > 1 else "off",
+            mpi=parameters["mpi_mode"] if ranks > 1 else "off",
             launcher=launcher.kind,
             language="openmp",
-            repeats=given["repeats"],
-            autotune=given["autotune"],
-            scaling=given["scaling"],
-            **({"sized_by": given["sized_by"]} if given["sized_by"] else {}),
+            repeats=parameters["repeats"],
+            autotune=parameters["autotune"],
+            scaling=parameters["scaling"],
+            **({"sized_by": parameters["sized_by"]} if parameters["sized_by"] else {}),
         ),
         ranks=ranks,
         threads_per_rank=placement.threads_per_rank,
@@ -140,15 +141,19 @@ def measure(bench: Bench) -> None:
     if output.tuning.found_at:
         bench.case.parameters["tuning"] = "reused" if output.tuning.reused else "found"
         bench.case.parameters["tuned_at"] = output.tuning.found_at
-    fraction = devito.roofline_fraction(output, given["memory_bandwidth"], given["peak_flops"])
+    fraction = devito.roofline_fraction(
+        output, parameters["memory_bandwidth"], parameters["peak_flops"]
+    )
     bench.finish(
         metrics=output.metrics() + ([fraction] if fraction else []),
         invalid=devito.judge(
             output,
             placement,
-            repeats=given["repeats"],
-            reference_norms={name: float(norm) for name, norm in given["reference_norms"].items()},
-            tolerance=given["norm_tolerance"],
+            repeats=parameters["repeats"],
+            reference_norms={
+                name: float(norm) for name, norm in parameters["reference_norms"].items()
+            },
+            tolerance=parameters["norm_tolerance"],
             node_count=nodes,
         ),
     )

@@ -88,15 +88,15 @@ def _expected(module: AnsibleModule) -> str:
 
 
 def _downloaded(module: AnsibleModule, path: str) -> None:
-    """Fill a file with what the address has."""
-    given = module.params
+    """Fill a file with the content of the address."""
+    parameters = module.params
     try:
         with open(path, "wb") as stream:
             bounded_http.save(
-                lambda: open_url(given["url"], timeout=_SILENCE_SECONDS, http_agent="trueup"),
+                lambda: open_url(parameters["url"], timeout=_SILENCE_SECONDS, http_agent="trueup"),
                 stream,
-                given["deadline_seconds"],
-                given["most_mib"] * 2**20,
+                parameters["deadline_seconds"],
+                parameters["most_mib"] * 2**20,
             ).checked()
     except (OSError, HTTPException, NoConnection, ValueError) as error:
         module.fail_json(msg=str(error) or type(error).__name__)
@@ -107,29 +107,35 @@ def main() -> None:
         argument_spec=module_spec(OPTIONS), supports_check_mode=True, add_file_common_args=True
     )
     dest, expected = module.params["dest"], _expected(module)
-    there = module.sha256(dest) if os.path.isfile(dest) else ""
-    keep = there == expected if expected else bool(there) and not module.params["force"]
+    current_sha256 = module.sha256(dest) if os.path.isfile(dest) else ""
+    keep = (
+        current_sha256 == expected
+        if expected
+        else bool(current_sha256) and not module.params["force"]
+    )
     if not keep and not module.check_mode:
-        handle, part = tempfile.mkstemp(dir=module.tmpdir)
+        handle, part_file = tempfile.mkstemp(dir=module.tmpdir)
         os.close(handle)
-        module.add_cleanup_file(part)
-        _downloaded(module, part)
-        found = module.sha256(part)
-        if expected and found != expected:
+        module.add_cleanup_file(part_file)
+        _downloaded(module, part_file)
+        new_sha256 = module.sha256(part_file)
+        if expected and new_sha256 != expected:
             module.fail_json(
-                msg=f"The checksum for {dest} did not match {expected}; it was {found}."
+                msg=f"The checksum for {dest} did not match {expected}; it was {new_sha256}."
             )
         # Without a checksum the same content is no change.
-        keep = found == there
+        keep = new_sha256 == current_sha256
         if not keep:
-            module.atomic_move(part, dest)
-        there = found
+            module.atomic_move(part_file, dest)
+        current_sha256 = new_sha256
     changed = not keep
     if os.path.isfile(dest):
         arguments = module.load_file_common_arguments(module.params, path=dest)
         changed = module.set_fs_attributes_if_different(arguments, changed)
     module.exit_json(
-        changed=changed, dest=dest, checksum="" if module.check_mode and not keep else there
+        changed=changed,
+        dest=dest,
+        checksum="" if module.check_mode and not keep else current_sha256,
     )
 
 

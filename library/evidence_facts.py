@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: the texts of files, and what commands print that only read."""
+"""Ansible module: the texts of files, and the output of commands that only read."""
 
 from __future__ import annotations
 
@@ -103,13 +103,13 @@ def main() -> None:
         files[path], note = read(path)
         if note:
             unknown[path] = note
-    for asked in module.params["commands"]:
-        name = " ".join(asked["argv"])
-        answer = tools.ask(module, asked["argv"], limit_seconds=int(asked["seconds"]))
-        said = f"{answer.output}{answer.complaint}\nexit status {answer.status}\n"
-        commands[name] = None if answer.absent else said[-MOST_BYTES:]
-        if answer.status is None and not answer.absent:
-            unknown[name] = str(answer.note)
+    for command in module.params["commands"]:
+        name = " ".join(command["argv"])
+        response = tools.ask(module, command["argv"], limit_seconds=int(command["seconds"]))
+        text = f"{response.output}{response.complaint}\nexit status {response.status}\n"
+        commands[name] = None if response.absent else text[-MOST_BYTES:]
+        if response.status is None and not response.absent:
+            unknown[name] = str(response.note)
     replica = read(REPLICA)[0]
     module.exit_json(
         changed=False,

@@ -51,7 +51,7 @@ from ansible.module_utils.trueup.run.bench import Bench, run_module
 _ANSWERS_WITHIN = 30
 
 
-def storage(directory: str, wanted: str) -> Dict[str, str]:
+def storage(directory: str, fs_type: str) -> Dict[str, str]:
     """The file system that is measured, as parameters of the record.
 
     Raises:
@@ -61,9 +61,9 @@ def storage(directory: str, wanted: str) -> Dict[str, str]:
     folders.require_folder(directory)
     with open(mounts.MOUNTINFO, encoding="utf-8", errors="surrogateescape") as stream:
         mount = mounts.mount_of(os.path.realpath(directory), mounts.read_mounts(stream.read()))
-    if wanted and mount.kind != wanted:
+    if fs_type and mount.kind != fs_type:
         raise BadInput(
-            f"{directory} is on {mount.kind} ({mount.source} at {mount.point}), not on {wanted}: "
+            f"{directory} is on {mount.kind} ({mount.source} at {mount.point}), not on {fs_type}: "
             "mount the share, or set filesystem"
         )
     return {
@@ -74,8 +74,8 @@ def storage(directory: str, wanted: str) -> Dict[str, str]:
 
 
 def at(seconds: int) -> Optional[Callable[..., process.Completed]]:
-    """What makes the files first and measures that long after it was called; None for 0, where fio
-    does both.
+    """A function that makes the files first and measures that long after its call; None for 0,
+    where fio does both.
 
     Raises:
         TimeoutError: they took longer; when it is called.
@@ -83,9 +83,9 @@ def at(seconds: int) -> Optional[Callable[..., process.Completed]]:
 
     def start(argv: Sequence[str], **how: Any) -> process.Completed:
         begin = time.monotonic()
-        made = process.run([*argv, "--create_only=1"], **how)
-        if made.failure(how["timeout_seconds"]):
-            return made
+        preparation = process.run([*argv, "--create_only=1"], **how)
+        if preparation.failure(how["timeout_seconds"]):
+            return preparation
         took = time.monotonic() - begin
         if took > seconds:
             message = f"making the files took {took:.1f} s, and start_seconds is {seconds}"
@@ -98,17 +98,17 @@ def at(seconds: int) -> Optional[Callable[..., process.Completed]]:
 
 def prepare(bench: Bench, chosen: fio.Settings, folder: str, **more: str) -> None:
     """Set the case; in check mode this ends the module."""
-    given = bench.given
-    asked = ("directory", "jobs", "iodepth", "block_bytes", "job_bytes", "start_seconds")
+    parameters = bench.given
+    names = ("directory", "jobs", "iodepth", "block_bytes", "job_bytes", "start_seconds")
     bench.prepare(
-        case=fio.case_name(chosen, given["iodepth"]),
+        case=fio.case_name(chosen, parameters["iodepth"]),
         command=fio.command(chosen, fio="fio", folder=folder),
         parameters={
-            **{name: given[name] for name in asked},
+            **{name: parameters[name] for name in names},
             "workload": chosen.workload,
             "runtime_seconds": chosen.runtime_seconds,
             "engine": chosen.engine,
-            "direct_asked": given["direct"],
+            "direct_asked": parameters["direct"],
             "direct": chosen.direct,
             "data_bytes": fio.data_bytes(chosen),
             **more,
@@ -118,9 +118,11 @@ def prepare(bench: Bench, chosen: fio.Settings, folder: str, **more: str) -> Non
 
 def measure_files(bench: Bench) -> None:
     """One operation of each of many files; this ends the module."""
-    given = bench.given
-    directory = given["directory"]
-    chosen = fio.files_settings(given["workload"], jobs=given["jobs"], files=given["files"])
+    parameters = bench.given
+    directory = parameters["directory"]
+    chosen = fio.files_settings(
+        parameters["workload"], jobs=parameters["jobs"], files=parameters["files"]
+    )
 
     def prepare_files(folder: str, **more: str) -> None:
         bench.prepare(
@@ -129,8 +131,8 @@ def measure_files(bench: Bench) -> None:
             parameters={
                 "directory": directory,
                 "workload": chosen.workload,
-                "jobs": given["jobs"],
-                "files": given["files"],
+                "jobs": parameters["jobs"],
+                "files": parameters["files"],
                 "files_in_all": chosen.total,
                 **more,
             },
@@ -138,7 +140,7 @@ def measure_files(bench: Bench) -> None:
 
     if bench.check:
         prepare_files(folders.placeholder(directory, "fio"))
-    where = storage(directory, given["filesystem"])
+    where = storage(directory, parameters["filesystem"])
     cached = fio.stats_are_cached(where["filesystem"], where["filesystem_options"])
     folders.require_space(directory, chosen.data_bytes, "set files or jobs lower")
     fio.require_files(directory, chosen)
@@ -154,19 +156,19 @@ def measure_files(bench: Bench) -> None:
 
 def measure_data(bench: Bench) -> None:
     """One workload of reads and writes; this ends the module."""
-    given = bench.given
-    directory = given["directory"]
+    parameters = bench.given
+    directory = parameters["directory"]
     numbers = ("jobs", "iodepth", "block_bytes", "job_bytes", "runtime_seconds", "engine")
-    chosen = fio.settings(given["workload"], **{name: given[name] for name in numbers})
+    chosen = fio.settings(parameters["workload"], **{name: parameters[name] for name in numbers})
     if bench.check:
-        chosen = dataclasses.replace(chosen, direct=given["direct"] != "off")
+        chosen = dataclasses.replace(chosen, direct=parameters["direct"] != "off")
         prepare(bench, chosen, folders.placeholder(directory, "fio"))
-    where = storage(directory, given["filesystem"])
+    where = storage(directory, parameters["filesystem"])
     folders.require_space(directory, fio.data_bytes(chosen), "set job_bytes or jobs lower")
     with folders.own_folder(directory, "fio") as folder:
-        chosen = dataclasses.replace(chosen, direct=fio.direct_io(given["direct"], folder))
+        chosen = dataclasses.replace(chosen, direct=fio.direct_io(parameters["direct"], folder))
         prepare(bench, chosen, folder, **where)
-        output = bench.run(parse_fio, start=at(given["start_seconds"]))
+        output = bench.run(parse_fio, start=at(parameters["start_seconds"]))
     bench.case.software["fio"] = output.tool_version or "unknown"
     bench.finish(metrics=output.metrics(), invalid=fio.judge(output, chosen))
 

@@ -39,25 +39,25 @@ from ansible.module_utils.trueup.run.bench import Bench, run_module
 
 
 def measure(bench: Bench) -> None:
-    given = bench.given
-    gpus = given["node"].get("gpus") or []
-    precisions = [name for name in gemm.PRECISIONS if name in given["precisions"]]
+    parameters = bench.given
+    gpus = parameters["node"].get("gpus") or []
+    precisions = [name for name in gemm.PRECISIONS if name in parameters["precisions"]]
     topology = read_topology(allowed=os.sched_getaffinity(0))
-    beside = gpu_copy.cpus_beside(gpus, given["gpu_masks"], topology)
+    beside = gpu_copy.cpus_beside(gpus, parameters["gpu_masks"], topology)
 
-    at_once = given["gpus_at_once"]
+    at_once = parameters["gpus_at_once"]
     placed = [f"--gpu={number}:{cpus}" for number, cpus in enumerate(beside.cpus)]
     bench.prepare(
-        case=f"n{given['n']}-g{len(gpus)}-{at_once}-{beside.binding}",
+        case=f"n{parameters['n']}-g{len(gpus)}-{at_once}-{beside.binding}",
         command=[
-            *(given["python"], os.path.join(given["prefix"], "gemm.py")),
-            *("--precisions", ",".join(precisions), "--n", str(given["n"])),
-            *("--n-fp64", str(given["n_fp64"]), "--repeats", str(given["repeats"])),
+            *(parameters["python"], os.path.join(parameters["prefix"], "gemm.py")),
+            *("--precisions", ",".join(precisions), "--n", str(parameters["n"])),
+            *("--n-fp64", str(parameters["n_fp64"]), "--repeats", str(parameters["repeats"])),
             *((["--together"] if at_once == "all" else []) + placed),
         ],
         environment=gpu_copy.ENVIRONMENT,
         parameters={
-            **{name: given[name] for name in ("n", "n_fp64", "repeats", "gpus_at_once")},
+            **{name: parameters[name] for name in ("n", "n_fp64", "repeats", "gpus_at_once")},
             "program": PROGRAM,
             "precisions": ",".join(precisions),
             "binding": beside.binding,

@@ -44,37 +44,44 @@ from ansible.module_utils.trueup.run.bench import Bench, run_module
 from ansible.module_utils.trueup.run.launcher import joined
 
 
-def _of_mpi(given: Dict[str, Any]) -> Mapping[str, str]:
+def _of_mpi(parameters: Dict[str, Any]) -> Mapping[str, str]:
     """An nvbandwidth that is not ours may be built with the node's MPI, as that of Azure's images
     for GB200 is, and does not start without its libraries."""
-    ours = str(given["program"] or "").startswith(given["prefix"])
-    found = mpi.of(given["node"]) if given["tool"] == "nvbandwidth" and not ours else None
-    return found.environment if found else {}
+    ours = str(parameters["program"] or "").startswith(parameters["prefix"])
+    node_mpi = (
+        mpi.of(parameters["node"]) if parameters["tool"] == "nvbandwidth" and not ours else None
+    )
+    return node_mpi.environment if node_mpi else {}
 
 
 def measure(bench: Bench) -> None:
-    given = bench.given
-    gpus = given["node"].get("gpus") or []
+    parameters = bench.given
+    gpus = parameters["node"].get("gpus") or []
     topology = read_topology(allowed=os.sched_getaffinity(0))
-    beside = gpu_copy.cpus_beside(gpus, given["gpu_masks"], topology)
+    beside = gpu_copy.cpus_beside(gpus, parameters["gpu_masks"], topology)
 
-    tool, peers = given["tool"], given["peers"]
+    tool, peers = parameters["tool"], parameters["peers"]
     if tool == "bandwidthTest" or len(gpus) < 2:
         peers = "none"
     elif tool == "pytorch" and peers == "read":
         peers = "write"
-    program = ["--program", given["program"]] if tool != "pytorch" else []
+    program = ["--program", parameters["program"]] if tool != "pytorch" else []
     placed = [f"--gpu={number}:{cpus}" for number, cpus in enumerate(beside.cpus)]
     bench.prepare(
         case=f"{tool.lower()}-g{len(gpus)}-{beside.binding}",
         command=[
-            *(given["python"], os.path.join(given["prefix"], "gpu_copy.py"), "--tool", tool),
-            *(*program, "--samples", str(given["samples"]), "--peers", peers, *placed),
+            *(
+                parameters["python"],
+                os.path.join(parameters["prefix"], "gpu_copy.py"),
+                "--tool",
+                tool,
+            ),
+            *(*program, "--samples", str(parameters["samples"]), "--peers", peers, *placed),
         ],
-        environment=joined(_of_mpi(given), gpu_copy.ENVIRONMENT),
+        environment=joined(_of_mpi(parameters), gpu_copy.ENVIRONMENT),
         parameters={
             "tool": tool,
-            "samples": given["samples"],
+            "samples": parameters["samples"],
             "peers": peers,
             "binding": beside.binding,
         },
@@ -85,8 +92,8 @@ def measure(bench: Bench) -> None:
     bench.case.software.update(output.software)
     if output.tool_version:
         bench.case.software[output.program] = output.tool_version
-    wanted = {f"gpu{number}": cpus for number, cpus in enumerate(beside.cpus)}
-    bench.finish(metrics=output.metrics(), invalid=gpu_copy.judge(output, wanted))
+    expected_cpus = {f"gpu{number}": cpus for number, cpus in enumerate(beside.cpus)}
+    bench.finish(metrics=output.metrics(), invalid=gpu_copy.judge(output, expected_cpus))
 
 
 def main() -> None:

@@ -66,45 +66,44 @@ from ansible.module_utils.trueup.node import folders, mpi
 from ansible.module_utils.trueup.run.bench import Bench, run_module
 
 
-def beside_path(given: Dict[str, Any]) -> Optional[mpi.Mpi]:
+def beside_path(parameters: Dict[str, Any]) -> Optional[mpi.Mpi]:
     """The node's MPI where it is on no PATH and the program is the node's: EESSI and images have
     their own."""
-    found = mpi.of(given["node"])
-    asked_for = given["source"] == "system" and given["mpirun"] == "mpirun"
-    return found if asked_for and found and found.environment else None
+    node_mpi = mpi.of(parameters["node"])
+    asked_for = parameters["source"] == "system" and parameters["mpirun"] == "mpirun"
+    return node_mpi if asked_for and node_mpi and node_mpi.environment else None
 
 
-def variables(given: Dict[str, Any]) -> Dict[str, str]:
-    """What is set for the program: the MPI's and the user's variables, and leave for root to use
-    mpirun."""
-    own = beside_path(given)
-    found = dict(own.environment) if own else {}
-    found.update({str(name): str(value) for name, value in given["environment"].items()})
-    if os.geteuid() == 0 and given["ranks"] > 1:
-        found.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    return found
+def variables(parameters: Dict[str, Any]) -> Dict[str, str]:
+    """Variables of the program: the MPI's and the user's, and leave for root to use mpirun."""
+    node_mpi = beside_path(parameters)
+    environment = dict(node_mpi.environment) if node_mpi else {}
+    environment.update({str(name): str(value) for name, value in parameters["environment"].items()})
+    if os.geteuid() == 0 and parameters["ranks"] > 1:
+        environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    return environment
 
 
 def prepare(bench: Bench, chosen: gromacs.Settings, folder: str) -> None:
     """Set the case; in check mode this ends the module."""
-    given = bench.given
-    own = beside_path(given)
+    parameters = bench.given
+    node_mpi = beside_path(parameters)
     bench.prepare(
         case=chosen.case,
         command=gromacs.command(
             chosen,
             python=sys.executable,
-            driver=os.path.join(given["prefix"], "gromacs_driver.py"),
-            program=given["program"],
-            mpirun=own.path if own else given["mpirun"],
+            driver=os.path.join(parameters["prefix"], "gromacs_driver.py"),
+            program=parameters["program"],
+            mpirun=node_mpi.path if node_mpi else parameters["mpirun"],
             folder=folder,
-            variables=sorted(variables(given)),
+            variables=sorted(variables(parameters)),
         ),
-        environment=variables(given),
+        environment=variables(parameters),
         parameters=dict(
             chosen.parameters(),
-            program=given["program"],
-            drift_allowed=given["drift_allowed"],
+            program=parameters["program"],
+            drift_allowed=parameters["drift_allowed"],
         ),
         software=chosen.software(),
         ranks=chosen.ranks,
@@ -113,9 +112,9 @@ def prepare(bench: Bench, chosen: gromacs.Settings, folder: str) -> None:
 
 
 def measure(bench: Bench) -> None:
-    given = bench.given
-    directory = given["directory"] or tempfile.gettempdir()
-    chosen = gromacs.settings(given, cpus=len(os.sched_getaffinity(0)))
+    parameters = bench.given
+    directory = parameters["directory"] or tempfile.gettempdir()
+    chosen = gromacs.settings(parameters, cpus=len(os.sched_getaffinity(0)))
     if bench.check:
         prepare(bench, chosen, folders.placeholder(directory, "gromacs"))
     folders.require_folder(directory)
@@ -141,7 +140,7 @@ def measure(bench: Bench) -> None:
     )
     bench.finish(
         metrics=output.metrics(),
-        invalid=gromacs.judge(output, chosen, drift_allowed=given["drift_allowed"]),
+        invalid=gromacs.judge(output, chosen, drift_allowed=parameters["drift_allowed"]),
     )
 
 

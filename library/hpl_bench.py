@@ -67,13 +67,13 @@ _CHUNK_BYTES = 1024**2
 def checked(bench: Bench, launcher: Launcher, ranks: int) -> Tuple[str, str]:
     """The program's path, and the BLAS that it loads. Check mode shows the program's name: a node
     that is not set up yet does not have it."""
-    wanted = bench.given["program"]
-    program = bench.module.get_bin_path(wanted) if wanted else None
+    program_name = bench.given["program"]
+    program = bench.module.get_bin_path(program_name) if program_name else None
     if bench.check:
-        return program or wanted, ""
+        return program or program_name, ""
     mpirun = launcher.path or (launcher.mpi.path if launcher.mpi else None)
     by_slurm = launcher.kind == "slurm"
-    hpl.require(wanted, program, "srun" if by_slurm else mpirun, ranks)
+    hpl.require(program_name, program, "srun" if by_slurm else mpirun, ranks)
     # It starts the program as far as its libraries.
     variables = launcher.mpi.environment if launcher.mpi else {}
     named = [f"{name}={value}" for name, value in variables.items()]
@@ -104,28 +104,28 @@ def started(
     bench: Bench, launcher: Launcher, placement: Placement, folder: str
 ) -> Tuple[List[str], Dict[str, str], str]:
     """The argv of the case, its variables, and the BLAS that the program loads."""
-    given = bench.given
-    container = hpl.Container.of(given)
+    parameters = bench.given
+    container = hpl.Container.of(parameters)
     threads, per_node = placement.threads_per_rank, placement.ranks
-    variables = hpl.environment(threads, gpus=given["gpus"])
+    variables = hpl.environment(threads, gpus=parameters["gpus"])
     if container:
         if not bench.check:
             require_file(bench, container)
-        program = given["program"] or hpl.NVIDIA_PROGRAM
-        inside = hpl.in_container(program, given["arguments"], ranks=per_node, folder=folder)
+        program = parameters["program"] or hpl.NVIDIA_PROGRAM
+        inside = hpl.in_container(program, parameters["arguments"], ranks=per_node, folder=folder)
         variables.update(_IN_CONTAINER)
-        rdma = bool(given["node"].get("has_rdma"))
+        rdma = bool(parameters["node"].get("has_rdma"))
         argv = container.argv(inside, folder=folder, variables=variables, rdma=rdma)
         return argv, variables, ""
     ranks = per_node * launcher.node_count
     path, blas = checked(bench, launcher, ranks)
     argv = launcher.command(
-        hpl.rank_argv(path, given["arguments"], folder),
+        hpl.rank_argv(path, parameters["arguments"], folder),
         per_node=per_node,
         variables=variables,
         placement=placement,
         name=f"trueup-hpl-{launcher.node_count}",
-        limit_seconds=given["timeout_seconds"],
+        limit_seconds=parameters["timeout_seconds"],
     )
     return argv, joined(launcher.variables(ranks), variables), blas
 
@@ -137,22 +137,22 @@ def memory_bytes(bench: Bench, nodes: int) -> Optional[int]:
 
 
 def measure(bench: Bench) -> None:
-    given = bench.given
+    parameters = bench.given
     topology = read_topology(allowed=os.sched_getaffinity(0))
-    launcher = Launcher.asked(given, mpi.of(given["node"]))
+    launcher = Launcher.asked(parameters, mpi.of(parameters["node"]))
     nodes = launcher.node_count
     per_node, threads = hpl.layout(
-        topology, **{key: given[key] for key in ("ranks", "threads_per_rank", "gpus")}
+        topology, **{key: parameters[key] for key in ("ranks", "threads_per_rank", "gpus")}
     )
-    placement = bound(given["gpu_masks"], per_node, threads) or plan(
-        topology, ranks=per_node, threads_per_rank=threads, binding=given["binding"]
+    placement = bound(parameters["gpu_masks"], per_node, threads) or plan(
+        topology, ranks=per_node, threads_per_rank=threads, binding=parameters["binding"]
     )
-    hpl.require_memory_of_gpus(given["gpus"], given["memory_bytes"])
-    container = hpl.Container.of(given)
-    nb = hpl.block(given["nb"], given["gpus"])
+    hpl.require_memory_of_gpus(parameters["gpus"], parameters["memory_bytes"])
+    container = hpl.Container.of(parameters)
+    nb = hpl.block(parameters["nb"], parameters["gpus"])
     order = hpl.order(
         nb=nb,
-        **{key: given[key] for key in ("n", "max_n", "memory_fraction")},
+        **{key: parameters[key] for key in ("n", "max_n", "memory_fraction")},
         memory_bytes=memory_bytes(bench, nodes),
     )
     problem = hpl.Problem(order, nb, *hpl.grid(per_node * nodes))
@@ -162,32 +162,32 @@ def measure(bench: Bench) -> None:
         command, environment, blas = started(bench, launcher, placement, folder)
         on_nodes = f"-{nodes}nodes-{launcher.kind}" if launcher.nodes else ""
         bench.prepare(
-            # What fits in the memory that is free differs from one time to the next.
-            momentary=() if given["n"] or given["memory_bytes"] else ("n",),
-            case=f"n{order}-nb{nb}-{problem.grid}-t{threads}-{given['binding']}{on_nodes}",
+            # The order that fits in free memory differs from one time to the next.
+            momentary=() if parameters["n"] or parameters["memory_bytes"] else ("n",),
+            case=f"n{order}-nb{nb}-{problem.grid}-t{threads}-{parameters['binding']}{on_nodes}",
             nodes=list(launcher.nodes),
             command=command,
             environment=environment,
             parameters={
-                **{name: given[name] for name in _RECORDED},
+                **{name: parameters[name] for name in _RECORDED},
                 "nb": nb,
-                "program": os.path.basename(given["program"]) or "xhpl",
+                "program": os.path.basename(parameters["program"]) or "xhpl",
                 "container": container.recorded if container else "none",
                 "launcher": launcher.kind,
                 "n": order,
                 "grid": problem.grid,
-                "ranks_asked": given["ranks"],
-                "threads_asked": given["threads_per_rank"],
-                "n_asked": given["n"],
-                "memory_asked": given["memory_bytes"],
+                "ranks_asked": parameters["ranks"],
+                "threads_asked": parameters["threads_per_rank"],
+                "n_asked": parameters["n"],
+                "memory_asked": parameters["memory_bytes"],
             },
             ranks=per_node * nodes,
             threads_per_rank=threads,
-            gpus=given["gpus"],
+            gpus=parameters["gpus"],
         )
         with open(os.path.join(folder, hpl.INPUT), "w") as stream:
             stream.write(hpl.input_file(problem))
-        output = bench.run(parse_hpl, start=launcher.run, gpus_alone=given["gpus"] > 0)
+        output = bench.run(parse_hpl, start=launcher.run, gpus_alone=parameters["gpus"] > 0)
     bench.case.software.update({"hpl": output.tool_version or "unknown"})
     if blas:
         bench.case.software["blas"] = blas

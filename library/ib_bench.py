@@ -75,14 +75,14 @@ def find_device(name: str, sysfs_root: str) -> Dict[str, Any]:
     return dict(devices[name])
 
 
-def asked(given: dict[str, Any]) -> ib.Test:
+def asked(module_parameters: dict[str, Any]) -> ib.Test:
     """The test that the module's parameters ask for."""
     names = ("test", "device", "folder", "port", "iterations", "duration_seconds", "gpu")
     return ib.Test(
-        queue_pairs=given["queue_pairs"],
-        message_bytes=given["message_bytes"] or None,
-        gid_index=None if given["gid_index"] < 0 else given["gid_index"],
-        **{name: given[name] for name in names},
+        queue_pairs=module_parameters["queue_pairs"],
+        message_bytes=module_parameters["message_bytes"] or None,
+        gid_index=None if module_parameters["gid_index"] < 0 else module_parameters["gid_index"],
+        **{name: module_parameters[name] for name in names},
     )
 
 
@@ -96,26 +96,26 @@ def case_name(test: ib.Test, role: str, peer: str | None) -> str:
 
 
 def version(bench: Bench, program: str) -> str:
-    """What perftest calls its version; ends the module where there is no perftest."""
+    """perftest's version; ends the module where there is no perftest."""
     if not os.access(program, os.X_OK):
         bench.fail(f"{program} is not on this node: install the package perftest")
     # perftest says it with exit status 1.
-    answer = tools.ask(bench.module, [program, "--version"])
-    if answer.status is None:
-        bench.fail(str(answer.note))
-    found = re.search(r"Version: (\S+)", answer.output)
-    return found.group(1) if found else "unknown"
+    response = tools.ask(bench.module, [program, "--version"])
+    if response.status is None:
+        bench.fail(str(response.note))
+    match = re.search(r"Version: (\S+)", response.output)
+    return match.group(1) if match else "unknown"
 
 
 def parameters(
-    given: Dict[str, Any], test: ib.Test, device: Dict[str, Any], cpus: Tuple[int, ...]
+    module_parameters: Dict[str, Any], test: ib.Test, device: Dict[str, Any], cpus: Tuple[int, ...]
 ) -> Dict[str, Any]:
-    """What the record says of the case."""
+    """The case's parameters in the record."""
     return {
         "test": test.test,
-        "role": given["role"],
+        "role": module_parameters["role"],
         "device": test.device,
-        "server": given["peer_name"] if given["role"] == "client" else None,
+        "server": module_parameters["peer_name"] if module_parameters["role"] == "client" else None,
         "message_bytes": test.message_bytes or "all",
         "iterations": None if test.duration_seconds else test.iterations,
         "duration_seconds": test.duration_seconds or None,
@@ -129,26 +129,26 @@ def parameters(
 
 
 def measure(bench: Bench) -> None:
-    given = bench.given
-    role = given["role"]
+    module_parameters = bench.given
+    role = module_parameters["role"]
     is_client = role == "client"
-    test = asked(given)
-    ib.require_one_size(given["message_bytes"], test.duration_seconds)
-    if is_client and not (given["address"] and given["peer_name"]):
+    test = asked(module_parameters)
+    ib.require_one_size(module_parameters["message_bytes"], test.duration_seconds)
+    if is_client and not (module_parameters["address"] and module_parameters["peer_name"]):
         raise BadInput("role client needs address and peer_name of its server")
-    device = find_device(given["device"], given["sysfs_root"])
+    device = find_device(module_parameters["device"], module_parameters["sysfs_root"])
     cpus = ib.numa_cpus(device, read_topology(allowed=os.sched_getaffinity(0)).numa)
 
     server = test.argv(taskset_argv(cpus))
-    client = test.argv(taskset_argv(cpus), given["address"] if is_client else LOOPBACK)
+    client = test.argv(taskset_argv(cpus), module_parameters["address"] if is_client else LOOPBACK)
     bench.prepare(
-        case=case_name(test, role, given["peer_name"]),
+        case=case_name(test, role, module_parameters["peer_name"]),
         command=server if role == "server" else client,
-        nodes=[given["node_name"], given["peer_name"]] if is_client else [],
+        nodes=[module_parameters["node_name"], module_parameters["peer_name"]] if is_client else [],
         # perftest numbers GPUs as CUDA does.
         environment={} if test.gpu is None else {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
         gpus=0 if test.gpu is None else 1 + is_client,
-        parameters=parameters(given, test, device, cpus),
+        parameters=parameters(module_parameters, test, device, cpus),
     )
     bench.case.software["perftest"] = version(bench, test.program)
     if role == "server":
@@ -157,7 +157,9 @@ def measure(bench: Bench) -> None:
         bench.leave()
     start = functools.partial(ib.run_pair, server, port=test.port)
     if is_client:
-        start = functools.partial(ib.run_client, connect_seconds=given["connect_seconds"])
+        start = functools.partial(
+            ib.run_client, connect_seconds=module_parameters["connect_seconds"]
+        )
     output = bench.run(parse_ib, explain=explain, start=start)
     bench.case.parameters.update(output.parameters)
     ends = 2 if role == "loopback" else 1

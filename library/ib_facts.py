@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: the node's RDMA devices, and what is wrong with them."""
+"""Ansible module: the node's RDMA devices, and their problems."""
 
 from __future__ import annotations
 
@@ -178,19 +178,19 @@ OPENMPI_MARKER = "/var/lib/dpkg/info/hpcx-provides-openmpi.list"
 def _modinfo(module: AnsibleModule, field: str) -> str | None:
     """A field of the mlx5_core that the next boot loads; None where there is none."""
     argv = ["modinfo", "--field", field, "mlx5_core"]
-    answer = tools.ask(module, argv, folders=["/sbin", "/usr/sbin"])
-    return answer.output.strip() or None if answer.ok else None
+    response = tools.ask(module, argv, folders=["/sbin", "/usr/sbin"])
+    return response.output.strip() or None if response.ok else None
 
 
 def _driver(module: AnsibleModule, sysfs_root: str) -> dict[str, str | bool | None]:
     loaded = infiniband.read_driver(sysfs_root)
     # A recorded machine's disk is not at hand.
-    here = sysfs_root == "/sys"
-    installed = _modinfo(module, "srcversion") if here else None
+    is_live = sysfs_root == "/sys"
+    installed = _modinfo(module, "srcversion") if is_live else None
     return {
         "loaded": loaded,
         "installed": installed,
-        "path": _modinfo(module, "filename") if here else None,
+        "path": _modinfo(module, "filename") if is_live else None,
         "reboot_required": bool(loaded and installed and loaded != installed),
     }
 

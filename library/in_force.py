@@ -77,7 +77,7 @@ from typing import Any, NoReturn
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import units
 from ansible.module_utils.trueup.node.gpu_users import gpu_users
-from ansible.module_utils.trueup.node.units import Decision, Run, Step, Wanted
+from ansible.module_utils.trueup.node.units import Decision, Run, Step, TargetState
 from ansible.module_utils.trueup.options import Option, module_spec
 from ansible.module_utils.trueup.run.answer import AnsibleModule
 
@@ -123,7 +123,7 @@ _RECORDS = "/var/lib/trueup/units"
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _FOLDERS = ["/sbin", "/usr/sbin"]
 _NAME = re.compile(r"[A-Za-z0-9:_.\\@-]+")
-# What `systemctl is-enabled` calls a unit that `disable` changes.
+# States of `systemctl is-enabled` for a unit that `disable` changes.
 _ENABLED = ("enabled", "enabled-runtime", "linked", "linked-runtime", "generated", "alias")
 
 
@@ -144,12 +144,14 @@ def main() -> None:
 
 class _InForce:
     def __init__(self, module: AnsibleModule) -> None:
-        given = module.params
-        self.module, self.unit = module, given["unit"] or ""
-        self.name = self.unit or given["name"]
+        parameters = module.params
+        self.module, self.unit = module, parameters["unit"] or ""
+        self.name = self.unit or parameters["name"]
         if not _NAME.fullmatch(self.name):
             self.fail("not a name of a unit")
-        self.wanted = Wanted(given["state"], tuple(given["files"]), tuple(given["reloaded"]))
+        self.wanted = TargetState(
+            parameters["state"], tuple(parameters["files"]), tuple(parameters["reloaded"])
+        )
         self.record_path = os.path.join(
             os.environ.get("TRUEUP_UNITS", _RECORDS), f"{self.name}.json"
         )
@@ -167,8 +169,8 @@ class _InForce:
         run = self.run()
         if run.load != "loaded" and not self.may_lack(run):
             self.fail(self.why_not(run))
-        told = (*self.wanted.files, *self.wanted.reloaded, *record.files, *record.reloaded)
-        files = {path: units.look_at(path) for path in told}
+        paths = (*self.wanted.files, *self.wanted.reloaded, *record.files, *record.reloaded)
+        files = {path: units.look_at(path) for path in paths}
         for path in set(files) & set(module.params["pending"]):
             # Of a file that a run would write this much is known.
             files[path] = units.File("to be written", time.time())
@@ -200,11 +202,11 @@ class _InForce:
         if not self.unit:
             uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
             return Run(self.boot, since=now - uptime)
-        shown = ""
+        output = ""
         if self.systemctl:
             argv = ["show", f"--property={','.join(units.PROPERTIES)}", "--", self.unit]
-            _, shown, _ = self.ask(*argv)
-        run = units.run_of(shown, now=now, monotonic=monotonic, boot=self.boot)
+            _, output, _ = self.ask(*argv)
+        run = units.run_of(output, now=now, monotonic=monotonic, boot=self.boot)
         if not self.module.params["replaced"] or not run.process:
             return run
         try:
@@ -240,13 +242,15 @@ class _InForce:
 
     def boot_changes(self, run: Run) -> str:
         """``enable`` or ``disable`` where the unit's start at boot is not as wanted."""
-        wanted = self.module.params["enabled"]
-        if wanted is None or not self.unit or (run.load != "loaded" and not wanted):
+        enabled = self.module.params["enabled"]
+        if enabled is None or not self.unit or (run.load != "loaded" and not enabled):
             return ""
-        status, said, _ = self.ask("is-enabled", "--", self.unit) if self.systemctl else (1, "", "")
-        if wanted:
-            return "" if status == 0 and said.strip() != "enabled-runtime" else "enable"
-        return "disable" if said.strip() in _ENABLED else ""
+        status, output, _ = (
+            self.ask("is-enabled", "--", self.unit) if self.systemctl else (1, "", "")
+        )
+        if enabled:
+            return "" if status == 0 and output.strip() != "enabled-runtime" else "enable"
+        return "disable" if output.strip() in _ENABLED else ""
 
     def act(self, step: Step, run: Run, boot: str) -> None:
         if run.unread:
@@ -274,13 +278,13 @@ class _InForce:
     def checked(self, argv: list[str]) -> None:
         status, output, errors = self.module.run_command(argv, environ_update=_ENVIRONMENT)
         if status != 0:
-            said = " ".join(f"{errors} {output}".split()) or "nothing"
-            self.fail(f"`{' '.join(argv)}` failed with status {status} and said: {said}")
+            message = " ".join(f"{errors} {output}".split()) or "nothing"
+            self.fail(f"`{' '.join(argv)}` failed with status {status} and said: {message}")
 
     def ask(self, *words: str) -> tuple[int, str, str]:
         argv = [str(self.systemctl), *words]
-        answer: tuple[int, str, str] = self.module.run_command(argv, environ_update=_ENVIRONMENT)
-        return answer
+        response: tuple[int, str, str] = self.module.run_command(argv, environ_update=_ENVIRONMENT)
+        return response
 
     def fail(self, message: str) -> NoReturn:
         if self.module.params["lenient"]:
@@ -301,21 +305,21 @@ class _InForce:
         steps = [boot] if boot else []
         steps += [decision.step.value] if decision.step is not Step.NONE else []
         reasons = "; ".join(decision.why)
-        answer: dict[str, Any] = {
+        module_result: dict[str, Any] = {
             "step": decision.step.value,
             "why": list(decision.why),
             "not_restarted": not_restarted,
             "problem": problem,
             "unrecorded": unrecorded,
         }
-        shown = "".join(f"{step} {self.name}: {reasons}\n" for step in steps)
+        step_lines = "".join(f"{step} {self.name}: {reasons}\n" for step in steps)
         diff = {
             "before_header": self.name,
             "after_header": self.name,
             "before": "",
-            "after": shown,
+            "after": step_lines,
         }
-        self.module.exit_json(changed=changed, diff=[diff], **answer)
+        self.module.exit_json(changed=changed, diff=[diff], **module_result)
         raise AssertionError
 
 

@@ -67,26 +67,26 @@ OPTIONS = (
 def main() -> None:
     """Compare, put in force, compare again."""
     module = AnsibleModule(argument_spec=module_spec(OPTIONS), supports_check_mode=True)
-    wanted = module.params["wanted"]
+    expected_limits = module.params["wanted"]
     notes: list[str] = []
 
     def run(*argv: str) -> str:
-        answer = tools.ask(module, argv, limit_seconds=120, folders=["/sbin", "/usr/sbin"])
-        notes.extend(filter(None, [answer.note]))
-        return answer.output
+        response = tools.ask(module, argv, limit_seconds=120, folders=["/sbin", "/usr/sbin"])
+        notes.extend(filter(None, [response.note]))
+        return response.output
 
-    before = limits.compare(wanted, run)
+    before = limits.compare(expected_limits, run)
     after = before
     if before and not module.check_mode:
         notes.extend(limits.enforce(before, run))
-        after = limits.compare(wanted, run)
-    # Of what is as wanted it does not matter: a container has no udev to reload.
+        after = limits.compare(expected_limits, run)
+    # If the limits are as requested, notes do not matter: a container has no udev to reload.
     for note in dict.fromkeys(notes if after else []):
         module.warn(note)
     module.exit_json(
         changed=bool(before),
         differs=limits.sentences(after),
-        services_on=limits.services_on(run, wanted.get("services_off") or []),
+        services_on=limits.services_on(run, expected_limits.get("services_off") or []),
         diff=_diff(before),
     )
 
@@ -94,7 +94,7 @@ def main() -> None:
 def _diff(differences: dict[str, tuple[str, str]]) -> dict[str, str]:
     lines = sorted(differences.items())
     return {
-        "before": "".join(f"{name}: {found}\n" for name, (_, found) in lines),
+        "before": "".join(f"{name}: {actual}\n" for name, (_, actual) in lines),
         "after": "".join(f"{name}: {expected}\n" for name, (expected, _) in lines),
     }
 

@@ -68,37 +68,37 @@ from ansible.module_utils.trueup.run.bench import Bench, run_module
 from ansible.module_utils.trueup.run.launcher import Launcher, joined
 
 
-def _launcher(given: Dict[str, Any]) -> Optional[Launcher]:
-    """What starts the processes from here; None is torchrun, on each node by itself."""
-    if given["launcher"] == "local":
+def _launcher(parameters: Dict[str, Any]) -> Optional[Launcher]:
+    """The launcher of the processes; None is torchrun, on each node by itself."""
+    if parameters["launcher"] == "local":
         return None
     # Slurm would choose a node by itself; this node's own mpirun needs no name for it.
-    alone = [given["node_name"]] if given["launcher"] == "slurm" else []
+    alone = [parameters["node_name"]] if parameters["launcher"] == "slurm" else []
     # Processes that Slurm starts use no MPI.
-    own = mpi.of(given["node"]) if given["launcher"] == "mpirun" else None
-    return Launcher.asked(dict(given, nodes=given["nodes"] or alone), own)
+    node_mpi = mpi.of(parameters["node"]) if parameters["launcher"] == "mpirun" else None
+    return Launcher.asked(dict(parameters, nodes=parameters["nodes"] or alone), node_mpi)
 
 
 def measure(bench: Bench) -> None:
-    given = bench.given
-    run = megatron.asked(dict(given, nodes=given["nodes"] or [given["node_name"]]))
-    launcher = _launcher(given)
-    variables = megatron.environment(run, given["interface"], given["variables"])
-    config = given["deepspeed_config"] or ""
+    parameters = bench.given
+    run = megatron.asked(dict(parameters, nodes=parameters["nodes"] or [parameters["node_name"]]))
+    launcher = _launcher(parameters)
+    variables = megatron.environment(run, parameters["interface"], parameters["variables"])
+    config = parameters["deepspeed_config"] or ""
     # That of the first node is in the record.
     first, command = (
         megatron.command(
-            one,
+            node_run,
             launcher=launcher,
             variables=variables,
-            limit_seconds=given["timeout_seconds"],
-            prefix=given["prefix"],
+            limit_seconds=parameters["timeout_seconds"],
+            prefix=parameters["prefix"],
             deepspeed_config=config,
-            data=given["data"],
-            arguments=given["arguments"],
-            gpu_masks=given["gpu_masks"],
+            data=parameters["data"],
+            arguments=parameters["arguments"],
+            gpu_masks=parameters["gpu_masks"],
         )
-        for one in (replace(run, node_rank=0), run)
+        for node_run in (replace(run, node_rank=0), run)
     )
     if run.deepspeed and not bench.check and not os.path.isfile(config):
         raise BadInput(f"deepspeed_config {config} is not a file on this node")
@@ -106,7 +106,7 @@ def measure(bench: Bench) -> None:
         case=megatron.case_name(run),
         command=command,
         recorded_as=first,
-        # What a profile or the user says of UCX or HCOLL wins.
+        # Variables of UCX or HCOLL from a profile or the user win.
         environment=joined(launcher.variables(run.world_size) if launcher else {}, variables),
         parameters=megatron.parameters(run),
         nodes=list(run.nodes),
@@ -115,7 +115,7 @@ def measure(bench: Bench) -> None:
         gpus=run.world_size if run.backend == "nccl" else 0,
     )
     # torchrun on the other nodes would wait for one that does not come.
-    start = (launcher or Launcher(absent=tuple(given["absent"]))).run
+    start = (launcher or Launcher(absent=tuple(parameters["absent"]))).run
     if run.node_rank > 0:
         bench.run(str, start=start)  # the first node prints, and makes the record
         bench.leave()

@@ -58,25 +58,28 @@ from ansible.module_utils.trueup.run.launcher import Launcher, joined
 
 
 def measure(bench: Bench) -> None:
-    given = bench.given
+    parameters = bench.given
     sweep = ("bytes_from", "bytes_to", "factor", "iterations", "warmup", "cycles")
-    launcher = Launcher.asked(given, mpi.of(given["node"]))
+    launcher = Launcher.asked(parameters, mpi.of(parameters["node"]))
     job = nccl.Job(
-        binary_dir=given["binary_dir"],
-        operation=given["operation"],
-        gpus_per_node=given["gpus_per_node"] or len(given["node"].get("gpus") or []),
+        binary_dir=parameters["binary_dir"],
+        operation=parameters["operation"],
+        gpus_per_node=parameters["gpus_per_node"] or len(parameters["node"].get("gpus") or []),
         launcher=launcher,
-        gpu_masks=tuple(given["gpu_masks"]),
-        loopback=given["loopback"],
-        **{name: given[name] for name in sweep},
+        gpu_masks=tuple(parameters["gpu_masks"]),
+        loopback=parameters["loopback"],
+        **{name: parameters[name] for name in sweep},
     )
     job.check()
-    environment = nccl.environment({name: str(value) for name, value in given["variables"].items()})
+    environment = nccl.environment(
+        {name: str(value) for name, value in parameters["variables"].items()}
+    )
 
     bench.prepare(
         case=job.case,
-        command=job.command(environment, given["timeout_seconds"]),
-        # nccl-tests load the MPI's libraries; what a profile or the user says of UCX or HCOLL wins.
+        command=job.command(environment, parameters["timeout_seconds"]),
+        # nccl-tests load the MPI's libraries; variables of UCX or HCOLL from a profile or the user
+        # win.
         environment=joined(
             launcher.variables(1 if launcher.kind == "local" else job.ranks), environment
         ),
@@ -88,18 +91,18 @@ def measure(bench: Bench) -> None:
             "gpus_per_node": job.gpus_per_node,
             "launcher": launcher.kind,
             **({"loopback": True} if job.loopback else {}),
-            **{name: given[name] for name in sweep},
+            **{name: parameters[name] for name in sweep},
         },
     )
     output = bench.run(parse_nccl, explain=nccl.explain, start=launcher.run, gpus_alone=True)
     bench.case.software.update(nccl.software(output))
-    # What was asked for stays where the output does not name the operation.
+    # The requested operation stays where the output does not name it.
     bench.case.parameters.update({**output.parameters, "operation": job.operation})
     invalid = nccl.judge(
         output,
         job,
-        transports=given["transports"],
-        gpudirect=given["gpudirect"],
+        transports=parameters["transports"],
+        gpudirect=parameters["gpudirect"],
         topology_file=environment.get("NCCL_TOPO_FILE"),
     )
     bench.finish(metrics=output.metrics(), invalid=invalid)

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""What of NCCL is on the node: libraries, builds, and the topology file."""
+"""NCCL on the node: libraries, builds, and the topology file."""
 
 from __future__ import annotations
 
@@ -91,25 +91,25 @@ _MOST_BYTES = 300_000
 
 
 def main() -> None:
-    """Read, and hand back what was found."""
+    """Read the files, and return the facts."""
     module = AnsibleModule(
         argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
-    given = module.params
-    unbuilt = [build["name"] for build in given["builds"] if not _is_made(build)]
+    parameters = module.params
+    unbuilt = [build["name"] for build in parameters["builds"] if not _is_made(build)]
     module.exit_json(
         changed=False,
-        libraries=_libraries(given["library_dirs"]),
+        libraries=_libraries(parameters["library_dirs"]),
         unbuilt=unbuilt,
         outdated=[
             build["name"]
-            for build in given["builds"]
+            for build in parameters["builds"]
             if build["name"] in unbuilt or _commit(build["source"]) != build["commit"]
         ],
-        topology=_shipped(given["topology_file"], given["topology_link"]),
-        graphs=_shipped(given["graphs_file"], given["graphs_link"]),
-        sku_customizations=os.path.isfile(given["sku_unit"]),
+        topology=_shipped(parameters["topology_file"], parameters["topology_link"]),
+        graphs=_shipped(parameters["graphs_file"], parameters["graphs_link"]),
+        sku_customizations=os.path.isfile(parameters["sku_unit"]),
     )
 
 
@@ -137,15 +137,15 @@ def _commit(source: str) -> str | None:
 
 
 def _shipped(file: str, link: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"exists": False, "content": None, "link": None}
+    file_state: dict[str, Any] = {"exists": False, "content": None, "link": None}
     if link and os.path.islink(link):
-        found["link"] = os.readlink(link)
+        file_state["link"] = os.readlink(link)
     try:
         with open(file, "rb") as stream:
             content = stream.read(_MOST_BYTES)
     except OSError:
-        return found
-    return {**found, "exists": True, "content": base64.b64encode(content).decode("ascii")}
+        return file_state
+    return {**file_state, "exists": True, "content": base64.b64encode(content).decode("ascii")}
 
 
 if __name__ == "__main__":

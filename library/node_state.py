@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: a record of what a node is and what state it is in."""
+"""Ansible module: a record of a node's facts and its state."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def main() -> None:
         argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
-    given = module.params
+    parameters = module.params
     if module.check_mode:
         module.exit_json(changed=False, record=None, raw=None, ansible_facts={})
-    record = redact(record_of(given))
+    record = redact(record_of(parameters))
     module.exit_json(
         changed=False, record=record, raw=None, ansible_facts={"trueup_node_state": record}
     )

@@ -161,9 +161,9 @@ class _Installation:
         if not names:
             return {}
         if self.request.manager == "apt":
-            shown = f"--showformat={packages.DPKG_FORMAT}"
+            format_option = f"--showformat={packages.DPKG_FORMAT}"
             return packages.parse_dpkg(
-                tools.ask(self.module, ["dpkg-query", "--show", shown, *names]).output
+                tools.ask(self.module, ["dpkg-query", "--show", format_option, *names]).output
             )
         argv = ["rpm", "--query", "--queryformat", packages.RPM_FORMAT, *names]
         return packages.parse_rpm(tools.ask(self.module, argv).output)
@@ -178,20 +178,20 @@ class _Installation:
             self.run(transactions.update_command())
 
     def simulated(self) -> Transaction:
-        """What the installation would do; or fail with what apt or dnf said."""
+        """The simulated installation; or fail with the message of apt or dnf."""
         argv = transactions.simulation(self.request)
-        answer = tools.ask(self.module, argv, limit_seconds=_SIMULATION_SECONDS)
+        response = tools.ask(self.module, argv, limit_seconds=_SIMULATION_SECONDS)
         try:
-            return transactions.parse(self.request.manager, answer.status, answer.output)
+            return transactions.parse(self.request.manager, response.status, response.output)
         except TrueupError as error:
-            reason = answer.note or str(error)
+            reason = response.note or str(error)
         if self.module.params["asked"]:
             self.end(Transaction({}, {}, {}, {}), unknown=reason)
         self.module.fail_json(
-            msg=f"'{' '.join(argv)}' failed: {answer.complaint.strip() or reason}",
-            rc=answer.status,
-            stdout=answer.output,
-            stderr=answer.complaint,
+            msg=f"'{' '.join(argv)}' failed: {response.complaint.strip() or reason}",
+            rc=response.status,
+            stdout=response.output,
+            stderr=response.complaint,
         )
         raise AssertionError
 
@@ -217,7 +217,7 @@ class _Installation:
         raise AssertionError
 
     def run(self, argv: List[str]) -> None:
-        """A command to its end, however long; or fail with what it said."""
+        """Run a command to its end, however long; or fail with its message."""
         program = self.module.get_bin_path(argv[0], required=True)
         lock = ["-o", f"DPkg::Lock::Timeout={_LOCK_SECONDS}"] if argv[0] == "apt-get" else []
         command = [program, *lock, *argv[1:]]
@@ -233,8 +233,13 @@ class _Installation:
 
     def end(self, transaction: Transaction, **more: Any) -> NoReturn:
         changed = transaction.changes and not self.module.params["asked"]
-        answer = {"changed": changed, "refused": False, "unknown": "", **transaction._asdict()}
-        self.module.exit_json(**{**answer, **more})
+        module_result = {
+            "changed": changed,
+            "refused": False,
+            "unknown": "",
+            **transaction._asdict(),
+        }
+        self.module.exit_json(**{**module_result, **more})
         raise AssertionError
 
 

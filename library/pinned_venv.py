@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: a virtual environment with what its requirements pin."""
+"""Ansible module: a virtual environment with the packages that its requirements pin."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def main() -> None:
         argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
-    given = module.params
-    wanted = pinned_venv.Environment(
-        path=os.path.abspath(given["path"]),
-        python=given["python"],
-        requirements={file["name"]: file["content"] for file in given["requirements"]},
-        source=own_python.pip_source(given["find_links"], given["no_index"]),
+    parameters = module.params
+    environment = pinned_venv.Environment(
+        path=os.path.abspath(parameters["path"]),
+        python=parameters["python"],
+        requirements={file["name"]: file["content"] for file in parameters["requirements"]},
+        source=own_python.pip_source(parameters["find_links"], parameters["no_index"]),
     )
 
     def run(argv: Sequence[str]) -> Tuple[int, str, str]:
@@ -95,7 +95,7 @@ def main() -> None:
 
     try:
         ask = pinned_venv.due if module.check_mode else pinned_venv.installed
-        done = ask(wanted, run)
+        done = ask(environment, run)
     except (TrueupError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=done != "nothing", done=done)

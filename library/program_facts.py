@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: which programs the node has, and what a Python of it can import."""
+"""Ansible module: the node's programs, and the modules that a Python of it can import."""
 
 from __future__ import annotations
 
@@ -94,21 +94,27 @@ _ASK = (
 
 def main() -> None:
     module = AnsibleModule(argument_spec=module_spec(OPTIONS), supports_check_mode=True)
-    given = module.params
-    more = [asked(module, name, given["imports"], must=False) for name in given["pythons"]]
+    parameters = module.params
+    more = [
+        asked(module, name, parameters["imports"], must=False) for name in parameters["pythons"]
+    ]
     module.exit_json(
         changed=False,
         programs={
-            name: in_module(module, given["module"], name)
-            if given["module"]
+            name: in_module(module, parameters["module"], name)
+            if parameters["module"]
             else found(module, name)
-            for name in given["programs"]
+            for name in parameters["programs"]
         },
-        files={name: os.path.exists(name) for name in given["files"]},
-        mentions={name: mentions(module, name, text) for name, text in given["mentions"].items()},
-        folders={name: space(name) for name in given["folders"]},
-        python=asked(module, given["python"], given["imports"]) if given["python"] else None,
-        pythons=[one for one in more if one is not None],
+        files={name: os.path.exists(name) for name in parameters["files"]},
+        mentions={
+            name: mentions(module, name, text) for name, text in parameters["mentions"].items()
+        },
+        folders={name: space(name) for name in parameters["folders"]},
+        python=asked(module, parameters["python"], parameters["imports"])
+        if parameters["python"]
+        else None,
+        pythons=[python for python in more if python is not None],
     )
 
 
@@ -127,20 +133,20 @@ def mentions(module: Any, name: str, text: str) -> bool:
     path = found(module, name)
     if path is None:
         return False
-    answer = tools.ask(module, [path, "--help"])
-    return text in answer.output or text in answer.complaint
+    response = tools.ask(module, [path, "--help"])
+    return text in response.output or text in response.complaint
 
 
 def space(name: str) -> Dict[str, Any]:
     """A folder, and the space where it is or would be."""
-    whole = os.path.abspath(os.path.expanduser(name))
-    path = whole
+    full_path = os.path.abspath(os.path.expanduser(name))
+    path = full_path
     while not os.path.isdir(path):
         path = os.path.dirname(path)
     disk = os.statvfs(path)
     return {
-        "there": os.path.exists(whole),
-        "link": os.path.islink(whole),
+        "there": os.path.exists(full_path),
+        "link": os.path.islink(full_path),
         "path": path,
         "free_bytes": disk.f_bavail * disk.f_frsize,
     }
@@ -148,26 +154,28 @@ def space(name: str) -> Dict[str, Any]:
 
 def in_module(module: Any, lmod: Dict[str, Any], name: str) -> Optional[str]:
     """The path of a program once a module is loaded; None where either is not there."""
-    answer = tools.ask(module, ["bash", "-c", _IN_MODULE, "bash", lmod["init"], lmod["name"], name])
-    lines = answer.output.splitlines()
-    return lines[-1] if answer.ok and lines else None
+    response = tools.ask(
+        module, ["bash", "-c", _IN_MODULE, "bash", lmod["init"], lmod["name"], name]
+    )
+    lines = response.output.splitlines()
+    return lines[-1] if response.ok and lines else None
 
 
 def asked(
     module: Any, python: str, imports: List[str], *, must: bool = True
 ) -> Optional[Dict[str, Any]]:
-    """What a Python says of itself; None where there is none, or, unless it must, it says nothing
-    (pyenv's shims of versions that are not chosen)."""
+    """The facts of a Python from its own output; None where there is none, or, unless ``must``,
+    where it prints nothing (pyenv's shims of versions that are not chosen)."""
     path = found(module, python)
     if path is None:
         return None
-    answer = tools.ask(module, [path, "-c", _ASK, *imports])
-    if not answer.ok:
+    response = tools.ask(module, [path, "-c", _ASK, *imports])
+    if not response.ok:
         if must:
-            module.fail_json(msg=f"{python}: {answer.note}")
+            module.fail_json(msg=f"{python}: {response.note}")
         return None
-    said: Dict[str, Any] = json.loads(answer.output)
-    return said
+    facts: Dict[str, Any] = json.loads(response.output)
+    return facts
 
 
 if __name__ == "__main__":

@@ -114,54 +114,54 @@ _BY_CORES = ("none", "core", "l3", "numa")
 _GPU = "gpu"
 
 
-def placed(given: Mapping[str, Any], machine: Topology) -> Placement:
+def placed(parameters: Mapping[str, Any], machine: Topology) -> Placement:
     """The CPUs of a node's ranks.
 
     Raises:
         BadInput: they cannot be.
     """
-    if given["binding"] != _GPU:
-        wanted = {name: given[name] for name in ("ranks", "threads_per_rank", "binding")}
-        return plan(machine, **wanted)
-    made = bound(given["gpu_masks"], given["ranks"], given["threads_per_rank"])
-    if made is None:
+    if parameters["binding"] != _GPU:
+        layout = {name: parameters[name] for name in ("ranks", "threads_per_rank", "binding")}
+        return plan(machine, **layout)
+    placement = bound(parameters["gpu_masks"], parameters["ranks"], parameters["threads_per_rank"])
+    if placement is None:
         raise BadInput("binding gpu needs gpu_masks, one for each rank of a node")
-    return made
+    return placement
 
 
-def beside_gpus(given: Mapping[str, Any], machine: Topology) -> Dict[str, str]:
+def beside_gpus(parameters: Mapping[str, Any], machine: Topology) -> Dict[str, str]:
     """The CPUs beside each GPU, by its address; empty where GPUs are not asked about.
 
     Raises:
         BadInput: that is not known.
     """
-    if not given["gpus"]:
+    if not parameters["gpus"]:
         return {}
-    gpus = given["node"].get("gpus") or []
-    found = cpus_beside(gpus, given["gpu_masks"], machine)
-    if not found.known:
+    gpus = parameters["node"].get("gpus") or []
+    beside = cpus_beside(gpus, parameters["gpu_masks"], machine)
+    if not beside.known:
         raise BadInput("sysfs does not say where the GPUs are: give gpu_masks")
-    return {str(gpu.get("pci")): cpus for gpu, cpus in zip(gpus, found.cpus)}
+    return {str(gpu.get("pci")): cpus for gpu, cpus in zip(gpus, beside.cpus)}
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec=module_spec((*LAUNCHER, *OPTIONS)), supports_check_mode=True
     )
-    given = module.params
+    parameters = module.params
     try:
-        launcher = Launcher.asked(given, mpi.of(given["node"]))
+        launcher = Launcher.asked(parameters, mpi.of(parameters["node"]))
         machine = read_topology(allowed=os.sched_getaffinity(0))
-        placement, beside = placed(given, machine), beside_gpus(given, machine)
+        placement, beside = placed(parameters, machine), beside_gpus(parameters, machine)
     except BadInput as error:
         module.fail_json(msg=str(error), command=[], planned=[], output_tail=[])
     command = launcher.command(
-        ranks.GPU_PROBE if given["gpus"] else ranks.PROBE,
+        ranks.GPU_PROBE if parameters["gpus"] else ranks.PROBE,
         per_node=placement.ranks,
         variables={},
         placement=placement,
         name="trueup-ranks",
-        limit_seconds=given["timeout_seconds"],
+        limit_seconds=parameters["timeout_seconds"],
     )
     planned = ranks.planned(placement)
     common = {"changed": False, "command": redact(command), "planned": planned}
@@ -172,23 +172,23 @@ def main() -> None:
     try:
         done = launcher.run(
             command,
-            timeout_seconds=given["timeout_seconds"],
+            timeout_seconds=parameters["timeout_seconds"],
             environment=launcher.variables(total),
         )
         tail = done.printable().tail()
-        found = ranks.parse_ranks(done.stdout)
-        wrong = done.failure(given["timeout_seconds"]) or ranks.judge(
-            found, placement, launcher.node_count
+        parsed_ranks = ranks.parse_ranks(done.stdout)
+        wrong = done.failure(parameters["timeout_seconds"]) or ranks.judge(
+            parsed_ranks, placement, launcher.node_count
         )
         if beside and not wrong:
-            wrong = ranks.judge_gpus(found, ranks.parse_gpus(done.stdout), beside)
+            wrong = ranks.judge_gpus(parsed_ranks, ranks.parse_gpus(done.stdout), beside)
     except (OSError, Orphaned, ParseError) as error:
-        found, wrong = [], str(error)
+        parsed_ranks, wrong = [], str(error)
     if wrong:
         module.fail_json(
             msg=f"launcher {launcher.kind}: {wrong}", output_tail=tail.splitlines(), **common
         )
-    facts = {"launcher": launcher.kind, "ranks": [rank.as_fact() for rank in found]}
+    facts = {"launcher": launcher.kind, "ranks": [rank.as_fact() for rank in parsed_ranks]}
     module.exit_json(ansible_facts={"trueup_ranks": facts}, **common)
 
 

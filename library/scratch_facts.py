@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: what a node's scratch disks hold, and what is to be done about it."""
+"""Ansible module: the contents of a node's scratch disks, and the steps that are due."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ OPTIONS = (
 def main() -> None:
     """Look and publish."""
     module = AnsibleModule(argument_spec=module_spec(OPTIONS), supports_check_mode=True)
-    found = outcome(json.dumps(module.params["settings"]), check=True)
-    problems = found.pop("problems")
+    scratch = outcome(json.dumps(module.params["settings"]), check=True)
+    problems = scratch.pop("problems")
     if problems:
         module.fail_json(msg=" ".join(problems))
-    # What is to be done is a change of the role, which in check mode nothing else tells.
-    changed = module.check_mode and bool(found["steps"])
-    module.exit_json(changed=changed, ansible_facts={"trueup_scratch": found})
+    # Due steps are a change of the role, which in check mode nothing else tells.
+    changed = module.check_mode and bool(scratch["steps"])
+    module.exit_json(changed=changed, ansible_facts={"trueup_scratch": scratch})
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: what a host can do for Slurm."""
+"""Ansible module: a host's facts for Slurm."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def main() -> None:
         argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
-    given = module.params
+    parameters = module.params
     module.exit_json(
         changed=False,
-        unresolved=look.unresolved(given["names"]),
-        ansible_facts={"trueup_slurm": look.look(module, given["plugins"])},
+        unresolved=look.unresolved(parameters["names"]),
+        ansible_facts={"trueup_slurm": look.look(module, parameters["plugins"])},
     )
 
 

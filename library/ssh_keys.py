@@ -85,7 +85,7 @@ REACH_SECONDS = 20
 
 
 def text_of(path: str) -> str:
-    """A file's text; empty where there is none. What is no UTF-8 stays as it is."""
+    """A file's text; empty where there is none. Bytes that are no UTF-8 stay as they are."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as stream:
             return stream.read()
@@ -120,15 +120,15 @@ def _unlink(path: str) -> None:
         os.unlink(path)
 
 
-def remove(module: AnsibleModule, folder: str, kept: str = "") -> List[str]:
-    """Take away what runs left, but for the files of the run ``kept``."""
+def remove(module: AnsibleModule, folder: str, kept_name: str = "") -> List[str]:
+    """Remove the files of earlier runs, but not those of the run ``kept_name``."""
     removed = []
     for name in ("authorized_keys", "config"):
         path = os.path.join(folder, name)
         if put(module, path, ssh_keys.without(text_of(path))):
             removed.append(path)
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), f"{ssh_keys.MARK}*"))):
-        if not kept or not os.path.basename(path).startswith(kept):
+        if not kept_name or not os.path.basename(path).startswith(kept_name):
             removed.append(path)
             if not module.check_mode:
                 _unlink(path)
@@ -136,7 +136,7 @@ def remove(module: AnsibleModule, folder: str, kept: str = "") -> List[str]:
 
 
 def make(module: AnsibleModule, folder: str, name: str) -> Dict[str, Any]:
-    """The node's key, made unless it is there, and what the others need. Where nodes share the
+    """The node's key, made unless it is there, and the facts for the others. Where nodes share the
     folder, the first one's key is that of all."""
     path = os.path.join(folder, name)
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -150,21 +150,21 @@ def make(module: AnsibleModule, folder: str, name: str) -> Dict[str, Any]:
         "names": module.params["names"],
         "addresses": addresses.output.split(),
         "public_key": _keygen(module, "-y", "-f", path),
-        "host_keys": [text_of(one) for one in sorted(glob.glob(HOST_KEYS))],
+        "host_keys": [text_of(key_path) for key_path in sorted(glob.glob(HOST_KEYS))],
     }
 
 
 def _keygen(module: AnsibleModule, *arguments: str) -> str:
-    answer = tools.ask(module, ["ssh-keygen", *arguments])
-    if not answer.ok:
-        module.fail_json(msg=f"ssh keys: none could be made: {answer.note}")
-    return answer.output
+    response = tools.ask(module, ["ssh-keygen", *arguments])
+    if not response.ok:
+        module.fail_json(msg=f"ssh keys: none could be made: {response.note}")
+    return response.output
 
 
 def reachable(module: AnsibleModule, node: str) -> bool:
     """Whether a node answers without our help."""
     options = ("BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=10")
-    argv = ["ssh", *(word for option in options for word in ("-o", option)), node, "true"]
+    argv = ["ssh", *(argument for option in options for argument in ("-o", option)), node, "true"]
     return tools.ask(module, argv, limit_seconds=REACH_SECONDS).ok
 
 
@@ -173,25 +173,25 @@ def main() -> None:
         argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
-    given = module.params
-    folder = given["folder"]
+    parameters = module.params
+    folder = parameters["folder"]
     result: Dict[str, Any] = {"changed": False, "removed": []}
     try:
-        if given["state"] == "absent":
+        if parameters["state"] == "absent":
             result["removed"] = remove(module, folder)
-        elif given["state"] == "made":
-            name = ssh_keys.mark(given["run_id"])
-            result["removed"] = remove(module, folder, kept=name)
-            result["reachable"] = bool(given["next"]) and reachable(module, given["next"])
+        elif parameters["state"] == "made":
+            name = ssh_keys.mark(parameters["run_id"])
+            result["removed"] = remove(module, folder, kept_name=name)
+            result["reachable"] = bool(parameters["next"]) and reachable(module, parameters["next"])
             if not module.check_mode:
                 result["peer"] = make(module, folder, name)
         else:
-            peers = [ssh_keys.peer(one) for one in given["peers"]]
+            peers = [ssh_keys.peer(facts) for facts in parameters["peers"]]
             day = time.strftime("%Y%m%d", time.localtime(time.time() + EXPIRE_SECONDS))
-            plan = ssh_keys.plan(given["run_id"], peers, folder, day)
-            known = os.path.join(folder, f"{ssh_keys.mark(given['run_id'])}.known_hosts")
+            plan = ssh_keys.plan(parameters["run_id"], peers, folder, day)
+            known_hosts = os.path.join(folder, f"{ssh_keys.mark(parameters['run_id'])}.known_hosts")
             lines, config = (os.path.join(folder, name) for name in ("authorized_keys", "config"))
-            put(module, known, plan.known_hosts)
+            put(module, known_hosts, plan.known_hosts)
             put(module, config, ssh_keys.with_block(text_of(config), plan.config))
             # Last: nobody comes in before the rest stands.
             put(module, lines, ssh_keys.with_lines(text_of(lines), plan.authorized))

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: what is mounted at the paths of shared storage, and whether it answers."""
+"""Ansible module: the mounts at the paths of shared storage, and whether they answer."""
 
 from __future__ import annotations
 
@@ -68,17 +68,16 @@ OPTIONS = (
 UNITS = "/etc/systemd/system"
 # The first line of the role's units.
 OURS = "# Written by trueup (role shared_storage)"
-# What is below a path says so at once, unless the path leads through another mount or the node is
-# busy.
+# Listing a path is instant, unless the path leads through another mount or the node is busy.
 LOOK_SECONDS = 30
 
 
 def mounted(path: str) -> Optional[mounts.Mount]:
-    """What is mounted at the path itself; an automount that waits counts as such."""
+    """The mount at the path itself; an automount that waits counts as such."""
     with open(mounts.MOUNTINFO, encoding="utf-8", errors="surrogateescape") as stream:
         table = mounts.read_mounts(stream.read())
-    found = mounts.mount_of(path, table)
-    return found if found.point == path else None
+    mount = mounts.mount_of(path, table)
+    return mount if mount.point == path else None
 
 
 def below(path: str) -> Tuple[str, Optional[bool]]:
@@ -104,7 +103,7 @@ def below(path: str) -> Tuple[str, Optional[bool]]:
 
 
 def answers(path: str, seconds: int) -> bool:
-    """Whether the file system says how full it is; this also mounts what an automount waits for."""
+    """Whether the file system says how full it is; this also triggers a waiting automount."""
     try:
         return mounts.require_answer(path, seconds)
     except BadInput:
@@ -113,30 +112,30 @@ def answers(path: str, seconds: int) -> bool:
 
 def units(path: str) -> Dict[str, str]:
     """Units of a path that the role has written, and their texts."""
-    found = {}
+    unit_texts = {}
     for name in (mounts.unit_name(path), mounts.unit_name(path, "automount")):
         with contextlib.suppress(FileNotFoundError):
             with open(os.path.join(UNITS, name), encoding="utf-8", errors="replace") as stream:
                 text = stream.read()
             if text.startswith(OURS):
-                found[name] = text
-    return found
+                unit_texts[name] = text
+    return unit_texts
 
 
 def look(path: str, seconds: int) -> Dict[str, Any]:
-    """What there is at one path."""
-    found = mounted(path)
-    answered = answers(path, seconds) if found else None
-    if found and found.kind == "autofs":
-        found = mounted(path)
-    kind, empty = (None, None) if found else below(path)
+    """The facts of a path."""
+    mount = mounted(path)
+    answered = answers(path, seconds) if mount else None
+    if mount and mount.kind == "autofs":
+        mount = mounted(path)
+    kind, empty = (None, None) if mount else below(path)
     return {
         "mount": {
-            "kind": found.kind,
-            "source": found.source,
-            "options": list(found.options),
+            "kind": mount.kind,
+            "source": mount.source,
+            "options": list(mount.options),
         }
-        if found
+        if mount
         else None,
         "answers": answered,
         "kind": kind,
@@ -150,12 +149,12 @@ def main() -> None:
         argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
-    given = module.params
+    parameters = module.params
     try:
-        found = {path: look(path, given["answer_seconds"]) for path in given["paths"]}
+        storage = {path: look(path, parameters["answer_seconds"]) for path in parameters["paths"]}
     except (BadInput, OSError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, ansible_facts={"trueup_storage": found})
+    module.exit_json(changed=False, ansible_facts={"trueup_storage": storage})
 
 
 if __name__ == "__main__":

@@ -40,30 +40,30 @@ from ansible.module_utils.trueup.run.bench import Bench, run_module
 
 
 def measure(bench: Bench) -> None:
-    given = bench.given
+    parameters = bench.given
     topology = read_topology(allowed=os.sched_getaffinity(0))
-    threads = given["threads"] or len(topology.cores)
+    threads = parameters["threads"] or len(topology.cores)
     # Each thread is placed as a rank of one thread would be: spread over the NUMA nodes.
-    placement = plan(topology, ranks=threads, threads_per_rank=1, binding=given["binding"])
+    placement = plan(topology, ranks=threads, threads_per_rank=1, binding=parameters["binding"])
     elements = stream.array_elements(
-        requested_bytes=given["array_bytes"] or None,
+        requested_bytes=parameters["array_bytes"] or None,
         last_level_cache_bytes=topology.last_level_cache_bytes,
         available_bytes=available_memory_bytes(),
     )
 
-    kernel = os.path.join(given["prefix"], f"stream_kernel-{given['stores']}")
+    kernel = os.path.join(parameters["prefix"], f"stream_kernel-{parameters['stores']}")
     bench.prepare(
-        case=f"{given['stores']}-t{threads}-{given['binding']}",
-        command=[kernel, str(elements), str(given["repeats"])],
+        case=f"{parameters['stores']}-t{threads}-{parameters['binding']}",
+        command=[kernel, str(elements), str(parameters["repeats"])],
         environment=stream.environment(placement),
         parameters={
             "threads": threads,
-            "binding": given["binding"],
-            "stores": given["stores"],
+            "binding": parameters["binding"],
+            "stores": parameters["stores"],
             "spread": stream.spread(placement, topology),
             "array_elements": elements,
             "array_bytes": elements * 8,
-            "repeats": given["repeats"],
+            "repeats": parameters["repeats"],
         },
         threads_per_rank=threads,
     )

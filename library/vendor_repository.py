@@ -131,21 +131,21 @@ def _fingerprints(module: AnsibleModule, path: str) -> list[str]:
     """The fingerprints of the keys in a file; none where gpg finds none."""
     with tempfile.TemporaryDirectory() as home:
         argv = ["gpg", "--homedir", home, "--batch", "--with-colons", "--show-keys", path]
-        answer = _ask(module, argv)
-    if not answer.ok and "not found" in answer.complaint and not answer.output:
+        response = _ask(module, argv)
+    if not response.ok and "not found" in response.complaint and not response.output:
         return []
     try:
-        return packages.key_fingerprints(answer.output)
+        return packages.key_fingerprints(response.output)
     except TrueupError:
         return []
 
 
 def _ask(module: AnsibleModule, argv: list[str]) -> tools.Answer:
-    """What a program said, with whatever status; the module ends where it did not end."""
-    answer = tools.ask(module, argv)
-    if answer.status is None:
-        module.fail_json(msg=f"{answer.note}. Nothing was changed by it.")
-    return answer
+    """A program's output, with any status; the module ends where the program did not end."""
+    response = tools.ask(module, argv)
+    if response.status is None:
+        module.fail_json(msg=f"{response.note}. Nothing was changed by it.")
+    return response
 
 
 def _write(module: AnsibleModule, path: str, content: bytes) -> bool:
@@ -168,8 +168,8 @@ def _write(module: AnsibleModule, path: str, content: bytes) -> bool:
 
 def _key(module: AnsibleModule, repository: dict[str, str], path: str) -> bool:
     """Leave the repository's key at ``path``; whether that was a change."""
-    wanted = packages.fingerprint_of(repository["key_fingerprint"])
-    if os.path.exists(path) and _fingerprints(module, path) == [wanted]:
+    expected = packages.fingerprint_of(repository["key_fingerprint"])
+    if os.path.exists(path) and _fingerprints(module, path) == [expected]:
         return False
     url = repository["key_url"]
     try:
@@ -184,13 +184,13 @@ def _key(module: AnsibleModule, repository: dict[str, str], path: str) -> bool:
     handle, beside = tempfile.mkstemp(dir=module.tmpdir)
     with os.fdopen(handle, "wb") as file:
         file.write(content)
-    found = _fingerprints(module, beside)
+    fingerprints = _fingerprints(module, beside)
     os.unlink(beside)
-    if found != [wanted]:
-        shown = ", ".join(found) or "no key at all"
+    if fingerprints != [expected]:
+        listing = ", ".join(fingerprints) or "no key at all"
         module.fail_json(
             msg=f"The key of the repository {repository['name']} at {url} has another fingerprint:"
-            f" found {shown}, expected {wanted}. Nothing was changed. Do not trust it: get the"
+            f" found {listing}, expected {expected}. Nothing was changed. Do not trust it: get the"
             f" fingerprint from the vendor's own pages and set key_fingerprint or key_url."
         )
     return _write(module, path, content)
@@ -202,7 +202,7 @@ def _named_elsewhere(module: AnsibleModule, source: str, repository: dict[str, s
     NVIDIA's cuda-keyring package brings such a file. With two signers for one repository apt would
     do nothing at all any more, so another key there is refused.
     """
-    wanted = packages.fingerprint_of(repository["key_fingerprint"])
+    fingerprint = packages.fingerprint_of(repository["key_fingerprint"])
     folder = os.path.dirname(source)
     main = os.path.join(os.path.dirname(folder), "sources.list")
     for path in [main, *sorted(glob.glob(f"{folder}/*"))]:
@@ -215,11 +215,11 @@ def _named_elsewhere(module: AnsibleModule, source: str, repository: dict[str, s
             continue
         if signer is None:
             continue
-        if signer and wanted in _fingerprints(module, signer):
+        if signer and fingerprint in _fingerprints(module, signer):
             return path
         module.fail_json(
             msg=f"The repository {repository['url']} is named in {path} already, signed by"
-            f" {signer or 'any key that apt trusts'} and not by {wanted}. Nothing was changed:"
+            f" {signer or 'any key that apt trusts'} and not by {fingerprint}. Nothing was changed:"
             f" remove that file, or leave the repository empty to use it as it is."
         )
     return None
@@ -235,36 +235,36 @@ def _installed(module: AnsibleModule, manager: str, names: list[str]) -> dict[st
     return packages.parse_rpm(_ask(module, argv).output)
 
 
-def _newer(module: AnsibleModule, manager: str, one: str, other: str) -> bool:
-    """Whether the version ``one`` is newer than ``other``, as the package manager counts."""
+def _newer(module: AnsibleModule, manager: str, version: str, other: str) -> bool:
+    """Whether ``version`` is newer than ``other``, as the package manager counts."""
     if manager == "apt":
-        argv = ["dpkg", "--compare-versions", one, "gt", other]
+        argv = ["dpkg", "--compare-versions", version, "gt", other]
         return _ask(module, argv).ok
-    argv = ["rpm", "--eval", f'%{{lua:print(rpm.vercmp("{one}", "{other}"))}}']
-    answer = _ask(module, argv)
-    if not answer.ok:
-        module.fail_json(msg=f"{answer.note}.")
-    return answer.output.strip() == "1"
+    argv = ["rpm", "--eval", f'%{{lua:print(rpm.vercmp("{version}", "{other}"))}}']
+    response = _ask(module, argv)
+    if not response.ok:
+        module.fail_json(msg=f"{response.note}.")
+    return response.output.strip() == "1"
 
 
 def _locks(module: AnsibleModule, manager: str, names: list[str]) -> dict[str, list[str]]:
-    """What is held: name -> versions (apt holds what is installed: any version)."""
+    """The held packages: name -> versions (apt holds the installed one: any version)."""
     if not names:
         return {}
     if manager == "apt":
         argv = ["apt-mark", "showhold", *names]
-        answer = _ask(module, argv)
-        if not answer.ok and not module.check_mode:
+        holds = _ask(module, argv)
+        if not holds.ok and not module.check_mode:
             # It reads apt's lists, which lost power can cut. apt downloads them again.
             for path in glob.glob(f"{APT_LISTS}/*_*"):
                 os.unlink(path)
-            answer = _ask(module, argv)
-        if not answer.ok:
+            holds = _ask(module, argv)
+        if not holds.ok:
             module.fail_json(
-                msg=f"Held packages are not known: {answer.note}. Run `apt-get update` on the node,"
+                msg=f"Held packages are not known: {holds.note}. Run `apt-get update` on the node,"
                 " mend what it names, and run again."
             )
-        return {name.split(":")[0]: ["*"] for name in answer.output.split()}
+        return {name.split(":")[0]: ["*"] for name in holds.output.split()}
     # The file that the plugin's own list command prints; reading it starts no dnf (1 s).
     try:
         with open("/etc/dnf/plugins/versionlock.list", encoding="utf-8") as file:
@@ -297,9 +297,9 @@ def _lock_problem(manager: str, name: str, at: str | None, pin: str) -> str:
     )
 
 
-def _downgrade_problem(name: str, there: str, pin: str) -> str:
+def _downgrade_problem(name: str, current: str, pin: str) -> str:
     return (
-        f"The package {name} is installed at {there}, which is newer than the pinned {pin}: set"
+        f"The package {name} is installed at {current}, which is newer than the pinned {pin}: set"
         " vendor_packages_downgrade_allowed to true to go back, or pin the newer version."
     )
 
@@ -328,28 +328,28 @@ def main() -> None:
         argument_spec=module_spec(OPTIONS),
         supports_check_mode=True,
     )
-    wanted = module.params
-    manager, repository = wanted["package_manager"], wanted["repository"]
-    pins = {pin["name"]: pin["version"] for pin in wanted["pins"]}
+    parameters = module.params
+    manager, repository = parameters["package_manager"], parameters["repository"]
+    pins = {pin["name"]: pin["version"] for pin in parameters["pins"]}
     installed = _installed(module, manager, list(pins))
     locks = _locks(module, manager, list(pins))
     wrong = [
         pin
-        for pin in wanted["pins"]
+        for pin in parameters["pins"]
         if not packages.satisfies(installed.get(pin["name"], ""), pin["version"])
     ]
     held = _held(manager, locks, pins, wrong)
     problems = []
-    for name in held if not wanted["replace_held"] else []:
+    for name in held if not parameters["replace_held"] else []:
         at = installed.get(name) if manager == "apt" else " and ".join(locks[name])
         problems.append(_lock_problem(manager, name, at, pins[name]))
-    for pin in wrong if not wanted["downgrade_allowed"] else []:
+    for pin in wrong if not parameters["downgrade_allowed"] else []:
         name, version = pin["name"], pin["version"]
-        there = installed.get(name)
-        if there is None or name in held:
+        current = installed.get(name)
+        if current is None or name in held:
             continue
-        if _newer(module, manager, *packages.compared_part(there, version)):
-            problems.append(_downgrade_problem(name, there, version))
+        if _newer(module, manager, *packages.compared_part(current, version)):
+            problems.append(_downgrade_problem(name, current, version))
     if problems:
         module.fail_json(msg=" ".join(problems))
     source, changed = None, False

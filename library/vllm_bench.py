@@ -71,39 +71,39 @@ CHOSEN = (
 )
 
 
-def prepare(bench: Bench, chosen: vllm.Settings, folder: str, **found: Any) -> None:
+def prepare(bench: Bench, chosen: vllm.Settings, folder: str, **more_parameters: Any) -> None:
     """Set the case; in check mode this ends the module."""
-    given = bench.given
+    parameters = bench.given
     ramp = chosen.ramp or (0, 0)
     bench.prepare(
-        case=vllm.case_name(chosen, given["endpoint_name"] or given["recipe"]),
-        nodes=list(given["nodes"]),
+        case=vllm.case_name(chosen, parameters["endpoint_name"] or parameters["recipe"]),
+        nodes=list(parameters["nodes"]),
         command=vllm.command(
             chosen,
-            python=os.path.join(given["prefix"], "venv", "bin", "python"),
-            driver=os.path.join(given["prefix"], "vllm_driver.py"),
-            program=os.path.join(given["prefix"], "venv", "bin", "vllm"),
+            python=os.path.join(parameters["prefix"], "venv", "bin", "python"),
+            driver=os.path.join(parameters["prefix"], "vllm_driver.py"),
+            program=os.path.join(parameters["prefix"], "venv", "bin", "vllm"),
             folder=folder,
         ),
         environment=vllm.environment(
             downloads_allowed=chosen.downloads_allowed,
-            hf_home=given["hf_home"],
-            hub=given["hub"],
+            hf_home=parameters["hf_home"],
+            hub=parameters["hub"],
         ),
         parameters={
-            **{name: given[name] for name in GIVEN},
+            **{name: parameters[name] for name in GIVEN},
             **{name: getattr(chosen, name) for name in CHOSEN},
             "served_model_name": chosen.model,
-            "server_arguments": vllm.arguments_text(given["server_arguments"]),
+            "server_arguments": vllm.arguments_text(parameters["server_arguments"]),
             "ramp_up_start": ramp[0],
             "ramp_up_end": ramp[1],
-            "asked": vllm.asked_text(given),
+            "asked": vllm.asked_text(parameters),
             **vllm.data_parameters(chosen),
             **({"warmup_requests": chosen.warmup_requests} if chosen.warmup_requests else {}),
             **{f"goodput_{name}_ms": limit for name, limit in chosen.goodput_ms.items()},
-            **found,
+            **more_parameters,
         },
-        gpus=given["gpus"],
+        gpus=parameters["gpus"],
     )
 
 
@@ -135,24 +135,26 @@ def with_data(bench: Bench, chosen: vllm.Settings) -> vllm.Settings:
 
 
 def measure(bench: Bench) -> None:
-    given = bench.given
-    key = given["api_key"]
-    chosen = vllm.settings(given)
+    parameters = bench.given
+    key = parameters["api_key"]
+    chosen = vllm.settings(parameters)
     if bench.check:
         prepare(bench, chosen, folders.placeholder(tempfile.gettempdir(), "vllm"))
     chosen = with_data(bench, chosen)
     dataset_sha256 = vllm.require_dataset(chosen)
     server = vllm.Endpoint(chosen.base_url, key)
-    engines = given["data_parallel"]
+    engines = parameters["data_parallel"]
     longest = server.require(
         chosen.model, endpoint=chosen.endpoint, requests=2 * engines if engines > 1 else 1
     )
     vllm.require_length(chosen, longest)
     with folders.own_folder(tempfile.gettempdir(), "vllm") as folder:
-        found: Dict[str, Any] = {"dataset_sha256": dataset_sha256} if dataset_sha256 else {}
+        more_parameters: Dict[str, Any] = (
+            {"dataset_sha256": dataset_sha256} if dataset_sha256 else {}
+        )
         if chosen.data.data == "conversations":
-            found["different_prompts"] = vllm.write_prompts(chosen, server, folder)
-        prepare(bench, chosen, folder, **found)
+            more_parameters["different_prompts"] = vllm.write_prompts(chosen, server, folder)
+        prepare(bench, chosen, folder, **more_parameters)
         output = bench.run(
             parse_vllm,
             explain=vllm.explain,

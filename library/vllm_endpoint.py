@@ -106,7 +106,7 @@ OPTIONS = (
 )
 
 _UNITS = Path("/etc/systemd/system")
-# What ProtectHome=yes of a unit hides (systemd.exec(5)).
+# Folders that ProtectHome=yes of a unit hides (systemd.exec(5)).
 _HIDDEN = ("/home", "/root", "/run/user")
 
 
@@ -122,41 +122,47 @@ def has_port(unit: str, port: int) -> bool:
 
 
 def space_problems(spaces: Sequence[Mapping[str, Any]]) -> List[str]:
-    """What does not fit, by file system."""
+    """Problems of disk space, by file system."""
     together: Dict[int, List[Mapping[str, Any]]] = {}
     for space in spaces:
         if not (space["unless"] and os.path.exists(space["unless"])):
-            place = vllm_server.existing(space["path"])
-            together.setdefault(os.stat(place).st_dev, []).append(space)
-    found = []
-    for wanted in together.values():
-        what = " and ".join(dict.fromkeys(space["what"] for space in wanted))
-        total = sum(space["bytes"] for space in wanted)
-        found.append(vllm_server.space_problem(wanted[0]["path"], total, what))
-    return [problem for problem in found if problem]
+            path = vllm_server.existing(space["path"])
+            together.setdefault(os.stat(path).st_dev, []).append(space)
+    sentences = []
+    for group in together.values():
+        purposes = " and ".join(dict.fromkeys(space["what"] for space in group))
+        total = sum(space["bytes"] for space in group)
+        sentences.append(vllm_server.space_problem(group[0]["path"], total, purposes))
+    return [problem for problem in sentences if problem]
 
 
 def hidden(path: str) -> str:
-    """The folder below which ``path``, or what it links to, is hidden from a service; or empty."""
+    """The folder below which ``path``, or its link's target, is hidden from a service; or empty."""
     places = {os.path.abspath(path), os.path.realpath(path)}
     return next(
-        (top for top in _HIDDEN for place in places if os.path.commonpath([top, place]) == top), ""
+        (
+            top
+            for top in _HIDDEN
+            for candidate in places
+            if os.path.commonpath([top, candidate]) == top
+        ),
+        "",
     )
 
 
-def problems(given: Dict[str, Any]) -> List[str]:
-    """What keeps the services from starting."""
-    found = []
-    for service in given["services"]:
+def problems(parameters: Dict[str, Any]) -> List[str]:
+    """Problems that keep the services from starting."""
+    sentences = []
+    for service in parameters["services"]:
         port = int(service["port"])
         if not int(service["rank"]) and not has_port(service["unit"], port):
-            found.append(vllm_server.port_problem(service["host"], port))
-    found += [
+            sentences.append(vllm_server.port_problem(service["host"], port))
+    sentences += [
         f"{path} is below {hidden(path)}, which the service cannot see: set {name} to another"
-        for path, name in given["visible"].items()
+        for path, name in parameters["visible"].items()
         if hidden(path)
     ]
-    return [problem for problem in found if problem] + space_problems(given["spaces"])
+    return [problem for problem in sentences if problem] + space_problems(parameters["spaces"])
 
 
 def main() -> None:
@@ -165,22 +171,24 @@ def main() -> None:
         supports_check_mode=True,
         required_if=[("state", "ready", ("unit",))],
     )
-    given = module.params
-    service = (given["unit"], given["journal_namespace"])
-    if given["state"] == "possible":
-        module.exit_json(changed=False, problems=problems(given), seconds=0.0)
+    parameters = module.params
+    service = (parameters["unit"], parameters["journal_namespace"])
+    if parameters["state"] == "possible":
+        module.exit_json(changed=False, problems=problems(parameters), seconds=0.0)
     if module.check_mode:
         module.exit_json(changed=False, problems=[], seconds=0.0)
     try:
-        if given["headless"]:
-            seconds = vllm_server.wait_for_service(service, settle_seconds=given["settle_seconds"])
+        if parameters["headless"]:
+            seconds = vllm_server.wait_for_service(
+                service, settle_seconds=parameters["settle_seconds"]
+            )
         else:
             seconds = vllm_server.wait_until_ready(
-                vllm_server.Api(given["base_url"], given["api_key"]),
+                vllm_server.Api(parameters["base_url"], parameters["api_key"]),
                 service,
-                model=given["model"],
-                deadline_seconds=given["deadline_seconds"],
-                completions=given["completions"],
+                model=parameters["model"],
+                deadline_seconds=parameters["deadline_seconds"],
+                completions=parameters["completions"],
             )
     except BadInput as error:
         module.fail_json(msg=str(error))

@@ -10,7 +10,7 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from trueup.node.sizes import read_sizes
 from trueup.node.topology import Topology
-from trueup.plan import Asked
+from trueup.plan import PlanInputs
 from trueup_controller import new_machine
 
 ROOT = Path(__file__).parents[1]
@@ -69,7 +69,7 @@ def windows_node(size: str = "Standard_NV12ads_A10_v5", **changes: Any) -> dict[
 
 def asked(
     role: str, on: dict[str, Any], /, found: dict[str, Any] | None = None, **options: Any
-) -> Asked:
+) -> PlanInputs:
     """The role's defaults, but for ``options``, on a node, of which ``found`` was found out.
 
     Raises:
@@ -79,7 +79,7 @@ def asked(
     defaults = yaml.safe_load((folder / "defaults" / "main.yml").read_text())
     prefix = f"{role}_"
     given = {**defaults, **{f"{prefix}{name}": value for name, value in options.items()}}
-    return Asked(
+    return PlanInputs(
         options={
             name.removeprefix(prefix): value
             for name, value in {**given, **_entries(folder, given)}.items()

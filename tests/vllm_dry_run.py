@@ -19,7 +19,7 @@ import yaml
 from trueup.benchmarks.vllm import plan as vllm_plan
 from trueup.benchmarks.vllm.recipes import GIB, Fit, choose, fit, machine_of
 from trueup.node import systemd
-from trueup.plan import Asked, Plan
+from trueup.plan import Plan, PlanInputs
 from trueup_controller import new_machine
 
 ROOT = Path(__file__).parents[1]
@@ -71,7 +71,7 @@ def run(name: str, size: str, image: str, **options: Any) -> Run:
     return Run(name, size, image, made, unit, found(unit, made, image))
 
 
-def asked(name: str, size: str, image: str, **options: Any) -> Asked:
+def asked(name: str, size: str, image: str, **options: Any) -> PlanInputs:
     """What the role is asked on the first node of an endpoint of this recipe."""
     recipe = RECIPES[name]
     hosts = [f"node-{number + 1}" for number in range(recipe["nodes"])]
@@ -101,12 +101,12 @@ def asked(name: str, size: str, image: str, **options: Any) -> Asked:
         "secrets": {"api_key": "", "hf_token": ""},
         "found": {"python": pythons[0], "pythons": pythons[1:], "folders": _Space()},
     }
-    chain = vllm_plan.programs(Asked(**values))
+    chain = vllm_plan.programs(PlanInputs(**values))
     values["found"].update(
         programs={place: place if _resolved(place, there) else None for place in chain["programs"]},
         files={path: _resolved(path, there) for path in chain["files"]},
     )
-    return Asked(**values)
+    return PlanInputs(**values)
 
 
 @functools.cache
@@ -162,7 +162,7 @@ def _above(path: str) -> list[str]:
     return [path, *map(str, Path(path).parents)]
 
 
-def rendered(made: Plan, question: Asked) -> str:
+def rendered(made: Plan, question: PlanInputs) -> str:
     """The unit of the first endpoint, as Ansible's template writes it."""
     folder = ROOT / "roles/vllm/templates"
     jinja = jinja2.Environment(

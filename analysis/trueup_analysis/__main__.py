@@ -44,7 +44,7 @@ def _end(ended: SystemExit) -> NoReturn:
         for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
     except (OSError, ValueError):
-        # Python says what it says of a stream that is gone.
+        # The stream is closed: leave the report to Python.
         raise ended from None
     os._exit(ended.code or 0)
 

@@ -1,8 +1,7 @@
 """Records as text, many at a time.
 
-A text that is plainly a record becomes a row at once. What costs time for each figure is looked at
-when the rows are a table, and what is odd there, as what is odd before, is read once more by
-``records.decode``, which says why it is none.
+A text that is plainly a record becomes a row at once. Costly checks of figures run on the whole
+table. ``records.decode`` reads each odd text once more and gives the reason if it is no record.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 
     from .metrics import Figures
 
-# Records that wait as text, five times what a table takes.
+# Limit of records held as text, which take five times the memory of a table.
 _ROWS_AT_ONCE: Final = 8192
 _BYTES_AT_ONCE: Final = 2**25
 
@@ -91,7 +90,7 @@ class _Text(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 _untyped = msgspec.json.Decoder(_Text).decode
-# What figures have in common that differ in their value alone, as those of sweeps do.
+# Fields that figures of a sweep share: they differ in their values alone.
 _KIND: Final = ("name", "unit", "direction", "message_bytes", "device", "statistic", "n")
 _kind = attrgetter(*_KIND)
 # Columns that a record has itself.
@@ -103,7 +102,7 @@ _NUMBERS: Final = ("node_count", "ranks", "threads_per_rank", "gpus", "duration_
 _own = attrgetter(*_PLAIN_TEXTS, *_NUMBERS)
 _raw_texts = attrgetter(*packed.KINDS)
 # How many members there are, with a colon each.
-_MEMBERS, _OF_RAW, _OF_FIGURE = (len(one.__struct_fields__) for one in (_Text, Raw, _Figure))
+_MEMBERS, _OF_RAW, _OF_FIGURE = (len(struct.__struct_fields__) for struct in (_Text, Raw, _Figure))
 
 
 class _Codes(dict[Any, int]):
@@ -129,7 +128,7 @@ def _words(column: Sequence[str | None]) -> Words:
 
 def _numbers(name: str, column: Sequence[Any]) -> NDArray[Any]:
     kind, unknown = (np.float64, np.nan) if name == "duration_seconds" else (np.int64, -1)
-    return np.array([unknown if one is None else one for one in column], kind)
+    return np.array([unknown if number is None else number for number in column], kind)
 
 
 class _Texts(dict[bytes, tuple[int, int]]):
@@ -142,12 +141,15 @@ class _Texts(dict[bytes, tuple[int, int]]):
         self._words: dict[str, int] = {}
 
     def __missing__(self, text: bytes) -> tuple[int, int]:
-        word = canonical(self._decode(text))
+        canonical_text = canonical(self._decode(text))
         colons = text.count(b":")
-        if word.count(":") != colons:
+        if canonical_text.count(":") != colons:
             raise msgspec.ValidationError("a name may be given twice")
-        found = self[text] = self._words.setdefault(word, len(self._words)), colons
-        return found
+        code_and_colons = self[text] = (
+            self._words.setdefault(canonical_text, len(self._words)),
+            colons,
+        )
+        return code_and_colons
 
     @property
     def words(self) -> list[str]:
@@ -169,8 +171,8 @@ class Batch:
         self._of_kind: list[int] = []
         self._values: list[float] = []
         self._lengths: list[int] = []
-        # Of each record its text, None of one that was looked at, and what is said of it if it is
-        # none; and how many colons the text has beyond those that were looked for.
+        # For each record: its text (None once it is checked), with path and position for a refusal;
+        # and the number of colons of the text beyond the expected ones.
         self._contents: list[tuple[bytes | None, str, int]] = []
         self._colons: list[int] = []
         self._bytes = 0
@@ -183,11 +185,11 @@ class Batch:
     def is_full(self) -> bool:
         return len(self._own) >= _ROWS_AT_ONCE or self._bytes >= _BYTES_AT_ONCE
 
-    def takes(self, content: bytes, path: str, place: int) -> bool:
+    def takes(self, content: bytes, path: str, position: int) -> bool:
         """Whether a text is plainly a record, which then waits here.
 
         Args:
-            place: how many files were left out before it.
+            position: how many files were left out before it.
         """
         try:
             record = _untyped(content)
@@ -197,7 +199,7 @@ class Batch:
             codes, colons = self._coded(record)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return False
-        self._wait(record, codes, (content, path, place))
+        self._wait(record, codes, (content, path, position))
         self._colons.append(content.count(b":") - colons)
         self._bytes += len(content)
         return True
@@ -212,7 +214,7 @@ class Batch:
         self._bytes += len(content)
 
     def _coded(self, record: _Text) -> tuple[list[int], int]:
-        """The codes of a record's texts, and how many colons are in them and in what lies beside.
+        """The codes of a record's texts, and the number of colons in them and in its raw entry.
 
         Raises:
             msgspec.MsgspecError: a text is not of its kind, or may hold a name twice.
@@ -241,61 +243,61 @@ class Batch:
         self._contents.append(content)
 
     def table(self) -> tuple[packed.Table, list[tuple[int, str, str]]]:
-        """The records, and of those that are none the place, the path and why."""
+        """The records; and position, path and reason of each text that is no record."""
         table, kinds = self._table()
-        refused, kept = [], np.ones(table.num_rows, np.bool_)
+        refused, is_valid = [], np.ones(table.num_rows, np.bool_)
         odd = _odd(table, kinds) | self._hides_colons(table, kinds)
         for number in np.flatnonzero(odd).tolist():
-            content, path, place = self._contents[number]
+            content, path, position = self._contents[number]
             try:
                 if content is not None:
                     decode(content)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                refused.append((place, path, str(error)))
-                kept[number] = False
-        return (packed.take(table, np.flatnonzero(kept)) if refused else table), refused
+                refused.append((position, path, str(error)))
+                is_valid[number] = False
+        return (packed.take(table, np.flatnonzero(is_valid)) if refused else table), refused
 
     def _table(self) -> tuple[packed.Table, _Kinds]:
-        made: dict[str, Any] = {}
+        columns: dict[str, Any] = {}
         for name, column in zip(
             (*_PLAIN_TEXTS, *_NUMBERS), zip(*self._own, strict=True), strict=True
         ):
-            made[name] = _numbers(name, column) if name in _NUMBERS else _words(column)
+            columns[name] = _numbers(name, column) if name in _NUMBERS else _words(column)
         beside = ("nodes", "raw_path", "raw_sha256", "source")
         for name, column in zip(beside, zip(*self._beside, strict=True), strict=True):
-            made[name] = _words(column)
+            columns[name] = _words(column)
         for (name, texts), codes in zip(
             self._texts.items(), np.array(self._codes, np.int32).T, strict=True
         ):
-            made[name] = Words(codes, texts.words)
+            columns[name] = Words(codes, texts.words)
         rows = len(self._own)
-        made["provenance"] = Words(np.zeros(rows, np.int32), [MEASURED])
-        ranks, threads = made["ranks"], made["threads_per_rank"]
-        made["cores"] = np.where((ranks < 0) | (threads < 0), -1, ranks * threads)
+        columns["provenance"] = Words(np.zeros(rows, np.int32), [MEASURED])
+        ranks, threads = columns["ranks"], columns["threads_per_rank"]
+        columns["cores"] = np.where((ranks < 0) | (threads < 0), -1, ranks * threads)
         kinds = _Kinds(self._kinds.values_in_order, np.array(self._of_kind, np.int32))
         values = np.array(self._values, np.float64)
         figures = kinds.figures(np.array(self._lengths, np.int64), values)
-        return packed.of_columns(made, figures), kinds
+        return packed.of_columns(columns, figures), kinds
 
     def _hides_colons(self, table: packed.Table, kinds: _Kinds) -> NDArray[np.bool_]:
         """Which texts have more colons than the values that were read: a name stands twice."""
-        left = np.array(self._colons, np.int64)
+        colons_left = np.array(self._colons, np.int64)
         for name in (*_PLAIN_TEXTS, "nodes"):
             column = words(packed.column(table, name))
-            held = np.array([*(word.count(":") for word in column.words), 0], np.int64)
-            left -= held[column.codes]
+            held = np.array([*(text.count(":") for text in column.words), 0], np.int64)
+            colons_left -= held[column.codes]
         totals = np.concatenate(([0], np.cumsum(kinds.colons[kinds.codes])))
         starts = table.figures.starts
-        found: NDArray[np.bool_] = left != totals[starts[1:]] - totals[starts[:-1]]
-        return found
+        is_hidden: NDArray[np.bool_] = colons_left != totals[starts[1:]] - totals[starts[:-1]]
+        return is_hidden
 
 
 class _Kinds:
     """The different kinds of some figures.
 
     Attributes:
-        columns: name -> what it is of each kind.
-        codes: of each figure its kind.
+        columns: name -> its value for each kind.
+        codes: the kind of each figure.
     """
 
     def __init__(self, kinds: Sequence[tuple[Any, ...]], codes: NDArray[np.int32]) -> None:
@@ -307,25 +309,25 @@ class _Kinds:
     @property
     def colons(self) -> NDArray[np.int64]:
         """Of each kind how many colons are in the text of a figure."""
-        found = []
+        counts = []
         for kind in zip(*self.columns.values(), strict=True):
-            texts = (one.count(":") for one in kind if isinstance(one, str))
-            absent = sum(one is msgspec.UNSET for one in kind)
-            found.append(_OF_FIGURE - absent + sum(texts))
-        return np.array(found, np.int64)
+            texts = (field.count(":") for field in kind if isinstance(field, str))
+            absent = sum(field is msgspec.UNSET for field in kind)
+            counts.append(_OF_FIGURE - absent + sum(texts))
+        return np.array(counts, np.int64)
 
     def figures(self, lengths: NDArray[np.int64], values: NDArray[np.float64]) -> Figures:
         """The figures of records that have so many of them each."""
-        made: dict[str, Any] = {"value": values}
+        columns: dict[str, Any] = {"value": values}
         for name, column in self.columns.items():
-            known = [None if one is msgspec.UNSET else one for one in column]
+            cells = [None if cell is msgspec.UNSET else cell for cell in column]
             if name in TEXTS:
-                held = _words(known)
-                made[name] = Words(small(held.codes)[self.codes], held.words)
+                held = _words(cells)
+                columns[name] = Words(small(held.codes)[self.codes], held.words)
             else:
-                whole = np.array([-1 if one is None else one for one in known], np.int64)
-                made[name] = small(whole)[self.codes]
-        return of_lengths(lengths, made)
+                integers = np.array([-1 if cell is None else cell for cell in cells], np.int64)
+                columns[name] = small(integers)[self.codes]
+        return of_lengths(lengths, columns)
 
     def out_of_range(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which figures are not in the unit in which records hold them, or are out of its range."""
@@ -340,11 +342,11 @@ class _Kinds:
     def fits(self, name: str, pattern: str) -> NDArray[np.bool_]:
         """Which figures have none of such a text, or one of a pattern."""
         fits = [
-            one is msgspec.UNSET or re.search(pattern, one) is not None
-            for one in self.columns[name]
+            text is msgspec.UNSET or re.search(pattern, text) is not None
+            for text in self.columns[name]
         ]
-        found: NDArray[np.bool_] = np.array(fits, np.bool_)[self.codes]
-        return found
+        does_fit: NDArray[np.bool_] = np.array(fits, np.bool_)[self.codes]
+        return does_fit
 
 
 def _is_plain(record: _Text) -> bool:
@@ -359,7 +361,7 @@ def _is_plain(record: _Text) -> bool:
 
 
 def _odd(table: packed.Table, kinds: _Kinds) -> NDArray[np.bool_]:
-    """Which records may hold what no record can hold."""
+    """Which records may hold an impossible value."""
     odd = np.zeros(table.num_rows, np.bool_)
     for name, pattern in PATTERNS.items():
         odd |= ~packed.fit(packed.column(table, name), pattern)
@@ -385,13 +387,17 @@ def _is_time(text: str) -> bool:
 def _out_of_order(figures: Figures) -> NDArray[np.int64]:
     """The records in which a median lies outside the least and the greatest."""
     codes = [*figures.statistic.words, None]
-    ranks = np.array([ORDERED.index(word) if word in ORDERED else -1 for word in codes], np.int64)
+    ranks = np.array(
+        [ORDERED.index(statistic) if statistic in ORDERED else -1 for statistic in codes], np.int64
+    )
     places = ranks[figures.statistic.codes]
-    part, places = figures.taken(places >= 0), places[places >= 0]
-    groups = alike([part.owners, part.name.codes, part.device.codes, numbered(part.message_bytes)])
+    ranked, places = figures.taken(places >= 0), places[places >= 0]
+    groups = alike(
+        [ranked.owners, ranked.name.codes, ranked.device.codes, numbered(ranked.message_bytes)]
+    )
     ends = np.full((int(groups.max(initial=-1)) + 1, len(ORDERED)), np.nan)
-    ends[groups, places] = part.value
+    ends[groups, places] = ranked.value
     low, middle, high = ends.T
     wrong = (low > middle) | (middle > high) | (low > high)
-    found: NDArray[np.int64] = distinct(part.owners[wrong[groups]])
-    return found
+    owners: NDArray[np.int64] = distinct(ranked.owners[wrong[groups]])
+    return owners

@@ -1,4 +1,4 @@
-"""What was read as plain objects, a ``Case`` each.
+"""Loaded records as plain objects, one ``Case`` each.
 
 Neither pandas nor Arrow is imported here, because ``trueup read`` judges figures without a table.
 """
@@ -74,23 +74,23 @@ class FiguresOf(Sequence[Figure]):
     def __iter__(self) -> Iterator[Figure]:
         return iter(self._rows())
 
-    def __getitem__(self, place: Any) -> Any:
-        return self._rows()[place]
+    def __getitem__(self, index: Any) -> Any:
+        return self._rows()[index]
 
 
 def figures_of(loaded: Loaded, metrics: Collection[str] | None = None) -> list[Sequence[Figure]]:
     """The figures of each record, or those of them that have some names."""
-    found = loaded.figures
+    figures = loaded.figures
     if metrics is not None:
-        found = found.taken(found.name.marks(metrics))
-    starts = found.starts.tolist()
-    return list(map(FiguresOf, repeat(found), starts, starts[1:]))
+        figures = figures.taken(figures.name.marks(metrics))
+    starts = figures.starts.tolist()
+    return list(map(FiguresOf, repeat(figures), starts, starts[1:]))
 
 
 def _nodes(nodes: Sequence[str | None], counts: Sequence[int | None]) -> list[tuple[str, ...]]:
     """The nodes of each record; equal ones are one object."""
-    known = {each: names(*each) for each in set(zip(nodes, counts, strict=True))}
-    return [known[each] for each in zip(nodes, counts, strict=True)]
+    names_by_nodes = {each: names(*each) for each in set(zip(nodes, counts, strict=True))}
+    return [names_by_nodes[each] for each in zip(nodes, counts, strict=True)]
 
 
 def names(nodes: str | None, count: int | None) -> tuple[str, ...]:

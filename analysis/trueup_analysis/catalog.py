@@ -45,15 +45,17 @@ def find(name: str, chosen: Path | None = None) -> Path:
     Raises:
         BadInput: as ``folder``.
     """
-    own = folder(chosen) / name
-    return own if own.is_file() else built_in() / name
+    path = folder(chosen) / name
+    return path if path.is_file() else built_in() / name
 
 
 def built_in() -> Path:
     """The packaged copy, else the checkout's."""
-    here = Path(__file__).resolve().parent
-    places = (here / "catalog", here.parents[1] / "catalog")
-    return next((place for place in places if (place / "prices.csv").is_file()), places[0])
+    package = Path(__file__).resolve().parent
+    places = (package / "catalog", package.parents[1] / "catalog")
+    return next(
+        (directory for directory in places if (directory / "prices.csv").is_file()), places[0]
+    )
 
 
 def rows(path: Path, *columns: str) -> Iterator[tuple[str, dict[str, str]]]:
@@ -82,24 +84,24 @@ def rows(path: Path, *columns: str) -> Iterator[tuple[str, dict[str, str]]]:
         raise BadInput(f"{path} cannot be read: {error}") from error
 
 
-def counts(path: Path, column: str, what: str) -> dict[str, int]:
+def counts(path: Path, column: str, unit: str) -> dict[str, int]:
     """A column of vm_sizes.csv, such as "gpus": whole numbers by size in lower case, 0 for an empty
     cell. Empty without such a file.
 
     Args:
-        what: of what they are numbers, for a message.
+        unit: their unit, for a message.
 
     Raises:
         BadInput: the file cannot be read, or is another one.
     """
     if not path.is_file():
         return {}
-    found = {}
+    by_size = {}
     for where, row in rows(path, "size", column):
         if not (row[column] or "0").isdecimal():
-            raise BadInput(f"{where}: {row[column]!r} is no number of {what}")
-        found[row["size"].lower()] = int(row[column] or 0)
-    return found
+            raise BadInput(f"{where}: {row[column]!r} is no number of {unit}")
+        by_size[row["size"].lower()] = int(row[column] or 0)
+    return by_size
 
 
 def text(path: Path) -> str:
@@ -117,7 +119,7 @@ def text(path: Path) -> str:
 
 
 def document(path: Path) -> Any:
-    """What a YAML file holds.
+    """The content of a YAML file.
 
     Raises:
         BadInput: it cannot be read, or is not YAML.

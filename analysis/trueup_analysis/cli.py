@@ -31,8 +31,8 @@ _WRONG_USAGE = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__
 _WRONG_USAGE.exit_code = 64  # type: ignore[attr-defined]
 read_plainly()
 
-# In the order of the help, and what that says of each. Of their files in commands/ the one that was
-# asked for is imported.
+# Commands in the order of the help, with their summaries. Only the file of the requested command is
+# imported from commands/.
 COMMANDS: Final = {
     "list": "What was measured, what failed and what could not be read.",
     "scaling": "Speed-up, efficiency, serial fraction, fits, and where adding cores or nodes stops"
@@ -58,8 +58,8 @@ COMMANDS: Final = {
 # No module of Python can be called as these.
 _FILES: Final = {"list": "listing", "import": "importing"}
 
-# What typer's help imports of rich for help in Markdown and for tracebacks, and trueup has neither:
-# 40 % of what `trueup --help` took.
+# Parts of rich that typer's help imports for Markdown and for tracebacks. trueup uses neither: they
+# took 40 % of the time of `trueup --help`.
 _NOT_IN_HELP: Final = {"rich.markdown": "Markdown", "rich.traceback": "Traceback"}
 
 # Options that had another name, which still works and is not in the help.
@@ -69,25 +69,25 @@ FORMERLY = {"--as-size": "--size", "--tool": "--benchmark"}
 class Group(TyperGroup):
     """The commands; they take their options under earlier names too."""
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         for name, about in COMMANDS.items():
             self.commands[name] = TyperCommand(name, short_help=about)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        name, found, rest = super().resolve_command(ctx, args)
-        return name, found and command(str(found.name)), rest
+        name, subcommand, rest = super().resolve_command(ctx, args)
+        return name, subcommand and command(str(subcommand.name)), rest
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        for before, word in pairwise(["", *args]):
-            name = before if not word else word.removesuffix("=")
-            if not word or (word.startswith("--") and word.endswith("=")):
+        for before, argument in pairwise(["", *args]):
+            name = before if not argument else argument.removesuffix("=")
+            if not argument or (argument.startswith("--") and argument.endswith("=")):
                 raise typer.BadParameter(f"what follows {name} is empty: give a value or remove it")
         return super().parse_args(ctx, list(map(_renamed, args)))
 
 
-def _renamed(word: str) -> str:
-    name, equals, value = word.partition("=")
+def _renamed(argument: str) -> str:
+    name, equals, value = argument.partition("=")
     return f"{FORMERLY.get(name, name)}{equals}{value}"
 
 
@@ -103,12 +103,12 @@ app = typer.Typer(
 
 def command(name: str) -> Any:
     """A command, or a group of them, as typer runs it."""
-    found = get_group(import_module(f".commands.{_FILES.get(name, name)}", __package__).app)
-    return found.commands.get(name, found)
+    group = get_group(import_module(f".commands.{_FILES.get(name, name)}", __package__).app)
+    return group.commands.get(name, group)
 
 
-def _say_version(asked: bool) -> None:
-    if not asked:
+def _say_version(is_requested: bool) -> None:
+    if not is_requested:
         return
     # 20 ms that no other command needs.
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
@@ -147,8 +147,8 @@ def _trueup(
 
 
 def _import_help() -> None:
-    """typer's help without what this program never shows of it; typer imports the rest of itself
-    later where that fails."""
+    """Import typer's help without the parts that this program never shows. If that fails, typer
+    imports the rest of itself later."""
     stand_ins = {name: ModuleType(name) for name in _NOT_IN_HELP if name not in sys.modules}
     for name, module in stand_ins.items():
         setattr(module, _NOT_IN_HELP[name], type(_NOT_IN_HELP[name], (), {}))
@@ -169,7 +169,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     try:
         if sys.stdout is None or sys.stderr is None:
-            # Closed by the caller (>&-): what would be written there has nowhere to go.
+            # Closed by the caller (>&-): output has nowhere to go.
             sys.exit(1)
         PROGRESS.begin()
         if {"-h", "--help"} & {*sys.argv} or len(sys.argv) == 1:

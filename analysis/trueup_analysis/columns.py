@@ -36,19 +36,19 @@ class Words(NamedTuple):
         """Those of some rows."""
         return Words(self.codes[rows], self.words)
 
-    def code(self, word: str | None) -> int:
+    def code(self, text: str | None) -> int:
         """The code of a text; -2, which no row has, where it is not among them."""
-        if word is None:
+        if text is None:
             return -1
-        return self.words.index(word) if word in self.words else -2
+        return self.words.index(text) if text in self.words else -2
 
     def marks(self, words: Iterable[str | None]) -> NDArray[np.bool_]:
         """Which rows have one of some texts."""
         is_one = np.zeros(len(self.words) + 1, np.bool_)
-        # That of no text, -1, is the last; what is not among them is marked nowhere.
-        is_one[[code for word in words if (code := self.code(word)) >= -1]] = True
-        found: NDArray[np.bool_] = is_one[self.codes]
-        return found
+        # The last element, -1, is that of no text. A text that is not among them marks no row.
+        is_one[[code for text in words if (code := self.code(text)) >= -1]] = True
+        is_marked: NDArray[np.bool_] = is_one[self.codes]
+        return is_marked
 
     def held(self) -> list[str]:
         """The texts that rows have, sorted."""
@@ -98,7 +98,7 @@ def taken(array: pa.Array, rows: NDArray[np.int64]) -> pa.Array:
 
 
 def numbers(array: pa.Array) -> NDArray[Any]:
-    """A column of numbers; what stands where one is missing is chance."""
+    """A column of numbers; a missing one has an arbitrary value."""
     if not len(array):
         return np.empty(0, _KINDS[array.type])
     held = np.frombuffer(array.buffers()[1], _KINDS[array.type])
@@ -126,36 +126,38 @@ def values(array: pa.Array) -> list[Any]:
     """A column as plain values, None where there is none; equal texts are one object."""
     if pa.types.is_dictionary(array.type):
         return words(array).values()
-    found: list[Any] = numbers(array).tolist()
+    cells: list[Any] = numbers(array).tolist()
     if array.null_count:
-        found = [
-            one if is_known else None for one, is_known in zip(found, known(array), strict=True)
+        cells = [
+            cell if is_known else None for cell, is_known in zip(cells, known(array), strict=True)
         ]
-    return found
+    return cells
 
 
 def numbered(held: NDArray[Any], has: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
     """Values as whole numbers from 0 on in their order, equal ones alike; -1: there is none."""
     each = distinct(held)
-    found: NDArray[np.int64]
+    ranks: NDArray[np.int64]
     if len(each) > _FEW_VALUES:
-        found = np.unique(held, return_inverse=True)[1]
+        ranks = np.unique(held, return_inverse=True)[1]
     else:  # in a fifth of the time
-        found = np.searchsorted(each, held)
-    return found if has is None else np.where(has, found, -1)
+        ranks = np.searchsorted(each, held)
+    return ranks if has is None else np.where(has, ranks, -1)
 
 
 def firsts(groups: NDArray[Any]) -> NDArray[np.int64]:
     """The first row of each group; these have numbers from 0 on without a gap."""
-    found = np.full(int(groups.max(initial=-1)) + 1, len(groups), np.int64)
-    np.minimum.at(found, groups, np.arange(len(groups)))
-    return found
+    first_rows = np.full(int(groups.max(initial=-1)) + 1, len(groups), np.int64)
+    np.minimum.at(first_rows, groups, np.arange(len(groups)))
+    return first_rows
 
 
-def distinct(whole: NDArray[Any]) -> NDArray[Any]:
+def distinct(column: NDArray[Any]) -> NDArray[Any]:
     """Each number once, in order; ``np.unique`` of so much alone imports ``np.ma``, 0.02 s."""
-    ordered = np.sort(whole)
-    return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))] if len(whole) else ordered
+    ordered = np.sort(column)
+    return (
+        ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))] if len(column) else ordered
+    )
 
 
 def alike(columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
@@ -173,19 +175,19 @@ def alike(columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     # Without sorting.
     is_held = np.zeros(span, np.bool_)
     is_held[keys] = True
-    found: NDArray[np.int64] = (np.cumsum(is_held) - 1)[keys]
-    return found
+    dense: NDArray[np.int64] = (np.cumsum(is_held) - 1)[keys]
+    return dense
 
 
-def small(whole: NDArray[Any]) -> NDArray[Any]:
+def small(integers: NDArray[Any]) -> NDArray[Any]:
     """Whole numbers in as few bytes as hold them."""
-    least, most = int(whole.min(initial=0)), int(whole.max(initial=0))
-    return whole.astype(np.min_scalar_type(min(least, -most - 1)), copy=False)
+    least, most = int(integers.min(initial=0)), int(integers.max(initial=0))
+    return integers.astype(np.min_scalar_type(min(least, -most - 1)), copy=False)
 
 
 def folded(column: Words) -> pa.DictionaryArray:
     """The column of a table."""
-    each = [word.encode() for word in column.words]
+    each = [text.encode() for text in column.words]
     ends = np.cumsum([0, *map(len, each)], dtype=np.int32)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(each))]
     texts = pa.Array.from_buffers(pa.string(), len(each), buffers)
@@ -193,10 +195,12 @@ def folded(column: Words) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(places, texts)
 
 
-def array_of(made: NDArray[Any], has: NDArray[np.bool_] | None = None) -> pa.Array:
+def array_of(array: NDArray[Any], has: NDArray[np.bool_] | None = None) -> pa.Array:
     """A column of whole numbers or floats; ``has``: in which rows there is one, if not in all."""
-    kind = next(arrow for arrow, kind in _KINDS.items() if made.dtype == kind)
+    kind = next(arrow for arrow, kind in _KINDS.items() if array.dtype == kind)
     bits = None
     if has is not None and not has.all():
         bits = pa.py_buffer(np.packbits(has, bitorder="little"))
-    return pa.Array.from_buffers(kind, len(made), [bits, pa.py_buffer(np.ascontiguousarray(made))])
+    return pa.Array.from_buffers(
+        kind, len(array), [bits, pa.py_buffer(np.ascontiguousarray(array))]
+    )

@@ -30,26 +30,26 @@ def copies(table: packed.Table) -> NDArray[np.int64]:
     suspects = np.flatnonzero(np.bincount(names)[names] > 1)
     if not len(suspects):
         return suspects
-    part = packed.take(table, suspects)
-    contents = alike([names[suspects], packed.alike(part, _CONTENT)]).tolist()
-    figures, starts = _coded(part.figures), part.figures.starts.tolist()
-    digests = words(packed.column(part, "raw_sha256")).codes.tolist()
+    suspect_table = packed.take(table, suspects)
+    contents = alike([names[suspects], packed.alike(suspect_table, _CONTENT)]).tolist()
+    figures, starts = _coded(suspect_table.figures), suspect_table.figures.starts.tolist()
+    digests = words(packed.column(suspect_table, "raw_sha256")).codes.tolist()
     outputs: dict[tuple[int, bytes], set[int]] = {}
-    found = []
-    for place, (content, digest) in enumerate(zip(contents, digests, strict=True)):
-        measured = figures[starts[place] : starts[place + 1]].tobytes()
+    copied = []
+    for position, (content, digest) in enumerate(zip(contents, digests, strict=True)):
+        measured = figures[starts[position] : starts[position + 1]].tobytes()
         earlier = outputs.setdefault((content, measured), set())
         if digest in earlier or (earlier and _NO_RAW in {digest, *earlier}):
-            found.append(place)
+            copied.append(position)
         if digest != _NO_RAW or not earlier:
             earlier -= {_NO_RAW}
             earlier.add(digest)
-    return suspects[found]
+    return suspects[copied]
 
 
 def _coded(figures: Figures) -> NDArray[np.int64]:
     """One number for each figure, the same for equal ones."""
-    texts = [one.codes for one in (figures.name, figures.unit, figures.direction)]
+    texts = [column.codes for column in (figures.name, figures.unit, figures.direction)]
     texts += [figures.device.codes, figures.statistic.codes]
     numbers = (figures.message_bytes, figures.n, figures.value)
     return alike([*texts, *map(numbered, numbers)])

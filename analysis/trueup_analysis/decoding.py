@@ -1,10 +1,9 @@
 """A tool's output as it stands in a file or a pipe, to the text that parsers take.
 
-In one pass, so that a long log needs little memory: decompressed (gzip, bzip2, xz, zstd); decoded
-(UTF-8 with or without a byte order mark, UTF-16, UTF-32); without a terminal's colours, and without
-what a progress bar has overwritten; without the long stretch of other programs' lines before the
-first line that any tool's room marks as its own, and without the lines of a log that its parser
-reads nothing from, or has seen before.
+One pass, so that a long log needs little memory. It decompresses (gzip, bzip2, xz, zstd), decodes
+(UTF-8 with or without a byte order mark, UTF-16, UTF-32), and removes a terminal's colours, text
+that a progress bar has overwritten, the long stretch of other programs' lines before the first line
+that any tool's room marks as its own, and lines of a log that its parser skips or has seen before.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _CHUNK: Final = 1 << 20
-# So many bytes before the first mark are kept: what a tool prints first need not be marked.
+# Chunks kept before the first mark: a tool's first lines need not be marked.
 _CHUNKS_BEFORE: Final = 2
-# What is kept of a text: Megatron-LM's log of a million iterations is 345 MiB long.
+# Limit of the kept text: Megatron-LM's log of a million iterations is 345 MiB long.
 _MOST_KEPT: Final = 2 * MOST_BYTES
-# So many times what is kept may be read for it: a long log, or one that never ends.
+# So many times that limit may be read: a log may be long, or never end.
 _MOST_READ: Final = 8
 # A log with fewer lines in a chunk is left as it is; so many different ones are remembered.
 _FEW: Final = 1000
@@ -51,7 +50,7 @@ _ORDER_MARKS: Final = (
 _ESCAPES: Final = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()][0-9A-B]|[@-Z\\^_=>78])"
 )
-# What tells a progress bar that was overwritten from a line that ends in a carriage return alone.
+# Tells an overwritten progress bar from a line that ends in a carriage return alone.
 _BAR: Final = re.compile(rb"\d ?%|\d/\d+ |\beta\b|it/s", re.IGNORECASE)
 
 
@@ -99,46 +98,46 @@ def decoded(
     """The text of one output, and where lines of it were left out.
 
     Args:
-        stream: where it is read from, once.
-        name: what to call it in messages.
+        stream: its source, which is read once.
+        name: its name in messages.
         marks: strings of which one stands near the first line of any tool's output.
-        logs: of logs between the lines: a string in each line, the pattern of all before it, with
-            the host, and of the beginning of what a parser reads behind it.
+        logs: of logs between the lines: a string in each line, the pattern of all text before
+            it, with the host, and the pattern that begins the text behind it that a parser reads.
 
     Raises:
-        BadInput: it cannot be decompressed, what is kept of it is longer than _MOST_KEPT, the whole
-            many times as long, or a line longer than MOST_BYTES.
+        BadInput: it cannot be decompressed, its kept text is longer than _MOST_KEPT, the whole many
+            times as long, or a line longer than MOST_BYTES.
         OSError: it cannot be read.
     """
     plain = _plain(_whole_lines(_utf8(_limited(_unpacked(stream, name), name)), name))
     text, size, gaps = "", 0, Gaps()
     line, numbered = 1, 0  # of a character, which few parts ask for
-    for part in _near_mark(_thinned(plain, logs), name, marks):
-        size += len(part.text)
+    for chunk in _near_mark(_thinned(plain, logs), name, marks):
+        size += len(chunk.text)
         if size > _MOST_KEPT:
             raise _too_long(name, _MOST_KEPT)
-        if part.gaps.total:
+        if chunk.gaps.total:
             line += text.count("\n", numbered)
             numbered = len(text)
-            gaps.extend(part.gaps, line)
+            gaps.extend(chunk.gaps, line)
         # Grows in place: parts and the whole at the end would be twice the memory. All but the last
         # end where a line does, which no character goes beyond.
-        text += part.text.decode("utf-8", errors="replace")
+        text += chunk.text.decode("utf-8", errors="replace")
     return text, gaps
 
 
 def _near_mark(parts: Iterator[_Part], name: str, marks: Sequence[str]) -> Iterator[_Part]:
     """The same from shortly before the first mark on."""
-    wanted = [mark.encode() for mark in marks]
+    encoded_marks = [mark.encode() for mark in marks]
     front: deque[_Part] = deque()
     dropped = 0
-    for part in parts:
-        front.append(part)
-        if held(wanted, part.text):
+    for chunk in parts:
+        front.append(chunk)
+        if held(encoded_marks, chunk.text):
             break
         if len(front) > _CHUNKS_BEFORE:
-            gone = front.popleft()
-            dropped += gone.text.count(b"\n") + gone.gaps.total
+            dropped_chunk = front.popleft()
+            dropped += dropped_chunk.text.count(b"\n") + dropped_chunk.gaps.total
         if sum(len(each.text) for each in front) > _MOST_KEPT:
             raise _too_long(name, _MOST_KEPT)
     first = _Part(b"")
@@ -162,11 +161,11 @@ def _thinned(chunks: Iterable[bytes], logs: Sequence[tuple[str, str, str]]) -> I
     """Without lines of logs that no parser reads, or that were there before."""
     thinning = [_Thinning(*log) for log in logs]
     for chunk in chunks:
-        part = _Part(chunk)
+        thinned = _Part(chunk)
         for log in thinning:
             if chunk.count(log.mark) > _FEW:
-                part = log.thinned(chunk)
-        yield part
+                thinned = log.thinned(chunk)
+        yield thinned
 
 
 class _Thinning:
@@ -177,46 +176,46 @@ class _Thinning:
         self.mark = mark.encode()
         self._is_head = re.compile(head.encode()).fullmatch
         self._is_read = re.compile(read.encode()).match
-        self._hosts: dict[bytes, bytes | None] = {}  # by what stands before the mark
+        self._hosts: dict[bytes, bytes | None] = {}  # by the text before the mark
         self._seen: set[bytes] = set()  # hosts and lines
 
     def thinned(self, chunk: bytes) -> _Part:
         """A chunk of whole lines without those of the log that say nothing new."""
-        mark, hosts, seen, is_read = self.mark, self._hosts, self._seen, self._is_read
-        kept: list[bytes] = []
+        mark, hosts, seen_lines, is_read = self.mark, self._hosts, self._seen, self._is_read
+        kept_lines: list[bytes] = []
         gaps = Gaps()
-        gone = 0
+        dropped = 0
         for line in chunk.splitlines(keepends=True):
             head, of_log, message = line.partition(mark)
             if of_log:
                 host = hosts[head] if head in hosts else self._host(head)
-                if host in seen and (line in seen or not is_read(message)):
-                    gone += 1
+                if host in seen_lines and (line in seen_lines or not is_read(message)):
+                    dropped += 1
                     continue
-                if host and len(seen) < _MOST_SEEN:
-                    seen.update((host, line))
-            if gone:
-                gaps.add(len(kept), gone)
-                gone = 0
-            kept.append(line)
-        if gone:
-            gaps.add(len(kept), gone)
-        return _Part(b"".join(kept), gaps)
+                if host and len(seen_lines) < _MOST_SEEN:
+                    seen_lines.update((host, line))
+            if dropped:
+                gaps.add(len(kept_lines), dropped)
+                dropped = 0
+            kept_lines.append(line)
+        if dropped:
+            gaps.add(len(kept_lines), dropped)
+        return _Part(b"".join(kept_lines), gaps)
 
     def _host(self, head: bytes) -> bytes | None:
-        found = self._is_head(head)
+        match = self._is_head(head)
         if len(self._hosts) >= _MOST_SEEN:
             self._hosts.clear()
-        self._hosts[head] = host = found[1] if found else None
+        self._hosts[head] = host = match[1] if match else None
         return host
 
 
 def _unpacked(stream: IO[bytes], name: str) -> Iterator[bytes]:
     """The bytes, a MiB at a time."""
     first = stream.read(_CHUNK)
-    for magic, what in _ARCHIVES.items():
+    for magic, kind in _ARCHIVES.items():
         if first.startswith(magic):
-            raise BadInput(f"{name} is {what}: unpack it and read the files in it")
+            raise BadInput(f"{name} is {kind}: unpack it and read the files in it")
     for magic, (method, opened) in _COMPRESSED.items():
         if first.startswith(magic):
             yield from _decompressed(opened, _Rejoined(first, stream), name, method)
@@ -227,10 +226,10 @@ def _unpacked(stream: IO[bytes], name: str) -> Iterator[bytes]:
 
 
 def _decompressed(
-    opened: Callable[[Any], Any], whole: _Rejoined, name: str, method: str
+    opened: Callable[[Any], Any], source: _Rejoined, name: str, method: str
 ) -> Iterator[bytes]:
     try:
-        with opened(whole) as stream:
+        with opened(source) as stream:
             while chunk := stream.read(_CHUNK):
                 yield chunk
     except ImportError:
@@ -241,14 +240,14 @@ def _decompressed(
         raise BadInput(f"{name} is cut off or damaged: {method} says {error}") from error
 
 
-def _zstd(whole: _Rejoined) -> Any:
+def _zstd(source: _Rejoined) -> Any:
     import pyarrow as pa  # noqa: PLC0415
 
-    return pa.CompressedInputStream(whole, "zstd")
+    return pa.CompressedInputStream(source, "zstd")
 
 
 _COMPRESSED: Final[dict[bytes, tuple[str, Callable[[Any], Any]]]] = {
-    b"\x1f\x8b": ("gzip", lambda whole: gzip.GzipFile(fileobj=whole)),
+    b"\x1f\x8b": ("gzip", lambda source: gzip.GzipFile(fileobj=source)),
     b"BZh": ("bzip2", bz2.BZ2File),
     b"\xfd7zXZ\x00": ("xz", lzma.LZMAFile),
     b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
@@ -330,7 +329,7 @@ def _whole_lines(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
 
 
 def _plain(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Without what only a terminal shows, and without byte order marks."""
+    """Without control sequences of terminals, and without byte order marks."""
     for chunk in chunks:
         text = chunk.replace(codecs.BOM_UTF8, b"")
         text = _ESCAPES.sub(b"", text) if b"\x1b" in text else text
@@ -342,8 +341,8 @@ def _plain(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _settled(line: bytes) -> bytes:
-    """What a line's carriage returns left of it: the last text, and what is no progress bar."""
+    """A line after its carriage returns: its last text, and earlier ones but progress bars."""
     if b"\r" not in line:
         return line
-    *earlier, last = [part for part in line.split(b"\r") if part.strip()] or [b""]
-    return b"\n".join([*(part for part in earlier if not _BAR.search(part)), last])
+    *earlier, last = [piece for piece in line.split(b"\r") if piece.strip()] or [b""]
+    return b"\n".join([*(piece for piece in earlier if not _BAR.search(piece)), last])

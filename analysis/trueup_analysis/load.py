@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 RUN_SCHEMA = "trueup.run/1"
 _TOLD_EVERY = 100  # files
-# What most records are less than: they need no look at their size.
+# Most records are smaller: they need no look at their size.
 _AT_ONCE = 2**16
 # A record with 200,000 figures has 26 MiB.
 _MOST_BYTES = 2**28
@@ -46,7 +46,7 @@ _EMPTY_HINT = (
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What the analysis reads of a run's ``run.json``."""
+    """The fields of a run's ``run.json`` that the analysis reads."""
 
     schema: Literal["trueup.run/1"]
     run_id: str
@@ -66,7 +66,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class _Noted(msgspec.Struct, frozen=True):
-    """What a packed file says beside its table."""
+    """The metadata of a packed file."""
 
     excluded: list[tuple[str, str]]
     runs: list[dict[str, Any]]
@@ -82,7 +82,7 @@ class Excluded(NamedTuple):
 
 @dataclass(frozen=True)
 class Loaded:
-    """What was read.
+    """The loaded records.
 
     Attributes:
         table: one row a record; columns: run_id, benchmark, case, outcome (ok, failed, invalid),
@@ -90,10 +90,10 @@ class Loaded:
             (publications do not always say), cores (ranks x threads_per_rank, over all nodes),
             gpus, parameters, software, system, command and environment (JSON text), started_at (UTC
             text), duration_seconds, raw_path, raw_sha256, source (file), provenance ("measured", or
-            the publication); and its figures, column by column. A record's number is its place.
-        excluded: what could not be read, by name.
+            the publication); and its figures, column by column. A record's number is its row.
+        excluded: files and records that could not be read, by name.
         runs: the run manifests (``run.json``), by their count and then by time, oldest first.
-        notes: sentences on what the reader did that the user should know.
+        notes: sentences for the user on the reader's decisions.
     """
 
     table: packed.Table
@@ -183,15 +183,15 @@ def verify(loaded: Loaded) -> list[Excluded]:
         if expected is None:
             continue
         try:
-            found = _sha256_beside(source, raw_path)
+            digest = _sha256_beside(source, raw_path)
         except OSError as error:
             problems.append(Excluded(source, f"raw output {raw_path}: {error.strerror}"))
             continue
-        if found != expected:
+        if digest != expected:
             problems.append(
                 Excluded(
                     source,
-                    f"raw output {raw_path} has sha256 {found[:12]}..., not the recorded"
+                    f"raw output {raw_path} has sha256 {digest[:12]}..., not the recorded"
                     f" {expected[:12]}...",
                 )
             )
@@ -295,13 +295,13 @@ class _Reader:
         again = copies(table)
         if not len(again):
             return table
-        kept = np.ones(table.num_rows, np.bool_)
-        kept[again] = False
+        is_kept = np.ones(table.num_rows, np.bool_)
+        is_kept[again] = False
         self.notes.append(
             f"{plural(len(again), 'record')} equal in every field and figure to another one:"
             " copies count once."
         )
-        return packed.take(table, np.flatnonzero(kept))
+        return packed.take(table, np.flatnonzero(is_kept))
 
     def _refuse_nothing(self, names: list[str]) -> None:
         where = ", ".join(names) or "nothing"
@@ -334,9 +334,9 @@ class _Reader:
 
     def _read_entry(self, entry: os.DirEntry[str], real: str, *, is_run: bool) -> None:
         if not _is_utf8(entry.path):
-            shown = os.fsencode(entry.path).decode("utf-8", "backslashreplace")
+            printable = os.fsencode(entry.path).decode("utf-8", "backslashreplace")
             self.excluded.append(
-                Excluded(shown, "its name is not UTF-8, so no table can hold it; rename it")
+                Excluded(printable, "its name is not UTF-8, so no table can hold it; rename it")
             )
             return
         try:
@@ -375,8 +375,8 @@ class _Reader:
             self.excluded.append(Excluded(path, error.strerror or str(error)))
             return None
         if content is None:
-            why = f"larger than {_MOST_BYTES >> 20} MiB, which no record is"
-            self.excluded.append(Excluded(path, why))
+            reason = f"larger than {_MOST_BYTES >> 20} MiB, which no record is"
+            self.excluded.append(Excluded(path, reason))
             return None
         return content
 
@@ -460,15 +460,15 @@ class _Reader:
             return
         table, refused = batch.table()
         self._tables.append(table)
-        for before, (place, path, why) in enumerate(refused):
-            self.excluded.insert(place + before, Excluded(path, why))
+        for before, (position, path, reason) in enumerate(refused):
+            self.excluded.insert(position + before, Excluded(path, reason))
 
     def _read_packed(self, path: Path) -> None:
         self._flush()
         table, rest = packed.read(path)
         try:
             noted = msgspec.convert(rest, _Noted)
-            # As they were packed: with what a newer release has put into them.
+            # As they were packed, with the fields of a newer release.
             for run in noted.runs:
                 msgspec.convert(run, Manifest)
         except msgspec.ValidationError as error:
@@ -480,23 +480,23 @@ class _Reader:
         self.notes += [note for note in noted.notes if note not in self.notes]
 
 
-def _of_both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+def _of_both(first: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """One manifest of two of a run: of the same nodes the later one; of different nodes, which
-    configured themselves (docs/azure_sets.md), what both say together."""
-    if not {*(one.get("expected") or ())}.isdisjoint(other.get("expected") or ()):
+    configured themselves (docs/azure_sets.md), both merged."""
+    if not {*(first.get("expected") or ())}.isdisjoint(other.get("expected") or ()):
         return other
-    found = {**one, **other}
-    for name in one.keys() & other.keys():
-        before, now = one[name], other[name]
+    merged = {**first, **other}
+    for name in first.keys() & other.keys():
+        before, now = first[name], other[name]
         if isinstance(before, list) and isinstance(now, list):
-            found[name] = [*before, *(item for item in now if item not in before)]
+            merged[name] = [*before, *(item for item in now if item not in before)]
         elif isinstance(before, dict) and isinstance(now, dict):
-            found[name] = {**before, **now}
+            merged[name] = {**before, **now}
     for name, choose in (("count", max), ("started_at", min), ("finished_at", max)):
-        given: list[Any] = [run.get(name) for run in (one, other)]
+        values: list[Any] = [run.get(name) for run in (first, other)]
         # A run of which a part goes on goes on.
-        found[name] = None if None in given else choose(given)
-    return found
+        merged[name] = None if None in values else choose(values)
+    return merged
 
 
 def _content(path: str) -> bytes | None:
@@ -554,7 +554,7 @@ def _starts_as_object(path: str) -> bool:
 
 
 def _untagged(value: Any) -> Any:
-    """Plain values from ansible-core 2.19's cache, which wraps what it knows the origin of.
+    """Plain values from ansible-core 2.19's cache, which wraps values of known origin.
 
     Source: ansible/_internal/_json/_profiles/_cache_persistence.py of ansible-core 2.19.
     """

@@ -77,45 +77,49 @@ class Figures(NamedTuple):
 
     def at(self, rows: NDArray[Any] | slice) -> list[Figure]:
         """Those at some places as plain values."""
-        made = (
+        columns = (
             self._column(name, rows).values() if name in TEXTS else self._plain(name, rows)
             for name in Figure._fields
         )
-        return list(map(Figure, *made))
+        return list(map(Figure, *columns))
 
     def _plain(self, name: str, rows: NDArray[Any] | slice) -> list[Any]:
-        found: list[Any] = getattr(self, name)[rows].tolist()
-        return found if name == "value" else [None if one < 0 else one for one in found]
+        values: list[Any] = getattr(self, name)[rows].tolist()
+        return values if name == "value" else [None if value < 0 else value for value in values]
 
 
 def _starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(lengths)))
 
 
-def of_lengths(lengths: NDArray[np.int64], made: dict[str, Any]) -> Figures:
+def of_lengths(lengths: NDArray[np.int64], columns: dict[str, Any]) -> Figures:
     """Figures of records that have so many of them each."""
     owners = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-    return Figures(starts=_starts(lengths), owners=owners, **made)
+    return Figures(starts=_starts(lengths), owners=owners, **columns)
 
 
 def of_rows(rows: Sequence[Sequence[Figure]]) -> Figures:
     """The figures of each record, as columns."""
     columns = list(zip(*chain.from_iterable(rows), strict=True)) or [()] * len(Figure._fields)
-    made: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     for name, column in zip(Figure._fields, columns, strict=True):
         if name in TEXTS:
             codes = {
-                word: code
-                for code, word in enumerate(one for one in dict.fromkeys(column) if one is not None)
+                text: code
+                for code, text in enumerate(
+                    text for text in dict.fromkeys(column) if text is not None
+                )
             }
-            made[name] = Words(
-                np.array([codes.get(word, -1) for word in column], np.int32), list(codes)
+            arrays[name] = Words(
+                np.array([codes.get(text, -1) for text in column], np.int32), list(codes)
             )
         elif name == "value":
-            made[name] = np.array(column, np.float64)
+            arrays[name] = np.array(column, np.float64)
         else:
-            made[name] = np.array([-1 if one is None else one for one in column], np.int64)
-    return of_lengths(np.fromiter(map(len, rows), np.int64, len(rows)), made)
+            arrays[name] = np.array(
+                [-1 if number is None else number for number in column], np.int64
+            )
+    return of_lengths(np.fromiter(map(len, rows), np.int64, len(rows)), arrays)
 
 
 def flat(listed: pa.ListArray) -> dict[str, pa.Array]:
@@ -126,16 +130,16 @@ def flat(listed: pa.ListArray) -> dict[str, pa.Array]:
 
 def of_lists(listed: pa.ListArray) -> Figures:
     """The figures of each record from Arrow's lists of rows."""
-    made: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     for name, array in flat(listed).items():
         if name in TEXTS:
             folded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-            made[name] = words(folded)
+            arrays[name] = words(folded)
         elif name == "value":
-            made[name] = np.where(known(array), numbers(array), np.nan)
+            arrays[name] = np.where(known(array), numbers(array), np.nan)
         else:
-            made[name] = counts(array)
-    return of_lengths(lengths(listed), made)
+            arrays[name] = counts(array)
+    return of_lengths(lengths(listed), arrays)
 
 
 def lists(figures: Figures, kind: pa.ListType) -> pa.ListArray:
@@ -154,24 +158,24 @@ def lists(figures: Figures, kind: pa.ListType) -> pa.ListArray:
 
 
 def joined(parts: Iterable[Figures]) -> Figures:
-    """The figures of some records and then of others. Parts may be made one after another: no more
-    than one is held beside what it becomes."""
+    """The figures of several parts, one after the other. Parts may come from a generator: no more
+    than one is held beside the joined columns."""
     lengths = [np.empty(0, np.int64)]
     held: dict[str, list[NDArray[Any]]] = {
         name: [np.empty(0, np.float64 if name == "value" else np.int8)] for name in COLUMNS
     }
     codes: dict[str, dict[str, int]] = {name: {} for name in TEXTS}
-    for part in parts:
-        lengths.append(np.diff(part.starts))
+    for figures in parts:
+        lengths.append(np.diff(figures.starts))
         for name, columns in held.items():
-            column = getattr(part, name)
+            column = getattr(figures, name)
             if isinstance(column, Words):
                 known_words = codes[name]
-                places = [known_words.setdefault(word, len(known_words)) for word in column.words]
+                places = [known_words.setdefault(text, len(known_words)) for text in column.words]
                 column = np.array([*places, -1])[column.codes]
             columns.append(column if name == "value" else small(column))
-    made: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     for name in COLUMNS:
         column = np.concatenate(held.pop(name))
-        made[name] = Words(column, list(codes[name])) if name in TEXTS else column
-    return of_lengths(np.concatenate(lengths), made)
+        arrays[name] = Words(column, list(codes[name])) if name in TEXTS else column
+    return of_lengths(np.concatenate(lengths), arrays)

@@ -31,7 +31,7 @@ _TEXT = (
     *("started_at", "raw_path", "raw_sha256", "source", "provenance"),
 )
 _WHOLE = ("node_count", "ranks", "threads_per_rank", "cores", "gpus")
-# What names a measured record.
+# Patterns of the fields that name a measured record.
 PATTERNS: Final = {
     "run_id": "^[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}$",
     "benchmark": "^[a-z][a-z0-9_]*$",
@@ -50,7 +50,7 @@ KINDS: Final[dict[str, Any]] = {
     "environment": dict[str, str],
 }
 JSON = tuple(KINDS)
-# What every record has.
+# Columns that every record has.
 _ALWAYS = ("run_id", "benchmark", "case", "outcome", "nodes", "source", "provenance")
 # Run times and the rates that scaling divides by, and their units.
 ABOVE_ZERO: Final = {"run_time": "s", "triad_rate": "byte/s"}
@@ -130,28 +130,28 @@ def decoded(text: str) -> Any:
     return msgspec.json.decode(text)
 
 
-def of_columns(made: Mapping[str, Words | NDArray[Any]], figures: Figures) -> Table:
+def of_columns(by_name: Mapping[str, Words | NDArray[Any]], figures: Figures) -> Table:
     """A table of records from its columns: texts, also of JSON, and numbers, of which -1 and NaN
     stand for unknown ones."""
     arrays = [
-        folded(held) if isinstance(held := made[name], Words) else array_of(held, held >= 0)
+        folded(held) if isinstance(held := by_name[name], Words) else array_of(held, held >= 0)
         for name in _RECORDS.names
     ]
     return Table(pa.Table.from_arrays(arrays, schema=_RECORDS), figures)
 
 
 def from_lines(lines: Sequence[bytes]) -> Table:
-    """A table from such rows; what is absent is unknown."""
+    """A table from such rows; an absent field is unknown."""
     if not lines:
         return Table(_RECORDS.empty_table(), metrics.of_rows([]))
     # Not from Python's own values, of which pyarrow makes no array without importing pandas.
-    found = pa_json.read_json(
+    arrow_table = pa_json.read_json(
         pa.py_buffer(b"\n".join(lines)),
         pa_json.ReadOptions(use_threads=False, block_size=max(_BLOCK, *map(len, lines)) + 1),
         pa_json.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="ignore"),
     )
-    arrays = [_fold(_whole(found, field.name), field.type) for field in _RECORDS]
-    figures = metrics.of_lists(_whole(found, "metrics"))
+    arrays = [_fold(_whole(arrow_table, field.name), field.type) for field in _RECORDS]
+    figures = metrics.of_lists(_whole(arrow_table, "metrics"))
     return Table(pa.Table.from_arrays(arrays, schema=_RECORDS), metrics.joined([figures]))
 
 
@@ -168,8 +168,8 @@ def join(tables: Sequence[Table]) -> Table:
 
 
 def _together(parts: Sequence[pa.Table]) -> pa.Table:
-    whole = pa.concat_tables(parts).unify_dictionaries()
-    return pa.Table.from_arrays([_whole(whole, name) for name in _RECORDS.names], schema=_RECORDS)
+    table = pa.concat_tables(parts).unify_dictionaries()
+    return pa.Table.from_arrays([_whole(table, name) for name in _RECORDS.names], schema=_RECORDS)
 
 
 def take(table: Table, places: Sequence[int] | NDArray[np.int64]) -> Table:
@@ -187,9 +187,9 @@ def column(table: Table, name: str) -> pa.Array:
 
 
 def _whole(table: pa.Table, name: str) -> pa.Array:
-    found = table.column(name)
+    chunked = table.column(name)
     # Putting the chunks together copies them, also a single one.
-    return found.chunk(0) if found.num_chunks == 1 else found.combine_chunks()
+    return chunked.chunk(0) if chunked.num_chunks == 1 else chunked.combine_chunks()
 
 
 def values(table: Table, name: str) -> list[Any]:
@@ -199,8 +199,8 @@ def values(table: Table, name: str) -> list[Any]:
     if name not in JSON:
         return columns.values(array)
     texts = words(array)
-    made = [*map(decoded, texts.words), None]
-    return [made[code] for code in texts.codes.tolist()]
+    decoded_texts = [*map(decoded, texts.words), None]
+    return [decoded_texts[code] for code in texts.codes.tolist()]
 
 
 def alike(table: Table, names: Iterable[str]) -> NDArray[np.int64]:
@@ -242,21 +242,21 @@ def read(path: Path) -> tuple[Table, dict[str, Any]]:
         BadInput: the file is none of those.
     """
     try:
-        found = _read(path)
-        rest: dict[str, Any] = json.loads(found.metadata[b"trueup"])
+        content = _read(path)
+        rest: dict[str, Any] = json.loads(content.metadata[b"trueup"])
     except (OSError, KeyError, ValueError, RecursionError, pa.ArrowException) as error:
-        why = (str(error).splitlines() or [type(error).__name__])[0]
-        raise BadInput(f"{path} is not a file that `trueup pack` wrote ({why})") from error
-    if wrong := found.wrong():
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise BadInput(f"{path} is not a file that `trueup pack` wrote ({reason})") from error
+    if wrong := content.wrong():
         raise BadInput(f"{path} holds what no record can hold: {wrong}")
-    return found.table, rest
+    return content.table, rest
 
 
 class _Read(NamedTuple):
-    """What a file holds.
+    """The content of a file.
 
     Attributes:
-        odd: by the number of the check what is first wrong among the figures.
+        odd: number of the check -> the first fault among the figures.
     """
 
     table: Table
@@ -264,7 +264,7 @@ class _Read(NamedTuple):
     odd: dict[int, str]
 
     def wrong(self) -> str:
-        """What the reader of records would have refused; empty where nothing is.
+        """A fault that the reader of records would have refused; empty where there is none.
 
         The first record of the first wrong column is named.
         """
@@ -282,7 +282,7 @@ def _read(path: Path) -> _Read:
     Raises:
         ValueError: its columns are others, or it is larger in memory than any fleet's records.
     """
-    # 10 ms, with what reads from clouds, that folders of JSON do not need.
+    # 10 ms, with the readers of cloud storage, that folders of JSON do not need.
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     most = min(_MOST_BYTES, max(_MOST_BYTES_OF_SMALL, _MOST_TIMES * path.stat().st_size))
@@ -304,7 +304,7 @@ def _read(path: Path) -> _Read:
             raise _too_large(most)
         odd: dict[int, str] = {}
         figures = metrics.joined(_parts(file, most, weight, odd))
-    # What Arrow read with is free, and no longer the process's.
+    # Give the memory that Arrow read with back to the system.
     pa.default_memory_pool().release_unused()
     return _Read(Table(records, figures), metadata, odd)
 
@@ -313,29 +313,29 @@ def _parts(file: pq.ParquetFile, most: int, weight: int, odd: dict[int, str]) ->
     """The figures of a file, of some records at a time.
 
     Args:
-        weight: bytes of what was read before, which may be no more than ``most``.
-        odd: filled with what is first wrong, by the number of the check.
+        weight: bytes that were read before; with these no more than ``most``.
+        odd: filled with the first fault, by the number of the check.
     """
     before = 0
-    for part in file.iter_batches(_ROWS_AT_ONCE, columns=["metrics"], use_threads=False):
-        [listed] = part.columns
+    for batch in file.iter_batches(_ROWS_AT_ONCE, columns=["metrics"], use_threads=False):
+        [listed] = batch.columns
         weight += _weight(metrics.flat(listed).values())
         if weight > most:
             raise _too_large(most)
-        for number, what in _wrong_figures(listed, before):
-            odd.setdefault(number, what)
-        before += len(part)
+        for number, problem in _wrong_figures(listed, before):
+            odd.setdefault(number, problem)
+        before += len(batch)
         yield metrics.of_lists(listed)
 
 
 def _weight(arrays: Iterable[pa.Array]) -> int:
     """The bytes of some columns once each row has texts of its own."""
     size = 0
-    for one in arrays:
-        size += one.nbytes
-        if pa.types.is_dictionary(one.type):
-            each = np.append(columns.lengths(one.dictionary), 0)
-            size += int(each[columns.codes(one)].sum())
+    for array in arrays:
+        size += array.nbytes
+        if pa.types.is_dictionary(array.type):
+            each = np.append(columns.lengths(array.dictionary), 0)
+            size += int(each[columns.codes(array)].sum())
     return size
 
 
@@ -346,10 +346,10 @@ def _too_large(most: int) -> ValueError:
 def _wrong_record(table: Table) -> str:
     for name, is_wrong in _checks(table):
         if is_wrong.any():
-            place = int(is_wrong.argmax())
-            named = table.records.slice(place, 1).select(["benchmark", "case", "nodes"])
-            what = " ".join(map(str, named.to_pylist()[0].values()))
-            return f"{name} of record {place + 1} ({what}) is missing or out of range"
+            row_number = int(is_wrong.argmax())
+            named = table.records.slice(row_number, 1).select(["benchmark", "case", "nodes"])
+            record_name = " ".join(map(str, named.to_pylist()[0].values()))
+            return f"{name} of record {row_number + 1} ({record_name}) is missing or out of range"
     return ""
 
 
@@ -365,7 +365,7 @@ def _wrong_text(table: Table) -> str:
 
 
 def _wrong_figures(listed: pa.ListArray, before: int) -> Iterator[tuple[int, str]]:
-    """What is first wrong in a part, and the number of the check that says it.
+    """The first fault of each check in a part, with the number of the check.
 
     Args:
         before: how many records come before the part.
@@ -373,10 +373,10 @@ def _wrong_figures(listed: pa.ListArray, before: int) -> Iterator[tuple[int, str
     flat = metrics.flat(listed)
     for number, (name, is_wrong) in enumerate(_metric_checks(flat)):
         if is_wrong.any():
-            place = int(is_wrong.argmax())
-            figure, value = (flat[key][place].as_py() for key in ("name", "value"))
+            row_number = int(is_wrong.argmax())
+            figure, value = (flat[key][row_number].as_py() for key in ("name", "value"))
             ends = np.cumsum(columns.lengths(listed))
-            record = before + int(np.searchsorted(ends, place, "right")) + 1
+            record = before + int(np.searchsorted(ends, row_number, "right")) + 1
             yield number, f"{name} of {figure} ({value}) in record {record} is out of range"
 
 
@@ -411,13 +411,13 @@ def fit(array: pa.DictionaryArray, pattern: str) -> NDArray[np.bool_]:
     """Which texts are of a pattern; none is not."""
     held = words(array)
     matched = re.compile(pattern).fullmatch
-    fits = [word is not None and matched(word) is not None for word in held.words]
-    found: NDArray[np.bool_] = np.array([*fits, False])[held.codes]
-    return found
+    fits = [text is not None and matched(text) is not None for text in held.words]
+    is_match: NDArray[np.bool_] = np.array([*fits, False])[held.codes]
+    return is_match
 
 
 def _outside(held: NDArray[Any], least: float, most: float) -> NDArray[np.bool_]:
-    """Also what is no number."""
+    """Which values lie outside a range; NaN does."""
     return ~((held >= least) & (held <= most))
 
 

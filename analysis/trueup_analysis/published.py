@@ -25,7 +25,7 @@ _VLLM = "vLLM Llama-3.1-8B-Instruct FP16"
 _DEEPSEEK = "vLLM DeepSeek-R1"
 _NX = "Siemens NX on Azure Virtual Desktop"
 _STORAGE = "EDA storage benchmark"
-# metric in the file -> what was measured, at which latency
+# metric in the file -> measured quantity, latency
 _STORAGE_METRICS = {
     "io_rate_at_2ms": ("I/O rate", "2 ms"),
     "io_rate_at_2ms_min": ("I/O rate, at least", "2 ms"),
@@ -89,65 +89,68 @@ def read_published(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     Raises:
         BadInput: another kind of file, or a row that cannot be understood.
     """
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
-    others: Counter[str] = Counter()
+    cases: dict[tuple[str, ...], dict[str, Any]] = {}
+    skipped: Counter[str] = Counter()
     for where, row in catalog.rows(path, *_COLUMNS):
-        known = _METRICS.get(row["benchmark"])
-        metric = None if known is None else known.get((row["metric"], row["unit"]))
-        if known is None or (metric is None and row["benchmark"] in _IN_WORDS):
-            others[row["benchmark"]] += 1
+        metrics_by_key = _METRICS.get(row["benchmark"])
+        metric = (
+            None if metrics_by_key is None else metrics_by_key.get((row["metric"], row["unit"]))
+        )
+        if metrics_by_key is None or (metric is None and row["benchmark"] in _IN_WORDS):
+            skipped[row["benchmark"]] += 1
             continue
         if metric is None:
-            what = f"metric {row['metric']} in {row['unit']!r}"
+            metric_text = f"metric {row['metric']} in {row['unit']!r}"
             of = "vLLM" if row["benchmark"] == _VLLM else "Devito"
-            raise BadInput(f"{where}: {what} is not known for {of}")
+            raise BadInput(f"{where}: {metric_text} is not known for {of}")
         name, factor, unit, direction, statistic = metric
         key = tuple(row[name] for name in _COLUMNS[:5])
-        case = found.get(key)
+        case = cases.get(key)
         if case is None:
-            case = found[key] = _CASES[row["benchmark"]](row, where)
+            case = cases[key] = _CASES[row["benchmark"]](row, where)
         try:
             value = float(row["value"]) * factor
         except ValueError as error:
             raise BadInput(f"{where}: {row['value']!r} is not a number") from error
         case["metrics"].append(_metric(name, value, unit, direction, statistic))
-    for case in found.values():
+    for case in cases.values():
         _add_total(case)
     notes = []
-    if others:
+    if skipped:
         notes.append(
-            f"{path.name}: {sum(others.values())} rows of {len(others)} other benchmarks are left"
+            f"{path.name}: {sum(skipped.values())} rows of {len(skipped)} other benchmarks are left"
             " out; only its Devito and vLLM rows can be analysed as cases."
         )
-    return list(found.values()), notes
+    return list(cases.values()), notes
 
 
 def read_storage(path: Path) -> list[dict[str, Any]]:
-    """The rows of the published EDA storage benchmark: configuration, system, clients, what,
-    latency, low and high (the same where it is no range), unit (1/s or byte/s), source, said.
+    """The rows of the published EDA storage benchmark: configuration, system, clients, what
+    (the quantity), latency, low and high (the same where it is no range), unit (1/s or byte/s),
+    source, said.
 
     Raises:
         BadInput: another kind of file, or a row that cannot be understood.
     """
-    found = []
+    rows = []
     for where, row in catalog.rows(path, *_COLUMNS):
         if row["benchmark"] != _STORAGE:
             continue
         numbers = re.fullmatch(r"([0-9.]+)(?:-([0-9.]+))?", row["value"])
-        known = _STORAGE_METRICS.get(row["metric"])
+        measure = _STORAGE_METRICS.get(row["metric"])
         unit = _STORAGE_UNITS.get(row["unit"])
-        if numbers is None or known is None or unit is None:
-            what = f"metric {row['metric']}, {row['value']} {row['unit']!r}"
-            raise BadInput(f"{where}: {what} is not known for {_STORAGE}")
+        if numbers is None or measure is None or unit is None:
+            metric_text = f"metric {row['metric']}, {row['value']} {row['unit']!r}"
+            raise BadInput(f"{where}: {metric_text} is not known for {_STORAGE}")
         factor, base = unit
         low, high = numbers[1], numbers[2] or numbers[1]
-        found.append(
+        rows.append(
             {
                 "configuration": row["configuration"],
                 "system": row["system"],
                 "clients": _whole(row, "nodes", where),
-                "what": known[0],
-                "latency": known[1],
+                "what": measure[0],
+                "latency": measure[1],
                 "low": float(low) * factor,
                 "high": float(high) * factor,
                 "unit": base,
@@ -155,7 +158,7 @@ def read_storage(path: Path) -> list[dict[str, Any]]:
                 "said": row["notes"],
             }
         )
-    return found
+    return rows
 
 
 def _metric(
@@ -194,19 +197,19 @@ def _devito_case(row: dict[str, str], source: str) -> dict[str, Any]:
 
 def _vllm_case(row: dict[str, str], source: str) -> dict[str, Any]:
     configuration = row["configuration"]
-    said = _VLLM_CONFIGURATION.match(configuration)
-    if said is None:
+    match = _VLLM_CONFIGURATION.match(configuration)
+    if match is None:
         raise BadInput(f"{source}: configuration {configuration!r} names no profile and GPU")
     return {
         **_case(row, source),
         "benchmark": "vllm",
-        "case": f"{said['profile']}-1x{said['gpu']}",
+        "case": f"{match['profile']}-1x{match['gpu']}",
         "gpus": _whole(row, "cores_or_gpus", source),
         "parameters": canonical(
             {
                 "model": "meta-llama/Llama-3.1-8B-Instruct",
-                "profile": said["profile"],
-                "gpu": said["gpu"],
+                "profile": match["profile"],
+                "gpu": match["gpu"],
                 "configuration": configuration,
             }
         ),
@@ -245,7 +248,7 @@ def _whole(row: dict[str, str], name: str, source: str) -> int | None:
 
 
 def _case(row: dict[str, str], source: str) -> dict[str, Any]:
-    """What all cases have in common."""
+    """The fields that all cases share."""
     return {
         "run_id": "published",
         "outcome": "ok",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .decoding import Gaps
 
-# What is known and not read, by what only it prints.
+# Known tools without a parser, by a pattern that only their output matches.
 OTHERS: Final = {
     "BabelStream": re.compile(r"(?m)^BabelStream$|^Function +MBytes/sec +Min \(sec\)"),
     "superbench": re.compile(r'/return_code(?::\d+)?"\s*:|"reduce_op"\s*:'),
@@ -33,7 +33,7 @@ OTHERS: Final = {
     "iperf3": re.compile(r"(?m)^iperf Done\."),
 }
 STANDARD_INPUT: Final = "standard input"
-# Resources, and what they are called in a parser's result.
+# Resources, and their names in a parser's result.
 _RESOURCES: Final = {
     "nodes": "node_count",
     "ranks": "ranks",
@@ -91,15 +91,15 @@ def tools() -> dict[str, ModuleType]:
 
 
 def marks(tool: str | None = None) -> list[str]:
-    """What a text is searched for before any parser sees it: the marks of one tool, or of all."""
-    known = tools()
-    rooms = [known[tool]] if tool in known else known.values()
+    """The marks of one tool, or of all: a text is searched for them before any parser sees it."""
+    by_tool = tools()
+    rooms = [by_tool[tool]] if tool in by_tool else by_tool.values()
     return [mark for room in rooms for mark in room.MARKS]
 
 
 def logs() -> list[tuple[str, str, str]]:
     """The logs that tools write between their own lines (LOG of their rooms): a string that stands
-    in each line; the pattern of all before it, with the host, and of what is read behind it."""
+    in each line; the pattern of all before it, with the host, and of the text to read behind it."""
     return [room.LOG for room in tools().values() if hasattr(room, "LOG")]
 
 
@@ -108,20 +108,20 @@ def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps | None =
 
     Args:
         gaps: where lines of the output are left out of the text.
-        source: what to call the text in messages.
+        source: the name of the text in messages.
         tool: which tool wrote it; found out when None.
 
     Raises:
         BadInput: no parser of that name, none or several recognise the text, or it cannot be
             understood (the message holds the line).
     """
-    known = tools()
+    by_tool = tools()
     if not text or text.isspace():
         raise BadInput(f"{source} is empty")
     if tool is None:
         tool = _told(text, source)
-    if tool not in known:
-        raise BadInput(f"no parser for {tool!r}; there are {', '.join(known)}")
+    if tool not in by_tool:
+        raise BadInput(f"no parser for {tool!r}; there are {', '.join(by_tool)}")
     module = importlib.import_module(f"{benchmarks.__name__}.{tool}.output")
     parse = cast("Callable[[str], Parsed]", getattr(module, f"parse_{tool}"))
     try:
@@ -146,13 +146,13 @@ def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps | None =
 
 
 def _resources(parsed: Parsed) -> dict[str, int]:
-    """What the output says that the case ran on; a single process runs on one node."""
-    found = {
+    """The resources of the case by its output; a single process runs on one node."""
+    counts = {
         name: count
         for name, member in _RESOURCES.items()
         if isinstance(count := getattr(parsed, member, None), int)
     }
-    return {**({"nodes": 1} if found.get("ranks") == 1 else {}), **found}
+    return {**({"nodes": 1} if counts.get("ranks") == 1 else {}), **counts}
 
 
 def _marks_in(text: str) -> set[str]:
@@ -160,18 +160,18 @@ def _marks_in(text: str) -> set[str]:
     lines with the same ones once: in most long outputs these are a small part."""
     searched = {mark: _letters(mark) for mark in marks()}
     beyond = max(map(len, searched))
-    seen: set[bytes] = set()
+    seen_lines: set[bytes] = set()
     fresh: list[bytes] = []
     for begin in range(0, len(text), _PIECE):
         # A mark may begin in this piece and end in the next.
         piece = _letters(text[begin : begin + _PIECE + beyond])
         lines = {piece}
         if len(piece) > _LONG * piece.count(b"\n"):
-            lines = {*piece.split(b"\n")} - seen
-            seen |= lines if len(seen) < _MOST_SEEN else set()
+            lines = {*piece.split(b"\n")} - seen_lines
+            seen_lines |= lines if len(seen_lines) < _MOST_SEEN else set()
         fresh += lines
-    found = held(searched.values(), b"\n".join(fresh))
-    return held((mark for mark, letters in searched.items() if letters in found), text)
+    held_letters = held(searched.values(), b"\n".join(fresh))
+    return held((mark for mark, letters in searched.items() if letters in held_letters), text)
 
 
 def _letters(text: str) -> bytes:
@@ -184,12 +184,12 @@ def _told(text: str, source: str) -> str:
     Raises:
         BadInput: none of ours, or several may have.
     """
-    known = tools()
-    there = _marks_in(text)
+    by_tool = tools()
+    text_marks = _marks_in(text)
     claims = [
         name
-        for name, module in known.items()
-        if not there.isdisjoint(module.MARKS) and module.recognises(text)
+        for name, module in by_tool.items()
+        if not text_marks.isdisjoint(module.MARKS) and module.recognises(text)
     ]
     if len(claims) > 1:
         raise BadInput(
@@ -197,24 +197,24 @@ def _told(text: str, source: str) -> str:
         )
     if not claims:
         other = next((name for name, mark in OTHERS.items() if mark.search(text)), None)
-        why = f"no known tool's output; say which with --benchmark ({', '.join(known)})"
+        reason = f"no known tool's output; say which with --benchmark ({', '.join(by_tool)})"
         raise BadInput(
-            f"{source}: {why if other is None else f'output of {other}: there is no parser'}"
+            f"{source}: {reason if other is None else f'output of {other}: there is no parser'}"
         )
     return claims[0]
 
 
-def nodes_of(label: str, count: int | None, given: Sequence[str] = ()) -> list[str]:
+def nodes_of(label: str, count: int | None, names: Sequence[str] = ()) -> list[str]:
     """The names of the nodes that a log is of: those given, else the log's label, numbered where
     there are several. Where their number is unknown, one name stands for all.
 
     Raises:
         BadInput: as many as that were not given, or one twice.
     """
-    if given:
-        if len(set(given)) != len(given) or len(given) != count:
-            raise BadInput(f"--node names {len(set(given))} different nodes, and there are {count}")
-        return list(given)
+    if names:
+        if len(set(names)) != len(names) or len(names) != count:
+            raise BadInput(f"--node names {len(set(names))} different nodes, and there are {count}")
+        return list(names)
     if count in {None, 1}:
         return [label]
     return [f"{label}-{number}" for number in range(1, (count or 0) + 1)]

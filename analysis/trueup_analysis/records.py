@@ -1,4 +1,4 @@
-"""One record as a file holds it: what it must be, and why it is none."""
+"""One record as a file holds it: its rules, and the reason why a text is none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .packed import METRIC_NAME, PATTERNS, Scalar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# What fits 64 bits, ranks x threads included.
+# Fits 64 bits, ranks x threads included.
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 GpuCount = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 DEVICE = "^[A-Za-z0-9_.:-]+(>[A-Za-z0-9_.:-]+)?$"
@@ -56,8 +56,8 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One measured case, as ``record.schema.json`` defines it; the unit tests hold the two
     together.
 
-    Meant differences: JSON Schema takes 1.0 for an integer, this does not; and this refuses what no
-    schema can say or no measurement can give (``impossible``, counts beyond 32 bits).
+    Meant differences: JSON Schema takes 1.0 for an integer, this does not; and this refuses values
+    that no schema can express or no measurement can give (``impossible``, counts beyond 32 bits).
     """
 
     schema: Literal["trueup.record/1"]
@@ -92,8 +92,8 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError("outcome is ok, yet there are no metrics")
         elif not self.reason:
             raise ValueError(f"outcome is {self.outcome}, yet no reason is given")
-        if why := impossible(self):
-            raise ValueError(why)
+        if reason := impossible(self):
+            raise ValueError(reason)
 
 
 # No clock resolves less than the one, and no unit here has more than the other.
@@ -116,14 +116,14 @@ def impossible(record: Record) -> str | None:
         return f"raw.path {record.raw.path!r} is not the name of a file beside the record"
     ends: dict[tuple[str, Any, Any], dict[Any, float]] = {}
     for row in record.metrics:
-        if why := _out_of_range(row):
-            return f"{row.name} is {row.value:g} {row.unit}, {why}"
+        if reason := _out_of_range(row):
+            return f"{row.name} is {row.value:g} {row.unit}, {reason}"
         if row.statistic in ORDERED:
             at = (row.name, row.message_bytes, row.device)
             ends.setdefault(at, {})[row.statistic] = row.value
-    for (name, *_), found in ends.items():
-        if len(found) > 1:
-            order = [found[word] for word in ORDERED if word in found]
+    for (name, *_), by_statistic in ends.items():
+        if len(by_statistic) > 1:
+            order = [by_statistic[statistic] for statistic in ORDERED if statistic in by_statistic]
             if order != sorted(order):
                 return f"min, median and max of {name} are out of order"
     return None

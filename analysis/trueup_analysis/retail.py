@@ -1,9 +1,9 @@
 """Prices of Azure's Retail Prices API, and the user's own file of them.
 
 Source: https://learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices
-(api-version 2023-01-01-preview) for the call and its members. What a row means is not written
-there: Azure/karpenter-provider-azure (pkg/providers/pricing) and dstackai/gpuhunt agree that the
-system stands in the product's name, and Spot and Low Priority in the SKU's.
+(api-version 2023-01-01-preview) for the call and its members. The meaning of a row is not
+written there: Azure/karpenter-provider-azure (pkg/providers/pricing) and dstackai/gpuhunt agree
+that the system stands in the product's name, and Spot and Low Priority in the SKU's.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class Server(rest.Client):
     NAME = "the Retail Prices API"
 
     def __init__(self, url: str = HOST, **more: Any) -> None:
-        given = {"connection": {}, "open_url": rest.open_plainly, "patience_seconds": 45, **more}
-        super().__init__(url, **given)
+        options = {"connection": {}, "open_url": rest.open_plainly, "patience_seconds": 45, **more}
+        super().__init__(url, **options)
 
 
 @dataclass
 class Fetched:
-    """What one region sells.
+    """The prices of one region.
 
     Attributes:
         rows: prices as prices.csv has them, one for each size, system and offer.
-        left_out: why rows were not taken, with how many.
+        left_out: reason -> number of rows that were not taken.
     """
 
     region: str
@@ -74,27 +74,27 @@ def fetch(
     Raises:
         TrueupError: no answer, or one that is not as documented; then nothing is taken.
     """
-    found = Fetched(region)
+    fetched = Fetched(region)
     quotes: dict[tuple[str, str, str], dict[str, str]] = {}
     names = {size.lower(): size for size in sizes}
     # A mirror, or a stand-in, is no source that is Azure's.
-    place = urllib.parse.urlsplit(server.url).netloc.rpartition("@")[2]
-    source = f"{place}{_PATH} (api-version {_VERSION})"
+    host = urllib.parse.urlsplit(server.url).netloc.rpartition("@")[2]
+    source = f"{host}{_PATH} (api-version {_VERSION})"
     for first in range(0, len(sizes), _SIZES_A_CALL):
-        part = sizes[first : first + _SIZES_A_CALL]
+        batch = sizes[first : first + _SIZES_A_CALL]
         tell(f"asking {server.NAME} for {region}: size {first + 1} of {len(sizes)}")
-        wanted = " or ".join(f"armSkuName eq '{size}'" for size in part)
+        condition = " or ".join(f"armSkuName eq '{size}'" for size in batch)
         query = {
             "api-version": _VERSION,
             "$filter": f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}'"
-            f" and ({wanted})",
+            f" and ({condition})",
         }
         documents, _ = server.pages(_PATH, query)
-        for item in (one for page in documents for one in _items(page, server.url)):
-            for offer, usd in _offers(item, found.left_out):
+        for item in (page_row for page in documents for page_row in _items(page, server.url)):
+            for offer, usd in _offers(item, fetched.left_out):
                 size = names.get(str(item["armSkuName"]).lower())
                 if size is None or str(item["armRegionName"]).lower() != region:
-                    found.left_out["of another size or region"] += 1
+                    fetched.left_out["of another size or region"] += 1
                     continue
                 key = (size, _system(item), offer)
                 row = _row(item, region, key, usd, (day, source))
@@ -103,8 +103,8 @@ def fetch(
                         f"{server.url} has two prices of {size} in {region} ({key[1]}, {offer}):"
                         f" {quotes[key]['usd_per_hour']} and {row['usd_per_hour']}; none was taken"
                     )
-    found.rows = [quotes[key] for key in sorted(quotes)]
-    return found
+    fetched.rows = [quotes[key] for key in sorted(quotes)]
+    return fetched
 
 
 def _items(page: Mapping[str, Any], url: str) -> list[Mapping[str, Any]]:
@@ -115,16 +115,16 @@ def _items(page: Mapping[str, Any], url: str) -> list[Mapping[str, Any]]:
     for number, item in enumerate(items, 1):
         fine = isinstance(item, dict) and all(isinstance(item.get(name), str) for name in _NAMED)
         numbers = [item.get("retailPrice"), item.get("tierMinimumUnits")] if fine else [None]
-        if not all(isinstance(one, (int, float)) and one >= 0 for one in numbers):
+        if not all(isinstance(figure, (int, float)) and figure >= 0 for figure in numbers):
             raise TrueupError(f"{url}: row {number} of a page has no price as documented")
     return items
 
 
 def _offers(item: Mapping[str, Any], left_out: Counter[str]) -> Iterable[tuple[str, float]]:
     """Offers and their US$ an hour that a row says; why it says none is counted."""
-    why = _why_not(item)
-    if why:
-        left_out[why] += 1
+    reason = _why_not(item)
+    if reason:
+        left_out[reason] += 1
         return
     price = float(item["retailPrice"])
     if item["type"] == "Reservation":
@@ -139,9 +139,9 @@ def _offers(item: Mapping[str, Any], left_out: Counter[str]) -> Iterable[tuple[s
             return
     yield "payg", price
     for plan in item.get("savingsPlan") or []:
-        own = plan.get("retailPrice") if isinstance(plan, dict) else None
-        if isinstance(own, (int, float)) and own > 0 and plan.get("term") in _YEARS:
-            yield f"savings{_YEARS[plan['term']]}y", float(own)
+        plan_price = plan.get("retailPrice") if isinstance(plan, dict) else None
+        if isinstance(plan_price, (int, float)) and plan_price > 0 and plan.get("term") in _YEARS:
+            yield f"savings{_YEARS[plan['term']]}y", float(plan_price)
 
 
 def _why_not(item: Mapping[str, Any]) -> str:
@@ -159,7 +159,7 @@ def _why_not(item: Mapping[str, Any]) -> str:
         "of a term that is not known": kind == "Reservation" and term not in _YEARS,
         f"of type {kind}": kind not in ("Consumption", "Reservation"),
     }
-    return next((why for why, holds in reasons.items() if holds), "")
+    return next((reason for reason, holds in reasons.items() if holds), "")
 
 
 def _system(item: Mapping[str, Any]) -> str:
@@ -171,11 +171,11 @@ def _row(
     region: str,
     key: tuple[str, str, str],
     usd: float,
-    seen: tuple[str, str],
+    day_and_source: tuple[str, str],
 ) -> dict[str, str]:
     size, system, offer = key
     since = str(item.get("effectiveStartDate") or "")[:10]
-    figures = (size, region, system, offer, f"{usd:.10g}", *seen)
+    figures = (size, region, system, offer, f"{usd:.10g}", *day_and_source)
     return dict(zip(COLUMNS, (*figures, f"in force since {since}" if since else ""), strict=True))
 
 
@@ -200,7 +200,7 @@ def keep(path: Path, earlier: Iterable[Mapping[str, Any]], fetched: Sequence[Fet
     """
     merged = {
         tuple(row[name] for name in (*COLUMNS[:4], "as_of_date")): row
-        for row in (*earlier, *(row for one in fetched for row in one.rows))
+        for row in (*earlier, *(row for response in fetched for row in response.rows))
     }
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")

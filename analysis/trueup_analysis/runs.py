@@ -47,65 +47,65 @@ def of_runs(
     Raises:
         BadInput: no record is left, or no run is as chosen.
     """
-    known = run_ids(loaded)
+    all_runs = run_ids(loaded)
     if chosen.run is not None:
-        meant = [find_run(chosen.run, known)]
-        found = select(loaded, replace(chosen, run=meant[0]), may_be_empty=may_be_empty)
-        found = replace(found, excluded=_without(found.excluded, {*known} - {*meant}))
-        return replace(found, notes=[*found.notes, *_chosen(meant, known)])
+        meant = [find_run(chosen.run, all_runs)]
+        selected = select(loaded, replace(chosen, run=meant[0]), may_be_empty=may_be_empty)
+        selected = replace(selected, excluded=_without(selected.excluded, {*all_runs} - {*meant}))
+        return replace(selected, notes=[*selected.notes, *_chosen(meant, all_runs)])
     named = _Named(sources)
-    last = next((run for run in reversed(known) if run not in named.outside(loaded)), None)
+    last = next((run for run in reversed(all_runs) if run not in named.outside(loaded)), None)
     if chosen.every_run or chosen.since or named.every or last is None:
-        found = select(loaded, chosen, may_be_empty=may_be_empty)
-        return replace(found, notes=[*found.notes, *_chosen(run_ids(found), known)])
+        selected = select(loaded, chosen, may_be_empty=may_be_empty)
+        return replace(selected, notes=[*selected.notes, *_chosen(run_ids(selected), all_runs)])
     meant = [last, *named.runs(loaded)]
     rows = loaded.words("run_id").marks([last]) | named.rows(loaded)
     narrowed = replace(
         loaded.only(np.flatnonzero(rows)),
         runs=[run for run in loaded.runs if str(run["run_id"]) in meant],
-        excluded=_without(loaded.excluded, {*known} - {*meant}),
+        excluded=_without(loaded.excluded, {*all_runs} - {*meant}),
     )
     try:
         if not rows.any() and not may_be_empty:
             raise BadInput("it has no record")
-        found = select(narrowed, chosen, may_be_empty=may_be_empty)
+        selected = select(narrowed, chosen, may_be_empty=may_be_empty)
     except BadInput as error:
         raise BadInput(f"run {last}, the last: {error} ({_OTHERS})") from error
-    return replace(found, notes=[*found.notes, *_how_last(loaded, known, meant)])
+    return replace(selected, notes=[*selected.notes, *_how_last(loaded, all_runs, meant)])
 
 
-def _how_last(loaded: Loaded, known: Sequence[str], meant: Sequence[str]) -> list[str]:
+def _how_last(loaded: Loaded, all_runs: Sequence[str], meant: Sequence[str]) -> list[str]:
     """Which run is shown where there are others, and how it is known to be the last."""
-    others = len({*known} - {*meant})
-    if not others:
+    other_count = len({*all_runs} - {*meant})
+    if not other_count:
         return []
     last, *more = meant
     counted = any(run.get("count") for run in loaded.runs if str(run["run_id"]) == last)
     how = "" if counted else ", by its time: its run.json has no count"
     beside = f", and {', '.join(more)}, which the command names" if more else ""
-    rest = f"{plural(others, 'other run')} left out: {_OTHERS}"
-    return [f"run {last} is shown, the last of {len(known):,} runs{how}{beside}; {rest}."]
+    rest = f"{plural(other_count, 'other run')} left out: {_OTHERS}"
+    return [f"run {last} is shown, the last of {len(all_runs):,} runs{how}{beside}; {rest}."]
 
 
-def _chosen(runs: Sequence[str], known: Sequence[str]) -> list[str]:
+def _chosen(runs: Sequence[str], all_runs: Sequence[str]) -> list[str]:
     """Which runs of several are shown."""
-    others = len({*known} - {*runs})
-    rest = f"; {plural(others, 'other run')} left out" if others else ""
+    other_count = len({*all_runs} - {*runs})
+    rest = f"; {plural(other_count, 'other run')} left out" if other_count else ""
     if runs[1:]:
         return [f"{len(runs):,} runs are shown together, {runs[0]} to {runs[-1]}{rest}."]
-    return [f"run {run} is shown{rest}." for run in runs if others]
+    return [f"run {run} is shown{rest}." for run in runs if other_count]
 
 
-def _without(excluded: Sequence[Excluded], others: Collection[str]) -> list[Excluded]:
+def _without(excluded: Sequence[Excluded], other_runs: Collection[str]) -> list[Excluded]:
     """The files that could not be read, without those of other runs. A run of which nothing could
     be read may be the last."""
-    return [item for item in excluded if _run_of(item) not in others]
+    return [item for item in excluded if _run_of(item) not in other_runs]
 
 
 def _run_of(item: Excluded) -> str | None:
     """The run of a file, by the name of its folder; None where that is none's."""
     path = PurePath(item.path)
-    named = (one for one in (path.parent.name, path.name) if is_run_id(one))
+    named = (name for name in (path.parent.name, path.name) if is_run_id(name))
     return run_of_manifest(item) or next(named, None)
 
 
@@ -121,7 +121,7 @@ class _Named:
 
     def outside(self, loaded: Loaded) -> set[str]:
         """The named runs that lie in none of the other sources: none of these is their last."""
-        beyond = {one for one in self._folders if os.path.dirname(one) not in self._stores}
+        beyond = {folder for folder in self._folders if os.path.dirname(folder) not in self._stores}
         return self._runs_in(loaded, beyond)
 
     def runs(self, loaded: Loaded) -> list[str]:
@@ -135,7 +135,7 @@ class _Named:
             return rows
         real = cache(os.path.realpath)
         sources = (source.partition("#")[0] for source in loaded.values("source"))
-        places = ((real(os.path.dirname(one)), os.path.basename(one)) for one in sources)
+        places = ((real(os.path.dirname(path)), os.path.basename(path)) for path in sources)
         taken = (
             folder in self._folders or f"{folder}/{name}" in self._files for folder, name in places
         )
@@ -148,7 +148,7 @@ class _Named:
         real = cache(os.path.realpath)
         pairs = zip(loaded.values("source"), loaded.values("run_id"), strict=True)
         held = {run for source, run in pairs if real(os.path.dirname(source)) in folders}
-        return held | {os.path.basename(one) for one in folders}
+        return held | {os.path.basename(folder) for folder in folders}
 
 
 def _is_run(path: Path) -> bool:

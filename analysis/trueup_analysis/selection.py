@@ -24,7 +24,7 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 
 @dataclass(frozen=True)
 class Selection:
-    """What a record must be; a field that is empty takes every record.
+    """Conditions on records; an empty field takes every record.
 
     Attributes:
         nodes: names of nodes, or patterns of them (``h100-00*``): a record of any of them.
@@ -42,7 +42,7 @@ class Selection:
 
     def takes_node(self, name: str) -> bool:
         """Whether a node is meant, whatever was measured on it."""
-        return not self.nodes or any(fnmatchcase(name, one) for one in self.nodes)
+        return not self.nodes or any(fnmatchcase(name, pattern) for pattern in self.nodes)
 
 
 def moment(text: str, now: datetime) -> datetime:
@@ -57,8 +57,8 @@ def moment(text: str, now: datetime) -> datetime:
         except OverflowError as error:
             raise BadInput(f"{text} is longer ago than any record") from error
     try:
-        found = datetime.fromisoformat(text.strip())
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+        time = datetime.fromisoformat(text.strip())
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise BadInput(
             f"{text!r} is no date (2026-11-20), time (2026-11-20T09:13) or span (90m, 2h, 7d)"
@@ -70,9 +70,11 @@ def run_ids(loaded: Loaded) -> list[str]:
     which they began.
     """
     places = zip(loaded.values("run_id"), loaded.values("started_at"), strict=True)
-    # What was published has a run_id of its own and no time.
-    found = {run_id for run_id, begun in places if begun is not None} | set(broken_runs(loaded))
-    return in_order(found, loaded.runs)
+    # A published result has a run_id of its own and no time.
+    begun_runs = {run_id for run_id, begun in places if begun is not None} | set(
+        broken_runs(loaded)
+    )
+    return in_order(begun_runs, loaded.runs)
 
 
 def in_order(run_ids: Iterable[str], manifests: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -82,12 +84,12 @@ def in_order(run_ids: Iterable[str], manifests: Iterable[Mapping[str, Any]]) -> 
     counts = {str(run["run_id"]): int(run.get("count", 0)) for run in manifests}
     counted = sorted((run_id, count) for run_id, count in counts.items() if count)
 
-    def place(run_id: str) -> tuple[int, bool, str]:
+    def sort_key(run_id: str) -> tuple[int, bool, str]:
         count = counts.get(run_id, 0)
         before = (number for earlier, number in counted if earlier < run_id)
         return count or max(before, default=0), not count, run_id
 
-    return sorted(counts.keys() | set(run_ids), key=place)
+    return sorted(counts.keys() | set(run_ids), key=sort_key)
 
 
 def broken_runs(loaded: Loaded) -> dict[str, str]:
@@ -102,31 +104,31 @@ def run_of_manifest(item: Excluded) -> str | None:
     return path.parent.name if path.name == "run.json" else None
 
 
-def find_run(word: str, known: Sequence[str]) -> str:
+def find_run(name: str, all_runs: Sequence[str]) -> str:
     """The run that ``LAST``, an id or its beginning names.
 
     Args:
-        known: the ids in the order in which the runs began.
+        all_runs: the ids in the order in which the runs began.
 
     Raises:
         BadInput: it names none, or several.
     """
-    if not known:
-        raise BadInput(f"--run {word}: no run is among these records")
-    if word == LAST:
-        return known[-1]
-    found = [run_id for run_id in known if run_id == word] or [
-        run_id for run_id in known if word and run_id.startswith(word)
+    if not all_runs:
+        raise BadInput(f"--run {name}: no run is among these records")
+    if name == LAST:
+        return all_runs[-1]
+    matches = [run_id for run_id in all_runs if run_id == name] or [
+        run_id for run_id in all_runs if name and run_id.startswith(name)
     ]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
         raise BadInput(
-            f"--run {word} is the beginning of {len(found)} runs ({found[0]} to {found[-1]});"
+            f"--run {name} is the beginning of {len(matches)} runs ({matches[0]} to {matches[-1]});"
             " write more of the one that is meant"
         )
-    hint = did_you_mean(word, known) or f"; the last is {known[-1]}"
-    raise BadInput(f"--run {word}: no record is of such a run{hint}")
+    hint = did_you_mean(name, all_runs) or f"; the last is {all_runs[-1]}"
+    raise BadInput(f"--run {name}: no record is of such a run{hint}")
 
 
 def select(loaded: Loaded, chosen: Selection, *, may_be_empty: bool = False) -> Loaded:
@@ -142,22 +144,22 @@ def select(loaded: Loaded, chosen: Selection, *, may_be_empty: bool = False) -> 
     """
     if replace(chosen, every_run=False) == Selection():
         return loaded
-    known = run_ids(loaded) if chosen.run is not None else []
-    chosen = replace(chosen, run=None if chosen.run is None else find_run(chosen.run, known))
+    all_runs = run_ids(loaded) if chosen.run is not None else []
+    chosen = replace(chosen, run=None if chosen.run is None else find_run(chosen.run, all_runs))
     nodes = list(map(_names, loaded.values("nodes"), loaded.values("node_count")))
     notes = _check_names(loaded, chosen, nodes)
-    kept = _kept(loaded, chosen, nodes)
-    if not kept and not may_be_empty:
+    kept_rows = _kept(loaded, chosen, nodes)
+    if not kept_rows and not may_be_empty:
         begun = max((time for time in loaded.values("started_at") if time), default=None)
         last = "" if begun is None else f"; the last of them began at {begun}"
         raise BadInput(f"none of the {len(nodes):,} records is left by {_said(chosen)}{last}")
-    left_out = len(nodes) - len(kept)
+    left_out = len(nodes) - len(kept_rows)
     notes += [f"{left_out:,} of {len(nodes):,} records are left out by {_said(chosen)}."] * (
         left_out > 0
     )
     return replace(
-        loaded.only(kept),
-        runs=_manifests(loaded, chosen, nodes, kept),
+        loaded.only(kept_rows),
+        runs=_manifests(loaded, chosen, nodes, kept_rows),
         notes=[*loaded.notes, *notes],
     )
 
@@ -190,10 +192,10 @@ def _kept(loaded: Loaded, chosen: Selection, nodes: Sequence[Collection[str]]) -
         first = _utc(chosen.since)
         # A published result has no time.
         tests.append((loaded.values("started_at"), lambda begun: (begun or "") >= first))
-    kept = list(range(len(nodes)))
+    kept_rows = list(range(len(nodes)))
     for values, passes in tests:
-        kept = [place for place in kept if passes(values[place])]
-    return kept
+        kept_rows = [row for row in kept_rows if passes(values[row])]
+    return kept_rows
 
 
 def _check_names(loaded: Loaded, chosen: Selection, nodes: Sequence[Collection[str]]) -> list[str]:
@@ -201,18 +203,18 @@ def _check_names(loaded: Loaded, chosen: Selection, nodes: Sequence[Collection[s
     notes = []
     measured = {name for names in set(nodes) for name in names} if chosen.nodes else set()
     expected = {name for run in loaded.runs for name in run.get("expected") or ()}
-    for word in chosen.nodes:
-        if any(fnmatchcase(name, word) for name in measured):
+    for pattern in chosen.nodes:
+        if any(fnmatchcase(name, pattern) for name in measured):
             continue
-        if not any(fnmatchcase(name, word) for name in expected):
-            hint = did_you_mean(word, measured | expected)
-            raise BadInput(f"--node {word}: no record is of such a node{hint}")
-        notes.append(f"node {word} was expected by a run, and no record is of it.")
+        if not any(fnmatchcase(name, pattern) for name in expected):
+            hint = did_you_mean(pattern, measured | expected)
+            raise BadInput(f"--node {pattern}: no record is of such a node{hint}")
+        notes.append(f"node {pattern} was expected by a run, and no record is of it.")
     held = dict.fromkeys(loaded.values("benchmark")) if chosen.benchmarks else {}
-    for word in chosen.benchmarks:
-        if word not in held:
-            hint = did_you_mean(word, held) or f"; there are {', '.join(held)}"
-            raise BadInput(f"--benchmark {word}: no record is of such a benchmark{hint}")
+    for benchmark in chosen.benchmarks:
+        if benchmark not in held:
+            hint = did_you_mean(benchmark, held) or f"; there are {', '.join(held)}"
+            raise BadInput(f"--benchmark {benchmark}: no record is of such a benchmark{hint}")
     return notes
 
 
@@ -226,15 +228,15 @@ def _said(chosen: Selection) -> str:
 
 
 def _manifests(
-    loaded: Loaded, chosen: Selection, nodes: Sequence[Collection[str]], kept: Sequence[int]
+    loaded: Loaded, chosen: Selection, nodes: Sequence[Collection[str]], kept_rows: Sequence[int]
 ) -> list[dict[str, Any]]:
     """The manifests of the runs that are meant, without nodes that are not, or whose records were
     all left out: nobody may think that these were never measured.
     """
     runs = loaded.values("run_id")
-    pairs = [{(runs[place], name) for name in nodes[place]} for place in range(len(nodes))]
-    remaining: set[tuple[str, str]] = set().union(*(pairs[place] for place in kept))
-    gone = set().union(*pairs) - remaining
+    pairs = [{(runs[row], name) for name in nodes[row]} for row in range(len(nodes))]
+    remaining: set[tuple[str, str]] = set().union(*(pairs[row] for row in kept_rows))
+    removed = set().union(*pairs) - remaining
     held = {run_id for run_id, _ in remaining}
 
     def meant(run: Mapping[str, Any]) -> bool:
@@ -243,23 +245,23 @@ def _manifests(
             return False
         return chosen.since is None or run_id in held or not begun or begun >= _utc(chosen.since)
 
-    return [_narrowed(run, chosen, gone) for run in loaded.runs if meant(run)]
+    return [_narrowed(run, chosen, removed) for run in loaded.runs if meant(run)]
 
 
 def _narrowed(
-    run: Mapping[str, Any], chosen: Selection, gone: Collection[tuple[str, str]]
+    run: Mapping[str, Any], chosen: Selection, removed: Collection[tuple[str, str]]
 ) -> dict[str, Any]:
-    """A manifest with what it says of the nodes that are meant."""
+    """A manifest with its entries on the selected nodes alone."""
     narrow = dict(run)
 
     def takes(name: str) -> bool:
-        return chosen.takes_node(name) and (str(run["run_id"]), name) not in gone
+        return chosen.takes_node(name) and (str(run["run_id"]), name) not in removed
 
     if narrow.get("expected") is not None:
         narrow["expected"] = [name for name in narrow["expected"] if takes(name)]
     for key in ("hosts", "failed_in", "refused"):
         if narrow.get(key):
-            narrow[key] = {name: said for name, said in narrow[key].items() if takes(name)}
+            narrow[key] = {name: details for name, details in narrow[key].items() if takes(name)}
     if narrow.get("skipped"):
         narrow["skipped"] = [
             step for step in narrow["skipped"] if "node" not in step or takes(step["node"])

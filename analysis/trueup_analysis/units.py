@@ -41,18 +41,18 @@ def is_missing(value: Any) -> bool:
 
 
 def known(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with None for what is missing."""
+    """The row with None for missing values."""
     return {name: None if is_missing(value) else value for name, value in row.items()}
 
 
 def text(value: Any) -> str:
-    """Text from data, safe for a terminal: what a terminal would obey is shown as ``?``."""
+    """Text from data, safe for a terminal: control characters are shown as ``?``."""
     if is_missing(value):
         return UNKNOWN
-    shown = str(value)
-    if shown.isascii() and shown.isprintable():
-        return shown
-    return "".join("?" if unicodedata.category(char) in _UNSAFE else char for char in shown)
+    printable = str(value)
+    if printable.isascii() and printable.isprintable():
+        return printable
+    return "".join("?" if unicodedata.category(char) in _UNSAFE else char for char in printable)
 
 
 def escaped(json_text: str) -> str:
@@ -68,14 +68,14 @@ def number(value: Any) -> float | None:
     """A record's parameter or system entry as a number; None where it is missing or something
     else.
     """
-    known = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return float(value) if known and math.isfinite(value) else None
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) else None
 
 
 def count(value: Any) -> str:
     """A whole number."""
-    whole = number(value)
-    return UNKNOWN if whole is None else str(int(whole))
+    integer = number(value)
+    return UNKNOWN if integer is None else str(int(integer))
 
 
 def plural(number: int, noun: str, many: str = "") -> str:
@@ -110,24 +110,24 @@ def scaled(value: float, unit: str) -> float:
     return value / _GIGA if unit in DISPLAYED else value
 
 
-def scaled_to(value: float, shown: str) -> float:
-    """A figure in base units as the number that is printed in the unit ``shown``."""
-    return value / UNITS[shown][1] if shown in UNITS else value
+def scaled_to(value: float, unit: str) -> float:
+    """A figure in base units as the number that is printed in ``unit``."""
+    return value / UNITS[unit][1] if unit in UNITS else value
 
 
-def in_unit(value: Any, shown: str) -> str:
-    """A measured figure as the number above which ``shown`` stands as its unit: two decimals from
-    10 on, else four significant digits.
+def in_unit(value: Any, unit: str) -> str:
+    """A measured figure as the number that is printed below its ``unit``: two decimals from 10 on,
+    else four significant digits.
     """
-    return UNKNOWN if is_missing(value) else measure(scaled_to(float(value), shown))
+    return UNKNOWN if is_missing(value) else measure(scaled_to(float(value), unit))
 
 
 def size_of(count: int) -> str:
     """A message size: "8 B", "16 GiB"; one that is no whole number of a larger unit in bytes."""
     for power in range(len(_BINARY) - 1, 0, -1):
-        whole, rest = divmod(count, 1024**power)
-        if whole and not rest:
-            return f"{whole:,} {_BINARY[power]}"
+        quotient, rest = divmod(count, 1024**power)
+        if quotient and not rest:
+            return f"{quotient:,} {_BINARY[power]}"
     return f"{count:,} B"
 
 

@@ -1,4 +1,4 @@
-"""Record what a node answers to the main job, site.yml, in check mode.
+"""Record a node's answers to the main job, site.yml, in check mode.
 
     python bench/controller/record.py --scenario default --host trueup-hbv3 --name hbv3
     python bench/controller/record.py --local --name local -e stream_prefix=/srv/trueup/stream
@@ -42,13 +42,13 @@ def of_scenario(scenario: str, host: str | None) -> tuple[str, dict[str, Any]]:
     described = yaml.safe_load((ROOT / "molecule" / scenario / "molecule.yml").read_text())
     host = host or described["platforms"][0]["name"]
     inventory = described["provisioner"]["inventory"]
-    own = {
+    host_variables = {
         **inventory.get("group_vars", {}).get("all", {}),
         **inventory.get("host_vars", {}).get(host, {}),
     }
-    manager = "dnf" if own.get("node_os_release") == "almalinux" else "apt"
-    given = " ".join(described["provisioner"].get("ansible_args", []))
-    variables = {**(stand_ins(manager) if "stand_ins" in given else {}), **own}
+    manager = "dnf" if host_variables.get("node_os_release") == "almalinux" else "apt"
+    arguments = " ".join(described["provisioner"].get("ansible_args", []))
+    variables = {**(stand_ins(manager) if "stand_ins" in arguments else {}), **host_variables}
     if "${" in json.dumps(variables):
         sys.exit(f"scenario {scenario}: a variable names a folder of molecule's, which is lost")
     return host, variables
@@ -82,7 +82,7 @@ def stand_ins(manager: str) -> dict[str, Any]:
         ]
         playbook = Path(name, "play.yml")
         playbook.write_text(yaml.safe_dump(play))
-        # What filters need to run here is the controller's; the nodes' interpreter stays theirs.
+        # The filters' interpreter is the controller's; the nodes' interpreter stays theirs.
         argv = ["ansible-playbook", "--inventory", "localhost,", "--inventory", str(folder)]
         argv += ["--extra-vars", f"ansible_python_interpreter={sys.executable}", str(playbook)]
         environment = {
@@ -95,25 +95,31 @@ def stand_ins(manager: str) -> dict[str, Any]:
         variables: dict[str, Any] = json.loads(filled.read_text())
     # The interpreter was asked for here; and a path of this machine is of no use to another.
     variables["ansible_python_interpreter"] = "/usr/bin/python3"
-    here = (str(ROOT), os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
+    local_paths = (str(ROOT), os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
     return {
         name: value
         for name, value in variables.items()
-        if not any(path in json.dumps(value) for path in here)
+        if not any(path in json.dumps(value) for path in local_paths)
     }
 
 
 def record(host: str, variables: dict[str, Any], through: str, output: Path) -> str:
-    """Run the steps in check mode against ``host``, and write what it answered."""
+    """Run the steps in check mode against ``host``, and write its answers."""
     with tempfile.TemporaryDirectory() as folder:
         lines = Path(folder, "answers.jsonl")
-        asked = {
+        extra_variables = {
             **variables,
             "ansible_connection": "recorded",
             "ansible_recorded_through": through,
             "ansible_recorded_file": str(lines),
         }
-        arguments = ["--inventory", f"{host},", "--check", "--extra-vars", json.dumps(asked)]
+        arguments = [
+            "--inventory",
+            f"{host},",
+            "--check",
+            "--extra-vars",
+            json.dumps(extra_variables),
+        ]
         settings = {"CONTAINERS_CONF": str(ROOT / "molecule" / "_shared" / "containers.conf")}
         playbook = STEPS if through == "local" else ROOT / "site.yml"
         cost = run(arguments, Path(folder), playbook=playbook, settings=settings)
@@ -121,7 +127,7 @@ def record(host: str, variables: dict[str, Any], through: str, output: Path) -> 
             sys.exit(cost.output)
         answers = [json.loads(line) for line in lines.read_text().splitlines()]
     # A task of a second play may ask the same again; the first answer stands.
-    first = {key_of(answer["request"]): answer for answer in reversed(answers)}
+    first = {key_of(response["request"]): response for response in reversed(answers)}
     document = {
         "format": FORMAT,
         "recorded": dt.datetime.now(tz=dt.timezone.utc).date().isoformat(),
@@ -145,24 +151,24 @@ def main() -> None:
     parser.add_argument("--name", help="of the recording; the scenario's name unless given")
     parser.add_argument("--keep", action="store_true", help="use and leave the scenario's nodes")
     parser.add_argument("-e", action="append", default=[], metavar="VARIABLE=VALUE")
-    given = parser.parse_args()
-    more = dict(setting.split("=", 1) for setting in given.e)
-    name = given.name or given.scenario or "local"
+    arguments = parser.parse_args()
+    more = dict(setting.split("=", 1) for setting in arguments.e)
+    name = arguments.name or arguments.scenario or "local"
     output = RECORDINGS / f"{name}.json"
-    if given.local:
+    if arguments.local:
         print(record("recorded-node", more, "local", output))
         return
-    if not given.keep:
+    if not arguments.keep:
         os.environ["MOLECULE_EPHEMERAL_DIRECTORY"] = str(ROOT / ".cache" / "record")
-        molecule("converge", given.scenario)
+        molecule("converge", arguments.scenario)
     elif "MOLECULE_EPHEMERAL_DIRECTORY" not in os.environ:
         sys.exit("--keep: set MOLECULE_EPHEMERAL_DIRECTORY to the scenario's folder")
-    host, variables = of_scenario(given.scenario, given.host)
+    host, variables = of_scenario(arguments.scenario, arguments.host)
     try:
         print(record(host, {**variables, **more}, "containers.podman.podman", output))
     finally:
-        if not given.keep:
-            molecule("destroy", given.scenario)
+        if not arguments.keep:
+            molecule("destroy", arguments.scenario)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Run the main job's first steps on simulated nodes, and say what they cost the controller.
+"""Run the main job's first steps on simulated nodes, and print their cost for the controller.
 
     python bench/controller/simulate.py tests/data/controller/local.json --nodes 10 100 600
 
-The nodes are simulated: the connection `recorded` answers from a recording, at once. What is left
-is the controller's own work, without ssh and without the time that nodes take.
+The nodes are simulated: the connection `recorded` answers from a recording, at once. This leaves
+the controller's own work, without ssh and without the time that nodes take.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STEPS = ROOT / "molecule" / "_shared" / "converge.yml"
 
 @dataclass(frozen=True)
 class Cost:
-    """What a play cost the controller.
+    """A play's cost for the controller.
 
     Attributes:
         nodes: how many nodes there were.
@@ -41,9 +41,9 @@ class Cost:
         cpu_seconds: of the process and of all workers, user and system.
         rss_bytes: resident memory of the largest process.
         status: exit status of ansible-playbook.
-        counts: for each node, what its tasks came to (ok, changed, skipped, failures, ...).
+        counts: for each node, the results of its tasks (ok, changed, skipped, failures, ...).
         by_task: for each task its name, action, counts and wall seconds.
-        output: what ansible-playbook printed.
+        output: output of ansible-playbook.
     """
 
     nodes: int
@@ -84,7 +84,7 @@ def simulate(
     inventory = folder / "inventory.ini"
     inventory.write_text(f"node-[0001:{nodes:04}]\n")
     variables = {
-        # What the health check would measure is no part of the first steps.
+        # The health check's measurements are no part of the first steps.
         **({"trueup_health_benchmarks": []} if playbook == STEPS else {}),
         **recorded["variables"],
         "ansible_connection": "recorded",
@@ -158,21 +158,21 @@ def main() -> None:
     parser.add_argument("--playbook", type=Path, default=STEPS)
     parser.add_argument("--setting", action="append", default=[], metavar="VARIABLE=VALUE")
     parser.add_argument("--tasks", action="store_true", help="show what each task took")
-    given = parser.parse_args()
-    settings = dict(setting.split("=", 1) for setting in given.setting)
-    for nodes in given.nodes:
+    arguments = parser.parse_args()
+    settings = dict(setting.split("=", 1) for setting in arguments.setting)
+    for nodes in arguments.nodes:
         with tempfile.TemporaryDirectory() as folder:
             cost = simulate(
-                given.recording.resolve(),
+                arguments.recording.resolve(),
                 nodes,
                 Path(folder),
-                playbook=given.playbook.resolve(),
+                playbook=arguments.playbook.resolve(),
                 settings=settings,
             )
         if cost.status:
             sys.exit(cost.output[-4000:])
         print(cost.summary, flush=True)
-        if given.tasks:
+        if arguments.tasks:
             for task in cost.by_task:
                 print(
                     f"  {task['seconds']:7.2f} s  {task['action']:32} {task['name']}"

@@ -1,4 +1,4 @@
-"""The emulated cloud with what azure.azcollection's plugin azure_rm asks: for the comparison only.
+"""The emulated cloud with the calls of azure.azcollection's azure_rm: for the comparison only.
 
 The calls are those that azure_rm 3.12.0 was seen to make; its api-versions are not looked at. All
 machines come in one page, which favours it.
@@ -26,15 +26,15 @@ class Manager(Cloud):
 
     def do(self, method: str, path: str, query: dict[str, str], body: Any) -> Reply:
         if (method, path) == ("POST", "/batch"):
-            return Reply(200, {"responses": [self.part(one) for one in body["requests"]]})
+            return Reply(200, {"responses": [self.part(request) for request in body["requests"]]})
         if method == "GET":
             return self.one(urllib.parse.unquote(path).replace("//", "/").lower())
         return super().do(method, path, query, body)
 
-    def part(self, asked: dict[str, str]) -> dict[str, Any]:
-        reply = self.one(urllib.parse.urlsplit(asked["url"]).path.replace("//", "/").lower())
+    def part(self, request: dict[str, str]) -> dict[str, Any]:
+        reply = self.one(urllib.parse.urlsplit(request["url"]).path.replace("//", "/").lower())
         return {
-            "name": asked["name"],
+            "name": request["name"],
             "httpStatusCode": reply.status,
             "content": reply.document,
         }
@@ -60,7 +60,7 @@ class Manager(Cloud):
 
 
 def environment(folder: Path, url: str) -> dict[str, str]:
-    """What azure_rm needs to find the cloud; SITE is written below FOLDER."""
+    """Variables for azure_rm to find the cloud; SITE is written below FOLDER."""
     site = folder / "site"
     site.mkdir(exist_ok=True)
     (site / "sitecustomize.py").write_text(SITE)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from trueup.cluster.azure.catalog import Catalog
     from trueup.cluster.azure.parameters import Parameters
-    from trueup.plan import Asked
+    from trueup.plan import PlanInputs
 
 Need = Literal["disk", "driver", "index", "key", "licence", "plan", "preset", "reboot", "token"]
 _COMPUTE = "azure_role_compute"
@@ -96,14 +96,14 @@ class Work:
 
     def secret(self, variable: str, name: str) -> bool:
         """Whether a secret will be there, as the variable of a role or of the environment."""
-        given = self.variables.get(variable) or self.environment.get(name)
-        return bool(given or variable in self.generated)
+        configured = self.variables.get(variable) or self.environment.get(name)
+        return bool(configured or variable in self.generated)
 
     def secrets(self) -> frozenset[str]:
         """The variables whose secrets the run will have. An endpoint without a key is named by
         itself, and its plan goes on."""
-        found = {name for name, variable in _SECRETS.items() if self.secret(name, variable)}
-        return frozenset(found | {"vllm_api_key"})
+        names = {name for name, variable in _SECRETS.items() if self.secret(name, variable)}
+        return frozenset(names | {"vllm_api_key"})
 
     def allows(self, variable: str) -> bool:
         """Whether a variable says yes."""
@@ -175,13 +175,13 @@ def _read_yaml(path: Path) -> Any:
 
 
 def missing(
-    made: Parameters, known: Catalog, environment: Mapping[str, str], project: Path
+    parameters: Parameters, catalog: Catalog, environment: Mapping[str, str], project: Path
 ) -> list[Missing]:
     """Everything that a recipe lacks, in one list.
 
     Args:
-        made: the recipe with a user's file over it.
-        known: sizes and images.
+        parameters: the recipe with a user's file over it.
+        catalog: sizes and images.
         environment: the controller's variables.
         project: the folder with roles/ and catalog/.
 
@@ -189,37 +189,39 @@ def missing(
         BadInput: a file of the catalog is wrong.
     """
     try:
-        variables = _variables(made, known, project)
+        variables = _variables(parameters, catalog, project)
     except BadInput as error:
         return [Missing("preset", f"{error} (trueup_preset: '' in variables takes the defaults)")]
-    recipe = _recipe(made, known, environment, project, variables)
-    given = {name: value for name, value in made.variables.items() if str(name).startswith(PREFIX)}
-    found = [Missing("plan", text) for text in problems(given)]
-    found += _reboots_of_windows(recipe)
+    recipe = _recipe(parameters, catalog, environment, project, variables)
+    trueup_variables = {
+        name: value for name, value in parameters.variables.items() if str(name).startswith(PREFIX)
+    }
+    needs = [Missing("plan", text) for text in problems(trueup_variables)]
+    needs += _reboots_of_windows(recipe)
     planned, _ = _planned(recipe)
     benchmarks = recipe.benchmarks()
-    found += [Missing("plan", text) for text in _of_node(recipe)]
-    found += lacking(planned, needed(planned, benchmarks, variables))
-    found += of_drivers(recipe, planned)
+    needs += [Missing("plan", text) for text in _of_node(recipe)]
+    needs += lacking(planned, needed(planned, benchmarks, variables))
+    needs += of_drivers(recipe, planned)
     if "vllm" in benchmarks:
-        found += endpoints(recipe, planned.get("vllm"))
-        found += _full_disks(recipe, planned.get("vllm"))
-    return list(dict.fromkeys(found))
+        needs += endpoints(recipe, planned.get("vllm"))
+        needs += _full_disks(recipe, planned.get("vllm"))
+    return list(dict.fromkeys(needs))
 
 
 def _recipe(
-    made: Parameters,
-    known: Catalog,
+    parameters: Parameters,
+    catalog: Catalog,
     environment: Mapping[str, str],
     project: Path,
     variables: Mapping[str, Any],
 ) -> Recipe:
     return Recipe(
-        made=made,
-        known=known,
+        made=parameters,
+        known=catalog,
         environment=environment,
         project=project,
-        image=_image(made, known),
+        image=_image(parameters, catalog),
         variables=variables,
     )
 
@@ -243,10 +245,10 @@ def _skips(planned: Mapping[str, Planned], name: str) -> list[str]:
 def lacking(planned: Mapping[str, Planned], benchmarks: Collection[str]) -> Iterator[Missing]:
     """Sentences of plans that keep a run from its work: all that is refused, and needed benchmarks
     that the nodes cannot have."""
-    for role, one in planned.items():
+    for role, planned_role in planned.items():
         if role in benchmarks:
             yield from _lacks(role, _skips(planned, role))
-        yield from _lacks(role, one.plan.refused)
+        yield from _lacks(role, planned_role.plan.refused)
 
 
 class Measured(NamedTuple):
@@ -267,24 +269,24 @@ class Measured(NamedTuple):
     unpublished: str
 
 
-def measured(made: Parameters, known: Catalog, project: Path) -> Measured:
+def measured(parameters: Parameters, catalog: Catalog, project: Path) -> Measured:
     """The measurements of a recipe.
 
     Raises:
         BadInput: there is no such preset, or it is for other sizes.
     """
-    variables = _variables(made, known, project)
-    recipe = _recipe(made, known, {}, project, variables)
+    variables = _variables(parameters, catalog, project)
+    recipe = _recipe(parameters, catalog, {}, project, variables)
     name = str(variables.get("trueup_preset") or "")
     if not name:
         return Measured(tuple(recipe.benchmarks()), "", None, (), "it names no preset")
     preset = presets.read(name, project / "catalog")
-    minutes = preset.sizes.get(made.nodes.size)
+    minutes = preset.sizes.get(parameters.nodes.size)
     if minutes is not None:
         minutes *= float(variables.get("trueup_preset_scale", 1.0))
     rows = (
-        one.published.get("configuration") or ", ".join(one.published.values())
-        for one in preset.reference
+        reference.published.get("configuration") or ", ".join(reference.published.values())
+        for reference in preset.reference
     )
     return Measured(
         tuple(recipe.benchmarks()),
@@ -311,7 +313,7 @@ def _of_node(recipe: Recipe) -> list[str]:
         name=machine.host,
         roles=recipe.roles(),
         benchmarks=recipe.benchmarks(),
-        known=family.benchmark_names(str(recipe.project / "roles")),
+        known_benchmarks=family.benchmark_names(str(recipe.project / "roles")),
         mpi=str(recipe.variables.get("trueup_mpi") or ""),
         cluster=recipe.cluster_roles(),
     )
@@ -326,12 +328,12 @@ def _planned(recipe: Recipe) -> tuple[dict[str, Planned], list[str]]:
 
 
 def plans_of(
-    machine: Machine, wanted: Sequence[str], project: Path
+    machine: Machine, role_names: Sequence[str], project: Path
 ) -> tuple[dict[str, Planned], list[str]]:
     """The plan of each role on a machine, and a sentence on each that only the node can make."""
     roles = Roles(project)
     plans, unforeseen = {}, []
-    for role in dict.fromkeys(wanted):
+    for role in dict.fromkeys(role_names):
         if roles.has_plan(role):
             try:
                 plans[role] = roles.plan(role, machine)
@@ -340,13 +342,13 @@ def plans_of(
     return plans, unforeseen
 
 
-def _image(made: Parameters, known: Catalog) -> Mapping[str, Any]:
+def _image(parameters: Parameters, catalog: Catalog) -> Mapping[str, Any]:
     """The catalog's row of the image, else of another version of it; empty where there is none that
     names system and Python. Of Windows its name is enough."""
-    image = made.nodes.image or made.image
+    image = parameters.nodes.image or parameters.image
     names = ("images", "other_images", "windows_images")
-    rows = [row for name in names for row in known.facts.get(name, ())]
-    needed = {"image"} if made.nodes.windows else {"image", "system", "python"}
+    rows = [row for name in names for row in catalog.facts.get(name, ())]
+    needed = {"image"} if parameters.nodes.windows else {"image", "system", "python"}
     rows = [row for row in rows if needed <= row.keys()]
     of_any_version = image.rpartition(":")[0]
     same = [row for row in rows if row["image"] == image]
@@ -358,18 +360,18 @@ def _sku(row: Mapping[str, Any]) -> str:
     return ":".join(str(row["image"]).split(":")[:3])
 
 
-def _variables(made: Parameters, known: Catalog, project: Path) -> dict[str, Any]:
+def _variables(parameters: Parameters, catalog: Catalog, project: Path) -> dict[str, Any]:
     """The variables of a node: a preset's win over the recipe's, as in the play.
 
     Raises:
         BadInput: there is no such preset, or it is for other sizes.
     """
-    variables = _rendered(made)
+    variables = _rendered(parameters)
     name = variables.get("trueup_preset")
     if not name:
         return variables
     preset = presets.read(str(name), project / "catalog")
-    size, row = made.nodes.size, known.sizes[made.nodes.size]
+    size, row = parameters.nodes.size, catalog.sizes[parameters.nodes.size]
     machine = presets.Machine(size, int(row["vcpus"]))
     applied = presets.applied(
         str(name),
@@ -381,10 +383,10 @@ def _variables(made: Parameters, known: Catalog, project: Path) -> dict[str, Any
     return {**variables, **applied.variables}
 
 
-def _rendered(made: Parameters) -> dict[str, Any]:
+def _rendered(parameters: Parameters) -> dict[str, Any]:
     """The recipe's variables, templates filled in."""
-    names = [f"node-{number + 1}" for number in range(made.nodes.count)]
-    return rendered(made.variables, {_COMPUTE: names, "all": names})
+    names = [f"node-{number + 1}" for number in range(parameters.nodes.count)]
+    return rendered(parameters.variables, {_COMPUTE: names, "all": names})
 
 
 def rendered(variables: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -394,14 +396,14 @@ def rendered(variables: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) 
 
     def filled(value: Any) -> Any:
         if isinstance(value, list):
-            return [filled(part) for part in value]
+            return [filled(member) for member in value]
         if isinstance(value, dict):
-            return {name: filled(part) for name, part in value.items()}
+            return {name: filled(member) for name, member in value.items()}
         if not isinstance(value, str) or "{{" not in value:
             return value
         try:
-            found = environment.from_string(value).render(context)
-            return value if isinstance(found, jinja2.Undefined) else found
+            text = environment.from_string(value).render(context)
+            return value if isinstance(text, jinja2.Undefined) else text
         except (jinja2.TemplateError, TypeError, ValueError):
             return value
 
@@ -415,57 +417,61 @@ class _Sandbox(SandboxedEnvironment, NativeEnvironment):
 # ---- the machine --------------------------------------------------------------------------------
 
 
-def warnings(made: Parameters, known: Catalog, project: Path) -> list[str]:
-    """What the dry run could not check, what the nodes do without, and storage that is paid for and
-    that no variable names."""
-    found = []
-    row, image = _image(made, known), made.nodes.image or made.image
+def warnings(parameters: Parameters, catalog: Catalog, project: Path) -> list[str]:
+    """Checks that the dry run could not make, work that the nodes do without, and storage that is
+    paid for and that no variable names."""
+    notes = []
+    row, image = _image(parameters, catalog), parameters.nodes.image or parameters.image
     if row:
-        found += _without(made, known, project)
+        notes += _without(parameters, catalog, project)
         if row["image"] != image:
-            found.append(
+            notes.append(
                 f"the image {image} is planned as {row['image']} of {row['date']}: its own drivers"
                 " may be others"
             )
     else:
-        found.append(
+        notes.append(
             f"the image {image} is not in catalog/azure.yml: Python,"
             " glibc, CUDA and disks are not checked before the machines are made"
         )
-    sets = template.scale_sets(made, known)
+    sets = template.scale_sets(parameters, catalog)
     if len(sets) > 1:
-        link = "InfiniBand" if known.sizes[made.nodes.size].get("rdma_nics") else "placement"
-        found.append(
-            f"{made.nodes.count} nodes are {len(sets)} scale sets of up to"
+        link = (
+            "InfiniBand" if catalog.sizes[parameters.nodes.size].get("rdma_nics") else "placement"
+        )
+        notes.append(
+            f"{parameters.nodes.count} nodes are {len(sets)} scale sets of up to"
             f" {MOST_IN_ONE_GROUP}, a placement group each: {link} is known to reach the"
             " nodes of one set; from set to set it is documented nowhere"
             " (playbooks/pairwise.yml measures it), and Slurm gets a switch for each set"
         )
-    storage, mounted = made.storage, deployment.MOUNTED
+    storage, mounted = parameters.storage, deployment.MOUNTED
     if storage.kind != "none" and not any(
-        mounted in text for text in new_machine.texts(made.variables)
+        mounted in text for text in new_machine.texts(parameters.variables)
     ):
-        found.append(
+        notes.append(
             f"nothing of this run writes to the {storage.tib} TiB of storage ({storage.kind}),"
             f" which is mounted at {mounted}: name a folder of it in variables (fio_directory,"
             " training_save_directory, vllm_model_cache), or leave storage out"
         )
-    return found
+    return notes
 
 
-def _without(made: Parameters, known: Catalog, project: Path) -> list[str]:
+def _without(parameters: Parameters, catalog: Catalog, project: Path) -> list[str]:
     """Roles, and parts of benchmarks, that the nodes do without; and plans that only a node makes.
     Of benchmarks as a whole, and of a preset that is not there, ``missing`` speaks."""
     try:
-        variables = _variables(made, known, project)
+        variables = _variables(parameters, catalog, project)
     except BadInput:
         return []
-    recipe = _recipe(made, known, {}, project, variables)
-    planned, found = _planned(recipe)
+    recipe = _recipe(parameters, catalog, {}, project, variables)
+    planned, notes = _planned(recipe)
     benchmarks = needed(planned, recipe.benchmarks(), variables)
-    skipped = [each for one in planned.values() for each in one.plan.skipped]
-    found += [f"without {what}: {why}" for what, why in skipped if what not in benchmarks]
-    return list(dict.fromkeys(found))
+    skipped = [each for planned_role in planned.values() for each in planned_role.plan.skipped]
+    notes += [
+        f"without {subject}: {reason}" for subject, reason in skipped if subject not in benchmarks
+    ]
+    return list(dict.fromkeys(notes))
 
 
 def _reboots_of_windows(recipe: Recipe) -> Iterator[Missing]:
@@ -493,11 +499,11 @@ def of_drivers(work: Work, planned: Mapping[str, Planned]) -> Iterator[Missing]:
 
 def endpoints(recipe: Work, planned: Planned | None) -> Iterator[Missing]:
     """Needs of vLLM's endpoints that no plan speaks of."""
-    given = recipe.variables.get("vllm_endpoints")
-    if not isinstance(given, list) or not given:
+    configured = recipe.variables.get("vllm_endpoints")
+    if not isinstance(configured, list) or not configured:
         yield Missing("plan", "vllm is measured and vllm_endpoints is empty: name an endpoint")
         return
-    for endpoint in given:
+    for endpoint in configured:
         if isinstance(endpoint, dict):
             yield from _endpoint(recipe, endpoint)
     if planned and not planned.plan.refused and not planned.plan.skipped:
@@ -534,7 +540,9 @@ def _endpoint(recipe: Work, endpoint: Mapping[str, Any]) -> Iterator[Missing]:
                 f"{model} is under the licence {gated}: accept it at {page}, and say so in your"
                 f" file of parameters (accepted_licences: [{gated}])",
             )
-    reboots = [one["name"] for one in served.get("kernels", []) if one.get("reboot_needed")]
+    reboots = [
+        kernel["name"] for kernel in served.get("kernels", []) if kernel.get("reboot_needed")
+    ]
     if reboots and not recipe.allows("vllm_reboot_allowed"):
         yield Missing(
             "reboot",
@@ -544,10 +552,10 @@ def _endpoint(recipe: Work, endpoint: Mapping[str, Any]) -> Iterator[Missing]:
 
 
 def _models(recipe: Work) -> dict[str, Any]:
-    given = recipe.variables.get("vllm_recipes")
+    user_recipes = recipe.variables.get("vllm_recipes")
     return {
         **Roles(recipe.project).catalog("vllm_recipes.yml")["recipes"],
-        **(given if isinstance(given, dict) else {}),
+        **(user_recipes if isinstance(user_recipes, dict) else {}),
     }
 
 
@@ -556,15 +564,15 @@ def _full_disks(recipe: Recipe, planned: Planned | None) -> Iterator[Missing]:
     if planned is None or planned.plan.refused or planned.plan.skipped:
         return
     nodes, row = recipe.made.nodes, recipe.known.sizes[recipe.made.nodes.size]
-    wanted: dict[str, int] = {}
+    bytes_by_disk: dict[str, int] = {}
     for space in planned.plan.values["spaces"]:
         path = str(space["path"])
         if not path.startswith(("/dev/shm", deployment.MOUNTED)):  # noqa: S108 WHY: a name
             disk = SCRATCH if path.startswith(SCRATCH) else "/"
-            wanted[disk] = wanted.get(disk, 0) + int(space["bytes"])
+            bytes_by_disk[disk] = bytes_by_disk.get(disk, 0) + int(space["bytes"])
     scratch = int(row.get("nvme_disks") or 0) * float(row.get("nvme_gib_each") or 0)
     sizes = {"/": float(nodes.os_disk_gib), SCRATCH: scratch}
-    for disk, needed in wanted.items():
+    for disk, needed in bytes_by_disk.items():
         if needed > sizes[disk] * GIB:
             mend = "raise nodes.os_disk_gib" if disk == "/" else "set vllm_model_cache"
             yield Missing(
@@ -579,19 +587,21 @@ def _full_disks(recipe: Recipe, planned: Planned | None) -> Iterator[Missing]:
 
 def _machine(recipe: Recipe) -> Machine:
     """The first node, before the run's roles were there."""
-    made = recipe.made
+    parameters = recipe.made
     image = new_machine.with_paths(recipe.image, recipe.variables)
-    image["join"] = made.nodes.join
-    size, row = made.nodes.size, recipe.known.sizes[made.nodes.size]
-    node = new_machine.of_image(size, recipe.known.sizes, image, disk_gib=made.nodes.os_disk_gib)
+    image["join"] = parameters.nodes.join
+    size, row = parameters.nodes.size, recipe.known.sizes[parameters.nodes.size]
+    node = new_machine.of_image(
+        size, recipe.known.sizes, image, disk_gib=parameters.nodes.os_disk_gib
+    )
     node = new_machine.with_catalog(node, size, row)
-    names = [f"node-{number + 1}" for number in range(made.nodes.count)]
+    names = [f"node-{number + 1}" for number in range(parameters.nodes.count)]
     facts = {"trueup_node": node}
     hosts = {
         name: {"ansible_host": f"{_ADDRESS}{4 + at}", "ansible_facts": facts, **facts}
         for at, name in enumerate(names)
     }
-    kind = made.storage.kind
+    kind = parameters.storage.kind
     mounts = [{"path": deployment.MOUNTED, "kind": kind, "source": _SOURCES.get(kind)}]
     return Machine(
         node=node,
@@ -612,11 +622,11 @@ def _machine(recipe: Recipe) -> Machine:
     )
 
 
-def _local_pins(asked: Asked, role: str, files: list[str]) -> Iterator[Missing]:
+def _local_pins(inputs: PlanInputs, role: str, files: list[str]) -> Iterator[Missing]:
     """Pins that PyPI cannot have, without another source for them."""
-    if asked.options["pip_find_links"]:
+    if inputs.options["pip_find_links"]:
         return
-    pins = [pin for name in files for pin in _LOCAL_PIN.findall(asked.text(name))]
+    pins = [pin for name in files for pin in _LOCAL_PIN.findall(inputs.text(name))]
     if pins:
         yield Missing(
             "index",

@@ -1,4 +1,4 @@
-"""Check what a node returns, before anything on the controller uses it.
+"""Check the responses of a node, before anything on the controller uses them.
 
 Every answer of a module passes ``guard`` in the worker that asked for it: before Ansible takes its
 facts, before an action reads it, before it is registered, shown or recorded. An answer that does
@@ -50,7 +50,7 @@ _PREFIX = "trueup_"
 _BENCH = "_bench"
 _LEGACY = "ansible.legacy."
 _STATE = "node_state"
-# Answers of a job that was left to itself. What it measured is no answer to a case of this run.
+# Answers of an asynchronous job. Its result is no answer to a case of this run.
 _LATE = "async_status"
 _STARTER = "async_wrapper"
 _REFUSALS = "trueup-refused.jsonl"
@@ -58,7 +58,7 @@ _RETURN = re.compile(r'^RETURN = r"""\n(.*?)^"""', re.DOTALL | re.MULTILINE)
 
 _NUMBERS = {"type": "int"}
 _TEXTS = {"type": "list", "elements": "str"}
-# Keys of any module, by Ansible's own code: what AnsibleModule and ActionBase put into an answer.
+# Keys of any module, by Ansible's own code: AnsibleModule and ActionBase put them into an answer.
 _COMMON: Mapping[str, Any] = {
     "changed": {"type": "bool"},
     "failed": {"type": "bool"},
@@ -108,7 +108,7 @@ _FORMS = {
 
 
 class Asked(NamedTuple):
-    """What a node was asked: by the controller's own task, whatever the answer says.
+    """The request to a node, by the controller's own task, whatever the answer says.
 
     Attributes:
         sender: the node's name in the inventory.
@@ -124,13 +124,13 @@ class Asked(NamedTuple):
 
 
 def documented(library: Path) -> dict[str, Mapping[str, Any]]:
-    """What each of our modules returns, by name, as its documentation (RETURN) has it."""
+    """Results of each of trueup's modules, by name, from its documentation (RETURN)."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     texts = {path.stem: path.read_text(encoding="utf-8") for path in library.glob("*.py")}
-    found = {name: _RETURN.search(text) for name, text in texts.items()}
+    matches = {name: _RETURN.search(text) for name, text in texts.items()}
     return {
         name: yaml.load(text[1], Loader=loader) if text else {}  # noqa: S506 WHY: a safe one
-        for name, text in found.items()
+        for name, text in matches.items()
     }
 
 
@@ -144,15 +144,15 @@ def text_problem(text: str) -> str | None:
     return f"it has {len(text)} characters, more than {MOST_BYTES >> 20} MiB"
 
 
-def shape_problem(answer: Mapping[str, Any]) -> str | None:
+def shape_problem(response: Mapping[str, Any]) -> str | None:
     """Why no answer of any module looks like this."""
-    steering = [name for name in _STEERING if name in answer]
+    steering = [name for name in _STEERING if name in response]
     if steering:
         return f"it has {', '.join(steering)}, which only an action of the controller may return"
-    facts = answer.get("ansible_facts", {})
+    facts = response.get("ansible_facts", {})
     if not isinstance(facts, dict):
         return "its ansible_facts are no object"
-    return _too_much(answer)
+    return _too_much(response)
 
 
 def _too_much(value: Any) -> str | None:
@@ -164,77 +164,77 @@ def _too_much(value: Any) -> str | None:
         if count > MOST_VALUES:
             return f"it has more than {MOST_VALUES} values"
         below: list[Any] = []
-        for one in level:
-            if isinstance(one, dict):
-                below += one.values()
-            elif isinstance(one, (list, tuple)):
-                below += one
+        for member in level:
+            if isinstance(member, dict):
+                below += member.values()
+            elif isinstance(member, (list, tuple)):
+                below += member
         level = below
     return None
 
 
 def answer_problem(
-    asked: Asked, answer: Mapping[str, Any], returns: Mapping[str, Mapping[str, Any]]
+    request: Asked, response: Mapping[str, Any], returns: Mapping[str, Mapping[str, Any]]
 ) -> str | None:
     """Why an answer does not fit the module that was asked.
 
     Args:
-        asked: the question.
-        answer: one without a shape_problem.
+        request: the request.
+        response: one without a shape_problem.
         returns: ``documented``.
     """
-    facts: Mapping[str, Any] = answer.get("ansible_facts", {})
-    if asked.module not in returns:
-        return _foreign_problem(asked, answer, facts)
-    if answer.get("_ansible_parsed") is False:
+    facts: Mapping[str, Any] = response.get("ansible_facts", {})
+    if request.module not in returns:
+        return _foreign_problem(request, response, facts)
+    if response.get("_ansible_parsed") is False:
         # Ansible's own words for a module that gave no answer.
         return None
-    own = returns[asked.module]
-    records = asked.module == _STATE or asked.module.endswith(_BENCH)
-    spec = {**own, **(_OF_BENCH if records else {}), **_COMMON}
-    published = {} if records else (own.get("ansible_facts") or {}).get("contains", {})
+    module_spec = returns[request.module]
+    records = request.module == _STATE or request.module.endswith(_BENCH)
+    spec = {**module_spec, **(_OF_BENCH if records else {}), **_COMMON}
+    published = {} if records else (module_spec.get("ansible_facts") or {}).get("contains", {})
     absent = [name for name, value in facts.items() if value is None]
     if absent:
         return f"{_shown(absent[0])} is nothing"
     return (
-        _members_problem(answer, spec, "")
-        or (_bench_problem(asked, answer) if records else _members_problem(facts, published, ""))
+        _members_problem(response, spec, "")
+        or (
+            _bench_problem(request, response) if records else _members_problem(facts, published, "")
+        )
         or _json(facts, MOST_FACT_BYTES, "its facts")
-        or (_peer_problem(asked, answer) if asked.module == "ssh_keys" else None)
-        or (_identity_problem(asked, facts) if asked.module == "azure_node_facts" else None)
+        or (_peer_problem(request, response) if request.module == "ssh_keys" else None)
+        or (_identity_problem(request, facts) if request.module == "azure_node_facts" else None)
     )
 
 
 def _foreign_problem(
-    asked: Asked, answer: Mapping[str, Any], facts: Mapping[str, Any]
+    request: Asked, response: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> str | None:
-    """Of a module that is not ours: what only ours return."""
+    """Values that only trueup's own modules return, in the response of another module."""
     strange = sorted(name for name in map(str, facts) if name.startswith(_PREFIX))
     if strange:
         return f"it has the fact {_shown(strange[0])}, which that module does not publish"
-    record = answer.get("record")
+    record = response.get("record")
     if (
         isinstance(record, dict)
         and record.get("schema") == records.SCHEMA
-        and asked.module != _LATE
+        and request.module != _LATE
     ):
         return "it has a record, and that module is no benchmark"
     return None
 
 
-def _members_problem(
-    value: Mapping[str, Any], members: Mapping[str, Any], place: str
-) -> str | None:
+def _members_problem(value: Mapping[str, Any], members: Mapping[str, Any], path: str) -> str | None:
     """Which member of an object has no documentation, or is not as that says."""
     unknown = [name for name in value if name not in members]
     if unknown:
-        return f"{place or 'it'} has {_shown(unknown[0])}, which it never has"
+        return f"{path or 'it'} has {_shown(unknown[0])}, which it never has"
     return _first(
-        _misfit(value[name], members[name], f"{place}/{name}" if place else name) for name in value
+        _misfit(value[name], members[name], f"{path}/{name}" if path else name) for name in value
     )
 
 
-def _misfit(value: Any, spec: Mapping[str, Any], place: str) -> str | None:
+def _misfit(value: Any, spec: Mapping[str, Any], path: str) -> str | None:
     """Where a value is not as documented. None fits everywhere: it is not known."""
     if value is None:
         return None
@@ -242,20 +242,22 @@ def _misfit(value: Any, spec: Mapping[str, Any], place: str) -> str | None:
     # True is an int to Python.
     is_number = int in types and isinstance(value, bool)
     if not isinstance(value, types) or is_number:
-        return f"{place} is not {words}"
-    form = _FORMS.get(place)
+        return f"{path} is not {words}"
+    form = _FORMS.get(path)
     if form is not None and not form.fullmatch(str(value)):
-        return f"{place} is {_shown(value)}"
+        return f"{path} is {_shown(value)}"
     members: Mapping[str, Any] = spec.get("contains") or {}
     if isinstance(value, list):
         each = {"type": spec.get("elements"), "contains": members}
-        return _first(_misfit(one, each, f"{place}/{number}") for number, one in enumerate(value))
+        return _first(
+            _misfit(member, each, f"{path}/{number}") for number, member in enumerate(value)
+        )
     if not members or not isinstance(value, dict):
         return None
     lacking = [name for name in members if name not in value]
     if lacking:
-        return f"{place} lacks {lacking[0]}"
-    return _members_problem(value, members, place)
+        return f"{path} lacks {lacking[0]}"
+    return _members_problem(value, members, path)
 
 
 def _first(problems: Iterator[str | None]) -> str | None:
@@ -269,38 +271,38 @@ def _shown(value: Any) -> str:
 
 def _plain(text: str) -> str:
     """For a terminal, whatever a node wrote."""
-    return "".join(one if one.isprintable() else "?" for one in text)
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
-def _json(value: Any, most: int, what: str) -> str | None:
+def _json(value: Any, most: int, subject: str) -> str | None:
     """Why a value cannot be kept as JSON of UTF-8."""
     try:
         size = len(json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8"))
     except (TypeError, ValueError) as error:
-        return f"{what} cannot be kept as JSON ({str(error)[:80]})"
-    return f"{what}: {size} bytes, more than {most >> 20} MiB" if size > most else None
+        return f"{subject} cannot be kept as JSON ({str(error)[:80]})"
+    return f"{subject}: {size} bytes, more than {most >> 20} MiB" if size > most else None
 
 
 # ---- benchmarks ---------------------------------------------------------------------------------
 
 
-def _bench_problem(asked: Asked, answer: Mapping[str, Any]) -> str | None:
-    record, facts = answer.get("record"), answer.get("ansible_facts", {})
-    benchmark = _STATE if asked.module == _STATE else asked.module[: -len(_BENCH)]
-    problem = None if record is None else record_problem(asked, record, benchmark)
+def _bench_problem(request: Asked, response: Mapping[str, Any]) -> str | None:
+    record, facts = response.get("record"), response.get("ansible_facts", {})
+    benchmark = _STATE if request.module == _STATE else request.module[: -len(_BENCH)]
+    problem = None if record is None else record_problem(request, record, benchmark)
     if problem:
         return problem
     if facts and (record is None or facts != {f"{_PREFIX}{benchmark}": record}):
         return "its facts are not its record"
-    resumed, earlier = answer.get("resumed"), asked.arguments.get("earlier") or []
+    resumed, earlier = response.get("resumed"), request.arguments.get("earlier") or []
     if resumed is not None and not 0 <= resumed < len(earlier):
         return f"it takes over record {resumed} of {len(earlier)} earlier ones"
     # The other end of a meeting, and the other nodes of a training, leave the record to the first.
-    is_second = asked.arguments.get("role") == "server" or asked.arguments.get("node_rank")
-    is_free = asked.check_mode or answer.get("failed") or is_second
+    is_second = request.arguments.get("role") == "server" or request.arguments.get("node_rank")
+    is_free = request.check_mode or response.get("failed") or is_second
     if record is None and resumed is None and not is_free:
         return "it measured nothing, and does not say why"
-    return _holder_problem(answer.get("holder") or {})
+    return _holder_problem(response.get("holder") or {})
 
 
 def _holder_problem(holder: Mapping[str, Any]) -> str | None:
@@ -309,29 +311,31 @@ def _holder_problem(holder: Mapping[str, Any]) -> str | None:
     if not isinstance(controller, dict):
         return "holder/controller is not an object"
     numbers = (controller.get(name, 0) for name in ("pid", "started"))
-    if any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in numbers):
+    if any(
+        isinstance(number, bool) or not isinstance(number, int) or number < 0 for number in numbers
+    ):
         return "holder/controller names no process"
     return None
 
 
-def record_problem(asked: Asked, record: records.Record, benchmark: str) -> str | None:
-    """Why a record is not one of what was asked: of this run, benchmark and nodes, by the
-    arguments that the controller gave."""
-    given = asked.arguments
-    node = _object(given.get("node"))
-    alone = str(given.get("node_name"))
-    names = _names(given.get("nodes")) or [alone]
-    wanted = {
-        "run_id": given.get("run_id"),
+def record_problem(request: Asked, record: records.Record, benchmark: str) -> str | None:
+    """Why a record does not fit the request: its run, benchmark and nodes, by the arguments that
+    the controller gave."""
+    arguments = request.arguments
+    node = _object(arguments.get("node"))
+    alone = str(arguments.get("node_name"))
+    names = _names(arguments.get("nodes")) or [alone]
+    expected = {
+        "run_id": arguments.get("run_id"),
         "benchmark": benchmark,
         **{name: node.get(name) for name in ("vm_size", "region", "offer")},
     }
-    for name, value in wanted.items():
+    for name, value in expected.items():
         if record.get(name) != value:
             return f"its record has {name} {_shown(record.get(name))}, asked was {_shown(value)}"
     if not records.is_run_id(str(record["run_id"])):
         return f"its record has run_id {_shown(record['run_id'])}, which is no run's"
-    if record.get("nodes") not in (names, [alone, given.get("peer_name")]):
+    if record.get("nodes") not in (names, [alone, arguments.get("peer_name")]):
         return f"its record is of nodes {_shown(record.get('nodes'))}, asked was {_shown(names)}"
     if record.get("node_count") != len(record["nodes"]):
         return f"its record has node_count {_shown(record.get('node_count'))}"
@@ -345,8 +349,8 @@ def record_problem(asked: Asked, record: records.Record, benchmark: str) -> str 
 
 def _object(text: Any) -> Mapping[str, Any]:
     """As AnsibleModule reads one."""
-    found = json.loads(text) if isinstance(text, str) else text
-    return found or {}
+    parsed = json.loads(text) if isinstance(text, str) else text
+    return parsed or {}
 
 
 def _names(nodes: Any) -> list[str]:
@@ -355,7 +359,7 @@ def _names(nodes: Any) -> list[str]:
 
 
 def checked(record: records.Record) -> records.Record:
-    """A record that the controller made of what a node said.
+    """A record that the controller made from a node's response.
 
     Raises:
         BadInput: it breaks the schema, or cannot be kept.
@@ -367,12 +371,12 @@ def checked(record: records.Record) -> records.Record:
 
 
 def schema_problem(record: Mapping[str, Any]) -> str | None:
-    """What is most wrong in a record by its schema."""
+    """The worst fault of a record by its schema."""
     problem = _schema()(record)
     if problem is None:
         return None
-    place = "/".join(str(part) for part in problem.absolute_path) or "the whole"
-    return f"{place}: {problem.message[:300]}"
+    path = "/".join(str(key) for key in problem.absolute_path) or "the whole"
+    return f"{path}: {problem.message[:300]}"
 
 
 @functools.lru_cache(maxsize=1)
@@ -394,25 +398,25 @@ def preload() -> None:
 # ---- other modules ------------------------------------------------------------------------------
 
 
-def _peer_problem(asked: Asked, answer: Mapping[str, Any]) -> str | None:
+def _peer_problem(request: Asked, response: Mapping[str, Any]) -> str | None:
     """The others' ssh takes the host keys of a peer for those of its names."""
-    called = (answer.get("peer") or {}).get("names")
-    names = _names(asked.arguments.get("names"))
-    if answer.get("peer") is None or called == names:
+    called = (response.get("peer") or {}).get("names")
+    names = _names(request.arguments.get("names"))
+    if response.get("peer") is None or called == names:
         return None
     return f"its peer is called {_shown(called)}, asked was {_shown(names)}"
 
 
-def _identity_problem(asked: Asked, facts: Mapping[str, Any]) -> str | None:
-    """Why a node is not what it says, by the catalog of sizes: its family is a group that it
-    joins, and the row of its size is the controller's own."""
+def _identity_problem(request: Asked, facts: Mapping[str, Any]) -> str | None:
+    """Why a node's identity contradicts the catalog of sizes: its family is a group that it joins,
+    and the row of its size is the controller's own."""
     node = facts.get("trueup_node")
     if node is None:
         return None
-    size, given = node["vm_size"], str(asked.arguments.get("vm_size") or "").strip()
-    if given and str(size).lower() != given.lower():
-        return f"vm_size is {_shown(size)}, and {given} was given by hand"
-    row = _object(asked.arguments.get("catalog")).get(size)
+    size, given_size = node["vm_size"], str(request.arguments.get("vm_size") or "").strip()
+    if given_size and str(size).lower() != given_size.lower():
+        return f"vm_size is {_shown(size)}, and {given_size} was given by hand"
+    row = _object(request.arguments.get("catalog")).get(size)
     families = {"unknown", "local"} if row is None else {row["family"]}
     if node["family"] not in families:
         return f"family is {_shown(node['family'])}, and not {' or '.join(sorted(families))}"
@@ -430,8 +434,8 @@ class _Unfit(Exception):
 
 @contextlib.contextmanager
 def _bounded() -> Iterator[None]:
-    """While the block lasts, this process may grow by MOST_GROWTH_BYTES: what a connection reads
-    has no end where the node sends without one. To read takes processor time, which rings a timer.
+    """While the block lasts, this process may grow by MOST_GROWTH_BYTES: a connection reads without
+    end where the node sends without end. To read takes processor time, which rings a timer.
 
     Raises:
         _Unfit: it grew more.
@@ -481,49 +485,49 @@ def guard(
         if problem:
             raise _Unfit(problem)
         try:
-            answer = parse(self, res, *more)
+            response = parse(self, res, *more)
         except RecursionError:
             raise _Unfit(f"it is nested deeper than {MOST_DEPTH} levels") from None
-        problem = shape_problem(answer)
+        problem = shape_problem(response)
         if problem:
             raise _Unfit(problem)
-        return answer
+        return response
 
     def executed(self: Any, *positional: Any, **named: Any) -> Any:
-        given = parameters.bind(self, *positional, **named).arguments
-        name = str(given.get("module_name") or self._task.action).removeprefix(_LEGACY)
-        variables, arguments = given.get("task_vars") or {}, given.get("module_args")
-        asked = Asked(
+        bound = parameters.bind(self, *positional, **named).arguments
+        name = str(bound.get("module_name") or self._task.action).removeprefix(_LEGACY)
+        variables, arguments = bound.get("task_vars") or {}, bound.get("module_args")
+        request = Asked(
             sender=str(self._task.delegate_to or variables.get("inventory_hostname") or "a node"),
-            # What starts a job that is left to itself answers for it.
-            module=_STARTER if given.get("wrap_async") else name,
+            # The starter of an asynchronous job answers for it.
+            module=_STARTER if bound.get("wrap_async") else name,
             arguments=dict(self._task.args if arguments is None else arguments),
             check_mode=bool(self._task.check_mode),
         )
         try:
             with _bounded():
-                answer = execute(self, *positional, **named)
-            problem = answer_problem(asked, _of_node(self, answer), returns)
+                response = execute(self, *positional, **named)
+            problem = answer_problem(request, _of_node(self, response), returns)
         except _Unfit as error:
             problem = str(error)
         if problem:
-            refuse(asked.sender, _plain(f"answer of {asked.module}: {problem}"))
-        return answer
+            refuse(request.sender, _plain(f"answer of {request.module}: {problem}"))
+        return response
 
     base._execute_module, base._parse_returned_data = executed, parsed
 
 
-def _of_node(action: Any, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+def _of_node(action: Any, response: Mapping[str, Any]) -> Mapping[str, Any]:
     """The answer without the Python that Ansible looked for and chose itself: it adds that fact to
     the first answer of a host, in place of whatever the node called so."""
     added = action._discovered_interpreter_key
-    facts = answer.get("ansible_facts")
+    facts = response.get("ansible_facts")
     if not added or not isinstance(facts, dict):
-        return answer
-    return {**answer, "ansible_facts": {key: facts[key] for key in facts if key != added}}
+        return response
+    return {**response, "ansible_facts": {key: facts[key] for key in facts if key != added}}
 
 
-# ---- what was refused ---------------------------------------------------------------------------
+# ---- refusals -----------------------------------------------------------------------------------
 
 
 def note(folder: str, sender: str, sentence: str) -> None:
@@ -544,12 +548,12 @@ def noted(folder: str) -> dict[str, list[str]]:
         lines = Path(folder, _REFUSALS).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return {}
-    found: dict[str, list[str]] = {}
+    by_node: dict[str, list[str]] = {}
     for line in lines:
         # A full disk may have cut it: the task has failed all the same.
         with contextlib.suppress(ValueError):
             entry = json.loads(line)
-            reasons = found.setdefault(entry["node"], [])
+            reasons = by_node.setdefault(entry["node"], [])
             if entry["why"] not in reasons:
                 reasons.append(entry["why"])
-    return found
+    return by_node

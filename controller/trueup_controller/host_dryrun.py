@@ -49,7 +49,7 @@ class HostNeeds(NamedTuple):
         host: its name.
         known_by: facts, or its size; empty where it is not known.
         missing: needs that are not met.
-        notes: what could not be checked, and roles that it does without.
+        notes: checks that could not be made, and roles that it does without.
     """
 
     host: str
@@ -104,8 +104,8 @@ def hosts(
         nodes[name] = (
             (cached, "facts") if isinstance(cached, dict) else _by_size(variables, sizes, images)
         )
-    known = {name: node for name, (node, _) in nodes.items() if node}
-    found = []
+    known_nodes = {name: node for name, (node, _) in nodes.items() if node}
+    host_needs = []
     for name in sorted(nodes):
         node, known_by = nodes[name]
         if not node:
@@ -113,11 +113,11 @@ def hosts(
                 "neither facts nor a size of the catalog is known: run"
                 " playbooks/identify.yml, or set trueup_vm_size"
             )
-            found.append(HostNeeds(name, "", [Missing("plan", text)], []))
+            host_needs.append(HostNeeds(name, "", [Missing("plan", text)], []))
             continue
-        missing, notes = _of_host(name, known, inventory, images, environment, project)
-        found.append(HostNeeds(name, known_by, missing, notes))
-    return found
+        missing, notes = _of_host(name, known_nodes, inventory, images, environment, project)
+        host_needs.append(HostNeeds(name, known_by, missing, notes))
+    return host_needs
 
 
 def _by_size(
@@ -127,8 +127,8 @@ def _by_size(
 ) -> tuple[dict[str, Any] | None, str]:
     """A new machine of the size that the inventory gives, and that size; none where it gives none
     of the catalog's, or no image is pinned for it."""
-    given = str(variables.get("trueup_vm_size") or "")
-    size = next((name for name in sizes if name.lower() == given.lower()), "")
+    vm_size = str(variables.get("trueup_vm_size") or "")
+    size = next((name for name in sizes if name.lower() == vm_size.lower()), "")
     image = _image(sizes.get(size, {}).get("family"), images)
     if not image:
         return None, ""
@@ -165,8 +165,8 @@ def _of_host(
         node=node,
         groups=tuple(dict.fromkeys([*within, *joins])),
     )
-    given = {key: value for key, value in variables.items() if key.startswith(PREFIX)}
-    missing = [Missing("plan", text) for text in problems(given)]
+    trueup_variables = {key: value for key, value in variables.items() if key.startswith(PREFIX)}
+    missing = [Missing("plan", text) for text in problems(trueup_variables)]
     missing += [Missing("plan", text) for text in _of_node(name, host)]
     machine = _machine(name, nodes, host, inventory, images)
     plans, notes = dryrun.plans_of(machine, [*host.roles(), *host.benchmarks()], project)
@@ -175,8 +175,10 @@ def _of_host(
     missing += dryrun.of_drivers(host, plans)
     if "vllm" in host.benchmarks():
         missing += dryrun.endpoints(host, plans.get("vllm"))
-    skipped = [each for one in plans.values() for each in one.plan.skipped]
-    notes += [f"without {what}: {why}" for what, why in skipped if what not in benchmarks]
+    skipped = [each for planned_role in plans.values() for each in planned_role.plan.skipped]
+    notes += [
+        f"without {subject}: {reason}" for subject, reason in skipped if subject not in benchmarks
+    ]
     return list(dict.fromkeys(missing)), list(dict.fromkeys(notes))
 
 
@@ -188,8 +190,8 @@ def _variables(
     Raises:
         BadInput: there is no such preset, or it is for other sizes.
     """
-    given = {**inventory.hostvars[name], "inventory_hostname": name}
-    variables = dryrun.rendered(given, inventory.groups)
+    host_variables = {**inventory.hostvars[name], "inventory_hostname": name}
+    variables = dryrun.rendered(host_variables, inventory.groups)
     preset = str(variables.get("trueup_preset") or "")
     if not preset:
         return variables
@@ -207,7 +209,7 @@ def _of_node(name: str, host: _Host) -> Iterator[str]:
         name=name,
         roles=host.roles(),
         benchmarks=host.benchmarks(),
-        known=family.benchmark_names(str(host.project / "roles")),
+        known_benchmarks=family.benchmark_names(str(host.project / "roles")),
         mpi=str(host.variables.get("trueup_mpi") or ""),
         cluster=host.cluster_roles(),
     )

@@ -48,10 +48,10 @@ def compare(machines: Mapping[str, str | None], controller: str | None) -> Compa
                 " measured by itself, and no case runs over two of them."
             )
         else:
-            what = "Azure VM" if machine.startswith(OF_VM) else "machine"
-            why = (
-                f"{together} are one {what}, and would count as {count} nodes: keep one of the"
+            kind = "Azure VM" if machine.startswith(OF_VM) else "machine"
+            reason = (
+                f"{together} are one {kind}, and would count as {count} nodes: keep one of the"
                 " names in the inventory, or give each its own machine (ansible_host)."
             )
-            refused.update(dict.fromkeys(names, why))
+            refused.update(dict.fromkeys(names, reason))
     return Compared(refused, warnings)

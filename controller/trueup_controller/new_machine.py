@@ -177,8 +177,8 @@ def texts(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list):
-        for part in value:
-            yield from texts(part)
+        for member in value:
+            yield from texts(member)
     elif isinstance(value, str):
         yield value
 
@@ -195,21 +195,21 @@ def answer(
         module: the module's name, as a room's ``asks`` has it.
         arguments: its arguments.
     """
-    asked = _ANSWERS.get(module)
-    return asked(node, image, arguments) if asked else {}
+    respond = _ANSWERS.get(module)
+    return respond(node, image, arguments) if respond else {}
 
 
 def _on_path(image: Mapping[str, Any], names: Any) -> dict[str, str | None]:
     """Each program by name or path, where the image has it."""
     programs = set(image.get("programs", ()))
     by_path = {path.rpartition("/")[2]: path for path in programs if path.startswith("/usr/bin/")}
-    found: dict[str, str | None] = {}
+    paths: dict[str, str | None] = {}
     for name in names:
-        there = name if "/" in name else by_path.get(name, f"/usr/bin/{name}")
-        found[name] = there if name in programs or there in by_path.values() else None
+        full_path = name if "/" in name else by_path.get(name, f"/usr/bin/{name}")
+        paths[name] = full_path if name in programs or full_path in by_path.values() else None
         if "/" in name and name.startswith("/usr/bin/") and name.rpartition("/")[2] in programs:
-            found[name] = name
-    return found
+            paths[name] = name
+    return paths
 
 
 def _python(image: Mapping[str, Any], path: str, imports: Sequence[str]) -> dict[str, Any] | None:
@@ -223,8 +223,13 @@ def _python(image: Mapping[str, Any], path: str, imports: Sequence[str]) -> dict
     else:
         return None
     where = path if path.startswith("/") else "/usr/bin/python3"
-    own = where != "/usr/bin/python3"
-    return {"path": where, "version": [*numbers(version), 0], "missing": missing, "headers": own}
+    is_user_python = where != "/usr/bin/python3"
+    return {
+        "path": where,
+        "version": [*numbers(version), 0],
+        "missing": missing,
+        "headers": is_user_python,
+    }
 
 
 def _program_facts(
@@ -274,14 +279,14 @@ def _nccl_facts(
     node: Mapping[str, Any], _image: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
     version = str((node["hpc_image"] or {}).get("NCCL", ""))
-    there = bool(version)
+    has_nccl = bool(version)
     builds = [build["name"] for build in arguments.get("builds", ())]
     # The image has nccl-tests and the plugin, of commits that its list does not say.
-    made = [name for name in builds if there and name.startswith("nccl")]
+    built = [name for name in builds if has_nccl and name.startswith("nccl")]
     missing = {"exists": False, "content": None, "link": None}
     return {
-        "libraries": [version.split("-", maxsplit=1)[0]] if there else [],
-        "unbuilt": [name for name in builds if name not in made],
+        "libraries": [version.split("-", maxsplit=1)[0]] if has_nccl else [],
+        "unbuilt": [name for name in builds if name not in built],
         "outdated": builds,
         "topology": missing,
         "graphs": missing,
@@ -291,8 +296,10 @@ def _nccl_facts(
 def _find(
     node: Mapping[str, Any], _image: Mapping[str, Any], _arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
-    found = mpi.of(node)
-    folders = [found.home.rpartition("/")[0]] if found and found.kind == "hpcx" else []
+    mpi_library = mpi.of(node)
+    folders = (
+        [mpi_library.home.rpartition("/")[0]] if mpi_library and mpi_library.kind == "hpcx" else []
+    )
     return {"files": [{"path": path} for path in folders]}
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 from trueup.errors import TrueupError
 from trueup.options import MODULE, Option, misfits, refusals
-from trueup.plan import Asked, Plan
+from trueup.plan import Plan, PlanInputs
 from trueup.rooms import room_of, tool_of
 from trueup.words import did_you_mean
 
@@ -63,7 +63,7 @@ class Unforeseen(TrueupError):
 class Planned(NamedTuple):
     """A role's plan, and the question that it answers."""
 
-    asked: Asked
+    asked: PlanInputs
     plan: Plan
 
 
@@ -94,17 +94,17 @@ class Roles:
         """
         specs = self._specs(role)
         values, wrong = self._values(role, specs, machine.variables)
-        asked = self._asked(role, machine, values, specs)
+        inputs = self._asked(role, machine, values, specs)
         if wrong:
-            return Planned(asked, Plan(refused=wrong))
+            return Planned(inputs, Plan(refused=wrong))
         room = room_of(role)
         try:
-            for module, arguments in _questions(room, asked):
+            for module, arguments in _questions(room, inputs):
                 answers = machine.answer(module, arguments)
-                asked = replace(asked, found={**asked.found, **answers})
-            return Planned(asked, room.plan(asked))
+                inputs = replace(inputs, found={**inputs.found, **answers})
+            return Planned(inputs, room.plan(inputs))
         except TrueupError as error:
-            return Planned(asked, Plan(refused=[str(error)]))
+            return Planned(inputs, Plan(refused=[str(error)]))
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             # A plan takes the answers of its modules as they are. One that is not foreseen here is
             # for the role's own preflight, and no reason to refuse a recipe.
@@ -116,12 +116,12 @@ class Roles:
         machine: Machine,
         values: Mapping[str, Any],
         specs: Mapping[str, Mapping[str, Any]],
-    ) -> Asked:
+    ) -> PlanInputs:
         """The question of a role."""
         prefix = f"{role}_"
         hidden = {name for name, spec in specs.items() if spec.get("no_log")}
         plain = {name: value for name, value in values.items() if name not in hidden}
-        return Asked(
+        return PlanInputs(
             options={name.removeprefix(prefix): value for name, value in plain.items()},
             secrets={
                 name.removeprefix(prefix): _PLANNED if name in machine.secrets else ""
@@ -144,12 +144,14 @@ class Roles:
     ) -> tuple[dict[str, Any], list[str]]:
         """A role's variables over its defaults, and everything that is wrong with them."""
         prefix = f"{role}_"
-        given = {name: one for name, one in variables.items() if name.startswith(prefix)}
-        unknown = sorted(set(given) - set(specs))
+        role_variables = {
+            name: value for name, value in variables.items() if name.startswith(prefix)
+        }
+        unknown = sorted(set(role_variables) - set(specs))
         typed = {
-            name: _typed(given[name], spec.get("type", ""))
+            name: _typed(role_variables[name], spec.get("type", ""))
             for name, spec in specs.items()
-            if given.get(name) is not None
+            if role_variables.get(name) is not None
         }
         wrong = [
             f"{name}: the role {role} has no such variable"
@@ -187,12 +189,12 @@ class Roles:
         return self._documents[path]
 
 
-def _questions(room: ModuleType, asked: Asked) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _questions(room: ModuleType, inputs: PlanInputs) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Modules with their arguments, in the order of a play."""
     if hasattr(room, "programs"):
-        yield "program_facts", room.programs(asked)
+        yield "program_facts", room.programs(inputs)
     if hasattr(room, "asks"):
-        yield from room.asks(asked).items()
+        yield from room.asks(inputs).items()
 
 
 def _out_of_range(role: str, values: Mapping[str, Any]) -> list[str]:
@@ -201,7 +203,7 @@ def _out_of_range(role: str, values: Mapping[str, Any]) -> list[str]:
     if not tool:
         return []
     case = importlib.import_module(f"trueup.benchmarks.{tool}.case")
-    options = [one for one in getattr(case, "OPTIONS", ()) if one.of != MODULE]
+    options = [option for option in getattr(case, "OPTIONS", ()) if option.of != MODULE]
     plain = {
         name.removeprefix(prefix): value
         for name, value in values.items()
@@ -219,7 +221,9 @@ def _option(name: str, spec: Mapping[str, Any]) -> Option:
         type=_TYPES.get(kind, kind),
         elements=_TYPES.get(spec.get("elements", ""), spec.get("elements", "")),
         choices=tuple(spec.get("choices", ())),
-        fields=tuple(_option(each, one) for each, one in spec.get("options", {}).items()),
+        fields=tuple(
+            _option(each, field_spec) for each, field_spec in spec.get("options", {}).items()
+        ),
         least=None,
     )
 
@@ -233,7 +237,7 @@ def _typed(value: Any, kind: str) -> Any:
     if not isinstance(value, str) or _is_template(value):
         return value
     if kind == "list":
-        return [part.strip() for part in value.split(",")]
+        return [text.strip() for text in value.split(",")]
     if kind == "bool":
         return {**dict.fromkeys(_YES, True), **dict.fromkeys(_NO, False)}.get(value.lower(), value)
     try:
@@ -248,10 +252,10 @@ def _filled(value: Any, spec: Mapping[str, Any]) -> Any:
     if not inner:
         return value
     if isinstance(value, list):
-        return [_filled(part, spec) for part in value]
+        return [_filled(member, spec) for member in value]
     if not isinstance(value, dict):
         return value
-    defaults = {name: one.get("default") for name, one in inner.items()}
+    defaults = {name: member_spec.get("default") for name, member_spec in inner.items()}
     return {
         name: _filled(value.get(name, default), inner.get(name, {}))
         for name, default in {**value, **defaults}.items()

@@ -84,7 +84,7 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             inventory or recipe stays.
         unpublished: the reason why there is no published figure to compare with, where there is
             none.
-        needs: what a run needs beyond the nodes, one sentence each.
+        needs: the needs of a run beyond the nodes, one sentence each.
         variables: variables of plays and roles.
         small: values for a smaller form, in place of those of ``variables`` or beside them, before
             ``scale`` is applied.
@@ -145,9 +145,9 @@ def read(name: str, catalog: Path) -> Preset:
     Raises:
         BadInput: there is none of that name, or its file is wrong.
     """
-    known = names(catalog)
-    if name not in known:
-        hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+    preset_names = names(catalog)
+    if name not in preset_names:
+        hint = did_you_mean(name, preset_names) or f"; there are {', '.join(preset_names)}"
         raise BadInput(f"there is no preset {name!r}{hint}")
     path = catalog / _FOLDER / f"{name}.yml"
     try:
@@ -216,7 +216,7 @@ def _strange_variables(preset: Preset) -> Iterable[str]:
 
 
 def asked_of_user(preset: Preset) -> list[str]:
-    """The variables of inventory or recipe that decide what a preset comes to."""
+    """The variables of inventory or recipe that decide the result of a preset."""
     nodes = [preset.node_names] if preset.node_names else []
     return [_BENCHMARKS, *preset.user_variables, *preset.mirrors, *nodes]
 
@@ -329,7 +329,7 @@ def _refuse_other_counts(name: str, preset: Preset, nodes_named: int) -> None:
 def _linear(value: Any, scale: float, _: float) -> Any:
     """A number, or each of a list."""
     if isinstance(value, list):
-        return [_linear(part, scale, _) for part in value]
+        return [_linear(member, scale, _) for member in value]
     return max(1, round(value * scale)) if isinstance(value, int) else value * scale
 
 
@@ -349,14 +349,14 @@ def _volume(value: str | float, scale: float, _: float) -> str | float:
 def _threads(layouts: Sequence[Mapping[str, Any]], _: float, share: float) -> list[dict[str, Any]]:
     """Layouts with the same share of the node's cores, each once; one rank where a rank would have
     less than one core."""
-    found: list[dict[str, Any]] = []
+    scaled_layouts: list[dict[str, Any]] = []
     for layout in layouts:
         cores = max(1, round(layout["ranks"] * layout["threads_per_rank"] * share))
         ranks = layout["ranks"] if cores >= layout["ranks"] and cores % layout["ranks"] == 0 else 1
         scaled = {**layout, "ranks": ranks, "threads_per_rank": cores // ranks}
-        if scaled not in found:
-            found.append(scaled)
-    return found
+        if scaled not in scaled_layouts:
+            scaled_layouts.append(scaled)
+    return scaled_layouts
 
 
 _SCALED: dict[ScaleRule, Callable[[Any, float, float], Any]] = {

@@ -1,4 +1,4 @@
-"""What trueup's Ansible modules and its analysis package share.
+"""Code that trueup's Ansible modules and its analysis package share.
 
 On a node this package is ``ansible.module_utils.trueup``; on the controller it is installed as
 ``trueup``.

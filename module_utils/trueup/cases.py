@@ -1,4 +1,4 @@
-"""Records as plain objects, a ``Case`` each: what is judged, listed and reported."""
+"""Records as plain objects, a ``Case`` each: for judging, lists and reports."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 TYPICAL: Final = (None, "median", "single", "mean")
 _NO_BINDING: Final = (None, "", "none")
 
-# What is judged and listed calls a metric row a figure.
+# Code that judges and lists calls a metric row a figure.
 Figure = Metric
 
 
 # Not frozen: it takes a quarter of the time to make, half a second of a hundred thousand.
 @dataclass
 class Case:
-    """One record, and what it measured. Nobody changes it.
+    """One record, and its figures. Nobody changes it.
 
     Attributes:
         nodes: the nodes that it ran on, by name.
@@ -70,15 +70,15 @@ class Case:
 
     @property
     def machine(self) -> str:
-        """What machines have in common that are compared: the Azure size, off Azure the CPU."""
+        """The property that compared machines have in common: the Azure size, off Azure the CPU."""
         return self.vm_size or str(self.system.get("cpu_model") or self.node)
 
     @cached_property
     def _by_metric(self) -> Mapping[str, Sequence[Figure]]:
-        found: dict[str, list[Figure]] = {}
+        by_name: dict[str, list[Figure]] = {}
         for figure in self.figures:
-            found.setdefault(figure.name, []).append(figure)
-        return found
+            by_name.setdefault(figure.name, []).append(figure)
+        return by_name
 
     def of(self, metric: str) -> Sequence[Figure]:
         """Its rows of one metric."""
@@ -90,21 +90,23 @@ class Case:
         """
         rows = self.of(metric)
         held = {row.statistic for row in rows}
-        wanted = (statistic,) if statistic else TYPICAL
-        one = next((word for word in wanted if word in held), "")
-        return [row for row in rows if row.statistic == one]
+        candidates = (statistic,) if statistic else TYPICAL
+        chosen = next((candidate for candidate in candidates if candidate in held), "")
+        return [row for row in rows if row.statistic == chosen]
 
     def plain(self, metric: str, statistic: str = "") -> float | None:
         """A figure of the whole case (no message size, no device): the named statistic, else the
         one that stands for the figure. None where the record lacks it.
         """
-        wanted = (statistic,) if statistic else TYPICAL
-        found = {
+        candidates = (statistic,) if statistic else TYPICAL
+        by_statistic = {
             figure.statistic: figure.value
             for figure in self.of(metric)
             if figure.message_bytes is None and figure.device is None
         }
-        return next((found[one] for one in wanted if one in found), None)
+        return next(
+            (by_statistic[candidate] for candidate in candidates if candidate in by_statistic), None
+        )
 
     def repeats(self, metric: str) -> int | None:
         """How often a figure of the whole case was measured, None where the record is silent."""
@@ -157,13 +159,13 @@ def of_record(record: Mapping[str, Any]) -> Case:
 
 
 def kind_of(case: Case) -> str:
-    """What is the same for two measurements of the same thing on the same nodes.
+    """The properties that two measurements of the same thing on the same nodes share.
 
     Of a pair of nodes either may have begun.
     """
     names, name = case.nodes, case.case
     if case.benchmark == "ib" and len(names) > 1:
         pair = ("test", "device", "message_bytes", "gdr")
-        name = repr([str(case.parameters.get(one)) for one in pair])
+        name = repr([str(case.parameters.get(parameter)) for parameter in pair])
         names = tuple(sorted(names))
     return repr((names, case.benchmark, name))

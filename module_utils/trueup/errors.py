@@ -1,5 +1,5 @@
-"""The errors that trueup raises on purpose. Each message is one sentence for the user: what, where,
-and the mend."""
+"""The errors that trueup raises on purpose. Each message is one sentence for the user: the error,
+where it is, and the mend."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ParseError(TrueupError):
     """A tool's output that cannot be understood.
 
     Args:
-        message: what was expected and what stood there instead.
+        message: the expected text and the text that stood there instead.
         line_number: 1-based line of the output, or None when something is missing as a whole.
         line: the text of that line.
     """
@@ -51,9 +51,9 @@ def refuse_long_numbers(text: str) -> None:
     Raises:
         ParseError: a number has 4000 digits or more.
     """
-    found = _DIGITS_APART.search(text[::_APART]) and _LONG_NUMBER.search(text)
-    if found:
-        begin = text.rfind("\n", 0, found.start()) + 1
+    match = _DIGITS_APART.search(text[::_APART]) and _LONG_NUMBER.search(text)
+    if match:
+        begin = text.rfind("\n", 0, match.start()) + 1
         line = text[begin : begin + 200]
         number = text.count("\n", 0, begin) + 1
         raise ParseError("a number of 4000 digits or more", number, line)

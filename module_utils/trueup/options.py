@@ -2,7 +2,7 @@
 
 A room's ``case.py`` declares ``OPTIONS``. From them follow the module's argument spec and page
 (plugins/doc_fragments/trueup_options.py), the role's ``defaults`` and ``argument_specs`` (``make
-options`` writes them, a contract says when they are stale), and what preflight and module refuse.
+options`` writes them, a contract says when they are stale), and the checks of preflight and module.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 from .words import did_you_mean
 
 # Whose option it is: the role's and the module's alike, or of one of them alone. The role's plan
-# makes of its own options what the module is given.
+# computes the module's arguments from its own options.
 BOTH, ROLE, MODULE = "both", "role", "module"
 # Characters of a wrong value in a sentence.
 _MOST_SHOWN = 80
-# What no file name, argument or variable of a process can hold; and what a path is refused for.
+# Characters that no file name, argument or variable of a process can hold; and those refused in a
+# path.
 _UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 _CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
-# Of Ansible's types those that a default tells; without one it is a text.
+# Ansible's type by the type of the default; without a default it is a text.
 _TYPES = {bool: "bool", int: "int", float: "float", list: "list", dict: "dict"}
 
 
@@ -33,20 +34,20 @@ class Option:
 
     Attributes:
         name: the module's name of it, units included; the role's is ``<role>_<name>``.
-        help: what it is, in its unit, in one or two sentences; the range is added to it.
-        default: where nothing is given. None: nothing is, or it must be given (``required``).
+        help: its meaning and unit, in one or two sentences; the range is added to it.
+        default: the value where none is given; None if there is none, or one is ``required``.
         type: of Ansible's, where the default does not tell it: path, or float of a whole number.
         why: why this default, with its source; only the role's defaults say it.
         choices: the values that it may have; of a list, its elements.
         elements: type of a list's elements; else dict where it has ``fields``, else str.
         least: the smallest number, of a list each of them; None: any.
         most: the largest.
-        multiple_of: what the number is a whole multiple of.
+        multiple_of: the number is a whole multiple of it.
         filled: an empty list or text is refused.
         of: BOTH, ROLE or MODULE.
         required: the module has no default of it.
         secret: it is in no log, plan or record.
-        fields: what a dictionary holds, or each in a list of them.
+        fields: the members of a dictionary, or of each in a list of them.
         variable: of the controller's environment, which is the role's default.
     """
 
@@ -68,9 +69,9 @@ class Option:
     variable: str = ""
 
     def __post_init__(self) -> None:
-        told = self.type or _TYPES.get(type(self.default), "str")
-        object.__setattr__(self, "type", told)
-        if told == "list" and not self.elements:
+        type_name = self.type or _TYPES.get(type(self.default), "str")
+        object.__setattr__(self, "type", type_name)
+        if type_name == "list" and not self.elements:
             object.__setattr__(self, "elements", "dict" if self.fields else "str")
 
     def described(self) -> str:
@@ -80,20 +81,20 @@ class Option:
 
     def spec(self) -> Dict[str, Any]:
         """The option as Ansible's argument specs have it, of modules and roles."""
-        found: Dict[str, Any] = {"type": self.type}
+        argument_spec: Dict[str, Any] = {"type": self.type}
         if self.elements:
-            found["elements"] = self.elements
+            argument_spec["elements"] = self.elements
         if self.choices:
-            found["choices"] = list(self.choices)
+            argument_spec["choices"] = list(self.choices)
         if self.required:
-            found["required"] = True
+            argument_spec["required"] = True
         elif self.default is not None:
-            found["default"] = self.default
+            argument_spec["default"] = self.default
         if self.secret:
-            found["no_log"] = True
+            argument_spec["no_log"] = True
         if self.fields:
-            found["options"] = {one.name: one.spec() for one in self.fields}
-        return found
+            argument_spec["options"] = {field.name: field.spec() for field in self.fields}
+        return argument_spec
 
     def refusal(self, value: Any, name: str) -> Optional[str]:
         """Why ``value``, which has the type, cannot be used; None where it can."""
@@ -104,11 +105,11 @@ class Option:
             return hidden
         if self.filled and not value:
             return f"{name} is empty: {self._wanted()}"
-        for part in value if isinstance(value, (list, tuple)) else [value]:
-            if isinstance(part, (int, float)) and not self._fits(part):
-                return f"{name} is {shown(part)}: {self._wanted()}"
-            if isinstance(part, Mapping) and self.fields:
-                wrong = refusals(self.fields, part, f"{name}: ")
+        for member in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(member, (int, float)) and not self._fits(member):
+                return f"{name} is {shown(member)}: {self._wanted()}"
+            if isinstance(member, Mapping) and self.fields:
+                wrong = refusals(self.fields, member, f"{name}: ")
                 if wrong:
                     return "; ".join(wrong)
         return None
@@ -141,10 +142,10 @@ RoleOption = partial(Option, of=ROLE)
 ModuleOption = partial(Option, of=MODULE)
 
 
-def time_limit(seconds: int, of: str = "one case", why: str = "") -> Option:
+def time_limit(seconds: int, of: str = "one case", reason: str = "") -> Option:
     """How long a benchmark may take; ``of`` says how much of it."""
     help_ = f"Time limit of {of} in seconds."
-    return Option("timeout_seconds", help_, seconds, why=why, least=1)
+    return Option("timeout_seconds", help_, seconds, why=reason, least=1)
 
 
 # Of modules that a test lets read another machine's recorded tree.
@@ -164,17 +165,21 @@ def _plain(number: float) -> str:
 
 def module_spec(options: Iterable[Option]) -> Dict[str, Dict[str, Any]]:
     """The module's part of an argument spec."""
-    spec = {one.name: one.spec() for one in options if one.of != ROLE}
-    for one in options:
+    spec = {option.name: option.spec() for option in options if option.of != ROLE}
+    for option in options:
         # Ansible takes a parameter with "token" in its name for a secret, and warns.
-        if one.name in spec and "token" in one.name and not one.secret:
-            spec[one.name]["no_log"] = False
+        if option.name in spec and "token" in option.name and not option.secret:
+            spec[option.name]["no_log"] = False
     return spec
 
 
 def for_module(options: Iterable[Option], values: Mapping[str, Any]) -> Dict[str, Any]:
-    """Of a role's values those that its module takes too, under the same name."""
-    return {one.name: values[one.name] for one in options if one.of == BOTH and one.name in values}
+    """The role's values that its module takes too, under the same name."""
+    return {
+        option.name: values[option.name]
+        for option in options
+        if option.of == BOTH and option.name in values
+    }
 
 
 def unwritable(value: Any, name: str, *, path: bool = False) -> Optional[str]:
@@ -184,48 +189,48 @@ def unwritable(value: Any, name: str, *, path: bool = False) -> Optional[str]:
     Args:
         value: of any type. A part that stands in several places, or in itself, as YAML's aliases
             make it, is looked at once.
-        name: what a sentence calls it.
+        name: its name in a sentence.
         path: whether control characters are refused too, as in a path.
     """
     wrong = _CONTROL if path else _UNWRITABLE
     where = "a path" if path else "a file name, an argument or a variable"
-    seen: Set[int] = set()
-    left: List[Tuple[str, Any]] = [(name, value)]
-    while left:
-        place, part = left.pop()
-        found = wrong.search(part) if isinstance(part, str) else None
-        if found:
-            return f"{place} holds {found[0]!a}, which {where} cannot hold: remove it"
-        if id(part) not in seen:
-            left += reversed(_parts(part, place))
-        seen.add(id(part))
+    visited: Set[int] = set()
+    pending: List[Tuple[str, Any]] = [(name, value)]
+    while pending:
+        location, current = pending.pop()
+        match = wrong.search(current) if isinstance(current, str) else None
+        if match:
+            return f"{location} holds {match[0]!a}, which {where} cannot hold: remove it"
+        if id(current) not in visited:
+            pending += reversed(_parts(current, location))
+        visited.add(id(current))
     return None
 
 
 def _parts(value: Any, name: str) -> List[Tuple[str, Any]]:
-    """What a value holds, and what a sentence calls each."""
+    """The members of a value, each with its name in a sentence."""
     if isinstance(value, Mapping):
         keys = [(f"the key {str(key)!a} of {name}", str(key)) for key in value]
-        return keys + [(f"{name}.{key}", part) for key, part in value.items()]
+        return keys + [(f"{name}.{key}", child) for key, child in value.items()]
     if isinstance(value, (list, tuple)):
-        return [(f"{name}[{number}]", part) for number, part in enumerate(value)]
+        return [(f"{name}[{number}]", child) for number, child in enumerate(value)]
     return []
 
 
 def refusals(options: Sequence[Option], values: Mapping[str, Any], prefix: str = "") -> List[str]:
-    """What of ``values`` is out of range, a sentence each.
+    """The options whose ``values`` are out of range, a sentence each.
 
     Args:
-        options: the declared ones; those without a value in ``values`` are passed over.
+        options: the declared ones; an option without a value in ``values`` is skipped.
         values: typed, by the options' names.
         prefix: before each name in a sentence: the role's and ``_``.
     """
-    found = (
-        one.refusal(values[one.name], f"{prefix}{one.name}")
-        for one in options
-        if one.name in values
+    sentences = (
+        option.refusal(values[option.name], f"{prefix}{option.name}")
+        for option in options
+        if option.name in values
     )
-    return [text for text in found if text is not None]
+    return [text for text in sentences if text is not None]
 
 
 def _is_whole(value: Any) -> bool:
@@ -260,71 +265,73 @@ _KINDS: Mapping[str, Tuple[Callable[[Any], bool], str]] = {
 def misfits(
     options: Sequence[Option], values: Mapping[Any, Any], where: str = ""
 ) -> List[Tuple[str, str]]:
-    """Everything in a document that cannot be: what is unknown, of another type, none of the
-    choices or out of range. A place ("nodes.count") and a sentence that begins with it, each.
+    """Problems of a document: unknown names, and values of another type, outside the choices or
+    out of range. Each is a path ("nodes.count") and a sentence that begins with it.
 
     Args:
-        options: what the document may hold; ``fields`` are what a mapping in it may.
-        values: the document; what it lacks is passed over.
-        where: the place that it stands at, with a dot.
+        options: of the document; ``fields`` are the options of a mapping in it.
+        values: the document; a missing option is skipped.
+        where: the path of the document, with a dot at its end.
     """
-    known = {one.name: one for one in options}
-    found = []
+    by_name = {option.name: option for option in options}
+    problems = []
     for name, value in values.items():
-        place = f"{where}{name}"
-        if name in known:
-            found += _misfits_of(known[name], value, place)
+        path = f"{where}{name}"
+        if name in by_name:
+            problems += _misfits_of(by_name[name], value, path)
         else:
-            near = did_you_mean(str(name), known)
-            found.append((place, f"{place} is not known{near.replace(';', ':')}"))
-    return found
+            near = did_you_mean(str(name), by_name)
+            problems.append((path, f"{path} is not known{near.replace(';', ':')}"))
+    return problems
 
 
-def _misfits_of(one: Option, value: Any, place: str) -> List[Tuple[str, str]]:
-    hidden = unwritable(value, place)
+def _misfits_of(option: Option, value: Any, path: str) -> List[Tuple[str, str]]:
+    hidden = unwritable(value, path)
     if hidden:
-        return [(place, hidden)]
-    fits, what = _KINDS[one.type]
+        return [(path, hidden)]
+    fits, description = _KINDS[option.type]
     if not fits(value):
-        return [(place, f"{place} is {shown(value)}: it must be {what}")]
-    if one.type == "dict":
-        return misfits(one.fields, value, f"{place}.") if one.fields else []
-    if one.type == "list":
-        fits, what = _KINDS[one.elements]
-        found = []
-        for number, part in enumerate(value):
-            each = f"{place}[{number}]"
-            if not fits(part):
-                found.append((each, f"{each} is {shown(part)}: it must be {what}"))
-            elif one.fields:
-                found += misfits(one.fields, part, f"{each}.")
+        return [(path, f"{path} is {shown(value)}: it must be {description}")]
+    if option.type == "dict":
+        return misfits(option.fields, value, f"{path}.") if option.fields else []
+    if option.type == "list":
+        fits, description = _KINDS[option.elements]
+        problems = []
+        for number, member in enumerate(value):
+            each = f"{path}[{number}]"
+            if not fits(member):
+                problems.append((each, f"{each} is {shown(member)}: it must be {description}"))
+            elif option.fields:
+                problems += misfits(option.fields, member, f"{each}.")
             else:
-                found += _no_choice(one, part, each)
-        return found
-    wrong = one.refusal(value, place)
-    return _no_choice(one, value, place) or ([(place, wrong)] if wrong else [])
+                problems += _no_choice(option, member, each)
+        return problems
+    wrong = option.refusal(value, path)
+    return _no_choice(option, value, path) or ([(path, wrong)] if wrong else [])
 
 
-def _no_choice(one: Option, value: Any, place: str) -> List[Tuple[str, str]]:
-    if not one.choices or value in one.choices:
+def _no_choice(option: Option, value: Any, path: str) -> List[Tuple[str, str]]:
+    if not option.choices or value in option.choices:
         return []
-    words = ", ".join(choice or "empty" for choice in one.choices)
-    return [(place, f"{place} is {shown(value)}: it must be one of {words}")]
+    words = ", ".join(choice or "empty" for choice in option.choices)
+    return [(path, f"{path} is {shown(value)}: it must be one of {words}")]
 
 
 def merged(options: Sequence[Option], *layers: Mapping[str, Any]) -> Dict[str, Any]:
     """The value of each option: that of the last layer with one, else the default; mappings are
     merged by their members."""
-    found: Dict[str, Any] = {}
-    for one in options:
-        given = [layer[one.name] for layer in layers if one.name in layer]
-        if one.fields and one.type == "dict":
-            found[one.name] = merged(one.fields, *given)
-        elif one.type == "dict":
-            found[one.name] = {name: part for layer in given for name, part in layer.items()}
+    values: Dict[str, Any] = {}
+    for option in options:
+        layer_values = [layer[option.name] for layer in layers if option.name in layer]
+        if option.fields and option.type == "dict":
+            values[option.name] = merged(option.fields, *layer_values)
+        elif option.type == "dict":
+            values[option.name] = {
+                name: value for layer in layer_values for name, value in layer.items()
+            }
         else:
-            found[one.name] = given[-1] if given else one.default
-    return found
+            values[option.name] = layer_values[-1] if layer_values else option.default
+    return values
 
 
 def row_refusals(
@@ -334,27 +341,29 @@ def row_refusals(
     needed: Sequence[str],
     may: Sequence[str] = (),
 ) -> List[str]:
-    """What is wrong with a list of dicts of module options, a sentence each.
+    """Problems of a list of dicts of module options, a sentence each.
 
     Args:
         options: the declared ones.
         rows: the list.
         name: of the list, for a sentence.
         needed: options that each row has.
-        may: those that it may have beside them.
+        may: further options that a row may have.
     """
-    declared = {one.name: one for one in options if one.of != ROLE}
-    found = []
+    declared = {option.name: option for option in options if option.of != ROLE}
+    problems = []
     for row in rows:
         if not set(needed) <= set(row) <= {*needed, *may}:
             more = f", and may have {', '.join(may)}" if may else ""
-            found.append(f"each of {name} has {', '.join(needed)}{more}: {dict(row)}")
+            problems.append(f"each of {name} has {', '.join(needed)}{more}: {dict(row)}")
             continue
         for key, value in row.items():
-            one = declared[key]
-            if one.choices and value not in one.choices:
-                found.append(f"{name}: {key} is {value}: it must be {' or '.join(one.choices)}")
-            elif one.type == "int" and not isinstance(value, int):
-                found.append(f"{name}: {key} is {value}: it must be a whole number")
-        found += refusals(list(declared.values()), row, f"{name}: ")
-    return found
+            option = declared[key]
+            if option.choices and value not in option.choices:
+                problems.append(
+                    f"{name}: {key} is {value}: it must be {' or '.join(option.choices)}"
+                )
+            elif option.type == "int" and not isinstance(value, int):
+                problems.append(f"{name}: {key} is {value}: it must be a whole number")
+        problems += refusals(list(declared.values()), row, f"{name}: ")
+    return problems

@@ -1,7 +1,7 @@
-"""A role is planned once, in Python: what it is asked goes in, and data that its tasks go through
-comes out.
+"""A role is planned once, in Python: a plan's inputs go in, and data that the role's tasks go
+through comes out.
 
-The action ``trueup_plan`` collects what is asked, calls ``plan(asked)`` of the role's room
+The action ``trueup_plan`` collects the inputs, calls ``plan(inputs)`` of the role's room
 (``node/<role>.py``, ``cluster/<role>.py`` or ``benchmarks/<tool>/plan.py``), fails with what the
 plan refuses, and returns the rest. Tests plan a role without a node and without root.
 """
@@ -38,21 +38,21 @@ class Templated(Dict[str, Any]):
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a role is asked.
+class PlanInputs:
+    """The inputs of a role's plan.
 
     Attributes:
         options: the role's variables without its prefix, of the types that its argument_specs say,
-            but for the secret ones: what is made of these ends in a registered result.
+            but for the secret ones: values made of these end in a registered result.
         secrets: the secret ones.
         node: the fact ``trueup_node``; empty where nobody has identified the node.
         host: the node's name in the inventory.
-        found: what modules found out about the node, as the task hands it over.
+        found: the modules' facts of the node, as the task hands them over.
         hostvars: variables of every host of the inventory, by name.
         hosts: the names of the hosts that this play has not lost.
         groups: the inventory's groups: the names of their hosts.
-        variables: the play's, worked out when looked at: ``trueup_*``, and what one role must know
-            of another, such as ``python_*`` and ``eessi_version``. No secret is looked at.
+        variables: the play's, worked out when looked at: ``trueup_*``, and those that one role must
+            know of another, such as ``python_*`` and ``eessi_version``. No secret is looked at.
         project: the folder with catalog/ and roles/.
         catalog: gives a YAML file of catalog/ by its name, read.
         data: the role's vars/main.yml as it is written, names without ``__<role>_``: versions, URLs
@@ -85,9 +85,9 @@ class Asked:
 
 
 class Now(NamedTuple):
-    """What is known when a case of a benchmark begins, beyond what its plan knew. A room that needs
-    it has ``completed(case, now)``, which gives the case that is measured, or ``Skipped`` where
-    what was measured has shown that this one need not be.
+    """Facts known when a case of a benchmark begins, beyond those of its plan. A room that needs
+    them has ``completed(case, now)``, which gives the case that is measured, or ``Skipped`` where
+    earlier figures have shown that this one need not be.
 
     Attributes:
         host: the node's name in the inventory.
@@ -104,7 +104,7 @@ class Now(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """What this node cannot have, and why; reports name it."""
+    """A benchmark or feature that this node cannot have, and why; reports name it."""
 
     what: str
     why: str
@@ -120,10 +120,10 @@ class Look(NamedTuple):
 
     Attributes:
         module: the module, or the action of that name.
-        arguments: what it is given; None is left out.
-        wrong: whether something is to be done all the same, by what it answers.
-        reads: whether it is told of no check mode, and that it changed something means nothing: a
-            command that reads, but for what ``renewed`` says.
+        arguments: of the module; None is left out.
+        wrong: whether something is to be done all the same, by its result.
+        reads: whether it is not told of check mode, and a reported change means nothing: a command
+            that reads, but for the changes that ``renewed`` finds.
         renewed: whether the answer says that something was changed.
         environment: of a command, the variables that it is run with.
     """
@@ -141,9 +141,10 @@ class Settled:
     """How it is seen that a role has nothing to do on a node.
 
     Attributes:
-        looks: what the node is asked, in this order, until an answer says that there is something.
+        looks: the queries to the node, in this order, until a response says that there is
+            something.
         owed: whether the plan says that there is something.
-        stats: what run.json keeps of it, by name (``trueup_*``).
+        stats: the values that run.json keeps of it, by name (``trueup_*``).
     """
 
     looks: Sequence[Look] = ()
@@ -162,38 +163,37 @@ def packages_look(
     """Whether packages are installed, and held where they are to be. ``more`` as vendor_repository
     takes it."""
 
-    def wrong(answer: Mapping[str, Any]) -> Any:
-        return answer["wrong"] or (held and (answer["hold"] or answer["unheld"]))
+    def wrong(response: Mapping[str, Any]) -> Any:
+        return response["wrong"] or (held and (response["hold"] or response["unheld"]))
 
-    given = {"package_manager": node["package_manager"], "pins": pins, **more}
-    return Look("vendor_repository", given, wrong)
+    arguments = {"package_manager": node["package_manager"], "pins": pins, **more}
+    return Look("vendor_repository", arguments, wrong)
 
 
 def unit_look(**arguments: Any) -> Look:
     """Whether a unit is as wanted, or a command has read its files; as in_force takes them."""
 
-    def wrong(answer: Mapping[str, Any]) -> Any:
-        # What a lenient one says, the role's own task says too, and it writes what is not recorded.
-        return answer["problem"] or answer["not_restarted"] or answer["unrecorded"]
+    def wrong(response: Mapping[str, Any]) -> Any:
+        # The role's own task repeats a lenient unit's problem, and writes the missing record.
+        return response["problem"] or response["not_restarted"] or response["unrecorded"]
 
     return Look("in_force", arguments, wrong)
 
 
 def sentences(wrong: Mapping[str, Any]) -> List[str]:
-    """Those of which it holds, in their order: what a plan refuses."""
+    """The sentences whose condition holds, in their order: a plan's refusals."""
     return [sentence for sentence, is_wrong in wrong.items() if is_wrong]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a role's tasks go through.
+    """The data that a role's tasks go through.
 
     Attributes:
-        values: by name, as JSON has them; each is one key of what the action returns.
-        skipped: what this node cannot have.
-        refused: what is wrong with what was asked, a sentence each, with what to do. Any fails the
-            task.
-        cases: of a benchmark, what the module is given for each case, in the order of measuring;
+        values: by name, as JSON has them; each is one key of the action's result.
+        skipped: benchmarks and features that this node cannot have.
+        refused: errors in the inputs, a sentence each, with the mend. Any fails the task.
+        cases: of a benchmark, the module's arguments for each case, in the order of measuring;
             without ``None`` members.
         notes: sentences on choices of the plan, for the reader of the run.
     """
@@ -207,7 +207,9 @@ class Plan:
     def as_result(self) -> Dict[str, Any]:
         """The keys of the registered result."""
         result = dict(self.values)
-        result["skipped_here"] = [{"what": one.what, "why": one.why} for one in self.skipped]
+        result["skipped_here"] = [
+            {"what": skipped.what, "why": skipped.why} for skipped in self.skipped
+        ]
         if self.notes:
             result["notes"] = list(self.notes)
         if self.cases is not None:
@@ -215,6 +217,6 @@ class Plan:
                 {name: value for name, value in case.items() if value is not None}
                 for case in self.cases
             ]
-        # A plan is data: what JSON cannot hold is found here and not in a worker of Ansible.
+        # A plan is data: a value that JSON cannot hold fails here and not in a worker of Ansible.
         plain: Dict[str, Any] = json.loads(json.dumps(result))
         return plain

@@ -1,6 +1,6 @@
 """A program's output as it leaves the node: without credentials, and a long one without its middle.
 
-The same text is shown, returned and written: what is cut is cut here, after credentials were
+The same text is shown, returned and written: every cut is made here, after credentials were
 removed, so that no part of one is left at a cut.
 """
 
@@ -24,8 +24,8 @@ def printable(text: str) -> str:
     hidden = redact(text)
     if not _is_long(hidden):
         return str(hidden)
-    whole = text.encode("utf-8", errors="replace")
-    return str(redact(ends(hidden, hidden, len(whole), hashlib.sha256(whole).hexdigest())))
+    encoded = text.encode("utf-8", errors="replace")
+    return str(redact(ends(hidden, hidden, len(encoded), hashlib.sha256(encoded).hexdigest())))
 
 
 def ends(begin: str, end: str, size: int, sha256: str) -> str:
@@ -50,7 +50,7 @@ def ends(begin: str, end: str, size: int, sha256: str) -> str:
 
 
 def failure(result: Mapping[str, Any]) -> Dict[str, Any]:
-    """What a failed module returns, without credentials; each text but ``raw``, whose parts are
+    """The result of a failed module, without credentials; each text but ``raw``, whose parts are
     printable before, without its middle where it is long."""
     hidden: Dict[str, Any] = redact(dict(result))
     return {name: item if name == "raw" else _short(item) for name, item in hidden.items()}

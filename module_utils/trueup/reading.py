@@ -1,5 +1,5 @@
-"""What parsers share: lines that know their number, the JSON that our own programs print, and how
-an output says what could not be cross-checked."""
+"""Shared code of parsers: lines that know their number, the JSON that trueup's own programs print,
+and how an output lists the checks that could not be made."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from typing import Any, TypeVar, cast
 
 from .errors import ParseError, refuse_long_numbers
 
-# What is kept and read of an output. Recorded ones are below 30 kB; a Megatron log has some 400
-# bytes an iteration, of which this holds 600,000. A parser needs about five times as much memory.
+# The most of an output that is kept and read. Recorded ones are below 30 kB; a Megatron log has
+# some 400 bytes an iteration, of which this holds 600,000. A parser needs about five times as much
+# memory.
 MOST_BYTES = 256 << 20
-# Of what a tool says of the node: the longest is `nvidia-smi -q`, some 10 kB a GPU.
+# The most of a tool's output about the node: the longest is `nvidia-smi -q`, some 10 kB a GPU.
 MOST_ANSWER_BYTES = 8 << 20
-# What bench.py puts before the second stream.
+# bench.py's heading of the second stream.
 STANDARD_ERROR = "[standard error]"
-# What it puts before what a command printed that ran beside the benchmark's.
+# Its heading of the output of a command that ran beside the benchmark's.
 BESIDE = "[beside]"
 # A byte order mark, which stands before an output that another program has written to a file, and
 # within one that was put together of such.
 ORDER_MARK = "\ufeff"
-# What may hold other digits than 0 to 9.
+# Characters that may be other digits than 0 to 9.
 _BEYOND = re.compile(r"[^\x00-\x7f]+")
 _DIGIT = re.compile(r"\d")
 _PIECE = 1 << 18
@@ -116,14 +117,14 @@ def sealed_by(lines: Sequence[Line], prefix: str) -> list[Line]:
 
 def only(lines: Sequence[Line], prefix: str, second: str) -> list[Line]:
     """The line that begins so, or none; ``second`` is the error of a second one."""
-    found = sealed_by(lines, prefix)
-    if len(found) > 1:
-        raise found[1].error(second)
-    return found
+    sealed_lines = sealed_by(lines, prefix)
+    if len(sealed_lines) > 1:
+        raise sealed_lines[1].error(second)
+    return sealed_lines
 
 
 def refuse_after(lines: Sequence[Line], message: str) -> None:
-    """Refuse what stands in these lines, up to the second stream."""
+    """Refuse text in these lines, up to the second stream."""
     for line in lines:
         if line.strip() == STANDARD_ERROR:
             return
@@ -154,13 +155,15 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-def decoded(line: Line, prefix: str, what: str, *, version: int, role: str) -> dict[str, Any]:
+def decoded(
+    line: Line, prefix: str, description: str, *, version: int, role: str
+) -> dict[str, Any]:
     """The JSON object behind the prefix of a line that a program of ours has printed.
 
     Args:
         line: the line.
-        prefix: what stands before the object.
-        what: how an error calls the line: "the driver's line".
+        prefix: the text before the object.
+        description: an error's name for the line: "the driver's line".
         version: its member ``format``.
         role: which installs the program anew.
 
@@ -170,9 +173,9 @@ def decoded(line: Line, prefix: str, what: str, *, version: int, role: str) -> d
     try:
         data = json.loads(line[len(prefix) :], object_pairs_hook=unique, parse_int=whole_number)
     except (ValueError, RecursionError) as error:
-        raise line.error(f"{what} is cut off or damaged ({error})") from None
+        raise line.error(f"{description} is cut off or damaged ({error})") from None
     if not isinstance(data, dict) or data.get("format") != version:
-        raise line.error(f"{what} is not of format {version}: run the role {role} again")
+        raise line.error(f"{description} is not of format {version}: run the role {role} again")
     return data
 
 

@@ -31,20 +31,20 @@ Record = Dict[str, Any]
 _RUN_ID = re.compile(r"\A\d{8}T\d{6}Z-[0-9a-f]{4}\Z")
 # Characters of a file's name, which every file system takes.
 _STEM = 180
-# Of all files of a run: raw output may hold what no pattern knows for a secret.
+# Of all files of a run: raw output may hold a secret that no pattern knows.
 _MODE = 0o640
-# What those who look up a run's cases use; analysis validates records whole.
+# Members that a look-up of a run's cases uses; analysis validates records whole.
 _NEEDED = ("benchmark", "case", "outcome", "nodes", "parameters", "metrics", "started_at")
 
 
 class Metric(NamedTuple):
-    """One row of what was measured.
+    """One row of results.
 
     ``value`` is in the base unit named by ``unit`` (``s``, ``byte/s``, ``flop/s``, ``point/s``,
     ``flop/byte``, ``bit/s``, ``1/s``, ``Hz``, ``byte``, ``1``); ``device`` is the part of the node
     that it belongs to (``gpu0``, ``mlx5_ib3``; ``gpu0>gpu1`` from one to the other);
-    ``direction`` says what is better: ``higher``, ``lower``, or ``none`` for figures that are not a
-    performance.
+    ``direction`` says which figures are better: ``higher``, ``lower``, or ``none`` for figures that
+    are not a performance.
     """
 
     name: str
@@ -151,7 +151,7 @@ def write_record(results_dir: str, record: Record, raw: Optional[str] = None) ->
 
 
 def new_manifest(run_id: str, count: int, playbook: str, started_at: str) -> Dict[str, Any]:
-    """What a run's ``run.json`` says of a run that has only begun; ``started_at`` is UTC."""
+    """The ``run.json`` of a run that has only begun; ``started_at`` is UTC."""
     return {
         "schema": "trueup.run/1",
         "run_id": run_id,
@@ -175,7 +175,7 @@ def write_manifest(results_dir: str, manifest: Dict[str, Any]) -> str:
     is the run's first, and gets the next one.
 
     Raises:
-        TrueupError: the disk refuses, or the manifest holds what JSON cannot carry.
+        TrueupError: the disk refuses, or the manifest holds a value that JSON cannot carry.
     """
     directory = os.path.join(results_dir, str(manifest["run_id"]))
     path = os.path.join(directory, "run.json")
@@ -183,8 +183,8 @@ def write_manifest(results_dir: str, manifest: Dict[str, Any]) -> str:
         os.makedirs(directory, exist_ok=True)
         first = manifest.get("count") == 0
         with counting(results_dir) if first else contextlib.nullcontext():
-            whole = {**manifest, "count": next_count(results_dir)} if first else manifest
-            body = json.dumps(_redacted(whole), indent=2, sort_keys=True, allow_nan=False) + "\n"
+            document = {**manifest, "count": next_count(results_dir)} if first else manifest
+            body = json.dumps(_redacted(document), indent=2, sort_keys=True, allow_nan=False) + "\n"
             with _written(directory, body.encode()) as temporary:
                 os.rename(temporary, path)
         _sync(directory)
@@ -260,7 +260,7 @@ def _named_for(name: str, node: str) -> bool:
     # The second of a case ends with its number, as may a node's name.
     first, _, number = stem.rpartition(".")
     either = (stem, first) if number.isdigit() else (stem,)
-    return any(one.endswith(f"-{node}") or len(one) >= _STEM for one in either)
+    return any(candidate.endswith(f"-{node}") or len(candidate) >= _STEM for candidate in either)
 
 
 def read_records(
@@ -290,7 +290,7 @@ def read_records(
 
 
 def _document(path: str) -> Any:
-    """What a JSON file holds. A pipe or a device would be waited for, and is not read.
+    """The content of a JSON file. A pipe or a device would be waited for, and is not read.
 
     Raises:
         OSError: it cannot be read, or is no file.
@@ -310,10 +310,10 @@ def _opener(path: str, flags: int) -> int:
 def manifest_of(results: str, run_id: str) -> Dict[str, Any]:
     """A run's ``run.json``; empty where it cannot be read."""
     try:
-        found = _document(os.path.join(results, run_id, "run.json"))
+        document = _document(os.path.join(results, run_id, "run.json"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def run_counts(results: str) -> Dict[str, int]:
@@ -322,11 +322,11 @@ def run_counts(results: str) -> Dict[str, int]:
     older release, a lost ``run.json``): of these the ids, which are times, say the order.
     """
     names = os.listdir(results) if os.path.isdir(results) else []
-    found = {}
+    counts = {}
     for name in filter(is_run_id, names):
         count = manifest_of(results, name).get("count", 0)
-        found[name] = count if isinstance(count, int) else 0
-    return {name: found[name] for name in sorted(found, key=lambda name: (found[name], name))}
+        counts[name] = count if isinstance(count, int) else 0
+    return {name: counts[name] for name in sorted(counts, key=lambda name: (counts[name], name))}
 
 
 def next_count(results: str) -> int:
@@ -350,7 +350,7 @@ def run_of(results: str, resume: str = "") -> str:
         resume = next(measured, resume)
     if resume in runs:
         return resume
-    known = f"the newest there is {runs[-1]}" if runs else "there is none"
+    hint = f"the newest there is {runs[-1]}" if runs else "there is none"
     raise BadInput(
-        f"resume: no run {resume!r} in {folder} ({known}); leave resume out to start a new run"
+        f"resume: no run {resume!r} in {folder} ({hint}); leave resume out to start a new run"
     )

@@ -44,12 +44,12 @@ _NAME = (
     rf"|(?:{'|'.join(_OF_A_KEY)})[ _-]?key(?![ _-]?(?:name|id|file|path)|s)"
     r"|sharedaccesssignature|(?<=[;_])pwd(?![\w-]))"
 )
-# What each of them holds, in lower case, with what tells others apart: a search for a fixed word is
-# many times faster than one for the names.
+# A fixed word in each of the names, in lower case, and a pattern that tells it from others: a
+# search for a fixed word is many times faster than one for the names.
 _BEFORE_KEY = "|".join(
-    f"(?<={one}{gap}key)" for one in ("api", *_OF_A_KEY) for gap in ("", "[ _-]")
+    f"(?<={prefix}{gap}key)" for prefix in ("api", *_OF_A_KEY) for gap in ("", "[ _-]")
 )
-_BEFORE_PASS = "|".join(f"(?<={one}pass)" for one in _PASS_OF)
+_BEFORE_PASS = "|".join(f"(?<={prefix}pass)" for prefix in _PASS_OF)
 _NAME_MARKS = tuple(
     (mark, re.compile(mark + rest))
     for mark, rest in (
@@ -62,7 +62,7 @@ _NAME_MARKS = tuple(
         *(("connection", "[_-]?string"), ("sharedaccesssignature", ""), ("pwd", "(?<=[;_]pwd)")),
     )
 )
-# The longest name up to its mark, and from there on with what may not follow it.
+# The longest name up to its mark, and from the mark on with the text that may not follow it.
 _BEFORE_MARK, _FROM_MARK = 13, 32
 _SECRET_NAME = re.compile(_NAME + r"|\A(?:(?:proxy[_-])?authorization|sig|pass)\Z", re.IGNORECASE)
 # A switch, a verdict or a bracket is no secret. Nor is a count or a rate whose name goes on after
@@ -112,11 +112,11 @@ _ARGUMENT = re.compile(rf"[ \t]+{_SHELL_WORD}")
 # Commands of shells, launchers and files that set a variable without a sign between.
 _SETS = re.compile(r"(?:\bsetenv[ \t(]|-g?env[ \t]|\bENV[ \t])[ \t]{0,8}[\"']?\Z")
 _SET_TO = re.compile(rf"[\"']?[ \t,]{{1,8}}{_SHELL_WORD}")
-# What may stand between a name and a value that is not assigned to it.
+# Characters that may stand between a name and a value that is not assigned to it.
 _BEFORE_VALUE = tuple(" \t\r\n\"'\\")
 _OPTION = re.compile(r"--?[A-Za-z]")
 _WHOLE_OPTION = re.compile(r"-[^\s=]+")
-# What stands before the telling part of a name; it is looked for no farther away.
+# The text before the telling part of a name; it is looked for no farther away.
 _LOOK_BACK = 64
 _LOOK_BACK_FOR_VALUE = 480
 # Characters of a pair that are decoded.
@@ -125,9 +125,9 @@ _ENDS = re.compile(r"[\s\"']")
 _BEFORE_WORD = re.compile(r"(?:;|\b(?:per|per output|inter) )\Z")
 
 _BASE64 = r"[A-Za-z0-9+/]"
-# What a text must hold in lower case for the pattern to be tried; and what of the match is kept, in
-# the pattern's group. Where a pattern begins with fixed characters, the search for them is ten
-# times faster: what must not stand before them is asked after them.
+# Text that a string must hold in lower case for the pattern to be tried; the pattern's group is the
+# part of the match that stays. Where a pattern begins with fixed characters, the search for them is
+# ten times faster: text that must not stand before them is checked after them.
 _SHAPES = tuple(
     (marks, re.compile(pattern))
     for marks, pattern in (
@@ -149,7 +149,7 @@ _SHAPES = tuple(
                 r"(?:basic|bearer|token|apikey|negotiate|sharedkey(?:lite)?)\s+))[^\s\"'\\,;*]+"
             ),
         ),
-        # Elsewhere, what follows may be a word of English.
+        # Elsewhere, the next word may be English.
         (
             ("bearer ",),
             (
@@ -187,7 +187,7 @@ _SHAPES = tuple(
             ("a3t", "abia", "acca", "akia", "asia"),
             r"A(?:3T[A-Z0-9]|BIA|CCA|KIA|SIA)(?<!\w....)()[0-9A-Z]{16}(?!\w)",
         ),
-        (tuple(f"gh{one}_" for one in "pousr"), r"gh[pousr]_(?<!\w.{4})()[A-Za-z0-9]{20,}"),
+        (tuple(f"gh{letter}_" for letter in "pousr"), r"gh[pousr]_(?<!\w.{4})()[A-Za-z0-9]{20,}"),
         (("github_pat_",), r"github_pat_(?<!\w.{11})()\w{20,}"),
         (("gl",), r"gl(?<!\w..)()(?:pat|dt|ft|soat|rt|imt|ptt|agent|oas|cbt)-[\w-]{20,}"),
         (("gr1348941",), r"GR1348941(?<!\w.{9})()[\w-]{20,}"),
@@ -213,7 +213,7 @@ class _Command(NamedTuple):
 
     Attributes:
         mark: the word that tells it, and after which the secret stands.
-        before: what stands before that word.
+        before: the text before that word.
         rest: the command from there on.
         secret: within it the group ``secret``.
     """
@@ -258,7 +258,7 @@ _COMMANDS = (
         ),
     ),
 )
-# What a registry's "auth" holds: base64 of "user:password".
+# The content of a registry's "auth": base64 of "user:password".
 _AUTH = re.compile(
     r"(auth(?<![A-Za-z0-9]auth)\\{0,4}[\"']?\s{0,8}[:=]\s{0,8}\\{0,4}[\"']?)"
     rf"({_BASE64}{{8,}}={{0,2}})"
@@ -287,7 +287,7 @@ _PEM_ROW = re.compile(rf"[ \t]*{_BASE64}+={{0,2}}\s*")
 
 
 def redact(value: Any, name: str = "") -> Any:
-    """The same structure with what looks like a credential replaced by ``***``.
+    """The same structure with each likely credential replaced by ``***``.
 
     Works on strings, lists and mappings; a mapping's entry whose name says that it is a secret
     loses its whole value.
@@ -311,7 +311,7 @@ def redact(value: Any, name: str = "") -> Any:
         return value
     if _is_secret(name, value) or (name == "auth" and _is_pair(value)):
         return HIDDEN
-    # What is hidden may have kept a neighbour from being recognised.
+    # A value that is hidden may have kept a neighbour from being recognised.
     for _ in range(_MOST_PASSES):
         text = _hidden_once(value)
         if text == value:
@@ -336,7 +336,7 @@ def _name_of(entries: Dict[Any, Any], key: str) -> str:
 
 def _is_secret(name: str, value: Any) -> bool:
     """Whether ``name`` says that it is a secret, and ``value`` can be one."""
-    words = {word.lower() for word in _SECRET_NAME.findall(name)}
+    words = {match.lower() for match in _SECRET_NAME.findall(name)}
     text = str(value).strip("\\\"'")
     if not words or _SWITCH.fullmatch(text):
         return False
@@ -421,7 +421,7 @@ def _without_private_keys(text: str) -> str:
     that are a key's."""
     if "PRIVATE KEY" not in text:
         return text
-    kept: List[str] = []
+    pieces: List[str] = []
     done = 0
     before: Optional[Match[str]] = None
     marks = list(_PEM.finditer(text))
@@ -437,9 +437,9 @@ def _without_private_keys(text: str) -> str:
             first, before = mark.end(), None
             last = _last_row(text, first, after.start() if after else len(text))
         if before or mark[1] == "BEGIN" or first < last:
-            kept += [text[done:first], HIDDEN]
+            pieces += [text[done:first], HIDDEN]
             done = last
-    return "".join([*kept, text[done:]])
+    return "".join([*pieces, text[done:]])
 
 
 def _last_row(text: str, first: int, most: int) -> int:
@@ -483,20 +483,20 @@ def _places(text: str) -> List[int]:
     if len(lowered) != len(text):
         # The one letter whose small form has two characters.
         lowered = text.replace("\u0130", "i").lower()
-    found: List[int] = []
+    positions: List[int] = []
     for mark, name in _NAME_MARKS:
         if mark in lowered:
-            found += [one.start() for one in name.finditer(lowered)]
-    return sorted(found)
+            positions += [match.start() for match in name.finditer(lowered)]
+    return sorted(positions)
 
 
 def _without_named(text: str) -> str:
-    """Without what is assigned to a name that says it is a secret, or follows such an option."""
-    kept: List[str] = []
+    """The text without values that are assigned to a secret's name, or follow such an option."""
+    pieces: List[str] = []
     done = at = 0
-    for place in _places(text):
-        begin = max(at, place - _BEFORE_MARK)
-        named = _NAMED.search(text, begin, place + _FROM_MARK) if place >= at else None
+    for position in _places(text):
+        begin = max(at, position - _BEFORE_MARK)
+        named = _NAMED.search(text, begin, position + _FROM_MARK) if position >= at else None
         if named is None:
             continue
         at = _end_of_word(text, named.end())
@@ -511,9 +511,9 @@ def _without_named(text: str) -> str:
             continue
         at = max(at, value.end())
         if _is_secret(name, value[1]):
-            kept += [text[done : value.start(1)], HIDDEN]
+            pieces += [text[done : value.start(1)], HIDDEN]
             done = value.end(1)
-    return "".join([*kept, text[done:]])
+    return "".join([*pieces, text[done:]])
 
 
 def _unassigned(text: str, first: int, at: int) -> Optional[Match[str]]:
@@ -530,7 +530,7 @@ def _unassigned(text: str, first: int, at: int) -> Optional[Match[str]]:
 
 
 def _begin_of_name(text: str, least: int, at: int) -> int:
-    """Where the word begins that goes on at ``at``, with what tells a rate from a token."""
+    """Start of the word that goes on at ``at``, with the word that tells a rate from a token."""
     begin = at - _end_of_word(text[least:at][::-1], 0)
     if begin > least and text[begin - 1] in "; ":
         before = _BEFORE_WORD.search(text, max(least, begin - _BEFORE_MARK), begin)
@@ -539,5 +539,5 @@ def _begin_of_name(text: str, least: int, at: int) -> int:
 
 
 def _end_of_word(text: str, at: int) -> int:
-    found = _WORD.match(text, at)
-    return found.end() if found else at
+    match = _WORD.match(text, at)
+    return match.end() if match else at

@@ -1,10 +1,10 @@
-"""Patient calls to a REST API: what may be asked again, how a list goes on, and what an error says.
+"""Patient calls to a REST API: repeated calls, pages of a list, and error messages.
 
 Source: RFC 9110 10.2.3 for Retry-After; Microsoft's REST API guidelines (vNext) for ``nextLink``,
 ``error.code`` with its ``details``, and the header ``x-ms-request-id``; Azure Resource Manager's
 guide to asynchronous operations for ``Azure-AsyncOperation``, ``Location``, ``provisioningState``.
-A server of a class of its own (CycleCloud, the Retail Prices API, Azure Resource Manager) says in a
-subclass of :class:`Client` who asks, and what a refusal means there.
+Each server (CycleCloud, the Retail Prices API, Azure Resource Manager) has a subclass of
+:class:`Client` for its credentials and its error messages.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MOST_UNREADABLE = 3
 _SAID_CHARACTERS = 300
 # Of an error page: enough for a sentence, and short for the pattern of its tags.
 _PAGE_CHARACTERS = 16 * 1024
-# A tag of a page; of a script or style sheet, with what stands in it.
+# A tag of a page; of a script or style sheet, with its content.
 _TAG = re.compile(
     r"<(script|style)\b[^<]*(?:<(?!/?(?:script|style)\b)[^<]*)*</\1>|<[^<>]*>", re.IGNORECASE
 )
@@ -60,10 +60,10 @@ class Refused(TrueupError):
     """The server answered and did not do it; ``status`` is HTTP's, ``said`` the server's text,
     ``code`` the innermost of its error's codes, empty where it gives none."""
 
-    def __init__(self, message: str, status: int, said: str = "", code: str = "") -> None:
+    def __init__(self, message: str, status: int, server_text: str = "", code: str = "") -> None:
         super().__init__(message)
         self.status = status
-        self.said = said
+        self.said = server_text
         self.code = code
 
 
@@ -78,7 +78,7 @@ class Failed(TrueupError):
 
 
 class Unreadable(TrueupError):
-    """An answer that is not what was asked for: cut, or another server's."""
+    """An unusable answer: cut, or another server's."""
 
 
 class Lost(TrueupError):
@@ -107,8 +107,8 @@ def http_date(text: Optional[str]) -> Optional[datetime]:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One answer: HTTP's status, its headers in lower case, its body, and what was asked."""
+class Response:
+    """One answer: HTTP's status, its headers in lower case, its body, and the request."""
 
     status: int
     headers: Mapping[str, str]
@@ -122,13 +122,13 @@ class Answer:
 
 
 def sentence_of(text: str) -> str:
-    """What an error's body says: the reference promises no content, so it may be JSON, a page or
-    nothing."""
+    """The message in an error's body: the reference promises no content, so it may be JSON, a page
+    or nothing."""
     try:
         body = bounded_http.parse_json(text)
     except bounded_http.NotJson:
         body = None
-    said = ""
+    sentence = ""
     if isinstance(body, dict):
         low = {str(key).lower(): value for key, value in body.items()}
         for key in ("message", "error", "detail"):
@@ -136,31 +136,31 @@ def sentence_of(text: str) -> str:
             inner = value if isinstance(value, dict) else {"message": value}
             value, code = inner.get("message"), inner.get("code")
             if isinstance(value, str) and value.strip():
-                said = f"{code}: {value}" if isinstance(code, str) and code else value
+                sentence = f"{code}: {value}" if isinstance(code, str) and code else value
                 cause = _cause(inner)
-                if cause and len(said) + len(cause) > _SAID_CHARACTERS:
-                    said = f"{code}" if isinstance(code, str) and code else said[:100]
-                said += cause
+                if cause and len(sentence) + len(cause) > _SAID_CHARACTERS:
+                    sentence = f"{code}" if isinstance(code, str) and code else sentence[:100]
+                sentence += cause
                 break
-    if not said:
-        said = _TAG.sub(" ", text[:_PAGE_CHARACTERS])
-    said = " ".join(said.split())
-    return said[:_SAID_CHARACTERS] + ("..." if len(said) > _SAID_CHARACTERS else "")
+    if not sentence:
+        sentence = _TAG.sub(" ", text[:_PAGE_CHARACTERS])
+    sentence = " ".join(sentence.split())
+    return sentence[:_SAID_CHARACTERS] + ("..." if len(sentence) > _SAID_CHARACTERS else "")
 
 
 def _cause(error: Mapping[str, Any]) -> str:
-    """What the innermost of an error's details says, or nothing: it names the cause."""
+    """The innermost of an error's details, which names the cause; empty if there is none."""
     inner = innermost(error)
     if inner is error:
         return ""
     words = [inner.get("code"), inner.get("message")]
-    found = ": ".join(word for word in words if isinstance(word, str) and word)
-    return f"; the cause is {found}" if found else ""
+    cause = ": ".join(text for text in words if isinstance(text, str) and text)
+    return f"; the cause is {cause}" if cause else ""
 
 
 def innermost(error: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The innermost of an error's details, where its cause stands: the first of each list, and what
-    Azure Resource Manager packs into a message as JSON; the error itself where it has none."""
+    """The innermost of an error's details, which names the cause: the first of each list, and the
+    error that Azure Resource Manager packs into a message as JSON; else the error itself."""
     for _ in range(_MOST_DETAILS):
         details = error.get("details")
         inner = details[0] if isinstance(details, list) and details else _packed(error)
@@ -198,16 +198,16 @@ class Client:
     Args:
         url: https://HOST[:PORT][/PATH].
         open_url: as ``ansible.module_utils.urls.open_url``, or ``open_plainly``.
-        connection: what every call gives ``open_url`` besides: who asks, TLS, and ``timeout``, the
-            seconds from the name lookup to the last byte of one answer.
+        connection: further arguments of ``open_url`` for every call: credentials, TLS, and
+            ``timeout``, the seconds from the name lookup to the last byte of one answer.
         patience_seconds: the sum of all pauses of one call.
         deadline_seconds: how long all calls may take together with their pauses, from now on; None
             for no end.
-        secrets: what no message may hold.
+        secrets: texts that no message may hold.
         sleep, clock: as of ``time``. jitter: a number from 0 to 1.
     """
 
-    # What the reader knows the server by, and what to look at when it is another one.
+    # The server's name in messages.
     NAME = "the server"
 
     def __init__(
@@ -233,7 +233,7 @@ class Client:
         self.jitter = jitter
         # Azure Resource Manager ends its own calls after 60 s.
         self._connection = {"timeout": 60, **connection}
-        self._secrets = [word for word in secrets if word]
+        self._secrets = [secret for secret in secrets if secret]
 
     def hide(self, text: str) -> str:
         """The text without the secrets, also where a server sends them back."""
@@ -242,7 +242,7 @@ class Client:
         return text
 
     def headers(self) -> Dict[str, str]:
-        """What every call says besides."""
+        """Further headers of every call."""
         return {}
 
     def renewed(self) -> bool:
@@ -259,16 +259,16 @@ class Client:
             return float("inf")
         return self._begun + self.deadline_seconds - self.clock()
 
-    def _once(self, method: str, url: str, body: Optional[Mapping[str, Any]]) -> Answer:
+    def _once(self, method: str, url: str, body: Optional[Mapping[str, Any]]) -> Response:
         parts = urllib.parse.urlsplit(url)
-        what = f"{method} {parts.path}"
-        left = self._left()
-        if left <= 0:
+        call = f"{method} {parts.path}"
+        seconds_left = self._left()
+        if seconds_left <= 0:
             raise Lost(
-                f"{self.url} was not asked {what}: all calls together took longer than"
+                f"{self.url} was not asked {call}: all calls together took longer than"
                 f" {self.deadline_name()} ({self.deadline_seconds:g})"
             )
-        seconds = min(self._connection["timeout"], left)
+        seconds = min(self._connection["timeout"], seconds_left)
         connection = {**self._connection, "timeout": seconds}
         headers = {"Accept": "application/json", **self.headers()}
         if body is not None:
@@ -294,23 +294,26 @@ class Client:
             raise BadInput(f"url {self.url} has a host that is no host name") from None
         except bounded_http.TooLarge as error:
             raise Unreadable(
-                f"{self.url} answers {what} with {error}, which no answer of {self.NAME} has"
+                f"{self.url} answers {call} with {error}, which no answer of {self.NAME} has"
             ) from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             ended = isinstance(reason, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
             if isinstance(reason, ssl.SSLError) and not ended:
                 raise Refused(self.untrusted(reason), 0) from None
-            said = self.hide(str(reason)) or type(reason).__name__
-            raise Lost(f"{self.url} gave no answer to {what} ({said})") from None
-        kept = {str(key).lower(): str(value) for key, value in (reply.headers or {}).items()}
-        return Answer(reply.status, kept, reply.body, method, url)
+            message = self.hide(str(reason)) or type(reason).__name__
+            raise Lost(f"{self.url} gave no answer to {call} ({message})") from None
+        reply_headers = {
+            str(key).lower(): str(value) for key, value in (reply.headers or {}).items()
+        }
+        return Response(reply.status, reply_headers, reply.body, method, url)
 
     def untrusted(self, error: ssl.SSLError) -> str:
-        """That TLS does not trust the server, and what helps."""
-        why = getattr(error, "verify_message", "") or error.reason or str(error)
+        """The message for a server that TLS does not trust, with advice."""
+        reason = getattr(error, "verify_message", "") or error.reason or str(error)
         return (
-            f"{self.url} could not be trusted by TLS ({self.hide(str(why))}); {self.trust_advice()}"
+            f"{self.url} could not be trusted by TLS ({self.hide(str(reason))});"
+            f" {self.trust_advice()}"
         )
 
     def trust_advice(self) -> str:
@@ -324,7 +327,7 @@ class Client:
         body: Optional[Mapping[str, Any]] = None,
         *,
         question: bool = False,
-    ) -> Answer:
+    ) -> Response:
         """The answer to one call.
 
         A busy server (429, 503) is asked again when it says so, any call; a GET also when its
@@ -345,13 +348,13 @@ class Client:
 
     def _patiently(
         self, method: str, url: str, body: Optional[Mapping[str, Any]], question: bool
-    ) -> Answer:
+    ) -> Response:
         waited, backoff, renewed = 0.0, 1.0, False
         while True:
             pause = backoff
             try:
-                answer = self._once(method, url, body)
-                if answer.status == _UNAUTHORIZED and not renewed and self.renewed():
+                response = self._once(method, url, body)
+                if response.status == _UNAUTHORIZED and not renewed and self.renewed():
                     renewed = True
                     continue
             except Lost as error:
@@ -359,16 +362,16 @@ class Client:
                     raise
                 trouble: TrueupError = error
             else:
-                trouble_or_none = self._trouble(method, url, answer, question)
+                trouble_or_none = self._trouble(method, url, response, question)
                 if trouble_or_none is None:
-                    return answer
-                if not _may_ask_again(question, answer):
+                    return response
+                if not _may_ask_again(question, response):
                     raise trouble_or_none
                 trouble = trouble_or_none
-                asked = retry_after_seconds(
-                    answer.headers.get("retry-after"), answer.headers.get("date")
+                requested_pause = retry_after_seconds(
+                    response.headers.get("retry-after"), response.headers.get("date")
                 )
-                pause = backoff if asked is None else asked
+                pause = backoff if requested_pause is None else requested_pause
             if waited + pause > self.patience_seconds:
                 limit = f"{self.patience_name()} ({self.patience_seconds:g})"
                 raise _tired(trouble, waited, pause, limit)
@@ -385,52 +388,54 @@ class Client:
         return min((2 + self.jitter() / 2) * pause, _LONGEST_PAUSE)
 
     def patience_name(self) -> str:
-        """What the limit of all waiting is called where the reader sets it."""
+        """The user's name for the limit of all waiting."""
         return "the limit of all waiting in seconds"
 
     def deadline_name(self) -> str:
-        """What the limit of all calls together is called where the reader sets it."""
+        """The user's name for the limit of all calls together."""
         return "the limit of all calls in seconds"
 
     def _trouble(
-        self, method: str, url: str, answer: Answer, question: bool
+        self, method: str, url: str, response: Response, question: bool
     ) -> Optional[TrueupError]:
-        """What is wrong with an answer, or None."""
-        status = answer.status
+        """The error of an answer, or None."""
+        status = response.status
         if 200 <= status < 300:
             return None
-        what = f"{method} {urllib.parse.urlsplit(url).path}"
-        said = self.hide(sentence_of(answer.text))
+        call = f"{method} {urllib.parse.urlsplit(url).path}"
+        message = self.hide(sentence_of(response.text))
         if status in _GATEWAY and not question:
-            return Lost(f"{self.url} gave no answer to {what} (its gateway answers {status})")
-        return Refused(self.refusal(what, answer, said), status, said, code_of(answer.text))
+            return Lost(f"{self.url} gave no answer to {call} (its gateway answers {status})")
+        return Refused(
+            self.refusal(call, response, message), status, message, code_of(response.text)
+        )
 
-    def refusal(self, what: str, answer: Answer, said: str) -> str:
-        """What an error answer means, and what helps."""
-        if 300 <= answer.status < 400:
-            target = self.hide(_place(answer.headers.get("location", ""))) or "nowhere"
+    def refusal(self, call: str, response: Response, message: str) -> str:
+        """The message for an error answer, with advice."""
+        if 300 <= response.status < 400:
+            target = self.hide(_place(response.headers.get("location", ""))) or "nowhere"
             return (
-                f"{self.url} redirects {what} to {target} (status {answer.status}), which is not"
+                f"{self.url} redirects {call} to {target} (status {response.status}), which is not"
                 f" followed{self.redirect_advice()}"
             )
-        text = said or "without a word"
-        named = request_number(answer)
-        return f"{self.url} answers {what} with status {answer.status}: {text}{named}"
+        text = message or "without a word"
+        named = request_number(response)
+        return f"{self.url} answers {call} with status {response.status}: {text}{named}"
 
     def redirect_advice(self) -> str:
         return f"; check that the URL is that of {self.NAME} itself"
 
-    def document(self, answer: Answer, what: str) -> Dict[str, Any]:
+    def document(self, response: Response, call: str) -> Dict[str, Any]:
         """The JSON object of an answer."""
         reason = ""
         try:
-            body = bounded_http.parse_json(answer.body)
+            body = bounded_http.parse_json(response.body)
         except bounded_http.NotJson as error:
             body, reason = None, f"it {error}: "
         if not isinstance(body, dict):
-            start = self.hide(" ".join(answer.text[:_PAGE_CHARACTERS].split())[:80])
+            start = self.hide(" ".join(response.text[:_PAGE_CHARACTERS].split())[:80])
             raise Unreadable(
-                f"{self.url} answers {what} with something that is not a JSON object"
+                f"{self.url} answers {call} with something that is not a JSON object"
                 f" ({reason}{start!r}); check that url is {self.NAME}'s"
             )
         return body
@@ -446,89 +451,96 @@ class Client:
         *,
         question: bool = False,
     ) -> Dict[str, Any]:
-        answer = self.request("POST", path, query, {} if body is None else body, question=question)
-        return self.document(answer, f"POST {path}")
+        response = self.request(
+            "POST", path, query, {} if body is None else body, question=question
+        )
+        return self.document(response, f"POST {path}")
 
-    def next_page(self, body: Mapping[str, Any], answer: Answer, here: str) -> Optional[str]:
+    def next_page(self, body: Mapping[str, Any], response: Response, url: str) -> Optional[str]:
         """Where the list goes on, or None; never at another origin."""
         link = body.get("nextLink") or body.get("NextPageLink")
         if not link:
-            found = re.search(r'<([^<>]*)>\s*;[^,<]*\brel="?next\b', answer.headers.get("link", ""))
-            link = found[1] if found else None
+            match = re.search(
+                r'<([^<>]*)>\s*;[^,<]*\brel="?next\b', response.headers.get("link", "")
+            )
+            link = match[1] if match else None
         if not link:
             return None
-        target = urllib.parse.urljoin(here, str(link))
+        target = urllib.parse.urljoin(url, str(link))
         if _origin(self.url) != _origin(target):
             raise TrueupError(self.elsewhere(_place(target)))
         return target
 
-    def elsewhere(self, place: str) -> str:
-        """That a list goes on at another origin, and what helps."""
-        return f"{self.url} goes on with its list at {place}, which is not asked"
+    def elsewhere(self, url: str) -> str:
+        """The message for a list that goes on at another origin, with advice."""
+        return f"{self.url} goes on with its list at {url}, which is not asked"
 
-    def finished(self, answer: Answer, what: str, *, tell: Optional[Tell] = None) -> Dict[str, Any]:
-        """What an order came to, which the server may go on with after its answer.
+    def finished(
+        self, response: Response, label: str, *, tell: Optional[Tell] = None
+    ) -> Dict[str, Any]:
+        """Wait for the result of an order that the server may continue after its answer.
 
-        It is asked where ``Azure-AsyncOperation`` says, else ``Location``, else the resource itself
-        while its provisioningState is not final; after the pauses that it asks for.
+        The state comes from the URL in ``Azure-AsyncOperation``, else in ``Location``, else from
+        the resource itself while its provisioningState is not final. The server sets the pauses.
 
         Args:
-            answer: of the order.
-            what: the order, for messages.
-            tell: is told how it stands: when that changes, and once a minute.
+            response: to the order.
+            label: of the order, for messages.
+            tell: gets the state: when it changes, and once a minute.
 
         Returns:
-            The resource, or what the operation gave; {} where there is none (204, or deleted).
+            The resource, or the operation's result; {} where there is none (204, or deleted).
 
         Raises:
             Failed: it failed or was cancelled.
-            Lost: it was not finished at the deadline, or what was asked then got no answer.
+            Lost: it was not finished at the deadline, or a question about it got no answer.
         """
-        operation = answer.headers.get("azure-asyncoperation", "")
-        link = operation or answer.headers.get("location", "")
-        if answer.status == _ACCEPTED and not link:
-            raise TrueupError(f"{self.url} goes on with {what} and says nowhere how it stands")
-        url = self._own(urllib.parse.urljoin(answer.url, link), what) if link else answer.url
-        begun, told, told_at, backoff, unreadable = self.clock(), "", self.clock(), 1.0, 0
-        last, state = answer, "Accepted"
+        operation = response.headers.get("azure-asyncoperation", "")
+        link = operation or response.headers.get("location", "")
+        if response.status == _ACCEPTED and not link:
+            raise TrueupError(f"{self.url} goes on with {label} and says nowhere how it stands")
+        url = self._own(urllib.parse.urljoin(response.url, link), label) if link else response.url
+        begun, last_state, told_at, backoff, unreadable = self.clock(), "", self.clock(), 1.0, 0
+        last, state = response, "Accepted"
         document: Dict[str, Any] = {}
         if not link:
-            state, document = self._standing(answer, what, operation=False)
+            state, document = self._standing(response, label, operation=False)
         while state.lower() != _SUCCEEDED:
             if state.lower() in _ENDED_BADLY:
-                raise self._failed(document, what, state, last)
+                raise self._failed(document, label, state, last)
             now = self.clock()
-            if tell is not None and (state != told or now - told_at >= _TELL_SECONDS):
-                told, told_at = state, now
-                tell(f"{what}: {state} after {now - begun:.0f} s")
-            self._pause(last, backoff, f"{what} is not finished ({state})")
+            if tell is not None and (state != last_state or now - told_at >= _TELL_SECONDS):
+                last_state, told_at = state, now
+                tell(f"{label}: {state} after {now - begun:.0f} s")
+            self._pause(last, backoff, f"{label} is not finished ({state})")
             backoff = self._longer(backoff)
             try:
-                last = self._asked_again(url, what, state)
-                state, document = self._standing(last, what, operation=bool(operation))
+                last = self._asked_again(url, label, state)
+                state, document = self._standing(last, label, operation=bool(operation))
                 unreadable = 0
             except Unreadable:
                 unreadable += 1
                 if unreadable == _MOST_UNREADABLE:
                     raise
             except Refused as error:
-                if answer.method != "DELETE" or error.status != _NOT_FOUND:
+                if response.method != "DELETE" or error.status != _NOT_FOUND:
                     raise
                 return {}
-        return self._result(answer, document) if operation else document
+        return self._result(response, document) if operation else document
 
-    def _own(self, target: str, what: str) -> str:
-        """A link of the server's, never at another origin: what proves who asks goes nowhere
-        else."""
+    def _own(self, target: str, label: str) -> str:
+        """A link of the server's, never at another origin: credentials go nowhere else."""
         if _origin(self.url) != _origin(target):
             raise TrueupError(
-                f"{self.url} says how {what} stands at {_place(target)}, which is not asked"
+                f"{self.url} says how {label} stands at {_place(target)}, which is not asked"
             )
         return target
 
-    def _pause(self, last: Answer, backoff: float, standing: str) -> None:
-        asked = retry_after_seconds(last.headers.get("retry-after"), last.headers.get("date"))
-        pause = asked if asked is not None and asked >= 1 else backoff
+    def _pause(self, last: Response, backoff: float, standing: str) -> None:
+        requested_pause = retry_after_seconds(
+            last.headers.get("retry-after"), last.headers.get("date")
+        )
+        pause = requested_pause if requested_pause is not None and requested_pause >= 1 else backoff
         if pause >= self._left():
             raise Lost(
                 f"{standing}, and {pause:.0f} s more pass {self.deadline_name()}"
@@ -536,27 +548,27 @@ class Client:
             )
         self.sleep(pause)
 
-    def _asked_again(self, url: str, what: str, state: str) -> Answer:
+    def _asked_again(self, url: str, label: str, state: str) -> Response:
         try:
             return self._patiently("GET", url, None, question=True)
         except Lost as error:
             raise Lost(
-                f"{what} is not finished ({state}, by the last answer): {error}; {self.NAME} goes"
+                f"{label} is not finished ({state}, by the last answer): {error}; {self.NAME} goes"
                 " on with it"
             ) from None
 
     def _standing(
-        self, answer: Answer, what: str, *, operation: bool
+        self, response: Response, label: str, *, operation: bool
     ) -> Tuple[str, Dict[str, Any]]:
         """The state and the document of an answer."""
-        goes_on, said = answer.status == _ACCEPTED, bool(answer.text.strip())
-        if answer.status == _NO_CONTENT or (not said and (goes_on or not operation)):
+        goes_on, has_body = response.status == _ACCEPTED, bool(response.text.strip())
+        if response.status == _NO_CONTENT or (not has_body and (goes_on or not operation)):
             return ("Accepted" if goes_on else _SUCCEEDED), {}
-        document = self.document(answer, what)
+        document = self.document(response, label)
         if operation:
             state = document.get("status")
             if not isinstance(state, str) or not state:
-                raise Unreadable(f"{self.url} does not say how {what} stands: no status")
+                raise Unreadable(f"{self.url} does not say how {label} stands: no status")
             return state, document
         properties = document.get("properties")
         inner = properties.get("provisioningState") if isinstance(properties, dict) else None
@@ -565,52 +577,54 @@ class Client:
             return state, document
         return ("Accepted" if goes_on else _SUCCEEDED), document
 
-    def _failed(self, document: Mapping[str, Any], what: str, state: str, last: Answer) -> Failed:
+    def _failed(
+        self, document: Mapping[str, Any], label: str, state: str, last: Response
+    ) -> Failed:
         properties = document.get("properties")
         inner = properties.get("error") if isinstance(properties, dict) else None
         error = document.get("error") or inner
         text = json.dumps({"error": error}) if isinstance(error, dict) else ""
-        said = self.hide(sentence_of(text)) if text else "without a word"
+        message = self.hide(sentence_of(text)) if text else "without a word"
         ended = "was cancelled" if state.lower() != "failed" else "failed"
         request = request_number(last)
-        return Failed(f"{what} {ended}: {said}{request}", code_of(text), request)
+        return Failed(f"{label} {ended}: {message}{request}", code_of(text), request)
 
-    def _result(self, order: Answer, document: Dict[str, Any]) -> Dict[str, Any]:
-        """What a finished operation gave: of a PUT the resource, of a POST what Location has."""
+    def _result(self, order: Response, document: Dict[str, Any]) -> Dict[str, Any]:
+        """The result of a finished operation: of a PUT the resource, of a POST that at Location."""
         if order.method == "DELETE":
             return {}
-        place = order.headers.get("location", "") if order.method == "POST" else order.url
-        if not place:
+        location = order.headers.get("location", "") if order.method == "POST" else order.url
+        if not location:
             return document
-        url = self._own(urllib.parse.urljoin(order.url, place), f"{order.method} {order.url}")
-        answer = self._patiently("GET", url, None, question=True)
-        if not answer.text.strip():
+        url = self._own(urllib.parse.urljoin(order.url, location), f"{order.method} {order.url}")
+        response = self._patiently("GET", url, None, question=True)
+        if not response.text.strip():
             return {}
-        return self.document(answer, f"GET {urllib.parse.urlsplit(url).path}")
+        return self.document(response, f"GET {urllib.parse.urlsplit(url).path}")
 
     def pages(
         self, path: str, query: Optional[Mapping[str, str]] = None
-    ) -> Tuple[List[Dict[str, Any]], Answer]:
+    ) -> Tuple[List[Dict[str, Any]], Response]:
         """All documents of a list, and the last answer."""
-        answer = self.request("GET", path, query)
-        url, found = self.url + path, [self.document(answer, f"GET {path}")]
-        seen: Set[str] = set()
-        while following := self.next_page(found[-1], answer, url):
-            if following in seen or len(seen) >= MAX_PAGES:
+        response = self.request("GET", path, query)
+        url, documents = self.url + path, [self.document(response, f"GET {path}")]
+        visited: Set[str] = set()
+        while following := self.next_page(documents[-1], response, url):
+            if following in visited or len(visited) >= MAX_PAGES:
                 raise TrueupError(
                     f"{self.url} lists GET {path} in a circle, or in more than {MAX_PAGES} pages; "
                     "nothing was taken from it"
                 )
-            seen.add(following)
+            visited.add(following)
             url = following
-            answer = self._patiently("GET", url, None, question=True)
-            found.append(self.document(answer, f"GET {path}"))
-        return found, answer
+            response = self._patiently("GET", url, None, question=True)
+            documents.append(self.document(response, f"GET {path}"))
+        return documents, response
 
 
-def request_number(answer: Answer) -> str:
+def request_number(response: Response) -> str:
     """The number by which Azure's support finds a call, in brackets; nothing where it has none."""
-    number = answer.headers.get("x-ms-request-id") or answer.headers.get(
+    number = response.headers.get("x-ms-request-id") or response.headers.get(
         "x-ms-correlation-request-id", ""
     )
     return f" (request {number[:64]})" if number else ""
@@ -623,10 +637,10 @@ def _tired(trouble: TrueupError, waited: float, pause: float, limit: str) -> Tru
     return Lost(text)
 
 
-def _may_ask_again(question: bool, answer: Answer) -> bool:
-    if answer.status == _CONFLICT:
-        return code_of(answer.text) in _PASSING
-    return answer.status in _BUSY or (question and answer.status in (*_GATEWAY, *_BROKEN))
+def _may_ask_again(question: bool, response: Response) -> bool:
+    if response.status == _CONFLICT:
+        return code_of(response.text) in _PASSING
+    return response.status in _BUSY or (question and response.status in (*_GATEWAY, *_BROKEN))
 
 
 def _origin(url: str) -> Tuple[str, str, int]:
@@ -640,21 +654,21 @@ def _origin(url: str) -> Tuple[str, str, int]:
 
 
 def _place(url: str) -> str:
-    """A URL without what may be secret in it."""
+    """A URL without the parts that may be secret."""
     parts = urllib.parse.urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}" if parts.scheme else parts.path
 
 
-def open_plainly(url: str, **given: Any) -> Any:
+def open_plainly(url: str, **arguments: Any) -> Any:
     """As ansible's ``open_url`` for a call without a password, where Ansible is not installed."""
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise BadInput(f"{url} is neither http nor https")
     request = urllib.request.Request(  # noqa: S310 WHY: its scheme was looked at
-        url, headers=given["headers"], method=given["method"]
+        url, headers=arguments["headers"], method=arguments["method"]
     )
-    request.add_header("User-Agent", given["http_agent"])
+    request.add_header("User-Agent", arguments["http_agent"])
     handlers: List[Any] = [bounded_http.NoRedirect()]
-    if not given["use_proxy"]:
+    if not arguments["use_proxy"]:
         handlers.append(urllib.request.ProxyHandler({}))
     opener = urllib.request.build_opener(*handlers)
-    return opener.open(request, timeout=given["timeout"])
+    return opener.open(request, timeout=arguments["timeout"])

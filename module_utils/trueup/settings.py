@@ -1,8 +1,8 @@
-"""What a user may set of the plays: the variables ``trueup_*``, each declared once.
+"""The user's settings of the plays: the variables ``trueup_*``, each declared once.
 
 docs/variables.md follows from ``OPTIONS`` (``make options`` writes it); the action
-``trueup_variables`` refuses what ``problems`` finds before a node is asked anything. Roles have
-variables of their own, which their plans check.
+``trueup_variables`` refuses the findings of ``problems`` before a node is asked anything. Roles
+have variables of their own, which their plans check.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ OPTIONS = (
     Option("procfs_root", "Where the node's procfs stands.", why="/proc"),
 )
 
-# What plays and roles work out or hand each other.
+# Variables that plays and roles compute or hand each other.
 INTERNAL = tuple(
     f"{PREFIX}{name}"
     for name in (
@@ -144,15 +144,15 @@ INTERNAL = tuple(
     )
 )
 
-# What Ansible takes for a truth value.
+# Texts that Ansible takes for a truth value.
 _TRUTH = {"true", "false", "yes", "no", "on", "off", "y", "n", "t", "f", "1", "0"}
 
 
 def ansible_problem(version: str) -> Optional[str]:
     """Why this ansible-core cannot run the plays; None where it can."""
     first, last = (".".join(map(str, release)) for release in ANSIBLE)
-    found = re.match(r"(\d+)\.(\d+)", version)
-    if found and ANSIBLE[0] <= (int(found[1]), int(found[2])) <= ANSIBLE[1]:
+    match = re.match(r"(\d+)\.(\d+)", version)
+    if match and ANSIBLE[0] <= (int(match[1]), int(match[2])) <= ANSIBLE[1]:
         return None
     return (
         f"This is ansible-core {version}; trueup runs with {first} to {last}: use the"
@@ -160,25 +160,25 @@ def ansible_problem(version: str) -> Optional[str]:
     )
 
 
-def problems(given: Mapping[str, Any], known: Collection[str] = ()) -> List[str]:
-    """What is wrong with a play's variables ``trueup_*``, a sentence each.
+def problems(variables: Mapping[str, Any], allowed: Collection[str] = ()) -> List[str]:
+    """Errors in a play's variables ``trueup_*``, a sentence each.
 
     Args:
-        given: these variables, templated.
-        known: names that may stand among them beside ours: facts.
+        variables: these variables, templated.
+        allowed: names that may stand among them beside trueup's: facts.
     """
-    options = {f"{PREFIX}{one.name}": one for one in OPTIONS}
-    fine = {*options, *INTERNAL, *known}
-    wrong = [_unknown(name, list(options)) for name in sorted(set(given) - fine)]
+    options = {f"{PREFIX}{option.name}": option for option in OPTIONS}
+    fine = {*options, *INTERNAL, *allowed}
+    wrong = [_unknown(name, list(options)) for name in sorted(set(variables) - fine)]
     of_wrong_type = {
-        name: _type_refusal(name, one, given[name])
-        for name, one in options.items()
-        if name in given
+        name: _type_refusal(name, option, variables[name])
+        for name, option in options.items()
+        if name in variables
     }
     wrong += [text for text in of_wrong_type.values() if text is not None]
     typed = {
-        one.name: float(given[name]) if one.type == "float" else given[name]
-        for name, one in options.items()
+        option.name: float(variables[name]) if option.type == "float" else variables[name]
+        for name, option in options.items()
         if of_wrong_type.get(name, "") is None
     }
     return wrong + [f"{text}." for text in refusals(OPTIONS, typed, PREFIX)]
@@ -192,16 +192,16 @@ def _unknown(name: str, options: List[str]) -> str:
     return f"{name}: there is no such variable; {hint}"
 
 
-def _type_refusal(name: str, one: Option, value: Any) -> Optional[str]:
+def _type_refusal(name: str, option: Option, value: Any) -> Optional[str]:
     """Why a value has not the option's type; None where it has."""
     if value is None:
-        return f"{name} has no value: remove it, or give {_form(name, one, value)}."
-    if not _TYPES[one.type](value):
-        return f"{name} is {value!r}: give {_form(name, one, value)}."
-    kind = Mapping if one.elements == "dict" else str
-    for item in value if one.type == "list" else ():
+        return f"{name} has no value: remove it, or give {_form(name, option, value)}."
+    if not _TYPES[option.type](value):
+        return f"{name} is {value!r}: give {_form(name, option, value)}."
+    kind = Mapping if option.elements == "dict" else str
+    for item in value if option.type == "list" else ():
         if not isinstance(item, kind):
-            return f"{name} holds {item!r}: give {_form(name, one, value)}."
+            return f"{name} holds {item!r}: give {_form(name, option, value)}."
     return None
 
 
@@ -221,10 +221,10 @@ _TYPES: Dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _form(name: str, one: Option, value: Any) -> str:
-    """What to give instead of ``value``, as it is written."""
-    if one.type == "list" and one.elements == "str":
+def _form(name: str, option: Option, value: Any) -> str:
+    """The form of a valid value instead of ``value``, as it is written."""
+    if option.type == "list" and option.elements == "str":
         words = re.findall(r"[\w.-]+", value) if isinstance(value, str) else []
         return f"a list, such as -e '{json.dumps({name: words or ['stream']})}'"
     forms = {"bool": "true or false", "float": "a number", "str": "a text"}
-    return forms.get(one.type, f"a {one.type} as in playbooks/group_vars/all.yml")
+    return forms.get(option.type, f"a {option.type} as in playbooks/group_vars/all.yml")

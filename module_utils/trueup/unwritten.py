@@ -1,4 +1,4 @@
-"""In check mode: what a task would have written, for the tasks behind it that would act on it.
+"""In check mode: paths that a task would have written, for the later tasks that use them.
 
 It is kept on the controller, in the folder that Ansible makes for one run and removes at its end.
 """
@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 def add(folder: str, host: str, paths: Iterable[str]) -> None:
     """Note that these paths of a host would be written."""
-    known = {*of(folder, host), *paths}
-    _file(folder, host).write_text(json.dumps(sorted(known)), encoding="utf-8")
+    all_paths = {*of(folder, host), *paths}
+    _file(folder, host).write_text(json.dumps(sorted(all_paths)), encoding="utf-8")
 
 
 def of(folder: str, host: str) -> List[str]:

@@ -1,5 +1,5 @@
-"""How a benchmark is shown: what its room says once, and report, list, scaling, cost and plots
-follow from.
+"""How a benchmark is shown: its room says it once, and report, list, scaling, cost and plots follow
+from it.
 
 Every ``benchmarks/<tool>/view.py`` has one ``VIEW``. Nothing here reads or draws: analysis does.
 """
@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, Optional, Tuple
 
 
 class Peak(NamedTuple):
-    """What the hardware of a VM size could do at most, by a column of catalog/vm_sizes.csv.
+    """The most that a VM size's hardware could do, by a column of catalog/vm_sizes.csv.
 
     Attributes:
         column: the column; or ``gpu_peak_bf16_gflops_each``, the figure of the size's GPU in
             catalog/training.yml, which is no column.
-        factor: what turns its unit into the measure's base unit (1e9 for GFLOP/s).
+        factor: converts its unit into the measure's base unit (1e9 for GFLOP/s).
         parameter: a parameter of the case that must have ``value`` for this peak to hold ("" for
             any case). Both are compared as text: ``gpus: 0`` is "0".
         nodes: whether the peak is of one node and the figure of all nodes of the case.
@@ -39,9 +39,9 @@ class Measure:
 
     Attributes:
         metric: its name in records.
-        label: what people call it, without the unit: "bus bandwidth".
+        label: its name for people, without the unit: "bus bandwidth".
         unit: the base unit in records ("byte/s").
-        direction: "higher", "lower" or "none": what is better.
+        direction: which figures are better: "higher", "lower" or "none".
         shown: the unit that people read ("GB/s", "TFLOP/s", "ms"); "%" for a share, "" for a plain
             number.
         statistic: which statistic of repeats stands for it; "" for the median or the only value.
@@ -61,7 +61,7 @@ class Measure:
     peak: Optional[Peak] = None
 
 
-# What people read of a rate, and its base unit; of others that is 1/s.
+# Units of a rate for people, and its base unit; of others that is 1/s.
 _BASE_UNITS = {
     "GB/s": "byte/s",
     "Gb/s": "bit/s",
@@ -72,37 +72,39 @@ _BASE_UNITS = {
 }
 
 
-def rate(metric: str, label: str, shown: str, **more: Any) -> Measure:
+def rate(metric: str, label: str, display_unit: str, **more: Any) -> Measure:
     """A rate, of which more is better."""
-    return Measure(metric, label, _BASE_UNITS.get(shown, "1/s"), "higher", shown, **more)
+    return Measure(
+        metric, label, _BASE_UNITS.get(display_unit, "1/s"), "higher", display_unit, **more
+    )
 
 
-def seconds(metric: str, label: str, shown: str, **more: Any) -> Measure:
+def seconds(metric: str, label: str, display_unit: str, **more: Any) -> Measure:
     """A time, of which less is better."""
-    return Measure(metric, label, "s", "lower", shown, **more)
+    return Measure(metric, label, "s", "lower", display_unit, **more)
 
 
-def latency(metric: str, label: str, shown: str) -> Tuple[Measure, Measure]:
+def latency(metric: str, label: str, display_unit: str) -> Tuple[Measure, Measure]:
     """The median and the 99th percentile of a latency."""
     return (
-        seconds(metric, label, shown, grows=False),
-        seconds(metric, f"{label}, p99", shown, statistic="p99", grows=False),
+        seconds(metric, label, display_unit, grows=False),
+        seconds(metric, f"{label}, p99", display_unit, statistic="p99", grows=False),
     )
 
 
 class Work(NamedTuple):
-    """What the work of a case is counted in, so that it can be priced.
+    """The unit of a case's work, so that the work can be priced.
 
     Attributes:
-        unit: what people pay for, in the singular as after "US$ per": "ns", "PFLOP", "TB",
+        unit: the unit that people pay for, in the singular as after "US$ per": "ns", "PFLOP", "TB",
             "million output tokens".
         key: the same as part of a column's name in CSV: "usd_per_<key>".
         rate: the metric that says how much of it is done in ``seconds``. Where it is measured at
             several message sizes, the headline's counts; of several devices, their sum.
         amount: how many of the rate's base units one unit of work is (1e15 flop for a PFLOP).
         seconds: the time that the rate is over: 1, or 86400 for a rate by day.
-        also: metrics that count with ``rate`` where the case holds them: what is written beside
-            what is read. A case that holds any of them is priced.
+        also: metrics that count with ``rate`` where the case holds them: written bytes beside read
+            ones. A case that holds any of them is priced.
         together: whether its devices were measured at the same time, so that their rates add up;
             else the worst device's counts.
         parameter: a parameter of the case that must have ``value`` (as text) for this work to have
@@ -126,8 +128,8 @@ class Chart(NamedTuple):
 
     Attributes:
         kind: "lines": over the figure that ``over`` names; "matrix": from device to device, or from
-            node to node; "rows": one row a case or device, for what has no order.
-        measures: what is drawn; several lines of one unit share a plot.
+            node to node; "rows": one row a case or device, for figures without an order.
+        measures: the measures to draw; several lines of one unit share a plot.
         over: "message_bytes", "device", "node", "case", or a parameter's name ("max_concurrency").
         title: in words: "Bus bandwidth over message size".
         log: whether the axis that ``over`` names is logarithmic.
@@ -166,19 +168,20 @@ class View:
     """How one benchmark is shown.
 
     Attributes:
-        title: what people call it: "NCCL collectives".
+        title: its name for people: "NCCL collectives".
         headlines: the figures that may stand for a case, the first that the case holds does. Where
             it is measured at several message sizes, the one that the size's expectation judges
             counts, else the largest; of several devices, the worst.
-        figures: what the table shows beside the headline; other headlines too, and the one that
+        figures: the table's figures beside the headline; other headlines too, and the one that
             stands for a case is not repeated.
         apart: parameters by which cases are told apart when several nodes ran the same
             ("operation"), and that name a row.
         charts: the plots of its section, none for none.
         work: units of work for the cost; empty where no work is done that anyone pays for.
-        method: two sentences: what is measured and how, what is not in it.
-        resource: what a case uses within a node, and scaling within a node runs over: "cores" or
-            "gpus".
+        method: two sentences: the measured quantity and how it is measured, and the parts that are
+            not in it.
+        resource: the resource of a case within a node, over which scaling within a node runs:
+            "cores" or "gpus".
         scales: whether nodes or cores do its work together, so that more of them may be compared
             with fewer; not where each device is measured by itself.
         layouts: whether the same work is run in several layouts of ranks and threads, so that the
@@ -191,7 +194,7 @@ class View:
             each core.
         batch: the parameters that count the work of one process and of all of them: where that is
             one process' times the processes, the case is part of a weak series.
-        titled: what a series' title says of parameters: ("space_order", "space order {}").
+        titled: the parameters in a series' title: ("space_order", "space order {}").
         timed: the time over which rates are measured, where the problem decides it; None where the
             tool repeats until it has measured long enough.
     """

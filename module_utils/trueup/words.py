@@ -6,16 +6,16 @@ import difflib
 from typing import Iterable, Optional
 
 
-def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> Optional[str]:
+def nearest(text: str, choices: Iterable[str], cutoff: float = 0.6) -> Optional[str]:
     """Which of the known words may have been meant, if any; ``cutoff`` is how alike they must be,
     0 to 1."""
-    lower = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=cutoff)
+    lower = {name.lower(): name for name in choices}
+    near = difflib.get_close_matches(text.lower(), lower, n=1, cutoff=cutoff)
     return lower[near[0]] if near else None
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(text: str, choices: Iterable[str]) -> str:
     """The end of a sentence that refuses a word: "; did you mean eastus?", or nothing where none
     of the known ones is near."""
-    near = nearest(word, known)
+    near = nearest(text, choices)
     return "" if near is None else f"; did you mean {near}?"

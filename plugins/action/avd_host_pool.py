@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from trueup.cluster.azure.desktops import VM_USER, Change, Desktops, Place
+from trueup.cluster.azure.desktops import VM_USER, Change, Desktops, Location
 from trueup.cluster.azure.manager import connect
 from trueup.cluster.azure.session_host import Identity, Outcome, Work, identity_of
 from trueup.cluster.azure.state import home
@@ -47,7 +47,7 @@ options:
 """
 
 _PLAN = "__avd_session_host_plan"
-# Of one call that Azure does not answer, and of all calls beside what is waited for.
+# Limits: of one call that Azure does not answer, and of all calls without planned waiting.
 _PATIENCE_SECONDS, _CALLS_SECONDS = 120, 300
 _EVENT_MINUTES = 15
 _SIGNERS = ("Microsoft Corporation",)
@@ -135,7 +135,7 @@ class ActionModule(ActionBase):
         group = settings["resource_group"] or who.group
         return Desktops(
             manager,
-            Place(manager.login.subscriptions[0], group, settings["pool"]),
+            Location(manager.login.subscriptions[0], group, settings["pool"]),
             check=self._task.check_mode,
             tell=lambda text: Display().display(f"avd: {text}"),
         )
@@ -161,14 +161,16 @@ class ActionModule(ActionBase):
             # Whom Entra ID lets in at the host itself, where no domain does.
             for user in settings["users"] if plan["joined"] == "entra" else []:
                 desktops.allow(who.resource_id, VM_USER, user)
-        said = [f"{'made' if not one.before else 'changed'}: {one.what}" for one in changes]
-        diff = [_diff(one) for one in changes]
-        return {"changed": bool(changes), "msg": said, "diff": diff}
+        messages = [
+            f"{'made' if not change.before else 'changed'}: {change.what}" for change in changes
+        ]
+        diff = [_diff(change) for change in changes]
+        return {"changed": bool(changes), "msg": messages, "diff": diff}
 
     # -- the host --
 
     def ask(self, module: str, *, secret: str | None = None, **arguments: Any) -> dict[str, Any]:
-        """What a module of ansible.windows says.
+        """The response of a module of ansible.windows.
 
         Args:
             secret: of the arguments, or empty where the answer has one. Windows would write it into
@@ -180,17 +182,17 @@ class ActionModule(ActionBase):
         if secret is not None:
             self._task.no_log = play.no_log = True
         try:
-            answer = actions.ask(self, self._variables, module, **arguments)
+            response = actions.ask(self, self._variables, module, **arguments)
         finally:
             self._task.no_log, play.no_log = before
-        if answer.get("failed"):
-            said = str(answer.get("msg"))
-            message = f"{module}: {said.replace(secret, '********') if secret else said}"
-            raise AnsibleActionFail(message, result=answer if secret is None else None)
-        return answer
+        if response.get("failed"):
+            reason = str(response.get("msg"))
+            message = f"{module}: {reason.replace(secret, '********') if secret else reason}"
+            raise AnsibleActionFail(message, result=response if secret is None else None)
+        return response
 
     def known(self) -> dict[str, Any]:
-        """What the inventory says of the host."""
+        """The host's identity by the inventory."""
         return {name: self._value(name) for name in ("azure_id", "azure_vmid")}
 
     def script(self, name: str, **parameters: Any) -> Any:
@@ -199,36 +201,36 @@ class ActionModule(ActionBase):
         return self.ask("win_powershell", script=script, parameters=parameters).get("result")
 
     def _installed(self, packages: list[dict[str, str]], folder: str) -> dict[str, Any]:
-        said, warnings = [], []
+        messages, warnings = [], []
         if packages and not self._task.check_mode:
             self.ask("win_file", path=folder, state="directory")
-        for one in packages:
+        for package in packages:
             if self._task.check_mode:
-                said.append(f"would install {one['name']} from {one['url']}")
+                messages.append(f"would install {package['name']} from {package['url']}")
                 continue
             self.ask(
                 "win_get_url",
-                url=one["url"],
-                dest=one["path"],
-                checksum=one["sha256"] or None,
+                url=package["url"],
+                dest=package["path"],
+                checksum=package["sha256"] or None,
                 checksum_algorithm="sha256",
                 force=True,
                 url_timeout=600,
             )
-            if not one["sha256"]:
-                self._trusted(one)
-            done = self.ask("win_package", path=one["path"], state="present")
-            self.ask("win_file", path=one["path"], state="absent")
-            said.append(f"installed {one['name']}")
+            if not package["sha256"]:
+                self._trusted(package)
+            done = self.ask("win_package", path=package["path"], state="present")
+            self.ask("win_file", path=package["path"], state="absent")
+            messages.append(f"installed {package['name']}")
             if done.get("reboot_required"):
-                warnings.append(f"{one['name']} asks for a restart of Windows")
-        return self._told(Outcome(bool(packages), said or ["installed already"], warnings))
+                warnings.append(f"{package['name']} asks for a restart of Windows")
+        return self._told(Outcome(bool(packages), messages or ["installed already"], warnings))
 
     def _trusted(self, package: Mapping[str, str]) -> None:
         """Refuse a file that Microsoft has not signed. Microsoft changes it without a version, so
         that no sha256 of it lasts."""
-        found = self.script("signature", Path=package["path"])
-        wrong = authenticode.refusals(found, f"the file of {package['url']}", _SIGNERS)
+        signature = self.script("signature", Path=package["path"])
+        wrong = authenticode.refusals(signature, f"the file of {package['url']}", _SIGNERS)
         if wrong:
             self.ask("win_file", path=package["path"], state="absent")
             message = f"{' '.join(wrong)} Check avd_session_host_{package['name']}_url."
@@ -242,7 +244,7 @@ class _Machine:
         self._action = action
 
     def who(self) -> Identity:
-        said = self._action.ask(
+        response = self._action.ask(
             "win_uri",
             url=METADATA_URL,
             headers={"Metadata": "true"},
@@ -252,7 +254,7 @@ class _Machine:
             follow_redirects="none",
         )
         try:
-            compute = json.loads(said["content"])["compute"]
+            compute = json.loads(response["content"])["compute"]
             return identity_of(compute, self._action.known())
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             message = f"the instance metadata of this host is not as Azure writes it: {error!r}"
@@ -294,24 +296,24 @@ class _Machine:
 
 
 @contextlib.contextmanager
-def _alone(place: Place) -> Iterator[None]:
+def _alone(pool: Location) -> Iterator[None]:
     """One host of this controller at a time makes the pool, or a token of it: a new token ends the
     one before."""
     folder = Path(home())
     folder.mkdir(parents=True, exist_ok=True)
-    name = hashlib.sha256(place.path.lower().encode()).hexdigest()[:16]
+    name = hashlib.sha256(pool.path.lower().encode()).hexdigest()[:16]
     with (folder / f".avd-{name}.lock").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
 
 
 def _diff(change: Change) -> dict[str, str]:
-    def shown(value: Any) -> str:
+    def as_json(value: Any) -> str:
         return json.dumps(value, indent=2, sort_keys=True) + "\n" if value else ""
 
     return {
         "before_header": change.what,
         "after_header": change.what,
-        "before": shown(change.before),
-        "after": shown(change.after),
+        "before": as_json(change.before),
+        "after": as_json(change.after),
     }

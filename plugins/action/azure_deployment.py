@@ -46,8 +46,8 @@ class ActionModule(ActionBase):
         variables: dict[str, Any] = task_vars or {}
 
         def value(name: str) -> str:
-            given = self._templar.template(variables.get(f"trueup_azure_{name}"))
-            return "" if given is None else str(given)
+            option = self._templar.template(variables.get(f"trueup_azure_{name}"))
+            return "" if option is None else str(option)
 
         try:
             state = State(value("run") or new_run_id(time.strftime(_TIME, time.gmtime())))
@@ -68,41 +68,41 @@ class ActionModule(ActionBase):
         _name_leftovers(manager, plans[0].known, display)
         work = Provision(
             manager,
-            [one.made for one in plans],
+            [plan.made for plan in plans],
             plans[0].known,
             state,
             lambda text: display.display(f"azure: {text}"),
             sleep=asleep,
         )
-        costs = {one.made.place: one.cost for one in plans}
+        costs = {plan.made.place: plan.cost for plan in plans}
         if self._task.check_mode:
-            found = work.changes()
+            forecast = work.changes()
             diff = [
                 {
-                    "before_header": f"{one.what} ({one.kind})",
-                    "after_header": f"{one.what} ({one.kind})",
-                    "before": one.before,
-                    "after": one.after,
+                    "before_header": f"{change.what} ({change.kind})",
+                    "after_header": f"{change.what} ({change.kind})",
+                    "before": change.before,
+                    "after": change.after,
                 }
-                for one in found.changes
-                if one.counts
+                for change in forecast.changes
+                if change.counts
             ]
-            said = foreseen(found, costs[found.made.place])
-            return {"changed": bool(diff), "diff": diff, "msg": said}
+            message = foreseen(forecast, costs[forecast.made.place])
+            return {"changed": bool(diff), "diff": diff, "msg": message}
         with state.alone():
-            there = work.make()
+            deployment = work.make()
         return {
-            "changed": there.changed,
-            "msg": summary(there, costs[there.made.place], state),
+            "changed": deployment.changed,
+            "msg": summary(deployment, costs[deployment.made.place], state),
             "run": state.run,
             "inventory": state.path("inventory"),
-            "nodes": [one.name for one in there.nodes],
+            "nodes": [node.name for node in deployment.nodes],
         }
 
 
 def while_child_of(parent: int) -> Callable[[float], None]:
-    """A sleep after which nothing more is done where ansible-playbook was killed meanwhile: what
-    is made after that, no teardown would know of."""
+    """A sleep that ends the work where ansible-playbook was killed meanwhile: no teardown would
+    know of resources that are made after that."""
 
     def asleep(seconds: float) -> None:
         time.sleep(seconds)
@@ -113,23 +113,23 @@ def while_child_of(parent: int) -> Callable[[float], None]:
     return asleep
 
 
-def _name_leftovers(manager: Manager, known: Catalog, display: Display) -> None:
+def _name_leftovers(manager: Manager, catalog: Catalog, display: Display) -> None:
     """Warn of runs that have expired and are still there; they keep nobody from another one."""
     try:
-        found = leftovers(manager, known, azure.finder(prices.read_all()), display.v)
+        expired_runs = leftovers(manager, catalog, azure.finder(prices.read_all()), display.v)
     except TrueupError as error:
         display.warning(f"what other runs left is not known: {error}")
         return
-    for text in warnings(found):
+    for text in warnings(expired_runs):
         display.warning(text)
 
 
 def planned(run: str, recipe: str, parameters: str, limit: str) -> list[azure.Plan]:
-    """The deployment in each place, after the dry run: everything is refused here that can be
-    without Azure.
+    """The deployment in each place, after the dry run. Here is every refusal that needs no answer
+    of Azure.
 
     Raises:
-        BadInput: what cannot be, what is missing, what costs too much, or a run that has expired.
+        BadInput: the plan is impossible, incomplete or too expensive, or the run has expired.
     """
     if not recipe:
         names = ", ".join(azure.recipes())
@@ -146,12 +146,12 @@ def planned(run: str, recipe: str, parameters: str, limit: str) -> list[azure.Pl
     except ValueError:
         message = f"the run {run} begins with no time: give one of trueup's, or none for a new run"
         raise BadInput(message) from None
-    own = Path(parameters).expanduser() if parameters else None
-    found = azure.plan(recipe, own, limit=most, now=begun)
-    wrong = [text for _, text in found.missing(os.environ)]
-    if datetime.fromisoformat(found.made.expires) <= datetime.now(UTC):
-        wrong.append(f"the run {run} expired {found.made.expires}: remove it, and begin another")
+    parameters_path = Path(parameters).expanduser() if parameters else None
+    plan = azure.plan(recipe, parameters_path, limit=most, now=begun)
+    wrong = [text for _, text in plan.missing(os.environ)]
+    if datetime.fromisoformat(plan.made.expires) <= datetime.now(UTC):
+        wrong.append(f"the run {run} expired {plan.made.expires}: remove it, and begin another")
     if wrong:
         message = f"recipe {recipe} is refused: {'; '.join(wrong)}"
         raise BadInput(message)
-    return [found, *found.elsewhere]
+    return [plan, *plan.elsewhere]

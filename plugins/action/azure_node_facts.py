@@ -1,5 +1,5 @@
-"""Identify a node by what the plays' variables say of it; what a task gives itself goes first. A
-Windows host, which no Python runs on, is asked by windows_node_facts."""
+"""Identify a node by the plays' variables; a task's own arguments override them. A Windows host,
+which runs no Python, is asked by windows_node_facts."""
 
 from __future__ import annotations
 
@@ -31,22 +31,24 @@ class ActionModule(ActionBase):
     """Ansible's entry."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What the module azure_node_facts returns, or the action windows_node_facts."""
+        """The result of the module azure_node_facts, or of the action windows_node_facts."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables: dict[str, Any] = task_vars or {}
-        given = {
+        options = {
             option: self._templar.template(variables[name])
             for option, name in _VARIABLES.items()
             if name in variables
         }
         if self._is_windows(variables):
-            result.update(self._of_windows(given, variables))
+            result.update(self._of_windows(options, variables))
             return result
         # As text: the module's own form of it takes longer for each node.
-        whole = {"vm_size": "", "catalog": json.dumps(read_sizes(str(_SIZES)))}
+        module_args = {"vm_size": "", "catalog": json.dumps(read_sizes(str(_SIZES)))}
         # A variable without a value says nothing.
-        whole.update({option: value for option, value in given.items() if value is not None})
-        arguments = {**whole, **self._task.args}
+        module_args.update(
+            {option: value for option, value in options.items() if value is not None}
+        )
+        arguments = {**module_args, **self._task.args}
         result.update(self._execute_module(module_args=arguments, task_vars=task_vars))
         return result
 
@@ -65,9 +67,9 @@ class ActionModule(ActionBase):
             )
         return marked
 
-    def _of_windows(self, given: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        known = ("vm_size", "metadata_url")
-        arguments = {name: given[name] for name in known if given.get(name) is not None}
+    def _of_windows(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        option_names = ("vm_size", "metadata_url")
+        arguments = {name: options[name] for name in option_names if options.get(name) is not None}
         action = beside(self, "windows_node_facts", arguments)
-        answer: dict[str, Any] = action.run(task_vars=variables)
-        return answer
+        response: dict[str, Any] = action.run(task_vars=variables)
+        return response

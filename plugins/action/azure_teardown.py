@@ -32,9 +32,9 @@ class ActionModule(ActionBase):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """``msg``, a list of sentences, and ``diff``."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        given = self._templar.template((task_vars or {}).get("trueup_azure_run"))
+        run_id = self._templar.template((task_vars or {}).get("trueup_azure_run"))
         try:
-            result.update(self._ended(str(given or "")))
+            result.update(self._ended(str(run_id or "")))
         except TrueupError as error:
             raise AnsibleActionFail(str(error)) from None
         return {**result, "_ansible_verbose_always": True}
@@ -58,14 +58,14 @@ class ActionModule(ActionBase):
             lambda text: display.display(f"azure: {text}"),
         )
         before = work.find()
-        ids = [one for group in before for one in group.ids]
-        diff = {"before": "".join(f"{one}\n" for one in ids), "after": ""}
+        ids = [resource_id for group in before for resource_id in group.ids]
+        diff = {"before": "".join(f"{resource_id}\n" for resource_id in ids), "after": ""}
         if self._task.check_mode:
-            said = work.left(before, azure.finder(rows)).sentences(run)
-            return {"changed": bool(ids), "diff": diff, "msg": said}
-        left = work.left(work.end(), azure.finder(rows))
-        if left.ids:
-            raise TrueupError("; ".join(left.sentences(run)))
+            sentences = work.left(before, azure.finder(rows)).sentences(run)
+            return {"changed": bool(ids), "diff": diff, "msg": sentences}
+        remaining = work.left(work.end(), azure.finder(rows))
+        if remaining.ids:
+            raise TrueupError("; ".join(remaining.sentences(run)))
         way.closed(state.path(CONFIG), state.read())
         state.remove()
-        return {"changed": bool(ids), "diff": diff, "msg": left.sentences(run)}
+        return {"changed": bool(ids), "diff": diff, "msg": remaining.sentences(run)}

@@ -16,7 +16,7 @@ class ActionModule(ActionBase):
     """Ansible's entry."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What the module config_files returns."""
+        """The result of the module config_files."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         files = [_filled(**entry) for entry in self._task.args["files"]]
         result.update(self._execute_module(module_args={"files": files}, task_vars=task_vars))

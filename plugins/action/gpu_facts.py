@@ -27,18 +27,18 @@ class ActionModule(ActionBase):
         """The fact ``trueup_gpu``."""
         variables: dict[str, Any] = task_vars or {}
         node = self._templar.template(variables.get("trueup_node") or {})
-        answer: dict[str, Any]
+        response: dict[str, Any]
         if is_windows(node):
             names = ("expected", "settle_seconds")
-            given = {name: self._task.args[name] for name in names if name in self._task.args}
-            answer = beside(self, "windows_gpu_facts", given).run(task_vars=variables)
-            return answer
+            arguments = {name: self._task.args[name] for name in names if name in self._task.args}
+            response = beside(self, "windows_gpu_facts", arguments).run(task_vars=variables)
+            return response
         result: dict[str, Any] = super().run(tmp, task_vars)
-        answer = self._execute_module(
+        response = self._execute_module(
             module_name="gpu_facts", module_args=dict(self._task.args), task_vars=variables
         )
-        result.update(answer)
-        facts = answer.get("ansible_facts") or {}
+        result.update(response)
+        facts = response.get("ansible_facts") or {}
         if isinstance(facts.get("trueup_gpu"), dict):
             try:
                 fact = judged(facts["trueup_gpu"], _faults())

@@ -13,11 +13,11 @@ class ActionModule(ActionBase):
     """Ansible's entry."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What the module in_force returns."""
+        """The result of the module in_force."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        given = dict(self._task.args)
+        arguments = dict(self._task.args)
         if self._task.check_mode:
             host = (task_vars or {})["inventory_hostname"]
-            given["pending"] = unwritten.of(DEFAULT_LOCAL_TMP, host)
-        result.update(self._execute_module(module_args=given, task_vars=task_vars))
+            arguments["pending"] = unwritten.of(DEFAULT_LOCAL_TMP, host)
+        result.update(self._execute_module(module_args=arguments, task_vars=task_vars))
         return result

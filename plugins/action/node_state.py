@@ -1,5 +1,5 @@
-"""The record of a node's state, by what the plays' variables say of it. The module looks at
-nothing: of a Windows host, where no Python runs, the record is made here."""
+"""The record of a node's state, by the plays' variables. The module looks at nothing: of a Windows
+host, which runs no Python, the record is made here."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ class ActionModule(ActionBase):
     """Ansible's entry."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What the module node_state returns."""
+        """The result of the module node_state."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables: dict[str, Any] = task_vars or {}
         facts = variables.get("ansible_facts") or {}
-        given = {
+        arguments = {
             "run_id": self._templar.template(variables.get("trueup_run_id")),
             "node_name": variables.get("inventory_hostname"),
             "node": self._templar.template(variables.get("trueup_node")),
             "gpu": facts.get("trueup_gpu") or {},
             "ib": facts.get("trueup_rdma") or {},
-            # What a task gives itself goes first.
+            # The task's own arguments override them.
             **self._task.args,
         }
-        if not is_windows(given["node"] or {}):
-            result.update(self._execute_module(module_args=given, task_vars=variables))
+        if not is_windows(arguments["node"] or {}):
+            result.update(self._execute_module(module_args=arguments, task_vars=variables))
             return result
         try:
-            record = None if self._task.check_mode else gate.checked(record_of(given))
+            record = None if self._task.check_mode else gate.checked(record_of(arguments))
         except TrueupError as error:
             raise AnsibleActionFail(str(error)) from error
-        own = {"trueup_node_state": record} if record else {}
-        result.update(changed=False, record=record, raw=None, ansible_facts=own)
+        new_facts = {"trueup_node_state": record} if record else {}
+        result.update(changed=False, record=record, raw=None, ansible_facts=new_facts)
         return result

@@ -16,10 +16,10 @@ class ActionModule(ActionBase):
     _VALID_ARGS = frozenset({"path", "python", "requirements", "find_links", "no_index"})
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What the module pinned_venv returns; ``requirements`` are names of files here."""
+        """The result of the module pinned_venv; ``requirements`` are names of files here."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         paths = [_PROJECT / name for name in self._task.args["requirements"]]
         files = [{"name": path.name, "content": path.read_text(encoding="utf-8")} for path in paths]
-        given = {**self._task.args, "requirements": files}
-        result.update(self._execute_module(module_args=given, task_vars=task_vars))
+        arguments = {**self._task.args, "requirements": files}
+        result.update(self._execute_module(module_args=arguments, task_vars=task_vars))
         return result

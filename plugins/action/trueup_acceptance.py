@@ -57,49 +57,51 @@ class ActionModule(ActionBase):
                 result.update(_written(results / "acceptance", self._task.args["machines"]))
             else:
                 machine = self._machine(results, variables)
-                said = [
-                    f"{one['row']}: {one['outcome']} ({'; '.join(one['evidence'])})"
-                    for one in machine["rows"]
-                    if one["outcome"] != acceptance.ELSEWHERE
+                lines = [
+                    f"{row['row']}: {row['outcome']} ({'; '.join(row['evidence'])})"
+                    for row in machine["rows"]
+                    if row["outcome"] != acceptance.ELSEWHERE
                 ]
                 if machine["to_measure"]:
-                    asked = json.dumps({"trueup_benchmarks": machine["to_measure"]})
-                    said.append(f"to be measured: site.yml -e '{asked}' -e trueup_max_usd=...")
+                    extra_vars = json.dumps({"trueup_benchmarks": machine["to_measure"]})
+                    lines.append(
+                        f"to be measured: site.yml -e '{extra_vars}' -e trueup_max_usd=..."
+                    )
                 wrong = [
-                    one["row"] for one in machine["rows"] if one["outcome"] == acceptance.FAILED
+                    row["row"] for row in machine["rows"] if row["outcome"] == acceptance.FAILED
                 ]
-                result.update(machine=machine, wrong=wrong, msg=said, _ansible_verbose_always=True)
+                result.update(machine=machine, wrong=wrong, msg=lines, _ansible_verbose_always=True)
         except TrueupError as error:
             raise AnsibleActionFail(str(error)) from error
         return result
 
     def _machine(self, results: Path, variables: dict[str, Any]) -> dict[str, Any]:
-        """What the bundle says of this node."""
-        there = variables.get("ansible_facts") or {}
-        node, gpu, rdma = (there.get(f"trueup_{name}") for name in ("node", "gpu", "rdma"))
+        """The bundle's results for this node."""
+        ansible_facts = variables.get("ansible_facts") or {}
+        node, gpu, rdma = (ansible_facts.get(f"trueup_{name}") for name in ("node", "gpu", "rdma"))
         if not node:
             message = "nothing has identified this node: run playbooks/acceptance.yml"
             raise AnsibleActionFail(message)
         rows = acceptance.rows(yaml.safe_load((_PROJECT / acceptance.FILE).read_text("utf-8")))
-        found = self._module("evidence_facts", acceptance.asks(rows, node), variables)
+        evidence = self._module("evidence_facts", acceptance.asks(rows, node), variables)
         host = str(variables["inventory_hostname"])
-        before = acceptance.history(str(results), host, found["booted_at"])
-        known = acceptance.Known(
+        before = acceptance.history(str(results), host, evidence["booted_at"])
+        observed = acceptance.Facts(
             facts={"node": node, "gpu": gpu, "rdma": rdma, "run": before.run},
-            files=found["files"],
-            commands=found["commands"],
-            programs=found["programs"],
-            unknown=found["unknown"],
+            files=evidence["files"],
+            commands=evidence["commands"],
+            programs=evidence["programs"],
+            unknown=evidence["unknown"],
             records=before.records,
             rebooted=before.rebooted,
         )
-        done = self._changes(rows, known, variables)
-        settled = [acceptance.settle(row, done.get(row.id, known)) for row in rows if row.checks]
+        done = self._changes(rows, observed, variables)
+        settled = [acceptance.settle(row, done.get(row.id, observed)) for row in rows if row.checks]
         machine: dict[str, Any] = redact(
             {
                 "host": host,
                 **{name: node.get(name) for name in ("vm_size", "family", "image", "os")},
-                "replica": found["replica"],
+                "replica": evidence["replica"],
                 "versions": {**(node.get("hpc_image") or {}), **state.software(node, gpu, rdma)},
                 "rows": settled,
                 "to_measure": acceptance.to_measure(rows, settled),
@@ -113,34 +115,36 @@ class ActionModule(ActionBase):
         return machine
 
     def _changes(
-        self, rows: list[acceptance.Row], known: acceptance.Known, variables: dict[str, Any]
-    ) -> dict[str, acceptance.Known]:
-        """What is known for each row whose steps were asked for, one row after the other."""
+        self, rows: list[acceptance.Row], observed: acceptance.Facts, variables: dict[str, Any]
+    ) -> dict[str, acceptance.Facts]:
+        """The facts for each row whose steps were requested, one row after the other."""
         if not boolean(self._templar.template(variables["trueup_acceptance_change"])):
             return {}
-        found = {}
-        for row in acceptance.to_change(rows, known):
-            asked = {"steps": row.steps, "restore": row.restore}
-            done = self._module("evidence_steps", asked, variables)
+        by_row = {}
+        for row in acceptance.to_change(rows, observed):
+            arguments = {"steps": row.steps, "restore": row.restore}
+            done = self._module("evidence_steps", arguments, variables)
             facts = {name: self._facts(name, variables) for name in acceptance.read_after(row)}
-            said = {name: done[name] for name in ("refused", "steps", "restored")}
-            found[row.id] = replace(known, facts={**known.facts, **facts}, done={row.id: said})
-        return found
+            step_results = {name: done[name] for name in ("refused", "steps", "restored")}
+            by_row[row.id] = replace(
+                observed, facts={**observed.facts, **facts}, done={row.id: step_results}
+            )
+        return by_row
 
     def _facts(self, name: str, variables: dict[str, Any]) -> Any:
         """The state of a part after the steps, as playbooks/tasks/parts.yml asks for it."""
-        asked = {"flap_hours": FLAP_HOURS} if name == "rdma" else {}
+        arguments = {"flap_hours": FLAP_HOURS} if name == "rdma" else {}
         module = {"gpu": "gpu_facts", "rdma": "ib_facts"}[name]
-        return self._module(module, asked, variables)["ansible_facts"][f"trueup_{name}"]
+        return self._module(module, arguments, variables)["ansible_facts"][f"trueup_{name}"]
 
     def _module(
-        self, name: str, asked: dict[str, Any], variables: dict[str, Any]
+        self, name: str, arguments: dict[str, Any], variables: dict[str, Any]
     ) -> dict[str, Any]:
-        """What a module returned on the node, or the action of that name, as gpu_facts."""
-        found = answer_of(self, name, asked, variables)
-        if found.get("failed"):
-            raise AnsibleActionFail(str(found.get("msg")), result=found)
-        return found
+        """The response of a module on the node, or of the action of that name, as gpu_facts."""
+        response = answer_of(self, name, arguments, variables)
+        if response.get("failed"):
+            raise AnsibleActionFail(str(response.get("msg")), result=response)
+        return response
 
 
 def _written(folder: Path, machines: list[dict[str, Any]]) -> dict[str, Any]:

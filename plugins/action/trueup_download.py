@@ -25,17 +25,19 @@ class ActionModule(ActionBase):
     """Ansible's entry."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What the module returns."""
+        """The module's result."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        given = dict(self._task.args)
-        variable = given.pop("variable")
-        answer = self._execute_module(
-            module_name="download", module_args=given, task_vars=task_vars
+        arguments = dict(self._task.args)
+        variable = arguments.pop("variable")
+        response = self._execute_module(
+            module_name="download", module_args=arguments, task_vars=task_vars
         )
-        result.update(answer)
-        if answer.get("failed"):
+        result.update(response)
+        if response.get("failed"):
             # Or Ansible shows the module's own error too, and first.
             result.pop("exception", None)
-            result["said"] = answer.get("msg")
-            result["msg"] = downloads.sentence_of(answer, given["url"], given["dest"], variable)
+            result["said"] = response.get("msg")
+            result["msg"] = downloads.sentence_of(
+                response, arguments["url"], arguments["dest"], variable
+            )
         return result

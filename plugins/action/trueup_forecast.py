@@ -1,4 +1,4 @@
-"""Say what a run will take and cost before it measures, and refuse one above the limit."""
+"""Report time and cost of a run before it measures, and refuse one above the limit."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ class ActionModule(ActionBase):
         hosts = {name: hostvars[name] for name in variables["ansible_play_hosts"]}
         tags = (variables["ansible_run_tags"], variables["ansible_skip_tags"])
         work = [
-            one
+            job
             for name, host in hosts.items()
-            for one in _work(name, host, hostvars.raw_get(name), *tags)
+            for job in _work(name, host, hostvars.raw_get(name), *tags)
         ]
         pricing = Pricing(read_all(), Terms())
         expected = forecast(
             work,
             earlier(
                 str(self._templar.template(variables["trueup_results"])),
-                {(one.benchmark, one.size) for one in work},
+                {(job.benchmark, job.size) for job in work},
             ),
             {name: _price(pricing, host["trueup_node"]) for name, host in hosts.items()},
         )
@@ -71,19 +71,19 @@ def _work(
     run_tags: list[str],
     skip_tags: list[str],
 ) -> Iterator[Work]:
-    """What is measured on a node: by its health check, and then.
+    """The benchmarks of a node: those of its health check, and then the others.
 
     Args:
         raw: its variables as they are. Plans are no templates, and to look for some in them would
             take 40 ms of each node.
     """
     health = [] if "health" in skip_tags else [*host["trueup_health_plan"]]
-    wanted = [
+    benchmarks = [
         *(health if {"all", "health"} & set(run_tags) else []),
         *family.chosen(host["trueup_feasible"], run_tags, skip_tags, "benchmark"),
     ]
     plans = (raw.get("__trueup_checked_plan") or {}).get("plans", {})
-    for benchmark in wanted:
+    for benchmark in benchmarks:
         plan = plans.get(benchmark) or raw.get(f"__{benchmark}_plan") or {}
         cases = plan.get("cases")
         yield Work(

@@ -30,7 +30,7 @@ class ActionModule(ActionBase):
             name: play["hostvars"][name].get("ansible_facts", {}).get("trueup_node") or {}
             for name in play["ansible_play_hosts"]
         }
-        found = compare(
+        compared = compare(
             {name: node.get("machine") for name, node in nodes.items()}, machine_word(None)
         )
-        return {**result, "changed": False, **found._asdict()}
+        return {**result, "changed": False, **compared._asdict()}

@@ -61,13 +61,13 @@ class ActionModule(ActionBase):
         self._facts: dict[str, Any] = self._settler.facts
         self._stats: dict[str, Any] = {}
         self._kept, self._in_place = self._before(variables)
-        asked = not is_windows(node) and (
+        can_skip = not is_windows(node) and (
             _of(self._settler).whole(roles, variables, "health")
             if self._install
             else self._task.check_mode
         )
         for role in roles:
-            if not (asked and self._is_done(role, node, variables)):
+            if not (can_skip and self._is_done(role, node, variables)):
                 self._told["left"].append(role)
         result.update(changed=False, **self._told)
         self._say(str(variables.get("inventory_hostname")))
@@ -78,16 +78,16 @@ class ActionModule(ActionBase):
         return result
 
     def _before(self, variables: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-        """What preflight planned and what configure saw to be in place, where it found nothing to
-        do at all: both hold."""
-        found = [
-            variables.get(f"__trueup_settled_{what}") or {} for what in ("roles", "benchmarks")
+        """The plans of preflight, and the roles that configure found in place, where it had nothing
+        to do at all: then both hold."""
+        settled = [
+            variables.get(f"__trueup_settled_{kind}") or {} for kind in ("roles", "benchmarks")
         ]
         cluster = self._templar.template(variables.get("trueup_cluster_roles"))
-        if cluster or any(one.get("left") != [] for one in found):
+        if cluster or any(state.get("left") != [] for state in settled):
             return {}, set()
         return variables["__trueup_checked_plan"]["plans"], {
-            role for one in found for role in one["settled"]
+            role for state in settled for role in state["settled"]
         }
 
     def _is_done(self, role: str, node: dict[str, Any], variables: dict[str, Any]) -> bool:
@@ -97,19 +97,19 @@ class ActionModule(ActionBase):
         defaults = planning.plain_defaults(path)
         if defaults is None:
             return False
-        own = {**defaults, **variables}
+        role_variables = {**defaults, **variables}
         try:
             plan = self._templar.template(self._kept.get(role))
-            plan = plan or self._take(self._planner.plan_of(path, own, node))
-            if self._install and not self._is_installed(role, plan, own):
+            plan = plan or self._take(self._planner.plan_of(path, role_variables, node))
+            if self._install and not self._is_installed(role, plan, role_variables):
                 return bool(family.skips_of(plan, role))
             benchmark = planning.plain_benchmark(path) if self._task.check_mode else None
             if benchmark is None:
                 return False
             if hasattr(room_of(role), "asks_to_measure"):
                 planner = beside(self, "trueup_plan", {"measuring": True})
-                plan = self._take(planner.plan_of(path, own, node))
-            return self._is_checked(role, benchmark, plan["cases"], own)
+                plan = self._take(planner.plan_of(path, role_variables, node))
+            return self._is_checked(role, benchmark, plan["cases"], role_variables)
         except (AnsibleActionFail, TrueupError):
             # Its own tasks say why.
             return False
@@ -134,22 +134,22 @@ class ActionModule(ActionBase):
         """Whether each case could be measured, which nothing is in check mode."""
         commands = []
         for case in cases:
-            given = {"benchmark": benchmark, "case": case}
-            answer = beside(self, "trueup_measure", given).run(task_vars=variables)
-            if answer.get("failed"):
+            arguments = {"benchmark": benchmark, "case": case}
+            response = beside(self, "trueup_measure", arguments).run(task_vars=variables)
+            if response.get("failed"):
                 return False
-            self._take(answer)
-            commands.append(answer.get("command"))
+            self._take(response)
+            commands.append(response.get("command"))
         self._told["would_run"][role] = commands
         return True
 
-    def _take(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """The answer of a plan or module; what it tells beside its values is kept."""
-        self._facts.update(answer.pop("ansible_facts", {}))
-        self._told["warnings"] += answer.pop("warnings", [])
-        needless = answer.get("needless")
+    def _take(self, response: dict[str, Any]) -> dict[str, Any]:
+        """The response of a plan or module; its facts, warnings and skips are kept."""
+        self._facts.update(response.pop("ansible_facts", {}))
+        self._told["warnings"] += response.pop("warnings", [])
+        needless = response.get("needless")
         self._told["skips"] += [needless] if needless else []
-        return answer
+        return response
 
     def _say(self, host: str) -> None:
         """A line for each thing that has no task of its own."""
@@ -157,8 +157,8 @@ class ActionModule(ActionBase):
             self._display.display(f"{host}: {line}", color="cyan")
         would = [f"{role} ({len(cases)})" for role, cases in self._told["would_run"].items()]
         if would:
-            told = f"{host}: would measure, with so many cases: {', '.join(would)}"
-            self._display.display(told, color="green")
+            message = f"{host}: would measure, with so many cases: {', '.join(would)}"
+            self._display.display(message, color="green")
 
 
 def _of(action: Any) -> Any:

@@ -60,7 +60,7 @@ options:
     type: dict
 """
 
-# What a module may take to begin and to end, beside the time limit of what it runs.
+# Time for a module to begin and to end, beside the time limit of its case.
 _MORE_SECONDS = 60
 
 
@@ -81,10 +81,10 @@ class ActionModule(ActionBase):
         run = self._templar.template(variables["trueup_run_id"])
         folder = Path(self._templar.template(variables["trueup_results"])).expanduser() / run
         host = str(variables["inventory_hostname"])
-        made = recorded(folder, host, self._task.args["case"])
+        run_records = recorded(folder, host, self._task.args["case"])
         now = Now(
             host=host,
-            records=made,
+            records=run_records,
             hosts=list(variables.get("ansible_play_hosts") or []),
             hostvars=variables.get("hostvars") or {},
         )
@@ -96,11 +96,11 @@ class ActionModule(ActionBase):
         # Of several nodes another may have begun.
         earlier = [
             record
-            for record in made
+            for record in run_records
             if record["benchmark"] == benchmark
             and (host in record["nodes"] or record["nodes"] == case.get("nodes"))
         ]
-        given = {
+        arguments = {
             # A plan may give the facts of the node whose record it is.
             "node": (variables.get("ansible_facts") or {}).get("trueup_node") or {},
             **case,
@@ -112,46 +112,46 @@ class ActionModule(ActionBase):
             "preset": self._preset(variables),
         }
         if self._task.args.get("begun"):
-            return self._ended(self._task.args["begun"], given)
+            return self._ended(self._task.args["begun"], arguments)
         if self._task.args.get("beside"):
-            place = tempfile.mkdtemp(dir=DEFAULT_LOCAL_TMP)
-            work = functools.partial(self._measure, benchmark, given, variables)
-            return {"begun": beside.begin(place, given["controller"], work)}
+            directory = tempfile.mkdtemp(dir=DEFAULT_LOCAL_TMP)
+            work = functools.partial(self._measure, benchmark, arguments, variables)
+            return {"begun": beside.begin(directory, arguments["controller"], work)}
         result: dict[str, Any]
-        if is_windows(given["node"]):
-            result = on_windows(benchmark, given, _Host(self, variables), check=self._check())
+        if is_windows(arguments["node"]):
+            result = on_windows(benchmark, arguments, _Host(self, variables), check=self._check())
         else:
-            result = self._measure(benchmark, given, variables)
+            result = self._measure(benchmark, arguments, variables)
         taken = result.get("resumed")
         if taken is not None:
             result["ansible_facts"] = {f"trueup_{benchmark}": earlier[taken]}
         return result
 
     def _measure(
-        self, benchmark: str, given: dict[str, Any], variables: dict[str, Any]
+        self, benchmark: str, arguments: dict[str, Any], variables: dict[str, Any]
     ) -> dict[str, Any]:
-        """What the module says; once more where what holds the node is to be ended first."""
+        """The module's result; the second one where a holder of the node is ended first."""
         self._connect_alone()
         named = {"module_name": f"{benchmark}_bench", "task_vars": variables}
-        result: dict[str, Any] = self._execute_module(module_args=given, **named)
+        result: dict[str, Any] = self._execute_module(module_args=arguments, **named)
         holder = result.get("holder") or {}
         if not lineage.gone(holder.get("controller") or {}):
             return result
         # Not as a warning, which Ansible keeps for the end of the task.
         message = f"{result['msg']}; whoever started that is gone, and it is ended now"
-        self._display.display(f"{given['node_name']}: {message}", color="bright purple")
+        self._display.display(f"{arguments['node_name']}: {message}", color="bright purple")
         again: dict[str, Any] = self._execute_module(
-            module_args={**given, "end_holder": holder}, **named
+            module_args={**arguments, "end_holder": holder}, **named
         )
         return again
 
-    def _ended(self, begun: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """What came of a case that was begun beside other tasks."""
-        what = f"{given['node_name']}: what was begun there"
+    def _ended(self, begun: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of a case that was begun beside other tasks."""
+        subject = f"{arguments['node_name']}: what was begun there"
         try:
-            return beside.end(begun, given["timeout_seconds"] + _MORE_SECONDS)
+            return beside.end(begun, arguments["timeout_seconds"] + _MORE_SECONDS)
         except (TimeoutError, ConnectionError) as error:
-            message = f"{what} {error}"
+            message = f"{subject} {error}"
             raise AnsibleActionFail(message) from error
 
     def _connect_alone(self) -> None:
@@ -186,8 +186,8 @@ class ActionModule(ActionBase):
         return presets.recorded(preset, values)
 
     def _secrets(self, benchmark: str, variables: dict[str, Any]) -> dict[str, str]:
-        """What the module takes and no plan, task or log may show: the role's variables of the same
-        names, templated here, so that they are in no task's arguments."""
+        """Secrets of the module, which no plan, task or log may show: the role's variables of the
+        same names, templated here, so that they are in no task's arguments."""
         names = {name: f"{role_of(benchmark)}_{name}" for name in secrets_of(benchmark)}
         return {
             name: str(self._templar.template(variables[variable]))
@@ -218,35 +218,35 @@ class _Host:
         self._action, self._variables = action, variables
 
     def powershell(self, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """What the fragment of that name gave."""
-        given = {"script": actions.fragment(name), "parameters": dict(parameters)}
-        answer = self._ask("win_powershell", given)
-        found: dict[str, Any] = answer["result"]
-        return found
+        """The output of the fragment of that name."""
+        arguments = {"script": actions.fragment(name), "parameters": dict(parameters)}
+        response = self._ask("win_powershell", arguments)
+        output: dict[str, Any] = response["result"]
+        return output
 
     def sha256(self, path: str) -> str | None:
         """The checksum of a file of the host."""
-        given = {"path": path, "checksum_algorithm": "sha256"}
-        found = self._ask("win_stat", given)["stat"].get("checksum")
-        return str(found) if found else None
+        arguments = {"path": path, "checksum_algorithm": "sha256"}
+        checksum = self._ask("win_stat", arguments)["stat"].get("checksum")
+        return str(checksum) if checksum else None
 
     def _ask(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        answer = actions.ask(self._action, self._variables, module, **arguments)
-        if answer.get("failed") or answer.get("unreachable"):
-            raise ConnectionError(why_of(answer))
-        return answer
+        response = actions.ask(self._action, self._variables, module, **arguments)
+        if response.get("failed") or response.get("unreachable"):
+            raise ConnectionError(why_of(response))
+        return response
 
 
-def why_of(answer: Mapping[str, Any]) -> str:
-    """Why a module of ansible.windows failed, in a line: what PowerShell said, else its message."""
-    said = [error["exception"]["message"] for error in answer.get("error") or () if error]
-    return " ".join(str(said[0] if said else answer.get("msg")).split())
+def why_of(response: Mapping[str, Any]) -> str:
+    """Why a module of ansible.windows failed, in a line: PowerShell's error, else its message."""
+    messages = [error["exception"]["message"] for error in response.get("error") or () if error]
+    return " ".join(str(messages[0] if messages else response.get("msg")).split())
 
 
 def on_windows(
-    benchmark: str, given: Mapping[str, Any], host: _Host, *, check: bool
+    benchmark: str, arguments: Mapping[str, Any], host: _Host, *, check: bool
 ) -> dict[str, Any]:
-    """What the room's ``measure`` returns for a Windows host.
+    """The result of the room's ``measure`` for a Windows host.
 
     Raises:
         AnsibleActionFail: the benchmark has none, or its arguments are wrong.
@@ -257,7 +257,7 @@ def on_windows(
         raise AnsibleActionFail(message)
     try:
         result = windows_bench.measured(
-            benchmark, case.OPTIONS, case.measure, given, host, check_mode=check
+            benchmark, case.OPTIONS, case.measure, arguments, host, check_mode=check
         )
         if result.get("record"):
             gate.checked(result["record"])
@@ -270,28 +270,28 @@ def secrets_of(benchmark: str) -> list[str]:
     """The secret options that its module takes."""
     case = importlib.import_module(f"trueup.benchmarks.{benchmark}.case")
     options = getattr(case, "OPTIONS", ())
-    return [one.name for one in options if one.secret and one.of != ROLE]
+    return [option.name for option in options if option.secret and option.of != ROLE]
 
 
 def recorded(folder: Path, host: str, case: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The records of a run whose cases ran well, oldest first; for a case of the host alone those
-    that begin on it: of 600 nodes each would read what all before it left."""
+    """The good records of a run, oldest first; for a case of the host alone those that begin on it:
+    else each of 600 nodes would read the records of all before it."""
     alone = (case.get("nodes") or [host]) == [host]
-    found = [
+    good_records = [
         record
         for _, record, _ in records.read_records(str(folder), host if alone else "")
         if record is not None and record["outcome"] in ("ok", records.TOO_SHORT)
     ]
-    return sorted(found, key=lambda record: str(record["started_at"]))
+    return sorted(good_records, key=lambda record: str(record["started_at"]))
 
 
 def completed(benchmark: str, case: dict[str, Any], now: Now) -> dict[str, Any] | Skipped:
-    """The case, with what its room adds when it begins, or why it is not measured."""
+    """The case, with the values that its room adds when it begins, or the reason to skip it."""
     name = f"trueup.benchmarks.{benchmark}.plan"
     if importlib.util.find_spec(name) is None:
         return case
     room = importlib.import_module(name)
-    found: dict[str, Any] | Skipped = case
+    outcome: dict[str, Any] | Skipped = case
     if hasattr(room, "completed"):
-        found = room.completed(case, now)
-    return found
+        outcome = room.completed(case, now)
+    return outcome

@@ -101,13 +101,13 @@ class ActionModule(ActionBase):
     )
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What the transactions did, the last one's answer in full."""
+        """The result of the transactions, the last one's response in full."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables: dict[str, Any] = task_vars or {}
         options = self._task.args
         transactions = self._transactions()
         node = self._templar.template(variables.get("trueup_node") or {})
-        every = [name for part in transactions for name in part]
+        every = [name for transaction in transactions for name in transaction]
         if every and packages.verified_only(node):
             self._verify(every, node)
             return {**result, "changed": False, "packages": every}
@@ -115,19 +115,19 @@ class ActionModule(ActionBase):
             skipped = {"skipped": True, "skip_reason": "There is none to install"}
             return {**result, "changed": False, **skipped}
         manager = self._manager(variables, node)
-        changed, answer = False, {}
-        for part in transactions:
-            answer = self._installed(manager, part, variables)
-            changed = changed or bool(answer.get("changed"))
-            if answer.get("failed"):
-                self._explain(answer, manager, part)
+        changed, response = False, {}
+        for transaction in transactions:
+            response = self._installed(manager, transaction, variables)
+            changed = changed or bool(response.get("changed"))
+            if response.get("failed"):
+                self._explain(response, manager, transaction)
                 break
-        return {**result, **answer, "changed": changed}
+        return {**result, **response, "changed": changed}
 
     def _transactions(self) -> list[list[str]]:
         """The packages that are asked for, as lists that are installed one after the other."""
-        asked = self._task.args.get("transactions") or [self._task.args.get("name") or []]
-        return [[part] if isinstance(part, str) else list(part) for part in asked if part]
+        entries = self._task.args.get("transactions") or [self._task.args.get("name") or []]
+        return [[entry] if isinstance(entry, str) else list(entry) for entry in entries if entry]
 
     def _manager(self, variables: Mapping[str, Any], node: Mapping[str, Any]) -> str:
         usual = variables.get("ansible_package_use") or node.get("package_manager") or ""
@@ -148,12 +148,12 @@ class ActionModule(ActionBase):
         seconds = float(self._task.args.get("lock_timeout") or LOCK_SECONDS)
         end, announced = time.monotonic() + seconds, ""
         while True:
-            answer = self._tried(manager, names, variables)
-            if not (answer.get("failed") and package_failures.is_locked(answer)):
-                return answer
+            response = self._tried(manager, names, variables)
+            if not (response.get("failed") and package_failures.is_locked(response)):
+                return response
             if time.monotonic() > end:
-                return {**answer, "waited_seconds": round(seconds)}
-            holder = package_failures.holder(answer)
+                return {**response, "waited_seconds": round(seconds)}
+            holder = package_failures.holder(response)
             if holder != announced:
                 announced = holder
                 self._display.display(
@@ -164,27 +164,27 @@ class ActionModule(ActionBase):
             time.sleep(WAIT_SECONDS)
 
     def _tried(self, manager: str, names: list[str], variables: dict[str, Any]) -> dict[str, Any]:
-        """The transaction now; what dpkg had begun before and did not end, is ended first, and
-        a package that no list has is looked for in new ones."""
+        """Run the transaction now. An interrupted run of dpkg is completed first, and a package
+        that no list has is looked for in new ones."""
         if manager == "dnf":
             locked = str(self._low_level_execute_command(DNF_LOCKED)["stdout"]).strip()
             if locked:
                 return {"failed": True, "msg": locked}
-        answer = self._transaction(manager, names, variables)
-        if answer.get("failed") and package_failures.is_interrupted(answer):
+        response = self._transaction(manager, names, variables)
+        if response.get("failed") and package_failures.is_interrupted(response):
             self._low_level_execute_command(f"{REPAIR} --configure -a")
-            answer = self._transaction(manager, names, variables)
-        if manager == "apt" and answer.get("failed") and package_failures.is_missing(answer):
+            response = self._transaction(manager, names, variables)
+        if manager == "apt" and response.get("failed") and package_failures.is_missing(response):
             # A list that lost power cut is empty, and apt takes it for whole.
-            answer = self._transaction(manager, names, variables, lists_age_seconds=0)
-        return answer
+            response = self._transaction(manager, names, variables, lists_age_seconds=0)
+        return response
 
     def _transaction(
         self, manager: str, names: list[str], variables: dict[str, Any], **more: Any
     ) -> dict[str, Any]:
         passed = ("recommended", "allow_downgrade", "replace_held", "lists_age_seconds")
         options = {name: self._task.args[name] for name in passed if name in self._task.args}
-        answer: dict[str, Any] = self._execute_module(
+        response: dict[str, Any] = self._execute_module(
             module_name="package_transaction",
             module_args={
                 "manager": manager,
@@ -195,7 +195,7 @@ class ActionModule(ActionBase):
             },
             task_vars=variables,
         )
-        return answer
+        return response
 
     def _role(self, variables: Mapping[str, Any]) -> str:
         """The role that asks; of one that another includes (vendor_packages), the including one."""
@@ -203,24 +203,24 @@ class ActionModule(ActionBase):
         parents = variables.get("ansible_parent_role_names") or []
         return str(parents[0]) if parents else "" if role is None else str(role.get_name())
 
-    def _explain(self, answer: dict[str, Any], manager: str, names: list[str]) -> None:
+    def _explain(self, response: dict[str, Any], manager: str, names: list[str]) -> None:
         """One sentence in place of the message, which stays as ``said``."""
-        if answer.get("refused"):
+        if response.get("refused"):
             return
         offers = ""
         if self._task.args.get("offers"):
             offers = self._low_level_execute_command(
                 shlex.join(["env", "LC_ALL=C", *self._task.args["offers"]])
             )["stdout"]
-        answer["said"] = answer.get("msg")
-        unclear: dict[str, Any] | str = answer
-        if manager == "dnf" and package_failures.is_unclear(answer):
+        response["said"] = response.get("msg")
+        unclear: dict[str, Any] | str = response
+        if manager == "dnf" and package_failures.is_unclear(response):
             command = f"timeout 120 env LC_ALL=C {DNF_PROBE} 2>&1"
             probed = str(self._low_level_execute_command(command)["stdout"])
-            unclear = probed if package_failures.is_known(probed) else answer
+            unclear = probed if package_failures.is_known(probed) else response
         # Or Ansible shows the module's own error too, and first.
-        answer.pop("exception", None)
-        answer["msg"] = package_failures.sentence_of(
+        response.pop("exception", None)
+        response["msg"] = package_failures.sentence_of(
             unclear,
             self._task.args.get("pins") or [{"name": name, "version": ""} for name in names],
             manager,
@@ -231,7 +231,9 @@ class ActionModule(ActionBase):
     def _verify(self, names: list[str], node: dict[str, Any]) -> None:
         """Fail with the names of those that are not there."""
         command = shlex.join(["env", "LC_ALL=C", "rpm", "--query", "--whatprovides", *names])
-        answer = self._low_level_execute_command(command)
-        missing = packages.not_provided(answer["rc"], answer["stdout"] + answer["stderr"], names)
+        response = self._low_level_execute_command(command)
+        missing = packages.not_provided(
+            response["rc"], response["stdout"] + response["stderr"], names
+        )
         if missing:
             raise AnsibleActionFail(packages.cannot_be_installed(missing, str(node.get("os"))))

@@ -1,4 +1,4 @@
-"""Plan a role: its variables are checked, and what its tasks go through is worked out in Python."""
+"""Plan a role: check its variables, and compute the lists of its tasks in Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ try:
     from trueup.errors import TrueupError
     from trueup.node.windows.actions import answer_of
     from trueup.options import MODULE, Option, refusals, unwritable
-    from trueup.plan import Asked, Templated
+    from trueup.plan import PlanInputs, Templated
     from trueup.rooms import room_of, tool_of
     from trueup.words import did_you_mean
 except ModuleNotFoundError as missing:
@@ -65,7 +65,7 @@ _UNIDENTIFIED = (
     "{role}: nothing has identified {host} (trueup_node): import trueup's playbooks/identify.yml"
     " before this play."
 )
-# Of a role whose options no room declares: what no number may be, by the word that ends its name.
+# Of a role whose options no room declares: upper limits by the last word of a number's name.
 _LIMITS = {"percent": 100.0}
 # The parser in C is ten times as fast, where PyYAML was built with it.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -92,15 +92,15 @@ class ActionModule(ActionBase):
     def plan_of(
         self, path: Path, variables: dict[str, Any], node: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """What the plan of the role in a folder says, with the facts that were asked for; ``node``
-        where its caller has looked at it already."""
+        """The plan of the role in a folder, with the facts that were asked for; ``node`` where its
+        caller has looked at it already."""
         name = path.name
-        given = _checked(self, name, path, variables)
+        role_options = _checked(self, name, path, variables)
         hidden = secrets_of(path / "meta" / "argument_specs.yml", name)
         room = room_of(name)
-        asked = Asked(
-            options={key: value for key, value in given.items() if key not in hidden},
-            secrets={key: value for key, value in given.items() if key in hidden},
+        inputs = PlanInputs(
+            options={key: value for key, value in role_options.items() if key not in hidden},
+            secrets={key: value for key, value in role_options.items() if key in hidden},
             node=self._node(variables) if node is None else node,
             host=str(variables.get("inventory_hostname", "")),
             found=self._found(),
@@ -113,11 +113,11 @@ class ActionModule(ActionBase):
             data=_data(name, path),
             python=self._python(variables),
         )
-        if not asked.node:
-            raise AnsibleActionFail(_UNIDENTIFIED.format(role=name, host=asked.host))
+        if not inputs.node:
+            raise AnsibleActionFail(_UNIDENTIFIED.format(role=name, host=inputs.host))
         facts: dict[str, Any] = {}
         try:
-            plan = self._planned(room, asked, facts, variables)
+            plan = self._planned(room, inputs, facts, variables)
         except TrueupError as error:
             raise AnsibleActionFail(f"{name}: {error}") from error
         if plan.refused:
@@ -125,26 +125,26 @@ class ActionModule(ActionBase):
         return {**plan.as_result(), **({"ansible_facts": facts} if facts else {})}
 
     def _planned(
-        self, room: ModuleType, asked: Asked, facts: dict[str, Any], variables: dict[str, Any]
+        self, room: ModuleType, inputs: PlanInputs, facts: dict[str, Any], variables: dict[str, Any]
     ) -> Plan:
-        """The room's plan, once the node was asked what it wants to know; ``facts`` gets those."""
+        """The room's plan, after its questions to the node; ``facts`` gets the node's facts."""
         measuring = boolean(self._task.args.get("measuring", False))
-        for module, arguments in _asks(room, asked, measuring=measuring):
-            answer = self._ask(module, arguments, variables)
-            facts.update(answer.pop("ansible_facts", {}))
-            asked = replace(asked, found={**asked.found, **answer, **facts})
-        plan: Plan = room.plan(asked)
+        for module, arguments in _asks(room, inputs, measuring=measuring):
+            response = self._ask(module, arguments, variables)
+            facts.update(response.pop("ansible_facts", {}))
+            inputs = replace(inputs, found={**inputs.found, **response, **facts})
+        plan: Plan = room.plan(inputs)
         return plan
 
     def _found(self) -> dict[str, Any]:
-        """What the role's tasks found out before the plan."""
-        found: Any = self._task.args.get("found") or {}
-        if not isinstance(found, dict):
-            raise AnsibleActionFail(f"trueup_plan: found is {found!r}: it must be a mapping")
-        return dict(found)
+        """Results of the role's tasks before the plan."""
+        results: Any = self._task.args.get("found") or {}
+        if not isinstance(results, dict):
+            raise AnsibleActionFail(f"trueup_plan: found is {results!r}: it must be a mapping")
+        return dict(results)
 
     def _node(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """What the node is: the play's ``trueup_node``, which is the fact of that name."""
+        """The node's identity: the play's ``trueup_node``, which is the fact of that name."""
         if "trueup_node" in variables:
             node: dict[str, Any] = self._templar.template(variables["trueup_node"])
             return node
@@ -152,24 +152,24 @@ class ActionModule(ActionBase):
 
     def _python(self, variables: dict[str, Any]) -> str:
         """The path that is given as ansible_python_interpreter, or that Ansible found."""
-        given = str(self._templar.template(variables.get("ansible_python_interpreter") or ""))
-        if given.startswith("/"):
-            return given
-        found = (variables.get("ansible_facts") or {}).get("discovered_interpreter_python")
-        return str(found or "/usr/bin/python3")
+        interpreter = str(self._templar.template(variables.get("ansible_python_interpreter") or ""))
+        if interpreter.startswith("/"):
+            return interpreter
+        discovered = (variables.get("ansible_facts") or {}).get("discovered_interpreter_python")
+        return str(discovered or "/usr/bin/python3")
 
     def _ask(
         self, module: str, arguments: dict[str, Any], variables: dict[str, Any]
     ) -> dict[str, Any]:
-        """What a module finds on the node, or an action of ours of that name."""
-        found = answer_of(self, module, arguments, variables)
-        if found.get("failed"):
-            raise AnsibleActionFail(str(found.get("msg")), result=found)
-        return found
+        """The response of a module on the node, or of trueup's action of that name."""
+        response = answer_of(self, module, arguments, variables)
+        if response.get("failed"):
+            raise AnsibleActionFail(str(response.get("msg")), result=response)
+        return response
 
 
 def preload() -> None:
-    """Load what plans are made with: rooms, argument_specs, defaults, vars and the catalog. Called
+    """Load the inputs of plans: rooms, argument_specs, defaults, vars and the catalog. Called
     before workers are forked (callback trueup_records), so that not each of them does it again."""
     for path in sorted((_PROJECT / "roles").iterdir()):
         if not (path / "tasks" / "preflight.yml").is_file():
@@ -191,14 +191,14 @@ def beside_it(variables: Mapping[str, Any]) -> list[str]:
 
 
 def _asks(
-    room: ModuleType, asked: Asked, *, measuring: bool
+    room: ModuleType, inputs: PlanInputs, *, measuring: bool
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Modules of facts with their arguments; None is left out."""
-    wanted = {"program_facts": room.programs(asked)} if hasattr(room, "programs") else {}
+    questions = {"program_facts": room.programs(inputs)} if hasattr(room, "programs") else {}
     for name in ("asks", *(["asks_to_measure"] if measuring else [])):
         if hasattr(room, name):
-            wanted.update(getattr(room, name)(asked))
-    for module, arguments in wanted.items():
+            questions.update(getattr(room, name)(inputs))
+    for module, arguments in questions.items():
         yield module, {name: value for name, value in arguments.items() if value is not None}
 
 
@@ -206,8 +206,8 @@ def _checked(action: Any, role: str, path: Path, variables: Mapping[str, Any]) -
     """The role's variables without its prefix, typed; or fail with all that is wrong of them."""
     specs = described(path / "meta" / "argument_specs.yml")
     prefix = f"{role}_"
-    given = {name for name in variables if name.startswith(prefix)}
-    wrong = [_unknown(name, role, specs) for name in sorted(given - set(specs))]
+    variable_names = {name for name in variables if name.startswith(prefix)}
+    wrong = [_unknown(name, role, specs) for name in sorted(variable_names - set(specs))]
     values = {
         name: action._templar.template(variables[name]) for name in specs if name in variables
     }
@@ -226,7 +226,7 @@ def _checked(action: Any, role: str, path: Path, variables: Mapping[str, Any]) -
     if not checked.error_messages:
         wrong += [f"{text}." for text in refusals(options_of(role, specs), typed, prefix)]
     if wrong:
-        # What a benchmark's node lacks costs it the benchmark; this ends the run (preflight.yml).
+        # A node's unmet need costs it the benchmark; wrong variables end the run (preflight.yml).
         raise AnsibleActionFail(" ".join(wrong), result={"wrong_variables": True})
     return typed
 
@@ -245,13 +245,13 @@ def _taken_out(values: dict[str, Any], specs: Mapping[str, Any]) -> list[str]:
 
 
 def _typed(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a described variable says its type. A path stays as it is written: ``~`` is the home
-    of the user on the node, and would be made this machine's here."""
-    kept = {key: spec[key] for key in _SPEC_KEYS if key in spec}
+    """The keys of a described variable that define its type. A path stays as it is written: ``~``
+    is the home of the user on the node, and would become this machine's here."""
+    typed_spec = {key: spec[key] for key in _SPEC_KEYS if key in spec}
     for key in ("type", "elements"):
-        if kept.get(key) == "path":
-            kept[key] = "str"
-    return kept
+        if typed_spec.get(key) == "path":
+            typed_spec[key] = "str"
+    return typed_spec
 
 
 def _unknown(name: str, role: str, specs: Mapping[str, Any]) -> str:
@@ -304,16 +304,18 @@ def plain_benchmark(path: Path) -> str | None:
     tasks = _read(entry, entry.stat().st_mtime_ns) if entry.is_file() else []
     if [set(task) - {"name", "register", "vars"} for task in tasks] != _PLAIN_ENTRY:
         return None
-    given = tasks[1].get("vars", {})
-    plain = given.keys() == {"cases_benchmark", "cases_plan"}
+    task_vars = tasks[1].get("vars", {})
+    plain = task_vars.keys() == {"cases_benchmark", "cases_plan"}
     plain = plain and tasks[1][_INCLUDE].endswith("/cases.yml")
-    return str(given["cases_benchmark"]) if plain else None
+    return str(task_vars["cases_benchmark"]) if plain else None
 
 
 def path_of(role: str, variables: Mapping[str, Any]) -> Path:
     """The folder of a role, as Ansible finds it."""
     folders = [Path(variables["playbook_dir"], "roles"), *map(Path, constants.DEFAULT_ROLES_PATH)]
-    return next((one / role for one in folders if (one / role).is_dir()), folders[-1] / role)
+    return next(
+        (folder / role for folder in folders if (folder / role).is_dir()), folders[-1] / role
+    )
 
 
 def _data(role: str, path: Path) -> dict[str, Any]:
@@ -344,7 +346,7 @@ def options_of(role: str, specs: Mapping[str, Mapping[str, Any]]) -> tuple[Optio
     tool = tool_of(role)
     if tool:
         case = importlib.import_module(f"trueup.benchmarks.{tool}.case")
-        return tuple(one for one in getattr(case, "OPTIONS", ()) if one.of != MODULE)
+        return tuple(option for option in getattr(case, "OPTIONS", ()) if option.of != MODULE)
     return tuple(
         Option(
             name.removeprefix(f"{role}_"),

@@ -27,7 +27,7 @@ description:
 options: {}
 """
 
-# Of playbooks/tasks, by what a role is.
+# Task files of playbooks/tasks, by the kind of role.
 _TASKS = {"roles": "check_role.yml", "benchmarks": "check_benchmark.yml"}
 _ROLES = str(Path(benchmarks.__file__).parents[3] / "roles")
 
@@ -53,7 +53,7 @@ class ActionModule(ActionBase):
             roles=roles,
             benchmarks=planned,
             cluster=cluster,
-            known=family.benchmark_names(_ROLES),
+            known_benchmarks=family.benchmark_names(_ROLES),
             mpi=str(self._templar.template(variables.get("trueup_mpi")) or "").strip(),
         )
         if wrong:
@@ -62,18 +62,24 @@ class ActionModule(ActionBase):
         skipped = (
             family.not_for_windows(value("trueup_families"), planned) if is_windows(node) else []
         )
-        wanted = family.checked(
+        to_check = family.checked(
             roles,
             family.without(planned, skipped),
             value("trueup_health_plan"),
             variables["ansible_run_tags"],
             variables["ansible_skip_tags"],
         )
-        plans = {} if is_windows(node) else self._plans(wanted, node, variables, result)
-        own = {what: [one for one in names if one not in plans] for what, names in wanted.items()}
+        plans = {} if is_windows(node) else self._plans(to_check, node, variables, result)
+        unplanned = {
+            kind: [name for name in names if name not in plans] for kind, names in to_check.items()
+        }
         result.update(
-            own,
-            steps=[{"role": role, "tasks": _TASKS[what]} for what in own for role in own[what]],
+            unplanned,
+            steps=[
+                {"role": role, "tasks": _TASKS[kind]}
+                for kind in unplanned
+                for role in unplanned[kind]
+            ],
             plans=plans,
             skipped_here=[
                 *(item for plan in plans.values() for item in plan["skipped_here"]),
@@ -84,7 +90,7 @@ class ActionModule(ActionBase):
 
     def _plans(
         self,
-        wanted: dict[str, list[str]],
+        to_check: dict[str, list[str]],
         node: dict[str, Any],
         variables: dict[str, Any],
         result: dict[str, Any],
@@ -93,7 +99,7 @@ class ActionModule(ActionBase):
         planner = beside(self, "trueup_plan", {})
         planning = sys.modules[type(planner).__module__]
         plans = {}
-        for role in (name for names in wanted.values() for name in names):
+        for role in (name for names in to_check.values() for name in names):
             path = planning.path_of(role, variables)
             defaults = planning.plain_defaults(path)
             if defaults is None:

@@ -57,25 +57,27 @@ class ActionModule(ActionBase):
         self._renewed = False
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """``left``, and what the others record."""
+        """``left``, and the stats of the others."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables: dict[str, Any] = task_vars or {}
         stats: dict[str, Any] = {}
         settled: list[str] = []
         roles: list[str] = self._task.args["roles"]
-        seen = Templated(variables, self._templar.template)
+        templated = Templated(variables, self._templar.template)
         for role in roles if whole(roles, variables) else []:
             plans = (variables.get("__trueup_checked_plan") or {}).get("plans", {})
             # All of them at once, for each role again, would be half of this action's time.
             planned = self._templar.template(plans.get(role))
-            kept = None if planned is None else self.stats_of(role, planned, variables, seen)
-            if kept is not None:
+            role_stats = (
+                None if planned is None else self.stats_of(role, planned, variables, templated)
+            )
+            if role_stats is not None:
                 settled.append(role)
-                stats.update(kept)
+                stats.update(role_stats)
             elif boolean(self._task.args.get("ordered", True)):
                 break
-        left = [role for role in roles if role not in settled]
-        result.update(changed=self._renewed, left=left, settled=settled)
+        remaining = [role for role in roles if role not in settled]
+        result.update(changed=self._renewed, left=remaining, settled=settled)
         if settled:
             host = variables.get("inventory_hostname")
             self._display.display(f"{host}: nothing to do: {', '.join(settled)}", color="green")
@@ -90,15 +92,15 @@ class ActionModule(ActionBase):
         role: str,
         planned: Mapping[str, Any],
         variables: dict[str, Any],
-        seen: Templated | None = None,
+        templated: Templated | None = None,
     ) -> Mapping[str, Any] | None:
-        """What is recorded of a role that has nothing to do by its plan; None of another."""
+        """The stats of a role that has nothing to do by its plan; None of another role."""
         if any(item["what"] == role for item in planned["skipped_here"]):
             return {}
         room = room_of(role)
         if not hasattr(room, "settled"):
             return None
-        settled = room.settled(planned, seen or Templated(variables, self._templar.template))
+        settled = room.settled(planned, templated or Templated(variables, self._templar.template))
         if settled.owed or any(self._has_to(look, variables) for look in settled.looks):
             return None
         stats: Mapping[str, Any] = settled.stats
@@ -106,21 +108,21 @@ class ActionModule(ActionBase):
 
     def _has_to(self, look: Look, variables: dict[str, Any]) -> bool:
         """Whether the node's answer says that there is something to do."""
-        given = {name: value for name, value in look.arguments.items() if value is not None}
+        arguments = {name: value for name, value in look.arguments.items() if value is not None}
         try:
             with in_check_mode(self, not look.reads):
-                answer = answer_of(self, look.module, given, variables, look.environment)
+                response = answer_of(self, look.module, arguments, variables, look.environment)
         except AnsibleActionFail:
             return True
-        changes = answer.get("changed") and not look.reads
-        if answer.get("failed") or changes or look.wrong(answer):
+        changes = response.get("changed") and not look.reads
+        if response.get("failed") or changes or look.wrong(response):
             return True
-        self._renewed = self._renewed or bool(look.renewed(answer))
-        self.facts.update(answer.get("ansible_facts") or {})
+        self._renewed = self._renewed or bool(look.renewed(response))
+        self.facts.update(response.get("ansible_facts") or {})
         return False
 
 
 def whole(roles: list[str], variables: Mapping[str, Any], *steps: str) -> bool:
     """Whether the run's tags leave nothing of the roles out; ``steps`` are tags of their play."""
-    run, skip = (set(variables.get(f"ansible_{what}_tags") or ()) for what in ("run", "skip"))
+    run, skip = (set(variables.get(f"ansible_{kind}_tags") or ()) for kind in ("run", "skip"))
     return run <= {"all", *steps} and skip.isdisjoint({*roles, *_STEPS, "all", "always", "tagged"})

@@ -1,4 +1,4 @@
-"""Report what is skipped on a node, to the reader and for run.json."""
+"""Report skips of a node, to the reader and for run.json."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ options:
     required: true
 """
 
-# What the task with V(made) registers.
+# The variable that the task with V(made) registers.
 MADE = "__ssh_keys"
 
 
@@ -44,7 +44,7 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables: dict[str, Any] = task_vars or {}
         state = str(self._task.args.get("state"))
-        given: dict[str, Any] = {"state": state}
+        arguments: dict[str, Any] = {"state": state}
         windows = set((variables.get("groups") or {}).get(WINDOWS) or ())
         if variables["inventory_hostname"] in windows:
             return {**result, "skipped": True, "skip_reason": "Windows hosts have no keys of a run"}
@@ -52,15 +52,15 @@ class ActionModule(ActionBase):
             host = str(variables["inventory_hostname"])
             hosts = [name for name in variables["ansible_play_hosts"] if name not in windows]
             if len(hosts) < 2 or self._task.check_mode:
-                why = "in check mode, or with one node, nothing is made"
-                return {**result, "skipped": True, "skip_reason": why}
-            given["run_id"] = self._templar.template(variables["trueup_run_id"])
+                reason = "in check mode, or with one node, nothing is made"
+                return {**result, "skipped": True, "skip_reason": reason}
+            arguments["run_id"] = self._templar.template(variables["trueup_run_id"])
             if state == "made":
-                given.update(asked(host, hosts, variables["hostvars"]))
+                arguments.update(asked(host, hosts, variables["hostvars"]))
             else:
-                given.update(exchanged(hosts, variables["hostvars"]))
+                arguments.update(exchanged(hosts, variables["hostvars"]))
         result.update(
-            self._execute_module(module_name="ssh_keys", module_args=given, task_vars=variables)
+            self._execute_module(module_name="ssh_keys", module_args=arguments, task_vars=variables)
         )
         if result.get("peer"):
             try:
@@ -72,24 +72,26 @@ class ActionModule(ActionBase):
 
 
 def asked(host: str, hosts: list[str], hostvars: Mapping[str, Any]) -> dict[str, Any]:
-    """What the others call a host, and the one after it, which is tried."""
+    """The others' names of a host, and the host after it, which is tried."""
     called = nodes.hosts(hosts, hostvars)
-    place = hosts.index(host)
-    own = hostvars[host].get("ansible_host") or host
+    position = hosts.index(host)
+    address = hostvars[host].get("ansible_host") or host
     return {
-        "names": [called[place], host, str(own)],
-        "next": called[(place + 1) % len(hosts)],
+        "names": [called[position], host, str(address)],
+        "next": called[(position + 1) % len(hosts)],
     }
 
 
 def exchanged(hosts: list[str], hostvars: Mapping[str, Any]) -> dict[str, Any]:
     """All nodes, for each of them; where ssh works without, nothing is to stay."""
-    made = [hostvars[host].get(MADE) or {} for host in hosts]
-    if all(one.get("reachable") for one in made):
+    key_results = [hostvars[host].get(MADE) or {} for host in hosts]
+    if all(key_result.get("reachable") for key_result in key_results):
         return {"state": "absent"}
-    peers = [one["peer"] for one in made if one.get("peer")]
+    peers = [key_result["peer"] for key_result in key_results if key_result.get("peer")]
     if len(peers) < len(hosts):
-        lacking = [host for host, one in zip(hosts, made) if not one.get("peer")]
+        lacking = [
+            host for host, key_result in zip(hosts, key_results) if not key_result.get("peer")
+        ]
         message = f"ssh keys: none was made on {', '.join(lacking)}"
         raise AnsibleActionFail(message)
     return {"peers": peers}

@@ -40,16 +40,16 @@ class ActionModule(ActionBase):
         if unsupported:
             raise AnsibleActionFail(unsupported)
         variables: dict[str, Any] = task_vars or {}
-        given = {
-            # What plays work out themselves may not be known yet.
+        trueup_variables = {
+            # Variables that plays compute may not be known yet.
             name: None if name in INTERNAL else self._templar.template(value)
             for name, value in variables.items()
             if name.startswith(PREFIX)
         }
-        wrong = problems(given, known=variables.get("ansible_facts") or {})
+        wrong = problems(trueup_variables, allowed=variables.get("ansible_facts") or {})
         # Of roles too: of some the first task already makes a folder.
-        asked = (name for name in variables if not _of_ansible(name))
-        hidden = (unwritable(variables[name], name) for name in asked)
+        names = (name for name in variables if not _of_ansible(name))
+        hidden = (unwritable(variables[name], name) for name in names)
         wrong += [f"{text}." for text in hidden if text and f"{text}." not in wrong]
         if wrong:
             raise AnsibleActionFail(" ".join(wrong))

@@ -57,18 +57,18 @@ class ActionModule(ActionBase):
         """``registry``, ``services``, ``files`` and ``groups``."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables: dict[str, Any] = task_vars or {}
-        wanted = self._task.args
-        checksums = bool(wanted.get("checksums", False))
+        options = self._task.args
+        checksums = bool(options.get("checksums", False))
 
         def ask(module: str, **arguments: Any) -> dict[str, Any]:
-            answer = actions.ask(self, variables, module, **arguments)
-            if answer.get("failed") and not answers.no_such_group(answer):
-                # The words of the module, which say more than what became of them here.
-                raise AnsibleActionFail(f"{module}: {answer.get('msg')}", result=answer)
-            return answer
+            response = actions.ask(self, variables, module, **arguments)
+            if response.get("failed") and not answers.no_such_group(response):
+                # The module's own message, which says more than its result here.
+                raise AnsibleActionFail(f"{module}: {response.get('msg')}", result=response)
+            return response
 
         try:
-            keys = {name: answers.provider_path(name) for name in wanted.get("registry") or []}
+            keys = {name: answers.provider_path(name) for name in options.get("registry") or []}
         except BadInput as error:
             raise AnsibleActionFail(str(error)) from error
         result["registry"] = {
@@ -77,26 +77,26 @@ class ActionModule(ActionBase):
         }
         result["services"] = {
             name: answers.service(ask("win_service_info", name=name))
-            for name in wanted.get("services") or []
+            for name in options.get("services") or []
         }
         stat = {"get_checksum": checksums, "checksum_algorithm": "sha256"}
         result["files"] = {
             name: answers.file(ask("win_stat", path=name, **stat))
-            for name in wanted.get("files") or []
+            for name in options.get("files") or []
         }
-        result["groups"] = self._groups(ask, wanted.get("groups") or [])
+        result["groups"] = self._groups(ask, options.get("groups") or [])
         result["changed"] = False
         return result
 
     def _groups(self, ask: Any, names: list[str]) -> dict[str, list[str] | None]:
-        """The members of local groups. The module tells them only when it is to change them: it is
-        asked what it would do."""
+        """The members of local groups. The module reports them only for a change: it is asked
+        for one in check mode."""
         with actions.in_check_mode(self, check_mode=True):
-            said = {
+            responses = {
                 name: ask("win_group_membership", name=name, members=[_EVERYONE], state="present")
                 for name in names
             }
         return {
-            name: None if answers.no_such_group(answer) else answers.group_members(answer)
-            for name, answer in said.items()
+            name: None if answers.no_such_group(response) else answers.group_members(response)
+            for name, response in responses.items()
         }

@@ -65,11 +65,11 @@ class ActionModule(ActionBase):
         """The exit status of the installer, which is gone from the host afterwards."""
 
         def do(module: str, **arguments: Any) -> dict[str, Any]:
-            answer = actions.ask(self, variables, module, **arguments)
-            # A status is judged where it is known what it means.
-            if answer.get("failed") and module != "win_command":
-                raise AnsibleActionFail(f"windows_gpu: {answer.get('msg')}", result=answer)
-            return answer
+            response = actions.ask(self, variables, module, **arguments)
+            # A status is judged by the caller, which knows its meaning.
+            if response.get("failed") and module != "win_command":
+                raise AnsibleActionFail(f"windows_gpu: {response.get('msg')}", result=response)
+            return response
 
         file = driver["file"]
         check = {"checksum": sha256, "checksum_algorithm": "sha256"} if sha256 else {}
@@ -78,17 +78,17 @@ class ActionModule(ActionBase):
         try:
             if not driver["sha256"]:
                 script = actions.fragment("signature")
-                said = do("win_powershell", script=script, parameters={"Path": file})
-                wrong = authenticode.refusals(said.get("result"), url)
+                signature = do("win_powershell", script=script, parameters={"Path": file})
+                wrong = authenticode.refusals(signature.get("result"), url)
                 if wrong:
                     raise AnsibleActionFail(f"windows_gpu: {' '.join(wrong)}")
             ran = do("win_command", argv=driver["installer"])
         finally:
             do("win_file", path=file, state="absent")
         status = int(ran.get("rc", -1))
-        why = windows_gpu.ended(status, driver)
-        if why:
-            raise AnsibleActionFail(f"windows_gpu: {why}", result=ran)
+        reason = windows_gpu.ended(status, driver)
+        if reason:
+            raise AnsibleActionFail(f"windows_gpu: {reason}", result=ran)
         return status
 
 
@@ -101,8 +101,8 @@ def _address(driver: dict[str, Any]) -> str:
 
 
 def _sha256(driver: dict[str, Any], url: str) -> str:
-    """What the host's file must have. Hosts that are configured at a time take turns, so that the
-    controller downloads a driver once."""
+    """The sha256 that the host's file must have. Hosts that are configured at a time take turns, so
+    that the controller downloads a driver once."""
     taken, pin = Path(driver["taken"]), Path(driver["pin"])
     with pin.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -117,16 +117,16 @@ def _sha256(driver: dict[str, Any], url: str) -> str:
 
 
 def _download(url: str, path: Path, seconds: float, most_bytes: int) -> None:
-    part = path.with_name(f"{path.name}.part")
+    partial_path = path.with_name(f"{path.name}.part")
     try:
-        with part.open("wb") as file:
+        with partial_path.open("wb") as file:
             bounded_http.save(
                 lambda: open_url(url, timeout=60), file, seconds, most_bytes
             ).checked()
     except (OSError, HTTPException, NoConnection) as error:
-        part.unlink(missing_ok=True)
+        partial_path.unlink(missing_ok=True)
         raise BadInput(
             f"the controller cannot download {url} ({error}): see its way there, or give a mirror"
             " (windows_gpu_manifest; windows_gpu_url with windows_gpu_checksums)"
         ) from error
-    part.replace(path)
+    partial_path.replace(path)

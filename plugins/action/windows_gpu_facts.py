@@ -47,9 +47,9 @@ class ActionModule(ActionBase):
         try:
             # win_command runs nothing in check mode, and all that is run here is a question.
             with actions.in_check_mode(self, check_mode=False):
-                answer = ask("win_powershell", script=actions.fragment("devices"), depth=4)
+                response = ask("win_powershell", script=actions.fragment("devices"), depth=4)
                 settle = int(self._task.args.get("settle_seconds", 30))
-                fact = gpu.look(_Host(ask), answer.get("result"), expected, settle)
+                fact = gpu.look(_Host(ask), response.get("result"), expected, settle)
         except TrueupError as error:
             raise AnsibleActionFail(str(error)) from error
         if self._task.check_mode and expected.get("changes"):
@@ -60,22 +60,22 @@ class ActionModule(ActionBase):
     def _ask(
         self, variables: dict[str, Any] | None, module: str, **arguments: Any
     ) -> dict[str, Any]:
-        answer = actions.ask(self, variables, module, **arguments)
+        response = actions.ask(self, variables, module, **arguments)
         # That a program fails is an answer of it; a host that is gone has none.
-        if answer.get("unreachable") or (answer.get("failed") and "rc" not in answer):
-            raise AnsibleActionFail(f"{module}: {answer.get('msg')}", result=answer)
-        return answer
+        if response.get("unreachable") or (response.get("failed") and "rc" not in response):
+            raise AnsibleActionFail(f"{module}: {response.get('msg')}", result=response)
+        return response
 
 
 class _Host:
-    """What ``tools.ask`` runs commands with: nvidia-smi of the host, where there is one."""
+    """Runs the commands of ``tools.ask``: nvidia-smi of the host, where there is one."""
 
     def __init__(self, ask: Any) -> None:
         self._ask = ask
         self._program: str | None = None
 
     def get_bin_path(self, name: str, opt_dirs: Any = None) -> str | None:
-        """Where nvidia-smi is; None for what no Windows host has."""
+        """The path of nvidia-smi; None for programs that no Windows host has."""
         del opt_dirs
         if name == "nvidia-smi" and self._program is None:
             for path in gpu.PROGRAMS:
@@ -87,6 +87,8 @@ class _Host:
 
     def run_command(self, argv: list[str], **_options: Any) -> tuple[int, str, str]:
         """Exit status, standard output and standard error."""
-        answer: dict[str, Any] = self._ask("win_command", argv=argv)
-        complaint = answer.get("stderr") or ("" if "stdout" in answer else answer.get("msg", ""))
-        return int(answer.get("rc", 1)), answer.get("stdout", ""), str(complaint)
+        response: dict[str, Any] = self._ask("win_command", argv=argv)
+        complaint = response.get("stderr") or (
+            "" if "stdout" in response else response.get("msg", "")
+        )
+        return int(response.get("rc", 1)), response.get("stdout", ""), str(complaint)

@@ -50,7 +50,7 @@ class ActionModule(ActionBase):
         """The fact ``trueup_node``."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables: dict[str, Any] = task_vars or {}
-        given = self._task.args
+        options = self._task.args
 
         def ask(module: str, **arguments: Any) -> dict[str, Any]:
             return actions.ask(self, variables, module, **arguments)
@@ -64,7 +64,7 @@ class ActionModule(ActionBase):
         release = answers.registry_key(
             _good(ask("win_reg_stat", path=identify.CURRENT_VERSION), "win_reg_stat")
         )
-        url = given.get("metadata_url") or imds.METADATA_URL
+        url = options.get("metadata_url") or imds.METADATA_URL
         came = ask(
             "win_uri",
             url=url,
@@ -80,7 +80,7 @@ class ActionModule(ActionBase):
                 facts,
                 (release or {}).get("values") or {},
                 self._gpus(ask),
-                given_size=str(given.get("vm_size") or "").strip() or None,
+                given_size=str(options.get("vm_size") or "").strip() or None,
                 catalog=read_sizes(str(_SIZES)),
             )
         except TrueupError as error:
@@ -89,21 +89,21 @@ class ActionModule(ActionBase):
         return result
 
     def _gpus(self, ask: Callable[..., dict[str, Any]]) -> tuple[Gpu, ...]:
-        """What nvidia-smi shows; nothing without a driver, which the roles mend."""
+        """The GPUs by nvidia-smi; none without a driver, which the roles install."""
         # In check mode win_command runs nothing, and this changes nothing.
         with actions.in_check_mode(self, check_mode=False):
-            answer = ask("win_command", argv=_NVIDIA_SMI)
-        return gpus_of(answer)
+            response = ask("win_command", argv=_NVIDIA_SMI)
+        return gpus_of(response)
 
 
-def _good(answer: dict[str, Any], module: str) -> dict[str, Any]:
-    if answer.get("failed"):
-        raise AnsibleActionFail(f"{module}: {answer.get('msg')}", result=answer)
-    return answer
+def _good(response: dict[str, Any], module: str) -> dict[str, Any]:
+    if response.get("failed"):
+        raise AnsibleActionFail(f"{module}: {response.get('msg')}", result=response)
+    return response
 
 
 def _metadata(came: dict[str, Any]) -> imds.Metadata:
-    """What win_uri brought; without a status nothing answered."""
+    """The metadata by win_uri; without a status nothing answered."""
     if not came.get("failed"):
         return imds.of_body(str(came.get("content") or ""))
     status = came.get("status_code")
@@ -112,8 +112,8 @@ def _metadata(came: dict[str, Any]) -> imds.Metadata:
     return imds.Metadata("unusable", f"status {status}")
 
 
-def gpus_of(answer: dict[str, Any]) -> tuple[Gpu, ...]:
-    """What nvidia-smi of a host printed, by win_command."""
-    if answer.get("failed") or answer.get("rc") != 0:
+def gpus_of(response: dict[str, Any]) -> tuple[Gpu, ...]:
+    """The GPUs by a host's nvidia-smi, run by win_command."""
+    if response.get("failed") or response.get("rc") != 0:
         return ()
-    return parse_nvidia_smi(str(answer["stdout"]).replace("\r\n", "\n"))
+    return parse_nvidia_smi(str(response["stdout"]).replace("\r\n", "\n"))

@@ -75,17 +75,17 @@ class ActionModule(ActionBase):
         if package["setup"]:
             unzip = {"src": archive, "dest": unpacked, "creates": setup}
             self._ask("community.windows.win_unzip", name, **unzip)
-        answer = self._ask(
+        response = self._ask(
             "win_package",
             f"{name}: its installer failed",
             path=setup,
             arguments=package["arguments"],
-            # What is never there: the plan knows what is installed, and the module would compare
-            # versions as texts.
+            # A path that never exists: the plan knows the installed version, and the module
+            # would compare versions as texts.
             creates_path=rf"{folder}\installed",
             expected_return_code=[0, 3010],
         )
-        if answer.get("reboot_required"):
+        if response.get("reboot_required"):
             self._ask(
                 "win_regedit",
                 name,
@@ -95,7 +95,7 @@ class ActionModule(ActionBase):
                 data=self._boot(name).written(),
             )
         self._ask("win_file", name, path=folder, state="absent")
-        return bool(answer.get("reboot_required"))
+        return bool(response.get("reboot_required"))
 
     def _owed(self, key: str) -> bool:
         """Whether the host is still in the boot in which an installer asked for a reboot."""
@@ -104,19 +104,19 @@ class ActionModule(ActionBase):
             return False
         return self._boot(key).is_that_of(str(record["value"]))
 
-    def _boot(self, what: str) -> _Boot:
-        """What the host says of its boot."""
-        asked = self._ask("setup", what, gather_subset=["!all", "!min", "uptime"])
-        facts = asked["ansible_facts"]
+    def _boot(self, subject: str) -> _Boot:
+        """The host's uptime and time of boot."""
+        response = self._ask("setup", subject, gather_subset=["!all", "!min", "uptime"])
+        facts = response["ansible_facts"]
         begun = datetime.fromisoformat(facts["ansible_lastboot"].replace("Z", "+00:00"))
         return _Boot(int(facts["ansible_uptime_seconds"]), int(begun.timestamp()))
 
-    def _ask(self, module: str, what: str, **arguments: Any) -> dict[str, Any]:
-        """What a module answers; ``what`` says in a sentence what failed."""
-        answer = actions.ask(self, self._variables, module, **arguments)
-        if answer.get("failed"):
-            raise AnsibleActionFail(f"{what}: {answer.get('msg')}", result=answer)
-        return answer
+    def _ask(self, module: str, subject: str, **arguments: Any) -> dict[str, Any]:
+        """The response of a module; ``subject`` names the failed step in a message."""
+        response = actions.ask(self, self._variables, module, **arguments)
+        if response.get("failed"):
+            raise AnsibleActionFail(f"{subject}: {response.get('msg')}", result=response)
+        return response
 
 
 class _Boot(NamedTuple):

@@ -128,18 +128,18 @@ class ActionModule(ActionBase):
         self._variables: dict[str, Any] = task_vars or {}
         self._changes: list[str] = []
         self._diff: list[dict[str, str]] = []
-        wanted = self._wanted()
+        settings = self._wanted()
         for kind, put in (
             ("reach", self._reach),
             ("credentials", self._credential),
             ("files", self._file),
         ):
-            for entry in wanted[kind]:
-                put(entry, wanted)
-        self._registry(wanted["registry"])
-        for entry in wanted["services"]:
+            for entry in settings[kind]:
+                put(entry, settings)
+        self._registry(settings["registry"])
+        for entry in settings["services"]:
             self._service(entry)
-        for entry in wanted["groups"]:
+        for entry in settings["groups"]:
             self._group(entry)
         result.update(changed=bool(self._changes), changes=self._changes)
         if self._task.diff:
@@ -148,55 +148,55 @@ class ActionModule(ActionBase):
 
     def _wanted(self) -> dict[str, Any]:
         """The options with their types."""
-        given = dict(self._task.args)
-        given = {**(given.pop("settings", None) or {}), **given}
+        arguments = dict(self._task.args)
+        arguments = {**(arguments.pop("settings", None) or {}), **arguments}
         spec: dict[str, Any] = {
             name: {"type": "list", "elements": "dict", "options": options, "default": []}
             for name, options in _OPTIONS.items()
         }
         spec["secrets"] = {"type": "dict", "default": {}, "no_log": True}
-        for name in set(given) - set(spec):
+        for name in set(arguments) - set(spec):
             raise AnsibleActionFail(f"windows_settings: there is no option {name}")
-        self._task.args = given
+        self._task.args = arguments
         _, typed = self.validate_argument_spec(argument_spec=spec)
-        wanted: dict[str, Any] = typed
-        return wanted
+        settings: dict[str, Any] = typed
+        return settings
 
     def _module(self, module: str, **arguments: Any) -> dict[str, Any]:
-        """What a module of ansible.windows answers."""
+        """The response of a module of ansible.windows."""
         return actions.ask(self, self._variables, module, **arguments)
 
-    def _ask(self, module: str, what: str, **arguments: Any) -> dict[str, Any]:
-        """The same; ``what`` names the thing where it fails."""
-        return self._good(self._module(module, **arguments), what)
+    def _ask(self, module: str, subject: str, **arguments: Any) -> dict[str, Any]:
+        """The same; ``subject`` names the setting where it fails."""
+        return self._good(self._module(module, **arguments), subject)
 
-    def _good(self, answer: dict[str, Any], what: str) -> dict[str, Any]:
-        if answer.get("failed"):
-            told = {**answer, "changed": bool(self._changes), "changes": self._changes}
-            raise AnsibleActionFail(f"{what}: {answer.get('msg')}", result=told)
-        return answer
+    def _good(self, response: dict[str, Any], subject: str) -> dict[str, Any]:
+        if response.get("failed"):
+            details = {**response, "changed": bool(self._changes), "changes": self._changes}
+            raise AnsibleActionFail(f"{subject}: {response.get('msg')}", result=details)
+        return response
 
-    def _changed(self, what: str, before: str, after: str) -> None:
-        self._changes.append(f"{what}: {before or 'absent'} -> {after or 'absent'}")
-        heads = {"before_header": what, "after_header": what}
+    def _changed(self, subject: str, before: str, after: str) -> None:
+        self._changes.append(f"{subject}: {before or 'absent'} -> {after or 'absent'}")
+        heads = {"before_header": subject, "after_header": subject}
         texts = {"before": before and f"{before}\n", "after": after and f"{after}\n"}
         self._diff.append({**heads, **texts})
 
     def _reach(self, entry: dict[str, Any], _: Any) -> None:
         host, port, seconds = entry["host"], entry["port"], entry["seconds"]
-        what = (
+        problem = (
             f"{host} does not answer at port {port} within {seconds} s, and nothing was written:"
             " check its name, its firewall and the private endpoint"
         )
-        self._ask("win_wait_for", what, host=host, port=port, timeout=seconds)
+        self._ask("win_wait_for", problem, host=host, port=port, timeout=seconds)
 
-    def _credential(self, entry: dict[str, Any], wanted: dict[str, Any]) -> None:
+    def _credential(self, entry: dict[str, Any], settings: dict[str, Any]) -> None:
         is_wanted = entry["state"] == "present"
-        name, secret = entry["name"], wanted["secrets"].get(entry["name"])
+        name, secret = entry["name"], settings["secrets"].get(entry["name"])
         if is_wanted and not secret:
             raise AnsibleActionFail(f"credential {name}: secrets has none of that name")
         arguments = {"username": entry["username"], "secret": secret} if is_wanted else {}
-        answer = self._ask(
+        response = self._ask(
             "win_credential",
             f"credential {name}",
             name=name,
@@ -205,7 +205,7 @@ class ActionModule(ActionBase):
             update_secret=entry["update_secret"] if is_wanted else None,
             **arguments,
         )
-        if answer.get("changed"):
+        if response.get("changed"):
             self._changed(f"credential {name}", "", "written" if is_wanted else "")
 
     def _file(self, entry: dict[str, Any], _: Any) -> None:
@@ -223,52 +223,54 @@ class ActionModule(ActionBase):
             shared_loader_obj=self._shared_loader_obj,
         )
         try:
-            answer = self._good(copy.run(task_vars=self._variables), path)
+            response = self._good(copy.run(task_vars=self._variables), path)
         finally:
             # The folder for the transfer is that action's.
             copy.cleanup()
-        if answer.get("changed"):
+        if response.get("changed"):
             self._changed(path, "", entry["content"].rstrip("\n"))
 
     def _registry(self, items: list[dict[str, Any]]) -> None:
         try:
             paths = {item["path"]: answers.provider_path(item["path"]) for item in items}
-            found = {
-                path: answers.registry_key(self._ask("win_reg_stat", path, path=whole))
-                for path, whole in paths.items()
+            keys = {
+                path: answers.registry_key(self._ask("win_reg_stat", path, path=full_path))
+                for path, full_path in paths.items()
             }
-            due = registry.due(items, found)
+            due = registry.due(items, keys)
         except BadInput as error:
             raise AnsibleActionFail(str(error)) from error
         for item in due:
             path, name = paths[item["path"]], item["name"]
-            what = f"{path} {name}"
+            subject = f"{path} {name}"
             is_wanted = item["state"] == "present"
-            wanted = {"type": item["type"], "data": item["data"]} if is_wanted else {}
-            self._ask("win_regedit", what, path=path, name=name, state=item["state"], **wanted)
-            before = registry.shown(registry.value_of(found, path, name))
+            new_value = {"type": item["type"], "data": item["data"]} if is_wanted else {}
+            self._ask(
+                "win_regedit", subject, path=path, name=name, state=item["state"], **new_value
+            )
+            before = registry.shown(registry.value_of(keys, path, name))
             now = {"type": registry.TYPES[item["type"]], "data": item["data"]}
-            self._changed(what, before, registry.shown(now if is_wanted else None))
+            self._changed(subject, before, registry.shown(now if is_wanted else None))
 
     def _service(self, entry: dict[str, Any]) -> None:
-        answer = self._ask("win_service", f"service {entry['name']}", **entry)
-        if answer.get("changed"):
-            told = (entry[key] for key in ("state", "start_mode") if entry.get(key))
-            self._changed(f"service {entry['name']}", "another state", ", ".join(told))
+        response = self._ask("win_service", f"service {entry['name']}", **entry)
+        if response.get("changed"):
+            states = (entry[key] for key in ("state", "start_mode") if entry.get(key))
+            self._changed(f"service {entry['name']}", "another state", ", ".join(states))
 
     def _group(self, entry: dict[str, Any]) -> None:
-        wanted = {"pure": "members", "present": "add", "absent": "remove"}
-        for state, key in wanted.items():
+        option_by_state = {"pure": "members", "present": "add", "absent": "remove"}
+        for state, key in option_by_state.items():
             if not entry.get(key):
                 continue
-            what, members = f"local group {entry['name']}", entry[key]
-            answer = self._module(
+            subject, members = f"local group {entry['name']}", entry[key]
+            response = self._module(
                 "win_group_membership", name=entry["name"], members=members, state=state
             )
-            if self._task.check_mode and answers.no_such_group(answer):
-                # What is to be installed makes the group.
-                answer = {"changed": True, "added": members}
-            if self._good(answer, what).get("changed"):
-                removed = ", ".join(map(str, answer.get("removed") or []))
-                added = ", ".join(map(str, answer.get("added") or []))
-                self._changed(what, removed and f"has {removed}", added and f"has {added}")
+            if self._task.check_mode and answers.no_such_group(response):
+                # The package that is to be installed makes the group.
+                response = {"changed": True, "added": members}
+            if self._good(response, subject).get("changed"):
+                removed = ", ".join(map(str, response.get("removed") or []))
+                added = ", ".join(map(str, response.get("added") or []))
+                self._changed(subject, removed and f"has {removed}", added and f"has {added}")

@@ -78,7 +78,7 @@ _PLANNERS = frozenset(("trueup_plan", "trueup_preflight", "trueup_measurable"))
 _LAST_WORDS = 300
 # Lookups of playbooks/: a worker takes 20 ms to read the documentation of one.
 _LOOKUPS = ("env", "vars", "varnames")
-# What of an earlier manifest is kept.
+# The keys of an earlier manifest that are kept.
 _KEPT: dict[str, type[dict[str, Any] | list[Any]]] = {
     **dict.fromkeys(("hosts", "failed_in", "chosen", "refused"), dict),
     **dict.fromkeys(("expected", "skipped", "warnings"), list),
@@ -118,14 +118,14 @@ class CallbackModule(CallbackBase):
         # Until Ansible counts, at the end: whom it cannot reach, and who failed and did not go on.
         self._unreachable: set[str] = set()
         self._ended: dict[str, str] = {}
-        # What was skipped or not measured so far, with the reasons.
+        # Skipped and unmeasured work so far, with the reasons.
         self._skipped: list[dict[str, str]] = []
         self._plans = False
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         gate.guard(ActionBase, gate.documented(_LIBRARY), _refuse)
-        # Workers are forked from this process, one for every task of every node: what is loaded
-        # here they need not load again (docs/controller_cost.md).
+        # Workers are forked from this process, one for every task of every node: they need not
+        # load again the modules that are loaded here (docs/controller_cost.md).
         filter_loader.get("trueup_family")
         test_loader.get("match")
         os.register_at_fork(after_in_child=_spare_the_collector)
@@ -228,7 +228,7 @@ class CallbackModule(CallbackBase):
             if where not in roles:
                 roles.append(where)
         self._ended[host] = where
-        # What runs once ends all hosts, of which Ansible counts one.
+        # A task that runs once ends all hosts, of which Ansible counts one.
         self._failures[host] = (where, self._batch if task.run_once else {host})
 
     def _fail_for_refused(self, hosts: Mapping[str, Mapping[str, int]]) -> None:
@@ -236,8 +236,10 @@ class CallbackModule(CallbackBase):
         refused = gate.noted(DEFAULT_LOCAL_TMP)
         bad = {name for name, counts in hosts.items() if counts["failed"] or counts["unreachable"]}
         if set(refused) - bad:
-            said = [f"{node}: {why}" for node, reasons in refused.items() for why in reasons]
-            self._stop(f"refused: {'; '.join(said)}")
+            problems = [
+                f"{node}: {reason}" for node, reasons in refused.items() for reason in reasons
+            ]
+            self._stop(f"refused: {'; '.join(problems)}")
 
     def _say_without_answer(self, result: Any) -> None:
         """One sentence for a module that gave no answer, of which Ansible shows a traceback."""
@@ -250,10 +252,10 @@ class CallbackModule(CallbackBase):
     def _failed_in(self, hosts: dict[str, dict[str, int]]) -> dict[str, str]:
         """Where each host failed for good; failures that were rescued do not count as failed."""
         final = {host: last for host, last in self._failures.items() if hosts[host]["failed"]}
-        found = {host: where for where, ended in final.values() for host in ended}
-        found |= {host: where for host, (where, _) in final.items()}
+        failed_at = {host: where for where, ended in final.values() for host in ended}
+        failed_at |= {host: where for host, (where, _) in final.items()}
         lost = {host for host, counts in hosts.items() if counts["unreachable"]}
-        return {host: where for host, where in found.items() if host not in lost}
+        return {host: where for host, where in failed_at.items() if host not in lost}
 
     def _report(self, folder: str | None) -> None:
         """Write the report of the run, which has ended: only now is it known how."""
@@ -266,13 +268,13 @@ class CallbackModule(CallbackBase):
                 [*argv, "--output", folder], capture_output=True, text=True, check=False
             )
         except OSError as error:
-            why = f"{argv[0]} cannot be run: {error.strerror}"
+            reason = f"{argv[0]} cannot be run: {error.strerror}"
         else:
             self._display.display((written.stdout + written.stderr).strip())
             status = written.returncode
-            why = f"trueup report ended with status {status}" if status else ""
-        if why:
-            self._stop(f"no report: {why}")
+            reason = f"trueup report ended with status {status}" if status else ""
+        if reason:
+            self._stop(f"no report: {reason}")
 
     def _write_progress(self) -> None:
         """Write who was lost so far: plays that judge ask why a node has no record."""
@@ -281,23 +283,23 @@ class CallbackModule(CallbackBase):
             failed_in=dict(self._ended),
         )
 
-    def _write_manifest(self, finished_at: str | None = None, **told: Any) -> None:
+    def _write_manifest(self, finished_at: str | None = None, **facts: Any) -> None:
         """Write ``run.json``; a play that measured nothing has no run and leaves none.
 
         Args:
-            told: hosts and failed_in as far as they are known; at the end of a run skipped and
+            facts: hosts and failed_in as far as they are known; at the end of a run skipped and
                 chosen too.
         """
         if not self._run_id or ansible.context.CLIARGS.get("check"):
             return
         target = Path(self.get_option("results_dir")) / self._run_id / "run.json"
         before = _read(target)
-        known, hosts = before.get("hosts", {}), told.get("hosts", {})
+        earlier_hosts, hosts = before.get("hosts", {}), facts.get("hosts", {})
         # Where a host failed counts until it takes part again.
         failures = before.get("failed_in", {}).items()
         earlier = {host: where for host, where in failures if host not in hosts}
         manifest = {
-            # A run that is resumed began when it began, and keeps what was said of it.
+            # A resumed run keeps its first start time and its earlier entries.
             **records.new_manifest(
                 self._run_id,
                 before.get("count") or 0,
@@ -306,13 +308,13 @@ class CallbackModule(CallbackBase):
             ),
             "finished_at": finished_at,
             # Each play adds its own. A run that an older release began names those with a task.
-            "expected": sorted(self._play_hosts.union(before.get("expected", known))),
-            "hosts": {**known, **hosts},
-            "failed_in": {**earlier, **told.get("failed_in", {})},
+            "expected": sorted(self._play_hosts.union(before.get("expected", earlier_hosts))),
+            "hosts": {**earlier_hosts, **hosts},
+            "failed_in": {**earlier, **facts.get("failed_in", {})},
             "skipped": _joined(
-                _joined(before.get("skipped", []), told.get("skipped", [])), self._skipped
+                _joined(before.get("skipped", []), facts.get("skipped", [])), self._skipped
             ),
-            "chosen": {**before.get("chosen", {}), **told.get("chosen", {})},
+            "chosen": {**before.get("chosen", {}), **facts.get("chosen", {})},
             "warnings": _joined(before.get("warnings", []), self._warnings),
             "refused": {**before.get("refused", {}), **gate.noted(DEFAULT_LOCAL_TMP)},
         }
@@ -332,14 +334,14 @@ class CallbackModule(CallbackBase):
         elif action in {"trueup_measurable", "trueup_skips"}:
             self._skipped = _joined(self._skipped, _skips(result, returned.get("skips") or ()))
         elif _is_recorder(result._task):
-            # A case that what was measured has made needless.
+            # A case that earlier results have made needless.
             needless = returned.get("needless") if action == "trueup_measure" else None
             self._skipped = _joined(self._skipped, _skips(result, [needless] if needless else ()))
             if returned.get("record"):
                 self._write(returned["record"], returned.get("raw"))
 
     def _take(self, result: Any, variables: Mapping[str, Any]) -> None:
-        """What a play sets, on the controller."""
+        """Take the variables that a play sets, on the controller."""
         if "trueup_failed_roles" in variables:
             self._lost_roles[result._host.get_name()] = list(variables["trueup_failed_roles"])
         unmeasured = variables.get("trueup_unmeasured_here") or ()
@@ -354,22 +356,24 @@ class CallbackModule(CallbackBase):
 
     def _name_run(self) -> None:
         """Answer ``make run``, which asks by ``TRUEUP_RUN_FILE`` which run it was."""
-        asked = os.environ.get("TRUEUP_RUN_FILE")
-        if not asked:
+        run_file = os.environ.get("TRUEUP_RUN_FILE")
+        if not run_file:
             return
         try:
-            Path(asked).write_text(self._run_id)
+            Path(run_file).write_text(self._run_id)
         except OSError as error:
-            why = error.strerror
-            self._stop(f"TRUEUP_RUN_FILE {asked} could not be written: {why}; the run is stopped")
+            reason = error.strerror
+            self._stop(
+                f"TRUEUP_RUN_FILE {run_file} could not be written: {reason}; the run is stopped"
+            )
 
-    def _stop(self, why: str) -> NoReturn:
+    def _stop(self, reason: str) -> NoReturn:
         """End the run with status 1.
 
         Ansible turns a callback's exception into a warning and goes on: a run whose records are
         lost must not look like a good one, and measuring on would only burn money.
         """
-        self._display.error(why)
+        self._display.error(reason)
         sys.stdout.flush()
         os._exit(1)
 
@@ -395,31 +399,31 @@ def _is_recorder(task: Any) -> bool:
     return (name in _RECORDERS or measures) and not task.async_val
 
 
-def _refuse(sender: str, why: str) -> NoReturn:
+def _refuse(sender: str, reason: str) -> NoReturn:
     """Fail a task whose node gave an answer that does not fit."""
-    gate.note(DEFAULT_LOCAL_TMP, sender, why)
-    message = f"{sender} is not believed: {why}"
+    gate.note(DEFAULT_LOCAL_TMP, sender, reason)
+    message = f"{sender} is not believed: {reason}"
     raise AnswerRefused(message)
 
 
 def _read(path: Path) -> dict[str, Any]:
     """An earlier manifest of the run; empty when there is none that can be read."""
     try:
-        found = json.loads(path.read_text())
+        manifest = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(manifest, dict):
         return {}
-    known = all(isinstance(found.get(name, kind()), kind) for name, kind in _KEPT.items())
-    return found if known else {}
+    is_valid = all(isinstance(manifest.get(name, kind()), kind) for name, kind in _KEPT.items())
+    return manifest if is_valid else {}
 
 
 def _last_words(stderr: str) -> str:
     """The error at the end of a Python's traceback; empty where there is none."""
-    found = re.findall(r"^(?:\w+\.)*\w+(?:Error|Exception)(?:: .*)?$", stderr, re.MULTILINE)
-    last = found[-1].rstrip(".")[:_LAST_WORDS] if "Traceback" in stderr and found else ""
+    matches = re.findall(r"^(?:\w+\.)*\w+(?:Error|Exception)(?:: .*)?$", stderr, re.MULTILINE)
+    last = matches[-1].rstrip(".")[:_LAST_WORDS] if "Traceback" in stderr and matches else ""
     # The node's own words, on the user's terminal.
-    return "".join(one if one.isprintable() else "?" for one in last)
+    return "".join(char if char.isprintable() else "?" for char in last)
 
 
 def _skips(result: Any, items: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
@@ -432,8 +436,8 @@ def _joined(before: list[Any], now: list[Any]) -> list[Any]:
 
 
 def _spare_the_collector() -> None:
-    """Let a worker's garbage collector leave alone what the worker was forked with, which it would
-    look through some ten times in the half second that a worker lives."""
+    """Exclude the objects from before the fork from a worker's garbage collection. The collector
+    would scan them some ten times in the half second that a worker lives."""
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
 

@@ -1,4 +1,4 @@
-"""What modules have in common that only look: ``trueup_facts``."""
+"""Documentation that all read-only modules share: ``trueup_facts``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Documentation of options that are declared in Python: those of a benchmark's room
-(``trueup_options.<tool>``), with what all benchmark modules take and return; ``OPTIONS`` of another
+(``trueup_options.<tool>``), with options and results of all benchmarks; ``OPTIONS`` of another
 module (``trueup_options.<module>``); and those of a launcher alone."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trueup.options import Option
 
 ROOT = Path(__file__).resolve().parents[2]
-# As a node has it in what Ansible packs, a module imports ansible.module_utils.trueup.
+# A module imports ansible.module_utils.trueup, as in the archive that Ansible sends to a node.
 if str(ROOT / "module_utils") not in ansible.module_utils.__path__:
     ansible.module_utils.__path__.append(str(ROOT / "module_utils"))
 
@@ -43,15 +43,15 @@ RETURNED = {
 
 def described(options: Iterable[Option]) -> dict[str, Any]:
     """A module's options as documentation."""
-    found: dict[str, Any] = {}
-    for one in options:
-        if one.of != ROLE:
-            spec = {"description": one.described(), **one.spec()}
+    by_name: dict[str, Any] = {}
+    for option in options:
+        if option.of != ROLE:
+            spec = {"description": option.described(), **option.spec()}
             spec.pop("no_log", None)
             if spec.pop("options", None):
-                spec["suboptions"] = described(one.fields)
-            found[one.name] = spec
-    return found
+                spec["suboptions"] = described(option.fields)
+            by_name[option.name] = spec
+    return by_name
 
 
 def page_of(tool: str) -> str | None:
@@ -72,14 +72,14 @@ def page_of(tool: str) -> str | None:
 def pages() -> dict[str, str]:
     """By the name that a module extends, in capital letters."""
     rooms = Path(benchmarks.__file__).parent.glob("*/case.py")
-    found = {path.parent.name: page_of(path.parent.name) for path in rooms}
+    page_by_tool = {path.parent.name: page_of(path.parent.name) for path in rooms}
     for path in (ROOT / "library").glob("*.py"):
         if "\nOPTIONS = (" in path.read_text(encoding="utf-8"):
             options = described(runpy.run_path(str(path))["OPTIONS"])
-            found[path.stem] = yaml.safe_dump({"options": options}, sort_keys=False)
+            page_by_tool[path.stem] = yaml.safe_dump({"options": options}, sort_keys=False)
     launcher = {"author": AUTHOR, "options": described(LAUNCHER)}
-    found["launcher"] = yaml.safe_dump(launcher, sort_keys=False)
-    return {tool.upper(): page for tool, page in found.items() if page is not None}
+    page_by_tool["launcher"] = yaml.safe_dump(launcher, sort_keys=False)
+    return {tool.upper(): page for tool, page in page_by_tool.items() if page is not None}
 
 
 # Ansible's entry: a class with a text for each tool.

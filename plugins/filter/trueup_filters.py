@@ -87,9 +87,11 @@ description:
 
 def devito_fastest(cases: list[dict[str, Any]], results: str, run: str, host: str) -> str:
     """As ``trueup.benchmarks.devito.plan.fastest``, over the run's records."""
-    found = records.read_records(os.path.join(os.path.expanduser(results), run), host)
-    made = [record for _, record, _ in found if record is not None and record["outcome"] == "ok"]
-    return fastest(cases, made, host)
+    run_entries = records.read_records(os.path.join(os.path.expanduser(results), run), host)
+    good_records = [
+        record for _, record, _ in run_entries if record is not None and record["outcome"] == "ok"
+    ]
+    return fastest(cases, good_records, host)
 
 
 def rdma_expected(node: dict[str, Any], path: str) -> dict[str, Any]:

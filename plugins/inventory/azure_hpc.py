@@ -149,9 +149,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         super().parse(inventory, loader, path, cache)
-        given = self._read_config_data(path)
+        options = self._read_config_data(path)
         try:
-            refuse_unknown(given, config.get_configuration_definitions("inventory", self.NAME))
+            refuse_unknown(options, config.get_configuration_definitions("inventory", self.NAME))
             self._populate(self._chosen(self._machines(path, cache)))
         except TrueupError as error:
             raise AnsibleParserError(f"azure_hpc: {error}") from None
@@ -159,81 +159,81 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _machines(self, path: str, cache: bool) -> list[Machine]:
         """The machines, of the cache where it is in use and has them."""
         names = ("subscriptions", "include_vm_resource_groups", "include_vmss_resource_groups")
-        asked = {name: self.get_option(name) for name in names}
+        query = {name: self.get_option(name) for name in names}
         # Another question has another answer, also in a file of the same name.
-        digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:8]
+        digest = hashlib.sha256(json.dumps(query).encode()).hexdigest()[:8]
         key = f"{self.get_cache_key(path)}_{digest}"
         used = bool(self.get_option("cache"))
         if used and cache:
-            found = of_cache(self._cache.get(key))
-            if found is not None:
-                return found
+            vms = of_cache(self._cache.get(key))
+            if vms is not None:
+                return vms
         seconds = self.get_option("time_limit_seconds")
         if seconds < 1:
             raise BadInput(f"time_limit_seconds is {seconds}; write 1 or more")
         manager = Manager(
-            login.sign_in(asked["subscriptions"]),
+            login.sign_in(query["subscriptions"]),
             open_url,
             ca_path=self.get_option("ca_path") or None,
             deadline_seconds=seconds,
         )
-        found = machines.machines(
-            manager, asked["include_vm_resource_groups"], asked["include_vmss_resource_groups"]
+        vms = machines.machines(
+            manager, query["include_vm_resource_groups"], query["include_vmss_resource_groups"]
         )
-        self.display.v(f"azure_hpc: {len(found)} machines by {manager.calls} calls")
-        if not found:
+        self.display.v(f"azure_hpc: {len(vms)} machines by {manager.calls} calls")
+        if not vms:
             self.display.warning(
                 "azure_hpc: Azure lists no machine in the subscriptions"
                 f" {', '.join(manager.login.subscriptions)} and resource groups asked for; a login"
                 " without the role Reader is shown none either"
             )
         if used:
-            self._cache[key] = [asdict(one) for one in found]
-        return found
+            self._cache[key] = [asdict(vm) for vm in vms]
+        return vms
 
-    def _chosen(self, found: Sequence[Machine]) -> list[tuple[Machine, dict[str, Any]]]:
-        """The machines that include and exclude leave, with what expressions see of them."""
-        known = machines.facts(Machine("", ""))
+    def _chosen(self, vms: Sequence[Machine]) -> list[tuple[Machine, dict[str, Any]]]:
+        """The machines that include and exclude leave, with their facts for expressions."""
+        fact_names = machines.facts(Machine("", ""))
         include, exclude = (
-            Selection(name, expressions(name, self.get_option(name)), known)
+            Selection(name, expressions(name, self.get_option(name)), fact_names)
             for name in ("include", "exclude")
         )
         chosen, left_out = [], []
-        for one in found:
-            facts = machines.facts(one)
-            taken = not include.texts or include.takes(one.name, facts)
-            if taken and not exclude.takes(one.name, facts):
-                chosen.append((one, facts))
+        for vm in vms:
+            facts = machines.facts(vm)
+            taken = not include.texts or include.takes(vm.name, facts)
+            if taken and not exclude.takes(vm.name, facts):
+                chosen.append((vm, facts))
             else:
-                left_out.append(f"{one.name} ({one.power})")
+                left_out.append(f"{vm.name} ({vm.power})")
         if left_out:
             some = ", ".join(left_out[:_LISTED]) + (", ..." if len(left_out) > _LISTED else "")
-            said = f"azure_hpc: include and exclude leave out {len(left_out)} machines: {some}"
-            (self.display.v if chosen else self.display.warning)(said)
+            message = f"azure_hpc: include and exclude leave out {len(left_out)} machines: {some}"
+            (self.display.v if chosen else self.display.warning)(message)
         return chosen
 
     def _populate(self, chosen: Sequence[tuple[Machine, dict[str, Any]]]) -> None:
         strict, connect_to = self.get_option("strict"), self.get_option("connect_to")
         compose = {**self.get_option("hostvar_expressions"), **self.get_option("compose")}
         groups = {**self.get_option("conditional_groups"), **self.get_option("groups")}
-        known = machines.facts(Machine("", ""))
+        fact_names = machines.facts(Machine("", ""))
         selected = {
-            group: Selection(f"selected_groups.{group}", expressions(group, text), known)
+            group: Selection(f"selected_groups.{group}", expressions(group, text), fact_names)
             for group, text in self.get_option("selected_groups").items()
         }
         refuse_families([*groups, *selected])
         keyed = self.get_option("keyed_groups")
-        own = machines.host_names([one for one, _ in chosen])
-        names = [self._name(own[one.id], facts) for one, facts in chosen]
-        refuse_twins(names, [one.id for one, _ in chosen])
+        default_names = machines.host_names([vm for vm, _ in chosen])
+        names = [self._name(default_names[vm.id], facts) for vm, facts in chosen]
+        refuse_twins(names, [vm.id for vm, _ in chosen])
         before = set(self.inventory.groups)
-        for name, (one, facts) in zip(names, chosen, strict=True):
+        for name, (vm, facts) in zip(names, chosen, strict=True):
             self.inventory.add_host(name)
-            for key, value in machines.hostvars(one, connect_to).items():
+            for key, value in machines.hostvars(vm, connect_to).items():
                 self.inventory.set_variable(name, key, value)
             member_of = [group for group, by in selected.items() if by.takes(name, facts)]
             mine = [self._sanitize_group_name(group) for group in member_of]
-            for group in [*machines.own_groups(one), *mine]:
+            for group in [*machines.own_groups(vm), *mine]:
                 self.inventory.add_group(group)
                 self.inventory.add_child(group, name)
             self._set_composite_vars(compose, facts, name, strict=strict)
@@ -241,11 +241,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._add_host_to_keyed_groups(keyed, facts, name, strict=strict)
         refuse_families(set(self.inventory.groups) - before)
 
-    def _name(self, own: str, facts: dict[str, Any]) -> str:
+    def _name(self, default_name: str, facts: dict[str, Any]) -> str:
         errors = []
         for text in self.get_option("hostnames"):
             if text == "default":
-                return own
+                return default_name
             try:
                 name = self._compose(text, facts)
             except AnsibleError as error:
@@ -253,21 +253,25 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 continue
             if name:
                 return str(name)
-        why = f" ({errors[0][:200]})" if errors else ""
-        raise BadInput(f"hostnames gives no name for {own}{why}; add default as its last entry")
+        reason = f" ({errors[0][:200]})" if errors else ""
+        raise BadInput(
+            f"hostnames gives no name for {default_name}{reason}; add default as its last entry"
+        )
 
 
-def refuse_unknown(given: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]) -> None:
+def refuse_unknown(
+    file_options: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]
+) -> None:
     """Refuse options that the plugin does not have: Ansible would not say a word."""
-    known = {name for name, option in options.items() for name in (name, *_aliases(option))}
-    for name in given:
+    option_names = {name for name, option in options.items() for name in (name, *_aliases(option))}
+    for name in file_options:
         if name in _JINJA:
             raise BadInput(
                 f"{name} is azure_rm's and holds Jinja: write the conditions as JMESPath in include"
                 " or exclude"
             )
-        if name not in known:
-            raise BadInput(f"there is no option {name}{did_you_mean(name, known)}")
+        if name not in option_names:
+            raise BadInput(f"there is no option {name}{did_you_mean(name, option_names)}")
 
 
 def _aliases(option: Mapping[str, Any]) -> list[str]:
@@ -284,12 +288,12 @@ def expressions(option: str, value: Any) -> list[str]:
     return texts
 
 
-def of_cache(kept: Any) -> list[Machine] | None:
+def of_cache(cached: Any) -> list[Machine] | None:
     """The machines of the cache; None where it has none, or those of another version."""
-    if not isinstance(kept, list):
+    if not isinstance(cached, list):
         return None
     try:
-        return [Machine(**{**entry, **_tuples(entry)}) for entry in kept]
+        return [Machine(**{**entry, **_tuples(entry)}) for entry in cached]
     except (TypeError, KeyError):
         return None
 
@@ -311,8 +315,10 @@ def refuse_families(groups: Iterable[str]) -> None:
 
 def refuse_twins(names: Sequence[str], ids: Sequence[str]) -> None:
     """Two machines of one name would be one host with the variables of both."""
-    seen: dict[str, str] = {}
+    machine_by_name: dict[str, str] = {}
     for name, machine in zip(names, ids, strict=True):
-        if name in seen:
-            raise BadInput(f"hostnames gives the name {name} to {seen[name]} and to {machine}")
-        seen[name] = machine
+        if name in machine_by_name:
+            raise BadInput(
+                f"hostnames gives the name {name} to {machine_by_name[name]} and to {machine}"
+            )
+        machine_by_name[name] = machine

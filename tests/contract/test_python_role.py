@@ -19,7 +19,7 @@ import pytest
 import role_plans
 import yaml
 from trueup.node.pythons import Need, interpreter
-from trueup.plan import Asked
+from trueup.plan import PlanInputs
 
 ROOT = Path(__file__).parents[2]
 VERSION = f"3.{sys.version_info.minor}"
@@ -49,7 +49,7 @@ class Site:
         site = {"url": self.build.as_uri(), "sha256": self.sha256, "version": self.version}
         named = {f"python_standalone_{name}": value for name, value in site.items()}
         found = interpreter(
-            Asked(
+            PlanInputs(
                 options={"python": "python3"},
                 node={"privilege": None, "architecture": "x86_64"},
                 variables={**named, "python_prefix": str(self.folder / "pythons")},

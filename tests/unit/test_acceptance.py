@@ -124,7 +124,7 @@ def steps_of(row: acceptance.Row, pair: dict[str, Any]) -> dict[str, Any]:
     return {"refused": None, "steps": done, "restored": [ended(one["run"]) for one in row.restore]}
 
 
-def known(pair: dict[str, Any], row: acceptance.Row | None = None) -> acceptance.Known:
+def known(pair: dict[str, Any], row: acceptance.Row | None = None) -> acceptance.Facts:
     """What a pair says of a machine, for its row."""
     shown = machines.topology_of(pair["topology"]) if "topology" in pair else None
     node = role_plans.node(pair["family"], topology=shown)
@@ -135,7 +135,7 @@ def known(pair: dict[str, Any], row: acceptance.Row | None = None) -> acceptance
             "fabric": {"state": gpu.get("fabric", "Completed"), "status": "Success"},
         }
         gpu = {**gpu, "devices": [device] * 8}
-    return acceptance.Known(
+    return acceptance.Facts(
         facts={
             "node": laid(node, pair.get("node", {})),
             "gpu": gpu,
@@ -270,7 +270,7 @@ def test_a_case_that_is_too_short_to_judge_settles_nothing() -> None:
     row = acceptance.rows({"rows": [{**ROW, "checks": [{"record": "stream"}]}]})[0]
     records = [a_record({"benchmark": "stream", "outcome": "too_short", "reason": "0.1 s"})]
     node = role_plans.node("hbv3")
-    found = acceptance.settle(row, acceptance.Known(facts={"node": node}, records=records))
+    found = acceptance.settle(row, acceptance.Facts(facts={"node": node}, records=records))
     assert found["outcome"] == "not measured"
 
 
@@ -287,7 +287,7 @@ def beside(check: dict[str, Any], *figures: tuple[str, Any]) -> str:
         for layout, value in figures
     ]
     node = role_plans.node("hbv3")
-    found = acceptance.settle(row, acceptance.Known(facts={"node": node}, records=records))
+    found = acceptance.settle(row, acceptance.Facts(facts={"node": node}, records=records))
     return str(found["outcome"])
 
 
@@ -344,14 +344,14 @@ def test_what_is_not_installed_is_not_applicable() -> None:
 def test_what_is_to_be_measured_is_named_once() -> None:
     rows = [ROWS[name] for name in ("binding-hbv3", "stream-hbv3", "gemm")]
     node = role_plans.node("hbv3")
-    settled = [acceptance.settle(row, acceptance.Known(facts={"node": node})) for row in rows]
+    settled = [acceptance.settle(row, acceptance.Facts(facts={"node": node})) for row in rows]
     assert acceptance.to_measure(rows, settled) == ["devito", "stream"]
 
 
 def test_what_could_not_be_read_is_not_measured() -> None:
     found = acceptance.settle(
         ROWS["grid-driver"],
-        acceptance.Known(
+        acceptance.Facts(
             facts={"node": role_plans.node("nv_a10_v5"), "gpu": {"problems": []}},
             unknown={"nvidia-smi -q": "nvidia-smi did not end within 60 s"},
         ),
@@ -366,7 +366,7 @@ def test_what_could_not_be_read_is_not_measured() -> None:
 @pytest.mark.parametrize("value", ["231e9", None, True, float("nan")])
 def test_a_figure_is_a_number_in_its_range(value: Any) -> None:
     row = acceptance.rows({"rows": [{**ROW, "checks": [{"fact": "node.x", "from": 1}]}]})[0]
-    found = acceptance.settle(row, acceptance.Known(facts={"node": {"x": value}}))
+    found = acceptance.settle(row, acceptance.Facts(facts={"node": {"x": value}}))
     assert found["outcome"] == "failed"
 
 
@@ -425,7 +425,7 @@ def test_a_record_of_another_shape_is_left_out(tmp_path: Path, change: dict[str,
 def test_a_fact_that_is_not_there_fails(path: str) -> None:
     row = acceptance.rows({"rows": [{**ROW, "checks": [{"fact": path, "is": "a"}]}]})[0]
     node = {**role_plans.node("ndv4"), "os": "Ubuntu"}
-    assert acceptance.settle(row, acceptance.Known(facts={"node": node}))["outcome"] == "failed"
+    assert acceptance.settle(row, acceptance.Facts(facts={"node": node}))["outcome"] == "failed"
 
 
 def test_records_of_the_host_are_taken_from_all_runs(tmp_path: Path) -> None:

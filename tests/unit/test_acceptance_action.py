@@ -42,9 +42,9 @@ class Action(trueup_acceptance.ActionModule):
         return self._answers[given["module_name"]]
 
 
-def changes(wanted: Any, answers: dict[str, Any]) -> tuple[Action, dict[str, acceptance.Known]]:
+def changes(wanted: Any, answers: dict[str, Any]) -> tuple[Action, dict[str, acceptance.Facts]]:
     action = Action(answers)
-    known = acceptance.Known(
+    known = acceptance.Facts(
         facts={"node": role_plans.node("hbv3"), "rdma": "before"},
         commands={"is-there": "\nexit status 1\n"},
     )

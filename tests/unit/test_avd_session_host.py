@@ -21,7 +21,7 @@ from helpers import said
 from hypothesis import given
 from hypothesis import strategies as st
 from provisioning import known
-from trueup.cluster.azure.desktops import Desktops, Place, ends_of, host_of, moment
+from trueup.cluster.azure.desktops import Desktops, Location, ends_of, host_of, moment
 from trueup.cluster.azure.login import Login
 from trueup.cluster.azure.manager import Manager
 from trueup.cluster.azure.session_host import Identity, Outcome, Work, end_pools, identity_of
@@ -134,7 +134,7 @@ class Site:
         return answer
 
     def desktops(self, **more: Any) -> Desktops:
-        place = Place(SUBSCRIPTION, "cad", "nx-pool")
+        place = Location(SUBSCRIPTION, "cad", "nx-pool")
         return Desktops(self.manager, place, tell=lambda _: None, **more)
 
     def made(self, **more: Any) -> Any:
@@ -315,14 +315,14 @@ def test_an_automated_pool_is_refused() -> None:
     ("place", "part"),
     [
         (
-            Place(SUBSCRIPTION, "cad", "none-such"),
+            Location(SUBSCRIPTION, "cad", "none-such"),
             "there is no host pool none-such in",
         ),
-        (Place(SUBSCRIPTION, "none", "nx-pool"), "avd_session_host_resource_group (none)"),
-        (Place("1" * 8, "cad", "nx-pool"), "avd_session_host_subscription (11111111)"),
+        (Location(SUBSCRIPTION, "none", "nx-pool"), "avd_session_host_resource_group (none)"),
+        (Location("1" * 8, "cad", "nx-pool"), "avd_session_host_subscription (11111111)"),
     ],
 )
-def test_a_wrong_place_is_named(place: Place, part: str) -> None:
+def test_a_wrong_place_is_named(place: Location, part: str) -> None:
     site = Site()
     assert part in error(Desktops(site.manager, place).known)
 

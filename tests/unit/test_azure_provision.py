@@ -72,7 +72,7 @@ class Controller:
             sleep=rest,
         )
 
-    def make(self, nodes: dict[str, Any] | None = None, **given: Any) -> provision.There:
+    def make(self, nodes: dict[str, Any] | None = None, **given: Any) -> provision.Deployed:
         return self.work(nodes, **given).make()
 
     def asked(self, method: str) -> list[str]:
@@ -84,7 +84,7 @@ class Controller:
         hardware = self.cloud.hardware
         return [one.name for one in hardware.machines.values() if one.tags["role"] == "compute"]
 
-    def summary(self, there: provision.There) -> str:
+    def summary(self, there: provision.Deployed) -> str:
         return "\n".join(provision.summary(there, priced(there.made), self.state))
 
     def foreseen(self, found: provision.Foreseen) -> str:

@@ -9,21 +9,21 @@ import role_plans
 from trueup.benchmarks.blob_copy.case import OPTIONS
 from trueup.benchmarks.blob_copy.plan import plan, programs
 from trueup.options import MODULE, module_spec
-from trueup.plan import Asked, Plan
+from trueup.plan import Plan, PlanInputs
 
 ACCOUNT = "https://a.blob.core.windows.net"
 STRING = "AccountName=a;AccountKey=c2VjcmV0IG9mIHRoZSB0ZXN0cw==;"
 GIB = 1024**3
 
 
-def asked(found: dict[str, Any] | None = None, **given: Any) -> Asked:
+def asked(found: dict[str, Any] | None = None, **given: Any) -> PlanInputs:
     """What a role is asked on a node that has all that it needs, with a SAS."""
     values = {one.name: one.default for one in OPTIONS if one.of != MODULE}
     values.update({"account_url": ACCOUNT, "container": "llama", "sas_token": "sig=x", **given})
     secret = {one.name for one in OPTIONS if one.secret}
     prefix = values["prefix"]
     space = {"there": False, "link": False, "path": "/home", "free_bytes": GIB}
-    return Asked(
+    return PlanInputs(
         options={name: value for name, value in values.items() if name not in secret},
         secrets={name: values[name] for name in secret},
         found={

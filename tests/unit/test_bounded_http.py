@@ -152,7 +152,7 @@ def test_an_error_of_any_depth_is_a_sentence(depth: int, form: str) -> None:
             assert "status 400" in refusal_of(lambda: Client(url, open_url).get("/x"))
         with serving(hostile_http.sends(body)) as url:
             client = Client(url, open_url)
-            order = rest.Answer(202, {"azure-asyncoperation": f"{url}/o"}, b"", "PUT", f"{url}/x")
+            order = rest.Response(202, {"azure-asyncoperation": f"{url}/o"}, b"", "PUT", f"{url}/x")
             with pytest.raises(TrueupError) as refused:
                 client.finished(order, "it")
         assert len(str(refused.value)) < 1000

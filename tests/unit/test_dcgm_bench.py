@@ -16,7 +16,7 @@ from trueup.benchmarks.dcgm.case import LIMITS, OPTIONS
 from trueup.benchmarks.dcgm.output import explain
 from trueup.benchmarks.dcgm.plan import plan, programs
 from trueup.options import MODULE
-from trueup.plan import Asked, Skipped
+from trueup.plan import PlanInputs, Skipped
 
 DATA = Path(__file__).parent.parent / "data" / "dcgm"
 LEVEL2 = (DATA / "dcgm4_level2_8gpu.json").read_text()
@@ -189,8 +189,8 @@ def test_dcgmproftesters_log_is_not_left_behind(tmp_path: Path) -> None:
     assert (done.returncode, folder.name[:12], folder.exists()) == (0, "trueup-dcgm-", False)
 
 
-def asked(program: str | None = "/usr/bin/dcgmi", **options: Any) -> Asked:
-    return Asked(
+def asked(program: str | None = "/usr/bin/dcgmi", **options: Any) -> PlanInputs:
+    return PlanInputs(
         options={**DEFAULTS, **options}, node=EIGHT, found={"programs": {"dcgmi": program}}
     )
 
@@ -224,7 +224,7 @@ def test_a_node_that_cannot_be_tested_is_skipped_by_name() -> None:
             " dcgm_program",
         )
     ]
-    bare = Asked(options=DEFAULTS, node={"gpus": []}, found={"programs": {"dcgmi": None}})
+    bare = PlanInputs(options=DEFAULTS, node={"gpus": []}, found={"programs": {"dcgmi": None}})
     assert plan(bare).skipped == [Skipped("dcgm", "nvidia-smi and PCI show no GPU")]
     assert plan(asked(timeout_seconds=30)).refused == [
         "dcgm_timeout_seconds is 30: it must be 0, or 60 or more"

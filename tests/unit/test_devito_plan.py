@@ -11,7 +11,7 @@ from trueup.benchmarks.devito.case import OPTIONS, filling
 from trueup.benchmarks.devito.plan import completed, fastest, plan, programs
 from trueup.errors import BadInput
 from trueup.options import MODULE, module_spec
-from trueup.plan import Asked, Now, Skipped
+from trueup.plan import Now, PlanInputs, Skipped
 
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
 NAMES = [f"node-{number}" for number in range(1, 12)]
@@ -33,12 +33,12 @@ FOUND = {
 }
 
 
-def asked(count: int = 0, *, host: str = "node-1", found: Any = None, **options: Any) -> Asked:
+def asked(count: int = 0, *, host: str = "node-1", found: Any = None, **options: Any) -> PlanInputs:
     """Of a play over all nodes; ``count`` of them are measured together."""
     node = {**NODE, **options.pop("node", {})}
     hosts = options.pop("hosts", NAMES)
     hostvars = options.pop("hostvars", EACH)
-    return Asked(
+    return PlanInputs(
         options={**DEFAULTS, "nodes": NAMES[:count], **options},
         node=node,
         host=host,

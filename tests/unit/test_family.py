@@ -182,7 +182,11 @@ def test_what_keeps_a_node_from_its_plan(
     members: dict[str, Any], roles: list[str], benchmarks: list[str], problems: list[str]
 ) -> None:
     found = family.node_problems(
-        node(**members), name="n1", roles=roles, benchmarks=benchmarks, known=["nccl", "stream"]
+        node(**members),
+        name="n1",
+        roles=roles,
+        benchmarks=benchmarks,
+        known_benchmarks=["nccl", "stream"],
     )
     assert [text[: len(begin)] for text, begin in zip(found, problems, strict=True)] == problems
 
@@ -207,7 +211,9 @@ def test_an_mpi_that_is_named_and_not_there_is_refused(
     warning = f"MPI: trueup_mpi is {mpi!r}, and this node has no MPI: give one"
     fact = {"path": "/opt/openmpi-5/bin/mpirun", "kind": "openmpi"} if there else None
     made = node(mpi=fact, warnings=[] if there else [warning])
-    found = family.node_problems(made, name="n1", roles=roles, benchmarks=[], known=[], mpi=mpi)
+    found = family.node_problems(
+        made, name="n1", roles=roles, benchmarks=[], known_benchmarks=[], mpi=mpi
+    )
     assert found == ([f"{warning.removeprefix('MPI: ')}."] if refused else [])
 
 
@@ -217,7 +223,11 @@ def test_an_image_of_enterprise_linux_8_is_configured_by_verification() -> None:
     cases = ({}, ["rdma"]), (image, ["rdma"]), (image, [])
     told = [
         family.node_problems(
-            node(**el8, **more), name="n1", roles=roles, benchmarks=["stream"], known=["stream"]
+            node(**el8, **more),
+            name="n1",
+            roles=roles,
+            benchmarks=["stream"],
+            known_benchmarks=["stream"],
         )
         for more, roles in cases
     ]

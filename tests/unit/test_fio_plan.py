@@ -8,15 +8,17 @@ import pytest
 from trueup.benchmarks.fio.case import OPTIONS
 from trueup.benchmarks.fio.plan import plan, programs
 from trueup.options import MODULE, module_spec
-from trueup.plan import Asked
+from trueup.plan import PlanInputs
 
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
 NO_FOLDER = "fio_directory is not set to a folder on the storage to measure"
 NO_FIO = "no fio on this node, and installing it needs root or sudo without a password"
 
 
-def asked(path: str | None = "/usr/bin/fio", privilege: str | None = None, **options: Any) -> Asked:
-    return Asked(
+def asked(
+    path: str | None = "/usr/bin/fio", privilege: str | None = None, **options: Any
+) -> PlanInputs:
+    return PlanInputs(
         options={**DEFAULTS, "directory": "/mnt/nvme", **options},
         node={"privilege": privilege},
         found={"programs": {"fio": path}},
@@ -46,7 +48,9 @@ def test_a_case_for_each_workload_with_what_the_module_takes() -> None:
         (asked(None, directory=""), [NO_FOLDER, NO_FIO], False),
     ],
 )
-def test_what_a_node_cannot_have_is_skipped(wanted: Asked, why: list[str], install: bool) -> None:
+def test_what_a_node_cannot_have_is_skipped(
+    wanted: PlanInputs, why: list[str], install: bool
+) -> None:
     made = plan(wanted)
     assert [one.why for one in made.skipped] == why
     assert made.values == {"install": install}

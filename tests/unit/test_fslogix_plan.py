@@ -11,7 +11,7 @@ import pytest
 import role_plans
 from trueup.node import fslogix
 from trueup.node.fslogix import asks, plan
-from trueup.plan import Asked, Plan
+from trueup.plan import Plan, PlanInputs
 
 PROFILES = r"HKLM:\SOFTWARE\FSLogix\Profiles"
 ODFC = r"HKLM:\SOFTWARE\Policies\FSLogix\ODFC"
@@ -53,7 +53,7 @@ def ask(
     keys: dict[str, str] | None = None,
     node: dict[str, Any] | None = None,
     **options: Any,
-) -> Asked:
+) -> PlanInputs:
     """The role on a host of which windows_facts found this; by default a fresh one."""
     options = {"defender_exclusions": False, **options}
     found = {"registry": registry or {}, "services": services or NOTHING}
@@ -72,7 +72,7 @@ def installed(version: str = NEWEST, **keys: dict[str, Any]) -> dict[str, Any]:
     return {APPS: key(InstallVersion=version), **keys}
 
 
-def values(asked: Asked) -> dict[str, Any]:
+def values(asked: PlanInputs) -> dict[str, Any]:
     planned = plan(asked)
     assert planned.refused == []
     return planned.as_result()
@@ -92,7 +92,7 @@ def removed(result: dict[str, Any]) -> list[tuple[str, str]]:
     return [(item["path"], item["name"]) for item in items if item["state"] == "absent"]
 
 
-def refused(asked: Asked) -> list[str]:
+def refused(asked: PlanInputs) -> list[str]:
     planned: Plan = plan(asked)
     assert planned.values.get("package") is None or planned.refused
     return planned.refused

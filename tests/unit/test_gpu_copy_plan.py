@@ -10,7 +10,7 @@ import yaml
 from trueup.benchmarks.gpu_copy.case import OPTIONS
 from trueup.benchmarks.gpu_copy.plan import plan, programs
 from trueup.options import MODULE, module_spec
-from trueup.plan import Asked
+from trueup.plan import PlanInputs
 
 CATALOG = Path(__file__).parents[2] / "catalog"
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
@@ -37,8 +37,8 @@ NDV4 = {
 }
 
 
-def asked(*there: str, python: Any = PYTHON, node: Any = NDV4, **options: Any) -> Asked:
-    given = Asked(
+def asked(*there: str, python: Any = PYTHON, node: Any = NDV4, **options: Any) -> PlanInputs:
+    given = PlanInputs(
         options={**DEFAULTS, **options},
         node=node,
         catalog=lambda name: yaml.safe_load((CATALOG / name).read_text()),
@@ -47,7 +47,7 @@ def asked(*there: str, python: Any = PYTHON, node: Any = NDV4, **options: Any) -
     places = question["programs"]
     files = {name: name in there for name in question["files"]}
     paths = {place: place if place in there else None for place in places}
-    return Asked(
+    return PlanInputs(
         options=given.options,
         node=node,
         found={"programs": paths, "files": files, "python": python},
@@ -87,7 +87,7 @@ def test_the_node_is_asked_in_path_and_in_each_folder() -> None:
     ],
 )
 def test_the_first_tool_that_is_there_measures(
-    wanted: Asked, tool: str, program: str | None
+    wanted: PlanInputs, tool: str, program: str | None
 ) -> None:
     made = plan(wanted)
     assert (made.skipped, made.refused) == ([], [])
@@ -124,7 +124,7 @@ def test_the_first_tool_that_is_there_measures(
         (asked(tool="pytorch"), "there is no pytorch (gpu_copy_search, gpu_copy_python)"),
     ],
 )
-def test_what_a_node_cannot_have_is_skipped(wanted: Asked, why: str) -> None:
+def test_what_a_node_cannot_have_is_skipped(wanted: PlanInputs, why: str) -> None:
     assert [one.why for one in plan(wanted).skipped] == [why]
 
 

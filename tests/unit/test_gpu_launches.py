@@ -22,7 +22,7 @@ from trueup.benchmarks.nccl import plan as nccl
 from trueup.node.mpi import Mpi, fact, hpcx_environment
 from trueup.node.nccl_setup import KINDS, job_variables
 from trueup.node.topology import Topology
-from trueup.plan import Asked, Plan
+from trueup.plan import Plan, PlanInputs
 
 DATA = Path(__file__).parents[1] / "data" / "launches"
 AZURES = {
@@ -69,7 +69,7 @@ def there_is(family: str) -> dict[str, Any]:
     return node(family, **shown, mpi=chosen, programs=programs)
 
 
-def on(role: str, family: str, found: dict[str, Any], **options: Any) -> Asked:
+def on(role: str, family: str, found: dict[str, Any], **options: Any) -> PlanInputs:
     there = there_is(family)
     made = asked(role, there, found, **options)
     hostvars = {name: {"ansible_facts": {"trueup_node": there}} for name in NODES}

@@ -15,7 +15,7 @@ from trueup.benchmarks.gromacs.plan import asks, plan, programs
 from trueup.errors import BadInput
 from trueup.node.eessi import gpu_target
 from trueup.options import MODULE, module_spec
-from trueup.plan import Asked
+from trueup.plan import PlanInputs
 
 CATALOG = Path(__file__).parents[2] / "catalog"
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
@@ -36,10 +36,10 @@ IMAGE = {
 INIT = "/cvmfs/software.eessi.io/versions/2023.06/init/lmod/bash"
 
 
-def asked(found: str | None = "/usr/bin/gmx", *, node: Any = None, **options: Any) -> Asked:
+def asked(found: str | None = "/usr/bin/gmx", *, node: Any = None, **options: Any) -> PlanInputs:
     variables = options.pop("variables", {})
     given = {**DEFAULTS, **options}
-    return Asked(
+    return PlanInputs(
         options=given,
         node={"privilege": None, **HBV3, **(node or {})},
         found={
@@ -51,7 +51,7 @@ def asked(found: str | None = "/usr/bin/gmx", *, node: Any = None, **options: An
     )
 
 
-def layouts(wanted: Asked) -> list[tuple[int, int]]:
+def layouts(wanted: PlanInputs) -> list[tuple[int, int]]:
     return [(case["ranks"], case["threads_per_rank"]) for case in plan(wanted).cases or []]
 
 

@@ -18,7 +18,7 @@ from trueup.benchmarks.hpl.plan import asks, completed, plan, programs
 from trueup.errors import BadInput
 from trueup.node.topology import format_cpu_list, parse_cpu_mask
 from trueup.options import MODULE, module_spec, refusals
-from trueup.plan import Asked, Now
+from trueup.plan import Now, PlanInputs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,8 +60,8 @@ def asked(
     files: tuple[str, ...] = (),
     on_node: dict[str, Any] | None = None,
     **options: Any,
-) -> Asked:
-    return Asked(
+) -> PlanInputs:
+    return PlanInputs(
         options={**DEFAULTS, "prefix": "/opt/hpl", **options},
         node={
             "privilege": privilege,
@@ -77,7 +77,7 @@ def asked(
     )
 
 
-def values(question: Asked) -> dict[str, Any]:
+def values(question: PlanInputs) -> dict[str, Any]:
     made = plan(question)
     assert (made.refused, made.skipped) == ([], [])
     return dict(made.values)
@@ -177,7 +177,7 @@ def test_a_program_that_is_there_is_measured_and_nothing_is_installed() -> None:
         ),
     ],
 )
-def test_nodes_without_a_program_are_skipped_by_name(question: Asked, why: str) -> None:
+def test_nodes_without_a_program_are_skipped_by_name(question: PlanInputs, why: str) -> None:
     assert [one.why for one in plan(question).skipped] == [why]
     assert set(map(len, plan(question).values.values())) == {0}
 
@@ -249,7 +249,7 @@ def test_the_build_compiles_a_release_and_a_wrong_one_leaves_nothing(tmp_path: P
 # ---- several nodes
 
 
-def cluster(**options: Any) -> Asked:
+def cluster(**options: Any) -> PlanInputs:
     question = asked(nodes=["one", "two", "three"], **options)
     return replace(question, hostvars={name: {} for name in ("one", "two", "three")})
 

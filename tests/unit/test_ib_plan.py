@@ -11,7 +11,7 @@ from trueup.benchmarks.ib.case import OPTIONS
 from trueup.benchmarks.ib.plan import asks, plan, programs
 from trueup.errors import BadInput
 from trueup.options import MODULE, module_spec, refusals
-from trueup.plan import Asked
+from trueup.plan import PlanInputs
 
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
 NO_DEVICE = "no InfiniBand device on this node, its size has none, and ib_devices names no other"
@@ -30,11 +30,11 @@ ALL = {"test": "write_bw", "message_bytes": 0}
 
 def asked(
     *, path: str | None = "/usr/bin/ib_write_bw", node: Any = HDR, host: str = "a", **more: Any
-) -> Asked:
+) -> PlanInputs:
     found = more.pop("found", {})
     variables = more.pop("variables", {})
     given = {**DEFAULTS, **more}
-    return Asked(
+    return PlanInputs(
         options=given,
         node={"privilege": None, **node},
         host=host,
@@ -96,7 +96,7 @@ def test_devices_that_have_a_gpu_are_measured_from_its_memory_too() -> None:
         ),
     ],
 )
-def test_what_is_installed_or_skipped(wanted: Asked, why: str, install: bool) -> None:
+def test_what_is_installed_or_skipped(wanted: PlanInputs, why: str, install: bool) -> None:
     made = plan(wanted)
     assert [one.why for one in made.skipped] == ([why] if why else [])
     assert made.values["install"] is install

@@ -17,16 +17,16 @@ from ansible.module_utils import basic
 from helpers import answer_of
 from trueup.errors import BadInput
 from trueup.node import units
-from trueup.node.units import Decision, File, Record, Run, Step, Wanted, decide, settled
+from trueup.node.units import Decision, File, Record, Run, Step, TargetState, decide, settled
 
 CONF, UNIT_FILE = "/etc/x.conf", "/etc/systemd/system/x.service"
 RUN = Run("one", since=1000.0)
-WANTED = Wanted(files=(CONF,))
+WANTED = TargetState(files=(CONF,))
 OLD, NEW = File("a", 900.0), File("b", 1100.0)
 
 
 def step(
-    file: File, record: Record, run: Run = RUN, wanted: Wanted = WANTED, path: str = CONF
+    file: File, record: Record, run: Run = RUN, wanted: TargetState = WANTED, path: str = CONF
 ) -> Step:
     return decide(wanted, run, record, {path: file}).step
 
@@ -88,13 +88,13 @@ def test_an_inode_has_the_time_of_the_last_tick() -> None:
 )
 def test_a_unit_is_brought_to_its_state(state: str, active: bool, expected: Step) -> None:
     run = Run("one" if active else "", active=active, since=1000.0)
-    assert step(NEW, recorded("a"), run, Wanted(state, (CONF,))) is expected
+    assert step(NEW, recorded("a"), run, TargetState(state, (CONF,))) is expected
 
 
 def test_what_systemd_has_not_read_is_not_in_force_after_a_start_of_its_own() -> None:
     """The unit's file was written, nobody reloaded systemd, and the unit died and was started by
     it: later than the file, and by the older one."""
-    wanted = Wanted(files=(UNIT_FILE,))
+    wanted = TargetState(files=(UNIT_FILE,))
     run = Run("two", since=1000.0, unread=True)
     known = Record("one", files={UNIT_FILE: "a"})
     assert step(File("b", 900.0), known, run, wanted, UNIT_FILE) is Step.RESTART
@@ -128,7 +128,7 @@ def test_a_file_that_is_gone_and_nobodys_is_forgotten() -> None:
 
 
 def test_a_reload_is_owed_where_no_restart_is() -> None:
-    wanted = Wanted(files=(CONF,), reloaded=("/r",))
+    wanted = TargetState(files=(CONF,), reloaded=("/r",))
     record = Record("one", files={CONF: "a"}, reloaded={"/r": "r"})
     files = {CONF: OLD, "/r": File("new", 900.0)}
     assert decide(wanted, RUN, record, files).step is Step.RELOAD

@@ -30,7 +30,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("size", [0, 1, 999, 1000])
 def test_up_to_the_limit_all_is_kept(size: int) -> None:
     found = kept.of_file(io.BytesIO(b"x" * size))
-    assert found == kept.Kept("x" * size, size, cut=False)
+    assert found == kept.BufferedOutput("x" * size, size, cut=False)
 
 
 @pytest.mark.usefixtures("small")
@@ -82,7 +82,7 @@ def test_a_pipe_that_somebody_else_holds_is_not_waited_for() -> None:
     os.write(held, b"said")
     pipe.start()
     begun = time.monotonic()
-    assert (pipe.close(), time.monotonic() - begun < 30) == (kept.Kept("said", 4), True)
+    assert (pipe.close(), time.monotonic() - begun < 30) == (kept.BufferedOutput("said", 4), True)
     os.close(held)
 
 

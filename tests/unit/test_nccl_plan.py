@@ -16,7 +16,7 @@ from trueup.node.mpi import Mpi, fact, hpcx_environment
 from trueup.node.nccl_setup import KINDS, settings_that_apply, topology_used
 from trueup.node.nccl_topology import Layout, generate, generate_graphs, read_layouts
 from trueup.options import module_spec
-from trueup.plan import Asked, Now
+from trueup.plan import Now, PlanInputs
 
 SYSTEMS = ("ubuntu-24.04", "almalinux-9")
 FAMILIES = ("hbv3", "ndv4", "nd_h100_v5", "nc_a100_v4", "nv_a10_v5")
@@ -35,7 +35,7 @@ def _layouts() -> dict[str, Layout]:
     return read_layouts(asked("nccl", node("local")).catalog("topologies.yml"))
 
 
-def of(family: str, system: str = "ubuntu-24.04", /, **given: Any) -> Asked:
+def of(family: str, system: str = "ubuntu-24.04", /, **given: Any) -> PlanInputs:
     """What the plan is asked; ``node`` and ``found`` change the node and what was found."""
     on = node(family, system, **given.pop("node", {}))
     variables = given.pop("play", {"trueup_plan": ["nccl"]})
@@ -45,7 +45,7 @@ def of(family: str, system: str = "ubuntu-24.04", /, **given: Any) -> Asked:
     return dataclasses.replace(made, variables=variables, hostvars=hostvars, hosts=NAMES)
 
 
-def nc96(**given: Any) -> Asked:
+def nc96(**given: Any) -> PlanInputs:
     """The plan of an NC96ads_A100_v4, which has a graph file too."""
     size = given.pop("vm_size", "Standard_NC96ads_A100_v4")
     return of("nc_a100_v4", node={"vm_size": size, **given.pop("node", {})}, **given)
@@ -63,7 +63,7 @@ def hpcx() -> dict[str, Any]:
     return dict(fact(made, devices=(), has_gpu=True, rdma_expected=8) or {})
 
 
-def values(wanted: Asked) -> dict[str, Any]:
+def values(wanted: PlanInputs) -> dict[str, Any]:
     made = plan(wanted)
     assert made.refused == []
     return dict(made.values)

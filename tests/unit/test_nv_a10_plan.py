@@ -8,7 +8,7 @@ import pytest
 from trueup.benchmarks.nv_a10.case import OPTIONS
 from trueup.benchmarks.nv_a10.plan import asks, plan
 from trueup.options import MODULE
-from trueup.plan import Asked, Skipped
+from trueup.plan import PlanInputs, Skipped
 
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
 GPU = {"name": "NVIDIA A10-8Q", "pci": "0002:00:00.0", "memory_bytes": 8 * 1024**3}
@@ -24,8 +24,8 @@ THERE = {"programs": {"ffmpeg": "/usr/bin/ffmpeg"}}
 ABSENT = {"programs": {"ffmpeg": None}}
 
 
-def asked(node: dict[str, Any], found: dict[str, Any] | None = None, **options: Any) -> Asked:
-    return Asked(options={**DEFAULTS, **options}, node=node, found=found or {})
+def asked(node: dict[str, Any], found: dict[str, Any] | None = None, **options: Any) -> PlanInputs:
+    return PlanInputs(options={**DEFAULTS, **options}, node=node, found=found or {})
 
 
 def test_a_linux_node_with_a_gpu() -> None:

@@ -11,7 +11,7 @@ import pytest
 from trueup.errors import ParseError
 from trueup.node.nvidia_driver import (
     Driver,
-    Found,
+    DriverState,
     find_problems,
     parse_driver_query,
     parse_fabric_manager,
@@ -26,7 +26,7 @@ UNITS = {
     "nvidia-persistenced.service": "active",
     "nvidia-dcgm.service": "active",
 }
-WHOLE = Found(
+WHOLE = DriverState(
     kernel_module=VERSION,
     modules=("nvidia", "nvidia_uvm", "nvidia_peermem"),
     gpus_on_pci=8,
@@ -181,7 +181,9 @@ def test_another_version_everywhere_is_an_installation_that_is_wrong() -> None:
 
 
 def test_what_is_not_expected_is_not_judged() -> None:
-    bare = Found(kernel_module=VERSION, modules=("nvidia",), gpus_on_pci=1, driver=WHOLE.driver)
+    bare = DriverState(
+        kernel_module=VERSION, modules=("nvidia",), gpus_on_pci=1, driver=WHOLE.driver
+    )
     assert find_problems(bare, {}) == []
 
 

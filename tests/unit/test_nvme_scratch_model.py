@@ -632,7 +632,7 @@ def test_a_late_disk_finds_its_array_as_it_was(history: History) -> None:
 def test_the_invariant_sees_a_wipe_without_proof(
     monkeypatch: pytest.MonkeyPatch, history: History
 ) -> None:
-    monkeypatch.setattr(states.Seen, "lost", True)
+    monkeypatch.setattr(states.DiskState, "lost", True)
     history.a_disk_goes()
     history.reboot()
     with pytest.raises(AssertionError):

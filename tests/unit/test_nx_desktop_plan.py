@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from trueup.node.nx_desktop import asks, plan
-from trueup.plan import Asked
+from trueup.plan import PlanInputs
 
 ENVIRONMENT = r"HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment"
 PRODUCT = (
@@ -49,8 +49,8 @@ def asked(
     *,
     verify: bool = False,
     **options: Any,
-) -> Asked:
-    return Asked(
+) -> PlanInputs:
+    return PlanInputs(
         options={**NX, **options},
         node=options.pop("node", HOST),
         found={"registry": found or {}, **({"verify": True} if verify else {})},
@@ -168,7 +168,7 @@ def test_what_cannot_be_is_refused(options: dict[str, Any], sentence: str) -> No
 
 def test_a_linux_node_is_refused() -> None:
     node = {"system": "linux", "os": "Ubuntu 24.04"}
-    [refused] = plan(Asked(options=NX, node=node)).refused
+    [refused] = plan(PlanInputs(options=NX, node=node)).refused
     assert refused == "nx_desktop: Ubuntu 24.04 is no Windows, which NX of this role is for."
 
 
@@ -184,6 +184,6 @@ def test_what_was_not_tested_is_warned_of(
     node: dict[str, Any], sessions: int, warning: str
 ) -> None:
     variables = {"avd_session_host_max_sessions": sessions}
-    made = plan(Asked(options=NX, node={**HOST, **node}, variables=variables))
+    made = plan(PlanInputs(options=NX, node={**HOST, **node}, variables=variables))
     [said] = made.values["warnings"]
     assert warning in said

@@ -8,7 +8,7 @@ import pytest
 import role_plans
 from trueup.errors import BadInput
 from trueup.node.pythons import Interpreter, Need, interpreter, probe
-from trueup.plan import Asked
+from trueup.plan import PlanInputs
 
 DEVITO = Need.of(role_plans.data("devito")["python"])
 BUILDS = {name: build["python"] for name, build in role_plans.data("vllm")["builds"].items()}
@@ -53,10 +53,10 @@ def asked(
     privilege: str | None = "root",
     architecture: str = "x86_64",
     **site: str,
-) -> Asked:
+) -> PlanInputs:
     """What is asked on an HB120rs_v3 of this system."""
     first, *others = THERE[system] if there is None else there or [None]
-    return Asked(
+    return PlanInputs(
         options={"python": named},
         node=role_plans.node("hbv3", system, privilege=privilege, architecture=architecture),
         variables={f"python_{name}": value for name, value in site.items()},

@@ -238,10 +238,10 @@ def test_a_call_has_no_more_time_than_is_left() -> None:
 RUNNING, DONE = (200, {"status": "Running"}), (200, {"status": "Succeeded"})
 
 
-def order(method: str, status: int = 202, body: Any = None, **headers: str) -> rest.Answer:
+def order(method: str, status: int = 202, body: Any = None, **headers: str) -> rest.Response:
     named = {name.replace("_", "-"): text for name, text in headers.items()}
     text = "" if body is None else json.dumps(body)
-    return rest.Answer(status, named, text.encode(), method, f"{URL}/it")
+    return rest.Response(status, named, text.encode(), method, f"{URL}/it")
 
 
 def test_an_operation_is_asked_until_it_ends_and_a_put_gives_its_resource() -> None:
@@ -317,7 +317,7 @@ def test_a_failed_operation_names_its_innermost_code_and_request(state: str, wor
 @pytest.mark.parametrize("link", ["https://evil.example/op", "http://prices.example/op"])
 def test_an_operation_is_not_asked_elsewhere(header: str, link: str) -> None:
     opened = Opened(DONE)
-    answer = rest.Answer(202, {header: link}, b"", "PUT", f"{URL}/it")
+    answer = rest.Response(202, {header: link}, b"", "PUT", f"{URL}/it")
     assert "is not asked" in said(lambda: opened.client().finished(answer, "it"))
     assert opened.asked == []
 

@@ -23,7 +23,7 @@ RIGHT: dict[str, Any] = {
 
 def test_what_is_right_is_not_refused() -> None:
     assert problems({**RIGHT, **dict.fromkeys(INTERNAL)}) == []
-    assert problems({"trueup_gpu": {}}, known=["trueup_gpu"]) == []
+    assert problems({"trueup_gpu": {}}, allowed=["trueup_gpu"]) == []
 
 
 @pytest.mark.parametrize(

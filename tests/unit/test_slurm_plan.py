@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from role_plans import asked, node
 from trueup.cluster.slurm import plan
-from trueup.plan import Asked
+from trueup.plan import PlanInputs
 
 SECRETS = {
     "munge_key": base64.b64encode(bytes(range(64))).decode(),
@@ -56,7 +56,7 @@ HOSTS = {
 }
 
 
-def of(name: str, hosts: dict[str, Any], secrets: dict[str, str], **options: Any) -> Asked:
+def of(name: str, hosts: dict[str, Any], secrets: dict[str, str], **options: Any) -> PlanInputs:
     """What the role is asked on one of the hosts."""
     groups: dict[str, list[str]] = {}
     for each, variables in hosts.items():

@@ -12,7 +12,7 @@ from role_plans import PYTHON
 from trueup.benchmarks.megatron.case import OPTIONS
 from trueup.benchmarks.megatron.plan import deepspeed_configuration, plan, programs
 from trueup.options import MODULE, module_spec
-from trueup.plan import Asked, Plan
+from trueup.plan import Plan, PlanInputs
 
 CATALOG = Path(__file__).parents[2] / "catalog"
 GIB = 1024**3
@@ -24,13 +24,13 @@ HOSTS = {"n1": {}, "n2": {"ansible_host": "10.0.0.2"}, "n3": {}}
 
 def asked(
     node: dict[str, Any] | None = None, found: dict[str, Any] | None = None, **given: Any
-) -> Asked:
+) -> PlanInputs:
     """What the role is asked on n1, which has all that it needs."""
     values = {one.name: one.default for one in OPTIONS if one.of != MODULE}
     values.update(given)
     prefix = values["prefix"]
     here = node or CPUS
-    return Asked(
+    return PlanInputs(
         options=values,
         node=here,
         host="n1",
@@ -212,7 +212,7 @@ def test_nodes_that_one_record_cannot_hold_are_refused() -> None:
     question = asked({**CPUS, "vm_size": "A"}, hosts=["n1", "n2"])
     hostvars = dict(question.hostvars)
     hostvars["n2"] = {"ansible_facts": {"trueup_node": {"vm_size": "B"}}}
-    unlike = Asked(**{**question.__dict__, "hostvars": hostvars})
+    unlike = PlanInputs(**{**question.__dict__, "hostvars": hostvars})
     [refused] = plan(unlike).refused
     assert refused.startswith("training: training_hosts: nodes measured together differ in vm_size")
 

@@ -14,7 +14,7 @@ from trueup.benchmarks.vllm.plan import served
 from trueup.benchmarks.vllm.recipes import choose
 from trueup.node.sizes import read_sizes
 from trueup.options import MODULE, module_spec
-from trueup.plan import Asked, Plan
+from trueup.plan import Plan, PlanInputs
 from trueup_controller.benchmark_roles import role_of
 from trueup_measure import secrets_of
 
@@ -204,10 +204,10 @@ def asked(
     families: Any = (),
     found: dict[str, Any] | None = None,
     **given: Any,
-) -> Asked:
+) -> PlanInputs:
     """What the role is asked on node1."""
     values = {one.name: one.default for one in OPTIONS if one.of != MODULE and not one.secret}
-    return Asked(
+    return PlanInputs(
         options={**values, "endpoints": list(endpoints), **given},
         secrets={"api_key": key, "hf_token": "hf_4711"},
         node={"privilege": "root", "package_manager": "apt", **node},

@@ -1,4 +1,4 @@
-"""One file a command. What several share: ``options`` declares, ``output`` reads and writes.
+"""One file per command. Shared: ``options`` declares options, ``output`` writes results.
 
 Imports of the analysis stand inside the commands: numpy, pyarrow and matplotlib take half a second,
 ``trueup --help`` a tenth.

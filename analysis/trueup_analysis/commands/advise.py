@@ -1,4 +1,4 @@
-"""``trueup advise``: which size, how many, how long, what it costs."""
+"""``trueup advise``: VM size, number of nodes, hours and cost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BESIDE = {
     _SERVICE: "Which Azure service and storage fit (docs/advise_services.md)",
     _ARCHITECTURE: "Reference architectures: machines and US$ (docs/advise_architectures.md)",
 }
-# What a program reads holds every choice.
+# Formats for programs list every choice.
 _DATA = (Format.csv, Format.json)
 
 
@@ -98,24 +98,27 @@ def advise(
     common: Common,
 ) -> None:
     """Choices of size, number of nodes, offer and region, each with hours and US$ as a range, and
-    where the figures are from: our records first, published results second, a model third.
-    Nothing is estimated that no result speaks of; what cannot fit is refused with what would do."""
+    the source of the figures: own records first, published results second, a model third. There
+    is no estimate without a result. A size that cannot do the work is refused, with the number of
+    nodes that would do."""
     from ..figures.advise import backtest as tests
     from ..figures.advise.kinds import KINDS, SIZINGS, TOLD
     from ..sheets import advise as sheets
 
     _refuse_unused(work, results, explain=explain, backtest=backtest, from_log=from_log)
     if backtest:
-        known = _known(common.catalog, [])
-        told = [one for kind in TOLD.values() for one in tests.test(kind, known)]
-        common.write(sheets.backtest(told))
+        knowledge = _known(common.catalog, [])
+        predictions = [
+            prediction for kind in TOLD.values() for prediction in tests.test(kind, knowledge)
+        ]
+        common.write(sheets.backtest(predictions))
         return
     if work in _BESIDE:
         if work == _SERVICE:
-            made = _services(said(values or []), common.catalog, explain=explain)
+            tables = _services(said(values or []), common.catalog, explain=explain)
         else:
-            made = _architectures(values or [], common.catalog, price_date)
-        common.write(made)
+            tables = _architectures(values or [], common.catalog, price_date)
+        common.write(tables)
         return
     if work is None and from_log is None:
         titles = {
@@ -126,15 +129,15 @@ def advise(
         lines = [f"  {name:12} {title}" for name, title in titles.items()]
         print_("\n".join(["Kinds of work (trueup advise WORK says what each asks):", *lines, ""]))
         return
-    kind, given, need = _work(work, values or [], from_log)
-    if not given and need is None:
+    kind, inputs, need = _work(work, values or [], from_log)
+    if not inputs and need is None:
         print_(_questions(kind))
         return
-    known = _known(common.catalog, results or [], every_run=every_run)
-    found = answered(kind, given, known, common.catalog, price_date=price_date, need=need)
-    made = sheets.advised(found, explain=explain, every=common.format_ in _DATA)
-    common.write(made)
-    say_warnings(made)
+    knowledge = _known(common.catalog, results or [], every_run=every_run)
+    advice = answered(kind, inputs, knowledge, common.catalog, price_date=price_date, need=need)
+    tables = sheets.advised(advice, explain=explain, every=common.format_ in _DATA)
+    common.write(tables)
+    say_warnings(tables)
 
 
 def _refuse_unused(
@@ -150,35 +153,37 @@ def _refuse_unused(
     Raises:
         BadInput: it is given.
     """
-    given = {"--results": bool(results), "--explain": explain, "--from-log": from_log is not None}
+    is_set = {"--results": bool(results), "--explain": explain, "--from-log": from_log is not None}
     unused: tuple[str, ...] = ()
     if backtest:
-        given["kind of work"] = work is not None
-        whose, unused = "--backtest", tuple(given)
+        is_set["kind of work"] = work is not None
+        whose, unused = "--backtest", tuple(is_set)
     elif work == _ARCHITECTURE:
         whose, unused = _ARCHITECTURE, ("--results", "--explain", "--from-log")
     elif work == _SERVICE:
         whose, unused = _SERVICE, ("--results", "--from-log")
-    if found := [name for name in unused if given[name]]:
-        raise BadInput(f"{whose} takes no {' and no '.join(found)}")
+    if refused := [name for name in unused if is_set[name]]:
+        raise BadInput(f"{whose} takes no {' and no '.join(refused)}")
 
 
-def _services(given: dict[str, str], catalog: Path | None, *, explain: bool) -> list[Sheet]:
+def _services(inputs: dict[str, str], catalog: Path | None, *, explain: bool) -> list[Sheet]:
     from ..figures.advise import services
     from ..figures.prices import day_of_reading
     from ..sheets import advise_services as sheets
 
-    if not given:
+    if not inputs:
         print_(f"{_SERVICE} asks (NAME=VALUE):\n{inspect.cleandoc(services.Needs.__doc__ or '')}\n")
         raise typer.Exit
-    needs, known = services.needs_of(given), services.read_services(catalog)
+    needs, catalog_services = services.needs_of(inputs), services.read_services(catalog)
     today = day_of_reading()
-    found = {
-        "Services": services.advise(needs, known, today),
-        "Storage": services.advise_storage(needs, known, today),
+    advice_by_title = {
+        "Services": services.advise(needs, catalog_services, today),
+        "Storage": services.advise_storage(needs, catalog_services, today),
     }
-    made = [sheets.advice(title, some, explain=explain) for title, some in found.items()]
-    return [*made, sheets.corrections(known.corrections)] if explain else made
+    tables = [
+        sheets.advice(title, some, explain=explain) for title, some in advice_by_title.items()
+    ]
+    return [*tables, sheets.corrections(catalog_services.corrections)] if explain else tables
 
 
 def _architectures(
@@ -191,23 +196,24 @@ def _architectures(
     from ..figures.prices import Book, Terms, day_of_reading, read_all, refuse_unknown
     from ..sheets import advise_architectures as sheets
 
-    names, given = (
-        [word for word in words if "=" not in word],
-        said([word for word in words if "=" in word]),
+    names, inputs = (
+        [argument for argument in words if "=" not in argument],
+        said([argument for argument in words if "=" in argument]),
     )
-    if len(names) > 1 or set(given) - {"region"}:
+    if len(names) > 1 or set(inputs) - {"region"}:
         raise BadInput(
             f"{_ARCHITECTURE} takes one name and region=REGION, not {' '.join(map(str, words))}"
         )
-    known = Knowledge(folder(catalog), day_of_reading())
-    terms, prices = Terms(region=given.get("region"), price_date=price_date), read_all(catalog)
+    knowledge = Knowledge(folder(catalog), day_of_reading())
+    terms, prices = Terms(region=inputs.get("region"), price_date=price_date), read_all(catalog)
     refuse_unknown(prices, terms)
-    book, found = Book(prices, terms.price_date), architectures.read(catalog, known.sizes)
-    wanted = [architectures.chosen(name, found) for name in names] or list(found.values())
-    told = [
-        architectures.priced(one, book, known.sizes, known.today, terms.region) for one in wanted
+    book, by_name = Book(prices, terms.price_date), architectures.read(catalog, knowledge.sizes)
+    chosen = [architectures.chosen(name, by_name) for name in names] or list(by_name.values())
+    priced = [
+        architectures.priced(architecture, book, knowledge.sizes, knowledge.today, terms.region)
+        for architecture in chosen
     ]
-    return sheets.architecture(told[0]) if names else [sheets.overview(told)]
+    return sheets.architecture(priced[0]) if names else [sheets.overview(priced)]
 
 
 def _known(catalog: Path | None, results: Sequence[Path], *, every_run: bool = False) -> Knowledge:
@@ -223,32 +229,32 @@ def _known(catalog: Path | None, results: Sequence[Path], *, every_run: bool = F
 
     loaded = load_results(results, Selection(every_run=every_run), may_be_empty=True)
     say_notes(loaded)
-    cases = [one for one in read_cases(loaded) if one.measured and one.outcome == "ok"]
+    cases = [case for case in read_cases(loaded) if case.measured and case.outcome == "ok"]
     return Knowledge(folder(catalog), today, cases)
 
 
 def _work(
     work: str | None, values: Sequence[str], log: Path | None
 ) -> tuple[Kind | Sizing, dict[str, Any], Need | None]:
-    """The kind of work, what is said of it (empty: nobody could be asked) and, of a log, what it
-    took."""
+    """The kind of work, its inputs (empty: there is no terminal to ask at) and the measured need of
+    a log."""
     from ..figures.advise import asks
 
     if log is not None:
-        of_log, told = _of_log(log)
-        words = said([word for word in (work, *values) if word])
-        if isinstance(told, dict):
-            return of_log, {**told, **words}, None
-        return of_log, words, told
-    name, given = ask_of(str(work), values)
+        of_log, log_need = _of_log(log)
+        words = said([argument for argument in (work, *values) if argument])
+        if isinstance(log_need, dict):
+            return of_log, {**log_need, **words}, None
+        return of_log, words, log_need
+    name, inputs = ask_of(str(work), values)
     kind = asks.chosen(name)
-    if not given and sys.stdin.isatty():
-        given = _asked(kind)
-    return kind, given, None
+    if not inputs and sys.stdin.isatty():
+        inputs = _asked(kind)
+    return kind, inputs, None
 
 
 def _of_log(path: Path) -> tuple[Kind, Need | dict[str, Any]]:
-    """The kind of work of a log, and what it took, or answers of what the kind asks."""
+    """The kind of work of a log, with its measured need or with inputs of that kind."""
     from trueup.cases import Case, Figure
 
     from ..figures.advise.kinds import KINDS
@@ -277,10 +283,12 @@ def _questions(kind: Kind | Sizing) -> str:
     from ..figures.advise import asks
 
     lines = [f"{kind.title} asks:"]
-    for one in asks.options(kind):
-        usual = "must be given" if one.required else f"else {one.default}"
-        shown = "" if not one.required and one.default in (None, [], "") else f" ({usual})"
-        lines.append(f"  {one.name:24} {one.described()}{shown}")
+    for parameter in asks.options(kind):
+        usual = "must be given" if parameter.required else f"else {parameter.default}"
+        default = (
+            "" if not parameter.required and parameter.default in (None, [], "") else f" ({usual})"
+        )
+        lines.append(f"  {parameter.name:24} {parameter.described()}{default}")
     lines += ["It takes for granted, and can be given too:"] if kind.assumptions else []
     for each in kind.assumptions:
         lines.append(f"  {each.name:24} {each.value:g} {each.unit}: {each.source}.")
@@ -288,17 +296,17 @@ def _questions(kind: Kind | Sizing) -> str:
 
 
 def _asked(kind: Kind | Sizing) -> dict[str, Any]:
-    """The answers of somebody at a terminal to what must be given, and to when and where."""
+    """Ask at the terminal for required inputs, model, deadline, region and access."""
     from ..figures.advise import asks
 
-    given = {}
-    for one in asks.options(kind):
-        if one.required or one.name in ("model", "deadline_hours", "region", "access"):
-            question = f"{one.name} ({one.described()[:-1]})"
-            if one.required:
-                answer = typer.prompt(question)
+    inputs = {}
+    for parameter in asks.options(kind):
+        if parameter.required or parameter.name in ("model", "deadline_hours", "region", "access"):
+            question = f"{parameter.name} ({parameter.described()[:-1]})"
+            if parameter.required:
+                response = typer.prompt(question)
             else:
-                answer = typer.prompt(question, default="", show_default=False)
-            if answer:
-                given[one.name] = answer
-    return given
+                response = typer.prompt(question, default="", show_default=False)
+            if response:
+                inputs[parameter.name] = response
+    return inputs

@@ -19,56 +19,58 @@ if TYPE_CHECKING:
 
 def answered(
     kind: Kind | Sizing,
-    given: Mapping[str, Any],
-    known: Knowledge,
+    inputs: Mapping[str, Any],
+    knowledge: Knowledge,
     catalog: Path | None,
     *,
     price_date: str | None = None,
     need: Need | None = None,
 ) -> Advised | Sized:
-    """What is advised for what is said of a kind of work, or ``need``, what a log says of it."""
+    """The advice for a kind of work, from its inputs and from the ``need`` of a log, if any."""
     from ..figures.advise import access, answers, asks
     from ..figures.advise.kinds.sizing import Held, Sizing
     from ..figures.advise.services import read_services
     from ..figures.prices import Book, Terms, read_all, refuse_unknown
 
-    ask = asks.read(kind, given, of_log=need is not None)
+    ask = asks.read(kind, inputs, of_log=need is not None)
     terms, prices = Terms(region=ask["region"], price_date=price_date), read_all(catalog)
     refuse_unknown(prices, terms)
     book = Book(prices, terms.price_date)
     if isinstance(kind, Sizing):
-        sized: Sized = kind.size(ask, Held(known, book, read_services(catalog)))
+        sized: Sized = kind.size(ask, Held(knowledge, book, read_services(catalog)))
         return sized
     access.refuse_incomplete(ask)
-    found = answers.answer(kind, ask, known, book, need)
-    if not any(ask[one.name] is not None for one in access.OPTIONS):
-        return access.Advised(found)
+    ranking = answers.answer(kind, ask, knowledge, book, need)
+    if not any(ask[parameter.name] is not None for parameter in access.OPTIONS):
+        return access.Advised(ranking)
     services = read_services(catalog)
-    return access.Advised(found, access.storage(found, known.sizes, services, known.today))
+    return access.Advised(
+        ranking, access.storage(ranking, knowledge.sizes, services, knowledge.today)
+    )
 
 
 def ask_of(work: str, values: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """The kind of work and what is said of it; words after a file count before the file's."""
+    """The kind of work and its inputs; arguments override the inputs of a file."""
     from ..catalog import document
 
-    given: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     name = work
     if work.endswith((".yml", ".yaml")):
-        told = document(Path(work))
-        if not isinstance(told, dict) or not isinstance(told.get("work"), str):
+        contents = document(Path(work))
+        if not isinstance(contents, dict) or not isinstance(contents.get("work"), str):
             raise BadInput(
                 f"{work} does not say which work it is: give it a line such as work: stencil"
             )
-        given = {str(key): value for key, value in told.items() if key != "work"}
-        name = told["work"]
-    return name, {**given, **said(values)}
+        inputs = {str(key): value for key, value in contents.items() if key != "work"}
+        name = contents["work"]
+    return name, {**inputs, **said(values)}
 
 
 def said(words: Sequence[str]) -> dict[str, str]:
-    given = {}
-    for word in words:
-        key, equals, value = word.partition("=")
+    inputs = {}
+    for argument in words:
+        key, equals, value = argument.partition("=")
         if not equals or not key or not value:
-            raise BadInput(f"{word} is not NAME=VALUE, as in region=eastus")
-        given[key] = value
-    return given
+            raise BadInput(f"{argument} is not NAME=VALUE, as in region=eastus")
+        inputs[key] = value
+    return inputs

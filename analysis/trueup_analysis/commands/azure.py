@@ -1,4 +1,4 @@
-"""``trueup azure``: what stands before a deployment on Azure, and what is left of one."""
+"""``trueup azure``: plans of deployments on Azure, recipes, and leftovers of runs."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def plan(
     ] = None,
     common: Common,
 ) -> None:
-    """What a recipe would make on Azure, what it costs an hour and a day, what bills when its VMs
-    are stopped, the quota that it needs, and by a dry run everything that is missing. Nothing is
-    asked of Azure and nothing is made."""
+    """The resources of a recipe on Azure, their cost an hour and a day, the resources that bill
+    while the VMs are stopped, the required quota, and all unmet needs by a dry run. It neither
+    contacts Azure nor creates anything."""
     from trueup.cluster.azure import template as arm
     from trueup.record import new_run_id
 
@@ -77,11 +77,15 @@ def plan(
     from ..sheets import azure as sheets
 
     now = datetime.now(UTC)
-    found = azure.plan(recipe, parameters, chosen=common.catalog, limit=max_usd_per_hour, now=now)
-    made = arm.template(found.made, found.known, new_run_id(now.strftime("%Y%m%dT%H%M%SZ")))
-    missing = found.missing(os.environ)
-    common.write([*sheets.plan(found, made), sheets.missing(missing)])
-    say_all(found.warnings())
+    azure_plan = azure.plan(
+        recipe, parameters, chosen=common.catalog, limit=max_usd_per_hour, now=now
+    )
+    content = arm.template(
+        azure_plan.made, azure_plan.known, new_run_id(now.strftime("%Y%m%dT%H%M%SZ"))
+    )
+    missing = azure_plan.missing(os.environ)
+    common.write([*sheets.plan(azure_plan, content), sheets.missing(missing)])
+    say_all(azure_plan.warnings())
     for need, text in missing:
         say(f"missing ({need}): {text}")
     if missing:
@@ -90,8 +94,10 @@ def plan(
         raise BadInput(f"recipe {recipe} is refused: {count} missing, named above{unwritten}")
     if template is None:
         return
-    put(json.dumps(made, indent=2) + "\n", template)
-    say(f"{template}: template of {len(made['resources'])} resources; its parameter {arm.KEY} is")
+    put(json.dumps(content, indent=2) + "\n", template)
+    say(
+        f"{template}: template of {len(content['resources'])} resources; its parameter {arm.KEY} is"
+    )
     say("the public key of the run, and its resource group has to be made before it")
 
 
@@ -104,9 +110,9 @@ def plan(
 )
 @taking(common=Common)
 def recipes(*, common: Common) -> None:
-    """Each recipe of catalog/azure_recipes as it is shipped: what it measures, in how many seconds,
-    for which published rows, its price, and the needs that a dry run finds unmet. Nothing is asked
-    of Azure."""
+    """Each recipe of catalog/azure_recipes as it is shipped: its benchmarks, their seconds, the
+    published rows to compare with, its price, and the needs that a dry run finds unmet. It does not
+    contact Azure."""
     from ..figures import azure
     from ..sheets import azure as sheets
 
@@ -149,29 +155,29 @@ def leftovers(
     from ..sheets import azure as sheets
 
     rows = prices.read_all(common.catalog)
-    known, find = azure.known(rows, common.catalog), azure.finder(rows)
+    azure_catalog, find = azure.known(rows, common.catalog), azure.finder(rows)
     manager = connect(subscription or [])
     now = datetime.now(UTC).timestamp()
-    found = rooms.leftovers(manager, known, find, say)
-    past = [one for one in found if one.past(now)]
-    common.write([sheets.leftovers(found if every else past, now)])
+    runs = rooms.leftovers(manager, azure_catalog, find, say)
+    past = [run for run in runs if run.past(now)]
+    common.write([sheets.leftovers(runs if every else past, now)])
     if not delete:
         say_all(rooms.warnings(past, now))
         raise typer.Exit(bool(past))
-    left = False
-    for one in past:
-        if one.ends is None:
-            say(f"{one.sentence(now)}; it is not deleted: mend the tag expires of its group first")
-            left = True
+    has_leftovers = False
+    for run in past:
+        if run.ends is None:
+            say(f"{run.sentence(now)}; it is not deleted: mend the tag expires of its group first")
+            has_leftovers = True
             continue
-        work = teardown.Teardown(manager, known, one.run, say)
+        work = teardown.Teardown(manager, azure_catalog, run.run, say)
         try:
             still = work.left(work.end(), find)
         except TrueupError as error:
-            say(f"run {one.run}: {error}")
-            left = True
+            say(f"run {run.run}: {error}")
+            has_leftovers = True
             continue
-        for text in still.sentences(one.run):
+        for text in still.sentences(run.run):
             say(text)
-        left = left or bool(still.ids)
-    raise typer.Exit(left)
+        has_leftovers = has_leftovers or bool(still.ids)
+    raise typer.Exit(has_leftovers)

@@ -1,4 +1,4 @@
-"""The options that say what an hour of a node costs."""
+"""Options that set the price of a node-hour."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Billing:
-    """What is priced how, as the options say it."""
+    """The pricing options."""
 
     region: Annotated[
         str | None, option("REGION", "Price in this region instead of the record's own: eastus.")
@@ -99,11 +99,11 @@ class Billing:
         """
         from ..figures.tokens import BENCHMARK, ApiPrices
 
-        asked = ApiPrices(self.api_price, self.api_price_total)
-        if asked.given and BENCHMARK not in loaded.values("benchmark"):
+        api_prices = ApiPrices(self.api_price, self.api_price_total)
+        if api_prices.given and BENCHMARK not in loaded.values("benchmark"):
             count = loaded.table.num_rows
             raise BadInput(
                 f"--api-price compares with records of {BENCHMARK}, and none of the {count:,}"
                 " records is one"
             )
-        return asked
+        return api_prices

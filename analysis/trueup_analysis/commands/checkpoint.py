@@ -48,7 +48,9 @@ def checkpoint(
         limit=limit_gbps * 1e9,
         cap=None if cap_mbps is None else cap_mbps * 1e6,
     )
-    found = analysis.intervals(
+    intervals = analysis.intervals(
         sent.seconds, overhead=overhead, nodes=nodes, node_hours=node_mtbf_hours
     )
-    write([checkpoint_sheets.checkpoint(gigabytes * 1e9, sent, overhead, found)], format_, output)
+    write(
+        [checkpoint_sheets.checkpoint(gigabytes * 1e9, sent, overhead, intervals)], format_, output
+    )

@@ -1,4 +1,4 @@
-"""``trueup cost``: what the records cost."""
+"""``trueup cost``: the cost of records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .billing import Billing
 from .help_text import examples
 from .inputs import expectations_at_sizes, load_results
 from .messages import end_incomplete, say_all, say_notes, say_warnings
-from .options import Asked, filters, flag, taking
+from .options import RecordQuery, filters, flag, taking
 from .output import Common
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ app = typer.Typer()
 @taking(asked=filters, billing=Billing, common=Common)
 def cost(
     *,
-    asked: Asked,
+    asked: RecordQuery,
     billing: Billing,
     strict: Annotated[bool, flag("--strict", "Exit 1 when a price is unknown.")] = False,
     common: Common,
@@ -57,14 +57,14 @@ def cost(
     terms, level = billing.terms(), billing.level()
     loaded = load_results(*asked)
     api = billing.api(loaded)
-    place = folder(common.catalog)
+    catalog_folder = folder(common.catalog)
     prices = read_all(common.catalog)
-    gpus = tokens.read_gpus(place / "vm_sizes.csv")
+    gpus = tokens.read_gpus(catalog_folder / "vm_sizes.csv")
     serving = tokens.table(loaded, prices=prices, gpus=gpus, terms=terms, api=api)
     article = published_tokens.recompute(
         loaded, prices=prices, gpus=gpus, price_date=terms.price_date, api=api
     )
-    made: list[Sheet] = []
+    tables: list[Sheet] = []
     unknown: list[str] = []
     serves = article is not None or (serving is not None and bool(serving.table))
     if serving is not None and not serves:
@@ -74,25 +74,25 @@ def cost(
     if has_work(loaded) or not (serves or shared):
         expected = expectations_at_sizes(loaded, common.catalog)
         result = analysis.table(loaded, prices=prices, terms=terms, expectations=expected)
-        made += cost_sheets.cost(result)
+        tables += cost_sheets.cost(result)
         unknown += result.unknown
     if serving is not None:
-        made += token_sheets.tokens(serving)
-        made += sweep_sheets(serving, level)
+        tables += token_sheets.tokens(serving)
+        tables += sweep_sheets(serving, level)
         unknown += serving.unknown
     if article is not None:
-        made += token_sheets.article(article)
+        tables += token_sheets.article(article)
         unknown += article.unknown
     if shared:
-        vcpus = users_figures.read_vcpus(place / "vm_sizes.csv")
+        vcpus = users_figures.read_vcpus(catalog_folder / "vm_sizes.csv")
         by_user = users_figures.table(loaded, prices=prices, vcpus=vcpus, terms=terms)
-        made += user_sheets.users(by_user)
+        tables += user_sheets.users(by_user)
         unknown += by_user.unknown
-    common.write(made)
+    common.write(tables)
     say_notes(loaded)
     if serving is not None and serves:
         say_all(serving.left_out)
-    say_warnings(made)
+    say_warnings(tables)
     if strict and unknown:
         raise typer.Exit(1)
     end_incomplete(loaded)

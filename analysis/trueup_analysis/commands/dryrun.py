@@ -49,17 +49,17 @@ def dryrun(
     if not names:
         raise BadInput(f"--inventory {inventory} names no host")
     facts = {name: _facts(name) for name in names}
-    known = azure.known(prices.read_all(common.catalog), common.catalog)
-    found = host_dryrun.hosts(
+    azure_catalog = azure.known(prices.read_all(common.catalog), common.catalog)
+    host_plans = host_dryrun.hosts(
         host_dryrun.Inventory({name: hostvars.get(name, {}) for name in names}, groups, facts),
-        known.sizes,
-        [*known.facts["images"], *known.facts["windows_images"]],
+        azure_catalog.sizes,
+        [*azure_catalog.facts["images"], *azure_catalog.facts["windows_images"]],
         os.environ,
         _PROJECT,
     )
-    common.write([sheets.hosts(found)])
-    say_all([f"{one.host}: {note}" for one in found for note in one.notes])
-    raise typer.Exit(any(one.missing for one in found))
+    common.write([sheets.hosts(host_plans)])
+    say_all([f"{plan.host}: {note}" for plan in host_plans for note in plan.notes])
+    raise typer.Exit(any(plan.missing for plan in host_plans))
 
 
 def _hosts_of(group: str, held: dict[str, dict[str, list[str]]]) -> list[str]:

@@ -65,7 +65,7 @@ def flops(
     ] = False,
     common: Common,
 ) -> None:
-    """Operations of one training step by three formulas, and what a rate or a step time means by
+    """Operations of one training step by three formulas, and a rate or a step time converted by
     each of them: step time, samples/s, tokens/s, percent of peak. Rates of one run differ by a
     third between formulas: article counts recomputed activations (hardware FLOPs), megatron does
     not (model FLOPs), megatron_lm, which Megatron-LM prints, also halves the attention scores."""
@@ -75,10 +75,10 @@ def flops(
     from ..figures import flops as analysis
     from ..sheets import flops as flops_sheets
 
-    place = folder(common.catalog)
+    catalog_folder = folder(common.catalog)
     if published:
         _refuse_others(context)
-        common.write([flops_sheets.published(analysis.published(place))])
+        common.write([flops_sheets.published(analysis.published(catalog_folder))])
         return
     if layers is None or hidden is None or sequence is None:
         raise BadInput("give --layers, --hidden and --sequence of a model, or --published")
@@ -88,7 +88,7 @@ def flops(
         layers=layers,
         hidden_size=hidden,
         sequence_length=sequence,
-        vocabulary_size=analysis.vocabulary(place) if vocabulary is None else vocabulary,
+        vocabulary_size=analysis.vocabulary(catalog_folder) if vocabulary is None else vocabulary,
         attention_heads=heads,
         ffn_hidden_size=ffn,
         query_groups=query_groups,
@@ -98,8 +98,8 @@ def flops(
     )
     most = None if peak is None else peak * 1e12
     if size is not None:
-        most, _ = analysis.peak_of_size(size, place)
-    found = analysis.count(
+        most, _ = analysis.peak_of_size(size, catalog_folder)
+    counts = analysis.count(
         model,
         micro_batch=micro_batch,
         gpus=gpus,
@@ -111,15 +111,15 @@ def flops(
     )
     batch = micro_batch * gpus if global_batch is None else global_batch
     sheet = flops_sheets.counts(
-        found, model, batch=batch, gpus=gpus, parameters=parameters(model), peak=most
+        counts, model, batch=batch, gpus=gpus, parameters=parameters(model), peak=most
     )
     common.write([sheet])
 
 
 def _refuse_others(context: typer.Context) -> None:
-    """Refuse what describes a model beside --published."""
+    """Refuse options of a model beside --published."""
     taken = {"published", "catalog", "format_", "output"}
-    for given in context.command.params:
-        source = context.get_parameter_source(str(given.name))
-        if given.name not in taken and source is not None and source.name == "COMMANDLINE":
-            raise BadInput(f"--published takes no {given.opts[0]}: its rates are the catalog's")
+    for parameter in context.command.params:
+        source = context.get_parameter_source(str(parameter.name))
+        if parameter.name not in taken and source is not None and source.name == "COMMANDLINE":
+            raise BadInput(f"--published takes no {parameter.opts[0]}: its rates are the catalog's")

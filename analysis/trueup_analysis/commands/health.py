@@ -1,4 +1,4 @@
-"""``trueup health``: figures against what a size must reach."""
+"""``trueup health``: figures against the limits of their VM size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .help_text import examples
 from .inputs import expectations_for
 from .judged import judged, nodes_of
 from .messages import end_incomplete, say, say_notes, sentence
-from .options import Asked, CatalogOption, Format, OutputOption, filtered, flag, option
+from .options import CatalogOption, Format, OutputOption, RecordQuery, filtered, flag, option
 from .output import put, write
 
 app = typer.Typer()
@@ -52,7 +52,7 @@ class HealthFormat(str, Enum):
 @filtered
 def health(
     *,
-    asked: Asked,
+    asked: RecordQuery,
     max_age: Annotated[
         str | None,
         option("SPAN", "Every run, and no figure older than this: 26h, 7d.", "--max-age"),
@@ -83,7 +83,7 @@ def health(
         list[str] | None,
         option("BENCHMARK", "Every node must have a record of it; may be repeated."),
     ] = None,
-    own: Annotated[
+    site_file: Annotated[
         Path | None,
         option(
             "FILE",
@@ -113,10 +113,10 @@ def health(
     ] = False,
     output: OutputOption = None,
 ) -> None:
-    """Each figure against what its VM size must reach (catalog/expectations.yml), at the message
-    size that the source names; then the nodes of one size beside each other, and pairs of nodes
-    reduced to whom they blame. The last run is judged; what a size must have, and an expected node
-    has not, is "not measured", with the reason."""
+    """Each figure against the limit of its VM size (catalog/expectations.yml), at the message size
+    that the source names; then the nodes of one size beside each other, and failing pairs reduced
+    to the nodes at fault. The last run is judged. A figure that a size must have and an expected
+    node lacks is "not measured", with the reason."""
     from ..figures.health import expectations, measured
     from ..figures.health.examine import examine
     from ..figures.health.required import roster
@@ -126,16 +126,16 @@ def health(
     if summary and format_.value not in Format.__members__:
         raise typer.BadParameter(f"--summary is a table, and {format_.value} holds verdicts")
     with _status_of_no_verdict():
-        loaded, whole = judged(*asked, max_age=max_age)
-        expected = expectations_for(as_size, catalog, own)
+        loaded, are_whole_runs = judged(*asked, max_age=max_age)
+        expected = expectations_for(as_size, catalog, site_file)
         cases = measured.cases(loaded, as_size=as_size)
         listed = None if nodes is None else nodes_of(nodes)
         # Of some outcomes, nobody can say who is missing.
-        known = whole and not asked.chosen.outcomes
-        found = examine(
+        has_roster = are_whole_runs and not asked.chosen.outcomes
+        examined = examine(
             cases,
             expected.only(asked.chosen.benchmarks) if asked.chosen.benchmarks else expected,
-            expected=roster(loaded, cases, listed) if known or listed else None,
+            expected=roster(loaded, cases, listed) if has_roster or listed else None,
             required=require or [],
             faults=expectations.read_faults(catalog),
         )
@@ -144,23 +144,23 @@ def health(
         if format_ is HealthFormat.junit:
             from ..render import junit
 
-            put(junit.render(found), output)
+            put(junit.render(examined), output)
         elif format_ is HealthFormat.prometheus:
             from ..render import prometheus
 
-            put(prometheus.render(found, every_series=every_series), output)
+            put(prometheus.render(examined, every_series=every_series), output)
         elif format_ in (HealthFormat.csv, HealthFormat.json):
-            write(spread or [health_sheets.data(found)], Format(format_.value), output)
+            write(spread or [health_sheets.data(examined)], Format(format_.value), output)
         else:
-            sheet = health_sheets.health(found, everything=passes)
+            sheet = health_sheets.health(examined, everything=passes)
             write([sheet, *spread], Format(format_.value), output)
     say_notes(loaded)
-    say(f"{found.sentence}.")
-    if found.blamed:
-        say(f"fail: {', '.join(found.blamed)}")
-    end_incomplete(loaded, status=found.status or 2)
-    if found.status:
-        raise typer.Exit(found.status)
+    say(f"{examined.sentence}.")
+    if examined.blamed:
+        say(f"fail: {', '.join(examined.blamed)}")
+    end_incomplete(loaded, status=examined.status or 2)
+    if examined.status:
+        raise typer.Exit(examined.status)
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from trueup.record import Record
 
-    from ..figures.imported import Said
+    from ..figures.imported import Provenance
 
 app = typer.Typer()
 _UTC = "%Y-%m-%dT%H:%M:%SZ"
@@ -71,22 +71,23 @@ def import_(
 ) -> None:
     """Turn tools' own outputs into records, so that list, cost, report, health and scaling work on
     them. Logs that are imported one after the other are one run. A log's time is that of its file.
-    What neither a log nor an option says is unknown. Figures that could not be verified, or whose
-    check failed, are never an ok record. A log that cannot be read is named, and the others are
-    imported (exit status 1). A log that is too short to judge is a record that no table counts."""
+    A fact that neither a log nor an option gives is unknown. Figures that could not be verified,
+    or whose check failed, are never an ok record. A log that cannot be read is named, and the
+    others are imported (exit status 1). A log that is too short to judge is a record that no table
+    counts."""
     from ..catalog import folder
-    from ..figures.imported import Said, size_of
+    from ..figures.imported import Provenance, size_of
     from ..figures.prices import Terms, read_all, refuse_unknown
     from ..figures.sizes import read_sizes
     from ..read import nodes_of
 
     refuse_unknown(read_all(catalog), Terms(region=region, offer=offer))
-    known = size_of(size, read_sizes(folder(catalog)))
-    said = Said(known, node_count, tuple(nodes or ()), region, offer)
-    nodes_of("", node_count or len(said.nodes) or None, said.nodes)
+    vm_size = size_of(size, read_sizes(folder(catalog)))
+    options = Provenance(vm_size, node_count, tuple(nodes or ()), region, offer)
+    nodes_of("", node_count or len(options.nodes) or None, options.nodes)
     outputs, refused = outputs_of(_each_once(files), tool)
     failed = bool(refused)
-    for line in _imported(results, outputs, said, folder(catalog), new_run=new_run):
+    for line in _imported(results, outputs, options, folder(catalog), new_run=new_run):
         say(line.text)
         failed |= line.failed
     say_refused(refused, len(outputs) + len(refused))
@@ -95,7 +96,7 @@ def import_(
 
 
 class _Line(NamedTuple):
-    """What is said of an import, and whether the exit status must not be 0."""
+    """A message on an import, and whether the exit status must not be 0."""
 
     text: str
     failed: bool = False
@@ -113,9 +114,9 @@ def _each_once(files: Sequence[str]) -> list[str]:
 
 
 def _imported(
-    results: Path, outputs: Sequence[Output], said: Said, catalog: Path, *, new_run: bool
+    results: Path, outputs: Sequence[Output], options: Provenance, catalog: Path, *, new_run: bool
 ) -> Iterator[_Line]:
-    """Write the records of some outputs; what there is to say of each, and of all."""
+    """Write the records of some outputs; messages on each, and on all."""
     from trueup import record as records
 
     from ..figures import imported, too_short
@@ -128,14 +129,14 @@ def _imported(
         run_id = manifest["run_id"]
         labels = imported.labels(
             [output.reading.source for output in outputs],
-            [(one.origin, one.label) for one in before if one.run_id == run_id],
+            [(earlier.origin, earlier.label) for earlier in before if earlier.run_id == run_id],
         )
         written: list[Record] = []
         lacking: dict[str, int] = {}
         for output, label in zip(outputs, labels, strict=True):
             source = output.reading.source
             record = imported.record(
-                output.reading, said, run_id=run_id, label=label, started_at=_time_of(source)
+                output.reading, options, run_id=run_id, label=label, started_at=_time_of(source)
             )
             record = too_short.marked(record, catalog)
             log = _log_of(record, hashlib.sha256(records.written_form(output.text)).hexdigest())
@@ -145,7 +146,7 @@ def _imported(
             if not written:
                 records.write_manifest(str(results), {**manifest, "finished_at": None})
             path = records.write_record(str(results), record, raw=output.text)
-            equal = next((one for one in before if one.sha256 == log.sha256), None)
+            equal = next((earlier for earlier in before if earlier.sha256 == log.sha256), None)
             before.append(log._replace(path=path))
             written.append(record)
             for name in imported.unknown(record):
@@ -167,7 +168,7 @@ class _Log(NamedTuple):
     Attributes:
         origin: its file.
         sha256: of its text.
-        options: what the user said of it.
+        options: the user's options for it.
         path: its record; empty where none is written.
     """
 
@@ -220,8 +221,8 @@ def _last_import(results: Path) -> dict[str, Any] | None:
     from trueup import record as records
 
     *_, last = ("", *records.run_counts(str(results)))
-    found = records.manifest_of(str(results), last) if last else {}
-    return found if found.get("playbook") == records.IMPORT else None
+    manifest = records.manifest_of(str(results), last) if last else {}
+    return manifest if manifest.get("playbook") == records.IMPORT else None
 
 
 def _new_manifest(results: Path) -> dict[str, Any]:
@@ -235,25 +236,27 @@ def _end(results: Path, manifest: dict[str, Any], written: Sequence[Record]) -> 
     """Note the nodes of the records in the run's manifest."""
     from trueup import record as records
 
-    nodes = sorted({*manifest["expected"], *(name for one in written for name in one["nodes"])})
+    nodes = sorted(
+        {*manifest["expected"], *(name for record in written for name in record["nodes"])}
+    )
     hosts = {name: {"failed": 0, "unreachable": 0} for name in nodes}
     done = {**manifest, "finished_at": _now(), "expected": nodes, "hosts": hosts}
     records.write_manifest(str(results), done)
 
 
 def _already(source: str, same: _Log, log: _Log) -> _Line:
-    """What is said of a log that is recorded; other options would make it a second record."""
+    """The message on a log that is recorded; other options would make it a second record."""
     where = f"{source} is already recorded in {same.path}"
     if same.options == log.options:
         return _Line(f"note: {where}, and counts once.")
-    said = ", ".join(f"{name} {value}" for name, value in same.options.items())
+    options = ", ".join(f"{name} {value}" for name, value in same.options.items())
     return _Line(
-        f"trueup: error: {where} with {said}; remove that file to import it anew.", failed=True
+        f"trueup: error: {where} with {options}; remove that file to import it anew.", failed=True
     )
 
 
 def _told(output: Output, record: Record, equal: _Log | None) -> Iterator[_Line]:
-    """What there is to say of a log that was written."""
+    """Messages on a log that was written."""
     from trueup.record import TOO_SHORT
 
     source = output.reading.source

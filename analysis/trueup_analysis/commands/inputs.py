@@ -1,4 +1,4 @@
-"""What the commands read: records, a tool's output, the catalog's expectations."""
+"""Inputs of the commands: records, a tool's output, the catalog's expectations."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def load_all(sources: Sequence[Path], *, may_be_empty: bool = False) -> Loaded:
 def read_bytes(name: str) -> bytes:
     try:
         with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as stream:
-            found = stream.read(MOST_BYTES + 1)
+            content = stream.read(MOST_BYTES + 1)
     except OSError as error:
         raise BadInput(f"{name} cannot be read: {error.strerror}") from error
-    if len(found) > MOST_BYTES:
+    if len(content) > MOST_BYTES:
         raise BadInput(f"{name} has more than {MOST_BYTES >> 20} MiB")
-    return found
+    return content
 
 
 class Output(NamedTuple):
@@ -89,11 +89,11 @@ def outputs_of(names: Sequence[str], tool: str | None) -> tuple[list[Output], li
         BadInput: none can be read.
     """
     read = [_output_or_reason(name, tool) for name in names]
-    outputs = [one for one in read if isinstance(one, Output)]
-    refused = [one for one in read if isinstance(one, str)]
+    outputs = [outcome for outcome in read if isinstance(outcome, Output)]
+    refused = [outcome for outcome in read if isinstance(outcome, str)]
     if not outputs:
-        *others, last = refused
-        for text in others:
+        *reasons, last = refused
+        for text in reasons:
             say(f"trueup: error: {text}")
         raise BadInput(last)
     return outputs, refused
@@ -107,9 +107,9 @@ def _output_or_reason(name: str, tool: str | None) -> Output | str:
 
 
 def expectations_for(
-    size: str | None, catalog: Path | None, own: Path | None = None
+    size: str | None, catalog: Path | None, site_file: Path | None = None
 ) -> Expectations:
-    """What the catalog expects, and a site's own file in its place where both speak of a figure.
+    """The catalog's expectations; a site's own file overrides those of the same figures.
 
     Raises:
         BadInput: nothing of that size.
@@ -117,8 +117,8 @@ def expectations_for(
     from ..figures.health import expectations
 
     expected = expectations.read_catalog(catalog)
-    if own is not None:
-        expected = expected.with_own(expectations.read(own))
+    if site_file is not None:
+        expected = expected.with_own(expectations.read(site_file))
     if size is not None and not expected.knows(size):
         raise BadInput(f"size {size} has no expectations{did_you_mean(size, expected.sizes)}")
     return expected
@@ -128,10 +128,10 @@ def expectations_at_sizes(
     loaded: Loaded, catalog: Path | None = None, *, also_own: bool = False
 ) -> Expectations | None:
     """The same, where any figure was measured at several message sizes: of these the judged one
-    counts. With ``also_own`` a catalog that is not the built-in one is read whatever was measured,
-    so that its user hears what is wrong with it."""
+    counts. With ``also_own`` a catalog that is not the built-in one is always read, so that its
+    errors are reported."""
     from ..catalog import built_in, folder
 
     sized = bool((loaded.figures.message_bytes >= 0).any())
-    own = also_own and folder(catalog) != built_in()
-    return expectations_for(None, catalog) if sized or own else None
+    is_site_catalog = also_own and folder(catalog) != built_in()
+    return expectations_for(None, catalog) if sized or is_site_catalog else None

@@ -1,4 +1,4 @@
-"""What ``trueup health`` judges: of which runs, and whom it expects to find in them."""
+"""The records that ``trueup health`` judges, and the nodes that it expects in them."""
 
 from __future__ import annotations
 
@@ -40,14 +40,16 @@ def judged(
     if max_age and (chosen.run or chosen.since or chosen.every_run):
         raise typer.BadParameter("--max-age chooses the runs: not with --run, --since or --all")
     named = [Path(source) for source in sources or [RESULTS]]
-    whole = not all(map(is_record, named))
+    are_whole_runs = not all(map(is_record, named))
     if max_age:
-        return _of_age(load_all(named, may_be_empty=whole), chosen, max_age), whole
-    return load_results(named, chosen, may_be_empty=whole), whole
+        return _of_age(
+            load_all(named, may_be_empty=are_whole_runs), chosen, max_age
+        ), are_whole_runs
+    return load_results(named, chosen, may_be_empty=are_whole_runs), are_whole_runs
 
 
 def _of_age(loaded: Loaded, chosen: Selection, max_age: str) -> Loaded:
-    """What was measured no longer ago than that, and whom the last run expected in any case.
+    """The records of at most that age; the expected nodes of the last run in any case.
 
     Raises:
         BadParameter: the age is none.
@@ -56,10 +58,10 @@ def _of_age(loaded: Loaded, chosen: Selection, max_age: str) -> Loaded:
         since = moment(max_age, datetime.now(UTC))
     except BadInput as error:
         raise typer.BadParameter(str(error), param_hint="--max-age") from error
-    found = select(loaded, replace(chosen, since=since), may_be_empty=True)
-    held = {str(run["run_id"]) for run in found.runs}
+    recent = select(loaded, replace(chosen, since=since), may_be_empty=True)
+    held = {str(run["run_id"]) for run in recent.runs}
     last = [run for run in loaded.runs[-1:] if str(run["run_id"]) not in held]
-    return replace(found, runs=[*found.runs, *last])
+    return replace(recent, runs=[*recent.runs, *last])
 
 
 def nodes_of(path: Path) -> list[str]:
@@ -76,10 +78,10 @@ def nodes_of(path: Path) -> list[str]:
         names = [line.split("#")[0].strip() for line in lines]
         plain = not any(" " in name or _INI & set(name) for name in names)
         if plain and path.suffix not in {".yml", ".yaml", ".json"} and not os.access(path, os.X_OK):
-            found = [name for name in names if name]
-            if not found:
+            nodes = [name for name in names if name]
+            if not nodes:
                 raise BadInput(f"--nodes {path} names no node")
-            return list(dict.fromkeys(found))
+            return list(dict.fromkeys(nodes))
     elif not path.exists():
         raise BadInput(f"--nodes {path} does not exist")
     elif not path.is_dir():
@@ -90,12 +92,12 @@ def nodes_of(path: Path) -> list[str]:
 
 def _hosts(path: Path) -> list[str]:
     groups = listed(path, "--nodes")
-    found = {
+    hosts = {
         name for group, held in groups.items() if group != "_meta" for name in held.get("hosts", ())
     }
-    if not found:
+    if not hosts:
         raise BadInput(f"--nodes {path} names no node")
-    return sorted(found)
+    return sorted(hosts)
 
 
 def listed(path: Path, option: str) -> dict[str, Any]:
@@ -110,19 +112,19 @@ def listed(path: Path, option: str) -> dict[str, Any]:
     """
     program = Path(sys.executable).with_name("ansible-inventory")
     try:
-        asked = subprocess.run(  # noqa: S603 WHY: Ansible's own reader of inventories, no shell
+        completed = subprocess.run(  # noqa: S603 WHY: Ansible's own reader of inventories, no shell
             [str(program), "--inventory", str(path), "--list"],
             capture_output=True,
             text=True,
             check=False,
             env={**os.environ, "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true"},
         )
-        groups: dict[str, Any] = json.loads(asked.stdout)
+        groups: dict[str, Any] = json.loads(completed.stdout)
     except OSError as error:
         raise BadInput(
             f"{option} {path} is an inventory, and {program} cannot be run: {error.strerror}"
         ) from error
     except ValueError as error:
-        why = " ".join(asked.stderr.split()) or "it printed no JSON"
-        raise BadInput(f"{option} {path} is no inventory that Ansible reads: {why}") from error
+        reason = " ".join(completed.stderr.split()) or "it printed no JSON"
+        raise BadInput(f"{option} {path} is no inventory that Ansible reads: {reason}") from error
     return groups

@@ -1,4 +1,4 @@
-"""``trueup list``: what was measured."""
+"""``trueup list``: the records of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from .help_text import examples
 from .inputs import expectations_at_sizes, load_results
 from .messages import end_incomplete, say, say_all, say_notes
-from .options import Asked, Format, filters, flag, taking
+from .options import Format, RecordQuery, filters, flag, taking
 from .output import Common
 
 app = typer.Typer()
@@ -29,7 +29,7 @@ app = typer.Typer()
 @taking(asked=filters, common=Common)
 def list_cases(
     *,
-    asked: Asked,
+    asked: RecordQuery,
     everything: Annotated[
         bool, flag("--every-record", "Every record, however many there are.")
     ] = False,
@@ -38,8 +38,8 @@ def list_cases(
     ] = False,
     common: Common,
 ) -> None:
-    """What was measured in the last run, with what failed and what could not be read. Of more than
-    50 records a summary; --every-record, csv and json have them all."""
+    """The records of the last run, with failures and unreadable files. Of more than 50 records a
+    summary; --every-record, csv and json have them all."""
     from ..figures import one_machine
     from ..load import verify as verify_raw
     from ..sheets import listing as list_sheets
@@ -48,10 +48,10 @@ def list_cases(
     everything |= common.format_ in {Format.csv, Format.json}
     expected = expectations_at_sizes(loaded, common.catalog, also_own=True)
     if everything or loaded.table.num_rows <= list_sheets.ROWS_SHOWN:
-        made = list_sheets.cases(loaded, expected)
+        tables = list_sheets.cases(loaded, expected)
     else:
-        made = list_sheets.summary(loaded)
-    common.write([*made, *list_sheets.excluded(loaded, everything=everything)])
+        tables = list_sheets.summary(loaded)
+    common.write([*tables, *list_sheets.excluded(loaded, everything=everything)])
     say_all(one_machine.sentences(loaded))
     say_notes(loaded, not_read=False)
     if not verify:

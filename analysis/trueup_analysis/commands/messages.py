@@ -1,4 +1,4 @@
-"""What the commands say: messages to standard error, and lines to standard output."""
+"""Output of the commands: messages to standard error, and lines to standard output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MESSAGES_SHOWN = 20
 
 
 def sentence(error: TrueupError | OSError) -> str:
-    """What is said of a known error."""
+    """The message for a known error."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}"
     return str(error)
@@ -41,7 +41,7 @@ def write_out(parts: Iterable[str]) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        # What is left in the buffer would fail once more when the interpreter ends.
+        # The rest of the buffer would fail once more when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise BadInput(f"standard output could not be written: {error.strerror}") from error
 
@@ -81,12 +81,12 @@ def say_refused(sentences: Sequence[str], count: int) -> None:
         say(f"{len(sentences)} of {count} files could not be read; the others were.")
 
 
-def say_warnings(made: Sequence[Sheet]) -> None:
-    say_all(list(dict.fromkeys(text for sheet in made for text in sheet.warnings)))
+def say_warnings(sheets: Sequence[Sheet]) -> None:
+    say_all(list(dict.fromkeys(text for sheet in sheets for text in sheet.warnings)))
 
 
 def say_notes(loaded: Loaded, *, not_read: bool = True) -> None:
-    """What the reader has to say, and what it could not read unless a table says that."""
+    """Notes of the reader, and files that it could not read unless a table lists them."""
     for note in loaded.notes:
         say(f"note: {note}")
     if not_read:

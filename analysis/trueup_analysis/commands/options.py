@@ -17,7 +17,7 @@ from ..selection import Selection, moment
 
 
 def option(metavar: str, about: str, *names: str, **more: Any) -> Any:
-    """An option with a value: what stands for the value, and a line of help."""
+    """An option with a value: its placeholder, and a line of help."""
     return typer.Option(*names, metavar=metavar, help=about, **more)
 
 
@@ -36,7 +36,7 @@ class Format(str, Enum):
 
 
 class Outcome(str, Enum):
-    """What became of a case."""
+    """The outcome of a case."""
 
     ok = "ok"
     too_short = "too_short"
@@ -83,7 +83,7 @@ def _filter(metavar: str, about: str, *names: str, **more: Any) -> Any:
     return option(metavar, about, *names, rich_help_panel="Which records", **more)
 
 
-class Asked(NamedTuple):
+class RecordQuery(NamedTuple):
     """Where results are, ``results/`` if nobody says, and which of their records are meant."""
 
     sources: list[Path] | None
@@ -122,7 +122,7 @@ def filters(
             rich_help_panel="Which records",
         ),
     ] = False,
-) -> Asked:
+) -> RecordQuery:
     """The options that say which records are meant."""
     if every_run and (run or since):
         raise typer.BadParameter("--all takes every run: not with --run or --since")
@@ -131,37 +131,39 @@ def filters(
         benchmarks=tuple(benchmark or ()),
         run=run,
         since=since,
-        outcomes=tuple(one.value for one in outcome or ()),
+        outcomes=tuple(state.value for state in outcome or ()),
         every_run=every_run,
     )
-    return Asked(sources, chosen)
+    return RecordQuery(sources, chosen)
 
 
 Command = Callable[..., None]
 
 
 def taking(**bundles: Callable[..., Any]) -> Callable[[Command], Command]:
-    """Gives a command the options of each bundle in the place of its parameter of that name, which
-    is then what the bundle makes of them."""
+    """Replaces the parameter of each bundle's name by the options of the bundle. The command gets
+    the value that the bundle makes of them."""
 
     def decorate(command: Command) -> Command:
         options = {name: _parameters(bundle) for name, bundle in bundles.items()}
 
         @functools.wraps(command)
-        def bundled(**given: Any) -> None:
-            made = {
-                name: bundle(**{one: given.pop(one) for one in options[name]})
+        def bundled(**arguments: Any) -> None:
+            bundle_values = {
+                name: bundle(
+                    **{option_name: arguments.pop(option_name) for option_name in options[name]}
+                )
                 for name, bundle in bundles.items()
             }
-            command(**given, **made)
+            command(**arguments, **bundle_values)
 
         parameters = [
             parameter
-            for name, own in _parameters(command).items()
-            for parameter in (options[name].values() if name in options else [own])
+            for name, declared in _parameters(command).items()
+            for parameter in (options[name].values() if name in options else [declared])
         ]
         bundled.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        bundled.__annotations__ = {one.name: one.annotation for one in parameters}
+        bundled.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return bundled
 
     return decorate

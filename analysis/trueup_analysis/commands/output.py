@@ -1,4 +1,4 @@
-"""What the commands write: tables and texts, to standard output or a file."""
+"""Tables and texts of the commands, to standard output or a file."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Common:
     format_: FormatOption = Format.table
     output: OutputOption = None
 
-    def write(self, made: Sequence[Sheet]) -> None:
-        write(made, self.format_, self.output)
+    def write(self, sheets: Sequence[Sheet]) -> None:
+        write(sheets, self.format_, self.output)
 
 
-def write(made: Sequence[Sheet], format_: Format, output: Path | None) -> None:
+def write(sheets: Sequence[Sheet], format_: Format, output: Path | None) -> None:
     from ..render import csv, json, markdown, table
 
     if format_ is Format.table:
@@ -41,12 +41,12 @@ def write(made: Sequence[Sheet], format_: Format, output: Path | None) -> None:
         looked_at = output is None and sys.stdout.isatty()
         # Not os.get_terminal_size, which knows neither COLUMNS nor terminals that say 0.
         width = shutil.get_terminal_size((table.WIDTH, 24)).columns if looked_at else table.WIDTH
-        put(table.render(made, width=width, colour=colour), output)
+        put(table.render(sheets, width=width, colour=colour), output)
     elif format_ is Format.csv:
-        _put(csv.parts(made), output)
+        _put(csv.parts(sheets), output)
     else:
         render = {Format.markdown: markdown.render, Format.json: json.render}[format_]
-        put(render(made), output)
+        put(render(sheets), output)
 
 
 def put(text: str, output: Path | None) -> None:

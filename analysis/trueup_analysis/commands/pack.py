@@ -12,7 +12,7 @@ from trueup.errors import BadInput
 from .help_text import examples
 from .inputs import load_results
 from .messages import end_incomplete, say, say_notes
-from .options import Asked, filtered, option
+from .options import RecordQuery, filtered, option
 
 app = typer.Typer()
 
@@ -26,7 +26,7 @@ app = typer.Typer()
 @filtered
 def pack(
     *,
-    asked: Asked,
+    asked: RecordQuery,
     output: Annotated[Path, option("FILE", "The file to write.", "--output", "-o")] = Path(
         "results.parquet"
     ),

@@ -1,4 +1,4 @@
-"""``trueup prices``: what the catalog knows, and newer prices beside it."""
+"""``trueup prices``: the catalog's prices, and newer ones beside them."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def show(
     from ..figures.prices import read_all
     from ..sheets import price_list as sheets
 
-    wanted = price_list.Wanted(size, region, os, offer)
-    rows = price_list.chosen(read_all(common.catalog), wanted, today())
+    query = price_list.PriceQuery(size, region, os, offer)
+    rows = price_list.chosen(read_all(common.catalog), query, today())
     common.write([sheets.prices(rows)])
 
 
@@ -88,41 +88,51 @@ def refresh(
     from ..figures.prices import read_all, read_prices, region_name
     from ..sheets import price_list as sheets
 
-    known = read_all()
+    old_prices = read_all()
     sizes = size or [row["size"] for _, row in catalog.rows(catalog.find("vm_sizes.csv"), "size")]
-    regions = [region_name(one) for one in region or ()]
-    regions = regions or sorted({row["region"] for row in known})
+    regions = [region_name(name) for name in region or ()]
+    regions = regions or sorted({row["region"] for row in old_prices})
     _refuse_quotes([*sizes, *regions])
     server = retail.Server((url or retail.HOST).rstrip("/"))
     day = datetime.now(UTC).date().isoformat()
-    fetched = [retail.fetch(server, one, sizes, day, PROGRESS.step) for one in regions]
-    for one in fetched:
-        _tell(one, sizes)
-    own = retail.own_file()
-    if not any(one.rows for one in fetched):
-        raise BadInput(f"{server.url} has no price of these sizes there; {own} is as it was")
-    count = retail.keep(own, read_prices(own) if own.exists() else (), fetched)
+    fetched = [retail.fetch(server, region_id, sizes, day, PROGRESS.step) for region_id in regions]
+    for response in fetched:
+        _tell(response, sizes)
+    prices_file = retail.own_file()
+    if not any(response.rows for response in fetched):
+        raise BadInput(
+            f"{server.url} has no price of these sizes there; {prices_file} is as it was"
+        )
+    count = retail.keep(
+        prices_file, read_prices(prices_file) if prices_file.exists() else (), fetched
+    )
     new = [
-        {**row, "usd_per_hour": float(row["usd_per_hour"])} for one in fetched for row in one.rows
+        {**row, "usd_per_hour": float(row["usd_per_hour"])}
+        for response in fetched
+        for row in response.rows
     ]
-    say(f"{own} holds {count:,} prices now")
-    write([sheets.changes(price_list.changes(known, new), "what was known", day)], format_, output)
+    say(f"{prices_file} holds {count:,} prices now")
+    write(
+        [sheets.changes(price_list.changes(old_prices, new), "what was known", day)],
+        format_,
+        output,
+    )
 
 
 @app.command(epilog=examples("trueup prices diff", "trueup prices diff --format csv"))
 def diff(*, format_: FormatOption = Format.table, output: OutputOption = None) -> None:
-    """What your own prices change against the catalog's."""
+    """Differences between your own prices and the catalog's."""
     from .. import catalog, retail
     from ..figures import price_list
     from ..figures.prices import read_prices
     from ..sheets import price_list as sheets
 
-    own = retail.own_file()
-    if not own.exists():
-        raise BadInput(f"{own} does not exist; `trueup prices refresh` makes it")
+    prices_file = retail.own_file()
+    if not prices_file.exists():
+        raise BadInput(f"{prices_file} does not exist; `trueup prices refresh` makes it")
     listed = read_prices(catalog.find("prices.csv"))
-    rows = price_list.changes(listed, read_prices(own))
-    write([sheets.changes(rows, "the catalog's", str(own))], format_, output)
+    rows = price_list.changes(listed, read_prices(prices_file))
+    write([sheets.changes(rows, "the catalog's", str(prices_file))], format_, output)
 
 
 def today() -> date:
@@ -134,17 +144,17 @@ def today() -> date:
 
 def _refuse_quotes(words: Sequence[str]) -> None:
     """Names go into a filter of the API: letters, digits, _ and - alone."""
-    for word in words:
-        if not word.replace("_", "").replace("-", "").isalnum():
-            raise BadInput(f"{word!r} is no name of a size or region")
+    for name in words:
+        if not name.replace("_", "").replace("-", "").isalnum():
+            raise BadInput(f"{name!r} is no name of a size or region")
 
 
-def _tell(one: Fetched, sizes: Sequence[str]) -> None:
-    """What a region gave, what was left out and why, and the sizes it has no price of."""
-    priced = {row["size"] for row in one.rows}
+def _tell(response: Fetched, sizes: Sequence[str]) -> None:
+    """The prices of a region, the rows left out with the reasons, and the sizes without a price."""
+    priced = {row["size"] for row in response.rows}
     without = [size for size in sizes if size not in priced]
-    say(f"{one.region}: {len(one.rows):,} prices of {len(priced)} sizes")
-    for why, count in sorted(one.left_out.items()):
-        say(f"{one.region}: {count:,} rows left out: {why}")
+    say(f"{response.region}: {len(response.rows):,} prices of {len(priced)} sizes")
+    for reason, count in sorted(response.left_out.items()):
+        say(f"{response.region}: {count:,} rows left out: {reason}")
     if without:
-        say(f"{one.region}: no price of {', '.join(without)}")
+        say(f"{response.region}: no price of {', '.join(without)}")

@@ -1,4 +1,4 @@
-"""What takes long says on a terminal that it goes on, in a line that vanishes."""
+"""Progress of long work on a terminal, in a line that vanishes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Progress:
             self._timer.start()
 
     def step(self, text: str) -> None:
-        """What is done now."""
+        """Show the current step."""
         self._text = text
         if self._status is not None:
             self._status.update(text)

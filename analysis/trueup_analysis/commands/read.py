@@ -57,9 +57,9 @@ def read(
 ) -> None:
     """Read a tool's own output: its figures, the tool's checks (exit 1 when one failed), and
     warnings on the figures; with --size also the verdict (exit 1 for a failure, 2 where nothing
-    could be judged). What is printed but cannot be cross-checked is marked unverified, with what is
-    missing, and never judged. JSON has one object a file: tool, tool_version, rows, checks,
-    warnings, unverified."""
+    could be judged). A figure that cannot be cross-checked is marked unverified, with the reason,
+    and never judged. JSON has one object a file: tool, tool_version, rows, checks, warnings,
+    unverified."""
     from ..render import json
     from ..sheets import reading as reading_sheets
 
@@ -68,17 +68,17 @@ def read(
     judged = None if size is None else _judged(readings, size, node_count, common.catalog)
     if common.format_ is Format.json:
         objects = [dict(vars(item)) for item in readings]
-        for written, found in zip(objects, judged or [], strict=judged is not None):
-            written["verdicts"] = [vars(verdict) for verdict in found]
+        for written, verdicts in zip(objects, judged or [], strict=judged is not None):
+            written["verdicts"] = [vars(verdict) for verdict in verdicts]
         put(json.dump(objects), common.output)
     else:
         sheet = reading_sheets.reading
         if common.format_ is not Format.csv:
             sheet = partial(reading_sheets.reading_for_people, all_rows=all_rows)
-        made = [sheet(item) for item in readings]
+        sheets = [sheet(item) for item in readings]
         if judged is not None and common.format_ is not Format.csv:
-            made += _verdict_sheets(readings, judged, size)
-        common.write(made)
+            sheets += _verdict_sheets(readings, judged, size)
+        common.write(sheets)
     failed = _say_checks(readings)
     say_refused(refused, len(files))
     if status := _status(judged, failed=failed or bool(refused)):
@@ -87,7 +87,7 @@ def read(
 
 def _status(judged: Sequence[Sequence[Verdict]] | None, *, failed: bool) -> int:
     """1 for a failed check or verdict; 2 where nothing could be judged; 0 otherwise."""
-    words = {verdict.verdict for found in judged or [] for verdict in found}
+    words = {verdict.verdict for verdicts in judged or [] for verdict in verdicts}
     if failed or "fail" in words:
         return 1
     return 2 if judged is not None and not words & {"pass", "warn"} else 0
@@ -111,8 +111,8 @@ def _verdict_sheets(
     from ..sheets import health
 
     return [
-        health.verdicts(found, f"{item.source} as {size}")
-        for item, found in zip(readings, judged, strict=True)
+        health.verdicts(verdicts, f"{item.source} as {size}")
+        for item, verdicts in zip(readings, judged, strict=True)
     ]
 
 

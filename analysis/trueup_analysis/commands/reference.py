@@ -7,7 +7,7 @@ import typer
 from .help_text import examples
 from .inputs import RESULTS, load_results
 from .messages import end_incomplete, say, say_notes
-from .options import Asked, filters, taking
+from .options import RecordQuery, filters, taking
 from .output import Common
 
 app = typer.Typer()
@@ -22,11 +22,11 @@ app = typer.Typer()
 @taking(asked=filters, common=Common)
 def reference(
     *,
-    asked: Asked,
+    asked: RecordQuery,
     common: Common,
 ) -> None:
-    """Published tables, what is wrong with them, and this run beside. Of a run with a preset, each
-    figure beside the published row that it should reproduce."""
+    """Published tables, their errors, and this run beside them. Of a run with a preset, each figure
+    beside the published row that it should reproduce."""
     from trueup_controller.presets import read_all
 
     from ..cases import read_cases
@@ -45,7 +45,7 @@ def reference(
         say_notes(mine)
     else:
         say("results/ does not exist here: published tables only")
-    made = reference_sheets.reference(
+    sheets = reference_sheets.reference(
         analysis.compare(published, analysis.own(mine)),
         analysis.sums(published),
         analysis.storage(path, mine),
@@ -56,7 +56,7 @@ def reference(
     notes = presets.unpublished(offered, cases)
     notes += presets.beside_nothing(offered, cases, reproduced)
     if reproduced or notes:
-        made.insert(0, preset_sheets.reproduced(reproduced, notes))
-    common.write(made)
+        sheets.insert(0, preset_sheets.reproduced(reproduced, notes))
+    common.write(sheets)
     if mine is not None:
         end_incomplete(mine)

@@ -12,7 +12,7 @@ from .billing import Billing
 from .help_text import examples
 from .inputs import load_results
 from .messages import end_incomplete, print_, say_notes
-from .options import Asked, CatalogOption, filters, option, taking
+from .options import CatalogOption, RecordQuery, filters, option, taking
 
 if TYPE_CHECKING:
     from ..figures.advise.access import Advised
@@ -33,7 +33,7 @@ app = typer.Typer()
 @taking(asked=filters, billing=Billing)
 def report(
     *,
-    asked: Asked,
+    asked: RecordQuery,
     output: Annotated[Path, option("FOLDER", "The folder to write.", "--output", "-o")] = Path(
         "report"
     ),
@@ -51,10 +51,10 @@ def report(
     terms, level = billing.terms(), billing.level()
     loaded = load_results(*asked)
     api = billing.api(loaded)
-    place = folder(catalog)
+    catalog_folder = folder(catalog)
     advised = None if advise is None else _advised(advise, loaded, catalog, terms.price_date)
     page = write_report(
-        loaded, output, catalog=place, terms=terms, api=api, level=level, advised=advised
+        loaded, output, catalog=catalog_folder, terms=terms, api=api, level=level, advised=advised
     )
     say_notes(loaded)
     print_(f"{page}\n")
@@ -74,7 +74,7 @@ def _advised(
 
     if path.suffix not in (".yml", ".yaml"):
         raise BadInput(f"--advise {path} is no ask: name a file such as work.yml")
-    name, given = ask_of(str(path), [])
-    cases = [one for one in read_cases(loaded) if one.measured and one.outcome == "ok"]
-    known = Knowledge(folder(catalog), day_of_reading(), cases)
-    return answered(asks.chosen(name), given, known, catalog, price_date=price_date)
+    name, inputs = ask_of(str(path), [])
+    cases = [case for case in read_cases(loaded) if case.measured and case.outcome == "ok"]
+    knowledge = Knowledge(folder(catalog), day_of_reading(), cases)
+    return answered(asks.chosen(name), inputs, knowledge, catalog, price_date=price_date)

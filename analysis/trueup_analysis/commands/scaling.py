@@ -10,14 +10,14 @@ import typer
 from .help_text import examples
 from .inputs import expectations_at_sizes, load_results
 from .messages import end_incomplete, say_all, say_notes, say_warnings
-from .options import Asked, Format, FormatOption, OutputOption, filtered, flag, option
+from .options import Format, FormatOption, OutputOption, RecordQuery, filtered, flag, option
 from .output import write
 
 app = typer.Typer()
 
 
 class Over(str, Enum):
-    """What scales."""
+    """The resource that scales."""
 
     auto = "auto"
     cores = "cores"
@@ -37,7 +37,7 @@ class Over(str, Enum):
 @filtered
 def scaling(
     *,
-    asked: Asked,
+    asked: RecordQuery,
     over: Annotated[
         Over, typer.Option(help="What scales; auto: cores or GPUs in a node, and nodes.")
     ] = Over.auto,
@@ -75,19 +75,19 @@ def scaling(
         "expectations": expectations_at_sizes(loaded),
     }
     if asked.chosen.benchmarks:
-        found = [
+        all_series = [
             series
             for name in asked.chosen.benchmarks
             for series in analysis.series(loaded, benchmark=name, **options)
         ]
     else:
-        found = analysis.every_series(loaded, **options)
+        all_series = analysis.every_series(loaded, **options)
     every = layouts or format_ in {Format.csv, Format.json}
-    made = [scaling_sheets.scaling(series, layouts=every) for series in found]
-    write(made, format_, output)
+    sheets = [scaling_sheets.scaling(series, layouts=every) for series in all_series]
+    write(sheets, format_, output)
     say_notes(loaded)
-    for name in dict.fromkeys(series.benchmark for series in found):
+    for name in dict.fromkeys(series.benchmark for series in all_series):
         say_all(analysis.left_out(loaded, name))
-    say_warnings(made)
+    say_warnings(sheets)
     say_all(uncounted(loaded))
     end_incomplete(loaded)

@@ -1,4 +1,4 @@
-"""``trueup sizes``: which VM sizes have what is needed."""
+"""``trueup sizes``: VM sizes that meet given needs."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def sizes(
     os: OsOption = "linux",
     common: Common,
 ) -> None:
-    """VM sizes that have what is needed, and what an hour costs: in a region, or the lowest of all
-    regions with a price. A price that nobody knows is said to be unknown."""
+    """VM sizes that meet given needs, with the price of an hour: in a region, or the lowest of all
+    regions with a price. Without a price it is unknown."""
     from ..catalog import find, rows
     from ..figures import price_list
     from ..figures.prices import Terms, read_all, refuse_unknown
@@ -46,11 +46,11 @@ def sizes(
 
     prices = read_all(common.catalog)
     refuse_unknown(prices, Terms(region=region, offer=offer, os=os or "linux"))
-    found = price_list.sizes(
+    matches = price_list.sizes(
         [row for _, row in rows(find("vm_sizes.csv", common.catalog), "size", "status")],
         price_list.Needs(gpu, gpus, rdma, family, memory, retired),
         prices,
-        price_list.Wanted(region=region, os=os, offer=offer),
+        price_list.PriceQuery(region=region, os=os, offer=offer),
         today(),
     )
-    common.write([sheets.sizes(found, region, offer or "any offer", os or "any system")])
+    common.write([sheets.sizes(matches, region, offer or "any offer", os or "any system")])

@@ -52,16 +52,16 @@ def topology_check(
     ] = None,
     common: Common,
 ) -> None:
-    """What is wrong with a topology file, what NCCL does with it, and the fix. An error changes
-    what NCCL does; with a warning it works as it should."""
+    """Faults of a topology file, their effect on NCCL, and the fixes. An error changes the
+    behaviour of NCCL; a warning does not."""
     from trueup.node.nccl_topology import check, check_gpu_masks
 
     from ..sheets import topology as topology_sheets
 
     if file is None and masks is None:
         raise BadInput("nothing to check; name a FILE, or give --masks")
-    layout, others = _layout(size, common.catalog)
-    findings = [] if file is None else check(read_bytes(file), layout, others)
+    layout, other_layouts = _layout(size, common.catalog)
+    findings = [] if file is None else check(read_bytes(file), layout, other_layouts)
     if masks is not None:
         findings += check_gpu_masks(masks.strip().split(","), layout)
     checked = {None: "masks", "-": "standard input"}.get(file, file)
@@ -91,11 +91,13 @@ def topology_write(
     """The topology file of a size, from the catalog."""
     from trueup.node.nccl_topology import generate, generate_graphs
 
-    layout, others = _layout(size, catalog)
+    layout, other_layouts = _layout(size, catalog)
     text = generate_graphs(layout) if graphs else generate(layout)
     if not text:
-        known = [each for other in others if other.graphs is not None for each in other.sizes]
-        message = f"{size} has no graph file; {', '.join(known)} has"
+        sizes_with_graphs = [
+            each for other in other_layouts if other.graphs is not None for each in other.sizes
+        ]
+        message = f"{size} has no graph file; {', '.join(sizes_with_graphs)} has"
         raise BadInput(message)
     put(text, output)
 

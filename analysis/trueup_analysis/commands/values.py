@@ -1,7 +1,7 @@
-"""Values of options that are plainly what they must be.
+"""Plain values of options, read without pydantic.
 
-typer has pydantic look at each value, which takes 0.1 s to import and more to set up. What is not
-plain it looks at as before, and says what is wrong.
+typer checks each value with pydantic, which takes 0.1 s to import and more to set up. Values that
+are not plain still go through pydantic, which reports their errors.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _NUMBERS: Final = {
 
 def read_plainly() -> None:
     """Have typer read plain values without pydantic; one without pydantic stays as it is."""
-    kind: Any = next((one for one in TyperOption.__mro__ if _READER in vars(one)), None)
+    kind: Any = next((base for base in TyperOption.__mro__ if _READER in vars(base)), None)
     if kind is not None:
         theirs = getattr(kind, _READER)
         setattr(kind, _READER, lambda _: _Plain(theirs))
 
 
 class _Plain:
-    """What typer asks for the value of a parameter; ``theirs`` makes what it asks otherwise."""
+    """Stands in for typer's reader of a parameter's value; ``theirs`` makes the original reader."""
 
     def __init__(self, theirs: Callable[[Any], Any]) -> None:
         self._theirs = theirs
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        found = self._found(value, param)
-        if found is _NOT_PLAIN:
+        plain = self._found(value, param)
+        if plain is _NOT_PLAIN:
             return self._theirs(param).coerce(value, param=param, ctx=ctx)
-        return found
+        return plain
 
     @staticmethod
     def _found(value: Any, param: Any) -> Any:
@@ -58,8 +58,8 @@ class _Plain:
             return _plain(value, kind, about)
         if not isinstance(value, (list, tuple)):
             return _NOT_PLAIN
-        found = [_plain(one, get_args(kind)[0], about) for one in value]
-        return _NOT_PLAIN if _NOT_PLAIN in found else found
+        plain_values = [_plain(member, get_args(kind)[0], about) for member in value]
+        return _NOT_PLAIN if _NOT_PLAIN in plain_values else plain_values
 
 
 def _plain(value: Any, kind: Any, about: Any) -> Any:
@@ -71,7 +71,7 @@ def _plain(value: Any, kind: Any, about: Any) -> Any:
     if kind is Path:
         return _path(value, about)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return next((one for one in kind if value in {one, one.value}), _NOT_PLAIN)
+        return next((member for member in kind if value in {member, member.value}), _NOT_PLAIN)
     return _NOT_PLAIN
 
 
@@ -85,10 +85,10 @@ def _number(value: Any, kind: Any, about: Any) -> Any:
 
 
 def _path(value: Any, about: Any) -> Any:
-    asked = (about.exists, about.writable, about.resolve_path, about.allow_dash, about.path_type)
-    if any(asked) or not (about.file_okay and about.dir_okay):
+    checks = (about.exists, about.writable, about.resolve_path, about.allow_dash, about.path_type)
+    if any(checks) or not (about.file_okay and about.dir_okay):
         return _NOT_PLAIN
-    # typer refuses what is there and cannot be read.
+    # typer refuses a file that exists and cannot be read.
     if about.readable and not os.access(value, os.R_OK) and os.path.exists(value):
         return _NOT_PLAIN
     return Path(value)

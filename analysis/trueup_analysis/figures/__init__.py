@@ -1,1 +1,1 @@
-"""What follows from the records: pure functions from frames and cases to figures in base units."""
+"""Figures from the records: pure functions from frames and cases to values in base units."""

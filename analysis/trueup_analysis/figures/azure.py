@@ -28,12 +28,12 @@ _PROJECT = Path(benchmarks.__file__).parents[3]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a recipe comes to.
+    """A deployment by a recipe.
 
     Attributes:
         made: its parameters.
-        known: what the catalog knows of Azure.
-        cost: what it costs.
+        known: the catalog's facts on Azure.
+        cost: its cost.
         needs: the cores that it takes, by quota.
         elsewhere: the same where it is made instead, in the order in which that is tried.
     """
@@ -46,14 +46,16 @@ class Plan:
 
     def refusal(self) -> str | None:
         """Why it may not be made, here or in one of the other places; None where it may."""
-        found = self.cost.refusal()
-        if found is not None or not self.elsewhere:
-            return found
-        texts = ((one.made.place, one.cost.refusal()) for one in self.elsewhere)
-        return "; ".join(f"in {place} {text}" for place, text in texts if text) or None
+        reason = self.cost.refusal()
+        if reason is not None or not self.elsewhere:
+            return reason
+        texts = (
+            (alternative.made.place, alternative.cost.refusal()) for alternative in self.elsewhere
+        )
+        return "; ".join(f"in {location} {text}" for location, text in texts if text) or None
 
     def missing(self, environment: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Everything that the run lacks, as kinds of need and sentences with what to do.
+        """Everything that the run lacks, as kinds of need and sentences with the remedy.
 
         Args:
             environment: the controller's variables, for secrets.
@@ -69,7 +71,7 @@ class Plan:
         ]
 
     def work(self) -> dryrun.Measured:
-        """What it measures.
+        """The measurements that it makes.
 
         Raises:
             BadInput: there is no such preset, or it is for other sizes.
@@ -77,23 +79,23 @@ class Plan:
         return dryrun.measured(self.made, self.known, _PROJECT)
 
     def warnings(self) -> list[str]:
-        """What speaks against it, and does not forbid it."""
-        found = []
+        """Objections that do not forbid it."""
+        texts = []
         for size in dict.fromkeys(self.made.sizes().values()):
             row = self.known.sizes[size]
             status = str(row.get("status", ""))
             if status.startswith("retires"):
-                found.append(f"{size} {status}")
+                texts.append(f"{size} {status}")
             if row.get("closed_since"):
-                found.append(f"{size} cannot be deployed by a new subscription")
+                texts.append(f"{size} cannot be deployed by a new subscription")
         if self.made.region not in self.known.priced_regions():
-            found.append(
+            texts.append(
                 f"the price table has no price at all in {self.made.region}: whether it sells these"
                 " sizes is not known"
             )
         if self.made.outbound == "none":
-            found.append("nodes cannot reach the internet: packages must come from a mirror within")
-        return found + dryrun.warnings(self.made, self.known, _PROJECT)
+            texts.append("nodes cannot reach the internet: packages must come from a mirror within")
+        return texts + dryrun.warnings(self.made, self.known, _PROJECT)
 
 
 def recipes(chosen: Path | None = None) -> list[str]:
@@ -112,7 +114,7 @@ def newest_builds(standalone: Mapping[str, Mapping[str, Any]]) -> dict[str, dict
 
 
 def known(rows: Sequence[Mapping[str, Any]], chosen: Path | None = None) -> Catalog:
-    """What the catalog knows of Azure; ``rows`` are prices."""
+    """The catalog's facts on Azure; ``rows`` are prices."""
     sold: dict[str, set[str]] = {}
     for row in rows:
         if row["os"] == "linux" and row["offer"] == prices.LIST_OFFER:
@@ -130,17 +132,17 @@ def finder(rows: Sequence[Mapping[str, Any]]) -> cost.Find:
     book = prices.Book(rows, None)
 
     def find(size: str, region: str, offer: str) -> cost.Price | None:
-        found = book.find(size, region, "linux", offer)
-        if found is None:
+        quote = book.find(size, region, "linux", offer)
+        if quote is None:
             return None
-        return cost.Price(found.usd_per_hour, found.date, found.source, found.age)
+        return cost.Price(quote.usd_per_hour, quote.date, quote.source, quote.age)
 
     return find
 
 
 def plan(
     recipe: str,
-    own: Path | None = None,
+    user_file: Path | None = None,
     *,
     chosen: Path | None = None,
     limit: float | None = None,
@@ -150,7 +152,7 @@ def plan(
 
     Args:
         recipe: its name.
-        own: a file of parameters, whose values win.
+        user_file: a file of parameters, whose values win.
         chosen: a catalog's folder.
         limit: US$ an hour, instead of the recipe's.
         now: for the expiry; else the clock.
@@ -165,17 +167,23 @@ def plan(
     if limit is not None and not limit > 0:
         raise BadInput(f"--max-usd-per-hour {limit:g}: a limit is above 0")
     rows = prices.read_all(chosen)
-    what = known(rows, chosen)
+    azure_catalog = known(rows, chosen)
     layers = [catalog.document(catalog.find(f"{_RECIPES}/{recipe}.yml", chosen))]
-    if own is not None:
-        given = catalog.document(own)
-        layers.append({} if given is None else given)
+    if user_file is not None:
+        user_values = catalog.document(user_file)
+        layers.append({} if user_values is None else user_values)
     now = now or datetime.now(UTC)
-    made = parameters.read(recipe, layers, what, now)
+    recipe_parameters = parameters.read(recipe, layers, azure_catalog, now)
     find = finder(rows)
-    hours = (datetime.fromisoformat(made.expires) - now).total_seconds() / 3600
-    quota = availability.needs(made, what)
-    first, *others = (
-        Plan(one, what, cost.cost(one, find, hours, limit), quota) for one in made.places()
+    hours = (datetime.fromisoformat(recipe_parameters.expires) - now).total_seconds() / 3600
+    quota = availability.needs(recipe_parameters, azure_catalog)
+    first, *alternatives = (
+        Plan(
+            placed_parameters,
+            azure_catalog,
+            cost.cost(placed_parameters, find, hours, limit),
+            quota,
+        )
+        for placed_parameters in recipe_parameters.places()
     )
-    return replace(first, elsewhere=tuple(others))
+    return replace(first, elsewhere=tuple(alternatives))

@@ -1,4 +1,4 @@
-"""Figures of all records as columns: what a hundred thousand cases are pooled and ranked by without
+"""Figures of all records as columns, so that a hundred thousand cases are pooled and ranked without
 an object for each figure."""
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Held:
 
     def of(self, records: Counts) -> Held:
         """The same of some records, in their order."""
-        return Held(*(getattr(self, one.name)[records] for one in fields(self)))
+        return Held(*(getattr(self, field.name)[records] for field in fields(self)))
 
 
 class ByRecord:
@@ -51,8 +51,8 @@ class ByRecord:
 
     def __init__(self, loaded: Loaded) -> None:
         self.records = loaded.table.num_rows
-        self._all = found = loaded.figures
-        self._placed = (found.message_bytes >= 0) | (found.device.codes >= 0)
+        self._all = figures = loaded.figures
+        self._placed = (figures.message_bytes >= 0) | (figures.device.codes >= 0)
         self.held = cache(self._held)
         self.plain = cache(self._plain)
 
@@ -61,8 +61,8 @@ class ByRecord:
         placed = np.zeros(self.records, bool)
         placed[self._all.owners[rows[self._placed[rows]]]] = True
         first = rows[::-1]
-        wanted = (measure.statistic,) if measure.statistic else TYPICAL
-        typical = [self._stating(first, word) for word in reversed(wanted)]
+        statistics = (measure.statistic,) if measure.statistic else TYPICAL
+        typical = [self._stating(first, name) for name in reversed(statistics)]
         return Held(
             value=self._spread(typical),
             low=self._spread([self._stating(rows, "min")]),
@@ -73,11 +73,11 @@ class ByRecord:
         )
 
     def _plain(self, metric: str, statistic: str = "") -> Numbers:
-        """What ``Case.plain`` says of each record."""
+        """The value of ``Case.plain`` for each record."""
         rows = self._of(metric)
         rows = rows[~self._placed[rows]]
-        wanted = (statistic,) if statistic else TYPICAL
-        return self._spread([self._stating(rows, word) for word in reversed(wanted)])
+        statistics = (statistic,) if statistic else TYPICAL
+        return self._spread([self._stating(rows, name) for name in reversed(statistics)])
 
     def median(self, metric: str) -> Numbers:
         """Of each record's figures of the whole case the first that is a median, or one value."""
@@ -92,19 +92,19 @@ class ByRecord:
     def _of(self, metric: str) -> Counts:
         return np.flatnonzero(self._all.name.codes == self._all.name.code(metric))
 
-    def _stating(self, rows: Counts, word: str | None) -> Counts:
+    def _stating(self, rows: Counts, name: str | None) -> Counts:
         statistic = self._all.statistic
-        chosen: Counts = rows[statistic.codes[rows] == statistic.code(word)]
+        chosen: Counts = rows[statistic.codes[rows] == statistic.code(name)]
         return chosen
 
     def _spread(self, parts: Iterable[Counts]) -> Numbers:
         """The value of each record: that of its last row in the last part that has one."""
-        found = np.full(self.records, np.nan)
+        values = np.full(self.records, np.nan)
         for rows in parts:
-            found[self._all.owners[rows]] = self._all.value[rows]
-        return found
+            values[self._all.owners[rows]] = self._all.value[rows]
+        return values
 
     def _counts(self, rows: Counts) -> Counts:
-        found = np.zeros(self.records, np.int64)
-        found[self._all.owners[rows]] = self._all.n[rows].clip(0)
-        return found
+        counts = np.zeros(self.records, np.int64)
+        counts[self._all.owners[rows]] = self._all.n[rows].clip(0)
+        return counts

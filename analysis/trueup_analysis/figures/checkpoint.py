@@ -22,7 +22,7 @@ class Transfer(NamedTuple):
     Attributes:
         copies: how many files are copied at the same time.
         cap_bits_per_second: the most that each may take.
-        rate_bits_per_second: what all of them take together, below the account's limit.
+        rate_bits_per_second: the rate of all of them together, below the account's limit.
         seconds: how long it takes at that rate.
     """
 
@@ -59,7 +59,7 @@ def transfer(size_bytes: float, *, copies: int, limit: float, cap: float | None 
     Args:
         size_bytes: the whole checkpoint.
         copies: how many files of it are copied at the same time.
-        limit: the account's limit for what comes in, bit/s.
+        limit: the account's limit for incoming data, bit/s.
         cap: the most that each copy may take, bit/s; None for the most, in steps of 100 Mb/s, that
             keeps all of them below the limit.
 

@@ -1,4 +1,4 @@
-"""Records as columns of codes: what a hundred thousand are chosen and grouped by without an object
+"""Records as columns of codes, so that a hundred thousand are chosen and grouped without an object
 for each."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Coded:
-    """Some records of what was loaded, in the order of their numbers in ``records``."""
+    """Some of the loaded records, in the order of their numbers in ``records``."""
 
     def __init__(self, loaded: Loaded, records: Counts) -> None:
         self.loaded, self.records = loaded, records
@@ -30,7 +30,7 @@ class Coded:
         return len(self.records)
 
     def taken(self, rows: Any) -> Coded:
-        """Those at some places, or where a mask is true."""
+        """The records at some places, or where a mask is true."""
         return Coded(self.loaded, self.records[rows])
 
     def words(self, name: str) -> Words:
@@ -43,20 +43,20 @@ class Coded:
 
     def number(self, name: str) -> NDArray[np.float64]:
         """The same, NaN where one is not known."""
-        found = self.count(name)
-        return np.where(found < 0, np.nan, found)
+        counts = self.count(name)
+        return np.where(counts < 0, np.nan, counts)
 
     def mappings(self, name: str) -> dict[int, Any]:
-        """By code what a column of mappings says."""
+        """The mappings of a column by code."""
         column = self.words(name)
         return {code: packed.decoded(column.words[code]) for code in distinct(column.codes)}
 
     def first(self, name: str) -> Any:
-        """What the first record has in a column of text or mappings."""
+        """The first record's value in a column of text or mappings."""
         column = self.loaded.words(name)
         code = int(column.codes[self.records[0]])
-        word = None if code < 0 else column.words[code]
-        return packed.decoded(word) if word is not None and name in packed.JSON else word
+        text = None if code < 0 else column.words[code]
+        return packed.decoded(text) if text is not None and name in packed.JSON else text
 
 
 def all_of(loaded: Loaded) -> Coded:
@@ -66,8 +66,8 @@ def all_of(loaded: Loaded) -> Coded:
 
 def distinct(codes: NDArray[Any]) -> list[int]:
     """Each code once, in the order of appearance."""
-    found, first = np.unique(codes, return_index=True)
-    ordered: list[int] = found[np.argsort(first)].tolist()
+    values, first = np.unique(codes, return_index=True)
+    ordered: list[int] = values[np.argsort(first)].tolist()
     return ordered
 
 
@@ -77,9 +77,9 @@ def first_of_each(columns: Sequence[NDArray[Any]]) -> tuple[Counts, Counts]:
     number = alike(columns)
     first = firsts(number)
     order = np.argsort(first)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return first[order], place[number]
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return first[order], rank[number]
 
 
 def words_of(texts: Sequence[str], number: Counts) -> Words:

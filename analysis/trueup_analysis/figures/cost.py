@@ -1,4 +1,4 @@
-"""What runs and their work cost: node-hours and US$ from run times, rates of work and
+"""The cost of runs and of their work: node-hours and US$ from run times, rates of work and
 catalog/prices.csv."""
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CostTable:
-    """Cost by case, and by sweep. What is unknown is None.
+    """Cost by case, and by sweep. An unknown value is None.
 
     Attributes:
         table: one row a case, in the order of reading, the benchmarks one after the other. Pooled
             are repeats over runs and, on Azure, over nodes of a size; apart are versions of the
             tool, other work under the same name, and machines off Azure. Columns: benchmark,
             version (of the tool, "" when unknown), configuration (the publication's set-up or ""),
-            case, apart (what else tells it from rows of the same case, or ""), vm_size (as billed),
+            case, apart (differences from other rows of the case, or ""), vm_size (as billed),
             node_count, cores, n (repeats), records, metric, value, unit, message_bytes, device,
             devices (the headline figure, median over the records, in base units; the device where
             all have the same), run_seconds (median), node_hours, region, os, offer, currency
@@ -42,11 +42,11 @@ class CostTable:
             (fraction of the list price; missing unless the offer is cheaper), compared_by (the
             column by which rows of the same work are compared; "" where a row is alone), cheapest
             (bool: the least of that column, ties included).
-        totals: one row a sweep of what has run times: configuration, version, vm_size, region,
-            offer, runs, sum_run_hours (sum of run times, not node-hours), published_hours (what a
-            publication prints for it), node_hours, usd, usd_by_sum (what the sum of run times would
-            bill), underbilled (node_hours / sum_run_hours).
-        warnings: sentences. unknown: what has no price, and why, one sentence each.
+        totals: one row a sweep of cases with run times: configuration, version, vm_size, region,
+            offer, runs, sum_run_hours (sum of run times, not node-hours), published_hours (the sum
+            that a publication prints), node_hours, usd, usd_by_sum (the bill for the sum of run
+            times), underbilled (node_hours / sum_run_hours).
+        warnings: sentences. unknown: rows without a price, and why, one sentence each.
     """
 
     table: list[dict[str, Any]]
@@ -122,7 +122,7 @@ def _mark_cheapest(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _totals(rows: Sequence[Mapping[str, Any]], loaded: Loaded) -> list[dict[str, Any]]:
-    """What each sweep costs as a whole, beside the plain sum of its run times."""
+    """The cost of each sweep as a whole, beside the plain sum of its run times."""
     printed = _published_hours(loaded)
     sweeps: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -139,15 +139,15 @@ def _totals(rows: Sequence[Mapping[str, Any]], loaded: Loaded) -> list[dict[str,
 
 
 def _published_hours(loaded: Loaded) -> dict[str, float]:
-    """What a publication prints as the sum of run times, by configuration."""
+    """The sum of run times that a publication prints, by configuration."""
     sums = all_of(loaded)
     sums = sums.taken(sums.words("benchmark").marks(["devito_sums"]))
     seconds = ByRecord(loaded).median("wall_clock_sum")[sums.records].tolist()
-    said = sums.mappings("parameters")
+    parameters = sums.mappings("parameters")
     codes = sums.words("parameters").codes.tolist()
     return {
-        said[code]["configuration"]: found / 3600
-        for code, found in zip(codes, seconds, strict=True)
+        parameters[code]["configuration"]: run_seconds / 3600
+        for code, run_seconds in zip(codes, seconds, strict=True)
     }
 
 

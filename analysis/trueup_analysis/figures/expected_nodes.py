@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 # Of a benchmark that nobody meant to run.
 LEFT_OUT: Final = "left out of the run"
-# What Ansible calls the controller where no inventory lists it.
+# Ansible's name of the controller where no inventory lists it.
 _CONTROLLER: Final = "localhost"
 
 
@@ -21,8 +21,8 @@ class ExpectedNode(NamedTuple):
     Attributes:
         name: its name in the inventory.
         run_id: the newest run that expected it or measured it.
-        present: whether a record of that run names it, alone or with others. What the record says
-            of it is another question: the case may have failed.
+        present: whether a record of that run names it, alone or with others. The outcome in
+            the record is another question: the case may have failed.
         why: why there is no record; None where there is one.
     """
 
@@ -41,23 +41,24 @@ def expected_nodes(
 
     Args:
         runs: the manifests, as ``Loaded.runs`` has them, in any order.
-        measured: run id and node for each node of each record of ours. A node may be named that no
+        measured: run id and node for each node of each of our records. A node may be named that no
             manifest lists, of a run that has none.
     """
     manifests = {str(run["run_id"]): run for run in runs}
     recorded = set(measured)
     meant = {(run_id, name) for run_id, run in manifests.items() for name in _meant(run)}
     order = in_order((run_id for run_id, _ in recorded), runs)
-    place = {run_id: number for number, run_id in enumerate(order)}
+    run_order = {run_id: number for number, run_id in enumerate(order)}
     newest = {
-        name: run_id for run_id, name in sorted(meant | recorded, key=lambda pair: place[pair[0]])
+        name: run_id
+        for run_id, name in sorted(meant | recorded, key=lambda pair: run_order[pair[0]])
     }
-    found = []
+    nodes = []
     for name, run_id in sorted(newest.items()):
         present = (run_id, name) in recorded
-        why = None if present else why_missing(name, manifests[run_id])
-        found.append(ExpectedNode(name, run_id, present, why))
-    return found
+        reason = None if present else why_missing(name, manifests[run_id])
+        nodes.append(ExpectedNode(name, run_id, present, reason))
+    return nodes
 
 
 def _meant(run: Mapping[str, Any]) -> set[str]:

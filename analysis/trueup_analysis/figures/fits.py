@@ -55,11 +55,11 @@ class Fit(NamedTuple):
 def fit_laws(
     resources: Sequence[int], speedups: Sequence[float], *, base: int, over: str
 ) -> tuple[Fit | None, Fit | None, list[str]]:
-    """Amdahl's law and the universal scalability law, and sentences on what was not fitted.
+    """Amdahl's law and the universal scalability law, and sentences on laws that were not fitted.
 
     Args:
         resources, speedups: one point a resource count. base: the count with speed-up 1.
-        over: what is counted, for the sentences.
+        over: the counted resource, for the sentences.
     """
     points = len(resources)
     if points < AMDAHL_POINTS:
@@ -85,7 +85,7 @@ def fit_laws(
 
 
 def _slowing(ratio: Any, name: str) -> Any:
-    """What a parameter is multiplied with in the laws' ratio / (1 + sigma (ratio - 1) + kappa ratio
+    """The factor of a parameter in the laws' ratio / (1 + sigma (ratio - 1) + kappa ratio
     (ratio - 1)): Gunther's universal scalability law, relative to a baseline of speed-up 1; without
     kappa it is Amdahl's.
     """
@@ -105,32 +105,32 @@ def _fit(
     x, y = ratio[measured], np.asarray(speedups, dtype=float)[measured]
     # A step of the search may divide by zero on its way to a good end.
     with np.errstate(all="ignore"):
-        found = _within(_least_squares(x, y, names, {}), names)
-        if found is None:
-            # The best point lies on a bound: the least error among what each bound leaves to fit.
+        parameters = _within(_least_squares(x, y, names, {}), names)
+        if parameters is None:
+            # The best point lies on a bound: the least error of the fits on each bound.
             held = [{name: end} for name in names for end in _BOUNDS[name]]
             if len(names) > 1:
                 held += [{"sigma": end, "kappa": 0.0} for end in _BOUNDS["sigma"]]
             tries = [_within(_least_squares(x, y, names, fixed), names, fixed) for fixed in held]
-            fitted = [one for one in tries if one is not None]
+            fitted = [attempt for attempt in tries if attempt is not None]
             if not fitted:
                 return None
-            found = min(fitted, key=lambda one: _rms(x, y, one))
-        residual = _rms(x, y, found)
+            parameters = min(fitted, key=lambda attempt: _rms(x, y, attempt))
+        residual = _rms(x, y, parameters)
     if not math.isfinite(residual):
         return None
-    sigma, kappa = found["sigma"][0], found.get("kappa", (0.0, 0.0))[0]
+    sigma, kappa = parameters["sigma"][0], parameters.get("kappa", (0.0, 0.0))[0]
     return Fit(
         law=law,
-        parameters=found,
+        parameters=parameters,
         residual=residual,
         points=len(resources),
         peak=base * math.sqrt((1 - sigma) / kappa) if kappa > 0 and sigma < 1 else None,
     )
 
 
-def _rms(x: NDArray[Any], y: NDArray[Any], found: Mapping[str, _Value]) -> float:
-    slowed = 1 + sum(value * _slowing(x, name) for name, (value, _) in found.items())
+def _rms(x: NDArray[Any], y: NDArray[Any], parameters: Mapping[str, _Value]) -> float:
+    slowed = 1 + sum(value * _slowing(x, name) for name, (value, _) in parameters.items())
     return float(np.sqrt(np.mean((x / slowed - y) ** 2)))
 
 
@@ -141,11 +141,11 @@ def _least_squares(
     convergence.
     """
     free = [name for name in names if name not in fixed]
-    found = {name: (value, math.nan) for name, value in fixed.items()}
+    parameters = {name: (value, math.nan) for name, value in fixed.items()}
     if free:
         slowing = np.stack([_slowing(x, name) for name in free], axis=1)
         rest = 1 + sum(value * _slowing(x, name) for name, value in fixed.items())
-        # What fits x / y, which is linear: there a miss of y is worth so much.
+        # A fit of x / y is linear: these weights turn its misses into misses of y.
         weights = y**2 / x
         near = np.linalg.lstsq(slowing * weights[:, None], (x / y - rest) * weights, rcond=None)[0]
         starts = [np.array([_START[name] for name in free]), near]
@@ -155,8 +155,8 @@ def _least_squares(
         if not reached:
             return None
         _, values, errors = min(reached, key=lambda end: end[0])
-        found |= dict(zip(free, zip(values, errors, strict=True), strict=True))
-    return {name: found[name] for name in names}
+        parameters |= dict(zip(free, zip(values, errors, strict=True), strict=True))
+    return {name: parameters[name] for name in names}
 
 
 def _search(
@@ -191,9 +191,9 @@ def _search(
             except np.linalg.LinAlgError:
                 continue
             slowed = rest + slowing @ (values - tried)
-            left = float(((x / slowed - y) ** 2).sum())
+            new_squares = float(((x / slowed - y) ** 2).sum())
             # Beyond a pole speed-ups are negative.
-            if (slowed > 0).all() and left <= squares * (1 + _ROUNDING):
+            if (slowed > 0).all() and new_squares <= squares * (1 + _ROUNDING):
                 step = tried
                 break
         values = values - step
@@ -206,7 +206,7 @@ def _errors(square: NDArray[Any], squares: float, points: int) -> list[float]:
     """The standard errors of parameters, NaN where they cannot be estimated.
 
     Args:
-        square: the slopes' products, summed over the points. squares: what the fit misses.
+        square: the slopes' products, summed over the points. squares: the fit's misses.
     """
     free = points - len(square)
     try:
@@ -218,13 +218,13 @@ def _errors(square: NDArray[Any], squares: float, points: int) -> list[float]:
 
 
 def _within(
-    found: dict[str, _Value] | None, names: Sequence[str], fixed: Container[str] = ()
+    parameters: dict[str, _Value] | None, names: Sequence[str], fixed: Container[str] = ()
 ) -> dict[str, _Value] | None:
-    """What was found, if its free parameters lie inside their bounds."""
-    if found is None:
+    """The parameters, if the free ones lie inside their bounds."""
+    if parameters is None:
         return None
     for name in names:
         low, high = _BOUNDS[name][0], _BOUNDS[name][-1] if len(_BOUNDS[name]) > 1 else math.inf
-        if name not in fixed and not low + _ZERO <= found[name][0] <= high - _ZERO:
+        if name not in fixed and not low + _ZERO <= parameters[name][0] <= high - _ZERO:
             return None
-    return found
+    return parameters

@@ -1,4 +1,4 @@
-"""What a training step computes, and what a rate or a step time means: ``trueup flops``.
+"""The operations of a training step, and the meaning of a rate or a step time: ``trueup flops``.
 
 The formulas are trueup.flops's, the same that the nodes' records are made with. Published figures
 and datasheet peaks stand in the catalog.
@@ -53,11 +53,11 @@ class Count:
 
 @dataclass(frozen=True)
 class Published:
-    """A published rate, and what it implies.
+    """A published rate and the figures that follow from it.
 
     Attributes:
         rate: flop/s of each GPU, as published, by the article's formula.
-        assumed: what the source does not say and was assumed for the step time.
+        assumed: figures that the source lacks and that were assumed for the step time.
     """
 
     system: str
@@ -89,7 +89,7 @@ def count(
     """The step by each formula that holds for the model.
 
     Args:
-        model: what is trained.
+        model: the trained model.
         micro_batch: samples of each GPU in an iteration, where global_batch is not given.
         gpus: how many.
         global_batch: samples of one iteration on all GPUs.
@@ -98,7 +98,7 @@ def count(
         peak: flop/s of one GPU.
 
     Raises:
-        BadInput: what cannot be, or both a time and a rate.
+        BadInput: an impossible value, or both a time and a rate.
     """
     _check(seconds, rate, peak, {"micro-batch": micro_batch, "gpus": gpus})
     batch = micro_batch * gpus if global_batch is None else global_batch
@@ -115,7 +115,7 @@ def count(
         seconds = flops.seconds_for(work[rate_by], rate, gpus)
     if seconds is None:
         return [Count(name, done) for name, done in work.items()]
-    found = []
+    counts = []
     for name, done in work.items():
         reached = flops.rate(done, seconds, gpus)
         share = None if peak is None else reached / peak
@@ -123,8 +123,8 @@ def count(
             raise BadInput(f"peak {peak:g} is too small or too large to compute with")
         samples = batch / seconds
         tokens = batch * model.sequence_length / seconds
-        found.append(Count(name, done, reached, seconds, samples, tokens, share))
-    return found
+        counts.append(Count(name, done, reached, seconds, samples, tokens, share))
+    return counts
 
 
 def _check(
@@ -148,7 +148,7 @@ def peak_of_size(size: str, folder: Path) -> tuple[float, str]:
     sizes = {row["size"].lower(): row for _, row in catalog.rows(folder / "vm_sizes.csv")}
     row = sizes.get(size.lower())
     if row is None:
-        near = nearest(size, (one["size"] for one in sizes.values()))
+        near = nearest(size, (size_row["size"] for size_row in sizes.values()))
         hint = "" if near is None else f" (did you mean {near}?)"
         raise BadInput(f"the size {size} is not in the catalog{hint}; give --peak with its TFLOP/s")
     model = row["gpu_model"]
@@ -178,15 +178,15 @@ def published(folder: Path) -> list[Published]:
         BadInput: the catalog lacks the models or the peak of their GPUs.
     """
     models, words = _models(folder)
-    found = []
+    published_rates = []
     for _, row in catalog.rows(folder / "reference_results.csv"):
         name = row["benchmark"].removeprefix(_PUBLISHED)
         if row["metric"] != "throughput_per_gpu" or name not in models:
             continue
-        found.append(_published(row, models[name], words, folder))
-    if not found:
+        published_rates.append(_published(row, models[name], words, folder))
+    if not published_rates:
         raise BadInput(f"{folder / 'reference_results.csv'} holds no {_PUBLISHED.strip()} rows")
-    return found
+    return published_rates
 
 
 def _published(

@@ -83,20 +83,22 @@ class Group:
         return f"{len(nodes):,} nodes"
 
 
-def groups(found: Iterable[Case], heads: Heads) -> list[Group]:
-    """The cases with outcome ok, by what they measured, in the order in which they were read."""
-    ok = [case for case in found if case.outcome == "ok" and view_of(case.benchmark) is not None]
+def groups(all_cases: Iterable[Case], heads: Heads) -> list[Group]:
+    """The cases with outcome ok, grouped by measurement, in the order in which they were read."""
+    ok = [
+        case for case in all_cases if case.outcome == "ok" and view_of(case.benchmark) is not None
+    ]
     # Sweeps repeat themselves: a key for each kind of record.
     first, kind = first_of_each(_kinds(ok, heads))
     keys: dict[tuple[object, ...], int] = {}
-    numbers = [keys.setdefault(_key(ok[place], heads), len(keys)) for place in first.tolist()]
+    numbers = [keys.setdefault(_key(ok[index], heads), len(keys)) for index in first.tolist()]
     members = by_number(np.array(numbers, np.int64)[kind])
-    made = []
+    group_list = []
     for key, places in zip(keys, members, strict=True):
-        cases = tuple(ok[place] for place in places.tolist())
+        cases = tuple(ok[index] for index in places.tolist())
         case = cases[0]
-        shown = heads.of(case)
-        made.append(
+        headline = heads.of(case)
+        group_list.append(
             Group(
                 benchmark=case.benchmark,
                 label=str(key[1]),
@@ -105,14 +107,14 @@ def groups(found: Iterable[Case], heads: Heads) -> list[Group]:
                 apart=_apart(case, view_of(case.benchmark)),
                 layout=case.layout,
                 cases=cases,
-                head=None if shown is None else pooled(cases, shown.measure, heads),
+                head=None if headline is None else pooled(cases, headline.measure, heads),
             )
         )
-    return made
+    return group_list
 
 
 def _kinds(cases: Sequence[Case], heads: Heads) -> list[NDArray[Any]]:
-    """Whole numbers that tell apart what ``_key`` tells apart, and more."""
+    """Whole numbers that differ wherever ``_key`` differs, and more often."""
     records = Coded(heads.loaded, np.array([case.record for case in cases], np.int64))
     texts = ("benchmark", "case", "nodes", "vm_size", "provenance")
     mappings = ("parameters", "system", "software")
@@ -125,7 +127,7 @@ def _kinds(cases: Sequence[Case], heads: Heads) -> list[NDArray[Any]]:
 
 
 def _key(case: Case, heads: Heads) -> tuple[object, ...]:
-    """What the cases of a group share."""
+    """The properties that the cases of a group share."""
     return (
         *(case.benchmark, _masked(case), case.machine, case.node_count),
         *(_apart(case, view_of(case.benchmark)), case.short_layout, case.provenance),
@@ -155,23 +157,27 @@ def pooled(cases: Sequence[Case], measure: Measure, heads: Heads) -> Pooled | No
     held = heads.held(cases, measure)
     if held is not None:
         return _pooled_whole(cases, measure, held, heads)
-    told = [(at_headline(case, measure, heads.expectations), case) for case in cases]
-    found = [(shown, case) for shown, case in told if shown is not None]
-    if not found:
+    headlines = [(at_headline(case, measure, heads.expectations), case) for case in cases]
+    measured = [(headline, case) for headline, case in headlines if headline is not None]
+    if not measured:
         return None
-    ordered = sorted(found, key=lambda pair: pair[0].value)
-    middle = median(shown.value for shown, _ in ordered)
+    ordered = sorted(measured, key=lambda pair: pair[0].value)
+    middle = median(headline.value for headline, _ in ordered)
     low: float | None
     high: float | None
-    if len(found) == 1:
-        low, high = found[0][0].low, found[0][0].high
+    if len(measured) == 1:
+        low, high = measured[0][0].low, measured[0][0].high
     else:
-        # Repeats within a case count too: they are what one more measurement may give.
-        low = min(shown.value if shown.low is None else shown.low for shown, _ in found)
-        high = max(shown.value if shown.high is None else shown.high for shown, _ in found)
+        # Repeats within a case count too: one more measurement may give any of them.
+        low = min(
+            headline.value if headline.low is None else headline.low for headline, _ in measured
+        )
+        high = max(
+            headline.value if headline.high is None else headline.high for headline, _ in measured
+        )
     least, most = ordered[0][1], ordered[-1][1]
     worst, best = (most, least) if measure.direction == "lower" else (least, most)
-    return Pooled(measure, middle, low, high, worst, best, found[0][0])
+    return Pooled(measure, middle, low, high, worst, best, measured[0][0])
 
 
 def _pooled_whole(
@@ -196,12 +202,16 @@ def _pooled_whole(
 
 def apart_words(group: Group, differing: Collection[str]) -> str:
     """In which of the parameters a group differs from others: "operation all_gather"."""
-    told = [f"{name.replace('_', ' ')} {value}" for name, value in group.apart if name in differing]
-    return ", ".join(told)
+    texts = [
+        f"{name.replace('_', ' ')} {value}" for name, value in group.apart if name in differing
+    ]
+    return ", ".join(texts)
 
 
 def differing(among: Sequence[Group]) -> frozenset[str]:
     """The parameters that not all of the groups have the same value of."""
     known_of = [dict(group.apart) for group in among]
-    names = {name for one in known_of for name in one}
-    return frozenset(name for name in names if len({one.get(name) for one in known_of}) > 1)
+    names = {name for parameters in known_of for name in parameters}
+    return frozenset(
+        name for name in names if len({parameters.get(name) for parameters in known_of}) > 1
+    )

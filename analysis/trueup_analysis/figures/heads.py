@@ -1,4 +1,4 @@
-"""The figures that stand for many cases: what ``views.headline`` says of each, from columns where
+"""The figures that stand for many cases: the ``views.headline`` of each, from columns where
 the figures are of whole cases."""
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Every(Sequence[Headline | None]):
         return cls(np.arange(records), codes, value, low, high, n, [], {})
 
     def put(self, records: NDArray[np.int64], measure: Measure, held: Held) -> None:
-        """What stands for some records, of which all are here."""
+        """Set the figures of some records, of which all are here."""
         self.codes[records] = len(self.measures)
         self.measures.append(measure)
         for ours, theirs in (
@@ -71,30 +71,30 @@ class Every(Sequence[Headline | None]):
         ):
             ours[records] = theirs
 
-    def put_one(self, record: int, shown: Headline) -> None:
+    def put_one(self, record: int, figure: Headline) -> None:
         """The same of one record."""
-        self.codes[record], self.value[record] = len(self.measures), shown.value
-        self.measures.append(shown.measure)
-        self.odd[record] = shown
+        self.codes[record], self.value[record] = len(self.measures), figure.value
+        self.measures.append(figure.measure)
+        self.odd[record] = figure
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def __iter__(self) -> Iterator[Headline | None]:
-        ends = (map(known, one.tolist()) for one in (self.low, self.high))
-        whole = (self.records.tolist(), self.codes.tolist(), self.value.tolist())
-        columns = (*whole, *ends, self.n.tolist())
+        ends = (map(known, end.tolist()) for end in (self.low, self.high))
+        first_columns = (self.records.tolist(), self.codes.tolist(), self.value.tolist())
+        columns = (*first_columns, *ends, self.n.tolist())
         for record, code, value, low, high, n in zip(*columns, strict=True):
             if code < 0 or record in self.odd:
                 yield self.odd.get(record)
             else:
                 yield Headline(self.measures[code], value, low, high, n or None)
 
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, int):
-            return next(iter(self[[place]]))
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, int):
+            return next(iter(self[[index]]))
         names = ("records", "codes", "value", "low", "high", "n")
-        return replace(self, **{name: getattr(self, name)[place] for name in names})
+        return replace(self, **{name: getattr(self, name)[index] for name in names})
 
 
 class Heads:
@@ -108,17 +108,17 @@ class Heads:
 
     def of(self, case: Case) -> Headline | None:
         """The figure that stands for a case."""
-        place = self._place(case)
-        if place == _NONE:
+        position = self._place(case)
+        if position == _NONE:
             return None
-        if place == _OF_CASE:
+        if position == _OF_CASE:
             return headline(case, self.expectations)
-        return self._whole(case, self._measures(case)[place])
+        return self._whole(case, self._measures(case)[position])
 
     @cached_property
     def every(self) -> Every:
         """That of each record."""
-        found = Every.none(self.figures.records)
+        headlines = Every.none(self.figures.records)
         benchmarks = self.loaded.words("benchmark")
         of_case: list[int] = []
         for code in distinct(benchmarks.codes):
@@ -127,32 +127,32 @@ class Heads:
             places = np.array(self._places(benchmark), np.int64)[of_it]
             of_case += of_it[places == _OF_CASE].tolist()
             view = view_of(benchmark)
-            for place, measure in enumerate(() if view is None else view.headlines):
-                chosen = of_it[places == place]
-                found.put(chosen, measure, self.figures.held(measure).of(chosen))
+            for position, measure in enumerate(() if view is None else view.headlines):
+                chosen = of_it[places == position]
+                headlines.put(chosen, measure, self.figures.held(measure).of(chosen))
         for case in read_cases(self.loaded, records=of_case) if of_case else ():
-            shown = headline(case, self.expectations)
-            if shown is not None:
-                found.put_one(case.record, shown)
-        return found
+            figure = headline(case, self.expectations)
+            if figure is not None:
+                headlines.put_one(case.record, figure)
+        return headlines
 
     def place(self, case: Case) -> tuple[str, int | None] | None:
         """The metric and the message size of that figure."""
-        place = self._place(case)
-        if place == _NONE:
+        position = self._place(case)
+        if position == _NONE:
             return None
-        if place != _OF_CASE:
-            return self._measures(case)[place].metric, None
-        shown = headline(case, self.expectations)
-        return None if shown is None else (shown.measure.metric, shown.message_bytes)
+        if position != _OF_CASE:
+            return self._measures(case)[position].metric, None
+        figure = headline(case, self.expectations)
+        return None if figure is None else (figure.measure.metric, figure.message_bytes)
 
     def places(self, cases: Sequence[Case]) -> NDArray[np.int64]:
         """Numbers, of which equal ones of a benchmark mean the same place."""
-        found = np.array([self._place(case) for case in cases], np.int64)
+        positions = np.array([self._place(case) for case in cases], np.int64)
         codes: dict[object, int] = {None: _NONE}
-        for row in np.flatnonzero(found == _OF_CASE).tolist():
-            found[row] = codes.setdefault(self.place(cases[row]), _MOST_PLACES + len(codes))
-        return found
+        for row in np.flatnonzero(positions == _OF_CASE).tolist():
+            positions[row] = codes.setdefault(self.place(cases[row]), _MOST_PLACES + len(codes))
+        return positions
 
     def at(self, case: Case, measure: Measure) -> Headline | None:
         """One measure of a case at the place where its headline counts."""
@@ -178,18 +178,18 @@ class Heads:
         view = view_of(benchmark)
         if view is None:
             return [_OF_CASE] * self.figures.records
-        found = np.full(self.figures.records, _NONE)
-        for place, measure in enumerate(view.headlines):
+        positions = np.full(self.figures.records, _NONE)
+        for position, measure in enumerate(view.headlines):
             held = self.figures.held(measure)
-            left = found == _NONE
-            found[left & ~np.isnan(held.value)] = place
-            found[left & held.placed] = _OF_CASE
-        places: list[int] = found.tolist()
+            unplaced = positions == _NONE
+            positions[unplaced & ~np.isnan(held.value)] = position
+            positions[unplaced & held.placed] = _OF_CASE
+        places: list[int] = positions.tolist()
         return places
 
     def _whole(self, case: Case, measure: Measure) -> Headline | None:
         held, record = self.figures.held(measure), case.record
-        value, low, high = (known(one[record]) for one in (held.value, held.low, held.high))
+        value, low, high = (known(column[record]) for column in (held.value, held.low, held.high))
         return (
             None
             if value is None

@@ -1,4 +1,4 @@
-"""From a tool's own output to a record: for who has a log and no run of ours."""
+"""From a tool's own output to a record: for a log that no run of trueup made."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ FROM_OPTIONS: Final = "from_options"
 _COUNTS: Final = ("node_count", "ranks", "threads_per_rank", "gpus")
 
 
-class Said(NamedTuple):
-    """What the user says of logs by option.
+class Provenance(NamedTuple):
+    """The user's options on logs.
 
     Attributes:
         size: a size of the catalog.
@@ -49,25 +49,27 @@ def size_of(name: str, sizes: Sizes) -> str:
     Raises:
         BadInput: the catalog has none of that name.
     """
-    known = sizes.name(name)
-    if known is None:
+    catalog_name = sizes.name(name)
+    if catalog_name is None:
         raise BadInput(f"no VM size {name!r} in the catalog{did_you_mean(name, sizes.names())}")
-    return known
+    return catalog_name
 
 
-def record(reading: Reading, said: Said, *, run_id: str, label: str, started_at: str) -> Record:
-    """The record of one log. It is ok only where the reading is. What neither the log nor the user
-    says is null.
+def record(
+    reading: Reading, log_options: Provenance, *, run_id: str, label: str, started_at: str
+) -> Record:
+    """The record of one log. It is ok only where the reading is. A fact that neither log nor user
+    states is null.
 
     Args:
-        label: what tells the log from others: the name of its node.
+        label: its name among other logs: the name of its node.
         started_at: UTC, as records write it.
     """
     outcome, reason = reading.outcome()
     counts = reading.resources
-    node_count = said.node_count or len(said.nodes) or counts.get("nodes")
-    nodes = nodes_of(label, node_count, said.nodes)
-    made = {
+    node_count = log_options.node_count or len(log_options.nodes) or counts.get("nodes")
+    nodes = nodes_of(label, node_count, log_options.nodes)
+    count_fields = {
         "node_count": node_count,
         "ranks": counts.get("ranks"),
         "threads_per_rank": counts.get("threads"),
@@ -78,19 +80,19 @@ def record(reading: Reading, said: Said, *, run_id: str, label: str, started_at:
         "run_id": run_id,
         "benchmark": reading.tool,
         # Nodes are compared by case. Of one node, logs of one name are different cases.
-        "case": label if said.nodes else slug(reading.source),
+        "case": label if log_options.nodes else slug(reading.source),
         "outcome": outcome,
         "reason": reason,
         "nodes": nodes,
-        "vm_size": said.size,
-        "region": said.region,
-        "offer": said.offer,
-        **made,
+        "vm_size": log_options.size,
+        "region": log_options.region,
+        "offer": log_options.offer,
+        **count_fields,
         "parameters": dict(reading.parameters),
         "command": [],
         "environment": {},
         "software": {reading.tool: reading.tool_version} if reading.tool_version else {},
-        "system": {LABEL: label, **_origin(reading.source, said)},
+        "system": {LABEL: label, **_origin(reading.source, log_options)},
         "started_at": started_at,
         "duration_seconds": None,
         "metrics": reading.rows,
@@ -98,14 +100,14 @@ def record(reading: Reading, said: Said, *, run_id: str, label: str, started_at:
     }
 
 
-def _origin(source: str, said: Said) -> dict[str, str]:
+def _origin(source: str, log_options: Provenance) -> dict[str, str]:
     """Where the log is, and which fields are not from it."""
     options = {
-        "node_count": said.node_count or said.nodes,
-        "nodes": said.nodes,
-        "vm_size": said.size,
-        "region": said.region,
-        "offer": said.offer,
+        "node_count": log_options.node_count or log_options.nodes,
+        "nodes": log_options.nodes,
+        "vm_size": log_options.size,
+        "region": log_options.region,
+        "offer": log_options.offer,
     }
     piped = source == STANDARD_INPUT
     return {
@@ -126,7 +128,7 @@ def origin_of(source: str) -> str:
 
 
 def labels(sources: Sequence[str], earlier: Sequence[tuple[str, str]]) -> list[str]:
-    """What to call each log: its file's name; of equal names, the part of the path in which the
+    """The label of each log: its file's name; of equal names, the part of the path in which the
     logs differ. No two logs have one label.
 
     Args:
@@ -134,12 +136,12 @@ def labels(sources: Sequence[str], earlier: Sequence[tuple[str, str]]) -> list[s
         earlier: file and label of each log that the run holds.
     """
     origins = [origin_of(source) for source in sources]
-    known = {origin: label for origin, label in earlier if origin != STANDARD_INPUT}
-    every, taken = {*known, *origins}, {label for _, label in earlier}
-    found = []
+    by_origin = {origin: label for origin, label in earlier if origin != STANDARD_INPUT}
+    every, taken = {*by_origin, *origins}, {label for _, label in earlier}
+    label_list = []
     for origin in origins:
-        if origin in known:
-            found.append(known[origin])
+        if origin in by_origin:
+            label_list.append(by_origin[origin])
             continue
         name = _differing(origin, every)
         label, number = name, 1
@@ -147,25 +149,31 @@ def labels(sources: Sequence[str], earlier: Sequence[tuple[str, str]]) -> list[s
             number += 1
             label = f"{name}-{number}"
         taken.add(label)
-        found.append(label)
-    return found
+        label_list.append(label)
+    return label_list
 
 
 def _differing(origin: str, every: Iterable[str]) -> str:
     """The name of a file among others; of equal names, the folders in which the paths differ."""
     mine = Path(origin).parts
-    others = [Path(one).parts for one in every if slug(one) == slug(origin) and one != origin]
-    if not others:
+    other_parts = [
+        Path(path).parts for path in every if slug(path) == slug(origin) and path != origin
+    ]
+    if not other_parts:
         return slug(origin)
-    if all(len(one) == len(mine) for one in others):
-        at = [place for place, part in enumerate(mine) if any(o[place] != part for o in others)]
-        return slug("-".join(mine[place] for place in at))
-    begin = min(_equal(mine, one) for one in others)
-    end = min(_equal(mine[::-1], one[::-1]) for one in others)
+    if all(len(parts) == len(mine) for parts in other_parts):
+        at = [
+            position
+            for position, segment in enumerate(mine)
+            if any(o[position] != segment for o in other_parts)
+        ]
+        return slug("-".join(mine[position] for position in at))
+    begin = min(_equal(mine, parts) for parts in other_parts)
+    end = min(_equal(mine[::-1], parts[::-1]) for parts in other_parts)
     return slug("-".join(mine[begin : len(mine) - end]) or origin)
 
 
-def _equal(one: Sequence[str], other: Sequence[str]) -> int:
+def _equal(parts: Sequence[str], other: Sequence[str]) -> int:
     """How many parts are equal from the beginning."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+    pairs = enumerate(zip(parts, other, strict=False))
+    return next((position for position, (a, b) in pairs if a != b), min(len(parts), len(other)))

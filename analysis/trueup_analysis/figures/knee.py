@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LEAST_LOADS: Final = 5
 # The chance at which two lines beat one where there is one alone. The F test takes the place of the
 # join as given, though it is looked for: its chance counts once for each pair of loads that it may
-# lie between (Bonferroni). tests/unit/analysis/test_knee.py counts what comes of it.
+# lie between (Bonferroni). tests/unit/analysis/test_knee.py counts the outcomes.
 CHANCE: Final = 0.01
 # A second line at least this much flatter than the first is a knee; less is a curve that bends.
 FLATTER: Final = 0.5
@@ -39,7 +39,7 @@ _FLOOR: Final = 0.02
 
 
 class Knee(NamedTuple):
-    """What was found.
+    """The knee, or the reason that there is none.
 
     Attributes:
         load: the measured load nearest to ``at``; None where there is no knee.
@@ -56,7 +56,7 @@ class Knee(NamedTuple):
 
 def knee(loads: Sequence[float], throughputs: Sequence[float]) -> Knee:
     """The knee of throughput over load, in any order. Every run of a load is a figure of its own,
-    as their spread says what may be chance; what is no finite number does not count.
+    since their spread measures chance; a figure that is not finite does not count.
 
     Args:
         loads: requests in flight or requests a second, above zero; of several runs several times.
@@ -65,8 +65,8 @@ def knee(loads: Sequence[float], throughputs: Sequence[float]) -> Knee:
     x, y = _points(loads, throughputs)
     steps = np.unique(x)
     if len(steps) < LEAST_LOADS:
-        what = f"{len(steps)} {'load' if len(steps) == 1 else 'loads'}"
-        return _none(f"it needs {LEAST_LOADS} loads with a throughput, and there are {what}")
+        load_count = f"{len(steps)} {'load' if len(steps) == 1 else 'loads'}"
+        return _none(f"it needs {LEAST_LOADS} loads with a throughput, and there are {load_count}")
     typical = [float(np.median(y[x == step])) for step in steps]
     top = max(typical)
     if top <= 0:
@@ -81,11 +81,11 @@ def knee(loads: Sequence[float], throughputs: Sequence[float]) -> Knee:
     single = _missed(x, y, weights, None)[0]
     missed, at, (level, first, change) = min(
         (
-            _split(x, y, weights, float(place))
+            _split(x, y, weights, float(join))
             for low, high in zip(steps[1:-2], steps[2:-1], strict=True)
-            for place in np.linspace(low, high, _STEPS)
+            for join in np.linspace(low, high, _STEPS)
         ),
-        key=lambda found: found[0],
+        key=lambda fit: fit[0],
     )
     second = first + change
     free = len(x) - 4
@@ -108,39 +108,39 @@ def knee(loads: Sequence[float], throughputs: Sequence[float]) -> Knee:
     return Knee(load=nearest, at=at, throughput=(level + first * at) * top)
 
 
-def _none(why: str) -> Knee:
-    return Knee(why=f"No knee: {why}.")
+def _none(reason: str) -> Knee:
+    return Knee(why=f"No knee: {reason}.")
 
 
 def _points(loads: Sequence[float], throughputs: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     """The figures that count, by load."""
-    kept = sorted(
+    pairs = sorted(
         (float(load), float(throughput))
         for load, throughput in zip(loads, throughputs, strict=True)
         if math.isfinite(load) and load > 0 and math.isfinite(throughput)
     )
-    return np.array([load for load, _ in kept]), np.array([figure for _, figure in kept])
+    return np.array([load for load, _ in pairs]), np.array([figure for _, figure in pairs])
 
 
 def _split(
     x: np.ndarray, y: np.ndarray, weights: np.ndarray, at: float
 ) -> tuple[float, float, tuple[float, float, float]]:
-    missed, found = _missed(x, y, weights, at)
-    return missed, at, (float(found[0]), float(found[1]), float(found[2]))
+    missed, coefficients = _missed(x, y, weights, at)
+    return missed, at, (float(coefficients[0]), float(coefficients[1]), float(coefficients[2]))
 
 
 def _missed(
     x: np.ndarray, y: np.ndarray, weights: np.ndarray, at: float | None
 ) -> tuple[float, np.ndarray]:
-    """What one line, or two that join there, leave of the figures (sum of squares, each figure's
-    miss as a share of itself), and the lines: level at 0, slope, change of the slope."""
+    """The misses of one line, or of two that join there (sum of squares, each figure's miss as a
+    share of itself), and the lines: level at 0, slope, change of the slope."""
     columns = [np.ones_like(x), x]
     if at is not None:
         columns.append(np.maximum(x - at, 0))
     design = np.stack(columns, axis=1) * weights[:, None]
-    found = np.linalg.lstsq(design, y * weights, rcond=None)[0]
-    rest = design @ found - y * weights
-    return float(rest @ rest), found
+    coefficients = np.linalg.lstsq(design, y * weights, rcond=None)[0]
+    rest = design @ coefficients - y * weights
+    return float(rest @ rest), coefficients
 
 
 def _chance(single: float, missed: float, free: int) -> float:
@@ -150,5 +150,5 @@ def _chance(single: float, missed: float, free: int) -> float:
 
 
 def _steps(x: np.ndarray, at: float) -> np.ndarray:
-    """How far each load is from a place, by what people step loads in: ratios."""
+    """The distance of each load from a place as a ratio, since loads are stepped by ratios."""
     return np.asarray(np.log(x / at))

@@ -1,4 +1,4 @@
-"""Which VM sizes are not to be advised any more, and what Microsoft names in their place."""
+"""VM sizes that are not to be advised any more, and the successors that Microsoft names."""
 
 from __future__ import annotations
 
@@ -57,14 +57,16 @@ def successors(
     its cores, memory and GPUs (a third of a GPU is a third) and may be advised: in Microsoft's
     order of series, then the fewest cores, then the least memory."""
     named, least = (row.get("successors") or "").split(";"), _measures(row)
-    found = [
+    candidates = [
         other
         for other in rows
         if other["series"] in named
-        and all(has >= asked for has, asked in zip(_measures(other), least, strict=True))
+        and all(has >= needed for has, needed in zip(_measures(other), least, strict=True))
         and not advisable(other, today)
     ]
-    return sorted(found, key=lambda one: (named.index(one["series"]), *_measures(one)))
+    return sorted(
+        candidates, key=lambda candidate: (named.index(candidate["series"]), *_measures(candidate))
+    )
 
 
 def _measures(row: Mapping[str, str]) -> tuple[float, float, float]:
@@ -74,8 +76,8 @@ def _measures(row: Mapping[str, str]) -> tuple[float, float, float]:
 
 
 def _end(status: str) -> date | None:
-    word, _, day = status.partition(" ")
-    if word not in ("retired", "retires"):
+    verb, _, day = status.partition(" ")
+    if verb not in ("retired", "retires"):
         return None
     try:
         return date.fromisoformat(day)
@@ -99,5 +101,5 @@ def _later(today: date, months: int) -> date:
 def _instead(names: Sequence[str]) -> str:
     if not names:
         return "no source names a successor"
-    *others, last = names
-    return f"Microsoft names {', '.join(others)}{' or ' if others else ''}{last} instead"
+    *earlier, last = names
+    return f"Microsoft names {', '.join(earlier)}{' or ' if earlier else ''}{last} instead"

@@ -34,9 +34,9 @@ def sentences(loaded: Loaded) -> list[str]:
     machines = [decoded(text).get("machine") for text in systems.words]
     first, _ = first_of_each([systems.codes, nodes.codes, counts])
     pairs = (
-        (machines[systems.codes[place]], nodes.words[nodes.codes[place]])
-        for place in first.tolist()
-        if counts[place] == 1 and systems.codes[place] >= 0 and nodes.codes[place] >= 0
+        (machines[systems.codes[index]], nodes.words[nodes.codes[index]])
+        for index in first.tolist()
+        if counts[index] == 1 and systems.codes[index] >= 0 and nodes.codes[index] >= 0
     )
     several = shared(pair for pair in pairs if pair[0]).values()
     return [

@@ -1,4 +1,4 @@
-"""Records pooled into cases, with the work that each did: what can be priced."""
+"""Records pooled into cases, with the work that each did, to be priced."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     _Single = dict[int, dict[str, Any]]
 
 _RUN_TIME: Final = "run_time"
-# What tells rows apart, beside the headline figure and where it was measured.
+# Columns that tell rows apart, beside the headline figure and where it was measured.
 _NAMES: Final = (
     "version",
     "configuration",
@@ -73,7 +73,7 @@ class _Held(NamedTuple):
     """The records of one benchmark that can be priced.
 
     Attributes:
-        works: what their work is counted in.
+        works: the units of their work.
     """
 
     benchmark: str
@@ -89,9 +89,12 @@ class _Held(NamedTuple):
     @property
     def units(self) -> dict[str, str]:
         """The unit of each figure that costs or the headline need, where the view says it."""
-        shown = () if self.view is None else self.view.figures
-        known = {measure.metric: measure.unit for measure in (*shown, *self.heads)}
-        return {_RUN_TIME: "s", **{name: known[name] for name in self.needed if name in known}}
+        measures = () if self.view is None else self.view.figures
+        unit_by_metric = {measure.metric: measure.unit for measure in (*measures, *self.heads)}
+        return {
+            _RUN_TIME: "s",
+            **{name: unit_by_metric[name] for name in self.needed if name in unit_by_metric},
+        }
 
     @property
     def needed(self) -> set[str]:
@@ -102,13 +105,13 @@ class _Held(NamedTuple):
     def figures(self) -> Counts:
         """The places of their figures, of the statistics that stand for one."""
         every = self.records.loaded.figures
-        wanted = {*TYPICAL, *(measure.statistic for measure in self.heads)} - {""}
+        statistic_names = {*TYPICAL, *(measure.statistic for measure in self.heads)} - {""}
         among = np.zeros(len(every.starts) - 1, np.bool_)
         among[self.records.records] = True
         rows = np.flatnonzero(every.name.marks(self.needed))
-        rows = rows[every.statistic.taken(rows).marks(wanted)]
-        found: Counts = rows[among[every.owners[rows]]]
-        return found
+        rows = rows[every.statistic.taken(rows).marks(statistic_names)]
+        figure_rows: Counts = rows[among[every.owners[rows]]]
+        return figure_rows
 
 
 def _held(loaded: Loaded) -> Iterator[_Held]:
@@ -142,17 +145,21 @@ def _did(records: Coded, work: Work) -> NDArray[np.bool_] | bool:
     """Which records did such work, as far as their parameters say."""
     if not work.parameter:
         return True
-    said = records.mappings("parameters")
-    did = [code for code, one in said.items() if str(one.get(work.parameter)) == work.value]
+    by_code = records.mappings("parameters")
+    did = [
+        code
+        for code, parameters in by_code.items()
+        if str(parameters.get(work.parameter)) == work.value
+    ]
     return np.isin(records.words("parameters").codes, did)
 
 
 def rows_to_price(
     loaded: Loaded, expectations: Expectations | None
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """One row a case, NaN or None for what is unknown, and what must be said of figures in another
+    """One row a case, NaN or None for an unknown value, and warnings on figures in another
     unit than their view's."""
-    made: list[dict[str, Any]] = []
+    case_rows: list[dict[str, Any]] = []
     warnings: list[str] = []
     unpriced: list[str] = []
     for every in _held(loaded):
@@ -161,26 +168,26 @@ def rows_to_price(
         unpriced += [_unpriced(every, ~counted)] if not counted.all() else []
         if not counted.any():
             continue
-        rows, said = _in_units(held, held.figures())
-        warnings += said
-        made += _cases_of(held, rows, expectations)
-    if not made and unpriced:
+        rows, unit_warnings = _in_units(held, held.figures())
+        warnings += unit_warnings
+        case_rows += _cases_of(held, rows, expectations)
+    if not case_rows and unpriced:
         raise BadInput("; ".join(unpriced))
-    if not made:
+    if not case_rows:
         raise BadInput(
             f"none of {loaded.table.num_rows} records is ok and holds a run time or a rate of"
             " tokens or of other work, so there is nothing to price"
         )
-    return made, [*unpriced, *warnings]
+    return case_rows, [*unpriced, *warnings]
 
 
 def _unpriced(held: _Held, missing: NDArray[np.bool_]) -> str:
-    """What is said of records without a number of nodes."""
+    """A sentence on records without a number of nodes."""
     records = held.records.taken(missing)
-    one = f"case {records.first('case')} ({records.first('source')})"
-    others = f" and {len(records) - 1:,} more of {held.benchmark}" if len(records) > 1 else ""
+    first = f"case {records.first('case')} ({records.first('source')})"
+    more = f" and {len(records) - 1:,} more of {held.benchmark}" if len(records) > 1 else ""
     return (
-        f"{one}{others} does not say on how many nodes it ran, so it has no cost; `trueup import"
+        f"{first}{more} does not say on how many nodes it ran, so it has no cost; `trueup import"
         " --nodes` says it of logs"
     )
 
@@ -188,18 +195,18 @@ def _unpriced(held: _Held, missing: NDArray[np.bool_]) -> str:
 def _in_units(held: _Held, rows: Counts) -> tuple[Counts, list[str]]:
     """The figures in the view's units, and a sentence on each of the others."""
     every = held.records.loaded.figures
-    said = []
+    warnings = []
     for name, unit in sorted(held.units.items()):
         is_other = every.name.taken(rows).marks([name]) & ~every.unit.taken(rows).marks([unit])
         other, rows = rows[is_other], rows[~is_other]
         of = every.unit.taken(other)
-        for found in of.held():
-            several = len(np.unique(every.owners[other[of.marks([found])]]))
-            said.append(
-                f"{held.benchmark}: {name} is in {found}, not in {unit}, in"
+        for other_unit in of.held():
+            several = len(np.unique(every.owners[other[of.marks([other_unit])]]))
+            warnings.append(
+                f"{held.benchmark}: {name} is in {other_unit}, not in {unit}, in"
                 f" {several} {'record' if several == 1 else 'records'}, and does not count there."
             )
-    return rows, said
+    return rows, warnings
 
 
 def _cases_of(held: _Held, rows: Counts, expectations: Expectations | None) -> list[dict[str, Any]]:
@@ -209,14 +216,14 @@ def _cases_of(held: _Held, rows: Counts, expectations: Expectations | None) -> l
     single = _record_by_record(held, every.owners[rows[placed]], expectations)
     names = _names(held)
     first, number = first_of_each(_keys(records, names, single))
-    whole = _whole(held, rows[~placed], number)
+    pooled_figures = _whole(held, rows[~placed], number)
     parts: dict[int, list[dict[str, Any]]] = {}
-    for place in np.flatnonzero(np.isin(records.records, list(single))).tolist():
-        parts.setdefault(int(number[place]), []).append(single[int(records.records[place])])
-    kept = _kept(held, names, first)
+    for index in np.flatnonzero(np.isin(records.records, list(single))).tolist():
+        parts.setdefault(int(number[index]), []).append(single[int(records.records[index])])
+    case_rows = _kept(held, names, first)
     pooled = np.bincount(number)
-    for group, row in enumerate(kept):
-        case = _as_case(held, row["parameters"], whole.get(group, ()))
+    for group, row in enumerate(case_rows):
+        case = _as_case(held, row["parameters"], pooled_figures.get(group, ()))
         row.update(_of_parts(held, parts[group]) if group in parts else _of_case(held, case, None))
         run = next(iter(case.of(_RUN_TIME)), None)
         row["run_seconds"] = math.nan if run is None else run.value
@@ -232,7 +239,10 @@ def _cases_of(held: _Held, rows: Counts, expectations: Expectations | None) -> l
         for work in held.works:
             done = row.pop(f"rate:{work.key}") * 3600 / (work.amount * work.seconds)
             row[f"{work.key}_per_node_hour"] = done / row["node_count"]
-    return [{**row, "apart": apart} for row, apart in zip(kept, _apart(held, kept), strict=True)]
+    return [
+        {**row, "apart": apart}
+        for row, apart in zip(case_rows, _apart(held, case_rows), strict=True)
+    ]
 
 
 def _as_case(held: _Held, parameters: Mapping[str, Any], pooled: Sequence[Figure]) -> Case:
@@ -260,22 +270,24 @@ def _names(held: _Held) -> dict[str, Words]:
         case.words[code] if of < 0 else _general(case.words[code], nodes.words[of])
         for code, of in zip(case.codes[first].tolist(), several[first].tolist(), strict=True)
     ]
-    found = {
+    columns = {
         "case": words_of(cases, number),
-        "work": _told(records, "parameters", lambda one: _work(held.view, one, ())),
-        "configuration": _told(records, "parameters", lambda one: one.get("configuration", "")),
-        "version": _told(records, "software", lambda one: one.get(held.benchmark, "")),
+        "work": _told(records, "parameters", lambda parameters: _work(held.view, parameters, ())),
+        "configuration": _told(
+            records, "parameters", lambda parameters: parameters.get("configuration", "")
+        ),
+        "version": _told(records, "software", lambda software: software.get(held.benchmark, "")),
         # Off Azure the size says nothing, so machines are kept apart by name.
         "machine": Words(np.where(size.codes < 0, nodes.codes, -1), nodes.words),
     }
-    return {name: found[name] if name in found else records.words(name) for name in _NAMES}
+    return {name: columns[name] if name in columns else records.words(name) for name in _NAMES}
 
 
 def _told(records: Coded, name: str, text: Callable[[Mapping[str, Any]], Any]) -> Words:
     """A text for each mapping of a column."""
     first, number = first_of_each([records.words(name).codes])
-    said = records.taken(first).mappings(name)
-    return words_of([str(text(one)) for one in said.values()], number)
+    by_code = records.taken(first).mappings(name)
+    return words_of([str(text(mapping)) for mapping in by_code.values()], number)
 
 
 def _keys(records: Coded, names: Mapping[str, Words], single: _Single) -> list[NDArray[Any]]:
@@ -286,22 +298,22 @@ def _keys(records: Coded, names: Mapping[str, Words], single: _Single) -> list[N
     ]
     if single:
         parts = [single.get(record, _NO_HEADLINE) for record in records.records.tolist()]
-        metrics = {name: code for code, name in enumerate({part["metric"] for part in parts})}
-        sizes = [part["message_bytes"] for part in parts]
-        keys.append(np.array([metrics[part["metric"]] for part in parts]))
+        metrics = {name: code for code, name in enumerate({head["metric"] for head in parts})}
+        sizes = [head["message_bytes"] for head in parts]
+        keys.append(np.array([metrics[head["metric"]] for head in parts]))
         keys.append(numbered(np.array([-1 if size is None else size for size in sizes])))
     return keys
 
 
 def _kept(held: _Held, names: Mapping[str, Words], first: Counts) -> list[dict[str, Any]]:
-    """What rows have of the first of their records."""
+    """The columns that rows take from the first of their records."""
     records = held.records.taken(first)
     columns: dict[str, list[Any]] = {name: names[name].taken(first).values() for name in _NAMES}
     columns["machine"] = [name or "" for name in columns["machine"]]
     for name in _RESOURCES:
-        columns[name] = [None if one < 0 else one for one in records.count(name).tolist()]
-    said = records.mappings("parameters")
-    columns["parameters"] = [said[code] for code in records.words("parameters").codes.tolist()]
+        columns[name] = [None if count < 0 else count for count in records.count(name).tolist()]
+    by_code = records.mappings("parameters")
+    columns["parameters"] = [by_code[code] for code in records.words("parameters").codes.tolist()]
     return [
         {"benchmark": held.benchmark, **dict(zip(columns, values, strict=True))}
         for values in zip(*columns.values(), strict=True)
@@ -319,12 +331,12 @@ def _general(case: str, nodes: str) -> str:
 def _work(view: View | None, parameters: Mapping[str, Any], without: Container[str]) -> str:
     """Equal texts for equal work: the parameters by which the view tells cases apart, else all that
     say which work it was."""
-    told = [
+    named_values = [
         (name, str(parameters[name]))
         for name in (() if view is None else view.apart)
         if name not in without and parameters.get(name) not in (None, "")
     ]
-    return repr(told) if told else work_of(parameters)
+    return repr(named_values) if named_values else work_of(parameters)
 
 
 def _whole(held: _Held, rows: Counts, number: Counts) -> dict[int, list[Figure]]:
@@ -341,20 +353,20 @@ def _whole(held: _Held, rows: Counts, number: Counts) -> dict[int, list[Figure]]
     groups, names = of_record[every.owners[rows]], every.name.taken(rows)
     # A single measurement is the median of one; missing (-1) is either.
     words = [*every.statistic.words, None]
-    same = np.array([-1 if word in _MEDIANS else code for code, word in enumerate(words)])
+    same = np.array([-1 if statistic in _MEDIANS else code for code, statistic in enumerate(words)])
     of_kind = same[every.statistic.codes[rows]]
-    first, part = first_of_each([groups, names.codes, of_kind])
-    order = np.lexsort((every.value[rows], part))
-    counts = np.bincount(part)
+    first, pool = first_of_each([groups, names.codes, of_kind])
+    order = np.lexsort((every.value[rows], pool))
+    counts = np.bincount(pool)
     starts = np.cumsum(counts) - counts
     values = every.value[rows][order]
     medians = (values[starts + (counts - 1) // 2] + values[starts + counts // 2]) / 2
     repeats = np.add.reduceat(every.n[rows].clip(0)[order], starts, dtype=np.int64)
     pooled: dict[int, list[Figure]] = {}
     columns = (groups[first], names.codes[first], of_kind[first], medians, repeats)
-    for group, name, kind, value, n in zip(*(one.tolist() for one in columns), strict=True):
-        word = "median" if kind == -1 else words[kind]
-        figure = Figure(names.words[name], value, "s", "lower", None, None, word, n)
+    for group, name, kind, value, n in zip(*(column.tolist() for column in columns), strict=True):
+        statistic = "median" if kind == -1 else words[kind]
+        figure = Figure(names.words[name], value, "s", "lower", None, None, statistic, n)
         pooled.setdefault(group, []).append(figure)
     return pooled
 
@@ -362,13 +374,15 @@ def _whole(held: _Held, rows: Counts, number: Counts) -> dict[int, list[Figure]]
 def _record_by_record(held: _Held, records: Counts, expectations: Expectations | None) -> _Single:
     """Headline figure and rates of the records that hold figures of devices or message sizes."""
     units = held.units
-    found: _Single = {}
+    by_record: _Single = {}
     chosen = set(records.tolist())
     loaded = held.records.loaded
     for case in read_cases(loaded, records=chosen, metrics=held.needed) if chosen else ():
-        known = [one for one in case.figures if one.unit == units.get(one.name, one.unit)]
-        found[case.record] = _of_case(held, replace(case, figures=known), expectations)
-    return found
+        in_unit = [
+            figure for figure in case.figures if figure.unit == units.get(figure.name, figure.unit)
+        ]
+        by_record[case.record] = _of_case(held, replace(case, figures=in_unit), expectations)
+    return by_record
 
 
 _NO_HEADLINE: Final = {
@@ -380,68 +394,70 @@ _NO_HEADLINE: Final = {
 
 def _of_case(held: _Held, case: Case, expectations: Expectations | None) -> dict[str, Any]:
     """Headline figure and rates of one case; NaN where it lacks them."""
-    shown = headline(case, expectations)
+    head = headline(case, expectations)
     rates = {work.key: amount_rate(case, work, expectations) for work in held.works}
-    found = {f"rate:{key}": math.nan if rate is None else rate for key, rate in rates.items()}
-    if shown is None:
-        return {**_NO_HEADLINE, **found}
+    rate_columns = {
+        f"rate:{key}": math.nan if rate is None else rate for key, rate in rates.items()
+    }
+    if head is None:
+        return {**_NO_HEADLINE, **rate_columns}
     return {
-        "metric": shown.measure.metric,
-        "value": shown.value,
-        "unit": shown.measure.unit,
-        "message_bytes": shown.message_bytes,
-        "device": shown.device,
+        "metric": head.measure.metric,
+        "value": head.value,
+        "unit": head.measure.unit,
+        "message_bytes": head.message_bytes,
+        "device": head.device,
         # Where there is a figure of the whole case, it is no device's.
-        "devices": None if shown.device is None else shown.devices,
-        "n": shown.n or 0,
-        **found,
+        "devices": None if head.device is None else head.devices,
+        "n": head.n or 0,
+        **rate_columns,
     }
 
 
 def _of_parts(held: _Held, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The same of several records of one case: medians, and n added up."""
-    devices = {part["device"] for part in parts}
+    devices = {head["device"] for head in parts}
     medians = ["value", *(f"rate:{work.key}" for work in held.works)]
     return {
         **parts[0],
         "device": devices.pop() if len(devices) == 1 else None,
-        "n": sum(part["n"] for part in parts),
-        **{name: _median(part[name] for part in parts) for name in medians},
+        "n": sum(head["n"] for head in parts),
+        **{name: _median(head[name] for head in parts) for name in medians},
     }
 
 
 def _median(values: Iterable[float]) -> float:
-    """Of those that are known."""
-    known = [value for value in values if not math.isnan(value)]
-    return statistics.median(known) if known else math.nan
+    """The median of the known values."""
+    numbers = [value for value in values if not math.isnan(value)]
+    return statistics.median(numbers) if numbers else math.nan
 
 
 def _apart(held: _Held, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What else than the columns beside it tells each row from others of the same case."""
+    """The further differences of each row from others of the same case."""
     words: list[list[str]] = [[] for _ in rows]
     cases: dict[str, list[int]] = {}
-    for place, row in enumerate(rows):
-        cases.setdefault(row["case"], []).append(place)
+    for index, row in enumerate(rows):
+        cases.setdefault(row["case"], []).append(index)
     for same in cases.values():
-        among = [rows[place] for place in same]
+        among = [rows[index] for index in same]
         differing = _differing(held.view, among)
         layouts = [_layout(row) for row in among]
         several = len(set(layouts)) > 1
-        for place, row, layout in zip(same, among, layouts, strict=True):
-            words[place] += [
+        for index, row, layout in zip(same, among, layouts, strict=True):
+            words[index] += [
                 f"{name.replace('_', ' ')} {row['parameters'].get(name, 'unknown')}"
                 for name in differing
             ]
-            words[place] += [layout] if several else []
+            words[index] += [layout] if several else []
     if len({row["machine"] for row in rows}) > 1:
-        for place, row in enumerate(rows):
-            words[place].append(_machine(row))
-    return [", ".join(filter(None, told)) for told in words]
+        for index, row in enumerate(rows):
+            words[index].append(_machine(row))
+    return [", ".join(filter(None, texts)) for texts in words]
 
 
 def _machine(row: Mapping[str, Any]) -> str:
-    name, *others = row["machine"].split("+")
-    return "" if not name else f"on {name}" + (f" and {len(others)} more" if others else "")
+    name, *more = row["machine"].split("+")
+    return "" if not name else f"on {name}" + (f" and {len(more)} more" if more else "")
 
 
 def _differing(view: View | None, rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -449,10 +465,12 @@ def _differing(view: View | None, rows: Sequence[Mapping[str, Any]]) -> list[str
     if len({row["work"] for row in rows}) == 1:
         return []
     of_rows = [row["parameters"] for row in rows]
-    held = dict.fromkeys(name for one in of_rows for name in one)
+    held = dict.fromkeys(name for parameters in of_rows for name in parameters)
     named = [] if view is None else [name for name in view.apart if name in held]
     names = named or [name for name in held if name not in HOW]
-    return [name for name in names if len({str(one.get(name)) for one in of_rows}) > 1]
+    return [
+        name for name in names if len({str(parameters.get(name)) for parameters in of_rows}) > 1
+    ]
 
 
 def _layout(row: Mapping[str, Any]) -> str:

@@ -56,8 +56,8 @@ def offered(
     rows = []
     for name, preset in presets.items():
         for size, minutes in preset.sizes.items():
-            wanted = price_list.Wanted(size, offer="payg", os="linux")
-            price = price_list.lowest(prices, wanted, today)
+            query = price_list.PriceQuery(size, offer="payg", os="linux")
+            price = price_list.lowest(prices, query, today)
             as_of = price.get("as_of_date", "")
             usd_per_hour = float(price.get("usd_per_hour", math.nan))
             taken = math.nan if minutes is None else minutes
@@ -234,7 +234,7 @@ def _compared(
 
 
 def _verdict(
-    reference: Reference, published: float, own: float, direction: str | None, case: Case
+    reference: Reference, published: float, measured: float, direction: str | None, case: Case
 ) -> dict[str, Any]:
     """The share of the published performance, and whether a healthy run reaches it."""
     scale = float(case.parameters.get("preset_scale", 1.0))
@@ -246,7 +246,7 @@ def _verdict(
     ]
     if reasons:
         return {"share": math.nan, "at_least": at_least, "verdict": "; ".join(reasons)}
-    share = published / own if direction == "lower" else own / published
+    share = published / measured if direction == "lower" else measured / published
     if reference.unlike:
         verdict = f"beside only: {reference.unlike}"
     else:

@@ -1,4 +1,4 @@
-"""Lists of prices and sizes: the newest price of each, how old it is, and what has changed."""
+"""Lists of prices and sizes: the newest price of each, its age, and the changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Key = tuple[str, str, str, str]
 _KEY: Final = ("size", "region", "os", "offer")
-# The columns of catalog/vm_sizes.csv that are numbers, and what a list of sizes calls them.
+# The columns of catalog/vm_sizes.csv that are numbers, and their names in a list of sizes.
 _FIGURES: Final = {
     "vcpus": "cores",
     "memory_gib": "memory_gib",
@@ -32,7 +32,7 @@ _FIGURES: Final = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PriceQuery:
     """Which prices are meant, in any case, a region as "East US" too; None is any."""
 
     size: str | None = None
@@ -42,23 +42,23 @@ class Wanted:
 
     def of(self, row: Mapping[str, Any]) -> bool:
         return all(
-            asked is None or str(row[name]).lower() == region_name(asked)
-            for name, asked in vars(self).items()
+            requested is None or str(row[name]).lower() == region_name(requested)
+            for name, requested in vars(self).items()
         )
 
 
 def newest(rows: Iterable[Mapping[str, Any]]) -> dict[Key, Mapping[str, Any]]:
     """Of each size, region, system and offer the row with the newest date; one without a date is
     older than any."""
-    found: dict[Key, Mapping[str, Any]] = {}
+    by_key: dict[Key, Mapping[str, Any]] = {}
     for row in rows:
         key = (row["size"], row["region"], row["os"], row["offer"])
-        if key not in found or row["as_of_date"] > found[key]["as_of_date"]:
-            found[key] = row
-    return found
+        if key not in by_key or row["as_of_date"] > by_key[key]["as_of_date"]:
+            by_key[key] = row
+    return by_key
 
 
-def chosen(prices: Sequence[Mapping[str, Any]], wanted: Wanted, today: date) -> list[Any]:
+def chosen(prices: Sequence[Mapping[str, Any]], query: PriceQuery, today: date) -> list[Any]:
     """The newest prices that are meant, with ``age_days``.
 
     Raises:
@@ -66,27 +66,29 @@ def chosen(prices: Sequence[Mapping[str, Any]], wanted: Wanted, today: date) -> 
     """
     rows = [
         {**row, "age_days": standing(row["as_of_date"], row["notes"], today).age_days}
-        for row in newest(row for row in prices if wanted.of(row)).values()
+        for row in newest(row for row in prices if query.of(row)).values()
     ]
     if not rows:
-        asked = ", ".join(f"{name} {word}" for name, word in vars(wanted).items() if word)
+        query_text = ", ".join(
+            f"{name} {requested}" for name, requested in vars(query).items() if requested
+        )
         hints = [
-            did_you_mean(word, sorted({row[name] for row in prices}))
-            for name, word in vars(wanted).items()
-            if word and region_name(word) not in {row[name].lower() for row in prices}
+            did_you_mean(requested, sorted({row[name] for row in prices}))
+            for name, requested in vars(query).items()
+            if requested and region_name(requested) not in {row[name].lower() for row in prices}
         ]
-        raise BadInput(f"no price of {asked or 'anything'}{''.join(hints)}")
+        raise BadInput(f"no price of {query_text or 'anything'}{''.join(hints)}")
     return sorted(rows, key=lambda row: [row[name] for name in _KEY])
 
 
 def changes(
     before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """What newer prices change: a row for each that differs or is new, with ``change`` as a part of
+    """Changes by newer prices: a row for each that differs or is new, with ``change`` as a part of
     the earlier price, NaN where there was none. Both hold US$ an hour."""
-    known, rows = newest(before), []
+    earlier_prices, rows = newest(before), []
     for key, row in sorted(newest(after).items()):
-        earlier = known.get(key)
+        earlier = earlier_prices.get(key)
         was = math.nan if earlier is None else earlier["usd_per_hour"]
         if was == row["usd_per_hour"] or (earlier and earlier["as_of_date"] > row["as_of_date"]):
             continue
@@ -105,7 +107,7 @@ def changes(
 
 @dataclass(frozen=True)
 class Needs:
-    """What a size must have."""
+    """The properties that a size must have."""
 
     gpu: str | None = None
     gpus: int | None = None
@@ -119,10 +121,10 @@ def sizes(
     rows: Sequence[Mapping[str, str]],
     needs: Needs,
     prices: Sequence[Mapping[str, Any]],
-    wanted: Wanted,
+    query: PriceQuery,
     today: date,
 ) -> list[dict[str, Any]]:
-    """The sizes of catalog/vm_sizes.csv that have what is needed, with their price: that of the
+    """The sizes of catalog/vm_sizes.csv that meet the needs, with their price: that of the
     region asked for, or else the lowest of all regions and which one that is. One that is retired
     counts only where these are asked for.
 
@@ -130,18 +132,18 @@ def sizes(
         BadInput: there is none, or no size has such a GPU or is of that family.
     """
     _refuse_strange(rows, needs)
-    found = []
+    size_rows = []
     for row in rows:
         listed = {ours: _number(row[column]) for column, ours in _FIGURES.items()}
         if not _fits(row, listed, needs, today):
             continue
-        asked = Wanted(row["size"], wanted.region, wanted.os, wanted.offer)
-        price = lowest(prices, asked, today)
+        size_query = PriceQuery(row["size"], query.region, query.os, query.offer)
+        price = lowest(prices, size_query, today)
         as_of = price.get("as_of_date", "")
         age = standing(as_of, "", today)
         usd = price.get("usd_per_hour", math.nan)
         gpus = listed["gpus"] * gpu_fraction(row)
-        found.append(
+        size_rows.append(
             {
                 "size": row["size"],
                 "family": row["family"],
@@ -156,16 +158,16 @@ def sizes(
                 "age_days": age.age_days,
             }
         )
-    if not found:
+    if not size_rows:
         raise BadInput("no size of the catalog has all of that; ask for less")
-    return found
+    return size_rows
 
 
 def _refuse_strange(rows: Sequence[Mapping[str, str]], needs: Needs) -> None:
     """Refuse a GPU or a family that no size has."""
     models = sorted({row["gpu_model"] for row in rows} - {""})
     families = sorted({row["family"] for row in rows} - {""})
-    if needs.gpu is not None and not any(needs.gpu.lower() in one.lower() for one in models):
+    if needs.gpu is not None and not any(needs.gpu.lower() in model.lower() for model in models):
         raise BadInput(f"--gpu {needs.gpu}: no size has one; there are {', '.join(models)}")
     if needs.family is not None and needs.family.lower() not in families:
         raise BadInput(
@@ -175,7 +177,7 @@ def _refuse_strange(rows: Sequence[Mapping[str, str]], needs: Needs) -> None:
 
 
 def _fits(row: Mapping[str, str], listed: Mapping[str, float], needs: Needs, today: date) -> bool:
-    """Whether a size has what is needed; an unknown figure is none."""
+    """Whether a size meets the needs; an unknown figure does not."""
     return (
         (needs.gpu is None or needs.gpu.lower() in row["gpu_model"].lower())
         and (needs.gpus is None or listed["gpus"] == needs.gpus)
@@ -189,11 +191,11 @@ def _fits(row: Mapping[str, str], listed: Mapping[str, float], needs: Needs, tod
 def _status(row: Mapping[str, str]) -> str:
     closed = row.get("closed_since")
     parts = (row["status"], closed and f"closed to new subscriptions since {closed}")
-    return ", ".join(part for part in parts if part) or "unknown"
+    return ", ".join(text for text in parts if text) or "unknown"
 
 
 def lowest(
-    prices: Sequence[Mapping[str, Any]], wanted: Wanted, on: date | None = None
+    prices: Sequence[Mapping[str, Any]], query: PriceQuery, on: date | None = None
 ) -> Mapping[str, Any]:
     """The lowest of the newest prices that are meant and may rank; empty without one.
 
@@ -201,12 +203,12 @@ def lowest(
         on: the day of reading; else today.
     """
     day = on or day_of_reading()
-    known = newest(
+    candidates = newest(
         row
         for row in prices
-        if wanted.of(row) and not standing(row["as_of_date"], row["notes"], day).refusal
+        if query.of(row) and not standing(row["as_of_date"], row["notes"], day).refusal
     ).values()
-    return min(known, key=lambda row: float(row["usd_per_hour"]), default={})
+    return min(candidates, key=lambda row: float(row["usd_per_hour"]), default={})
 
 
 def _number(text: str) -> float:

@@ -1,4 +1,4 @@
-"""What an hour of a VM size costs: catalog/prices.csv, and the price that counts for a row."""
+"""The price of an hour of a VM size: catalog/prices.csv, and the price that counts for a row."""
 
 from __future__ import annotations
 
@@ -57,15 +57,19 @@ def read_all(chosen: Path | None = None) -> list[dict[str, Any]]:
     Raises:
         BadInput: as of ``catalog.folder`` and ``read_prices``.
     """
-    place = catalog.folder(chosen)
-    found = read_prices(place / "prices.csv")
-    own = retail.own_file()
-    return [*found, *read_prices(own)] if place == catalog.built_in() and own.exists() else found
+    folder = catalog.folder(chosen)
+    rows = read_prices(folder / "prices.csv")
+    user_file = retail.own_file()
+    return (
+        [*rows, *read_prices(user_file)]
+        if folder == catalog.built_in() and user_file.exists()
+        else rows
+    )
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What is priced how.
+    """The terms of a price.
 
     Attributes:
         region, offer: instead of the record's own; a record without an offer is priced as
@@ -73,9 +77,9 @@ class Terms:
         price: US$ per node-hour for all rows, instead of the catalog.
         as_size: price every row as this size (also records made off Azure).
         price_date: newest price on or before this day (YYYY-MM-DD) instead of the newest.
-        idle_hours: of each day, in which a server is billed and nobody asks it; part of what its
-            tokens and answers cost, and of nothing else.
-        users: how many share a host, instead of what records say.
+        idle_hours: of each day, in which a server is billed and nobody asks it; part of the
+            cost of its tokens and answers, and of nothing else.
+        users: how many share a host, instead of the records' number.
 
     Raises:
         BadInput: a price that is not above zero, a price date that is none, idle hours that leave
@@ -105,7 +109,7 @@ class Terms:
 
     @property
     def idle_factor(self) -> float:
-        """What a served hour costs more for those in which nobody asks."""
+        """The factor on the cost of a served hour that pays for the idle ones."""
         return _DAY / (_DAY - self.idle_hours)
 
     @property
@@ -231,10 +235,10 @@ class Book:
     ) -> None:
         self._price_date = price_date
         on = on or day_of_reading(price_date)
-        # Why what has no other price has none.
+        # Why a key without another price has none.
         self._refused: dict[tuple[str, str, str, str], str] = {}
         self.quotes: dict[tuple[str, str, str, str], Quote] = {}
-        # The first date of what has a price later than that.
+        # The first date of a price after the price date.
         self._later: dict[tuple[str, str, str, str], str] = {}
         self.sizes: dict[str, str] = {}
         for row in prices:
@@ -244,16 +248,16 @@ class Book:
             if not 0 < usd < math.inf:
                 continue
             key = (size.lower(), region, row["os"], row["offer"])
-            found = standing(of_date, row["notes"], on)
-            if found.refusal:
-                self._refused[key] = f"{found.refusal} ({row['source']})"
+            status = standing(of_date, row["notes"], on)
+            if status.refusal:
+                self._refused[key] = f"{status.refusal} ({row['source']})"
                 continue
             if price_date is not None and of_date > price_date:
                 self._later[key] = min(of_date, self._later.get(key, of_date))
                 continue
-            known = self.quotes.get(key)
-            if known is None or of_date > known.date:
-                self.quotes[key] = Quote(usd, of_date, row["source"], row["notes"], found.age)
+            earlier_quote = self.quotes.get(key)
+            if earlier_quote is None or of_date > earlier_quote.date:
+                self.quotes[key] = Quote(usd, of_date, row["source"], row["notes"], status.age)
 
     def find(self, size: str, region: str, os: str, offer: str) -> Quote | None:
         return self.quotes.get((size.lower(), region_name(region), os.lower(), offer.lower()))
@@ -268,7 +272,7 @@ class Book:
         return f"{size} is not in the price table{hint}"
 
     def why_not(self, size: str, region: str, os: str, offer: str) -> str:
-        """Why there is no price, and what would help."""
+        """Why there is no price, and a remedy."""
         if not self.knows(size):
             return self.stranger(size)
         regions = sorted(
@@ -276,10 +280,10 @@ class Book:
             for key in self.quotes
             if key[0] == size.lower() and key[2:] == (os.lower(), offer.lower())
         )
-        what = f"{size} in {region} ({os}, {offer}) has no price"
+        sentence = f"{size} in {region} ({os}, {offer}) has no price"
         refused = self._refused.get((size.lower(), region_name(region), os.lower(), offer.lower()))
         if refused:
-            what += f" that counts, for {refused}"
+            sentence += f" that counts, for {refused}"
         later = {
             key[1]: first
             for key, first in self._later.items()
@@ -288,38 +292,44 @@ class Book:
         if later and (not regions or region_name(region) in later):
             anywhere = "" if region_name(region) in later else " in any region"
             first = later.get(region_name(region), min(later.values()))
-            return f"{what}{anywhere} on or before {self._price_date}; the first one is of {first}"
+            return (
+                f"{sentence}{anywhere} on or before {self._price_date}; the first one is of {first}"
+            )
         if regions:
-            return f"{what}; the table has it for {', '.join(regions)}"
+            return f"{sentence}; the table has it for {', '.join(regions)}"
         offers = sorted({f"{key[2]} {key[3]}" for key in self.quotes if key[0] == size.lower()})
-        return f"{what} in any region" + (f"; the table has {', '.join(offers)}" if offers else "")
+        return f"{sentence} in any region" + (
+            f"; the table has {', '.join(offers)}" if offers else ""
+        )
 
 
 def refuse_unknown(prices: Sequence[Mapping[str, Any]], terms: Terms) -> None:
-    """Refuse what was asked for by name and that no price has.
+    """Refuse a name in the terms that no price has.
 
     Raises:
         BadInput: a size, region, offer or system that the table lacks.
     """
     if terms.price is not None or not prices:
         return
-    asked = {
+    requests = {
         ("--size", "size"): terms.as_size,
         ("--region", "region"): None if terms.region is None else region_name(terms.region),
         ("--offer", "offer"): terms.offer,
         ("--os", "os"): terms.os,
     }
-    for (flag, column), word in asked.items():
-        known = dict.fromkeys(row[column] for row in prices)
-        if word is not None and word.lower() not in {name.lower() for name in known}:
-            hint = did_you_mean(word, known)
+    for (flag, column), requested in requests.items():
+        table_names = dict.fromkeys(row[column] for row in prices)
+        if requested is not None and requested.lower() not in {
+            name.lower() for name in table_names
+        }:
+            hint = did_you_mean(requested, table_names)
             if not hint and column != "size":
-                hint = f"; it has {', '.join(sorted(known))}"
-            raise BadInput(f"{flag} {word}: the price table has no such {column}{hint}")
+                hint = f"; it has {', '.join(sorted(table_names))}"
+            raise BadInput(f"{flag} {requested}: the price table has no such {column}{hint}")
 
 
 class Pricing:
-    """Finds prices, and collects what must be said about them, once for all sizes it holds for."""
+    """Finds prices, and collects warnings about them, once for all sizes that they hold for."""
 
     def __init__(self, prices: Sequence[Mapping[str, Any]], terms: Terms) -> None:
         refuse_unknown(prices, terms)
@@ -342,7 +352,7 @@ class Pricing:
         return _filled(self._unknown)
 
     def rows(self, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The rows with what they are priced as, and the columns of their price."""
+        """The rows with the size and terms of their pricing, and the columns of their price."""
         return [self._priced(row) for row in rows]
 
     def _priced(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -377,33 +387,35 @@ class Pricing:
             )
             return {}
         if region is None:
-            why = "No price without a region for {sizes}; give --region, such as --region eastus."
-            self._unknown.setdefault(why, []).append(size)
+            sentence = (
+                "No price without a region for {sizes}; give --region, such as --region eastus."
+            )
+            self._unknown.setdefault(sentence, []).append(size)
             return {}
-        found = self._book.find(size, region, self._terms.os, offer)
-        if found is None:
-            why = self._book.why_not(size, region, self._terms.os, offer).replace("{", "{{")
-            self._unknown.setdefault(why.replace("}", "}}") + ".", [])
+        quote = self._book.find(size, region, self._terms.os, offer)
+        if quote is None:
+            sentence = self._book.why_not(size, region, self._terms.os, offer).replace("{", "{{")
+            self._unknown.setdefault(sentence.replace("}", "}}") + ".", [])
             return {}
-        if found.age:
+        if quote.age:
             self._warn(
-                f"{offer} prices in {region} are of {found.dated} (`trueup prices refresh` asks"
+                f"{offer} prices in {region} are of {quote.dated} (`trueup prices refresh` asks"
                 " Azure for newer ones):",
                 size,
             )
         listed = self._book.find(size, region, self._terms.os, LIST_OFFER)
         columns: dict[str, Any] = {
-            "usd_per_hour": found.usd_per_hour,
-            "price_date": found.date,
-            "price_age": found.age,
-            "price_source": found.source,
+            "usd_per_hour": quote.usd_per_hour,
+            "price_date": quote.date,
+            "price_age": quote.age,
+            "price_source": quote.source,
         }
         if offer != LIST_OFFER and listed is not None:
             columns["list_usd_per_hour"] = listed.usd_per_hour
-            if found.usd_per_hour < listed.usd_per_hour:
-                columns["saving"] = 1 - found.usd_per_hour / listed.usd_per_hour
+            if quote.usd_per_hour < listed.usd_per_hour:
+                columns["saving"] = 1 - quote.usd_per_hour / listed.usd_per_hour
             else:
-                same = found.usd_per_hour == listed.usd_per_hour
+                same = quote.usd_per_hour == listed.usd_per_hour
                 how = "equals" if same else "exceeds"
                 self._warn(
                     f"The {offer} price in {region} {how} the list price: no saving for", size

@@ -1,5 +1,5 @@
-"""The published rates of Llama 3.1 8B priced on the article's terms and on today's, and what the
-article says beside it.
+"""The published rates of Llama 3.1 8B priced on the article's terms and on today's, and the
+article's claims beside them.
 
 Source of the claims: "Inference performance of Llama 3.1 8B using vLLM across various GPUs and
 CPUs" and "Performance analysis of DeepSeek R1 AI Inference using vLLM on ND-H100-v5", Azure HPC
@@ -74,7 +74,7 @@ class Article:
 
     Attributes:
         claims: one row a statement: claim, verdict, why.
-        unknown: what has no price, and why, one sentence each.
+        unknown: sizes without a price, and why, one sentence each.
     """
 
     sets: list[PriceSet]
@@ -111,11 +111,11 @@ def recompute(
     sizes = list(dict.fromkeys(row["vm_size"] for row in published))
     unknown: list[str] = []
     warnings: list[str] = []
-    own = {size: _articles_price(book, size, unknown) for size in sizes}
+    article_prices = {size: _articles_price(book, size, unknown) for size in sizes}
     low = {size: _lowest(book, size, unknown) for size in sizes}
     rest = (gpus, api, warnings)
     sets = [
-        _priced("article", "at the article's prices", published, own, rest),
+        _priced("article", "at the article's prices", published, article_prices, rest),
         _priced("lowest_us", "at the lowest US price", published, low, rest),
     ]
     profiles = dict.fromkeys(row["profile"] for row in published)
@@ -154,24 +154,24 @@ def _published(loaded: Loaded) -> list[dict[str, Any]]:
     only = loaded.only(records.records)
     names = ("case", "vm_size", "node_count", "gpus", "provenance", "parameters")
     columns = {name: only.values(name) for name in names}
-    found = rates(records)
-    columns |= {ours: found[theirs].tolist() for ours, theirs in _FIGURES.items()}
+    rate_columns = rates(records)
+    columns |= {ours: rate_columns[theirs].tolist() for ours, theirs in _FIGURES.items()}
     rows = [
         units.known(dict(zip(columns, values, strict=True)))
         for values in zip(*columns.values(), strict=True)
     ]
     for row in rows:
-        said = row.pop("parameters")
-        row.update({name: str(said.get(name, "")) for name in ("profile", "gpu")}, n=1)
-    known = [row for row in rows if (row["output_tokens_per_second"] or 0) > 0]
+        parameters = row.pop("parameters")
+        row.update({name: str(parameters.get(name, "")) for name in ("profile", "gpu")}, n=1)
+    rated = [row for row in rows if (row["output_tokens_per_second"] or 0) > 0]
     profiles = list(_CHEAPEST)
     return sorted(
-        known, key=lambda row: (_place(profiles, row["profile"]), _place(_GPUS, row["gpu"]))
+        rated, key=lambda row: (_place(profiles, row["profile"]), _place(_GPUS, row["gpu"]))
     )
 
 
 def _place(names: Sequence[str], name: str) -> int:
-    """Where a name stands; what is none of them stands last."""
+    """The place of a name; an unlisted one stands last."""
     return names.index(name) if name in names else len(names)
 
 
@@ -190,11 +190,11 @@ def _articles_price(book: Book, size: str, unknown: list[str]) -> _Found | None:
             base.age,
         )
         return _Found(quote, (_ARTICLES_REGION,), estimated=True)
-    found = book.find(size, _ARTICLES_REGION, _OS, LIST_OFFER)
-    if found is None:
+    list_quote = book.find(size, _ARTICLES_REGION, _OS, LIST_OFFER)
+    if list_quote is None:
         unknown.append(f"{book.why_not(size, _ARTICLES_REGION, _OS, LIST_OFFER)}.")
         return None
-    return _Found(found, (_ARTICLES_REGION,))
+    return _Found(list_quote, (_ARTICLES_REGION,))
 
 
 def _lowest(book: Book, size: str, unknown: list[str]) -> _Found | None:
@@ -216,13 +216,13 @@ def _priced(
     name: str,
     where: str,
     published: Sequence[Mapping[str, Any]],
-    found: Mapping[str, _Found | None],
+    prices: Mapping[str, _Found | None],
     rest: tuple[Mapping[str, int], ApiPrices, list[str]],
 ) -> PriceSet:
     table = []
-    for one in published:
-        price = found[one["vm_size"]]
-        row = {**one, "region": None, "regions": None, "os": _OS, "offer": LIST_OFFER}
+    for case_row in published:
+        price = prices[case_row["vm_size"]]
+        row = {**case_row, "region": None, "regions": None, "os": _OS, "offer": LIST_OFFER}
         row |= {"currency": CURRENCY, "usd_per_hour": None, "price_date": ""}
         row |= {"price_age": "", "price_source": "unknown", "estimated": False}
         if price is not None:
@@ -237,8 +237,8 @@ def _priced(
         row["cheapest"] = None not in shares and row[_SHARE] == min(shares)
     lines = []
     gpu_of = {row["vm_size"]: row["gpu"] for row in published}
-    for size in sorted(found, key=lambda size: list(gpu_of).index(size)):
-        price = found[size]
+    for size in sorted(prices, key=lambda size: list(gpu_of).index(size)):
+        price = prices[size]
         short = size.removeprefix("Standard_")
         if price is None:
             lines.append(f"{gpu_of[size]} = {short}: price unknown.")
@@ -249,7 +249,7 @@ def _priced(
                 f" {', '.join(price.regions)}, as of {price.quote.dated}{how}."
             )
     sources = dict.fromkeys(
-        price.quote.source for price in found.values() if price is not None and not price.estimated
+        price.quote.source for price in prices.values() if price is not None and not price.estimated
     )
     lines += [f"Prices: {CURRENCY}, {_OS}, {LIST_OFFER}: {source}." for source in sources]
     title = f"US$ per million tokens of Llama 3.1 8B on 1 GPU, {where}"
@@ -262,15 +262,15 @@ def _cheapest(profile: str, sets: Sequence[PriceSet]) -> dict[str, str]:
     named, words = _CHEAPEST.get(profile, ("", profile))
     winners: list[str] = []
     lists = []
-    for one in sets:
-        rows = [row for row in one.table if row["profile"] == profile]
+    for price_set in sets:
+        rows = [row for row in price_set.table if row["profile"] == profile]
         if any(row[_SHARE] is None for row in rows):
-            why = "A price, or how many GPUs a size has, is unknown."
-            return {"claim": words, "verdict": "not checked", "why": why}
+            reason = "A price, or how many GPUs a size has, is unknown."
+            return {"claim": words, "verdict": "not checked", "why": reason}
         winners += [_least(rows, column) for column in (_SHARE, _SHARE_OF_OUTPUT)]
         lists.append(
             f"{' / '.join(units.significant(value, 3) for value in _column(rows, _SHARE))}"
-            f" {_SET_WORDS[one.name]}"
+            f" {_SET_WORDS[price_set.name]}"
         )
     order = " / ".join(_column(rows, "gpu"))
     cached = _by_uncached(rows, order)
@@ -282,11 +282,11 @@ def _cheapest(profile: str, sets: Sequence[PriceSet]) -> dict[str, str]:
             "why": f"At both sets of prices. {figures_}{cached}",
         }
     if named not in winners and len(set(winners)) == 1:
-        why = (
+        reason = (
             f"{winners[0]} is the cheapest at both sets of prices, by total and by output tokens."
             f" {figures_}{cached}"
         )
-        return {"claim": words, "verdict": "not reproducible", "why": why}
+        return {"claim": words, "verdict": "not reproducible", "why": reason}
     return {
         "claim": words,
         "verdict": "depends",
@@ -325,19 +325,19 @@ _SET_WORDS: Final = {"article": "at the article's prices", "lowest_us": "at the 
 def _estimate(
     prices: Sequence[Mapping[str, Any]], price_date: str | None, low: Mapping[str, _Found | None]
 ) -> list[dict[str, str]]:
-    """How the H200's price was estimated, and what it is."""
+    """The estimate of the H200's price, and the price itself."""
     h100, h200 = low.get(_H100), low.get(_H200)
     if h100 is None or h200 is None:
         return []
     ratio = h200.quote.usd_per_hour / h100.quote.usd_per_hour
-    why = (
+    reason = (
         f"Its lowest US price is {units.money(h200.quote.usd_per_hour)} against"
         f" {units.money(h100.quote.usd_per_hour)} an hour, {_change(ratio)}"
         f" (as of {h200.quote.date} and {h100.quote.date})."
     )
     if then := _first(prices, price_date):
         date, region, dear, base = then
-        why += (
+        reason += (
             f" In {region} it was {units.money(dear)} against {units.money(base)} on {date},"
             f" {_change(dear / base)}, which fits the estimate."
             if abs(dear / base - _ESTIMATE) < _CLOSE
@@ -347,7 +347,7 @@ def _estimate(
         {
             "claim": "The H200 node costs 20 % more than the H100 node (estimated)",
             "verdict": "holds" if abs(ratio - _ESTIMATE) < _CLOSE else "no longer",
-            "why": why,
+            "why": reason,
         }
     ]
 
@@ -367,8 +367,8 @@ def _first(
     keyed: dict[str, dict[tuple[str, str], float]] = {_H200: {}, _H100: {}}
     for row in prices:
         date, region = row["as_of_date"], row["region"]
-        asked = (row["os"], row["offer"]) == (_OS, LIST_OFFER) and region in _US
-        if asked and row["size"] in keyed and "" < date <= (price_date or date):
+        is_us_list_price = (row["os"], row["offer"]) == (_OS, LIST_OFFER) and region in _US
+        if is_us_list_price and row["size"] in keyed and "" < date <= (price_date or date):
             keyed[row["size"]][date, region] = row["usd_per_hour"]
     both = sorted(keyed[_H200].keys() & keyed[_H100].keys())
     if not both:
@@ -387,7 +387,7 @@ _NO_SIZES: Final = {
 
 
 def _answer(longer: float, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """What an answer costs: more tokens, and each of them dearer."""
+    """The claim on the cost of an answer: more tokens, and each of them dearer."""
     products = [
         f"{longer:g} x {row['cost_ratio']:g} = {longer * row['cost_ratio']:,.0f} times on"
         f" {row['gpus']} {_gpu(row)}"
@@ -409,7 +409,7 @@ def _gpu(row: Mapping[str, Any]) -> str:
 
 
 def _ratios(loaded: Loaded, low: Mapping[str, _Found | None]) -> list[dict[str, str]]:
-    """What can be said of DeepSeek R1's cost beside Llama's, without the rates."""
+    """Claims on DeepSeek R1's cost beside Llama's, without the rates."""
     names = ("cost_ratio", "slowdown", "token_ratio")
     held, records = ByRecord(loaded), all_of(loaded)
     records = records.taken(records.words("benchmark").marks(["vllm_ratios"]))
@@ -433,15 +433,16 @@ def _ratios(loaded: Loaded, low: Mapping[str, _Found | None]) -> list[dict[str, 
         if gpu == "H100":
             same = slow is not None and math.isclose(ratio, slow)
             verdict = "consistent" if same else "not checked"
-            why = "On the same GPUs the price cancels: the ratio of costs is that of the rates" + (
-                f", and the article says {slow:g}x slower." if same else "."
+            reason = (
+                "On the same GPUs the price cancels: the ratio of costs is that of the rates"
+                + (f", and the article says {slow:g}x slower." if same else ".")
             )
         elif h100 is None or h200 is None:
-            verdict, why = "not checked", "A price is unknown."
+            verdict, reason = "not checked", "A price is unknown."
         else:
             real = h200.quote.usd_per_hour / h100.quote.usd_per_hour
             verdict = "rests on an estimate"
-            why = (
+            reason = (
                 f"With the lowest US prices instead of H100 + 20 % it is"
                 f" {ratio * real / _ESTIMATE:.1f}x if Llama ran on H100 ({ratio:g} x {real:.4f} /"
                 f" {_ESTIMATE:g}). If Llama ran on the same H200 the price cancels and it stays"
@@ -451,7 +452,7 @@ def _ratios(loaded: Loaded, low: Mapping[str, _Found | None]) -> list[dict[str, 
             {
                 "claim": words,
                 "verdict": verdict,
-                "why": f"{why} The rates stand only in a chart and cannot be checked.",
+                "why": f"{reason} The rates stand only in a chart and cannot be checked.",
             }
         )
     return claims

@@ -1,4 +1,4 @@
-"""Published tables beside what is recomputed from them, and beside this run."""
+"""Published tables beside their recomputed figures, and beside this run."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ..load import Loaded
     from .scaling.tables import Series
 
-# What a reader of the article must know and its tables do not say. Source: the article's own
-# figures, recomputed.
+# Facts that a reader of the article needs and its tables lack. Source: the article's own figures,
+# recomputed.
 _CORRECTIONS = {
     "single node": (
         "The article says that a single node scales very well up to 64 and 96 cores; by its own"
@@ -106,17 +106,17 @@ def storage(published: Path, mine: Loaded | None) -> Storage:
     if not rows:
         raise BadInput(f"{published} holds no published I/O rates")
     cases = _of_shares(mine)
-    own = [row for case in cases if case.outcome == "ok" for row in _told(case)]
+    own_rows = [row for case in cases if case.outcome == "ok" for row in _told(case)]
     loads, notes = shared_load.rows(cases, [] if mine is None else mine.runs)
     notes = [_UNIT_ERROR, *notes]
-    if own:
+    if own_rows:
         notes.append(_NOT_COMPARABLE)
     source = str(rows[0]["source"])
     return Storage(
         title=f"Published I/O rates of shared storage, {source}",
         source=source,
         table=rows,
-        mine=own,
+        mine=own_rows,
         loads=loads,
         notes=notes,
     )
@@ -129,7 +129,7 @@ _TOLD_OF = ("directory", "filesystem", "filesystem_source")
 def _of_shares(mine: Loaded | None) -> list[Case]:
     if mine is None:
         return []
-    records = [place for place, name in enumerate(mine.values("benchmark")) if name == "fio"]
+    records = [index for index, name in enumerate(mine.values("benchmark")) if name == "fio"]
     cases = read_cases(mine, records=records)
     return [case for case in cases if case.parameters.get("filesystem") in _SHARED]
 
@@ -218,8 +218,10 @@ def _comparison(series: Series, mine: Sequence[Series]) -> Comparison:
     chosen = _matching(series, mine)
     if chosen is not None:
         for row in chosen.best:
-            here = {ours: getattr(row, _PUBLISHED[ours]) for ours in ("resource", "cores", "nodes")}
-            at = rows.setdefault(row.resource, here)
+            resource_columns = {
+                ours: getattr(row, _PUBLISHED[ours]) for ours in ("resource", "cores", "nodes")
+            }
+            at = rows.setdefault(row.resource, resource_columns)
             at |= {ours: getattr(row, theirs) for ours, theirs in _MINE.items()}
         notes.append(
             f"Own figures are of this run: {chosen.title}, baseline"

@@ -25,7 +25,7 @@ _SAME: Final = (
 
 @dataclass(frozen=True)
 class ServiceLevel:
-    """What users are promised: the 99th percentile of TTFT and of TPOT, in milliseconds; None is no
+    """The promise to users: the 99th percentile of TTFT and of TPOT, in milliseconds; None is no
     limit.
 
     Raises:
@@ -43,8 +43,8 @@ class ServiceLevel:
     @property
     def limits(self) -> dict[str, float]:
         """Milliseconds by ttft and tpot, where there is a limit."""
-        given = {"ttft": self.ttft_ms, "tpot": self.tpot_ms}
-        return {name: limit for name, limit in given.items() if limit is not None}
+        milliseconds = {"ttft": self.ttft_ms, "tpot": self.tpot_ms}
+        return {name: limit for name, limit in milliseconds.items() if limit is not None}
 
     @property
     def words(self) -> str:
@@ -95,9 +95,9 @@ class Sweep:
 
 
 def sweeps(result: TokenTable, level: ServiceLevel | None = None) -> list[Sweep]:
-    """Those of the table's rows that differ in nothing but their load, with two loads or more."""
+    """Groups of the table's rows that differ only in their load, with two loads or more."""
     level = ServiceLevel() if level is None else level
-    found = []
+    all_sweeps = []
     for over in LOADS:
         other = LOADS[1 - LOADS.index(over)]
         together: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -111,8 +111,8 @@ def sweeps(result: TokenTable, level: ServiceLevel | None = None) -> list[Sweep]
                     for row in result.unmeasured
                     if row["sweep"] == members[0]["sweep"] and row[other] == key[-1]
                 ]
-                found.append(_sweep(over, members, lost, level))
-    return found
+                all_sweeps.append(_sweep(over, members, lost, level))
+    return all_sweeps
 
 
 def _sweep(
@@ -125,7 +125,7 @@ def _sweep(
     rows.sort(key=lambda row: row["load"])
     missing = {row[over]: str(row["outcome"]) for row in lost if row[over] > 0}
     runs = [(row["load"], rate) for row in rows for rate in row["output_runs"]]
-    highest, why = _highest(rows, missing, level)
+    highest, sentence = _highest(rows, missing, level)
     return Sweep(
         over=over,
         model=str(rows[0]["model"]),
@@ -133,18 +133,20 @@ def _sweep(
         rows=rows,
         knee=knee([load for load, _ in runs], [rate for _, rate in runs]),
         highest=highest,
-        level=why,
+        level=sentence,
         missing=dict(sorted(missing.items())),
     )
 
 
 def _of_load(row: Mapping[str, Any], over: str, level: ServiceLevel) -> dict[str, Any]:
     device, count = ("GPU", row["gpus"]) if row["gpus"] else ("node", row["node_count"])
-    answer, seconds = row["output_tokens_per_answer"], row["e2el_mean_seconds"]
+    tokens_per_answer, seconds = row["output_tokens_per_answer"], row["e2el_mean_seconds"]
     return {
         "load": row[over],
         "device": device,
-        "tokens_per_user": answer / seconds if answer is not None and seconds else None,
+        "tokens_per_user": tokens_per_answer / seconds
+        if tokens_per_answer is not None and seconds
+        else None,
         "tokens_per_device": row["output_tokens_per_second"] / count,
         "within": level.holds(row) if level.limits else None,
     }
@@ -163,7 +165,7 @@ def _highest(
         if verdicts[load]:
             highest = load
             continue
-        what = (
+        reason = (
             f"{load:g} is {missing[load]}"
             if load in missing
             else f"{load:g} is not"
@@ -171,9 +173,9 @@ def _highest(
             else f"of {load:g} a latency is unknown"
         )
         if highest is None:
-            return None, f"No load is within the service level ({level.words}): {what}."
+            return None, f"No load is within the service level ({level.words}): {reason}."
         return highest, (
-            f"{highest:g} is the highest load within the service level ({level.words}): {what}."
+            f"{highest:g} is the highest load within the service level ({level.words}): {reason}."
         )
     return highest, (
         f"All loads are within the service level ({level.words}), up to {highest:g}:"

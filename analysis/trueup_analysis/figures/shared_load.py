@@ -56,9 +56,9 @@ class Point:
 def rows(
     cases: Iterable[Case], runs: Iterable[Mapping[str, Any]] = ()
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """A row for each run, workload and storage, and notes on what is left out.
+    """A row for each run, workload and storage, and notes on omissions.
 
-    The clients are those that have a record of it at some queue depth, also a failed one. A depth
+    A client has a record of it at some queue depth, also a failed one. A depth
     that one of them lacks makes no point: it may have loaded the storage until it was lost.
 
     A row has run_id, filesystem_source, workload, clients, points, edge_rate and edge_latency (of
@@ -67,28 +67,28 @@ def rows(
     ``said`` then says why.
 
     Args:
-        cases: of fio, those that failed too.
+        cases: of fio, failed ones too.
         runs: the manifests, which say why a client has no record.
     """
-    found: dict[tuple[Any, ...], dict[int, dict[str, Case]]] = defaultdict(
+    by_key: dict[tuple[Any, ...], dict[int, dict[str, Case]]] = defaultdict(
         lambda: defaultdict(dict)
     )
     # A node that measured the same twice: the later one counts, and one that is ok before all.
-    for case in sorted(cases, key=lambda one: (one.outcome == "ok", one.started_at or "")):
+    for case in sorted(cases, key=lambda case: (case.outcome == "ok", case.started_at or "")):
         if case.benchmark == "fio" and _is_load(case):
             key = (case.run_id, *(case.parameters.get(name) for name in _SAME))
-            found[key][case.parameters["iodepth"]][case.node] = case
+            by_key[key][case.parameters["iodepth"]][case.node] = case
     manifests = {str(run["run_id"]): run for run in runs}
-    made, notes = [], []
-    for (run_id, source, workload, *_), depths in found.items():
+    table_rows, notes = [], []
+    for (run_id, source, workload, *_), depths in by_key.items():
         clients = {node for nodes in depths.values() for node in nodes}
         manifest = manifests.get(run_id, {})
         points = []
         for depth, nodes in sorted(depths.items()):
-            why = _left_out(nodes, clients, manifest)
-            if why:
+            reason = _left_out(nodes, clients, manifest)
+            if reason:
                 where = f"{workload} on {source} at queue depth {depth}"
-                notes.append(f"{where}: {why}: no sum is made.")
+                notes.append(f"{where}: {reason}: no sum is made.")
             else:
                 points.append(_point(depth, list(nodes.values())))
         lost = _lost(clients, manifest)
@@ -97,8 +97,8 @@ def rows(
         if points:
             row = {"run_id": run_id, "filesystem_source": source, "workload": workload}
             row["clients"] = len(clients)
-            made.append(row | _at_latencies(points))
-    return made, notes
+            table_rows.append(row | _at_latencies(points))
+    return table_rows, notes
 
 
 def _left_out(nodes: Mapping[str, Case], clients: set[str], manifest: Mapping[str, Any]) -> str:
@@ -121,16 +121,16 @@ def _lost(clients: set[str], manifest: Mapping[str, Any]) -> str:
         if node not in clients
     }
     return ", ".join(
-        f"{node} ({why})"
-        for node, why in sorted(whys.items())
-        if why.startswith(("unreachable", "failed: ", "failed in fio"))
+        f"{node} ({reason})"
+        for node, reason in sorted(whys.items())
+        if reason.startswith(("unreachable", "failed: ", "failed in fio"))
     )
 
 
 def _is_load(case: Case) -> bool:
-    given = case.parameters
-    depth = given.get("iodepth")
-    if given.get("workload") not in _WORKLOADS or not isinstance(depth, int) or depth <= 0:
+    parameters = case.parameters
+    depth = parameters.get("iodepth")
+    if parameters.get("workload") not in _WORKLOADS or not isinstance(depth, int) or depth <= 0:
         return False
     if case.outcome != "ok":
         return True
@@ -145,17 +145,17 @@ def _point(depth: int, cases: Sequence[Case]) -> Point:
     for case in cases:
         of_jobs = {(row.device, row.name, row.statistic): row.value for row in case.figures}
         for (device, name, _), value in of_jobs.items():
-            kind, _, what = name.partition("_")
-            if what == "bandwidth":
+            kind, _, quantity = name.partition("_")
+            if quantity == "bandwidth":
                 bandwidth += value
-            elif what == "iops":
+            elif quantity == "iops":
                 rate += value
                 weighted += value * of_jobs[device, f"{kind}_latency", "mean"]
     return Point(depth, rate, bandwidth, weighted / rate if rate else 0.0)
 
 
 def _apart(cases: Sequence[Case]) -> str:
-    """What is to be said of clients that measured less than TOGETHER of the time together.
+    """A sentence on clients that measured less than TOGETHER of the time together; else empty.
 
     A case's duration is that of fio, which looks at all files before it measures; where
     ``start_seconds`` was given, fio was started so long after the beginning of the case.
@@ -184,17 +184,17 @@ def _at_latencies(points: Sequence[Point]) -> dict[str, Any]:
         "edge_rate": edge.rate,
         "edge_latency": edge.latency,
     }
-    said = []
+    sentences = []
     for latency in LATENCIES:
         name = f"{latency * 1000:g}ms"
         between = _between(points, latency)
         if between is None:
-            said.append(_why_not(points, latency))
+            sentences.append(_why_not(points, latency))
             continue
         (low, high), share = between
         row[f"rate_at_{name}"] = low.rate + share * (high.rate - low.rate)
         row[f"bandwidth_at_{name}"] = low.bandwidth + share * (high.bandwidth - low.bandwidth)
-    return row | {"said": "; ".join(said)}
+    return row | {"said": "; ".join(sentences)}
 
 
 def _between(points: Sequence[Point], latency: float) -> tuple[tuple[Point, Point], float] | None:

@@ -1,4 +1,4 @@
-"""What the catalog says that the hardware of a VM size can do at most."""
+"""The catalog's limits of the hardware of a VM size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tokens cost: US$ per million of them, from measured rates and catalog/prices.csv."""
+"""The cost of tokens: US$ per million of them, from measured rates and catalog/prices.csv."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from .by_record import Numbers
 
 BENCHMARK: Final = "vllm"
-# The same work at another address, or with other prompts of its kind, is a repeat; what was asked
-# of a profile stands resolved in the other parameters.
+# The same work at another address, or with other prompts of its kind, is a repeat; a profile's
+# options stand resolved in the other parameters.
 _NOT_WORK: Final = HOW | {"base_url", "asked", "seed"}
-# What the loads of one sweep differ in; each load has a number of prompts that fits it.
+# The loads of one sweep differ in these; each load has a number of prompts that fits it.
 LOADS: Final = ("request_rate", "max_concurrency")
 _NOT_SWEEP: Final = _NOT_WORK | {*LOADS, "num_prompts"}
 _OUTPUT: Final = "output_token_throughput"
@@ -40,9 +40,9 @@ _RATES: Final = (_OUTPUT, _TOTAL, _REQUESTS, _GOODPUT)
 # Columns of latencies: the metric, its statistic, and how repeats of a case are pooled. Of the 99th
 # percentile the worst repeat counts, and how many repeats have one.
 _LATENCIES: Final = {
-    **{f"{one}_seconds": (one, "median", "median") for one in ("ttft", "tpot")},
-    **{f"{one}_p99_seconds": (one, "p99", "max") for one in ("ttft", "tpot")},
-    **{f"{one}_p99_known": (one, "p99", "count") for one in ("ttft", "tpot")},
+    **{f"{latency}_seconds": (latency, "median", "median") for latency in ("ttft", "tpot")},
+    **{f"{latency}_p99_seconds": (latency, "p99", "max") for latency in ("ttft", "tpot")},
+    **{f"{latency}_p99_known": (latency, "p99", "count") for latency in ("ttft", "tpot")},
     "e2el_mean_seconds": ("e2el", "mean", "median"),
 }
 _MILLION: Final = 1e6
@@ -53,7 +53,7 @@ _ROUNDING: Final = 0.01
 
 @dataclass(frozen=True)
 class ApiPrices:
-    """What an API asks, US$ per million output tokens and per million of all tokens; None where
+    """An API's prices, US$ per million output tokens and per million of all tokens; None where
     nothing is compared.
 
     Raises:
@@ -64,9 +64,11 @@ class ApiPrices:
     total: float | None = None
 
     def __post_init__(self) -> None:
-        for what, price in (("output tokens", self.output), ("tokens", self.total)):
+        for token_kind, price in (("output tokens", self.output), ("tokens", self.total)):
             if price is not None and not 0 < price < math.inf:
-                message = f"an API price of {price:g} US$ per million {what} is not above zero"
+                message = (
+                    f"an API price of {price:g} US$ per million {token_kind} is not above zero"
+                )
                 raise BadInput(message)
 
     @property
@@ -76,7 +78,7 @@ class ApiPrices:
 
 @dataclass(frozen=True)
 class TokenTable:
-    """Cost by case. What is unknown is None.
+    """Cost by case. An unknown value is None.
 
     Attributes:
         table: one row a case (repeats over runs pooled; other work, servers, versions and machines
@@ -88,7 +90,7 @@ class TokenTable:
             records), each also with _min and _max, output_runs (a tuple: the output rate of each
             record), cached_share (of the prompts' tokens, found in
             the server's prefix cache; missing where it did not say), uncached_tokens_per_second
-            (all less the cached ones: what the machine worked out), answers_per_second,
+            (without the cached ones, which cost no computation), answers_per_second,
             output_tokens_per_answer, goodput_per_second and goodput_per_usd (answers within
             goodput_limits, a text), sweep (equal for the loads of one), request_rate and
             max_concurrency (0: no limit), ttft_seconds, tpot_seconds (medians), ttft_p99_seconds,
@@ -99,12 +101,12 @@ class TokenTable:
             whole), the same with _by_gpu_share (price x gpu_share; missing where all GPUs were used
             or nobody knows), usd_per_answer, and break_even_output, break_even_total,
             break_even_output_by_gpu_share, break_even_total_by_gpu_share (share of the hours in
-            which the node must serve at the measured rate for its tokens to cost what the API's
-            do).
-        api: what the break-even shares were computed with.
-        warnings: sentences. unknown: what has no price, and why. left_out: the records that do not
-            enter, and why, one sentence each.
-        idle_factor: what US$ per token and answer are raised by for hours without requests; the
+            which the node must serve at the measured rate for its tokens to cost as much as the
+            API's).
+        api: the prices behind the break-even shares.
+        warnings: sentences. unknown: rows without a price, and why. left_out: the records that do
+            not enter, and why, one sentence each.
+        idle_factor: the factor on US$ per token and answer for hours without requests; the
             break-even shares are of a server that serves all hours.
         unmeasured: of the records that do not enter: sweep, request_rate, max_concurrency, outcome.
     """
@@ -124,7 +126,7 @@ def read_gpus(path: Path) -> dict[str, int]:
 
 
 def per_million(usd_per_hour: float, tokens_per_second: float) -> float:
-    """US$ per million tokens of what costs that much an hour; NaN at a rate of 0."""
+    """US$ per million tokens from a price per hour; NaN at a rate of 0."""
     if not tokens_per_second > 0:
         return math.nan
     return usd_per_hour / _SECONDS / tokens_per_second * _MILLION
@@ -175,9 +177,9 @@ def table(
     rows = list(map(units.known, pricing.rows(unpriced)))
     warnings = pricing.warnings()
     factor = terms.idle_factor
-    found = [units.known({**row, **costs(row, gpus, api, warnings, factor)}) for row in rows]
+    priced_rows = [units.known({**row, **costs(row, gpus, api, warnings, factor)}) for row in rows]
     return TokenTable(
-        table=found,
+        table=priced_rows,
         api=api,
         warnings=warnings,
         unknown=pricing.unknown(),
@@ -209,17 +211,17 @@ _CASE_KEYS = [
 
 
 def _rows(records: Coded) -> tuple[list[dict[str, Any]], list[str], list[dict[str, Any]]]:
-    """One row a case with both rates, in the order of reading; and what is left out, as sentences
+    """One row a case with both rates, in the order of reading; and the omissions, as sentences
     and as the loads that are missing."""
     pooled: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     left_out, unmeasured = [], []
     for row in _told(records):
-        why = _why_not(row)
-        if why is None:
+        gap = _why_not(row)
+        if gap is None:
             pooled.setdefault(tuple(row[name] for name in _CASE_KEYS), []).append(row)
             continue
         left_out.append(
-            f"left out, {row['outcome']}: {row['case']} on {row['nodes']} in {row['run_id']}: {why}"
+            f"left out, {row['outcome']}: {row['case']} on {row['nodes']} in {row['run_id']}: {gap}"
         )
         unmeasured.append({name: row[name] for name in ("sweep", *LOADS, "outcome")})
     return list(map(_pooled, pooled.values())), left_out, unmeasured
@@ -227,20 +229,20 @@ def _rows(records: Coded) -> tuple[list[dict[str, Any]], list[str], list[dict[st
 
 def _pooled(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One row of several records of a case."""
-    found = {name: rows[0][name] for name in _CASE_KEYS} | {"n": len(rows)}
+    pooled_row = {name: rows[0][name] for name in _CASE_KEYS} | {"n": len(rows)}
     for kind, metric in (("output", _OUTPUT), ("total", _TOTAL)):
         for end, how in (("", "median"), ("_min", "min"), ("_max", "max")):
-            found[f"{kind}_tokens_per_second{end}"] = _over(rows, metric, how)
-    found["output_runs"] = tuple(row[_OUTPUT] for row in rows)
+            pooled_row[f"{kind}_tokens_per_second{end}"] = _over(rows, metric, how)
+    pooled_row["output_runs"] = tuple(row[_OUTPUT] for row in rows)
     for name, metric in (
         ("cached_share", _CACHED),
         ("answers_per_second", _REQUESTS),
         ("goodput_per_second", _GOODPUT),
     ):
-        found[name] = _over(rows, metric, "median")
+        pooled_row[name] = _over(rows, metric, "median")
     for name, (_, _, how) in _LATENCIES.items():
-        found[name] = _over(rows, f"pooled:{name}", how)
-    return found
+        pooled_row[name] = _over(rows, f"pooled:{name}", how)
+    return pooled_row
 
 
 _HOW_POOLED: Final[dict[str, Callable[[Sequence[float]], float]]] = {
@@ -251,69 +253,69 @@ _HOW_POOLED: Final[dict[str, Callable[[Sequence[float]], float]]] = {
 
 
 def _over(rows: Sequence[Mapping[str, Any]], name: str, how: str) -> float | None:
-    """One figure of several records, of those that have it; None where none has."""
-    known = [row[name] for row in rows if row[name] is not None]
+    """One figure, pooled over the records that have it; None where none has."""
+    numbers = [row[name] for row in rows if row[name] is not None]
     if how == "count":
-        return len(known)
-    return _HOW_POOLED[how](known) if known else None
+        return len(numbers)
+    return _HOW_POOLED[how](numbers) if numbers else None
 
 
 def _told(records: Coded) -> list[dict[str, Any]]:
-    """A row for each record: its rates, and what its parameters and software say."""
+    """A row for each record: its rates, and the facts of its parameters and software."""
     loaded = records.loaded.only(records.records)
     texts = (
         *("benchmark", "case", "outcome", "reason", "run_id", "nodes", "vm_size", "region"),
         *("offer", "provenance", "node_count", "gpus", "parameters", "software"),
     )
     columns = {name: loaded.values(name) for name in texts}
-    columns |= {name: found.tolist() for name, found in rates(records).items()}
+    columns |= {name: rate.tolist() for name, rate in rates(records).items()}
     rows = [
         units.known(dict(zip(columns, values, strict=True)))
         for values in zip(*columns.values(), strict=True)
     ]
     for row in rows:
-        said = row["parameters"]
-        row["work"], row["sweep"] = work_of(said, _NOT_WORK), work_of(said, _NOT_SWEEP)
-        row["goodput_limits"] = _limits(said)
+        parameters = row["parameters"]
+        row["work"], row["sweep"] = work_of(parameters, _NOT_WORK), work_of(parameters, _NOT_SWEEP)
+        row["goodput_limits"] = _limits(parameters)
         row["version"] = _version(row["software"])
         names = ("served_model_name", "model", "model_id")
-        row["model"] = next((str(said[name]) for name in names if said.get(name)), "")
+        row["model"] = next((str(parameters[name]) for name in names if parameters.get(name)), "")
         for name in ("profile", "configuration", "server_arguments"):
-            row[name] = str(said.get(name) or "")
+            row[name] = str(parameters.get(name) or "")
         for name in LOADS:
-            row[name] = _load(said.get(name))
+            row[name] = _load(parameters.get(name))
         # Off Azure the size says nothing, so machines are kept apart by name.
         row["machine"] = row["nodes"] if row["vm_size"] is None else ""
     return rows
 
 
 def _load(value: Any) -> float:
-    """A load; 0 for no limit, and for what is none. An imported log's parameters are text."""
+    """A load; 0 for no limit, and for an invalid value. An imported log's parameters are text."""
     try:
-        found = float(value) if isinstance(value, str) else units.number(value) or 0.0
+        load = float(value) if isinstance(value, str) else units.number(value) or 0.0
     except ValueError:
         return 0.0
-    return found if 0 < found < math.inf else 0.0
+    return load if 0 < load < math.inf else 0.0
 
 
 def _limits(parameters: Mapping[str, Any]) -> str:
-    """ "TTFT 500 ms, TPOT 50 ms": within what an answer is counted as good."""
-    known = {
+    """ "TTFT 500 ms, TPOT 50 ms": the limits of an answer that counts as good."""
+    limits = {
         name: units.number(parameters.get(f"goodput_{name}_ms"))
         for name in ("ttft", "tpot", "e2el")
     }
-    return ", ".join(f"{name.upper()} {ms:g} ms" for name, ms in known.items() if ms is not None)
+    return ", ".join(f"{name.upper()} {ms:g} ms" for name, ms in limits.items() if ms is not None)
 
 
 def rates(records: Coded) -> dict[str, Numbers]:
-    """For each rate, by its metric's name, that of each record, and the cached share of the
-    prompts; NaN for what a record does not hold."""
+    """The rates of each record by the metric's name, and the cached share of the prompts; NaN where
+    a record lacks one."""
     held, places = ByRecord(records.loaded), records.records
     wide = {name: held.median(name)[places] for name in (*_RATES, _CACHED)}
     for name, (metric, statistic, _) in _LATENCIES.items():
-        found = held.median(metric) if statistic == "median" else held.first(metric, [statistic])
-        wide[f"pooled:{name}"] = found[places]
-    # What is published is an average of the server's log.
+        column = held.median(metric) if statistic == "median" else held.first(metric, [statistic])
+        wide[f"pooled:{name}"] = column[places]
+    # The published share is an average of the server's log.
     mean = held.first(_CACHED, ["mean"])[places]
     wide[_CACHED] = np.where(np.isnan(wide[_CACHED]), mean, wide[_CACHED])
     return wide
@@ -348,7 +350,7 @@ def costs(
     warnings: list[str],
     idle_factor: float = 1.0,
 ) -> dict[str, Any]:
-    """The columns of COSTS for one row of a table; what is odd goes to ``warnings``."""
+    """The columns of COSTS for one row of a table; contradictions go to ``warnings``."""
     nodes, used = int(row["node_count"]), row["gpus"]
     of_size = gpus.get(str(row["vm_size"]).lower())
     billed = None if of_size is None else of_size * nodes
@@ -369,10 +371,10 @@ def costs(
         math.nan if row.get(name) is None else float(row[name])
         for name in ("answers_per_second", "goodput_per_second")
     )
-    part = share if share is not None and share < 1 else math.nan
+    partial_share = share if share is not None and share < 1 else math.nan
     evens = [
         break_even(per_million(hourly, rate) * factor, price)
-        for factor in (1.0, part)
+        for factor in (1.0, partial_share)
         for rate, price in ((output, api.output), (total, api.total))
     ]
     hourly *= idle_factor
@@ -384,7 +386,7 @@ def costs(
         "gpus_billed": billed,
         "gpu_share": share,
         **per_token,
-        **{f"{name}_by_gpu_share": cost * part for name, cost in per_token.items()},
+        **{f"{name}_by_gpu_share": cost * partial_share for name, cost in per_token.items()},
         "uncached_tokens_per_second": worked,
         "output_tokens_per_answer": output / answers if answers > 0 else math.nan,
         "usd_per_answer": per_million(hourly, answers) / _MILLION,

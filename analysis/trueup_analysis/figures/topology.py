@@ -23,9 +23,9 @@ def read(path: Path, size: str = "") -> dict[str, Layout]:
     """
     document = catalog.document(path)
     layouts = read_layouts(document)
-    why = reason_without(document, size)
-    if why:
-        message = f"{size} is to have no topology file: {why}; unset NCCL_TOPO_FILE there"
+    reason = reason_without(document, size)
+    if reason:
+        message = f"{size} is to have no topology file: {reason}; unset NCCL_TOPO_FILE there"
         raise BadInput(message)
     return layouts
 
@@ -39,7 +39,7 @@ def layout_for(size: str, layouts: Mapping[str, Layout]) -> Layout:
     layout = layout_of(size, layouts)
     if layout is not None:
         return layout
-    sizes = [known for item in layouts.values() for known in item.sizes]
+    sizes = [layout_size for item in layouts.values() for layout_size in item.sizes]
     near = nearest(size, sizes)
     hint = "" if near is None else f"did you mean {near}? "
     message = f"no topology is known for size {size}; {hint}It is for {', '.join(sizes)}"

@@ -1,4 +1,4 @@
-"""What an hour of a user costs on hosts that several users share: US$ an hour of the host over its
+"""The cost of a user's hour on hosts that several users share: US$ an hour of the host over its
 users, at the base rate and at the Windows rate."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .prices import Terms
 
 BENCHMARK: Final = "nv_a10"
-# What a publication says, and its metric.
+# The benchmark name of a publication, and its metric.
 PUBLISHED: Final = "nx_avd"
 _PUBLISHED_USERS: Final = "users_per_host"
 _RATE: Final = "session_frame_rate"
@@ -38,9 +38,9 @@ class UserTable(NamedTuple):
             benchmark, case (both "" for a size), vm_size, region, offer, users, frame_rate (1/s,
             median; NaN where none was measured), held (yes or no; "" where nobody measured it),
             records, usd_per_hour and usd_per_user_hour (base rate), price_date, price_source,
-            windows_usd_per_hour, windows_usd_per_user_hour, windows_source. NaN for what is not
-            known.
-        warnings: sentences. unknown: what has no price, and why, one sentence each.
+            windows_usd_per_hour, windows_usd_per_user_hour, windows_source. An unknown
+            value is NaN.
+        warnings: sentences. unknown: rows without a price, and why, one sentence each.
     """
 
     rows: list[dict[str, Any]]
@@ -96,10 +96,10 @@ def _users(case: Case) -> int:
     stated = case.typical(_PUBLISHED_USERS)
     if case.benchmark == PUBLISHED and stated:
         return int(stated[0].value)
-    sessions, wanted = (case.parameters.get(name) for name in ("sessions", "frames_per_second"))
+    sessions, frame_rate = (case.parameters.get(name) for name in ("sessions", "frames_per_second"))
     if case.benchmark != BENCHMARK or not case.typical(_RATE) or type(sessions) is not int:
         return 0
-    return sessions if isinstance(wanted, (int, float)) else 0
+    return sessions if isinstance(frame_rate, (int, float)) else 0
 
 
 def _by_size(loaded: Loaded, terms: Terms) -> list[dict[str, Any]]:
@@ -124,7 +124,7 @@ def _by_case(loaded: Loaded) -> list[dict[str, Any]]:
 
 def _row(cases: Sequence[Case]) -> dict[str, Any]:
     first = cases[0]
-    rates = [one.value for case in cases for one in case.typical(_RATE)]
+    rates = [figure.value for case in cases for figure in case.typical(_RATE)]
     rate, held = math.nan, ""
     if rates:
         rate = statistics.median(rates)
@@ -141,7 +141,7 @@ def _row(cases: Sequence[Case]) -> dict[str, Any]:
 
 
 class _Billing:
-    """What an hour of a host costs at both rates."""
+    """The cost of an hour of a host at both rates."""
 
     def __init__(
         self, prices: Sequence[Mapping[str, Any]], vcpus: Mapping[str, int], terms: Terms

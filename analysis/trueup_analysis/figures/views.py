@@ -29,12 +29,12 @@ def views() -> Mapping[str, View]:
 
 
 def view_of(benchmark: str) -> View | None:
-    """How a benchmark is shown; None for what is no benchmark of ours (the state of a node)."""
+    """How a benchmark is shown; None without a view (the state of a node)."""
     return views().get(benchmark)
 
 
 def names_of(benchmark: str) -> str:
-    """What people call a benchmark."""
+    """The readers' name of a benchmark."""
     view = view_of(benchmark)
     return benchmark.replace("_", " ") if view is None else view.title
 
@@ -73,9 +73,9 @@ def headline(case: Case, expectations: Expectations | None = None) -> Headline |
     if view is None:
         return _first(case)
     for measure in view.headlines:
-        found = at_headline(case, measure, expectations)
-        if found is not None:
-            return found
+        figure = at_headline(case, measure, expectations)
+        if figure is not None:
+            return figure
     return None
 
 
@@ -88,15 +88,15 @@ def at_headline(
         return None
     judged = judged_by(case, measure.metric, expectations)
     size, missed = _size(typical, judged)
-    here = [row for row in typical if row.message_bytes == size]
+    at_size = [row for row in typical if row.message_bytes == size]
     # A row of the whole case says it all; without one, the worst device speaks for the node.
-    whole = [row for row in here if row.device is None]
+    of_case = [row for row in at_size if row.device is None]
     worst = min if measure.direction == "higher" else max
-    row = whole[0] if whole else worst(here, key=lambda row: row.value)
+    row = of_case[0] if of_case else worst(at_size, key=lambda row: row.value)
     ends = {
-        one.statistic: one.value
-        for one in case.of(measure.metric)
-        if (one.message_bytes, one.device) == (row.message_bytes, row.device)
+        figure.statistic: figure.value
+        for figure in case.of(measure.metric)
+        if (figure.message_bytes, figure.device) == (row.message_bytes, row.device)
     }
     return Headline(
         measure,
@@ -106,7 +106,7 @@ def at_headline(
         row.n,
         size,
         row.device,
-        len({one.device for one in here if one.device is not None}),
+        len({figure.device for figure in at_size if figure.device is not None}),
         missed,
     )
 
@@ -116,15 +116,17 @@ def _size(rows: Sequence[Figure], judged: Sequence[Expectation]) -> tuple[int | 
     sizes = {row.message_bytes for row in rows if row.message_bytes is not None}
     if not sizes:
         return None, None
-    asked = [one.message_bytes for one in judged if one.message_bytes is not None]
-    reached = [size for size in asked if size in sizes]
+    judged_sizes = [
+        expectation.message_bytes for expectation in judged if expectation.message_bytes is not None
+    ]
+    reached = [size for size in judged_sizes if size in sizes]
     if reached:
         return max(reached), None
-    return max(sizes), max(asked, default=None)
+    return max(sizes), max(judged_sizes, default=None)
 
 
 def judged_by(case: Case, metric: str, expectations: Expectations | None) -> list[Expectation]:
-    """What is expected of a metric of this case."""
+    """The expectations of a metric of this case."""
     if expectations is None or case.vm_size is None:
         return []
     return [
@@ -140,8 +142,8 @@ _NO_VIEW: Final = ("higher", "lower")
 def _first(case: Case) -> Headline | None:
     for row in case.figures:
         if row.direction in _NO_VIEW and row.statistic in TYPICAL:
-            word = row.name.replace("_", " ")
-            measure = Measure(row.name, word, row.unit, row.direction, "")
+            label = row.name.replace("_", " ")
+            measure = Measure(row.name, label, row.unit, row.direction, "")
             return Headline(measure, row.value, message_bytes=row.message_bytes, device=row.device)
     return None
 
@@ -155,13 +157,13 @@ def amount_rate(case: Case, work: Work, expectations: Expectations | None = None
     """
     if work.parameter and str(case.parameters.get(work.parameter)) != work.value:
         return None
-    shown = headline(case, expectations)
-    at = None if shown is None else shown.message_bytes
+    figure = headline(case, expectations)
+    at = None if figure is None else figure.message_bytes
     rates = [
         _rate_of(case, metric, at, together=work.together) for metric in (work.rate, *work.also)
     ]
-    known = [rate for rate in rates if rate is not None]
-    return sum(known) if known and sum(known) > 0 else None
+    known_rates = [rate for rate in rates if rate is not None]
+    return sum(known_rates) if known_rates and sum(known_rates) > 0 else None
 
 
 def _rate_of(case: Case, metric: str, at: int | None, *, together: bool) -> float | None:
@@ -171,6 +173,6 @@ def _rate_of(case: Case, metric: str, at: int | None, *, together: bool) -> floa
     if not rows:
         return None
     # A row of the whole case says it all.
-    whole = [row.value for row in rows if row.device is None][:1]
-    values = whole or [row.value for row in rows]
+    of_case = [row.value for row in rows if row.device is None][:1]
+    values = of_case or [row.value for row in rows]
     return sum(values) if together else min(values)

@@ -1,4 +1,4 @@
-"""Which parameters say what work a case did, and which how it was done."""
+"""The parameters that identify the work of a case, and the ones that say how it was done."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HOW = frozenset(
 
 
 def work_of(parameters: Mapping[str, Any], without: Container[str] = HOW) -> str:
-    """Equal texts for equal work: the parameters less those that say how it was done."""
+    """Equal texts for equal work: the parameters without the ones that say how it was done."""
     return repr(
         sorted((name, str(value)) for name, value in parameters.items() if name not in without)
     )

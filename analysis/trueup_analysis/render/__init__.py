@@ -1,1 +1,1 @@
-"""Formats, one file each. What a figure looks like in a column is the sheet's."""
+"""Formats, one file each. The sheet decides how a column shows a figure."""

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from ..sheets.sheet import Sheet
 
 
-# What a formula begins with, in Excel and LibreOffice.
+# The first character of a formula in Excel and LibreOffice.
 _FORMULA = ("=", "+", "-", "@")
 _ROWS_AT_ONCE: Final = 1000
 
 
 def render(sheets: Sequence[Sheet]) -> str:
-    """What is unknown is an empty cell."""
+    """Sheets as CSV; an unknown value is an empty cell."""
     return "".join(parts(sheets))
 
 
@@ -55,8 +55,8 @@ def _column(of_sheets: Sequence[Sequence[Any]]) -> Sequence[str]:
     if kinds == {int} or (kinds == {float} and not any(map(math.isnan, values))):
         return list(map(str, values))
     if kinds <= {str, type(None)}:
-        made = {value: _cell(value) for value in set(values)}
-        return [made[value] for value in values]
+        texts = {value: _cell(value) for value in set(values)}
+        return [texts[value] for value in values]
     return list(map(_cell, values))
 
 
@@ -69,10 +69,10 @@ def _cell(value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    shown = units.text(value)
+    text = units.text(value)
     # A spreadsheet would run it as a formula.
-    is_formula = shown.startswith(_FORMULA) and shown != units.UNKNOWN
-    return _quoted(f"'{shown}" if is_formula else shown)
+    is_formula = text.startswith(_FORMULA) and text != units.UNKNOWN
+    return _quoted(f"'{text}" if is_formula else text)
 
 
 def _quoted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The report as one HTML file: what a page holds (plain dataclasses) and how it is written.
+"""The report as one HTML file: the content of a page (plain dataclasses) and its rendering.
 
 Tables are sheets, as every format renders them. Everything else arrives as finished text, which
 this module escapes and sets.
@@ -41,7 +41,7 @@ _LONG: Final = 40
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot with what it shows in words: for the caption, and for those who cannot see it."""
+    """A plot with its finding in words: for the caption, and for readers who cannot see it."""
 
     name: str
     caption: str
@@ -49,7 +49,7 @@ class Figure:
 
 
 class Fact(NamedTuple):
-    """A name and what it is."""
+    """A name and its value."""
 
     label: str
     value: str
@@ -93,19 +93,21 @@ class Section(NamedTuple):
     data: Sequence[Sheet] | None = None
 
     def csv(self) -> str:
-        """What stands in its CSV file: what the command of the same table writes; "" for none."""
+        """The content of its CSV file, as the command of the same table writes it; "" for none."""
         sheets = self._in_file()
         return csv.render(sheets) if sheets else ""
 
     def file_of(self, sheet: Sheet) -> str:
         """The CSV file with all rows of a table, told by its name; "" where none has them."""
-        is_there = any(one is sheet or one.name == sheet.name != "" for one in self._in_file())
+        is_there = any(
+            other is sheet or other.name == sheet.name != "" for other in self._in_file()
+        )
         return f"tables/{self.name}.csv" if is_there else ""
 
     def _in_file(self) -> Sequence[Sheet]:
         if self.data is not None:
             return self.data
-        return [sheet for part in self.parts for sheet in part.tables()]
+        return [sheet for section_part in self.parts for sheet in section_part.tables()]
 
 
 class Headline(NamedTuple):
@@ -147,8 +149,8 @@ class Page:
 
     def figures(self) -> list[Figure]:
         """All plots in the order of the page."""
-        parts = [part for section in self.every_section() for part in section.parts]
-        return [figure for part in parts for figure in part.figures]
+        parts = [section_part for section in self.every_section() for section_part in section.parts]
+        return [figure for section_part in parts for figure in section_part.figures]
 
 
 class _Cell(NamedTuple):
@@ -198,20 +200,20 @@ def render_html(page: Page) -> str:
         # Matplotlib escaped the text in its SVG.
         svg={figure.name: Markup(figure.drawing.svg) for figure in page.figures()},  # noqa: S704
     )
-    # What a reader's screen would obey (bidirectional overrides) is shown as "?", in drawings too.
+    # Control characters (bidirectional overrides) are shown as "?", in drawings too.
     obeyed = [char for char in set(text) - {"\n"} if units.text(char) != char]
     return text.translate(dict.fromkeys(map(ord, obeyed), "?"))
 
 
 def _tables(page: Page) -> Iterator[tuple[int, _Table]]:
     """The tables of the page by the identity of their sheet, no name twice."""
-    seen: dict[str, int] = {}
+    name_counts: dict[str, int] = {}
     for section in page.every_section():
-        for part in section.parts:
-            for sheet in part.tables():
+        for section_part in section.parts:
+            for sheet in section_part.tables():
                 name = sheet.name or section.name
-                seen[name] = seen.get(name, 0) + 1
-                again = f"-{seen[name]}" if seen[name] > 1 else ""
+                name_counts[name] = name_counts.get(name, 0) + 1
+                again = f"-{name_counts[name]}" if name_counts[name] > 1 else ""
                 yield id(sheet), _table(sheet, name + again)
 
 
@@ -223,7 +225,8 @@ def _table(sheet: Sheet, name: str) -> _Table:
         for row in sheet.rows[:ROWS_SHOWN]
     ]
     kinds = [
-        _kind(column, [cells[place] for cells in texts]) for place, column in enumerate(columns)
+        _kind(column, [cells[column_number] for cells in texts])
+        for column_number, column in enumerate(columns)
     ]
     rows = [
         _Row(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def render(sheets: Sequence[Sheet]) -> str:
-    """``{"tables": [{title, ..., rows, notes, warnings}]}``; what is unknown is null."""
+    """``{"tables": [{title, ..., rows, notes, warnings}]}``; an unknown value is null."""
     return dump(
         {
             "tables": [

@@ -30,18 +30,18 @@ def render(health: Health) -> str:
     for item in health.verdicts:
         by_nodes.setdefault(item.nodes, []).append(item)
     for nodes, its in sorted(by_nodes.items()):
-        found = Counter(item.verdict for item in its)
+        by_verdict = Counter(item.verdict for item in its)
         suite = ET.SubElement(
             root,
             "testsuite",
             name=_plain("+".join(nodes)),
             tests=str(len(its)),
-            failures=str(found["fail"]),
-            errors=str(found["not measured"]),
-            skipped=str(found["no verdict"]),
+            failures=str(by_verdict["fail"]),
+            errors=str(by_verdict["not measured"]),
+            skipped=str(by_verdict["no verdict"]),
         )
         for item in its:
-            name = " ".join(str(part) for part in (item.what, item.device) if part)
+            name = " ".join(str(text) for text in (item.what, item.device) if text)
             case = ET.SubElement(
                 suite, "testcase", classname=_plain(f"trueup.{item.benchmark}"), name=_plain(name)
             )
@@ -84,6 +84,6 @@ def _sentence(item: Verdict) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text without what XML 1.0 cannot carry, and without what a terminal obeys."""
+    """Text without characters that XML 1.0 cannot carry or that a terminal obeys."""
     carried = re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd]", "?", text)
     return "\n".join(map(units.text, carried.split("\n")))

@@ -40,11 +40,11 @@ def render(health: Health, *, every_series: bool = False) -> str:
     ``every_series`` every figure with its verdict.
     """
     series = _Series()
-    for node, word in health.words.items():
-        series.add("trueup_node_health", _NUMBERS[word], node=node)
+    for node, verdict in health.words.items():
+        series.add("trueup_node_health", _NUMBERS[verdict], node=node)
     counts = Counter((node, item.verdict) for item in health.verdicts for node in item.nodes)
-    for (node, word), count in sorted(counts.items()):
-        series.add("trueup_node_verdicts", count, node=node, verdict=word)
+    for (node, verdict), count in sorted(counts.items()):
+        series.add("trueup_node_verdicts", count, node=node, verdict=verdict)
     last, began = _times(health.verdicts)
     for node, time in last.items():
         series.add("trueup_node_measured_timestamp_seconds", time, node=node)
@@ -123,9 +123,9 @@ def _labels_of(item: Verdict) -> dict[str, Any]:
 
 
 def _quoted(labels: Mapping[str, Any]) -> str:
-    known = {name: str(value) for name, value in labels.items() if value is not None}
-    quoted = (f'{name}="{_escaped(value)}"' for name, value in known.items())
-    return "{" + ",".join(quoted) + "}" if known else ""
+    texts = {name: str(value) for name, value in labels.items() if value is not None}
+    quoted = (f'{name}="{_escaped(value)}"' for name, value in texts.items())
+    return "{" + ",".join(quoted) + "}" if texts else ""
 
 
 def _escaped(value: str) -> str:

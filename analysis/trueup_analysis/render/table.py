@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..sheets.sheet import Column, Sheet
 
-# What a table is made for when nobody looks: a file, a pipe, a log.
+# Width of a table in a file, a pipe or a log, in characters.
 WIDTH = 100
 # Words are easy to read down to this width: a table in blocks keeps it where it can.
 NARROWEST = 18
@@ -46,7 +46,7 @@ _FIGURE = (
 
 def _pieces_after(marks: str) -> re.Pattern[str]:
     """Finds the pieces of a text, which end with blanks or marks. Marks that begin a word
-    (``--region``) stay with what follows them.
+    (``--region``) stay with the text after them.
     """
     mark = f"[{re.escape(marks)}]"
     inside = f"{_FIGURE}|{_SIGN}|[^ {re.escape(marks)}]"
@@ -77,19 +77,19 @@ def _padded(text: str, width: int, *, right: bool) -> str:
 
 
 def _folded(text: str, width: int, pieces: re.Pattern[str]) -> list[str]:
-    """The text in lines; only what has no place to break is longer than the width."""
+    """The text in lines; only a piece that cannot be broken is longer than the width."""
     if _cells(text) <= width:
         return [text.rstrip(" ")]
     lines = [""]
     used = 0
     for piece in pieces.findall(text):
         fits = _cells(piece.rstrip(" ")) <= width
-        for part in (piece,) if fits else _AT_MARKS.findall(piece):
-            if lines[-1] and used + _cells(part.rstrip(" ")) > width:
+        for chunk in (piece,) if fits else _AT_MARKS.findall(piece):
+            if lines[-1] and used + _cells(chunk.rstrip(" ")) > width:
                 lines.append("")
                 used = 0
-            lines[-1] += part
-            used += _cells(part)
+            lines[-1] += chunk
+            used += _cells(chunk)
     return [line.rstrip(" ") for line in lines]
 
 
@@ -100,7 +100,7 @@ def _longest_piece(text: str) -> int:
 # Pieces recur: units, names of sizes and cases.
 @lru_cache(maxsize=4096)
 def _longest_part(piece: str) -> int:
-    return max((_cells(part.rstrip(" ")) for part in _AT_MARKS.findall(piece)), default=0)
+    return max((_cells(chunk.rstrip(" ")) for chunk in _AT_MARKS.findall(piece)), default=0)
 
 
 @dataclass(frozen=True)
@@ -158,11 +158,11 @@ class _Written:
         if self.plain and self._widest_cell <= width:
             return map(str.ljust if self.words else str.rjust, self.texts, repeat(width))
         # Texts recur: names of cases, sizes and outcomes.
-        made = dict.fromkeys(self.texts, "")
-        for text in made:
+        padded = dict.fromkeys(self.texts, "")
+        for text in padded:
             lines = _folded(text, width, _AT_HYPHENS) if self.words else [text]
-            made[text] = "\n".join(_padded(line, width, right=not self.words) for line in lines)
-        return map(made.__getitem__, self.texts)
+            padded[text] = "\n".join(_padded(line, width, right=not self.words) for line in lines)
+        return map(padded.__getitem__, self.texts)
 
 
 def _sum(widths: Iterable[int]) -> int:
@@ -183,21 +183,21 @@ def _widths(columns: Sequence[_Written], room: int) -> list[int]:
         yielding = [n for n, column in enumerate(columns) if widths[n] > column.least]
         if not yielding:
             break
-        # What names a row leads, and is the last to become hard to read.
+        # The names of a row lead, and are the last to become hard to read.
         widths[max(yielding, key=lambda n: (widths[n], n if widths[n] <= NARROWEST else -n))] -= 1
     return widths
 
 
 def _names(columns: Sequence[_Written], room: int) -> int:
-    """How many columns name a row: the leading ones of words that tell apart what all leading ones
-    of words do, where they leave half of the room and enough for any other column; else the first.
+    """How many columns name a row: the fewest leading text columns that distinguish as many rows
+    as all of them, where they leave half of the room and enough for any other column; else one.
     """
     leading = sum(1 for _ in takewhile(lambda column: column.words, columns[:-1]))
-    told = [
+    distinct_rows = [
         len(set(zip(*(column.texts for column in columns[:n]), strict=True)))
         for n in range(1, leading + 1)
     ]
-    enough = told.index(max(told)) + 1 if told else 1
+    enough = distinct_rows.index(max(distinct_rows)) + 1 if distinct_rows else 1
     for n in range(enough, 1, -1):
         names = columns[:n]
         widest = max(column.least for column in columns[n:])
@@ -213,14 +213,14 @@ def _blocks(columns: Sequence[_Written], room: int) -> list[list[_Written]]:
     """The columns of each block: one block where they fit, else the names of the rows and as many
     further columns as fit, at least one.
     """
-    # What wraps nowhere is not looked at for where it may.
+    # Columns that fit need no search for break points.
     fits = _sum(column.width for column in columns) <= room
     if fits or _sum(column.least for column in columns) <= room or len(columns) == 1:
         return [list(columns)]
     named = _names(columns, room)
     blocks: list[list[_Written]] = []
     for column in columns[named:]:
-        if not blocks or _sum(one.narrow for one in (*blocks[-1], column)) > room:
+        if not blocks or _sum(member.narrow for member in (*blocks[-1], column)) > room:
             blocks.append(list(columns[:named]))
         blocks[-1].append(column)
     return blocks
@@ -229,7 +229,7 @@ def _blocks(columns: Sequence[_Written], room: int) -> list[list[_Written]]:
 def _headings(columns: Sequence[_Written], widths: Sequence[int]) -> Iterator[str]:
     """The lines above the rule; short headings stand on it."""
     height = max(len(column.heading) for column in columns)
-    lifted = [[*repeat("", height - len(one.heading)), *one.heading] for one in columns]
+    lifted = [[*repeat("", height - len(column.heading)), *column.heading] for column in columns]
     for texts in zip(*lifted, strict=True):
         yield _GAP.join(
             _padded(text, width, right=not column.words)
@@ -239,8 +239,8 @@ def _headings(columns: Sequence[_Written], widths: Sequence[int]) -> Iterator[st
 
 def _rows(columns: Sequence[_Written], widths: Sequence[int]) -> Iterator[list[str]]:
     """The lines of each row."""
-    made = [column.cells(width) for column, width in zip(columns, widths, strict=True)]
-    for cells in zip(*made, strict=True):
+    padded = [column.cells(width) for column, width in zip(columns, widths, strict=True)]
+    for cells in zip(*padded, strict=True):
         line = _GAP.join(cells)
         if "\n" not in line:
             yield [line]

@@ -1,5 +1,5 @@
 """The report: one HTML file that needs nothing else, its plots as PNG and its tables as CSV.
 
-``page.gather`` makes a ``Page`` of what was loaded, with a module for each section; ``render.html``
-writes it; ``publish`` puts the files in place.
+``page.gather`` makes a ``Page`` of the loaded records, with a module for each section;
+``render.html`` writes it; ``publish`` puts the files in place.
 """

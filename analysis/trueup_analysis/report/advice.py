@@ -1,4 +1,4 @@
-"""An advice for who decides: what to rent, what else there is, what would change it."""
+"""An advice for who decides: the recommendation, other choices, and their sensitivities."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ if TYPE_CHECKING:
 
 
 def advice_section(advised: Advised | Sized) -> Section:
-    """The recommended choice in a paragraph, the front, what would change the answer, what was
-    refused. Its CSV file has every choice and the evidence of each."""
+    """The recommended choice in a paragraph, the front, the sensitivities, and the refused
+    choices. Its CSV file has every choice and the evidence of each."""
     if not isinstance(advised, Advised):
         return _sized(advised)
-    found = advised.answer
+    ranking = advised.answer
     parts = [
-        Part(title=found.kind.title, paragraphs=(sheets.recommended(found),)),
-        Part(sheets=(sheets.front(found), *sheets.break_evens(found))),
+        Part(title=ranking.kind.title, paragraphs=(sheets.recommended(ranking),)),
+        Part(sheets=(sheets.front(ranking), *sheets.break_evens(ranking))),
         Part(
             title="What would change the answer",
-            paragraphs=sheets.changes(found),
-            sheets=sheets.sensitivities(found),
+            paragraphs=sheets.changes(ranking),
+            sheets=sheets.sensitivities(ranking),
         ),
     ]
     if advised.storage is not None:
         storage = advise_services.storage(advised.storage, explain=False)
-        # What a command's option would show stands in the CSV file.
-        storage = replace(storage, notes=[one for one in storage.notes if "--" not in one])
+        # Details behind a command's option stand in the CSV file.
+        storage = replace(storage, notes=[note for note in storage.notes if "--" not in note])
         parts.append(Part(title="Where the data lies", sheets=(storage,)))
     parts += [
         Part(
             title="What was refused",
-            paragraphs=sheets.refusals(found),
-            sheets=sheets.refused(found),
+            paragraphs=sheets.refusals(ranking),
+            sheets=sheets.refused(ranking),
         ),
-        _asked({**found.ask, **found.assumed}),
+        _asked({**ranking.ask, **ranking.assumed}),
     ]
     data = sheets.advised(advised, explain=True, every=True)
     return Section("advice", "Advice", parts, data=data)
 
 
-def _sized(found: Sized) -> Section:
+def _sized(sized: Sized) -> Section:
     """Machines or storage of work that has no time."""
-    first, *others = advise_sizings.sized(found, explain=False)
+    first, *rest = advise_sizings.sized(sized, explain=False)
     words, *notes = first.notes
-    refused = [one for one in others if one.name == "advise-refused"]
+    refused = [sheet for sheet in rest if sheet.name == "advise-refused"]
     parts = [
-        Part(title=found.sizing.title, paragraphs=(words,)),
+        Part(title=sized.sizing.title, paragraphs=(words,)),
         Part(
             sheets=(
                 replace(first, title="Choices", notes=notes, warnings=()),
-                *(one for one in others if one not in refused),
+                *(sheet for sheet in rest if sheet not in refused),
             )
         ),
     ]
@@ -66,13 +66,13 @@ def _sized(found: Sized) -> Section:
         parts.append(
             Part(title="What was refused", paragraphs=list(first.warnings), sheets=refused)
         )
-    parts.append(_asked(found.ask))
-    return Section("advice", "Advice", parts, data=advise_sizings.sized(found, explain=True))
+    parts.append(_asked(sized.ask))
+    return Section("advice", "Advice", parts, data=advise_sizings.sized(sized, explain=True))
 
 
-def _asked(said: Mapping[str, Any]) -> Part:
+def _asked(inputs: Mapping[str, Any]) -> Part:
     return Part(
         title="What was asked",
-        terms=[Fact(name, value) for name, value in sheets.asked(said)],
+        terms=[Fact(name, value) for name, value in sheets.asked(inputs)],
         notes=("The file tables/advice.csv has every choice, and where each figure is from.",),
     )

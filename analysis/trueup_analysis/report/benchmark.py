@@ -1,4 +1,4 @@
-"""A section a benchmark: what it reached, its plots and its figures, from its view alone."""
+"""One section per benchmark: its results, plots and figures, from its view alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..figures.groups import Group, Pooled
     from .charts.common import Judged
 
-# Sentences about what was reached; the table has all.
+# Sentences about results; the table has all.
 _FINDINGS: Final = 4
 # Figures beside the headline that a page has room for; the CSV file has all.
 _FIGURES_SHOWN: Final = 7
@@ -42,29 +42,29 @@ _UNIT_WORDS: Final = {
 }
 
 
-def benchmark_section(found: Sequence[Group], judged: Judged, more: Sequence[Part]) -> Section:
+def benchmark_section(groups: Sequence[Group], judged: Judged, more: Sequence[Part]) -> Section:
     """One benchmark's section.
 
     Args:
-        found: its groups.
-        more: what else is known of it (scaling, layouts, roofline), below its figures.
+        groups: its groups.
+        more: further parts (scaling, layouts, roofline), below its figures.
     """
-    benchmark = found[0].benchmark
-    sheet = figures_sheet(found, judged)
-    plots = charts(found, judged)
+    benchmark = groups[0].benchmark
+    sheet = figures_sheet(groups, judged)
+    plots = charts(groups, judged)
     wide = len(plots) % 2 == 0 or len(sheet.shown()) > 5
-    said = Part(paragraphs=[finding(group) for group in _told(found)])
+    sentences = Part(paragraphs=[finding(group) for group in _told(groups)])
     first = Part(
         figures=plots,
         beside=() if wide and plots else (sheet,),
         sheets=(sheet,) if wide and plots else (),
     )
-    return Section(benchmark, names_of(benchmark), (said, first, *more), data=(sheet,))
+    return Section(benchmark, names_of(benchmark), (sentences, first, *more), data=(sheet,))
 
 
-def _told(found: Sequence[Group]) -> list[Group]:
+def _told(groups: Sequence[Group]) -> list[Group]:
     """The groups that sentences are about: most nodes first, then the best figure."""
-    headed = [group for group in found if group.head is not None]
+    headed = [group for group in groups if group.head is not None]
     if len(headed) <= _FINDINGS:
         return headed
 
@@ -101,17 +101,17 @@ def _at(head: Pooled) -> str:
     return "" if size is None else f" at {size_of(size)}"
 
 
-def figures_sheet(found: Sequence[Group], judged: Judged) -> Sheet:
-    """What the cases reached, a row for each thing that was measured; nodes that measured the same
-    are one row, with their median, the ends and the worst node.
+def figures_sheet(groups: Sequence[Group], judged: Judged) -> Sheet:
+    """Results of the cases, one row per measurement; nodes with the same measurement are one row,
+    with their median, the ends and the worst node.
     """
-    view = view_of(found[0].benchmark)
+    view = view_of(groups[0].benchmark)
     assert view is not None  # noqa: S101 WHY: for mypy; groups have a view
-    names = differing(found)
-    rows = [_row(group, names, view, judged) for group in found]
-    _mark_best(rows, found)
-    heads = _headlines(found)
-    others = _others(view, heads, rows)
+    names = differing(groups)
+    rows = [_row(group, names, view, judged) for group in groups]
+    _mark_best(rows, groups)
+    heads = _headlines(groups)
+    other_measures = _others(view, heads, rows)
     sizes = len({row["vm_size"] for row in rows})
     told_apart = _told_apart(rows)
     columns = [
@@ -135,10 +135,10 @@ def figures_sheet(found: Sequence[Group], judged: Judged) -> Sheet:
         *(
             Column(
                 _key(measure),
-                _header(measure) if place < _FIGURES_SHOWN else None,
-                partial(in_unit, shown=measure.shown),
+                _header(measure) if number < _FIGURES_SHOWN else None,
+                partial(in_unit, unit=measure.shown),
             )
-            for place, measure in enumerate(others)
+            for number, measure in enumerate(other_measures)
         ),
     ]
     size = rows[0]["vm_size"] if sizes == 1 else None
@@ -147,10 +147,10 @@ def figures_sheet(found: Sequence[Group], judged: Judged) -> Sheet:
         title=title,
         columns=columns,
         rows=rows,
-        notes=_notes(found, len(others) - _FIGURES_SHOWN),
-        facts={"kind": "figures", "benchmark": found[0].benchmark},
+        notes=_notes(groups, len(other_measures) - _FIGURES_SHOWN),
+        facts={"kind": "figures", "benchmark": groups[0].benchmark},
         marks="mark",
-        name=f"{found[0].benchmark}-figures",
+        name=f"{groups[0].benchmark}-figures",
     )
 
 
@@ -158,7 +158,7 @@ def _others(
     view: View, heads: Sequence[Measure], rows: Sequence[Mapping[str, Any]]
 ) -> list[Measure]:
     """The figures beside the headline that any row holds."""
-    taken = {_key(one) for one in heads}
+    taken = {_key(measure) for measure in heads}
     keyed = {_key(measure): measure for measure in view.figures}
     return [
         measure
@@ -170,40 +170,40 @@ def _others(
 def _headline_columns(measure: Measure) -> list[Column]:
     key = _key(measure)
     return [
-        Column(key, _header(measure), partial(in_unit, shown=measure.shown)),
+        Column(key, _header(measure), partial(in_unit, unit=measure.shown)),
         *unshown(f"{key}_min", f"{key}_max"),
         Column(f"{key}:span", "min to max", data=False),
     ]
 
 
 def _told_apart(rows: Sequence[dict[str, Any]]) -> bool:
-    """Whether rows need no name of a case: what differs says it."""
+    """Whether rows need no name of a case: their differences identify them."""
     names = ("differs", "layout", "vm_size", "where")
-    told = {tuple(row[name] for name in names) for row in rows}
+    row_keys = {tuple(row[name] for name in names) for row in rows}
     named = all(row["differs"] or row["layout"] for row in rows)
     # Of many parameters the case's own name is the shorter one.
     short = all(len(row["differs"] or "") <= len(row["case"]) for row in rows)
-    return len(rows) > 1 and len(told) == len(rows) and named and short
+    return len(rows) > 1 and len(row_keys) == len(rows) and named and short
 
 
-def _notes(found: Sequence[Group], more: int) -> list[str]:
-    said = []
+def _notes(groups: Sequence[Group], more: int) -> list[str]:
+    notes = []
     if more > 0:
-        file = f"tables/{found[0].benchmark}.csv"
-        said.append(f"{file} has {plural(more, 'more figure')} of each row.")
-    if any(len(group.cases) > 1 for group in found):
-        said.append(
+        file = f"tables/{groups[0].benchmark}.csv"
+        notes.append(f"{file} has {plural(more, 'more figure')} of each row.")
+    if any(len(group.cases) > 1 for group in groups):
+        notes.append(
             "Figures are medians over the nodes and repeats of a row; min to max are the outermost"
             " of them."
         )
-    missed = [group for group in found if group.head and group.head.shown.judged_bytes]
+    missed = [group for group in groups if group.head and group.head.shown.judged_bytes]
     if missed:
         size = missed[0].head.shown.judged_bytes  # type: ignore[union-attr]
-        said.append(
+        notes.append(
             f"The judged message size, {size_of(size or 0)}, was not reached by"
             f" {plural(len(missed), 'row')}: the figure at the largest size stands there."
         )
-    return said
+    return notes
 
 
 def _size(value: Any) -> str:
@@ -217,7 +217,7 @@ def _varies(rows: Sequence[dict[str, Any]], key: str) -> bool:
 def _key(measure: Measure) -> str:
     """The name of a column: the metric, its statistic, and the base unit."""
     words = [measure.metric, measure.statistic, _UNIT_WORDS.get(measure.unit, "")]
-    return "_".join(word for word in words if word)
+    return "_".join(text for text in words if text)
 
 
 def _header(measure: Measure) -> str:
@@ -228,8 +228,8 @@ def _header(measure: Measure) -> str:
     return f"{label}\n{measure.shown}".rstrip()
 
 
-def _headlines(found: Sequence[Group]) -> list[Measure]:
-    held = {id(group.head.measure): group.head.measure for group in found if group.head}
+def _headlines(groups: Sequence[Group]) -> list[Measure]:
+    held = {id(group.head.measure): group.head.measure for group in groups if group.head}
     return list({_key(measure): measure for measure in held.values()}.values())
 
 
@@ -273,11 +273,11 @@ def _expected(case: Case, head: Pooled, judged: Judged) -> dict[str, Any]:
     """The limit of the headline figure and the figure of healthy nodes, where the catalog has
     them."""
     for item in judged_by(case, head.measure.metric, judged.expectations):
-        here = (item.message_bytes, item.expected.base_unit, item.statistic)
-        if here == (head.shown.message_bytes, head.measure.unit, None):
+        key = (item.message_bytes, item.expected.base_unit, item.statistic)
+        if key == (head.shown.message_bytes, head.measure.unit, None):
             value = item.expected.base
-            shown = SIGNS.get(item.comparison, "") + in_unit(value, head.measure.shown)
-            return {"expected_value": value, "expected": shown, **_healthy(item, head)}
+            text = SIGNS.get(item.comparison, "") + in_unit(value, head.measure.shown)
+            return {"expected_value": value, "expected": text, **_healthy(item, head)}
     return {}
 
 
@@ -285,8 +285,8 @@ def _healthy(item: Expectation, head: Pooled) -> dict[str, Any]:
     if item.healthy is None:
         return {}
     value = item.healthy.value.base
-    shown = f"{in_unit(value, head.measure.shown)}: {units.percent(head.value / value)}"
-    return {"healthy_value": value, "healthy": shown}
+    text = f"{in_unit(value, head.measure.shown)}: {units.percent(head.value / value)}"
+    return {"healthy_value": value, "healthy": text}
 
 
 def _repeats(group: Group, judged: Judged) -> int | None:
@@ -303,10 +303,10 @@ def _repeats(group: Group, judged: Judged) -> int | None:
     return sum(counts) if all(counts) else len(group.cases)
 
 
-def _mark_best(rows: Sequence[dict[str, Any]], found: Sequence[Group]) -> None:
+def _mark_best(rows: Sequence[dict[str, Any]], groups: Sequence[Group]) -> None:
     """The best of the rows that ran the same problem."""
     problems: dict[object, list[tuple[float, dict[str, Any]]]] = {}
-    for group, row in zip(found, rows, strict=True):
+    for group, row in zip(groups, rows, strict=True):
         if group.head is None:
             continue
         measure = group.head.measure

@@ -1,4 +1,4 @@
-"""The report's first section: how many nodes are well, which are not and why, and what to do."""
+"""The report's first section: how many nodes pass, which do not, the reasons and the fixes."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 # The order of the strip.
 _STRIP: Final = ("pass", "warn", "fail", "not measured", "no verdict")
-_CLASSES: Final = {word: word.replace(" ", "-") for word in _STRIP}
+_CLASSES: Final = {verdict: verdict.replace(" ", "-") for verdict in _STRIP}
 # The map, in the units of its own drawing.
 _WIDTH, _LABELS, _ROW, _LEAST_CELL = 1080.0, 340.0, 22.0, 4.0
 _HEADS: Final = 16.0
-# How much of a row's height a cell takes: what is worse stands higher, also without colours.
+# A cell's share of its row's height: worse verdicts stand higher, also without colours.
 _HEIGHTS: Final = {"fail": 1.0, "not measured": 0.8, "warn": 0.6, "pass": 0.35, "no verdict": 0.15}
 _NAMES_SHOWN: Final = 24
 _ROW_GAP: Final = 4.0
@@ -44,7 +44,7 @@ _HOW_TO_READ: Final = (
 
 @dataclass(frozen=True)
 class NodeHealth:
-    """What became of the nodes that the runs expected.
+    """The health of the nodes that the runs expected.
 
     Attributes:
         health: all verdicts.
@@ -59,8 +59,8 @@ class NodeHealth:
     @property
     def counts(self) -> dict[str, int]:
         """How many nodes there are of each verdict."""
-        found = Counter(self.words.values())
-        return {word: found[word] for word in _STRIP}
+        counts = Counter(self.words.values())
+        return {verdict: counts[verdict] for verdict in _STRIP}
 
     @property
     def sentence(self) -> str:
@@ -86,16 +86,16 @@ class NodeHealth:
 
 def node_health(health: Health, expected: Sequence[ExpectedNode]) -> NodeHealth:
     """The verdict on each expected node, and on each that was measured without being expected."""
-    found: dict[str, set[str]] = {node: set() for node in health.nodes}
+    by_node: dict[str, set[str]] = {node: set() for node in health.nodes}
     for item in health.verdicts:
         if len(item.nodes) == 1:
-            found.setdefault(item.nodes[0], set()).add(item.verdict)
+            by_node.setdefault(item.nodes[0], set()).add(item.verdict)
     missing = [node for node in expected if not node.present]
     for node in missing:
-        found.setdefault(node.name, set()).add("not measured")
+        by_node.setdefault(node.name, set()).add("not measured")
     words = {
         node: worst(verdicts)
-        for node, verdicts in sorted(found.items(), key=lambda pair: _natural(pair[0]))
+        for node, verdicts in sorted(by_node.items(), key=lambda pair: _natural(pair[0]))
     }
     return NodeHealth(health, words, missing)
 
@@ -103,54 +103,54 @@ def node_health(health: Health, expected: Sequence[ExpectedNode]) -> NodeHealth:
 def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
     """An order in which node-9 stands before node-10."""
     parts = re.split(r"([0-9]{1,18})", name)
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts], name
+    return [(int(piece), "") if piece.isdecimal() else (0, piece) for piece in parts], name
 
 
-def health_section(found: NodeHealth) -> Section:
-    """The strip, what fails, what warns, who is missing, and the map of nodes and checks."""
-    verdicts = found.health.verdicts
+def health_section(fleet: NodeHealth) -> Section:
+    """The strip, failures, warnings, missing nodes, and the map of nodes and checks."""
+    verdicts = fleet.health.verdicts
     failures, unmeasured, warnings = (
-        [item for item in verdicts if item.verdict == word]
-        for word in ("fail", "not measured", "warn")
+        [item for item in verdicts if item.verdict == verdict]
+        for verdict in ("fail", "not measured", "warn")
     )
     # Whoever has no record at all stands in a table of its own.
     unmeasured = [item for item in unmeasured if item.what != NO_RECORD]
-    parts = [Part(drawn=_strip(found), paragraphs=_paragraphs(found))]
+    parts = [Part(drawn=_strip(fleet), paragraphs=_paragraphs(fleet))]
     if failures:
         nodes = len({node for item in failures for node in item.nodes})
         figures = plural(len(failures), "figure")
         parts.append(_table(failures, f"What fails: {figures} of {plural(nodes, 'node')}"))
-    if found.missing:
-        parts.append(Part(sheets=(_missing_sheet(found.missing),)))
+    if fleet.missing:
+        parts.append(Part(sheets=(_missing_sheet(fleet.missing),)))
     if unmeasured:
         parts.append(_table(unmeasured, f"Not measured: {plural(len(unmeasured), 'check')}"))
-    if found.missing or _of_nodes(verdicts):
+    if fleet.missing or _of_nodes(verdicts):
         title = "Every node and every check"
-        parts.append(Part(title=title, drawn=_map(found), notes=(_HOW_TO_READ,)))
+        parts.append(Part(title=title, drawn=_map(fleet), notes=(_HOW_TO_READ,)))
     if warnings:
         parts.append(_warnings(warnings, failures))
-    return Section("health", "Health", parts, data=(health_sheets.data(found.health),))
+    return Section("health", "Health", parts, data=(health_sheets.data(fleet.health),))
 
 
 def _of_nodes(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """What was judged of single nodes."""
+    """The verdicts on single nodes."""
     return [item for item in verdicts if len(item.nodes) == 1 and item.verdict != "no verdict"]
 
 
 def _warnings(warnings: Sequence[Verdict], failures: Sequence[Verdict]) -> Part:
-    shown = _worst_of_each(warnings, failures)
+    worst_verdicts = _worst_of_each(warnings, failures)
     note = (
         "One row for each node and benchmark: the figure that is furthest off. Of a benchmark"
         " that fails on a node, no warning is repeated. tables/health.csv has every verdict."
     )
     title = f"Warnings: {plural(len(warnings), 'figure')}"
-    return _table(shown, title, [note] if len(shown) < len(warnings) else [])
+    return _table(worst_verdicts, title, [note] if len(worst_verdicts) < len(warnings) else [])
 
 
-def _table(found: Sequence[Verdict], title: str, notes: Sequence[str] = ()) -> Part:
+def _table(verdicts: Sequence[Verdict], title: str, notes: Sequence[str] = ()) -> Part:
     """Verdicts of one kind, so without a column that says which. Sentences on a fix are beneath the
     row: beside it they are off a screen of 1400 pixels."""
-    sheet = health_sheets.verdicts(found, title, notes)
+    sheet = health_sheets.verdicts(verdicts, title, notes)
     sentences = ("reason", "fix") if any(sheet.values("fix")) else ()
     columns = [
         column._replace(beneath=column.key in sentences)
@@ -173,25 +173,25 @@ def _worst_of_each(warnings: Sequence[Verdict], failures: Sequence[Verdict]) -> 
     return list(worst.values())
 
 
-def _paragraphs(found: NodeHealth) -> list[str]:
-    if found.words and set(found.words.values()) == {"no verdict"}:
+def _paragraphs(fleet: NodeHealth) -> list[str]:
+    if fleet.words and set(fleet.words.values()) == {"no verdict"}:
         reasons = Counter(
-            item.reason for item in found.health.verdicts if item.verdict == "no verdict"
+            item.reason for item in fleet.health.verdicts if item.verdict == "no verdict"
         )
-        why = f": {reasons.most_common(1)[0][0]}" if reasons else ""
-        sized = any(item.vm_size for item in found.health.verdicts)
+        reason = f": {reasons.most_common(1)[0][0]}" if reasons else ""
+        sized = any(item.vm_size for item in fleet.health.verdicts)
         hint = "" if sized else " `trueup health --size SIZE` judges it as one."
-        return [f"No node could be judged{why}.{hint}"]
+        return [f"No node could be judged{reason}.{hint}"]
     return []
 
 
-def _strip(found: NodeHealth) -> Markup:
-    total = len(found.words)
+def _strip(fleet: NodeHealth) -> Markup:
+    total = len(fleet.words)
     tiles = [
         Markup(
             '<div class="v-{}"><dt>{}</dt><dd>{}<span class="of"> of {}</span></dd></div>'
-        ).format(_CLASSES[word], word, f"{count:,}", f"{total:,}")
-        for word, count in found.counts.items()
+        ).format(_CLASSES[verdict], verdict, f"{count:,}", f"{total:,}")
+        for verdict, count in fleet.counts.items()
     ]
     label = f"Verdicts on {plural(total, 'expected node')}"
     return Markup('<dl class="strip" aria-label="{}">{}</dl>').format(label, Markup("").join(tiles))
@@ -214,16 +214,16 @@ def _missing_sheet(missing: Sequence[ExpectedNode]) -> Sheet:
     )
 
 
-def _map(found: NodeHealth) -> Markup:
+def _map(fleet: NodeHealth) -> Markup:
     """Nodes from left to right, checks from top to bottom, as one drawing.
 
-    Equal neighbours are one rectangle, so that a fleet stays small; what is not a pass is at least
-    some pixels wide, so that one node of 600 is seen.
+    Equal neighbours are one rectangle, so that a fleet stays small. Any verdict but a pass is at
+    least some pixels wide, so that one node of 600 is visible.
     """
-    nodes = list(found.words)
-    rows = _checks(found, {node: number for number, node in enumerate(nodes)})
+    nodes = list(fleet.words)
+    rows = _checks(fleet, {node: number for number, node in enumerate(nodes)})
     order = sorted(rows, key=lambda check: (_worst(rows[check]), check))
-    absent = {node.name for node in found.missing}
+    absent = {node.name for node in fleet.missing}
     if absent:
         rows[NO_RECORD] = {
             number: "not measured" if node in absent else "pass"
@@ -253,21 +253,21 @@ def _map(found: NodeHealth) -> Markup:
     ).format(
         _WIDTH,
         height,
-        _finding(found, rows, nodes),
+        _finding(fleet, rows, nodes),
         Markup("").join(texts),
         Markup("").join(drawn),
         _legend(),
     )
 
 
-def _checks(found: NodeHealth, place: Mapping[str, int]) -> dict[str, dict[int, str]]:
+def _checks(fleet: NodeHealth, number_by_node: Mapping[str, int]) -> dict[str, dict[int, str]]:
     """The rows of the map: check -> number of the node -> the worst verdict."""
     rows: dict[str, dict[int, str]] = {}
     compared: dict[str, dict[int, str]] = {}
     single = [
-        (item, place[item.nodes[0]])
-        for item in found.health.verdicts
-        if len(item.nodes) == 1 and item.nodes[0] in place
+        (item, number_by_node[item.nodes[0]])
+        for item in fleet.health.verdicts
+        if len(item.nodes) == 1 and item.nodes[0] in number_by_node
     ]
     for item, number in single:
         row = rows.setdefault(_check(item), {})
@@ -281,7 +281,9 @@ def _checks(found: NodeHealth, place: Mapping[str, int]) -> dict[str, dict[int, 
 
 
 def _legend() -> Markup:
-    items = [Markup('<li class="v-{}">{}</li>').format(_CLASSES[word], word) for word in _STRIP]
+    items = [
+        Markup('<li class="v-{}">{}</li>').format(_CLASSES[verdict], verdict) for verdict in _STRIP
+    ]
     return Markup('<ul class="verdicts">{}</ul>').format(Markup("").join(items))
 
 
@@ -293,7 +295,7 @@ def _check(item: Verdict) -> str:
 
 
 def _worst(row: Mapping[int, str]) -> int:
-    return min(NODE_ORDER.index(word) for word in row.values())
+    return min(NODE_ORDER.index(verdict) for verdict in row.values())
 
 
 def _shortened(check: str) -> str:
@@ -303,28 +305,30 @@ def _shortened(check: str) -> str:
 def _cells(row: Mapping[int, str], nodes: Sequence[str], cell: float, top: float) -> list[Markup]:
     runs: list[tuple[int, int, str]] = []
     for number in range(len(nodes)):
-        word = row.get(number, "")
-        if runs and runs[-1][2] == word:
-            runs[-1] = (runs[-1][0], number, word)
+        verdict = row.get(number, "")
+        if runs and runs[-1][2] == verdict:
+            runs[-1] = (runs[-1][0], number, verdict)
         else:
-            runs.append((number, number, word))
-    found = []
-    # What is bad is drawn last: it is wider than its place where nodes are many.
-    for first, last, word in sorted(runs, key=lambda run: run[2] not in ("pass", "no verdict")):
-        if not word:
+            runs.append((number, number, verdict))
+    rectangles = []
+    # Bad verdicts are drawn last: among many nodes they are wider than their place.
+    for first, last, verdict in sorted(runs, key=lambda run: run[2] not in ("pass", "no verdict")):
+        if not verdict:
             continue
         width = max((last - first + 1) * cell - min(1.0, cell / 6), 0.5)
-        if word in ("fail", "not measured", "warn"):
+        if verdict in ("fail", "not measured", "warn"):
             width = max(width, _LEAST_CELL)
-        high = _ROW * _HEIGHTS[word]
+        high = _ROW * _HEIGHTS[verdict]
         names = nodes[first] if first == last else f"{nodes[first]} to {nodes[last]}"
-        title = "" if word == "pass" else Markup("<title>{}: {}</title>").format(names, word)
-        found.append(
+        title = "" if verdict == "pass" else Markup("<title>{}: {}</title>").format(names, verdict)
+        rectangles.append(
             Markup(
                 '<rect class="v-{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}">{}</rect>'
-            ).format(_CLASSES[word], _LABELS + first * cell, top + _ROW - high, width, high, title)
+            ).format(
+                _CLASSES[verdict], _LABELS + first * cell, top + _ROW - high, width, high, title
+            )
         )
-    return found
+    return rectangles
 
 
 def _names(nodes: Sequence[str], cell: float, y: float, *, named: bool) -> list[Markup]:
@@ -339,18 +343,18 @@ def _names(nodes: Sequence[str], cell: float, y: float, *, named: bool) -> list[
             text.format(_LABELS + (number + 0.5) * cell, y, "middle", node)
             for number, node in enumerate(nodes)
         ]
-    found = [text.format(_LABELS, y, "start", nodes[0])]
+    texts = [text.format(_LABELS, y, "start", nodes[0])]
     if len(nodes) > 1:
-        found.append(text.format(_WIDTH, y, "end", nodes[-1]))
-    return found
+        texts.append(text.format(_WIDTH, y, "end", nodes[-1]))
+    return texts
 
 
-def _finding(found: NodeHealth, rows: Mapping[str, Mapping[int, str]], nodes: Sequence[str]) -> str:
-    """What the map shows, in words."""
-    said = [f"{found.sentence}; {plural(len(rows), 'check')} of {plural(len(nodes), 'node')}"]
+def _finding(fleet: NodeHealth, rows: Mapping[str, Mapping[int, str]], nodes: Sequence[str]) -> str:
+    """The content of the map, in words."""
+    sentences = [f"{fleet.sentence}; {plural(len(rows), 'check')} of {plural(len(nodes), 'node')}"]
     for check, row in rows.items():
-        bad = [nodes[number] for number, word in sorted(row.items()) if word == "fail"]
+        bad = [nodes[number] for number, verdict in sorted(row.items()) if verdict == "fail"]
         if bad:
             more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
-            said.append(f"{check}: {', '.join(bad[:3])}{more}")
-    return ". ".join(said) + "."
+            sentences.append(f"{check}: {', '.join(bad[:3])}{more}")
+    return ". ".join(sentences) + "."

@@ -21,10 +21,10 @@ _TWO: Final = 2
 _PLOTS: Final = 6
 
 
-def layout_parts(found: Sequence[Group]) -> list[Part]:
+def layout_parts(groups: Sequence[Group]) -> list[Part]:
     """One part with a plot for each problem that one kind of machine ran in several layouts."""
     problems: dict[tuple[object, ...], list[tuple[Pooled, Group]]] = {}
-    for group in found:
+    for group in groups:
         if group.head is not None and group.layout and group.cases[0].measured:
             version = group.cases[0].software.get(group.benchmark, "")
             key = (group.machine, group.node_count, group.apart, version, group.head.measure.metric)
@@ -35,7 +35,7 @@ def layout_parts(found: Sequence[Group]) -> list[Part]:
         if len({group.layout for _, group in members}) >= _TWO
     ]
     drawn = [
-        _layouts(members, found, f"{members[0][1].benchmark}-layouts-{number}")
+        _layouts(members, groups, f"{members[0][1].benchmark}-layouts-{number}")
         for number, members in enumerate(several[:_PLOTS], 1)
     ]
     if not drawn:
@@ -46,19 +46,19 @@ def layout_parts(found: Sequence[Group]) -> list[Part]:
     return [Part(title="Layouts", figures=drawn, notes=notes)]
 
 
-def _layouts(members: Sequence[tuple[Pooled, Group]], found: Sequence[Group], name: str) -> Figure:
+def _layouts(members: Sequence[tuple[Pooled, Group]], groups: Sequence[Group], name: str) -> Figure:
     measure = members[0][0].measure
     higher = measure.direction == "higher"
     ranked = sorted(members, key=lambda pair: -pair[0].value if higher else pair[0].value)
     (best, first), (next_best, _) = ranked[0], ranked[1]
     ratio = best.value / next_best.value if higher else next_best.value / best.value
     labels = _labels([group for _, group in ranked])
-    said = (
+    finding = (
         f"Fastest: {labels[0]}, {in_unit(best.value, measure.shown)} {measure.shown}; the next,"
         f" {labels[1]}, is {percent_figure(ratio - 1)} % slower."
     )
     if _overlap(best, next_best):
-        said += " Their repeats overlap, so which of the two is faster may be chance."
+        finding += " Their repeats overlap, so which of the two is faster may be chance."
     points = tuple(
         Point(
             scaled_to(head.value, measure.shown),
@@ -71,12 +71,12 @@ def _layouts(members: Sequence[tuple[Pooled, Group]], found: Sequence[Group], na
     )
     better = "more" if higher else "less"
     plot = RowsPlot(f"{measure.label}, {measure.shown} ({better} is better)", points, best=0)
-    words = apart_words(first, differing(found))
+    words = apart_words(first, differing(groups))
     title = f"Layouts{': ' + words if words else ''}, on {first.where}."
     if len(ranked) > len(points):
-        said += f" The {len(points)} fastest of {len(ranked)} are drawn."
-    drawing = draw_rows(plot, name=name, description=f"{title} {said}")
-    return Figure(name, f"{title} {said}", drawing)
+        finding += f" The {len(points)} fastest of {len(ranked)} are drawn."
+    drawing = draw_rows(plot, name=name, description=f"{title} {finding}")
+    return Figure(name, f"{title} {finding}", drawing)
 
 
 def _labels(ranked: Sequence[Group]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the report opens with: warnings, headline figures, and what was measured on what."""
+"""The opening of the report: warnings, headline figures, benchmarks and machines."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def warnings(
     billed: CostTable | None,
     missing: Collection[str] = (),
 ) -> tuple[Warnings, ...]:
-    """What went wrong, or puts a figure in doubt, worst first. Why the ``missing`` nodes have no
-    record stands above it.
+    """Errors, and doubts about figures, worst first. The reasons why the ``missing`` nodes have no
+    record stand above them.
     """
     failed = [case for case in cases if case.outcome == "failed"]
     invalid = [case for case in cases if case.outcome == "invalid"]
     short = [case for case in cases if case.outcome == TOO_SHORT]
-    doubts = [Fact(one.title, text) for one in scaled for text in one.warnings]
+    doubts = [Fact(series.title, text) for series in scaled for text in series.warnings]
     unknown = [text for text in unique(billed.unknown) if text != NO_SIZE] if billed else []
     prices = unique(billed.warnings) if billed else []
     return _filled(
@@ -91,7 +91,7 @@ def warnings(
 def notes(
     loaded: Loaded, scaled: Sequence[Series], billed: CostTable | None
 ) -> tuple[Warnings, ...]:
-    """What a reader may want to know, with nothing wrong in it."""
+    """Notes that are no warnings."""
     steps = [step for run in loaded.runs for step in run.get("skipped") or []]
     skipped = [
         Fact(f"{step.get('node', UNKNOWN)}: {step.get('what', UNKNOWN)}", step.get("why", UNKNOWN))
@@ -102,7 +102,7 @@ def notes(
     # Where no price is known at all, the section on costs says so.
     if billed and billed.has_prices and NO_SIZE in billed.unknown:
         about.append(Fact("", NO_SIZE))
-    single = sum(len(one.rows) == 1 for one in scaled)
+    single = sum(len(series.rows) == 1 for series in scaled)
     if single:
         of = f"{single} of {plural(len(scaled), 'series', 'series')}"
         about.append(
@@ -152,14 +152,16 @@ def _run_troubles(loaded: Loaded, missing: Collection[str]) -> list[Fact]:
     return lines
 
 
-def headlines(found: Mapping[str, Sequence[Group]], expected: Expectations) -> list[Headline]:
-    """The best figure of each benchmark; where there is one benchmark, what else its case holds."""
-    made = []
-    for groups in found.values():
+def headlines(
+    by_benchmark: Mapping[str, Sequence[Group]], expected: Expectations
+) -> list[Headline]:
+    """The best figure of each benchmark; of a single one, the other figures of its case too."""
+    tiles = []
+    for groups in by_benchmark.values():
         best = _best(groups, expected)
         if best is not None:
-            made += _tiles(best, everything=len(found) == 1)
-    return made[:_TILES]
+            tiles += _tiles(best, everything=len(by_benchmark) == 1)
+    return tiles[:_TILES]
 
 
 def _best(groups: Sequence[Group], expected: Expectations) -> Group | None:
@@ -225,15 +227,15 @@ def _tiles(group: Group, *, everything: bool) -> list[Headline]:
         )
     ]
     for other in view.figures if everything else ():
-        shown = at_headline(head.best, other)
-        if shown is not None and other.metric != measure.metric:
-            value = in_unit(shown.value, other.shown)
+        row = at_headline(head.best, other)
+        if row is not None and other.metric != measure.metric:
+            value = in_unit(row.value, other.shown)
             tiles.append(Headline(other.label, value, other.shown, "of the same case"))
     return tiles
 
 
 def _detail(group: Group, head: Pooled, view: View) -> list[str]:
-    """What stands below the figure: on which nodes, in which layout, between which ends."""
+    """The text below the figure: its nodes, its layout and its ends."""
     several = len(group.cases) > 1 and len(group.nodes) > 1
     words = [f"median of {len(group.nodes):,} nodes" if several else group.where]
     words += [group.layout] if view.layouts and group.layout else []
@@ -246,7 +248,7 @@ def _detail(group: Group, head: Pooled, view: View) -> list[str]:
 
 @dataclass(frozen=True)
 class Machine:
-    """What records say of the nodes that they were made on."""
+    """The nodes of some records, by the records' own data."""
 
     nodes: tuple[str, ...]
     vm_size: str | None
@@ -258,11 +260,11 @@ def machines(cases: Iterable[Case]) -> list[Machine]:
     """The kinds of machine that the cases ran on, each with all of its nodes."""
     kinds: dict[str, Machine] = {}
     nodes: dict[str, dict[str, None]] = {}
-    told: dict[tuple[object, ...], Case] = {}
+    distinct_cases: dict[tuple[object, ...], Case] = {}
     for case in cases:
         # Records of one node mostly share the object (see packed).
-        told.setdefault((case.vm_size, case.region, id(case.system), case.nodes), case)
-    for case in told.values():
+        distinct_cases.setdefault((case.vm_size, case.region, id(case.system), case.nodes), case)
+    for case in distinct_cases.values():
         system = str(sorted(case.system.items(), key=str))
         key = f"{case.vm_size}\0{case.region}\0{system}"
         kinds.setdefault(key, Machine(case.nodes, case.vm_size, case.region, case.system))
@@ -307,7 +309,7 @@ def _short_version(text: str) -> str:
 
 
 def _machine(machine: Machine) -> list[tuple[str, str]]:
-    """What is known of one machine; a size that Azure does not have cannot have a region or an
+    """The known facts of one machine; a size that Azure does not have cannot have a region or an
     image.
     """
     system, names = machine.system, machine.nodes
@@ -324,13 +326,13 @@ def _machine(machine: Machine) -> list[tuple[str, str]]:
         ("Kernel", system.get("kernel")),
         ("Image", machine.vm_size and system.get("image")),
     ]
-    # What nobody recorded of a machine is no fact of it.
+    # Facts that were not recorded are left out.
     return [(title, str(text)) for title, text in rows if text not in _NOT_SAID]
 
 
 def _bytes(value: Any, unit: int, text: str) -> str:
-    found = units.number(value)
-    return text.format(found / unit) if found else ""
+    size = units.number(value)
+    return text.format(size / unit) if size else ""
 
 
 def machines_section(measured_on: Sequence[Machine]) -> Section | None:
@@ -340,9 +342,9 @@ def machines_section(measured_on: Sequence[Machine]) -> Section | None:
     titles = ("Azure size", "Region", "CPU", "Cores", "Memory", "Operating system", "Kernel")
     rows = []
     for machine in measured_on:
-        known = dict(_machine(machine))
+        by_title = dict(_machine(machine))
         rows.append(
-            {"nodes": _machine(machine)[0][1], **{title: known.get(title) for title in titles}}
+            {"nodes": _machine(machine)[0][1], **{title: by_title.get(title) for title in titles}}
         )
     numbers = ("Cores", "Memory")
     columns = [

@@ -1,4 +1,4 @@
-"""The whole page: pure functions from what was loaded to a ``Page``."""
+"""The whole page: pure functions from the loaded records to a ``Page``."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def gather(
     cases = read_cases(loaded)
     if not cases:
         return replace(_empty(loaded), first=first)
-    place = folder(catalog)
+    catalog_folder = folder(catalog)
     expected = expectations.read_catalog(catalog)
     ok = [case for case in cases if case.outcome == "ok"]
     ours = [case for case in cases if case.measured]
@@ -95,11 +95,11 @@ def gather(
     faults = expectations.read_faults(catalog)
     health = _health(loaded, ours, expected, faults)
     heads = Heads(loaded, expected)
-    judged = Judged(expected, read_sizes(place), heads, _bad(health))
-    found = _by_benchmark(groups(ok, heads))
-    compared = {name: _series(loaded, name, expected) for name in found}
+    judged = Judged(expected, read_sizes(catalog_folder), heads, _bad(health))
+    by_benchmark = _by_benchmark(groups(ok, heads))
+    compared = {name: _series(loaded, name, expected) for name in by_benchmark}
     scaled = {name: list(filter(_several, of_it)) for name, of_it in compared.items()}
-    billed = _billed(loaded, found, place, terms, api, expected, level)
+    billed = _billed(loaded, by_benchmark, catalog_folder, terms, api, expected, level)
     of_tokens = serving_parts(billed.tokens, level)
     sections = [
         *(
@@ -111,16 +111,16 @@ def gather(
                     *(of_tokens if name == tokens.BENCHMARK else ()),
                 ],
             )
-            for name, members in found.items()
+            for name, members in by_benchmark.items()
         ),
         billed.section(),
-        reference_section(loaded, place / "reference_results.csv", compared),
+        reference_section(loaded, catalog_folder / "reference_results.csv", compared),
         opening.machines_section(measured_on),
         records_section(loaded, cases, heads),
         excluded_section(loaded),
         method_section(cases),
     ]
-    every = [one for of_it in scaled.values() for one in of_it]
+    every = [each_series for of_it in scaled.values() for each_series in of_it]
     return Page(
         title=_title(cases, measured_on, health),
         subtitle=_subtitle(loaded, cases),
@@ -128,7 +128,7 @@ def gather(
         first=first if health is None else (*first, health_section(health)),
         warnings=opening.warnings(loaded, cases, every, billed.runs, _missing(health)),
         notes=opening.notes(loaded, every, billed.runs),
-        headlines=opening.headlines(found, expected),
+        headlines=opening.headlines(by_benchmark, expected),
         facts=opening.facts(loaded, cases, measured_on),
         sections=[section for section in sections if section is not None],
     )
@@ -160,7 +160,7 @@ def _health(
 
 
 def _bad(health: NodeHealth | None) -> frozenset[tuple[str, str]]:
-    """(node, benchmark) of what fails or warns."""
+    """(node, benchmark) of each failure and warning."""
     if health is None:
         return frozenset()
     return frozenset(
@@ -171,9 +171,9 @@ def _bad(health: NodeHealth | None) -> frozenset[tuple[str, str]]:
     )
 
 
-def _by_benchmark(found: Sequence[Group]) -> dict[str, list[Group]]:
+def _by_benchmark(all_groups: Sequence[Group]) -> dict[str, list[Group]]:
     members: dict[str, list[Group]] = {}
-    for group in found:
+    for group in all_groups:
         members.setdefault(group.benchmark, []).append(group)
     return members
 
@@ -189,9 +189,9 @@ def _series(loaded: Loaded, benchmark: str, expected: Expectations) -> list[Seri
         return []
 
 
-def _several(one: Series) -> bool:
+def _several(scaling_series: Series) -> bool:
     """Whether a series has more than one count."""
-    return len(one.best) > 1
+    return len(scaling_series.best) > 1
 
 
 def _more(
@@ -208,7 +208,7 @@ def _more(
 
 
 class _Billed(NamedTuple):
-    """What there is to say of costs."""
+    """The results on costs."""
 
     runs: CostTable | None
     tokens: TokenTable | None
@@ -216,10 +216,10 @@ class _Billed(NamedTuple):
     users: UserTable | None = None
 
     def sheets(self) -> list[Sheet]:
-        """What `trueup cost` writes, less the load sweeps, which stand in vLLM's section."""
-        made = [] if self.runs is None else cost_sheets.cost(self.runs)
-        made += [] if self.tokens is None else token_sheets.tokens(self.tokens)
-        return made + ([] if self.users is None else user_sheets.users(self.users))
+        """The sheets of `trueup cost`, without the load sweeps, which stand in vLLM's section."""
+        sheets = [] if self.runs is None else cost_sheets.cost(self.runs)
+        sheets += [] if self.tokens is None else token_sheets.tokens(self.tokens)
+        return sheets + ([] if self.users is None else user_sheets.users(self.users))
 
     def section(self) -> Section | None:
         """The costs; where no price is known one sentence, and how to give one."""
@@ -240,9 +240,11 @@ class _Billed(NamedTuple):
                     *(self.users.unknown if self.users is not None else ()),
                 ]
             )
-            why = " ".join(unknown)
-            part = Part(paragraphs=(f"No price is known, so no cost is shown. {why}".rstrip(),))
-            return Section("cost", "Cost", (part,), data=data)
+            reasons = " ".join(unknown)
+            only_part = Part(
+                paragraphs=(f"No price is known, so no cost is shown. {reasons}".rstrip(),)
+            )
+            return Section("cost", "Cost", (only_part,), data=data)
         # Prices that are unknown stand among the warnings at the top of the page.
         parts = [Part(sheets=(replace(sheet, warnings=()),)) for sheet in sheets]
         return Section("cost", "Cost", parts, data=data)
@@ -250,25 +252,25 @@ class _Billed(NamedTuple):
 
 def _billed(
     loaded: Loaded,
-    found: Mapping[str, Sequence[Group]],
-    place: Path,
+    by_benchmark: Mapping[str, Sequence[Group]],
+    catalog_folder: Path,
     terms: Terms,
     api: ApiPrices | None,
     expected: Expectations,
     level: ServiceLevel | None,
 ) -> _Billed:
-    book = read_all(place)
+    book = read_all(catalog_folder)
     runs = serving = None
     if has_work(loaded):
         runs = cost.table(loaded, prices=book, terms=terms, expectations=expected)
-    if tokens.BENCHMARK in found:
-        gpus = tokens.read_gpus(place / "vm_sizes.csv")
+    if tokens.BENCHMARK in by_benchmark:
+        gpus = tokens.read_gpus(catalog_folder / "vm_sizes.csv")
         serving = tokens.table(loaded, prices=book, gpus=gpus, terms=terms, api=api)
     if serving is not None and not serving.table:
         serving = None
     by_user = None
     if users.has_users(loaded, terms):
-        vcpus = users.read_vcpus(place / "vm_sizes.csv")
+        vcpus = users.read_vcpus(catalog_folder / "vm_sizes.csv")
         by_user = users.table(loaded, prices=book, vcpus=vcpus, terms=terms)
     return _Billed(runs, serving, level, by_user)
 
@@ -288,7 +290,7 @@ def _empty(loaded: Loaded) -> Page:
 
 
 def _title(cases: Sequence[Case], measured_on: Sequence[Machine], health: NodeHealth | None) -> str:
-    """What was measured, on what, and whether all is well."""
+    """The benchmarks, the machines, and whether all nodes pass."""
     nodes = sorted({node for machine in measured_on for node in machine.nodes})
     expected = len(nodes) if health is None else len(health.words)
     where = nodes[0] if expected == 1 else plural(expected, "node")

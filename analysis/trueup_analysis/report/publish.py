@@ -1,4 +1,4 @@
-"""The report's files: what it consists of, and how they are put in place."""
+"""The report's files, and how they are put in place."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def write_report(
 ) -> Path:
     """Write index.html, plots/*.png, tables/*.csv and SHA256SUMS into ``output_dir``.
 
-    The same input gives the same bytes. What an earlier report wrote there and this one lacks goes.
+    The same input gives the same bytes. Files of an earlier report that this one lacks go.
 
     Args:
-        loaded: what was read, also when no record in it is ok.
+        loaded: the loaded records, also when none of them is ok.
         output_dir: the folder, made when it does not exist.
         catalog: the folder of prices.csv, vm_sizes.csv and reference_results.csv; the packaged one
             when None.
         terms: how its runs are priced.
         api: prices of an API that vLLM's tokens are compared with.
-        level: what the loads of a vLLM server are judged by.
+        level: the service level for the loads of a vLLM server.
         advised: an advice that it begins with.
 
     Returns:
@@ -71,9 +71,7 @@ def write_report(
 
 
 def files(page: Page) -> dict[str, bytes]:
-    """What the report consists of: path below the report's folder -> content; index.html is the
-    last.
-    """
+    """The files of the report: path below its folder -> content; index.html is the last."""
     content = {f"plots/{figure.name}.png": figure.drawing.png() for figure in page.figures()}
     # A hundred thousand records have 30 MB of text.
     tables = {section.name: section.csv().encode() for section in page.every_section()}
@@ -83,8 +81,8 @@ def files(page: Page) -> dict[str, bytes]:
 
 
 def _publish(content: Mapping[str, bytes], folder: Path) -> None:
-    """Write all files aside, then rename each into place; then remove what an earlier report
-    wrote and this one lacks.
+    """Write all files aside, then rename each into place; then remove files of an
+    earlier report that this one lacks.
     """
     folder.mkdir(parents=True, exist_ok=True)
     earlier = _earlier(folder)

@@ -27,7 +27,7 @@ def reference_section(
 
     Args:
         path: reference_results.csv.
-        compared: the scaling series of what was loaded, by benchmark.
+        compared: the scaling series of the loaded records, by benchmark.
     """
     ok = all_of(loaded)
     ok = ok.taken(ok.words("outcome").marks(["ok"]) & ok.words("benchmark").marks(["devito"]))
@@ -36,11 +36,13 @@ def reference_section(
         return None
     published = load([path])
     if measured.all():
-        beside = compare(published, [one for one in compared["devito"] if one.kind == "strong"])
+        beside = compare(
+            published, [series for series in compared["devito"] if series.kind == "strong"]
+        )
     else:
         beside = compare(published, own(loaded.only(ok.taken(measured).records)))
     sheets = reference_sheets.reference(beside, sums(published))
     parts = [Part(sheets=(sheet,)) for sheet in sheets]
-    # What `trueup reference` writes has the published rates of storage too.
+    # The output of `trueup reference` has the published rates of storage too.
     data = [*sheets, *reference_sheets.storage_sheets(storage(path, loaded))]
     return Section("reference", "Published results beside this run", parts, data=data)

@@ -27,17 +27,17 @@ def records_section(loaded: Loaded, cases: Sequence[Case], heads: Heads) -> Sect
     """Every record; of many their number by benchmark and outcome, and those that are not ok."""
     sheets = list_sheets.run_by_run(loaded, heads.every)
     data = [*sheets, *list_sheets.excluded(loaded)]
-    shown = sheets
+    listed = sheets
     parts = []
     if len(cases) > ROWS_SHOWN:
         bad = [case.record for case in cases if case.outcome != "ok"]
         titles = {sheet.name: sheet.title for sheet in sheets}
-        shown = [
+        listed = [
             replace(sheet, title=titles[sheet.name])
             for sheet in list_sheets.run_by_run(loaded.only(bad), heads.every[bad])
         ]
         parts = [Part(sheets=(_tally(cases),))]
-    parts += [Part(sheets=(replace(one, rows=list(one.rows), name=""),)) for one in shown]
+    parts += [Part(sheets=(replace(sheet, rows=list(sheet.rows), name=""),)) for sheet in listed]
     if len(cases) > ROWS_SHOWN:
         parts[-1] = replace(parts[-1], notes=("tables/list.csv has every record.",))
     return Section("list", "All records", parts, data=data)
@@ -50,12 +50,12 @@ def _tally(cases: Sequence[Case]) -> Sheet:
         title=f"{units.plural(len(cases), 'record')} by benchmark and outcome",
         columns=[
             Column("benchmark", "benchmark", words=True),
-            *(Column(word, word.replace("_", " "), units.count) for word in OUTCOMES),
+            *(Column(outcome, outcome.replace("_", " "), units.count) for outcome in OUTCOMES),
         ],
         rows=[
             {
                 "benchmark": names_of(name),
-                **{word: counts[name, word] for word in OUTCOMES},
+                **{outcome: counts[name, outcome] for outcome in OUTCOMES},
             }
             for name in names
         ],
@@ -64,7 +64,7 @@ def _tally(cases: Sequence[Case]) -> Sheet:
 
 
 def excluded_section(loaded: Loaded) -> Section | None:
-    """What could not be read; its data stand in the list of records."""
+    """Files that could not be read; their data stand in the list of records."""
     sheets = list_sheets.excluded(loaded)
     if not sheets:
         return None
@@ -98,7 +98,7 @@ _METHOD: Final = (
 
 
 def method_section(cases: Sequence[Case]) -> Section:
-    """How the figures of what was measured here are made."""
+    """How the figures of measured records are made."""
     benchmarks = list(dict.fromkeys(case.benchmark for case in cases))
     terms = [Fact(view.title, view.method) for view in map(view_of, benchmarks) if view is not None]
     return Section("method", "Method and units", (Part(terms=(*terms, *_METHOD)),), data=())

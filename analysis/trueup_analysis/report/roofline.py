@@ -29,18 +29,18 @@ _INTENSITY: Final = "operational_intensity"
 
 
 def roofline_parts(
-    found: Sequence[Case], ok: Sequence[Case], sizes: Sizes, figures: ByRecord
+    benchmark_cases: Sequence[Case], ok: Sequence[Case], sizes: Sizes, figures: ByRecord
 ) -> list[Part]:
     """A part for each kind of machine whose cases hold a rate and its operational intensity.
 
     Args:
-        found: one benchmark's cases.
+        benchmark_cases: one benchmark's cases.
         ok: all cases with outcome ok: the roof is the highest triad that any of them measured.
         figures: the figures of all cases.
     """
     held = _held(figures)
     rates: dict[str, list[Case]] = {}
-    for case in found:
+    for case in benchmark_cases:
         # The rate of a node is unknown where their number is.
         if held[case.record] and case.node_count is not None:
             rates.setdefault(case.machine, []).append(case)
@@ -70,12 +70,12 @@ def _bandwidths(ok: Sequence[Case], figures: ByRecord) -> dict[str, float]:
     """The highest measured triad of each kind of machine."""
     triads = figures.plain(_TRIAD)
     measured = (~np.isnan(triads)).tolist()
-    found: dict[str, float] = {}
+    by_machine: dict[str, float] = {}
     for case in ok:
         if measured[case.record]:
             rate = float(triads[case.record])
-            found[case.machine] = max(rate, found.get(case.machine, rate))
-    return found
+            by_machine[case.machine] = max(rate, by_machine.get(case.machine, rate))
+    return by_machine
 
 
 def _roofline_part(
@@ -90,7 +90,7 @@ def _roofline_part(
     peak = None if peak is None else peak * 1e9
     rates = _per_node(cases, figures)
     order = np.argsort(-rates, kind="stable").tolist()
-    ranked = [cases[place] for place in order]
+    ranked = [cases[index] for index in order]
     intensities = _of(ranked, figures.plain(_INTENSITY))
     roofs = [
         None if bandwidth is None else min(bandwidth * intensity, peak or math.inf)
@@ -142,8 +142,8 @@ def _layouts(cases: Sequence[Case]) -> list[str]:
     """The layout of each, of which sweeps repeat most."""
     # Equal parameters of records are one object.
     keys = [(case.ranks, case.threads, id(case.parameters)) for case in cases]
-    made = {key: case.layout for key, case in dict(zip(keys, cases, strict=True)).items()}
-    return [made[key] for key in keys]
+    layouts = {key: case.layout for key, case in dict(zip(keys, cases, strict=True)).items()}
+    return [layouts[key] for key in keys]
 
 
 def _of(cases: Sequence[Case], column: Numbers) -> Numbers:
@@ -161,9 +161,9 @@ def _points(cases: Sequence[Case], intensities: Numbers, figures: ByRecord) -> l
     middle = _per_node(cases, figures)
     ends = [
         np.where(np.nan_to_num(end) == 0, middle, end)
-        for end in (_per_node(cases, figures, word) for word in ("min", "max"))
+        for end in (_per_node(cases, figures, statistic) for statistic in ("min", "max"))
     ]
-    rates = ([scaled(rate, "flop/s") for rate in one.tolist()] for one in (middle, *ends))
+    rates = ([scaled(rate, "flop/s") for rate in numbers.tolist()] for numbers in (middle, *ends))
     return [Point(*point) for point in zip(intensities.tolist(), *rates, strict=True)]
 
 

@@ -22,74 +22,76 @@ _SAMPLES: Final = 40
 _PLOTS: Final = 8
 
 
-def scaling_parts(found: Sequence[Series]) -> list[Part]:
+def scaling_parts(all_series: Sequence[Series]) -> list[Part]:
     """A part for each series: plot, table, fits, and where adding resources stops paying. Of many
     series the first are drawn."""
     parts = [
-        _series_part(one, f"{one.benchmark}-scaling-{number}", drawn=number <= _PLOTS)
-        for number, one in enumerate(found, 1)
+        _series_part(series, f"{series.benchmark}-scaling-{number}", drawn=number <= _PLOTS)
+        for number, series in enumerate(all_series, 1)
     ]
     if len(parts) > _PLOTS:
-        said = f"{_PLOTS} of {len(parts)} series are drawn; each has its table."
-        parts[_PLOTS] = replace(parts[_PLOTS], notes=(*parts[_PLOTS].notes, said))
+        note = f"{_PLOTS} of {len(parts)} series are drawn; each has its table."
+        parts[_PLOTS] = replace(parts[_PLOTS], notes=(*parts[_PLOTS].notes, note))
     return parts
 
 
-def _series_part(one: Series, name: str, *, drawn: bool) -> Part:
-    sheet = replace(scaling_sheets.scaling(one, layouts=False), name=name)
+def _series_part(series: Series, name: str, *, drawn: bool) -> Part:
+    sheet = replace(scaling_sheets.scaling(series, layouts=False), name=name)
     # One count is no scaling, and no plot.
-    figures = (_scaling_figure(one, name),) if drawn and len(one.best) > 1 else ()
+    figures = (_scaling_figure(series, name),) if drawn and len(series.best) > 1 else ()
     origin = (
         ()
-        if one.provenance == "measured"
-        else (f"Published, not measured here: {one.provenance}.",)
+        if series.provenance == "measured"
+        else (f"Published, not measured here: {series.provenance}.",)
     )
     return Part(figures=figures, sheets=(sheet,), notes=origin)
 
 
-def _scaling_figure(one: Series, name: str) -> Figure:
-    strong = one.kind == "strong"
-    best = one.best
+def _scaling_figure(series: Series, name: str) -> Figure:
+    strong = series.kind == "strong"
+    best = series.best
     reference = next(row.median for row in best if row.baseline)
     points = []
     for row in best:
         value = row.speedup if strong else row.efficiency
         # A publication may state no spread: then the point stands alone.
-        known = [
-            _gain(reference, end, one.direction) for end in (row.min, row.max) if end is not None
+        ends = [
+            _gain(reference, end, series.direction) for end in (row.min, row.max) if end is not None
         ] or [value]
-        points.append(Point(float(row.resource), value, min(known), max(known)))
+        points.append(Point(float(row.resource), value, min(ends), max(ends)))
     last = max(point.x for point in points)
-    curves = [_ideal(one.baseline, last, strong=strong)]
-    if one.amdahl:
-        curves.append(_law(one.amdahl, "amdahl", one.baseline, last))
-    if one.usl:
-        curves.append(_law(one.usl, "usl", one.baseline, last))
-    what = (
-        f"speed-up over {f'{one.baseline:,} {axis(one.over, one.baseline)}'}"
+    curves = [_ideal(series.baseline, last, strong=strong)]
+    if series.amdahl:
+        curves.append(_law(series.amdahl, "amdahl", series.baseline, last))
+    if series.usl:
+        curves.append(_law(series.usl, "usl", series.baseline, last))
+    quantity = (
+        f"speed-up over {f'{series.baseline:,} {axis(series.over, series.baseline)}'}"
         if strong
         else "parallel efficiency, 1 = ideal"
     )
     drawing = draw_scaling(
         ScalingPlot(
-            x_label=axis(one.over),
-            y_label=what,
+            x_label=axis(series.over),
+            y_label=quantity,
             points=tuple(points),
             curves=tuple(curves),
-            measured=one.provenance == "measured",
+            measured=series.provenance == "measured",
         ),
         name=name,
-        description=f"{what[:1].upper()}{what[1:]}, {one.title}: "
-        + "; ".join(f"{p.x:,.0f} {axis(one.over, int(p.x))} {p.y:.2f}" for p in points)
+        description=f"{quantity[:1].upper()}{quantity[1:]}, {series.title}: "
+        + "; ".join(f"{p.x:,.0f} {axis(series.over, int(p.x))} {p.y:.2f}" for p in points)
         + ".",
     )
     spread = "Bars reach from the least to the greatest of the repeats"
-    if one.provenance != "measured":
+    if series.provenance != "measured":
         spread = "The publication states no spread"
-    growth = "" if strong else f"; the work grows with the {axis(one.over)}"
-    if one.flat:
-        growth = f"; the {one.label} stays the same where scaling is perfect"
-    caption = f"{what[:1].upper()}{what[1:]}; the fastest layout at each count. {spread}{growth}."
+    growth = "" if strong else f"; the work grows with the {axis(series.over)}"
+    if series.flat:
+        growth = f"; the {series.label} stays the same where scaling is perfect"
+    caption = (
+        f"{quantity[:1].upper()}{quantity[1:]}; the fastest layout at each count. {spread}{growth}."
+    )
     return Figure(name, caption, drawing)
 
 

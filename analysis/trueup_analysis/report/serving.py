@@ -1,5 +1,5 @@
-"""Load sweeps of a server: the knee, what each load brings, and what users and machine get of it
-for how much."""
+"""Load sweeps of a server: the knee, the results of each load, and the rates of users and machine
+with their price."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ def serving_parts(result: TokenTable | None, level: ServiceLevel | None) -> list
     """A part for each sweep among the records; none without one."""
     if result is None:
         return []
-    made = []
+    parts = []
     for number, item in enumerate(sweeps(result, level), 1):
         sheet = sheets.sweep(item, result.idle_factor)
-        said = sheets.findings(item)
+        findings = sheets.findings(item)
         # Beside the plot, and not again below the table.
-        notes = [note for note in sheet.notes if note not in said]
-        made.append(
+        notes = [note for note in sheet.notes if note not in findings]
+        parts.append(
             Part(
                 title=sheet.title,
-                paragraphs=said,
+                paragraphs=findings,
                 figures=_exchange(item, f"vllm-sweep-{number}"),
                 sheets=(replace(sheet, notes=notes),),
             )
         )
-    return made
+    return parts
 
 
 def _exchange(item: Sweep, name: str) -> tuple[Figure, ...]:
-    """What a user gets against what the machine gets, with each load's price beside it."""
+    """The rate of a user against the rate of the machine, with each load's price beside it."""
     rows = [row for row in item.rows if row["tokens_per_user"] is not None]
     if len(rows) < 2:  # one place is no curve
         return ()

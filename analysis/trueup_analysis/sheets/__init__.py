@@ -1,1 +1,1 @@
-"""What every format renders: figures as columns and rows, with the sentences below them."""
+"""Input of every format: figures as columns and rows, with the sentences below them."""

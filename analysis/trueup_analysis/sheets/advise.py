@@ -1,4 +1,4 @@
-"""From an answer to sheets: the choices, what else they depend on, what cannot do it."""
+"""From an answer to sheets: the choices, their sensitivities, and the refused sizes."""
 
 from __future__ import annotations
 
@@ -43,55 +43,58 @@ _HOLD: Final = (
 _FRONT: Final = f"Rows that are not faint: no other choice is both cheaper and faster. {_HOLD}"
 
 
-def advised(found: Advised | Sized, *, explain: bool, every: bool = False) -> list[Sheet]:
+def advised(advice: Advised | Sized, *, explain: bool, every: bool = False) -> list[Sheet]:
     """The answer, and the storage where it was asked for."""
-    if not isinstance(found, Advised):
-        return sized(found, explain=explain)
-    made = answer(found.answer, explain=explain, every=every)
-    if found.storage is None:
-        return made
-    return [*made, advise_services.storage(found.storage, explain=explain)]
+    if not isinstance(advice, Advised):
+        return sized(advice, explain=explain)
+    sheets = answer(advice.answer, explain=explain, every=every)
+    if advice.storage is None:
+        return sheets
+    return [*sheets, advise_services.storage(advice.storage, explain=explain)]
 
 
-def answer(found: Answer, *, explain: bool, every: bool = False) -> list[Sheet]:
+def answer(ranking: Answer, *, explain: bool, every: bool = False) -> list[Sheet]:
     """The ranked choices, the best or ``every`` one; with ``explain`` every one, the evidence of
     each figure and every refusal too."""
-    front = [one for one in found.choices if one.front]
-    others = [one for one in found.choices if not one.front]
-    shown = [*front, *(others if explain or every else others[:_OTHERS])]
-    made = [_first(found, shown, explain=explain)]
-    made += break_evens(found)
-    made += sensitivities(found)
+    front = [choice for choice in ranking.choices if choice.front]
+    rest = [choice for choice in ranking.choices if not choice.front]
+    listed = [*front, *(rest if explain or every else rest[:_OTHERS])]
+    sheets = [_first(ranking, listed, explain=explain)]
+    sheets += break_evens(ranking)
+    sheets += sensitivities(ranking)
     if explain:
-        made += _explained(found, shown)
-    return made
+        sheets += _explained(ranking, listed)
+    return sheets
 
 
-def _first(found: Answer, shown: Sequence[Choice], *, explain: bool) -> Sheet:
+def _first(ranking: Answer, listed: Sequence[Choice], *, explain: bool) -> Sheet:
     """The choices themselves."""
-    service = _service(found)
-    limits = bool(found.ask["deadline_hours"] or found.ask["budget_usd"])
-    notes = serving.verdicts(found) if service else _verdicts(found)
-    notes += [found.unsaid] if found.unsaid else []
+    service = _service(ranking)
+    limits = bool(ranking.ask["deadline_hours"] or ranking.ask["budget_usd"])
+    notes = serving.verdicts(ranking) if service else _verdicts(ranking)
+    notes += [ranking.unsaid] if ranking.unsaid else []
     notes += [_EXPECTED] if service else [_RANGE, _FRONT]
-    notes += [out] if (out := transfer(found.ask)) else []
-    notes += age_notes((one.price.date, one.price.age) for one in shown)
-    if len(shown) < len(found.choices):
-        notes.append(f"{len(found.choices) - len(shown)} dearer choices: --explain lists them.")
+    notes += [out] if (out := transfer(ranking.ask)) else []
+    notes += age_notes((choice.price.date, choice.price.age) for choice in listed)
+    if len(listed) < len(ranking.choices):
+        notes.append(f"{len(ranking.choices) - len(listed)} dearer choices: --explain lists them.")
     return Sheet(
-        title=found.kind.title,
+        title=ranking.kind.title,
         columns=serving.COLUMNS if service else _CHOICES,
-        rows=[serving.row(one, found) if service else _choice(one, limits=limits) for one in shown],
+        rows=[
+            serving.row(choice, ranking) if service else _choice(choice, limits=limits)
+            for choice in listed
+        ],
         notes=notes,
-        warnings=_warnings(found, explain=explain),
+        warnings=_warnings(ranking, explain=explain),
         faint="front",
         marks="mark",
         name="advise",
         facts={
             "kind": "advise",
-            "ask": dict(found.ask),
-            "assumed": dict(found.assumed),
-            "recommended": recommended(found),
+            "ask": dict(ranking.ask),
+            "assumed": dict(ranking.assumed),
+            "recommended": recommended(ranking),
         },
     )
 
@@ -110,100 +113,102 @@ _CHOICES: Final = [
 ]
 
 
-def _choice(one: Choice, *, limits: bool) -> dict[str, Any]:
-    misses = [word for word, is_so in (("late", one.late), ("too dear", one.dear)) if is_so]
+def _choice(choice: Choice, *, limits: bool) -> dict[str, Any]:
+    misses = [text for text, is_so in (("late", choice.late), ("too dear", choice.dear)) if is_so]
     return {
-        "best": one.best,
-        "size": one.estimate.size,
-        "nodes": one.estimate.nodes,
-        "offer": one.offer,
-        "region": one.region,
-        "hours": one.hours.value,
-        "hours_low": one.hours.low,
-        "hours_high": one.hours.high,
-        "choice": f"{one.estimate.nodes} x {short_size(one.estimate.size)}, {one.offer}",
+        "best": choice.best,
+        "size": choice.estimate.size,
+        "nodes": choice.estimate.nodes,
+        "offer": choice.offer,
+        "region": choice.region,
+        "hours": choice.hours.value,
+        "hours_low": choice.hours.low,
+        "hours_high": choice.hours.high,
+        "choice": f"{choice.estimate.nodes} x {short_size(choice.estimate.size)}, {choice.offer}",
         "within": " .. ".join(
-            f"{end / one.hours.value:.2f}" for end in (one.hours.low, one.hours.high)
+            f"{end / choice.hours.value:.2f}" for end in (choice.hours.low, choice.hours.high)
         ),
-        "usd": one.usd.value,
-        "usd_low": one.usd.low,
-        "usd_high": one.usd.high,
-        "trust": one.estimate.trust,
+        "usd": choice.usd.value,
+        "usd_low": choice.usd.low,
+        "usd_high": choice.usd.high,
+        "trust": choice.estimate.trust,
         "in_time": (", ".join(misses) or "yes") if limits else "",
-        **serving.basis(one),
+        **serving.basis(choice),
     }
 
 
-def _verdicts(found: Answer) -> list[str]:
-    said, limits = [], _limits(found)
+def _verdicts(ranking: Answer) -> list[str]:
+    sentences, limits = [], _limits(ranking)
     for best in ("cheapest", "fastest"):
-        one = found.marked(best)
+        pick = ranking.marked(best)
         words = f" within {limits}, high ends counted" if limits else ""
-        if one is None:
-            said.append(f"{best.capitalize()}{words}: none.")
+        if pick is None:
+            sentences.append(f"{best.capitalize()}{words}: none.")
         else:
-            beyond = f" Not seen before: {one.estimate.beyond}" if one.estimate.beyond else ""
-            said.append(
-                f"{best.capitalize()}{words}: {named(one)} in {one.region},"
-                f" {units.significant(one.hours.value, 3)} h, {price(one.usd.value)} US$.{beyond}"
+            beyond = f" Not seen before: {pick.estimate.beyond}" if pick.estimate.beyond else ""
+            sentences.append(
+                f"{best.capitalize()}{words}: {named(pick)} in {pick.region},"
+                f" {units.significant(pick.hours.value, 3)} h, {price(pick.usd.value)} US$.{beyond}"
             )
-    return said
+    return sentences
 
 
-def recommended(found: Answer) -> str:
-    """What to rent, in words, with its range; what is faster; or that nothing keeps the limits."""
-    if _service(found):
-        return _served(found)
-    limits = _limits(found)
-    best, quick = found.marked("cheapest"), found.marked("fastest")
+def recommended(ranking: Answer) -> str:
+    """The recommended choice in words, with its range, and the fastest; else the nearest one."""
+    if _service(ranking):
+        return _served(ranking)
+    limits = _limits(ranking)
+    best, quick = ranking.marked("cheapest"), ranking.marked("fastest")
     if best is None:
-        near = min(found.choices, key=lambda one: _excess(one, found.ask))
+        near = min(ranking.choices, key=lambda choice: _excess(choice, ranking.ask))
         return f"No choice is sure to stay within {limits}. The nearest is {_told(near)}"
-    kept = f" that stays within {limits}, also at the high end of its range" if limits else ""
-    said = f"Rent {_told(best)} It is the cheapest choice{kept}."
+    clause = f" that stays within {limits}, also at the high end of its range" if limits else ""
+    text = f"Rent {_told(best)} It is the cheapest choice{clause}."
     if quick is not None and quick is not best:
-        said += f" The fastest{' such' if limits else ''} choice is {_told(quick)}"
-    return said
+        text += f" The fastest{' such' if limits else ''} choice is {_told(quick)}"
+    return text
 
 
-def _service(found: Answer) -> bool:
-    return bool(found.need and found.need.term)
+def _service(ranking: Answer) -> bool:
+    return bool(ranking.need and ranking.need.term)
 
 
-def _served(found: Answer) -> str:
-    best = found.marked("cheapest")
-    said = serving.verdicts(found)
+def _served(ranking: Answer) -> str:
+    best = ranking.marked("cheapest")
+    sentences = serving.verdicts(ranking)
     if best is not None and best.load is not None:
         load, low, high = (
             units.percent(end, digits=0) for end in (best.load.value, best.load.low, best.load.high)
         )
-        said[-1] = f"The rate takes about {load} of what they can serve (between {low} and {high})."
-    return " ".join(said)
+        sentences[-1] = (
+            f"The rate takes about {load} of what they can serve (between {low} and {high})."
+        )
+    return " ".join(sentences)
 
 
-def _excess(one: Choice, ask: Mapping[str, Any]) -> float:
+def _excess(choice: Choice, ask: Mapping[str, Any]) -> float:
     """How many times above its limits the high end of a choice is."""
     limits: tuple[float | None, ...] = (ask["deadline_hours"], ask["budget_usd"])
-    ends = (one.hours.high, one.usd.high)
+    ends = (choice.hours.high, choice.usd.high)
     return max(end / limit for end, limit in zip(ends, limits, strict=True) if limit)
 
 
-def _told(one: Choice) -> str:
+def _told(pick: Choice) -> str:
     per_hour, unit = next(
         (factor, unit)
         for least, factor, unit in ((1, 1, "hours"), (1 / 60, 60, "minutes"), (0, 3600, "seconds"))
-        if one.hours.value >= least
+        if pick.hours.value >= least
     )
     hours, low, high = (
         units.significant(end * per_hour, 3)
-        for end in (one.hours.value, one.hours.low, one.hours.high)
+        for end in (pick.hours.value, pick.hours.low, pick.hours.high)
     )
-    usd = f"{price(one.usd.value)} US$ (between {price(one.usd.low)} and {price(one.usd.high)})"
-    beyond = f" Not seen before: {one.estimate.beyond}" if one.estimate.beyond else ""
+    usd = f"{price(pick.usd.value)} US$ (between {price(pick.usd.low)} and {price(pick.usd.high)})"
+    beyond = f" Not seen before: {pick.estimate.beyond}" if pick.estimate.beyond else ""
     return (
-        f"{one.estimate.nodes} x {short_size(one.estimate.size)} as {_OFFERS[one.offer]} in"
-        f" {one.region}: about {hours} {unit} (between {low} and {high}) and {usd}, from"
-        f" {_TRUST[one.estimate.trust]}.{beyond}"
+        f"{pick.estimate.nodes} x {short_size(pick.estimate.size)} as {_OFFERS[pick.offer]} in"
+        f" {pick.region}: about {hours} {unit} (between {low} and {high}) and {usd}, from"
+        f" {_TRUST[pick.estimate.trust]}.{beyond}"
     )
 
 
@@ -215,48 +220,50 @@ _TRUST: Final = {
 }
 
 
-def changes(found: Answer) -> list[str]:
-    """Which assumption makes another choice the cheapest, or what it costs at most."""
-    best = found.marked("cheapest")
+def changes(ranking: Answer) -> list[str]:
+    """The assumptions that make another choice the cheapest, with its cost."""
+    best = ranking.marked("cheapest")
     usual = "nothing" if best is None else named(best)
-    said = []
-    for one in found.sensitivities:
+    sentences = []
+    for sensitivity in ranking.sensitivities:
         for end, usd, choice in (
-            (one.low, one.usd_low, one.choice_low),
-            (one.high, one.usd_high, one.choice_high),
+            (sensitivity.low, sensitivity.usd_low, sensitivity.choice_low),
+            (sensitivity.high, sensitivity.usd_high, sensitivity.choice_high),
         ):
             if choice != usual:
                 cost = "" if usd is None else f", at {price(usd)} US$"
-                unit = "" if one.unit == "1" else f" {one.unit}"
+                unit = "" if sensitivity.unit == "1" else f" {sensitivity.unit}"
                 at = f"{units.significant(end, 3)}{unit}"
-                said.append(f"With {one.name} at {at} the cheapest is {choice}{cost}.")
-    if best is None and not said:
+                sentences.append(f"With {sensitivity.name} at {at} the cheapest is {choice}{cost}.")
+    if best is None and not sentences:
         return ["At neither end of any assumption does a choice stay within the limits."]
-    if found.sensitivities and not said:
-        said.append("No assumption, at either end of its range, makes another choice the cheapest.")
-    return said
+    if ranking.sensitivities and not sentences:
+        sentences.append(
+            "No assumption, at either end of its range, makes another choice the cheapest."
+        )
+    return sentences
 
 
-def front(found: Answer) -> Sheet:
+def front(ranking: Answer) -> Sheet:
     """The choices of which none is both cheaper and faster, for who decides."""
-    table, service = answer(found, explain=False)[0], _service(found)
-    ages = age_notes((one.price.date, one.price.age) for one in found.choices)
-    what = (
+    table, service = answer(ranking, explain=False)[0], _service(ranking)
+    ages = age_notes((choice.price.date, choice.price.age) for choice in ranking.choices)
+    condition = (
         "the cheapest of each offer" if service else "none is both cheaper and faster than another"
     )
     notes = [serving.NOTE, _EXPECTED] if service else [_RANGE, _HOLD]
     return replace(
         table,
-        title=f"Choices: {what}",
+        title=f"Choices: {condition}",
         rows=[row for row in table.rows if row["front"] or row["best"]],
-        notes=[*filter(None, [found.unsaid, *notes, transfer(found.ask)]), *ages],
+        notes=[*filter(None, [ranking.unsaid, *notes, transfer(ranking.ask)]), *ages],
         warnings=(),
     )
 
 
-def asked(said: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What was asked and what was taken for granted, by name."""
-    return [(name, _plain(value)) for name, value in said.items() if value not in (None, [], "")]
+def asked(inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The inputs and the assumptions, by name."""
+    return [(name, _plain(value)) for name, value in inputs.items() if value not in (None, [], "")]
 
 
 def _plain(value: Any) -> str:
@@ -265,61 +272,61 @@ def _plain(value: Any) -> str:
     return f"{value:,.10g}" if isinstance(value, float) else str(value)
 
 
-def refusals(found: Answer) -> list[str]:
-    """How many choices were refused for what."""
-    late = sum(one.late for one in found.choices)
-    dear = sum(one.dear for one in found.choices)
-    what = "not hold the rate" if _service(found) else "miss the deadline"
-    said = [f"{late} of {len(found.choices)} choices may {what}."] * bool(late)
-    said += [f"{dear} of {len(found.choices)} choices may exceed the budget."] * bool(dear)
-    said += _unable(found, explain=False)
-    return said
+def refusals(ranking: Answer) -> list[str]:
+    """How many choices were refused, by reason."""
+    late = sum(choice.late for choice in ranking.choices)
+    dear = sum(choice.dear for choice in ranking.choices)
+    failure = "not hold the rate" if _service(ranking) else "miss the deadline"
+    sentences = [f"{late} of {len(ranking.choices)} choices may {failure}."] * bool(late)
+    sentences += [f"{dear} of {len(ranking.choices)} choices may exceed the budget."] * bool(dear)
+    sentences += _unable(ranking, explain=False)
+    return sentences
 
 
-def _limits(found: Answer) -> str:
+def _limits(ranking: Answer) -> str:
     within = []
-    if found.ask["deadline_hours"]:
-        within.append(f"{found.ask['deadline_hours']:g} h")
-    if found.ask["budget_usd"]:
-        within.append(f"{found.ask['budget_usd']:g} US$")
+    if ranking.ask["deadline_hours"]:
+        within.append(f"{ranking.ask['deadline_hours']:g} h")
+    if ranking.ask["budget_usd"]:
+        within.append(f"{ranking.ask['budget_usd']:g} US$")
     return " and ".join(within)
 
 
-def _warnings(found: Answer, *, explain: bool) -> list[str]:
-    said = _unable(found, explain=explain)
-    if found.refused and not explain:
-        said.append(
-            f"{len(found.refused)} sizes cannot do it with fewer nodes: --explain says why."
+def _warnings(ranking: Answer, *, explain: bool) -> list[str]:
+    sentences = _unable(ranking, explain=explain)
+    if ranking.refused and not explain:
+        sentences.append(
+            f"{len(ranking.refused)} sizes cannot do it with fewer nodes: --explain says why."
         )
-    return said
+    return sentences
 
 
-def _unable(found: Answer, *, explain: bool) -> list[str]:
-    said = []
-    if found.unpriced:
-        said.append(_some("No price, so not ranked", list(found.unpriced), explain=explain))
-    if found.lossy:
-        said.append(_some("Would not come to an end", list(found.lossy), explain=explain))
-    return said
+def _unable(ranking: Answer, *, explain: bool) -> list[str]:
+    sentences = []
+    if ranking.unpriced:
+        sentences.append(_some("No price, so not ranked", list(ranking.unpriced), explain=explain))
+    if ranking.lossy:
+        sentences.append(_some("Would not come to an end", list(ranking.lossy), explain=explain))
+    return sentences
 
 
-def _some(what: str, names: Sequence[str], *, explain: bool) -> str:
-    shown = list(names) if explain else list(names)[:_SHOWN]
-    more = len(names) - len(shown)
-    return f"{what}: {', '.join(shown)}" + (f" and {more} more." if more else ".")
+def _some(heading: str, names: Sequence[str], *, explain: bool) -> str:
+    listed = list(names) if explain else list(names)[:_SHOWN]
+    more = len(names) - len(listed)
+    return f"{heading}: {', '.join(listed)}" + (f" and {more} more." if more else ".")
 
 
-def break_evens(found: Answer) -> list[Sheet]:
-    """Of a service, what else could be bought; nothing where that was not asked."""
-    return [serving.evens(found.evens)] if found.evens else []
+def break_evens(ranking: Answer) -> list[Sheet]:
+    """Of a service, the other offers; nothing where these were not asked for."""
+    return [serving.evens(ranking.evens)] if ranking.evens else []
 
 
-def sensitivities(found: Answer) -> list[Sheet]:
+def sensitivities(ranking: Answer) -> list[Sheet]:
     """The cheapest choice with each assumption at an end; nothing where nothing is assumed."""
-    return [_sensitivities(found.sensitivities)] if found.sensitivities else []
+    return [_sensitivities(ranking.sensitivities)] if ranking.sensitivities else []
 
 
-def _sensitivities(found: Sequence[Sensitivity]) -> Sheet:
+def _sensitivities(assumptions: Sequence[Sensitivity]) -> Sheet:
     plain = partial(units.significant, digits=3)
     return Sheet(
         title="What would change the answer",
@@ -334,7 +341,7 @@ def _sensitivities(found: Sequence[Sensitivity]) -> Sheet:
             Column("choice_high", "cheapest at high", words=True),
             *unshown("source"),
         ],
-        rows=[one._asdict() for one in found],
+        rows=[assumption._asdict() for assumption in assumptions],
         notes=[
             "US$ of the cheapest choice, with one assumption at an end, the others as they are."
         ],
@@ -343,19 +350,19 @@ def _sensitivities(found: Sequence[Sensitivity]) -> Sheet:
     )
 
 
-def _explained(found: Answer, shown: Sequence[Choice]) -> list[Sheet]:
-    """Where each figure is from, and what cannot do it."""
+def _explained(ranking: Answer, listed: Sequence[Choice]) -> list[Sheet]:
+    """The source of each figure, and the refused sizes."""
     sources: dict[tuple[str, str, str], list[str]] = {}
-    for one in shown:
-        for each in one.estimate.evidence:
-            sources.setdefault((each.kind, each.source, each.date), []).append(named(one))
-        key = ("price", one.price.source, one.price.dated)
-        sources.setdefault(key, []).append(named(one))
+    for choice in listed:
+        for each in choice.estimate.evidence:
+            sources.setdefault((each.kind, each.source, each.date), []).append(named(choice))
+        key = ("price", choice.price.source, choice.price.dated)
+        sources.setdefault(key, []).append(named(choice))
     rows = [
         {"kind": key[0], "source": key[1], "date": key[2], "used_for": len(names)}
         for key, names in sources.items()
     ]
-    made = [
+    sheets = [
         Sheet(
             title="Where the figures are from",
             columns=[
@@ -369,14 +376,14 @@ def _explained(found: Answer, shown: Sequence[Choice]) -> list[Sheet]:
             facts={"kind": "advise_sources"},
         )
     ]
-    return [*made, *refused(found)]
+    return [*sheets, *refused(ranking)]
 
 
-def refused(found: Answer) -> list[Sheet]:
-    """What cannot do it, with what would; and the sizes that are not to be had any more."""
-    made = []
-    if found.refused:
-        made.append(
+def refused(ranking: Answer) -> list[Sheet]:
+    """Sizes that cannot do it, with the nodes that would do; and sizes no longer advised."""
+    sheets = []
+    if ranking.refused:
+        sheets.append(
             Sheet(
                 title="What cannot do it",
                 columns=[
@@ -385,16 +392,16 @@ def refused(found: Answer) -> list[Sheet]:
                     Column("reason", "why not", words=True),
                     Column("least_nodes", "nodes that would do"),
                 ],
-                rows=[one._asdict() for one in found.refused],
+                rows=[refusal._asdict() for refusal in ranking.refused],
                 name="advise-refused",
                 facts={"kind": "advise_refused"},
             )
         )
-    if found.withheld:
+    if ranking.withheld:
         by_reason: dict[str, list[str]] = {}
-        for size, reason in found.withheld.items():
+        for size, reason in ranking.withheld.items():
             by_reason.setdefault(reason, []).append(short_size(size))
-        made.append(
+        sheets.append(
             Sheet(
                 title="Not advised any more",
                 columns=[
@@ -409,51 +416,51 @@ def refused(found: Answer) -> list[Sheet]:
                 facts={"kind": "advise_withheld"},
             )
         )
-    return made
+    return sheets
 
 
-def backtest(told: Sequence[Tested]) -> list[Sheet]:
-    """Each published result beside what the others predict, a sheet for each unit; how good all of
-    them are stands below the last."""
-    inside, tried, width = coverage(told)
+def backtest(tests: Sequence[Tested]) -> list[Sheet]:
+    """Each published result beside the prediction from the others, one sheet per unit; the accuracy
+    of all predictions stands below the last."""
+    inside, tried, width = coverage(tests)
     by_unit: dict[str, list[Tested]] = {}
-    for one in told:
-        by_unit.setdefault(TOLD[one.kind].unit, []).append(one)
-    made = [_tested(unit, some) for unit, some in by_unit.items()]
+    for test in tests:
+        by_unit.setdefault(TOLD[test.kind].unit, []).append(test)
+    sheets = [_tested(unit, some) for unit, some in by_unit.items()]
     overall = [
         f"All kinds: {inside} of {tried} lie in their range; the median range spans {width:.2f}"
         " times."
         if tried
         else "Nothing could be predicted.",
-        f"{len(told) - tried} results could not be predicted from the others.",
+        f"{len(tests) - tried} results could not be predicted from the others.",
     ]
     facts = {"covered": inside, "predicted": tried}
-    last = made[-1]
-    made[-1] = replace(last, notes=[*last.notes, *overall], facts={**last.facts, **facts})
-    return made
+    last = sheets[-1]
+    sheets[-1] = replace(last, notes=[*last.notes, *overall], facts={**last.facts, **facts})
+    return sheets
 
 
-def _tested(unit: str, told: Sequence[Tested]) -> Sheet:
-    shown, figure = units.DISPLAYED.get(unit, unit), partial(units.measure, unit=unit)
+def _tested(unit: str, tests: Sequence[Tested]) -> Sheet:
+    unit_text, figure = units.DISPLAYED.get(unit, unit), partial(units.measure, unit=unit)
     rows = [
         {
-            "kind": one.kind,
-            "label": one.point.label,
-            "published": one.point.rate,
-            "predicted": None if one.range is None else one.range.value,
-            "low": None if one.range is None else one.range.low,
-            "high": None if one.range is None else one.range.high,
-            "error": None if one.range is None else one.error,
-            "covered": one.reason or ("yes" if one.covered else "no"),
+            "kind": test.kind,
+            "label": test.point.label,
+            "published": test.point.rate,
+            "predicted": None if test.range is None else test.range.value,
+            "low": None if test.range is None else test.range.low,
+            "high": None if test.range is None else test.range.high,
+            "error": None if test.range is None else test.error,
+            "covered": test.reason or ("yes" if test.covered else "no"),
         }
-        for one in told
+        for test in tests
     ]
     return Sheet(
-        title=f"Published results in {shown}, each predicted from the others",
+        title=f"Published results in {unit_text}, each predicted from the others",
         columns=[
             Column("kind", "kind", words=True),
             Column("label", "result", words=True),
-            Column("published", shown, figure),
+            Column("published", unit_text, figure),
             Column("predicted", "predicted", figure),
             Column("low", "from", figure),
             Column("high", "to", figure),
@@ -462,7 +469,7 @@ def _tested(unit: str, told: Sequence[Tested]) -> Sheet:
         ],
         rows=rows,
         notes=[_NOTES[unit]] if unit in _NOTES else [],
-        name=f"advise-backtest-{shown.replace('/', '-').replace(' ', '-').lower()}",
+        name=f"advise-backtest-{unit_text.replace('/', '-').replace(' ', '-').lower()}",
         facts={"kind": "advise_backtest", "unit": unit},
     )
 

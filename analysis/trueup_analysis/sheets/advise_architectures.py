@@ -21,20 +21,20 @@ _LEAST: Final = (
 _COSTS: Final = [Column("usd_per_hour", "US$/h\nat least", price)]
 
 
-def overview(found: Sequence[Priced]) -> Sheet:
+def overview(architectures: Sequence[Priced]) -> Sheet:
     """All architectures, one row each."""
     rows = [
         {
-            "name": one.architecture.name,
-            "title": one.architecture.title,
-            "machines": "; ".join(_machines(line) for line in one.lines if line.size),
-            **_usd(one.usd_per_hour),
-            "region": one.region,
-            "recipe": one.architecture.recipe or "none",
-            "unsaid": len(one.architecture.unsaid),
-            "sources": "; ".join(one.architecture.sources),
+            "name": priced.architecture.name,
+            "title": priced.architecture.title,
+            "machines": "; ".join(_machines(line) for line in priced.lines if line.size),
+            **_usd(priced.usd_per_hour),
+            "region": priced.region,
+            "recipe": priced.architecture.recipe or "none",
+            "unsaid": len(priced.architecture.unsaid),
+            "sources": "; ".join(priced.architecture.sources),
         }
-        for one in found
+        for priced in architectures
     ]
     return Sheet(
         title="Reference architectures",
@@ -57,12 +57,12 @@ def overview(found: Sequence[Priced]) -> Sheet:
     )
 
 
-def architecture(found: Priced) -> list[Sheet]:
+def architecture(priced: Priced) -> list[Sheet]:
     """One architecture: its roles with prices, then all that is to be known beside them."""
-    made = [_roles(found), _known(found)]
-    outdated = found.outdated
+    sheets = [_roles(priced), _known(priced)]
+    outdated = priced.outdated
     if outdated:
-        made.append(
+        sheets.append(
             Sheet(
                 title="What the source says that is not so",
                 columns=worded("says", "wrong", "instead"),
@@ -71,36 +71,36 @@ def architecture(found: Priced) -> list[Sheet]:
                 facts={"kind": "advise_architecture_outdated"},
             )
         )
-    return made
+    return sheets
 
 
-def _roles(found: Priced) -> Sheet:
-    one = found.architecture
-    rows = [_row(line) for line in found.lines]
-    least = f"{price(found.usd_per_hour)} US$ an hour"
-    month = f"{price(found.usd_per_hour * HOURS_A_MONTH)} US$ a month"
-    notes = [f"Total: at least {least}, {month}, in {found.region}.", _LEAST, _MONTH]
-    if found.unpriced:
-        notes.append(f"No price: {', '.join(found.unpriced)}.")
-    if any(line.role.system == "windows" and line.price for line in found.lines):
+def _roles(priced: Priced) -> Sheet:
+    reference = priced.architecture
+    rows = [_row(line) for line in priced.lines]
+    least = f"{price(priced.usd_per_hour)} US$ an hour"
+    month = f"{price(priced.usd_per_hour * HOURS_A_MONTH)} US$ a month"
+    notes = [f"Total: at least {least}, {month}, in {priced.region}.", _LEAST, _MONTH]
+    if priced.unpriced:
+        notes.append(f"No price: {', '.join(priced.unpriced)}.")
+    if any(line.role.system == "windows" and line.price for line in priced.lines):
         notes.append(
             "Windows Server: the price is that of Linux; the licence bills beside it, unless one's"
             " own is brought."
         )
-    if one.recipe:
-        notes.append(f"Recipe: {one.recipe} (trueup azure plan {one.recipe}).")
+    if reference.recipe:
+        notes.append(f"Recipe: {reference.recipe} (trueup azure plan {reference.recipe}).")
     else:
         notes.append("Recipe: none; provision cannot make it.")
-    if one.service:
-        notes.append(f"The source uses {one.service} (docs/advise_services.md).")
+    if reference.service:
+        notes.append(f"The source uses {reference.service} (docs/advise_services.md).")
     notes += [
         f"Price: {source}, as of {dated}."
         for source, dated in dict.fromkeys(
-            (line.price.source, line.price.dated) for line in found.lines if line.price
+            (line.price.source, line.price.dated) for line in priced.lines if line.price
         )
     ]
     return Sheet(
-        title=one.title,
+        title=reference.title,
         columns=[
             *worded("role"),
             Column("size", "size", short_size, words=True),
@@ -118,14 +118,14 @@ def _roles(found: Priced) -> Sheet:
         name="advise-architecture",
         facts={
             "kind": "advise_architecture",
-            "name": one.name,
-            "region": found.region,
-            "recipe": one.recipe,
-            "service": one.service,
+            "name": reference.name,
+            "region": priced.region,
+            "recipe": reference.recipe,
+            "service": reference.service,
             "currency": "USD",
             "hours_a_month": HOURS_A_MONTH,
-            "usd_per_hour": found.usd_per_hour,
-            "unpriced": found.unpriced,
+            "usd_per_hour": priced.usd_per_hour,
+            "unpriced": priced.unpriced,
         },
     )
 
@@ -133,14 +133,14 @@ def _roles(found: Priced) -> Sheet:
 def _row(line: Line) -> dict[str, Any]:
     role = line.role
     of_size = "Microsoft's successor" if line.instead and line.size else role.size_by
-    said = dict.fromkeys(by or "nobody" for by in (of_size, role.count_by))
+    named_by = dict.fromkeys(by or "nobody" for by in (of_size, role.count_by))
     return {
         "role": role.role,
         "size": line.size,
         "count": role.count,
         "usd_each": line.price.usd_per_hour if line.price else None,
         **_usd(line.usd_per_hour),
-        "said_by": ", ".join(said),
+        "said_by": ", ".join(named_by),
         "source_size": role.size if line.instead else "",
         "note": role.note,
         "system": role.system,
@@ -152,19 +152,19 @@ def _row(line: Line) -> dict[str, Any]:
     }
 
 
-def _known(found: Priced) -> Sheet:
-    one = found.architecture
-    told = (
-        ("the source does not say", one.unsaid),
-        ("provision does not make", one.by_hand),
-        ("the recipe differs", one.differs),
-        ("bills, and has no price here", [", ".join(one.bills)]),
-        ("source", one.sources),
+def _known(priced: Priced) -> Sheet:
+    reference = priced.architecture
+    texts_by_topic = (
+        ("the source does not say", reference.unsaid),
+        ("provision does not make", reference.by_hand),
+        ("the recipe differs", reference.differs),
+        ("bills, and has no price here", [", ".join(reference.bills)]),
+        ("source", reference.sources),
     )
     return Sheet(
         title="What is to be known",
         columns=worded("about", "what"),
-        rows=[{"about": about, "what": text} for about, texts in told for text in texts],
+        rows=[{"about": about, "what": text} for about, texts in texts_by_topic for text in texts],
         name="advise-architecture-notes",
         facts={"kind": "advise_architecture_notes"},
     )

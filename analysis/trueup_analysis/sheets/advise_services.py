@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..figures.advise.access import Storage
-    from ..figures.advise.services import Advice, Correction, Said
+    from ..figures.advise.services import Advice, Correction, Statement
 
 _RULES: Final = (
     "Limits and billing are of the sources. Which one fits is trueup's own rule of thumb, not tried"
@@ -21,30 +21,34 @@ _RULES: Final = (
 _NOTHING: Final = "No rule of thumb speaks of these needs; data and access say how data is reached."
 
 
-def storage(found: Storage, *, explain: bool) -> Sheet:
-    """What the machines of an answer may reach their data by."""
-    made = advice("Storage", found.found, explain=explain, prices=found.prices)
-    here = f"For {named(found.choice)}. {found.local} Its price is not in the US$ above."
-    if found.needs.data_tb is not None and not found.prices:
-        here += " No price of storage is known; give yours (usd_per_tib_month)."
-    return replace(made, notes=[here, *made.notes])
+def storage(advised: Storage, *, explain: bool) -> Sheet:
+    """The storage services for the machines of an answer."""
+    sheet = advice("Storage", advised.found, explain=explain, prices=advised.prices)
+    note = f"For {named(advised.choice)}. {advised.local} Its price is not in the US$ above."
+    if advised.needs.data_tb is not None and not advised.prices:
+        note += " No price of storage is known; give yours (usd_per_tib_month)."
+    return replace(sheet, notes=[note, *sheet.notes])
 
 
 def advice(
     title: str,
-    found: Sequence[Advice],
+    options: Sequence[Advice],
     *,
     explain: bool,
     prices: Mapping[str, float] | None = None,
 ) -> Sheet:
-    """What fits, in order, then what would fit and exceeds a limit; with ``explain`` the rest and
-    the sources too.
+    """Services that fit, in order, then those that only exceed a limit; with ``explain`` the rest
+    and the sources too.
 
     Args:
         prices: US$ a TiB and month by the name of a level.
     """
-    shown = [one for one in found if explain or one.advised or (one.rank and one.refused)]
-    rest = len(found) - len(shown)
+    listed = [
+        option
+        for option in options
+        if explain or option.advised or (option.rank and option.refused)
+    ]
+    rest = len(options) - len(listed)
     return Sheet(
         title=title,
         columns=[
@@ -59,10 +63,10 @@ def advice(
             *(worded("sources") if explain else unshown("sources")),
             *unshown("service", "advised", "manages", "notes", "ended"),
         ],
-        rows=[_row(one, prices or {}, explain=explain) for one in shown],
+        rows=[_row(option, prices or {}, explain=explain) for option in listed],
         notes=[
             _RULES,
-            *([] if shown else [_NOTHING]),
+            *([] if listed else [_NOTHING]),
             *([f"{rest} others: --explain."] * bool(rest)),
         ],
         name=f"advise-{title.lower()}",
@@ -70,38 +74,41 @@ def advice(
     )
 
 
-def _row(one: Advice, prices: Mapping[str, float], *, explain: bool) -> dict[str, Any]:
+def _row(option: Advice, prices: Mapping[str, float], *, explain: bool) -> dict[str, Any]:
     levels = [
         f"{each.name}: {each.tib:g} TiB, {each.mb_s:g} MB/s"
         + (f", {each.tib * prices[each.name]:,.2f} US$ a month" if each.name in prices else "")
         + (f" ({each.refused})" * bool(each.refused))
-        for each in one.levels
+        for each in option.levels
     ]
     return {
-        "rank": one.rank if one.advised else None,
-        "service": one.service,
-        "name": one.name,
-        "advised": one.advised,
-        "why": one.why,
-        "refused": _said(one.refused, explain=True),
-        "against": _said(one.against, explain=explain),
-        "effort": one.effort,
-        "billing": one.billing,
+        "rank": option.rank if option.advised else None,
+        "service": option.service,
+        "name": option.name,
+        "advised": option.advised,
+        "why": option.why,
+        "refused": _said(option.refused, explain=True),
+        "against": _said(option.against, explain=explain),
+        "effort": option.effort,
+        "billing": option.billing,
         "levels": "; ".join(levels),
-        "manages": ", ".join(one.manages),
-        "notes": _said(one.notes, explain=True),
-        "ended": _said(one.ended, explain=True),
-        "sources": "; ".join(map(str, one.sources)),
+        "manages": ", ".join(option.manages),
+        "notes": _said(option.notes, explain=True),
+        "ended": _said(option.ended, explain=True),
+        "sources": "; ".join(map(str, option.sources)),
     }
 
 
-def _said(some: Sequence[Said], *, explain: bool) -> str:
-    return "; ".join(f"{one.text} [{one.source}]" if explain else one.text for one in some)
+def _said(some: Sequence[Statement], *, explain: bool) -> str:
+    return "; ".join(
+        f"{statement.text} [{statement.source}]" if explain else statement.text
+        for statement in some
+    )
 
 
-def corrections(found: Sequence[Correction]) -> Sheet:
-    """What articles say that is not so."""
-    rows = [{**vars(one), "source": str(one.source)} for one in found]
+def corrections(mistakes: Sequence[Correction]) -> Sheet:
+    """Wrong statements of articles, corrected."""
+    rows = [{**vars(mistake), "source": str(mistake.source)} for mistake in mistakes]
     return Sheet(
         title="What articles say that is not so",
         columns=[

@@ -1,4 +1,4 @@
-"""From an answer about a service to sheets: machines for a term, and what they are held against."""
+"""From an answer about a service to sheets: machines for a term, and the offers beside them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _percent(value: float) -> str:
     return units.percent(value, digits=0)
 
 
-# What each choice rests on, beside what is shown of it.
+# The basis of each choice, beside the shown columns.
 BASIS: Final = [
     *unshown(
         "lost_share",
@@ -60,114 +60,114 @@ COLUMNS: Final = [
 ]
 
 
-def basis(one: Choice) -> dict[str, Any]:
+def basis(choice: Choice) -> dict[str, Any]:
     """The values of BASIS."""
     return {
-        "lost_share": one.lost,
-        "usd_per_node_hour": one.price.usd_per_hour,
-        "price_date": one.price.date,
-        "price_age": one.price.age,
-        "price_source": one.price.source,
-        "front": one.front,
-        "beyond": one.estimate.beyond,
-        "evidence": "; ".join(f"{each.kind}: {each.source}" for each in one.estimate.evidence),
-        "mark": "best" if one.best else "",
+        "lost_share": choice.lost,
+        "usd_per_node_hour": choice.price.usd_per_hour,
+        "price_date": choice.price.date,
+        "price_age": choice.price.age,
+        "price_source": choice.price.source,
+        "front": choice.front,
+        "beyond": choice.estimate.beyond,
+        "evidence": "; ".join(f"{each.kind}: {each.source}" for each in choice.estimate.evidence),
+        "mark": "best" if choice.best else "",
     }
 
 
-def row(one: Choice, found: Answer) -> dict[str, Any]:
+def row(choice: Choice, ranking: Answer) -> dict[str, Any]:
     """One choice of a service."""
-    assert found.need is not None  # noqa: S101 (asked of a service alone)
-    assert one.load is not None  # noqa: S101
-    term, tokens = found.need.term, found.need.work.value
-    million = one.usd.value / tokens * _MILLION
-    full = one.load.times(million)
+    assert ranking.need is not None  # noqa: S101 (asked of a service alone)
+    assert choice.load is not None  # noqa: S101
+    term, tokens = ranking.need.term, ranking.need.work.value
+    million = choice.usd.value / tokens * _MILLION
+    full = choice.load.times(million)
     return {
-        "best": one.best,
-        "choice": f"{one.estimate.nodes} x {short_size(one.estimate.size)}, {one.offer}",
-        "engines": one.estimate.units,
-        "size": one.estimate.size,
-        "nodes": one.estimate.nodes,
-        "offer": one.offer,
-        "region": one.region,
-        "usd": one.usd.value,
-        "usd_per_hour": one.usd.value / term,
-        "usd_per_month": one.usd.value / term * _MONTH,
+        "best": choice.best,
+        "choice": f"{choice.estimate.nodes} x {short_size(choice.estimate.size)}, {choice.offer}",
+        "engines": choice.estimate.units,
+        "size": choice.estimate.size,
+        "nodes": choice.estimate.nodes,
+        "offer": choice.offer,
+        "region": choice.region,
+        "usd": choice.usd.value,
+        "usd_per_hour": choice.usd.value / term,
+        "usd_per_month": choice.usd.value / term * _MONTH,
         "usd_per_million": million,
-        "load": one.load.value,
-        "load_low": one.load.low,
-        "load_high": one.load.high,
-        "within": f"{_percent(one.load.low)} .. {_percent(one.load.high)}",
+        "load": choice.load.value,
+        "load_low": choice.load.low,
+        "load_high": choice.load.high,
+        "within": f"{_percent(choice.load.low)} .. {_percent(choice.load.high)}",
         "full": f"{price(full.low)} .. {price(full.high)}",
         "usd_per_million_full": full.value,
         "usd_per_million_full_low": full.low,
         "usd_per_million_full_high": full.high,
-        "trust": one.estimate.trust,
-        "holds": _holds(one, found),
-        "latency": " ".join(one.estimate.notes),
-        "latency_held": one.estimate.held,
-        **basis(one),
+        "trust": choice.estimate.trust,
+        "holds": _holds(choice, ranking),
+        "latency": " ".join(choice.estimate.notes),
+        "latency_held": choice.estimate.held,
+        **basis(choice),
     }
 
 
-def _holds(one: Choice, found: Answer) -> str:
+def _holds(choice: Choice, ranking: Answer) -> str:
     misses = [
-        word
-        for word, is_so in (
-            ("rate not at the slow end", one.late),
-            ("too dear", one.dear),
-            ("latency missed", one.estimate.held is False),
+        text
+        for text, is_so in (
+            ("rate not at the slow end", choice.late),
+            ("too dear", choice.dear),
+            ("latency missed", choice.estimate.held is False),
         )
         if is_so
     ]
     if misses:
         return ", ".join(misses)
-    asked = found.ask["ttft_ms"] or found.ask["tpot_ms"]
-    return "rate; latency not judged" if asked and one.estimate.held is None else "yes"
+    has_limit = ranking.ask["ttft_ms"] or ranking.ask["tpot_ms"]
+    return "rate; latency not judged" if has_limit and choice.estimate.held is None else "yes"
 
 
-def verdicts(found: Answer) -> list[str]:
-    """The cheapest, and what is known of its latency."""
-    one = found.marked("cheapest")
-    if one is None:
+def verdicts(ranking: Answer) -> list[str]:
+    """The cheapest choice, and the known facts on its latency."""
+    choice = ranking.marked("cheapest")
+    if choice is None:
         return ["Nothing holds what was asked for, slow end counted: holds says what is missed."]
-    beyond = f" Not seen before: {one.estimate.beyond}" if one.estimate.beyond else ""
-    words = f"{_costs(one)}.{beyond}"
-    said = [f"Cheapest that holds the rate, slow end counted: {words}"]
-    if one.offer == "spot":
-        said.append("Spot nodes may all be taken away at once, and nothing is served then.")
-    said += [f"{note}." for note in one.estimate.notes]
-    if not one.estimate.notes:
-        said.append("No limit of latency was given: TTFT and TPOT were not judged.")
-    elif not one.estimate.held:
-        sure = found.marked(LATENCY)
+    beyond = f" Not seen before: {choice.estimate.beyond}" if choice.estimate.beyond else ""
+    words = f"{_costs(choice)}.{beyond}"
+    sentences = [f"Cheapest that holds the rate, slow end counted: {words}"]
+    if choice.offer == "spot":
+        sentences.append("Spot nodes may all be taken away at once, and nothing is served then.")
+    sentences += [f"{note}." for note in choice.estimate.notes]
+    if not choice.estimate.notes:
+        sentences.append("No limit of latency was given: TTFT and TPOT were not judged.")
+    elif not choice.estimate.held:
+        sure = ranking.marked(LATENCY)
         words = "nothing" if sure is None else f"{_costs(sure)}. {'. '.join(sure.estimate.notes)}"
-        said.append(f"Cheapest whose latency is known to be held: {words}.")
-    return [*said, NOTE]
+        sentences.append(f"Cheapest whose latency is known to be held: {words}.")
+    return [*sentences, NOTE]
 
 
-def _costs(one: Choice) -> str:
-    usd = price(one.price.usd_per_hour * one.estimate.nodes)
-    return f"{named(one)} in {one.region}, {usd} US$/h"
+def _costs(choice: Choice) -> str:
+    usd = price(choice.price.usd_per_hour * choice.estimate.nodes)
+    return f"{named(choice)} in {choice.region}, {usd} US$/h"
 
 
-def evens(found: Sequence[Even]) -> Sheet:
-    """From what use on the machines, or a reservation of them, are cheaper."""
+def evens(break_evens: Sequence[Even]) -> Sheet:
+    """The use from which the machines, or a reservation of them, are cheaper."""
     rows = [
         {
-            "choice": named(one.choice),
-            "against": one.against,
-            "usd": one.usd,
-            "per": one.per,
-            "share": one.share.value,
-            "share_low": one.share.low,
-            "share_high": one.share.high,
-            "share_range": f"{_percent(one.share.low)} .. {_percent(one.share.high)}",
-            "rate": one.rate,
-            "words": one.words,
-            "source": one.source,
+            "choice": named(even.choice),
+            "against": even.against,
+            "usd": even.usd,
+            "per": even.per,
+            "share": even.share.value,
+            "share_low": even.share.low,
+            "share_high": even.share.high,
+            "share_range": f"{_percent(even.share.low)} .. {_percent(even.share.high)}",
+            "rate": even.rate,
+            "words": even.words,
+            "source": even.source,
         }
-        for one in found
+        for even in break_evens
     ]
     return Sheet(
         title="Break-even",

@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 _three: Final = partial(units.significant, digits=3)
 
 
-def sized(found: Sized, *, explain: bool) -> list[Sheet]:
+def sized(sizing: Sized, *, explain: bool) -> list[Sheet]:
     """The answer; with ``explain`` where each figure is from."""
-    if isinstance(found, Desktops):
-        return _desktops(found, explain=explain)
-    return _eda(found, explain=explain)
+    if isinstance(sizing, Desktops):
+        return _desktops(sizing, explain=explain)
+    return _eda(sizing, explain=explain)
 
 
-def recommended(found: Sized) -> str:
-    """What to rent, in words."""
-    return _hosts_told(found) if isinstance(found, Desktops) else _stores_told(found)
+def recommended(sizing: Sized) -> str:
+    """The recommended choice, in words."""
+    return _hosts_told(sizing) if isinstance(sizing, Desktops) else _stores_told(sizing)
 
 
-def _facts(found: Sized) -> dict[str, Any]:
+def _facts(sizing: Sized) -> dict[str, Any]:
     return {
         "kind": "advise",
-        "ask": dict(found.ask),
-        "recommended": recommended(found),
+        "ask": dict(sizing.ask),
+        "recommended": recommended(sizing),
     }
 
 
@@ -57,41 +57,41 @@ _HOSTS: Final = [
 ]
 
 
-def _desktops(found: Desktops, *, explain: bool) -> list[Sheet]:
-    best, hours = found.choices[0], found.ask["hours_a_month"]
+def _desktops(desktops: Desktops, *, explain: bool) -> list[Sheet]:
+    best, hours = desktops.choices[0], desktops.ask["hours_a_month"]
     held = (
         f"US$ are of hosts that run {hours:g} hours a month, and hold the hosts alone: no profiles,"
         " files, licences or user rights. User-hours are of all users, signed in all that time. No"
         " host is in reserve."
     )
     notes = [
-        recommended(found),
+        recommended(desktops),
         held,
-        f"Base rate: {found.billing}. The Windows rate is what a host without it pays.",
+        f"Base rate: {desktops.billing}. The Windows rate is what a host without it pays.",
     ]
     needs = ("gpu_memory_gib_a_user", "memory_gib_a_user", "vcpus_a_user")
-    if not any(found.ask[name] for name in needs):
+    if not any(desktops.ask[name] for name in needs):
         notes.append(f"What a user needs was not given: {', '.join(needs)}.")
     if best.beyond:
         notes.append(f"Not seen before: {best.beyond}")
-    notes += age_notes((one.price.date, one.price.age) for one in found.choices)
+    notes += age_notes((choice.price.date, choice.price.age) for choice in desktops.choices)
     if explain:
         notes += [
-            f"{short_size(one.size)}: {_limits(one)}. Base rate: {one.price.source}, as of"
-            f" {one.price.dated}. Windows rate: {one.windows_source or 'unknown'}."
-            for one in found.choices
+            f"{short_size(choice.size)}: {_limits(choice)}. Base rate: {choice.price.source}, as of"
+            f" {choice.price.dated}. Windows rate: {choice.windows_source or 'unknown'}."
+            for choice in desktops.choices
         ]
     sheet = Sheet(
-        title=found.sizing.title,
+        title=desktops.sizing.title,
         columns=_HOSTS,
-        rows=[_hosts_row(one, found, best=one is best) for one in found.choices],
+        rows=[_hosts_row(choice, desktops, best=choice is best) for choice in desktops.choices],
         notes=notes,
-        warnings=_unpriced(found.unpriced),
+        warnings=_unpriced(desktops.unpriced),
         marks="mark",
         name="advise",
-        facts=_facts(found),
+        facts=_facts(desktops),
     )
-    refused = [(short_size(one.size), one.reason) for one in found.refused]
+    refused = [(short_size(refusal.size), refusal.reason) for refusal in desktops.refused]
     return [sheet, *_refused(refused)]
 
 
@@ -99,40 +99,42 @@ def _unpriced(sizes: Sequence[str]) -> list[str]:
     return [f"No price, so not ranked: {', '.join(sizes)}."] if sizes else []
 
 
-def _limits(one: Hosts) -> str:
+def _limits(choice: Hosts) -> str:
     return ", ".join(
         f"{each.users} ({each.what}{f', {each.evidence.source}' if each.evidence else ''})"
-        for each in one.bounds
+        for each in choice.bounds
     )
 
 
-def _hosts_row(one: Hosts, found: Desktops, *, best: bool) -> dict[str, Any]:
-    each, hours = one.hosts * one.price.usd_per_hour, found.ask["hours_a_month"]
-    windows, users = one.hosts * one.windows_usd_per_hour, found.ask["users"]
-    told = one.bounds[0].evidence
-    trust = told.kind if told else (YOURS if one.limit in _GIVEN else "limit")
+def _hosts_row(choice: Hosts, desktops: Desktops, *, best: bool) -> dict[str, Any]:
+    each, hours = choice.hosts * choice.price.usd_per_hour, desktops.ask["hours_a_month"]
+    windows, users = choice.hosts * choice.windows_usd_per_hour, desktops.ask["users"]
+    evidence = choice.bounds[0].evidence
+    trust = evidence.kind if evidence else (YOURS if choice.limit in _GIVEN else "limit")
     return {
         "best": "cheapest" if best else "",
-        "size": one.size,
-        "hosts": one.hosts,
-        "users_a_host": one.users_a_host,
-        "limit": one.limit,
-        "region": one.region,
+        "size": choice.size,
+        "hosts": choice.hosts,
+        "users_a_host": choice.users_a_host,
+        "limit": choice.limit,
+        "region": choice.region,
         "usd_per_month": each * hours,
         "windows_usd_per_month": windows * hours,
         "usd_per_user_hour": each / users,
         "windows_usd_per_user_hour": windows / users,
         "trust": trust,
-        "usd_per_host_hour": one.price.usd_per_hour,
-        "price_date": one.price.date,
-        "price_age": one.price.age,
-        "price_source": one.price.source,
-        "windows_source": one.windows_source,
-        "limits": _limits(one),
+        "usd_per_host_hour": choice.price.usd_per_hour,
+        "price_date": choice.price.date,
+        "price_age": choice.price.age,
+        "price_source": choice.price.source,
+        "windows_source": choice.windows_source,
+        "limits": _limits(choice),
         "evidence": "; ".join(
-            f"{each.evidence.kind}: {each.evidence.source}" for each in one.bounds if each.evidence
+            f"{each.evidence.kind}: {each.evidence.source}"
+            for each in choice.bounds
+            if each.evidence
         ),
-        "beyond": one.beyond,
+        "beyond": choice.beyond,
         "mark": "best" if best else "",
     }
 
@@ -141,14 +143,14 @@ def _hosts_row(one: Hosts, found: Desktops, *, best: bool) -> dict[str, Any]:
 _GIVEN: Final = (YOURS, "personal", "GPU memory", "memory", "number of vCPUs")
 
 
-def _hosts_told(found: Desktops) -> str:
-    one, hours = found.choices[0], found.ask["hours_a_month"]
-    each = one.hosts * one.price.usd_per_hour
-    users = units.plural(one.users_a_host, "user")
+def _hosts_told(desktops: Desktops) -> str:
+    top, hours = desktops.choices[0], desktops.ask["hours_a_month"]
+    each = top.hosts * top.price.usd_per_hour
+    users = units.plural(top.users_a_host, "user")
     return (
-        f"Cheapest: {one.hosts} x {short_size(one.size)} in {one.region}, {users} a host (limited"
-        f" by: {one.limit}), {price(each * hours)} US$ a month at the base rate,"
-        f" {price(each / found.ask['users'])} US$ a user and hour."
+        f"Cheapest: {top.hosts} x {short_size(top.size)} in {top.region}, {users} a host (limited"
+        f" by: {top.limit}), {price(each * hours)} US$ a month at the base rate,"
+        f" {price(each / desktops.ask['users'])} US$ a user and hour."
     )
 
 
@@ -192,111 +194,111 @@ _CLIENTS: Final = [
 ]
 
 
-def _eda(found: Eda, *, explain: bool) -> list[Sheet]:
-    best = next((one for one in found.stores if one.able), None)
+def _eda(eda: Eda, *, explain: bool) -> list[Sheet]:
+    best = next((store for store in eda.stores if store.able), None)
     stores = Sheet(
-        title=found.sizing.title,
+        title=eda.sizing.title,
         columns=_STORES,
-        rows=[_store_row(one, best=one is best) for one in found.stores],
-        notes=[recommended(found), *_store_notes(found, explain=explain)],
+        rows=[_store_row(store, best=store is best) for store in eda.stores],
+        notes=[recommended(eda), *_store_notes(eda, explain=explain)],
         marks="mark",
         name="advise",
-        facts=_facts(found),
+        facts=_facts(eda),
     )
     held = (
-        f"Prices of the catalog, pay as you go, {found.ask['hours_a_month']:g} hours a month. The"
+        f"Prices of the catalog, pay as you go, {eda.ask['hours_a_month']:g} hours a month. The"
         " published rates are of 10 clients of E64ds_v5. A network that is not in the catalog"
         " carries no throughput that is asked for."
     )
     clients = Sheet(
-        title=f"Clients: {units.plural(found.ask['clients'], 'node')}",
+        title=f"Clients: {units.plural(eda.ask['clients'], 'node')}",
         columns=_CLIENTS,
-        rows=[_client_row(one) for one in found.clients],
-        notes=[held, *age_notes((one.price.date, one.price.age) for one in found.clients)],
+        rows=[_client_row(client) for client in eda.clients],
+        notes=[held, *age_notes((client.price.date, client.price.age) for client in eda.clients)],
         name="advise-clients",
         facts={"kind": "advise_clients"},
     )
-    refused = [(one.name, one.why) for one in found.refused]
+    refused = [(refusal.name, refusal.why) for refusal in eda.refused]
     return [stores, clients, *_refused(refused)]
 
 
-def _store_row(one: Store, *, best: bool) -> dict[str, Any]:
-    rate = one.rate
+def _store_row(store: Store, *, best: bool) -> dict[str, Any]:
+    rate = store.rate
     return {
         "best": "first" if best else "",
-        "level": _called(one),
-        "service": one.service,
-        "tib": one.tib,
-        "because": one.because,
-        "mb_s": one.mb_s,
+        "level": _called(store),
+        "service": store.service,
+        "tib": store.tib,
+        "because": store.because,
+        "mb_s": store.mb_s,
         "rate": rate.value if rate else None,
         "rate_low": rate.low if rate else None,
         "rate_high": rate.high if rate else None,
         "within": f"{rate.low:.0f} .. {rate.high:.0f}" if rate else "",
-        "known": one.known or None,
-        "holds": one.holds,
-        "able": one.able,
-        "usd_per_month": one.usd,
-        "billing": one.billing or _UNSAID,
-        "beyond": one.beyond,
-        "doubts": "; ".join(one.doubts),
-        "evidence": "; ".join(f"{each.kind}: {each.source}" for each in one.evidence),
+        "known": store.known or None,
+        "holds": store.holds,
+        "able": store.able,
+        "usd_per_month": store.usd,
+        "billing": store.billing or _UNSAID,
+        "beyond": store.beyond,
+        "doubts": "; ".join(store.doubts),
+        "evidence": "; ".join(f"{each.kind}: {each.source}" for each in store.evidence),
         "mark": "best" if best else "",
     }
 
 
-def _called(one: Store) -> str:
+def _called(store: Store) -> str:
     """Lustre's levels have its name."""
-    return one.level if one.level.startswith("AMLFS") else f"ANF {one.level}"
+    return store.level if store.level.startswith("AMLFS") else f"ANF {store.level}"
 
 
-def _store_notes(found: Eda, *, explain: bool) -> list[str]:
-    said = _paid(found)
-    if found.ask["operations_per_second"]:
-        said.append(
+def _store_notes(eda: Eda, *, explain: bool) -> list[str]:
+    sentences = _paid(eda)
+    if eda.ask["operations_per_second"]:
+        sentences.append(
             "Operations/s are of the published benchmark at 2 ms (10 clients, its TB taken for"
             " TiB); a rate that a result had on the level with no more capacity is held, else the"
             " low end of what is expected counts."
         )
-    said += [*_doubts(found), _own_server(found)]
+    sentences += [*_doubts(eda), _own_server(eda)]
     if explain:
-        every = [each for one in found.stores for each in one.evidence]
-        said += [f"{each.kind}: {each.source}." for each in dict.fromkeys(every)]
-    return said
+        every = [each for store in eda.stores for each in store.evidence]
+        sentences += [f"{each.kind}: {each.source}." for each in dict.fromkeys(every)]
+    return sentences
 
 
-def _paid(found: Eda) -> list[str]:
-    """Which prices are known, and of what."""
-    said = []
-    unpriced = [_called(one) for one in found.stores if one.usd is None]
-    if unpriced and len(unpriced) == len(found.stores):
-        said.append(
+def _paid(eda: Eda) -> list[str]:
+    """The known prices, and the billed quantities."""
+    sentences = []
+    unpriced = [_called(store) for store in eda.stores if store.usd is None]
+    if unpriced and len(unpriced) == len(eda.stores):
+        sentences.append(
             "No price of storage is known: without yours (usd_per_tib_month) storage is in the"
             " order of capacity."
         )
     elif unpriced:
-        said.append(f"Without a price, so after those with one: {'; '.join(unpriced)}.")
-    billed = dict.fromkeys((one.service, one.billing or _UNSAID) for one in found.stores)
+        sentences.append(f"Without a price, so after those with one: {'; '.join(unpriced)}.")
+    billed = dict.fromkeys((store.service, store.billing or _UNSAID) for store in eda.stores)
     if billed:
-        told = "; ".join(f"{service}, {unit}" for service, unit in billed)
-        said.append(f"The quantity is TiB a month. What is billed: {told}.")
-    return said
+        billing_text = "; ".join(f"{service}, {unit}" for service, unit in billed)
+        sentences.append(f"The quantity is TiB a month. What is billed: {billing_text}.")
+    return sentences
 
 
-def _doubts(found: Eda) -> list[str]:
-    """What no result has seen, and what is not known, with the levels of each."""
-    beyond = {_called(one): one.beyond for one in found.stores if one.beyond}
-    said = [f"Not seen before, {level}: {words}" for level, words in beyond.items()]
+def _doubts(eda: Eda) -> list[str]:
+    """Extrapolations beyond all results, and unknown facts, with the levels of each."""
+    beyond = {_called(store): store.beyond for store in eda.stores if store.beyond}
+    sentences = [f"Not seen before, {level}: {words}" for level, words in beyond.items()]
     doubts: dict[str, list[str]] = {}
-    for one in found.stores:
-        for each in one.doubts:
-            doubts.setdefault(each, []).append(_called(one))
-    return said + [f"{'; '.join(levels)}: {words}." for words, levels in doubts.items()]
+    for store in eda.stores:
+        for each in store.doubts:
+            doubts.setdefault(each, []).append(_called(store))
+    return sentences + [f"{'; '.join(levels)}: {words}." for words, levels in doubts.items()]
 
 
-def _own_server(found: Eda) -> str:
-    server = found.server
-    data = f"{found.ask['data_tb']:g} TB"
+def _own_server(eda: Eda) -> str:
+    server = eda.server
+    data = f"{eda.ask['data_tb']:g} TB"
     if server is None:
         return f"An NFS server of one's own: no priced node has NVMe disks for {data}."
     return (
@@ -307,11 +309,11 @@ def _own_server(found: Eda) -> str:
     )
 
 
-def _stores_told(found: Eda) -> str:
-    best = next((one for one in found.stores if one.able), None)
-    clients = found.clients[0]
+def _stores_told(eda: Eda) -> str:
+    best = next((store for store in eda.stores if store.able), None)
+    clients = eda.clients[0]
     nodes = (
-        f" Cheapest clients: {found.ask['clients']} x {short_size(clients.size)} in"
+        f" Cheapest clients: {eda.ask['clients']} x {short_size(clients.size)} in"
         f" {clients.region}, {price(clients.usd_per_month)} US$ a month."
     )
     if best is None:
@@ -320,22 +322,22 @@ def _stores_told(found: Eda) -> str:
     first = "Cheapest known" if best.usd is not None else "Least capacity"
     return (
         f"{first} that holds what was asked: {_called(best)}, {best.tib:g} TiB bought"
-        f" for {best.because}; {cost}.{nodes}{' '.join(['', *found.notes])}"
+        f" for {best.because}; {cost}.{nodes}{' '.join(['', *eda.notes])}"
     )
 
 
-def _client_row(one: Client) -> dict[str, Any]:
+def _client_row(client: Client) -> dict[str, Any]:
     return {
-        "size": one.size,
-        "cores": one.cores,
-        "gib_a_core": one.gib_a_core,
-        "network_mb_s": one.network_mb_s,
-        "region": one.region,
-        "usd_per_hour": one.price.usd_per_hour,
-        "usd_per_month": one.usd_per_month,
-        "price_date": one.price.date,
-        "price_age": one.price.age,
-        "price_source": one.price.source,
+        "size": client.size,
+        "cores": client.cores,
+        "gib_a_core": client.gib_a_core,
+        "network_mb_s": client.network_mb_s,
+        "region": client.region,
+        "usd_per_hour": client.price.usd_per_hour,
+        "usd_per_month": client.usd_per_month,
+        "price_date": client.price.date,
+        "price_age": client.price.age,
+        "price_source": client.price.source,
     }
 
 
@@ -343,13 +345,15 @@ def _refused(rows: Sequence[tuple[str, str]]) -> list[Sheet]:
     if not rows:
         return []
     by_reason: dict[str, list[str]] = {}
-    for what, why in rows:
-        by_reason.setdefault(why, []).append(what)
+    for name, reason in rows:
+        by_reason.setdefault(reason, []).append(name)
     return [
         Sheet(
             title="What cannot do it",
             columns=[Column("what", "what", words=True), Column("reason", "why not", words=True)],
-            rows=[{"what": "; ".join(some), "reason": why} for why, some in by_reason.items()],
+            rows=[
+                {"what": "; ".join(some), "reason": reason} for reason, some in by_reason.items()
+            ],
             name="advise-refused",
             facts={"kind": "advise_refused"},
         )

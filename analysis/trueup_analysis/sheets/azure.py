@@ -22,13 +22,13 @@ _SHOWN = 3
 _RIGHT = f"Needs a {switch.NEED}. It is read from Azure before anything is made."
 
 
-def plan(found: Plan, template: Mapping[str, Any]) -> list[Sheet]:
-    """What would be made, what it costs, and the quota that it needs."""
-    return [_made(found, template), _cost(found), _quota(found)]
+def plan(azure_plan: Plan, template: Mapping[str, Any]) -> list[Sheet]:
+    """The planned resources, their cost, and the required quota."""
+    return [_made(azure_plan, template), _cost(azure_plan), _quota(azure_plan)]
 
 
-def _made(found: Plan, template: Mapping[str, Any]) -> Sheet:
-    made = found.made
+def _made(azure_plan: Plan, template: Mapping[str, Any]) -> Sheet:
+    setup = azure_plan.made
     names: dict[str, list[str]] = {}
     for resource in template["resources"]:
         name = resource["name"]
@@ -39,27 +39,27 @@ def _made(found: Plan, template: Mapping[str, Any]) -> Sheet:
         {"resource": kind, "count": len(called), "names": _few(called)}
         for kind, called in names.items()
     ]
-    nodes = made.nodes
-    images = f"image {nodes.image or made.image}"
-    if nodes.image and made.login.size:
-        images += f", of the login node {made.image}"
+    nodes = setup.nodes
+    images = f"image {nodes.image or setup.image}"
+    if nodes.image and setup.login.size:
+        images += f", of the login node {setup.image}"
     how = "separate VMs" if nodes.placement == "single" else f"a {nodes.placement} set"
     bought = f"spot ({nodes.eviction} when taken away)" if nodes.spot else "regular"
     ways = [
-        f"ssh to the login node from {', '.join(made.ssh_from)}" if made.ssh_from else "",
-        "ssh through Bastion" if made.bastion else "",
+        f"ssh to the login node from {', '.join(setup.ssh_from)}" if setup.ssh_from else "",
+        "ssh through Bastion" if setup.bastion else "",
     ]
     way_in = " and ".join(filter(None, ways)) or "none"
-    way_out = "a NAT gateway" if made.outbound == "nat" else "none"
+    way_out = "a NAT gateway" if setup.outbound == "nat" else "none"
     notes = [
         f"Nodes: {nodes.count} of {nodes.size} as {how}, {bought}; {images}.",
-        f"Security type: {made.security}. Way in: {way_in}. Way out: {way_out}.",
-        f"Tags of all: owner {made.owner or '(not given)'}, run, recipe, expires {made.expires}.",
-        *switch.promise(made),
-        *([] if switch.missing(made) else [_RIGHT]),
+        f"Security type: {setup.security}. Way in: {way_in}. Way out: {way_out}.",
+        f"Tags of all: owner {setup.owner or '(not given)'}, run, recipe, expires {setup.expires}.",
+        *switch.promise(setup),
+        *([] if switch.missing(setup) else [_RIGHT]),
     ]
     return Sheet(
-        title=f"{made.recipe}: resource group {made.resource_group} in {made.region}",
+        title=f"{setup.recipe}: resource group {setup.resource_group} in {setup.region}",
         columns=[
             Column("resource", "resource", words=True),
             Column("count", "count", units.count),
@@ -69,10 +69,10 @@ def _made(found: Plan, template: Mapping[str, Any]) -> Sheet:
         notes=notes,
         facts={
             "kind": "azure_plan",
-            "recipe": made.recipe,
-            "region": made.region,
-            "expires": made.expires,
-            "lacking": made.lacking(),
+            "recipe": setup.recipe,
+            "region": setup.region,
+            "expires": setup.expires,
+            "lacking": setup.lacking(),
         },
     )
 
@@ -82,8 +82,8 @@ def _few(names: list[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _cost(found: Plan) -> Sheet:
-    cost = found.cost
+def _cost(azure_plan: Plan) -> Sheet:
+    cost = azure_plan.cost
     rows = [
         {
             "what": line.what,
@@ -98,12 +98,15 @@ def _cost(found: Plan) -> Sheet:
         }
         for line in cost.lines
     ]
-    refused = found.refusal()
+    refused = azure_plan.refusal()
     notes = [
         f"Total: {cost.sentence()}.",
-        *(f"Else in {one.made.place}: {one.cost.sentence()}." for one in found.elsewhere),
+        *(
+            f"Else in {alternative.made.place}: {alternative.cost.sentence()}."
+            for alternative in azure_plan.elsewhere
+        ),
         "Without a price: the table has VMs alone (see prices of your file); each such line bills.",
-        *windows.rate(found.made),
+        *windows.rate(azure_plan.made),
         "A line that bills when stopped ends when it is removed, not when VMs are deallocated.",
     ]
     if cost.limit is not None:
@@ -139,14 +142,14 @@ def _price(value: Any) -> str:
     return "not priced" if units.is_missing(value) else price(value)
 
 
-def _quota(found: Plan) -> Sheet:
+def _quota(azure_plan: Plan) -> Sheet:
     rows = [
         {
             "quota": need.name or "not known",
             "vcpus": need.vcpus,
             "sizes": ", ".join(need.sizes),
         }
-        for need in found.needs
+        for need in azure_plan.needs
     ]
     return Sheet(
         title="Quota that it needs",
@@ -175,21 +178,21 @@ def missing(needs: Sequence[tuple[str, str]]) -> Sheet:
 def recipes(plans: Sequence[Plan], environment: Mapping[str, str]) -> Sheet:
     """Each recipe as it is shipped: its work, price, and the needs that the dry run finds unmet."""
     rows = []
-    for one in plans:
-        work, nodes = one.work(), one.made.nodes
+    for azure_plan in plans:
+        work, nodes = azure_plan.work(), azure_plan.made.nodes
         # Owner and way in are never a recipe's.
-        needs = [need for need, _ in one.missing(environment) if need != "access"]
+        needs = [need for need, _ in azure_plan.missing(environment) if need != "access"]
         rows.append(
             {
-                "recipe": one.made.recipe,
+                "recipe": azure_plan.made.recipe,
                 "nodes": nodes.count,
                 "size": nodes.size,
                 "benchmarks": ", ".join(work.benchmarks),
                 "preset": work.preset or "none",
                 "seconds": work.seconds,
                 "reference": "; ".join(work.references) or f"none: {work.unpublished}",
-                "usd_per_hour": one.cost.usd_per_hour,
-                "unpriced": len(one.cost.unpriced),
+                "usd_per_hour": azure_plan.cost.usd_per_hour,
+                "unpriced": len(azure_plan.cost.unpriced),
                 "missing": ", ".join(dict.fromkeys(needs)) or "nothing",
             }
         )
@@ -221,22 +224,22 @@ def _seconds(value: Any) -> str:
     return "not known" if units.is_missing(value) else units.count(value)
 
 
-def leftovers(found: Sequence[Leftover], now: float) -> Sheet:
-    """What runs left, the longest expired first; ``now`` in seconds since 1970."""
+def leftovers(runs: Sequence[Leftover], now: float) -> Sheet:
+    """Leftovers of runs, the longest expired first; ``now`` in seconds since 1970."""
     rows = [
         {
-            "run": one.run,
-            "owner": one.owner,
-            "recipe": one.recipe,
-            "groups": ", ".join(one.groups),
-            "expires": one.expires,
-            "hours_over": one.hours_over(now),
-            "resources": len(one.left.ids),
-            "machines": one.left.machines,
-            "usd_per_hour": one.left.usd_per_hour,
-            "unpriced": len(one.left.unpriced),
+            "run": run.run,
+            "owner": run.owner,
+            "recipe": run.recipe,
+            "groups": ", ".join(run.groups),
+            "expires": run.expires,
+            "hours_over": run.hours_over(now),
+            "resources": len(run.left.ids),
+            "machines": run.left.machines,
+            "usd_per_hour": run.left.usd_per_hour,
+            "unpriced": len(run.left.unpriced),
         }
-        for one in found
+        for run in runs
     ]
     return Sheet(
         title="Runs of trueup on Azure",

@@ -34,7 +34,7 @@ _PLACED: Final = {
     "usd_per_hour": "US$ per\nnode-h",
     "price_date": "price of",
 }
-# And what of them is named below the table otherwise (a price says the rest).
+# The columns that are named below the table otherwise (a price says the rest).
 _SAID: Final = {
     "version": "Version",
     "vm_size": "Size",
@@ -52,50 +52,50 @@ _WHOLE_VM: Final = (
 
 
 def cost(result: CostTable) -> list[Sheet]:
-    """Cost by case, a table for each benchmark, and where the prices come from; and cost by sweep
-    of what has run times."""
+    """Cost by case, one table per benchmark, with the sources of the prices; and cost by sweep of
+    cases with run times."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in result.table:
         groups.setdefault(row["benchmark"], []).append(row)
-    # What holds for all tables is said below the first.
+    # Notes on all tables stand below the first.
     by_work = [_WHOLE_VM] if any(map(work_priced, groups)) else []
-    made: list[Sheet] = []
+    sheets: list[Sheet] = []
     for benchmark, rows in groups.items():
-        made.append(_benchmark(benchmark, rows, result, [] if made else by_work))
-    made[0] = replace(made[0], warnings=[*result.warnings, *result.unknown])
-    return [*made, _sweeps(result.totals)] if result.totals else made
+        sheets.append(_benchmark(benchmark, rows, result, [] if sheets else by_work))
+    sheets[0] = replace(sheets[0], warnings=[*result.warnings, *result.unknown])
+    return [*sheets, _sweeps(result.totals)] if result.totals else sheets
 
 
 def _benchmark(
     benchmark: str, table: Sequence[Mapping[str, Any]], result: CostTable, of_all: Sequence[str]
 ) -> Sheet:
     works = work_priced(benchmark)
-    place = {name: None if _same(table, name) else _PLACED[name] for name in _PLACED}
+    headers = {name: None if _same(table, name) else _PLACED[name] for name in _PLACED}
     measures = {row["metric"]: _measure(benchmark, row["metric"]) for row in table}
     rows = [{**row, **_texts(row, works, measures)} for row in table]
     runs = any(row["run_seconds"] is not None for row in table)
-    what = "one run of each case" if runs else "the work of each case"
+    subject = "one run of each case" if runs else "the work of each case"
     return Sheet(
-        title=f"Cost of {what}: {names_of(benchmark)}",
+        title=f"Cost of {subject}: {names_of(benchmark)}",
         columns=[
             *unshown("benchmark", "configuration", "case", "apart"),
             Column("shown_case", "case", words=True, data=False),
-            Column("version", place["version"], words=True),
-            Column("vm_size", place["vm_size"], short_size, words=True),
-            Column("node_count", place["node_count"], units.count),
+            Column("version", headers["version"], words=True),
+            Column("vm_size", headers["vm_size"], short_size, words=True),
+            Column("node_count", headers["node_count"], units.count),
             Column("cores"),
-            Column("n", place["n"], units.count),
-            Column("records", place["records"], units.count),
+            Column("n", headers["n"], units.count),
+            Column("records", headers["records"], units.count),
             *unshown(*_FIGURE),
             Column("shown_figure", _figure_header(measures), words=True, data=False),
             Column("run_seconds", "run\ns", units.seconds),
             Column("node_hours", "node-\nhours", partial(units.significant, digits=4)),
-            Column("region", place["region"], words=True),
+            Column("region", headers["region"], words=True),
             Column("os"),
-            Column("offer", place["offer"], words=True),
+            Column("offer", headers["offer"], words=True),
             Column("currency"),
-            Column("usd_per_hour", place["usd_per_hour"], price),
-            Column("price_date", place["price_date"], words=True),
+            Column("usd_per_hour", headers["usd_per_hour"], price),
+            Column("price_date", headers["price_date"], words=True),
             *unshown("price_age", "price_source", "usd_per_run"),
             Column("shown_usd_per_run", "US$\nper run", data=False),
             *(column for work in works for column in _work_columns(work)),
@@ -122,8 +122,8 @@ def _same(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
 def _measure(benchmark: str, metric: str | None) -> Measure | None:
     """How the benchmark's view shows its headline figure."""
     view = view_of(benchmark)
-    shown = () if view is None else view.headlines
-    return next((measure for measure in shown if measure.metric == metric), None)
+    measures = () if view is None else view.headlines
+    return next((measure for measure in measures if measure.metric == metric), None)
 
 
 def _work_columns(work: Work) -> list[Column]:
@@ -148,30 +148,30 @@ def _figure_header(measures: Mapping[str | None, Measure | None]) -> str | None:
 def _texts(
     row: Mapping[str, Any], works: Sequence[Work], measures: Mapping[str | None, Measure | None]
 ) -> dict[str, str]:
-    """What people read instead of a row's figures."""
+    """Texts that people read instead of a row's figures."""
     costs = {"usd_per_run": row["run_seconds"]}
     costs |= {f"usd_per_{work.key}": row[f"{work.key}_per_node_hour"] for work in works}
     return {
-        "shown_case": ", ".join(word for word in (row["case"], row["apart"]) if word),
+        "shown_case": ", ".join(text for text in (row["case"], row["apart"]) if text),
         "shown_figure": _figure(row, measures[row["metric"]], several=len(measures) > 1),
         # Without a rate there is no cost, whatever the price.
         **{
-            f"shown_{name}": units.UNKNOWN if known is None else price(row[name])
-            for name, known in costs.items()
+            f"shown_{name}": units.UNKNOWN if amount is None else price(row[name])
+            for name, amount in costs.items()
         },
         "mark": "best" if row["cheapest"] else "",
     }
 
 
 def _figure(row: Mapping[str, Any], measure: Measure | None, *, several: bool) -> str:
-    """ "484.20 GB/s at 16 GiB", with what it is where a table has several figures."""
+    """ "484.20 GB/s at 16 GiB", with its label where a table has several figures."""
     if measure is None or row["value"] is None:
         return units.UNKNOWN
     words = [measure.label] if several else []
     words += [units.in_unit(row["value"], measure.shown), measure.shown]
     if row["message_bytes"] is not None:
         words += ["at", units.size_of(row["message_bytes"])]
-    text = " ".join(word for word in words if word)
+    text = " ".join(token for token in words if token)
     return f"{text}, slowest of {row['devices']}" if (row["devices"] or 0) > 1 else text
 
 
@@ -180,10 +180,10 @@ def _star(value: Any) -> str:
 
 
 def _common(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What is the same for all rows and has no column therefore."""
+    """Values that are the same for all rows and therefore have no column."""
     return [
-        f"{word}: {short_size(rows[0][name])}."
-        for name, word in _SAID.items()
+        f"{label}: {short_size(rows[0][name])}."
+        for name, label in _SAID.items()
         if _same(rows, name) and rows[0][name] and (name, rows[0][name]) != ("records", 1)
     ]
 
@@ -192,12 +192,12 @@ def _price_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Where the prices come from: one sentence for each region, offer, date and source."""
     priced = [row for row in rows if row["usd_per_hour"] is not None]
     usd = {row["usd_per_hour"] for row in rows}
-    what = f"{units.money(usd.pop())} US$ per node-hour" if len(usd) == 1 else "USD"
-    return list(dict.fromkeys(f"Prices: {what}, {source_of(row)}." for row in priced))
+    price_text = f"{units.money(usd.pop())} US$ per node-hour" if len(usd) == 1 else "USD"
+    return list(dict.fromkeys(f"Prices: {price_text}, {source_of(row)}." for row in priced))
 
 
 def _best(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the mark means, where there is one."""
+    """The meaning of the mark, where there is one."""
     units_of = {f"usd_per_{work.key}": work.unit for work in work_priced(rows[0]["benchmark"])}
     by = dict.fromkeys(row["compared_by"] for row in rows if row["cheapest"])
     words = " or ".join(units_of.get(name, "run") for name in by)
@@ -205,15 +205,15 @@ def _best(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _sweeps(rows: Sequence[Mapping[str, Any]]) -> Sheet:
-    place = {name: None if _same(rows, name) else name for name in ("version", "region", "offer")}
+    headers = {name: None if _same(rows, name) else name for name in ("version", "region", "offer")}
     return Sheet(
         title="Cost of each sweep as a whole (every case once)",
         columns=[
             Column("configuration", "sweep", words=True),
-            Column("version", place["version"], words=True),
+            Column("version", headers["version"], words=True),
             Column("vm_size", "size\n(Standard_)", short_size, words=True),
-            Column("region", place["region"], words=True),
-            Column("offer", place["offer"], words=True),
+            Column("region", headers["region"], words=True),
+            Column("offer", headers["offer"], words=True),
             Column("runs", "runs", units.count),
             Column("published_hours", "published\nh", three),
             Column("sum_run_hours", "sum of run\ntimes h", four),

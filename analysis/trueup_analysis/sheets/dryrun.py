@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 _NOTHING = ("none", "nothing is missing")
 
 
-def hosts(found: Sequence[HostNeeds]) -> Sheet:
+def hosts(host_needs: Sequence[HostNeeds]) -> Sheet:
     """Needs of each host that are not met, a row each; one row of a host that lacks nothing."""
     rows = [
-        {"host": one.host, "known_by": one.known_by or "nothing", "need": need, "text": text}
-        for one in found
-        for need, text in [*one.missing, *([] if one.missing else [_NOTHING])]
+        {"host": needs.host, "known_by": needs.known_by or "nothing", "need": need, "text": text}
+        for needs in host_needs
+        for need, text in [*needs.missing, *([] if needs.missing else [_NOTHING])]
     ]
     return Sheet(
         title="Dry run of the inventory",
         columns=worded("host", "known_by", "need", "text"),
         rows=rows,
         notes=["Known by: facts that Ansible has cached, or a size with the image pinned for it."],
-        facts={"kind": "dryrun", "missing": sum(len(one.missing) for one in found)},
+        facts={"kind": "dryrun", "missing": sum(len(needs.missing) for needs in host_needs)},
     )

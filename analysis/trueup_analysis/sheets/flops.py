@@ -41,7 +41,7 @@ def _tera(value: Any) -> str:
 
 
 def counts(
-    found: Sequence[Count],
+    formulas: Sequence[Count],
     model: Model,
     *,
     batch: int,
@@ -50,7 +50,7 @@ def counts(
     peak: float | None,
 ) -> Sheet:
     """One formula a row."""
-    rows = [{**vars(item), "name": _WORDS[item.formula]} for item in found]
+    rows = [{**vars(item), "name": _WORDS[item.formula]} for item in formulas]
     heads = "" if peak is None else f" Peak of a GPU: {peak / 1e12:g} TFLOP/s."
     return Sheet(
         title=(
@@ -81,9 +81,9 @@ def counts(
     )
 
 
-def published(found: Sequence[Published]) -> Sheet:
+def published(rates: Sequence[Published]) -> Sheet:
     """One published rate a row."""
-    rows = [{**vars(item), "share_of_peak": item.rate / item.peak} for item in found]
+    rows = [{**vars(item), "share_of_peak": item.rate / item.peak} for item in rates]
     return Sheet(
         title="Published training rates and what they imply (DeepSpeed on Azure, 2022-07-26)",
         columns=[

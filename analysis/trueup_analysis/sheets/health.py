@@ -18,32 +18,32 @@ if TYPE_CHECKING:
     from ..figures.health.examine import Health
     from ..figures.health.summary import Spread
 
-# More nodes than this, and only what is not a pass is shown.
+# With more nodes than this, passes are not shown.
 _FEW_NODES = 4
 # So many nodes with equal findings have a row each; more are one row.
 _FEW_ALIKE = 3
 # So many names stand in a cell, and so many warnings below the failures.
 _NAMES, _WARNINGS = 8, 20
 SIGNS = {"at_least": "\u2265 ", "at_most": "\u2264 ", "usual": "about "}
-# What people read instead, where a figure stands in the base unit.
+# Base unit -> the unit that people read.
 _FOR_PEOPLE = {"byte/s": "GB/s", "bit/s": "Gb/s", "flop/s": "GFLOP/s", "byte": "GiB", "KiB": "GiB"}
 
 
-def health(found: Health, *, everything: bool) -> Sheet:
-    """For people: what is not a pass, the worst first; all of it for a few nodes."""
-    counts = ", ".join(f"{count} {word}" for word, count in found.counts.items() if count)
-    title = f"Health of {units.plural(len(found.nodes), 'node')}: {counts}"
-    if everything or len(found.nodes) <= _FEW_NODES:
-        return verdicts(found.verdicts, title)
-    bad = [item for item in found.findings if item.verdict in ("fail", "not measured")]
-    warned = _alike([item for item in found.findings if item.verdict == "warn"])
+def health(examined: Health, *, everything: bool) -> Sheet:
+    """For people: every verdict but passes, the worst first; all verdicts for a few nodes."""
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in examined.counts.items() if count)
+    title = f"Health of {units.plural(len(examined.nodes), 'node')}: {counts}"
+    if everything or len(examined.nodes) <= _FEW_NODES:
+        return verdicts(examined.verdicts, title)
+    bad = [item for item in examined.findings if item.verdict in ("fail", "not measured")]
+    warned = _alike([item for item in examined.findings if item.verdict == "warn"])
     warned.sort(key=lambda its: max(map(off, its)), reverse=True)
     notes = ["Passes are not shown; --passes shows them."]
-    if left := warned[_WARNINGS:]:
-        nodes = len({node for its in left for item in its for node in item.nodes})
-        more = f"{units.plural(len(left), 'more warning')} of {units.plural(nodes, 'node')}"
+    if unlisted := warned[_WARNINGS:]:
+        nodes = len({node for its in unlisted for item in its for node in item.nodes})
+        more = f"{units.plural(len(unlisted), 'more warning')} of {units.plural(nodes, 'node')}"
         notes.append(f"{more}, less far off; --passes shows them.")
-    if unjudged := found.counts["no verdict"]:
+    if unjudged := examined.counts["no verdict"]:
         notes.append(f"{units.plural(unjudged, 'figure')} without a verdict; --passes says why.")
     return _sheet([*_alike(bad), *warned[:_WARNINGS]], title, notes)
 
@@ -55,17 +55,17 @@ def off(item: Verdict) -> float:
     return abs(item.measured / usual - 1) if item.measured is not None and usual else 0.0
 
 
-def verdicts(found: Iterable[Verdict], title: str, notes: Sequence[str] = ()) -> Sheet:
+def verdicts(judged: Iterable[Verdict], title: str, notes: Sequence[str] = ()) -> Sheet:
     """For people: one row for all devices of a node that have the same verdict on one figure, and
     for more than a few nodes that do, with the worst of them; sources below the table.
     """
-    return _sheet(_alike(found), title, notes)
+    return _sheet(_alike(judged), title, notes)
 
 
-def _alike(found: Iterable[Verdict]) -> list[list[Verdict]]:
+def _alike(judged: Iterable[Verdict]) -> list[list[Verdict]]:
     """Verdicts that say the same, of one node or of more than a few."""
     of_node: dict[tuple[Any, ...], list[Verdict]] = {}
-    for item in found:
+    for item in judged:
         of_node.setdefault((item.nodes, *_said(item)), []).append(item)
     of_all: dict[tuple[Any, ...], list[list[Verdict]]] = {}
     for its in of_node.values():
@@ -81,14 +81,14 @@ def _alike(found: Iterable[Verdict]) -> list[list[Verdict]]:
 
 
 def _said(item: Verdict) -> tuple[Any, ...]:
-    """What verdicts have in common that say the same. Beside other nodes, a node is an outlier at
-    however many sizes of messages; an expectation is of one.
+    """The key of verdicts that say the same. Beside other nodes, a node is one outlier at any
+    number of message sizes; an expectation is for one size.
     """
-    said = (item.benchmark, item.what, item.verdict, item.reason)
+    common = (item.benchmark, item.what, item.verdict, item.reason)
     if item.comparison == "usual":
-        return said
+        return common
     return (
-        *said,
+        *common,
         item.case,
         item.message_bytes,
         item.expected,
@@ -124,18 +124,18 @@ def _size(value: Any) -> str:
     return units.UNKNOWN if value is None else units.size_of(value)
 
 
-def summary(found: Sequence[Spread]) -> Sheet:
+def summary(spreads: Sequence[Spread]) -> Sheet:
     """How each figure is spread over the nodes of a size."""
     figures = ("median", "mean", "p10", "p90", "least", "most")
 
-    def row(one: Spread) -> dict[str, Any]:
-        unit = _FOR_PEOPLE.get(one.unit, one.unit)
-        shown = {name: _figure(getattr(one, name), one.unit, unit) for name in figures}
-        told = {f"shown_{name}": text for name, text in shown.items()}
-        return {**vars(one), "spread": one.spread, "shown_unit": unit, **told}
+    def row(spread: Spread) -> dict[str, Any]:
+        unit = _FOR_PEOPLE.get(spread.unit, spread.unit)
+        texts = {name: _figure(getattr(spread, name), spread.unit, unit) for name in figures}
+        shown_columns = {f"shown_{name}": text for name, text in texts.items()}
+        return {**vars(spread), "spread": spread.spread, "shown_unit": unit, **shown_columns}
 
     return Sheet(
-        title=f"Spread of {units.plural(len(found), 'figure')}",
+        title=f"Spread of {units.plural(len(spreads), 'figure')}",
         columns=[
             *worded("vm_size", "benchmark", "case", "metric", "statistic"),
             Column("message_bytes", "at", _size),
@@ -146,14 +146,14 @@ def summary(found: Sequence[Spread]) -> Sheet:
             *(Column(name, None) for name in (*figures, "unit")),
             Column("spread", "spread", lambda share: units.percent(share, 1)),
         ],
-        rows=[row(one) for one in found],
+        rows=[row(spread) for spread in spreads],
         notes=["Spread: from p10 to p90, as a share of the median."],
         facts={"kind": "health summary"},
         name="summary",
     )
 
 
-def data(found: Health) -> Sheet:
+def data(examined: Health) -> Sheet:
     """For programs: every verdict, in base units."""
     columns = [
         *("node", "vm_size", "verdict", "benchmark", "case", "what", "metric", "device"),
@@ -161,18 +161,18 @@ def data(found: Health) -> Sheet:
         *("fault", "reason", "fix", "source", "date", "healthy_source", "run_id", "measured_at"),
     ]
     return Sheet(
-        title=f"Health of {units.plural(len(found.nodes), 'node')}",
+        title=f"Health of {units.plural(len(examined.nodes), 'node')}",
         columns=[Column(name, name) for name in columns],
         rows=[
             {**vars(item), "node": "+".join(item.nodes), "of_healthy": item.of_healthy}
-            for item in found.verdicts
+            for item in examined.verdicts
         ],
         facts={
             "kind": "health",
-            "counts": {word: found.counts[word] for word in WORST_FIRST},
-            "nodes": dict(found.words),
-            "judged": len(found.nodes) - len(found.unjudged),
-            "sentence": found.sentence,
+            "counts": {verdict: examined.counts[verdict] for verdict in WORST_FIRST},
+            "nodes": dict(examined.words),
+            "judged": len(examined.nodes) - len(examined.unjudged),
+            "sentence": examined.sentence,
         },
         name="verdicts",
     )
@@ -243,5 +243,5 @@ def _figure(value: float | None, base: str | None, unit: str | None) -> str:
     if unit == "1":
         return f"{value:g}"
     # A record may hold a unit that no expectation knows.
-    shown = value if unit == base else Quantity(value, base).to(unit).value
-    return units.measure(shown)
+    number = value if unit == base else Quantity(value, base).to(unit).value
+    return units.measure(number)

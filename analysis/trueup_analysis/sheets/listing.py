@@ -62,27 +62,27 @@ def run_by_run(loaded: Loaded, heads: Every) -> list[Sheet]:
     runs = loaded.words("run_id")
     manifests = {str(run.get("run_id")): run for run in loaded.runs}
     first, number = first_of_each([runs.codes])
-    made = []
+    sheets = []
     for code, places in zip(runs.codes[first].tolist(), by_number(number), strict=True):
         run_id = runs.words[code]
         rows = {key: _at(column, places) for key, column in columns.items()}
         title = _run_title(run_id, rows["outcome"], manifests.get(run_id))
-        made.append(_records(Columns(rows), title, run_id))
-    return made
+        sheets.append(_records(Columns(rows), title, run_id))
+    return sheets
 
 
 def _at(column: Any, places: NDArray[np.int64]) -> Any:
-    """What a column has at some places, which mostly follow one another."""
+    """The values of a column in some rows, which mostly follow one another."""
     first, end = int(places[0]), int(places[-1]) + 1
     if end - first == len(places):
         return column[first:end]
     if isinstance(column, list):
-        return [column[place] for place in places.tolist()]
+        return [column[row] for row in places.tolist()]
     return column[places]
 
 
 def _columns(loaded: Loaded, heads: Every) -> dict[str, Sequence[Any]]:
-    """What is listed of each record, column by column."""
+    """The listed values of each record, column by column."""
     texts = {key: Folded(*loaded.words(key)) for key in _SAME}
     nodes, outcomes = loaded.words("nodes"), texts["outcome"]
     several = loaded.counts("node_count") > 1
@@ -97,18 +97,20 @@ def _columns(loaded: Loaded, heads: Every) -> dict[str, Sequence[Any]]:
         **_of_figures(heads),
         "nodes": Folded(kind, list(map("+".join, each))),
         "shown_nodes": Folded(kind, list(map(_few, each))),
-        "command": Folded(commands.codes, [_command(word) for word in commands.words]),
-        "mark": Folded(outcomes.codes, ["" if one == "ok" else "bad" for one in outcomes.each]),
+        "command": Folded(commands.codes, [_command(text) for text in commands.words]),
+        "mark": Folded(
+            outcomes.codes, ["" if outcome == "ok" else "bad" for outcome in outcomes.each]
+        ),
         "figure": heads,
     }
 
 
-def _command(word: str) -> str | None:
-    return " ".join(decoded(word)) or None
+def _command(text: str) -> str | None:
+    return " ".join(decoded(text)) or None
 
 
 def _of_figures(heads: Every) -> dict[str, Sequence[Any]]:
-    """What programs read of the figures that stand for records."""
+    """The headline figures of records, for programs."""
     values = zip(heads.codes.tolist(), heads.value.tolist(), strict=True)
     odd = [heads.odd.get(record) for record in heads.records.tolist()] if heads.odd else None
     nothing = Folded(np.full(len(heads), -1), ())
@@ -116,42 +118,44 @@ def _of_figures(heads: Every) -> dict[str, Sequence[Any]]:
         "name": Folded(heads.codes, [measure.metric for measure in heads.measures]),
         "value": [None if code < 0 else value for code, value in values],
         "unit": Folded(heads.codes, [measure.unit for measure in heads.measures]),
-        "message_bytes": nothing if odd is None else [one and one.message_bytes for one in odd],
-        "device": nothing if odd is None else [one and one.device for one in odd],
+        "message_bytes": nothing
+        if odd is None
+        else [headline and headline.message_bytes for headline in odd],
+        "device": nothing if odd is None else [headline and headline.device for headline in odd],
     }
 
 
 def summary(loaded: Loaded) -> list[Sheet]:
     """Records by benchmark and outcome, by run where there are several, and those that are not
     ok."""
-    found = read_cases(loaded, metrics=set())
-    runs = dict.fromkeys(case.run_id for case in found)
-    bad = [case for case in found if case.outcome != "ok"]
-    title = f"{len(found):,} records of " + _run_or_runs(list(runs))
-    made = [_tally(f"{title}: {_outcomes([case.outcome for case in found])}", found)]
-    made += [_run_by_run(loaded, found, list(runs))] * (len(runs) > 1)
+    all_cases = read_cases(loaded, metrics=set())
+    runs = dict.fromkeys(case.run_id for case in all_cases)
+    bad = [case for case in all_cases if case.outcome != "ok"]
+    title = f"{len(all_cases):,} records of " + _run_or_runs(list(runs))
+    sheets = [_tally(f"{title}: {_outcomes([case.outcome for case in all_cases])}", all_cases)]
+    sheets += [_run_by_run(loaded, all_cases, list(runs))] * (len(runs) > 1)
     if bad:
         last = loaded.only([case.record for case in bad[-_EXAMPLES:]])
         rows = Columns(_columns(last, Every.none(last.table.num_rows)))
-        shown = _records(rows, f"Not ok: {len(bad):,}", "")
+        sheet = _records(rows, f"Not ok: {len(bad):,}", "")
         more = len(bad) - _EXAMPLES
         notes = [f"And {more:,} before these: --outcome failed --outcome invalid --every-record."]
-        made.append(replace(shown, notes=notes * (more > 0), name="not-ok"))
-    return made
+        sheets.append(replace(sheet, notes=notes * (more > 0), name="not-ok"))
+    return sheets
 
 
 def _run_or_runs(runs: Sequence[str]) -> str:
     return f"{len(runs):,} runs" if len(runs) > 1 else f"run {runs[0]}"
 
 
-def _nodes(found: Sequence[Case]) -> int:
-    return len({name for case in found for name in case.nodes})
+def _nodes(all_cases: Sequence[Case]) -> int:
+    return len({name for case in all_cases for name in case.nodes})
 
 
-def _tally(title: str, found: Sequence[Case]) -> Sheet:
+def _tally(title: str, all_cases: Sequence[Case]) -> Sheet:
     """Records counted by benchmark and outcome."""
     groups: dict[tuple[str, str], list[Case]] = {}
-    for case in found:
+    for case in all_cases:
         groups.setdefault((case.benchmark, case.outcome), []).append(case)
     rows = []
     for (benchmark, outcome), members in groups.items():
@@ -183,11 +187,11 @@ def _tally(title: str, found: Sequence[Case]) -> Sheet:
     )
 
 
-def _run_by_run(loaded: Loaded, found: Sequence[Case], runs: Sequence[str]) -> Sheet:
+def _run_by_run(loaded: Loaded, all_cases: Sequence[Case], runs: Sequence[str]) -> Sheet:
     """The newest runs, a row each."""
     unfinished = {str(run.get("run_id")) for run in loaded.runs if run.get("finished_at") is None}
     members: dict[str, list[Case]] = {run_id: [] for run_id in sorted(runs)[-_EXAMPLES:]}
-    for case in found:
+    for case in all_cases:
         if case.run_id in members:
             members[case.run_id].append(case)
     rows = []
@@ -242,28 +246,28 @@ def _few(nodes: Sequence[str]) -> str:
     return "+".join(nodes) if few else f"{nodes[0]} and {len(nodes) - 1} more"
 
 
-def _shown_figure(found: Headline | None) -> str:
-    return units.UNKNOWN if found is None else units.text(figure_text(found))
+def _shown_figure(headline: Headline | None) -> str:
+    return units.UNKNOWN if headline is None else units.text(figure_text(headline))
 
 
-def figure_text(found: Headline) -> str:
+def figure_text(headline: Headline) -> str:
     """ "bus bandwidth 308.00 GB/s at 1 GiB, below the judged size (16 GiB)"."""
-    measure = found.measure
-    shown = measure.shown or units.DISPLAYED.get(measure.unit, "")
-    unit = "" if shown == "1" else shown
-    value = units.in_unit(found.value, shown)
-    return f"{measure.label} {value} {unit}".rstrip() + place_text(found)
+    measure = headline.measure
+    unit_name = measure.shown or units.DISPLAYED.get(measure.unit, "")
+    unit = "" if unit_name == "1" else unit_name
+    value = units.in_unit(headline.value, unit_name)
+    return f"{measure.label} {value} {unit}".rstrip() + place_text(headline)
 
 
-def place_text(found: Headline) -> str:
+def place_text(headline: Headline) -> str:
     """Where a figure was measured: " at 16 GiB", ", gpu3, slowest of 8"; "" for the whole case."""
-    words = "" if found.message_bytes is None else f" at {units.size_of(found.message_bytes)}"
-    if found.judged_bytes is not None:
-        words += f", below the judged size ({units.size_of(found.judged_bytes)})"
-    if found.device is not None:
-        words += f", {found.device}"
-        worst = "slowest" if found.measure.unit != "1" else "worst"
-        words += f", {worst} of {found.devices}" if found.devices > 1 else ""
+    words = "" if headline.message_bytes is None else f" at {units.size_of(headline.message_bytes)}"
+    if headline.judged_bytes is not None:
+        words += f", below the judged size ({units.size_of(headline.judged_bytes)})"
+    if headline.device is not None:
+        words += f", {headline.device}"
+        worst = "slowest" if headline.measure.unit != "1" else "worst"
+        words += f", {worst} of {headline.devices}" if headline.devices > 1 else ""
     return words
 
 
@@ -276,25 +280,25 @@ def _run_title(run_id: str, outcomes: Sequence[str], manifest: dict[str, Any] | 
     )
 
 
-def _outcomes(found: Sequence[str]) -> str:
+def _outcomes(outcomes: Sequence[str]) -> str:
     """ "12 ok, 1 failed"."""
-    counts = Counter(found)
+    counts = Counter(outcomes)
     return ", ".join(
         f"{counts[name]:,} {name.replace('_', ' ')}" for name in OUTCOMES if counts[name]
     )
 
 
 def excluded(loaded: Loaded, *, everything: bool = True) -> list[Sheet]:
-    """What could not be read, if anything: all of it, or as many as are read by somebody."""
+    """Files that could not be read, if any: all of them, or as many as a person reads."""
     if not loaded.excluded:
         return []
-    shown = loaded.excluded if everything else loaded.excluded[:ROWS_SHOWN]
-    more = len(loaded.excluded) - len(shown)
+    listed = loaded.excluded if everything else loaded.excluded[:ROWS_SHOWN]
+    more = len(loaded.excluded) - len(listed)
     return [
         Sheet(
             title=f"Not read: {len(loaded.excluded):,}",
             columns=[Column("path", "file", words=True), Column("reason", "reason", words=True)],
-            rows=[{"path": item.path, "reason": item.reason} for item in shown],
+            rows=[{"path": item.path, "reason": item.reason} for item in listed],
             notes=[f"And {more:,} more; --every-record lists them."] * (more > 0),
             facts={"kind": "excluded"},
             name="left-out",

@@ -69,7 +69,7 @@ def settings(name: str, preset: Preset) -> Sheet:
 def reproduced(rows: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> Sheet:
     """A run beside the published rows that its preset should reproduce, and notes on presets that
     are compared with nothing."""
-    shown = [
+    shown_rows = [
         {
             **row,
             "published_shown": units.measure(row["published"], row["unit"]),
@@ -95,7 +95,7 @@ def reproduced(rows: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> Sheet
             Column("configuration", "published\nconfiguration", words=True),
             *unshown("source"),
         ],
-        rows=shown,
+        rows=shown_rows,
         notes=list(notes),
         facts={"kind": "reproduced"},
     )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _SIZE = Column("size", "size", short_size, words=True)
-# What a price is of.
+# Columns that identify a price.
 _PRICED = (_SIZE, *worded("region", "os", "offer"))
 _AGE = Column("age_days", "age\ndays", units.count)
 
@@ -37,10 +37,10 @@ def prices(rows: Sequence[Mapping[str, Any]]) -> Sheet:
     )
 
 
-def changes(rows: Sequence[Mapping[str, Any]], known: str, newer: str) -> Sheet:
-    """What newer prices change of the known ones."""
+def changes(rows: Sequence[Mapping[str, Any]], older: str, newer: str) -> Sheet:
+    """Differences between newer prices and the known ones."""
     return Sheet(
-        title=f"{units.plural(len(rows), 'price')} that differ from {known} ({newer})",
+        title=f"{units.plural(len(rows), 'price')} that differ from {older} ({newer})",
         columns=[
             *_PRICED,
             Column("earlier_usd_per_hour", "earlier\nUS$/h", price),
@@ -54,12 +54,12 @@ def changes(rows: Sequence[Mapping[str, Any]], known: str, newer: str) -> Sheet:
     )
 
 
-def _signed(part: Any) -> str:
-    return "new" if units.is_missing(part) else f"{part:+.1%}"
+def _signed(share: Any) -> str:
+    return "new" if units.is_missing(share) else f"{share:+.1%}"
 
 
 def sizes(rows: Sequence[Mapping[str, Any]], region: str | None, offer: str, system: str) -> Sheet:
-    """Sizes with what they have, and what an hour costs."""
+    """Sizes with their properties, and the price of an hour."""
     lowest = f"the lowest of the regions that the table knows ({offer}, {system})"
     where = f"in {region} ({offer}, {system})" if region else lowest
     return Sheet(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..read import Reading
 
 _STATISTICS: Final = ("median", "mean", "min", "max")
-# What people read of a base unit beside units.DISPLAYED, for the times of messages.
+# Base unit -> displayed unit, beside units.DISPLAYED: for the times of messages.
 _SHORT: Final = {"s": "us"}
 _HEADING: Final = 9
 
@@ -83,19 +83,23 @@ def _sweep(item: Reading) -> Sheet:
         name, kind = row["name"], row.get("statistic")
         if kind not in {typical[name], "p99"}:
             continue
-        shown = _SHORT.get(row["unit"], units.DISPLAYED.get(row["unit"], row["unit"]))
+        shown_unit = _SHORT.get(row["unit"], units.DISPLAYED.get(row["unit"], row["unit"]))
         key = name if kind == typical[name] else f"{name} {kind}"
-        columns.setdefault(key, Column(key, _heading(_words(key), "" if shown == "1" else shown)))
-        counts |= {key} if shown == "1" else set()
-        place = row.get("device"), row.get("message_bytes")
-        line = lines.setdefault(place, dict(zip(("device", "message_bytes"), place, strict=True)))
-        line[key] = units.in_unit(row["value"], shown) + mark
+        columns.setdefault(
+            key, Column(key, _heading(_words(key), "" if shown_unit == "1" else shown_unit))
+        )
+        counts |= {key} if shown_unit == "1" else set()
+        position = row.get("device"), row.get("message_bytes")
+        line = lines.setdefault(
+            position, dict(zip(("device", "message_bytes"), position, strict=True))
+        )
+        line[key] = units.in_unit(row["value"], shown_unit) + mark
     rows = list(lines.values())
     # A count that is the same in all rows, such as that of wrong values, is said once.
     same = {key: rows[0].get(key) for key in counts if len({row.get(key) for row in rows}) == 1}
-    said = [f"{_words(key)} {same[key]}" for key in columns if same.get(key) is not None]
-    left = [column for key, column in columns.items() if key not in same]
-    return _reading(item, left, rows, said)
+    same_texts = [f"{_words(key)} {same[key]}" for key in columns if same.get(key) is not None]
+    varying = [column for key, column in columns.items() if key not in same]
+    return _reading(item, varying, rows, same_texts)
 
 
 def _size(message_bytes: int | None) -> str:
@@ -120,7 +124,7 @@ def _words(name: str) -> str:
 def _heading(words: str, unit: str) -> str:
     """A narrow heading, the unit in its last line."""
     lines = words.replace(" in place", "\nin place").replace(" p99", "\np99").split("\n")
-    first, *rest = (line for part in lines for line in _broken(part))
+    first, *rest = (line for chunk in lines for line in _broken(chunk))
     return "\n".join(filter(None, [first, *rest, unit]))
 
 
@@ -132,11 +136,11 @@ def _broken(words: str) -> list[str]:
 def _reading(
     item: Reading, columns: list[Column], rows: list[dict[str, Any]], same: Sequence[str] = ()
 ) -> Sheet:
-    """The sheet; ``same`` is what every row has in common."""
+    """The sheet; ``same`` are the values that all rows share."""
     checks = ", ".join(
         f"{name} {'passed' if passed else 'FAILED'}" for name, passed in item.checks.items()
     )
-    found = ", ".join(
+    parameters = ", ".join(
         f"{_words(name)} {value}"
         for name, value in item.parameters.items()
         if value not in {"unknown", "none"}
@@ -147,7 +151,7 @@ def _reading(
         rows=rows,
         notes=[
             *([f"In all rows: {', '.join(same)}."] if same else []),
-            *([f"Found: {found}."] if found else []),
+            *([f"Found: {parameters}."] if parameters else []),
             *([f"Checks: {checks}."] if checks else []),
             *(f"Unverified: {missing}." for missing in item.unverified),
         ],

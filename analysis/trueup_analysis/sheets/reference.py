@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from ..figures.reference import Comparison, Storage, Sums
 
 
-_mb, _ms = partial(units.in_unit, shown="MB/s"), partial(units.in_unit, shown="ms")
+_mb, _ms = partial(units.in_unit, unit="MB/s"), partial(units.in_unit, unit="ms")
 
 
 def reference(
     comparisons: Sequence[Comparison], sums: Sums, storage: Storage | None = None
 ) -> list[Sheet]:
-    """The published tables with what is recomputed from them and, where there is one, this run
-    beside."""
-    made = [*(_comparison(item) for item in comparisons), _sums(sums)]
-    return made if storage is None else made + storage_sheets(storage)
+    """The published tables with the figures recomputed from them and, where there is one, this run
+    beside them."""
+    sheets = [*(_comparison(item) for item in comparisons), _sums(sums)]
+    return sheets if storage is None else sheets + storage_sheets(storage)
 
 
 def storage_sheets(item: Storage) -> list[Sheet]:
@@ -90,9 +90,9 @@ def storage_sheets(item: Storage) -> list[Sheet]:
 def _loads(loads: Sequence[Mapping[str, Any]]) -> Sheet:
     """In the shape of the article's table: rate and throughput at both latencies."""
     at = [
-        Column(f"{name}_at_{latency}", f"{words}\nat {latency[:-2]} ms", shown)
+        Column(f"{name}_at_{latency}", f"{words}\nat {latency[:-2]} ms", show)
         for latency in ("2ms", "7ms")
-        for name, words, shown in (("rate", "I/O per s", units.count), ("bandwidth", "MB/s", _mb))
+        for name, words, show in (("rate", "I/O per s", units.count), ("bandwidth", "MB/s", _mb))
     ]
     return Sheet(
         title="Own I/O rate of shared storage at a stated latency, over all clients together",

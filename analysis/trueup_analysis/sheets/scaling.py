@@ -29,23 +29,23 @@ _UNIT_WORDS = {
 
 
 def scaling(series: Series, *, layouts: bool = True) -> Sheet:
-    """One scaling table, with what its fits say below it.
+    """One scaling table, with the results of its fits below it.
 
     Args:
         layouts: whether a table over nodes has the slower layouts too; those within a node always
             stand there.
     """
-    word = _UNIT_WORDS.get(series.unit) or series.unit.replace("/", "_per_")
-    shown = series.rows if layouts or series.over != "nodes" else series.best
-    hidden = len(series.rows) - len(shown)
+    unit_name = _UNIT_WORDS.get(series.unit) or series.unit.replace("/", "_per_")
+    listed = series.rows if layouts or series.over != "nodes" else series.best
+    hidden = len(series.rows) - len(listed)
     names = {
-        **{name: f"{name}_{word}" for name in ("median", "min", "max")},
+        **{name: f"{name}_{unit_name}" for name in ("median", "min", "max")},
         "flop_rate": "flop_per_second",
         "point_rate": "points_per_second",
         "work": "work_flop",
     }
     rows: list[dict[str, Any]] = [
-        {names.get(name, name): getattr(row, name) for name in Row.__slots__} for row in shown
+        {names.get(name, name): getattr(row, name) for name in Row.__slots__} for row in listed
     ]
     several = not all(row["best"] for row in rows)
     fastest = max(row["speedup"] for row in rows)
@@ -61,7 +61,7 @@ def scaling(series: Series, *, layouts: bool = True) -> Sheet:
         ),
         name=f"scaling-{series.benchmark}",
         marks="mark",
-        columns=_columns(series, word),
+        columns=_columns(series, unit_name),
         rows=rows,
         notes=[*_notes(series, fits, several=several, hidden=hidden), *series.notes],
         warnings=series.warnings,
@@ -79,9 +79,9 @@ def scaling(series: Series, *, layouts: bool = True) -> Sheet:
     )
 
 
-def _columns(series: Series, word: str) -> list[Column]:
-    """The columns; ``word`` ends the names of the measured ones."""
-    show = partial(units.in_unit, shown=series.shown)
+def _columns(series: Series, unit_name: str) -> list[Column]:
+    """The columns; ``unit_name`` ends the names of the measured ones."""
+    show = partial(units.in_unit, unit=series.shown)
     view = view_of(series.benchmark)
     uses_gpus = (
         view is not None and view.resource == "gpus" and any(row.gpus for row in series.rows)
@@ -100,9 +100,9 @@ def _columns(series: Series, word: str) -> list[Column]:
         *unshown("best", "baseline"),
         Column("n", "n", units.count),
         Column("records"),
-        Column(f"median_{word}", f"median\n{series.shown}", show),
-        Column(f"min_{word}", f"min\n{series.shown}", show),
-        Column(f"max_{word}", f"max\n{series.shown}", show),
+        Column(f"median_{unit_name}", f"median\n{series.shown}", show),
+        Column(f"min_{unit_name}", f"min\n{series.shown}", show),
+        Column(f"max_{unit_name}", f"max\n{series.shown}", show),
         Column("speedup", "speed-\nup", two),
         Column("efficiency", "parallel\neffic.", three),
         Column("serial_fraction", "serial\nfraction", three),
@@ -116,7 +116,7 @@ def _columns(series: Series, word: str) -> list[Column]:
 
 
 def _notes(series: Series, fits: Sequence[Fit], *, several: bool, hidden: int) -> list[str]:
-    """What stands below the table: where adding resources stops paying, the fits, the layouts."""
+    """Notes below the table: where adding resources stops paying, the fits, the layouts."""
     over = axis(series.over)
     notes = [series.stops_paying] if series.stops_paying else []
     notes += [fit_line(fit, over) for fit in fits]
@@ -131,7 +131,7 @@ def _notes(series: Series, fits: Sequence[Fit], *, several: bool, hidden: int) -
 
 
 def fit_line(fit: Fit, over: str) -> str:
-    """What a fit says, in one sentence."""
+    """The result of a fit, in one sentence."""
     words = {
         "sigma": "serial fraction" if fit.law == "Amdahl" else "contention",
         "kappa": "coherency",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..figures.serving import ServiceLevel, Sweep
     from ..figures.tokens import TokenTable
 
-# What a sweep runs over, as people say it.
+# Variables of a sweep, with their names for people.
 OVER: Final = {"request_rate": "requests a second", "max_concurrency": "requests in flight"}
 _RUNS: Final = (
     "n runs of each load: rates and medians are medians over them, p99 is the worst run's, spread"
@@ -88,32 +88,32 @@ def sweep(item: Sweep, idle_factor: float = 1.0) -> Sheet:
 
 
 def findings(item: Sweep) -> list[str]:
-    """The knee, the highest load within the service level, and what is missing."""
-    found = item.knee
-    said = [
-        found.why
-        if found.load is None or found.at is None
-        else f"The knee is at {found.load:g} {OVER[item.over]} (two lines through the output tokens"
-        f" a second join at {found.at:.3g})."
+    """The knee, the highest load within the service level, and the missing loads."""
+    knee = item.knee
+    sentences = [
+        knee.why
+        if knee.load is None or knee.at is None
+        else f"The knee is at {knee.load:g} {OVER[item.over]} (two lines through the output tokens"
+        f" a second join at {knee.at:.3g})."
     ]
-    said.append(item.level)
+    sentences.append(item.level)
     if item.missing:
-        what = ", ".join(f"{load:g} ({outcome})" for load, outcome in item.missing.items())
-        said.append(f"Loads with records that do not count: {what}.")
-    return said
+        loads = ", ".join(f"{load:g} ({outcome})" for load, outcome in item.missing.items())
+        sentences.append(f"Loads with records that do not count: {loads}.")
+    return sentences
 
 
 def _notes(item: Sweep, idle_factor: float) -> list[str]:
-    said = [
+    notes = [
         _RUNS,
         _rates(item.device),
     ]
-    said += goodput_notes(item.rows)
+    notes += goodput_notes(item.rows)
     if all(row["usd_per_hour"] is None for row in item.rows):
-        said.append(f"No US$: {item.where} has no price.")
+        notes.append(f"No US$: {item.where} has no price.")
     if idle_factor > 1:
-        said.append(idle_note(idle_factor))
-    return said
+        notes.append(idle_note(idle_factor))
+    return notes
 
 
 def _rates(device: str) -> str:

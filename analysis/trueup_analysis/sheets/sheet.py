@@ -1,4 +1,4 @@
-"""A sheet: what every format renders. Rows hold base units; a column says how a figure is written
+"""A sheet, which every format renders. Rows hold base units; a column says how a figure is written
 for people."""
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ class Column(NamedTuple):
     Attributes:
         key: its name in the rows, and in CSV and JSON, where figures stay in base units and
             unrounded.
-        header: what people read above it, the unit included; None keeps it out of tables and
-            Markdown.
+        header: its heading for people, the unit included; None keeps it out of tables and Markdown.
         show: how a value is written for people.
         words: text (left, may wrap) rather than a figure (right, never wraps).
-        data: whether CSV and JSON hold it; what only repeats another column for the eye is not.
+        data: whether CSV and JSON hold it; a column that repeats another one for people is not.
         beneath: whether a page sets it beneath the row, over the whole width: sentences.
     """
 
@@ -42,10 +41,10 @@ class Column(NamedTuple):
         if isinstance(values, Folded):
             return values.mapped(self.show)
         each = list(values)
-        # Most columns repeat what they hold. Equal values of other types may be written otherwise.
+        # Most columns repeat their values. Equal values of other types may be written otherwise.
         if set(map(type, each)) <= {str, int, type(None)}:
-            made = {value: self.show(value) for value in set(each)}
-            return [made[value] for value in each]
+            texts = {value: self.show(value) for value in set(each)}
+            return [texts[value] for value in each]
         return list(map(self.show, each))
 
     def is_known(self, values: Sequence[Any]) -> bool:
@@ -80,21 +79,21 @@ class Folded(Sequence[Any]):
     def __iter__(self) -> Iterator[Any]:
         return (None if code < 0 else self.each[code] for code in self.codes.tolist())
 
-    def __getitem__(self, place: Any) -> Any:
-        found = self.codes[place]
-        if isinstance(place, int):
-            return None if found < 0 else self.each[found]
-        return Folded(found, self.each)
+    def __getitem__(self, index: Any) -> Any:
+        codes = self.codes[index]
+        if isinstance(index, int):
+            return None if codes < 0 else self.each[codes]
+        return Folded(codes, self.each)
 
     def held(self) -> list[Any]:
         """The values that rows have, in no order."""
         return [None if code < 0 else self.each[code] for code in set(self.codes.tolist())]
 
     def mapped(self, make: Callable[[Any], Any]) -> list[Any]:
-        """What is made of the value of each row, once of each value."""
+        """The result of ``make`` for each row, computed once per value."""
         codes = self.codes.tolist()
-        made = {code: make(None if code < 0 else self.each[code]) for code in set(codes)}
-        return [made[code] for code in codes]
+        by_code = {code: make(None if code < 0 else self.each[code]) for code in set(codes)}
+        return [by_code[code] for code in codes]
 
 
 class Columns(Sequence[Mapping[str, Any]]):
@@ -106,10 +105,10 @@ class Columns(Sequence[Mapping[str, Any]]):
     def __len__(self) -> int:
         return len(next(iter(self._columns.values())))
 
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return [self[one] for one in range(*place.indices(len(self)))]
-        return {key: column[place] for key, column in self._columns.items()}
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[row] for row in range(*index.indices(len(self)))]
+        return {key: column[index] for key, column in self._columns.items()}
 
     def values(self, key: str) -> Sequence[Any]:
         """One column; None in each row where there is none of that name."""
@@ -122,10 +121,10 @@ class Sheet:
 
     Attributes:
         faint: key of a boolean column: rows where it is false are shown, but do not count.
-        marks: key of what a row is marked as: "best", "bad" or "" (a page shows it beside the row).
-        name: what the table is called in a page's anchors and file names, such as "cost".
+        marks: key of a row's mark: "best", "bad" or "" (a page shows it beside the row).
+        name: the table's name in a page's anchors and file names, such as "cost".
         notes: sentences below the table. warnings: sentences that also go to standard error.
-        facts: what JSON says of the table as a whole.
+        facts: JSON's entries on the table as a whole.
     """
 
     title: str
@@ -139,7 +138,7 @@ class Sheet:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def values(self, key: str) -> Sequence[Any]:
-        """What the rows hold under a key."""
+        """The rows' values of a key."""
         if isinstance(self.rows, Columns):
             return self.rows.values(key)
         return [row.get(key) for row in self.rows]

@@ -35,7 +35,7 @@ _price_3 = partial(units.significant, digits=3)
 def tokens(result: TokenTable) -> list[Sheet]:
     """Cost per million tokens, a table for each model, whole VMs billed; and by the share of the
     GPUs used where that is less."""
-    made = []
+    sheets = []
     models: dict[str, list[dict[str, Any]]] = {}
     for row in result.table:
         models.setdefault(row["model"], []).append({**row})
@@ -49,10 +49,10 @@ def tokens(result: TokenTable) -> list[Sheet]:
         _tell_servers_apart(rows)
         _mark_cheapest(rows)
         of = f": {model}" if model else ""
-        made += [_whole(rows, of, result), *_by_share(rows, of, result.api)]
-    if made:
-        made[0] = replace(made[0], warnings=[*result.warnings, *result.unknown])
-    return made
+        sheets += [_whole(rows, of, result), *_by_share(rows, of, result.api)]
+    if sheets:
+        sheets[0] = replace(sheets[0], warnings=[*result.warnings, *result.unknown])
+    return sheets
 
 
 def _mark_cheapest(rows: Sequence[dict[str, Any]]) -> None:
@@ -75,12 +75,16 @@ def _tell_servers_apart(rows: Sequence[dict[str, Any]]) -> None:
     """Say of rows of the same case in which of their servers' arguments they differ."""
     for case in dict.fromkeys(row["shown_case"] for row in rows):
         same = [row for row in rows if row["shown_case"] == case]
-        given = [_arguments(row["server_arguments"]) for row in same]
-        flags = sorted({flag for one in given for flag in one})
-        differ = [flag for flag in flags if len({str(one.get(flag)) for one in given}) > 1]
-        for row, one in zip(same, given, strict=True):
+        all_arguments = [_arguments(row["server_arguments"]) for row in same]
+        flags = sorted({flag for arguments in all_arguments for flag in arguments})
+        differ = [
+            flag
+            for flag in flags
+            if len({str(arguments.get(flag)) for arguments in all_arguments}) > 1
+        ]
+        for row, arguments in zip(same, all_arguments, strict=True):
             words = [
-                f"{flag} {json.dumps(one[flag])}" if flag in one else f"no {flag}"
+                f"{flag} {json.dumps(arguments[flag])}" if flag in arguments else f"no {flag}"
                 for flag in differ
             ]
             row["shown_case"] = ", ".join([case, *words])
@@ -88,17 +92,17 @@ def _tell_servers_apart(rows: Sequence[dict[str, Any]]) -> None:
 
 def _arguments(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text or "{}")
+        parsed = json.loads(text or "{}")
     except ValueError:
         return {"arguments": text}
-    return found if isinstance(found, dict) else {"arguments": text}
+    return parsed if isinstance(parsed, dict) else {"arguments": text}
 
 
 def _whole(rows: Sequence[dict[str, Any]], of: str, result: TokenTable) -> Sheet:
-    # What is the same for all rows stands below the table.
+    # Values that are the same for all rows stand below the table.
     constant = {name: value for name in _PLACED if (value := _same(rows, name)) is not None}
 
-    def place(name: str) -> str | None:
+    def header(name: str) -> str | None:
         return None if name in constant else _PLACED[name]
 
     several = any(row["n"] > 1 for row in rows)
@@ -108,15 +112,15 @@ def _whole(rows: Sequence[dict[str, Any]], of: str, result: TokenTable) -> Sheet
             *unshown("benchmark", "model", "profile", "configuration", "case"),
             Column("shown_case", "case", words=True, data=False),
             Column("server_arguments"),
-            Column("version", place("version"), words=True),
-            Column("vm_size", place("vm_size"), short_size, words=True),
-            Column("node_count", place("node_count"), units.count),
+            Column("version", header("version"), words=True),
+            Column("vm_size", header("vm_size"), short_size, words=True),
+            Column("node_count", header("node_count"), units.count),
             *unshown("gpus", "gpus_billed", "gpu_share"),
             Column("used", "GPUs\nused", data=False),
             Column("n", "n" if several else None, units.count),
-            Column("region", place("region"), words=True),
+            Column("region", header("region"), words=True),
             Column("os"),
-            Column("offer", place("offer"), words=True),
+            Column("offer", header("offer"), words=True),
             Column("currency"),
             Column("usd_per_hour", "US$ per\nnode-h", price),
             *unshown("price_date", "price_age", "price_source"),
@@ -217,10 +221,10 @@ def _prices(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _by_share(rows: Sequence[dict[str, Any]], of: str, api: ApiPrices) -> list[Sheet]:
-    part = [row for row in rows if (row["gpu_share"] or 1) < 1]
-    if not part:
+    shared_rows = [row for row in rows if (row["gpu_share"] or 1) < 1]
+    if not shared_rows:
         return []
-    several = len({row["vm_size"] for row in part}) > 1
+    several = len({row["vm_size"] for row in shared_rows}) > 1
     return [
         Sheet(
             title=f"US$ per million tokens by share of the VM's GPUs{of}",
@@ -236,7 +240,7 @@ def _by_share(rows: Sequence[dict[str, Any]], of: str, api: ApiPrices) -> list[S
                 Column("usd_per_million_uncached_tokens_by_gpu_share", "US$/1e6\nuncached", price),
                 *_break_evens(api, "_by_gpu_share"),
             ],
-            rows=part,
+            rows=shared_rows,
             notes=[_BY_SHARE],
             facts={"kind": "tokens_by_gpu_share", "currency": "USD"},
         )
@@ -244,8 +248,8 @@ def _by_share(rows: Sequence[dict[str, Any]], of: str, api: ApiPrices) -> list[S
 
 
 def _break_evens(api: ApiPrices, end: str, of: str = "") -> list[Column]:
-    """Columns only for what is compared; narrow with ``of``, one of several."""
-    asked = {"output": api.output, "total": api.total}
+    """Columns only for compared prices; narrow with ``of``, one of several."""
+    prices = {"output": api.output, "total": api.total}
     return [
         Column(
             f"break_even_{kind}{end}",
@@ -253,7 +257,7 @@ def _break_evens(api: ApiPrices, end: str, of: str = "") -> list[Column]:
             _even_short if of else _even,
             words=not of,
         )
-        for kind, price in asked.items()
+        for kind, price in prices.items()
         if price is not None
     ]
 
@@ -263,8 +267,8 @@ def break_even_notes(api: ApiPrices) -> list[str]:
     if not api.given:
         return []
     against = [
-        f"{price:g} US$ per million {what}"
-        for price, what in ((api.output, "output tokens"), (api.total, "tokens in total"))
+        f"{price:g} US$ per million {token_kind}"
+        for price, token_kind in ((api.output, "output tokens"), (api.total, "tokens in total"))
         if price is not None
     ]
     text = (
@@ -278,7 +282,7 @@ def break_even_notes(api: ApiPrices) -> list[str]:
     return [text]
 
 
-# What an answer costs, and how many of the good ones there are.
+# The cost of an answer, and the rate of good ones.
 ANSWERS: Final = (
     Column("usd_per_answer", "US$ per\nanswer", _price_3),
     Column("goodput_limits"),
@@ -288,15 +292,15 @@ ANSWERS: Final = (
 
 
 def goodput_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What counts as a good answer, where that was stated."""
+    """The definition of a good answer, where it was stated."""
     limits = dict.fromkeys(
         row["goodput_limits"] for row in rows if row["goodput_per_second"] is not None
     )
-    return [f"Goodput: answers within {one}, each of them." for one in limits if one]
+    return [f"Goodput: answers within {limit}, each of them." for limit in limits if limit]
 
 
 def idle_note(factor: float) -> str:
-    """What the hours without requests do to the costs."""
+    """The effect of hours without requests on the costs."""
     return (
         f"Of each day {24 - 24 / factor:.3g} hours are billed without a request: costs are"
         f" x {factor:.3g}."
@@ -331,36 +335,36 @@ def rate(value: Any) -> str:
     return units.fixed(value, 1 if value is not None and value < _WHOLE_FROM else 0)
 
 
-def article(found: Article) -> list[Sheet]:
-    """The published rates at each set of prices, and what the article says beside them."""
-    made = [_price_set(one, found) for one in found.sets]
+def article(published: Article) -> list[Sheet]:
+    """The published rates at each set of prices, and the article's own statements."""
+    sheets = [_price_set(price_set, published) for price_set in published.sets]
     claims = Sheet(
         title="What the article says, and what follows from its own rates",
         columns=[
             Column("claim", "the article", words=True),
             *worded("verdict", "why"),
         ],
-        rows=found.claims,
+        rows=published.claims,
         notes=[
             (
                 "The article's own US$ per 1,000 tokens stand only in charts: its words are"
                 " checked, not its figures."
             ),
-            f"Source: {found.source}.",
+            f"Source: {published.source}.",
         ],
-        warnings=[*found.warnings, *found.unknown],
-        facts={"kind": "published_token_claims", "unknown_prices": list(found.unknown)},
+        warnings=[*published.warnings, *published.unknown],
+        facts={"kind": "published_token_claims", "unknown_prices": list(published.unknown)},
     )
-    return [*made, claims]
+    return [*sheets, claims]
 
 
-def _price_set(one: PriceSet, found: Article) -> Sheet:
-    rows = [{**row} for row in one.table]
+def _price_set(price_set: PriceSet, published: Article) -> Sheet:
+    rows = [{**row} for row in price_set.table]
     for row in rows:
         row["wins"] = "*" if row["cheapest"] else ""
         row["shown_profile"] = str(row["profile"]).replace("_", " ")
     return Sheet(
-        title=one.title,
+        title=price_set.title,
         columns=[
             Column("profile"),
             Column("shown_profile", "profile", words=True, data=False),
@@ -390,18 +394,18 @@ def _price_set(one: PriceSet, found: Article) -> Sheet:
             Column("usd_per_million_uncached_tokens_by_gpu_share", "1 GPU\nuncached", _price_3),
             Column("wins", "", words=True, data=False),
             Column("cheapest"),
-            *_break_evens(found.api, "", "VM"),
-            *_break_evens(found.api, "_by_gpu_share", "1 GPU"),
+            *_break_evens(published.api, "", "VM"),
+            *_break_evens(published.api, "_by_gpu_share", "1 GPU"),
         ],
         rows=rows,
         notes=[
-            *one.notes,
+            *price_set.notes,
             (
                 "VM: the whole VM is billed for the work of its 1 GPU. 1 GPU: that / GPUs of the"
                 " VM, which holds only when the others do the same work. * cheapest of its profile."
             ),
             _UNCACHED,
-            *break_even_notes(found.api),
+            *break_even_notes(published.api),
         ],
-        facts={"kind": "published_tokens", "prices": one.name, "source": found.source},
+        facts={"kind": "published_tokens", "prices": price_set.name, "source": published.source},
     )

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from trueup.node.nccl_topology import Finding, Layout
 
 
-def findings(found: Sequence[Finding], source: str, wanted: Layout, size: str) -> Sheet:
-    """What is wrong with a file, a row a place. What NCCL does with a fault stands once, below."""
-    errors = sum(finding.severity == "error" for finding in found)
-    warnings = len(found) - errors
+def findings(faults: Sequence[Finding], source: str, expected: Layout, size: str) -> Sheet:
+    """Faults of a file, one row per place. The effect of a fault on NCCL stands once, below."""
+    errors = sum(finding.severity == "error" for finding in faults)
+    warnings = len(faults) - errors
     verdict = (
         f"{units.plural(errors, 'error')}, {units.plural(warnings, 'warning')}"
-        if found
+        if faults
         else "nothing is wrong"
     )
     notes: dict[str, None] = {}
-    for finding in found:
+    for finding in faults:
         notes[f"{finding.effect[:1].upper()}{finding.effect[1:]}. ({finding.kind})"] = None
     return Sheet(
-        title=f"{size} ({wanted.name}): {verdict}",
+        title=f"{size} ({expected.name}): {verdict}",
         columns=[
             Column("severity", "severity", words=True),
             Column("line", "line", units.count),
@@ -38,22 +38,22 @@ def findings(found: Sequence[Finding], source: str, wanted: Layout, size: str) -
             Column("effect"),
             Column("mend", "mend", words=True),
         ],
-        rows=[vars(finding) for finding in found],
+        rows=[vars(finding) for finding in faults],
         notes=list(notes),
         facts={
             "kind": "topology_findings",
             "source": source,
             "size": size,
-            "layout": wanted.name,
+            "layout": expected.name,
             "errors": errors,
             "warnings_count": warnings,
         },
     )
 
 
-def layout(shown: Layout, size: str) -> list[Sheet]:
-    """A size's GPUs in PCI order with what is beside each, and how to place ranks by it."""
-    masks = gpu_masks(shown)
+def layout(gpu_layout: Layout, size: str) -> list[Sheet]:
+    """A size's GPUs in PCI order with the devices beside each, and how to place ranks by them."""
+    masks = gpu_masks(gpu_layout)
     rows = [
         {
             "gpu": pair.number,
@@ -63,18 +63,18 @@ def layout(shown: Layout, size: str) -> list[Sheet]:
             "numa_node": numa.node,
             "cores": format_cpu_list(numa.cores),
             "mask": masks[pair.number],
-            "affinity": mask_words(numa.cores, shown.width),
+            "affinity": mask_words(numa.cores, gpu_layout.width),
             "bridge": bridge.bus_id,
         }
-        for numa in shown.numa
+        for numa in gpu_layout.numa
         for bridge in numa.bridges
         for pair in bridge.pairs
     ]
     by_node = [str(row["gpu"]) for row in rows]
-    per_node = len(rows) // len(shown.numa)
+    per_node = len(rows) // len(gpu_layout.numa)
     used = ", ".join(
         f"{context.replace('_', ' ')} {'yes' if yes else 'no'}"
-        for context, yes in shown.used.items()
+        for context, yes in gpu_layout.used.items()
     )
     commands = {
         "srun, one rank a GPU in this order": (
@@ -85,7 +85,7 @@ def layout(shown: Layout, size: str) -> list[Sheet]:
         ),
     }
     table = Sheet(
-        title=f"{size} ({shown.name}): {len(rows)} GPUs, {len(shown.numa)} NUMA nodes",
+        title=f"{size} ({gpu_layout.name}): {len(rows)} GPUs, {len(gpu_layout.numa)} NUMA nodes",
         columns=[
             Column("gpu", "GPU", units.count),
             Column("gpu_bus_id", "bus id", words=True),
@@ -99,17 +99,17 @@ def layout(shown: Layout, size: str) -> list[Sheet]:
         rows=sorted(rows, key=lambda row: int(str(row["gpu"]))),
         notes=[
             "GPU numbers hold with CUDA_DEVICE_ORDER=PCI_BUS_ID.",
-            f"Topology file {shown.file}; used: {used}: {shown.why}.",
-            f"Source: {shown.source} ({shown.date}).",
+            f"Topology file {gpu_layout.file}; used: {used}: {gpu_layout.why}.",
+            f"Source: {gpu_layout.source} ({gpu_layout.date}).",
         ],
         facts={
             "kind": "topology",
             "size": size,
-            "layout": shown.name,
-            "file": shown.file,
+            "layout": gpu_layout.name,
+            "file": gpu_layout.file,
             "masks": masks,
             "cuda_visible_devices": ",".join(by_node),
-            "used": dict(shown.used),
+            "used": dict(gpu_layout.used),
         },
     )
     # A column of figures is never folded, so that a command can be copied whole.

@@ -1,4 +1,4 @@
-"""Count what the nodes of a play ran, for the benchmark of the controller."""
+"""Count the tasks that the nodes of a play ran, for the benchmark of the controller."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class CallbackModule(CallbackBase):
         begun = {**about, "begun": time.monotonic(), "seconds": 0.0}
         self._tasks.setdefault(task._uuid, begun)
 
-    def _end(self, result: Any, what: str) -> None:
+    def _end(self, result: Any, counter: str) -> None:
         task = self._tasks[result._task._uuid]
-        task[what] += 1
+        task[counter] += 1
         task["seconds"] = time.monotonic() - task["begun"]

@@ -1,9 +1,9 @@
 """A connection that answers from a recording: a simulation of nodes, for measuring the controller.
 
-A request is what Ansible sends over a connection: a module with its arguments (pipelined, as a
-Python program with both in it), a shell command, or a file. What differs from run to run (names of
-temporary folders, the host's own name) is taken out before a request is looked up. A request that
-is not in the recording fails; nothing is made up for it.
+A request is anything that Ansible sends over a connection: a module with its arguments (pipelined,
+as a Python program with both in it), a shell command, or a file. Parts that differ from run to run
+(names of temporary folders, the host's own name) are taken out before a request is looked up. A
+request that is not in the recording fails; nothing is made up for it.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ extends_documentation_fragment:
 FORMAT = "trueup.controller-recording/1"
 HOW = "python bench/controller/record.py --help tells how to record it again"
 # Module arguments that are the project's data and no question to the node: the answer of a node
-# stays what it was when a row is added to the catalog.
+# stays the same when a row is added to the catalog.
 _DATA_ARGUMENTS = {("azure_node_facts", "catalog"), ("azure_node_facts", "families")}
 # Another each time: the name that the controller gave to a file made from text (copy, template),
-# the run's, and what tells of the controller.
+# the run's, and arguments that describe the controller.
 _OF_THE_RUN = {"_original_basename", "run_id", "controller"}
 _LONG_TEXT = 200
 # Programs of the project are data of it too: a node that is sent one answers for its name.
@@ -78,7 +78,7 @@ _CALL = b"\n    _ansiballz_main(\n"
 
 
 def request_of(command: str, data: bytes | None, host: str) -> dict[str, Any]:
-    """What is asked, without what differs from run to run and from host to host."""
+    """The request, without parts that differ from run to run and from host to host."""
     if data is None:
         return {"command": _plain(command, host)}
     start = data.rfind(_CALL)
@@ -185,14 +185,14 @@ class Connection(ConnectionBase):
     def exec_command(
         self, cmd: str, in_data: bytes | None = None, sudoable: bool = True
     ) -> tuple[int, bytes, bytes]:
-        """Answer what a module or a command would have said."""
+        """Answer as the recorded module or command did."""
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
         request = request_of(cmd, in_data, self._play_context.remote_addr)
-        place = _TEMPORARY.search(cmd)
+        match = _TEMPORARY.search(cmd)
         if self._inner is None:
             status, output, errors = self._recorded(request)
-            if place is not None:
-                output = output.replace(_PLACE, place.group())
+            if match is not None:
+                output = output.replace(_PLACE, match.group())
             return status, output.encode(), errors.encode()
         status, out, err = self._ask(cmd, in_data, sudoable)
         self._record(request, status, _TEMPORARY.sub(_PLACE, out.decode()), err.decode())
@@ -228,26 +228,26 @@ class Connection(ConnectionBase):
     def _ask(self, command: str, data: bytes | None, sudoable: bool) -> tuple[int, bytes, bytes]:
         """Ask the real node, by a file where its connection cannot pipe data into a command."""
         if data is None or self._inner.has_pipelining:
-            answer = self._inner.exec_command(command, in_data=data, sudoable=sudoable)
+            response = self._inner.exec_command(command, in_data=data, sudoable=sudoable)
         else:
             with tempfile.NamedTemporaryFile(prefix="trueup-recorded-") as stream:
                 stream.write(data)
                 stream.flush()
                 self._inner.put_file(stream.name, stream.name)
                 piped = f"{command} <{stream.name}; status=$?; rm -f {stream.name}; exit $status"
-                answer = self._inner.exec_command(
+                response = self._inner.exec_command(
                     f"/bin/sh -c {shlex.quote(piped)}", sudoable=sudoable
                 )
-        status, output, errors = answer
+        status, output, errors = response
         return status, output, errors
 
     def _recorded(self, request: dict[str, Any]) -> tuple[int, str, str]:
         path = self.get_option("recording")
-        found = answers_in(path).get(key_of(request))
-        if found is None:
+        response = answers_in(path).get(key_of(request))
+        if response is None:
             message = f"the recording {path} has no answer to {key_of(request)[:600]}; {HOW}"
             raise AnsibleError(message)
-        return found
+        return response
 
     def _record(self, request: dict[str, Any], status: int, output: str, errors: str) -> None:
         line = {"request": request, "status": status, "output": output, "errors": errors}

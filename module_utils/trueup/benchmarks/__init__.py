@@ -1,17 +1,19 @@
 """The benchmarks, a room each: ``benchmarks/<tool>/``.
 
-``output``: what the tool prints, understood here and nowhere else. It has ``parse_<tool>(text)``: a
-frozen dataclass, or ParseError with the line; never an empty or partial result. Also
+``output``: the parser of the tool's output, which no other file understands. It has
+``parse_<tool>(text)``: a frozen dataclass, or ParseError with the line; never an empty or partial
+result. Also
 
 - ``TOOL``: the tool's name, as in ``trueup read --tool NAME``;
 - ``ROLE``: the role that installs it and measures, where that is not called as the tool.
 
-``marks``: what its output is told by, apart so that ``trueup read`` imports one parser and not all:
+``marks``: identifies the tool's output, apart so that ``trueup read`` imports one parser and not
+all:
 
-- ``MARKS``: strings of which one stands in or soon after the first line that the parser needs; what
-  stands long before the first mark of a log is not read;
-- ``recognises(text) -> bool``: whether a text is this tool's output, judged by what only this tool
-  prints.
+- ``MARKS``: strings of which one stands in or soon after the first line that the parser needs; text
+  long before the first mark of a log is not read;
+- ``recognises(text) -> bool``: whether a text is this tool's output, judged by strings that only
+  this tool prints.
 
 A result may have a member ``unverified``: a list of sentences, each a named cross-check that the
 text lacks ("no list of ranks: busbw is not checked against their number"). Such figures are shown
@@ -20,7 +22,7 @@ any result, empty without the member. A contradiction is a ParseError still.
 
 A result may have a member ``reasons``: by the name of a check, the sentence for its failure.
 
-No Ansible, clock, files, network or environment in there. What parsers share is in
+No Ansible, clock, files, network or environment in there. Code that parsers share is in
 ``trueup.reading``: lines that know their number, and the JSON of our own programs.
 
 ``view``: how its figures are shown (``VIEW``, a ``trueup.view.View``). Report, list, scaling, cost
@@ -35,7 +37,7 @@ from ..record import Metric
 
 
 class Parsed(Protocol):
-    """What every parser's result can tell, whatever the tool."""
+    """Members of every parser's result, whatever the tool."""
 
     @property
     def tool_version(self) -> Optional[str]:
@@ -48,8 +50,8 @@ class Parsed(Protocol):
 
     @property
     def parameters(self) -> Dict[str, str]:
-        """What the output itself says of the case and an expectation may depend on (``operation``
-        of a collective); an empty mapping where it says nothing."""
+        """Parameters of the case in the output itself that an expectation may depend on
+        (``operation`` of a collective); an empty mapping where it has none."""
 
     @property
     def checks(self) -> Dict[str, bool]:

@@ -1,1 +1,1 @@
-"""What many machines are told."""
+"""Planning and control of many machines."""

@@ -1,10 +1,10 @@
-"""What no test can show is a row of catalog/acceptance.yml: a check that a person with the machine
-runs by hand, or that playbooks/acceptance.yml runs.
+"""Acceptance rows (catalog/acceptance.yml): checks that no test can cover. A person with the
+machine runs them by hand, or playbooks/acceptance.yml runs them.
 
-A row that a play can settle has ``checks``. Each asks one thing (a file, a command that only reads,
-a fact, the records of a benchmark) and compares it; ``settle`` says what came out, with evidence.
-Where something has to be done first, the row has ``steps``, which change the node for a moment, and
-what puts it back (``restore``).
+A row that a play can settle has ``checks``. Each reads one thing (a file, a read-only command,
+a fact, the records of a benchmark) and compares it; ``settle`` returns the outcome with evidence.
+A row that needs a change first has ``steps``, which change the node for a moment, and ``restore``,
+which undoes them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SCHEMA = "trueup.acceptance/1"
 PASSED, FAILED, UNMEASURED, ELSEWHERE = "passed", "failed", "not measured", "not applicable"
 # The worst first.
 OUTCOMES = (FAILED, UNMEASURED, ELSEWHERE, PASSED)
-# What a row needs beyond one machine of a size that it fits, its image, trueup and an hour.
+# Needs of a row beyond one machine of a fitting size, its image, trueup and an hour.
 BEYOND = {
     "nodes": "several nodes",
     "service": "another service",
@@ -42,7 +42,7 @@ ASK_FOR_STEPS = "-e trueup_acceptance_change=true"
 # How long a command may take unless its check says so, and how much of a text is evidence.
 SECONDS = 30
 _SHOWN = 160
-# What each kind of check may say beside what it asks.
+# By kind of check: the members that it may have beside its subject.
 _TEXT = ("has", "lacks")
 _RANGE = ("from", "to")
 KINDS = {
@@ -55,11 +55,11 @@ KINDS = {
     ),
     "step": _TEXT,
 }
-# What a row with steps may ask: a file or command that is read while the node is changed is a step.
+# Kinds of checks in a row with steps. A file or command read on the changed node is itself a step.
 _AFTER_STEPS = ("step", "fact", "record")
 
 Check = Mapping[str, Any]
-# What came out, and the evidence in a sentence.
+# Outcome, and the evidence in a sentence.
 Finding = Tuple[str, str]
 
 
@@ -83,8 +83,8 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known of a machine.
+class Facts:
+    """Facts, outputs and records of a machine.
 
     Attributes:
         facts: ``node``, ``gpu`` and ``rdma``, the facts trueup_* of these names, and the ``run`` of
@@ -92,10 +92,10 @@ class Known:
         files: path to its text, None where there is no such file.
         commands: argv, joined by blanks, to its output, None where it is not installed.
         programs: name to its path, None where it is not installed.
-        unknown: path or argv to why it could not be asked.
+        unknown: path or argv to the reason why it was not read.
         records: those of the machine, oldest first.
         rebooted: whether it was booted after a run of site.yml.
-        done: of each row whose steps were asked for, what module evidence_steps returned.
+        done: by row with requested steps, the result of the module evidence_steps.
     """
 
     facts: Mapping[str, Any]
@@ -124,20 +124,20 @@ def rows(data: Any) -> List[Row]:
     listed = data.get("rows") if isinstance(data, dict) else None
     if not isinstance(listed, list):
         raise BadInput(f"{FILE}: a mapping with a list `rows` is expected")
-    found = [_row(place, item) for place, item in enumerate(listed, 1)]
-    ids = [row.id for row in found]
-    twice = sorted({one for one in ids if ids.count(one) > 1})
+    parsed_rows = [_row(row_number, item) for row_number, item in enumerate(listed, 1)]
+    ids = [row.id for row in parsed_rows]
+    twice = sorted({row_id for row_id in ids if ids.count(row_id) > 1})
     if twice:
         raise BadInput(f"{FILE}: the id {twice[0]} stands twice; give one of them another")
-    return found
+    return parsed_rows
 
 
-def _row(place: int, item: Any) -> Row:
-    where = f"{FILE}: row {place}"
+def _row(row_number: int, item: Any) -> Row:
+    where = f"{FILE}: row {row_number}"
     if not isinstance(item, dict):
         raise BadInput(f"{where} is not a mapping")
     where += f" ({item.get('id', 'without id')})"
-    names = [one.name for one in fields(Row)]
+    names = [member.name for member in fields(Row)]
     unknown = sorted(set(item) - set(names))
     if unknown:
         raise BadInput(f"{where}: there is no {unknown[0]} in a row")
@@ -157,14 +157,14 @@ def _row(place: int, item: Any) -> Row:
 
 def _refuse_row(where: str, row: Row) -> None:
     """Raise BadInput for a row whose members do not fit together."""
-    unknown = [word for word in row.beyond if word not in BEYOND]
+    unknown = [requirement for requirement in row.beyond if requirement not in BEYOND]
     if unknown:
         raise BadInput(f"{where}: beyond is {unknown[0]!r}, and not one of {', '.join(BEYOND)}")
     if not (row.checks or row.beyond):
         raise BadInput(f"{where}: it has neither checks nor what it needs beyond them (`beyond`)")
     if bool(row.steps) != bool(row.restore) or (row.steps and not row.checks):
         raise BadInput(f"{where}: steps, restore and checks stand together")
-    if not all(isinstance(word, str) for word in row.given):
+    if not all(isinstance(argument, str) for argument in row.given):
         raise BadInput(f"{where}: given {row.given!r} is no list of texts")
     for check in row.checks:
         kind = _kind(check)
@@ -181,14 +181,14 @@ def _refuse_step(where: str, step: Any) -> None:
     if not (
         isinstance(argv, list)
         and argv
-        and all(isinstance(word, str) for word in argv)
+        and all(isinstance(argument, str) for argument in argv)
         and isinstance(step["seconds"], int)
     ):
         raise BadInput(f"{where}: a step is `run`, a list of texts, and `seconds`; {step!r} is not")
 
 
 def _refuse_check(where: str, check: Any) -> None:
-    """Raise BadInput for a check that asks nothing, two things, or what its kind has not."""
+    """Raise BadInput for a check with no kind, with several, or with a member of no such kind."""
     kinds = [kind for kind in KINDS if isinstance(check, dict) and kind in check]
     if len(kinds) != 1:
         raise BadInput(f"{where}: a check asks one of {', '.join(KINDS)}, and {check!r} does not")
@@ -197,7 +197,9 @@ def _refuse_check(where: str, check: Any) -> None:
     if unknown:
         raise BadInput(f"{where}: a check of a {kind} has no {unknown[0]}")
     argv = check.get("command", [""])
-    if not (isinstance(argv, list) and argv and all(isinstance(word, str) for word in argv)):
+    if not (
+        isinstance(argv, list) and argv and all(isinstance(argument, str) for argument in argv)
+    ):
         raise BadInput(f"{where}: the command {argv!r} is no list of texts")
     for pattern in (*check.get("has", []), *check.get("lacks", [])):
         try:
@@ -217,22 +219,24 @@ def _refuse_check(where: str, check: Any) -> None:
 
 def misfit(row: Row, node: Mapping[str, Any]) -> Optional[str]:
     """Why a row is not for this machine; None where it is."""
-    for name, wanted in row.applies.items():
-        there = node.get(name)
-        if isinstance(wanted, bool):
-            if bool(there) != wanted:
-                return f"this node has {'no' if wanted else 'a'} {name}"
-        elif str(there) not in map(str, wanted):
-            return f"{name} is {there}, and not {' or '.join(map(str, wanted))}"
+    for name, expected in row.applies.items():
+        actual = node.get(name)
+        if isinstance(expected, bool):
+            if bool(actual) != expected:
+                return f"this node has {'no' if expected else 'a'} {name}"
+        elif str(actual) not in map(str, expected):
+            return f"{name} is {actual}, and not {' or '.join(map(str, expected))}"
     return None
 
 
 def asks(listed: Sequence[Row], node: Mapping[str, Any]) -> Dict[str, Any]:
-    """What the node itself is asked for the rows that fit it: ``files``, ``programs``, and
-    ``commands`` with ``argv`` and ``seconds``."""
+    """Queries for the node, from the rows that fit it: ``files``, ``programs``, and ``commands``
+    with ``argv`` and ``seconds``."""
     fitting = [row for row in listed if row.checks and misfit(row, node) is None]
     checks = [check for row in fitting for check in row.checks]
-    read = [(one["command"], one.get("seconds", SECONDS)) for one in checks if "command" in one]
+    read = [
+        (check["command"], check.get("seconds", SECONDS)) for check in checks if "command" in check
+    ]
     read += [(row.given, SECONDS) for row in fitting if row.given]
     commands = {_joined(argv): {"argv": argv, "seconds": seconds} for argv, seconds in read}
     files = sorted({check["file"] for check in checks if "file" in check})
@@ -240,24 +244,24 @@ def asks(listed: Sequence[Row], node: Mapping[str, Any]) -> Dict[str, Any]:
     return {"files": files, "programs": programs, "commands": list(commands.values())}
 
 
-def settle(row: Row, known: Known) -> Dict[str, Any]:
-    """What came out for a row that has checks: ``row``, ``outcome`` and ``evidence``, a sentence
-    for each check; where steps were asked for also what became of them, as ``done``."""
-    done = known.done.get(row.id) or {}
-    said = {f"step {n}": one["output"] for n, one in enumerate(done.get("steps", []), 1)}
-    asked = replace(known, commands={**known.commands, **said})
-    found = _unfit(row, known) or _undone(row, known)
-    found = found or [_ASKED[_kind(check)](check, asked) for check in row.checks]
-    if said:
-        found.append(_restored(done))
-    worst = next(word for word in OUTCOMES if word in dict(found))
-    settled = {"row": row.id, "outcome": worst, "evidence": [text for _, text in found]}
+def settle(row: Row, snapshot: Facts) -> Dict[str, Any]:
+    """The result of a row that has checks: ``row``, ``outcome`` and ``evidence``, a sentence for
+    each check; with requested steps also ``done``, their results."""
+    done = snapshot.done.get(row.id) or {}
+    step_outputs = {f"step {n}": step["output"] for n, step in enumerate(done.get("steps", []), 1)}
+    after_steps = replace(snapshot, commands={**snapshot.commands, **step_outputs})
+    findings = _unfit(row, snapshot) or _undone(row, snapshot)
+    findings = findings or [_ASKED[_kind(check)](check, after_steps) for check in row.checks]
+    if step_outputs:
+        findings.append(_restored(done))
+    worst = next(outcome for outcome in OUTCOMES if outcome in dict(findings))
+    settled = {"row": row.id, "outcome": worst, "evidence": [text for _, text in findings]}
     return {**settled, "done": done} if done else settled
 
 
-def to_change(listed: Sequence[Row], known: Known) -> List[Row]:
+def to_change(listed: Sequence[Row], snapshot: Facts) -> List[Row]:
     """The rows whose steps this machine can do, in their order."""
-    return [row for row in listed if row.steps and not _unfit(row, known)]
+    return [row for row in listed if row.steps and not _unfit(row, snapshot)]
 
 
 def read_after(row: Row) -> List[str]:
@@ -266,44 +270,44 @@ def read_after(row: Row) -> List[str]:
     return sorted(roots & {"gpu", "rdma"})
 
 
-def _unfit(row: Row, known: Known) -> List[Finding]:
+def _unfit(row: Row, snapshot: Facts) -> List[Finding]:
     """Why a row is not settled on this machine, or not yet; empty where it can be."""
-    why = misfit(row, known.facts["node"])
-    if why is None and row.needs and not known.programs.get(row.needs):
-        why = f"{row.needs} is not installed"
-    if why is not None:
-        return [(ELSEWHERE, why)]
+    reason = misfit(row, snapshot.facts["node"])
+    if reason is None and row.needs and not snapshot.programs.get(row.needs):
+        reason = f"{row.needs} is not installed"
+    if reason is not None:
+        return [(ELSEWHERE, reason)]
     name = _joined(row.given)
-    if name in known.unknown or (name and name not in known.commands):
-        return [(UNMEASURED, f"{name}: {known.unknown.get(name, 'not asked')}")]
-    if name and not re.search(r"^exit status 0$", known.commands[name] or "", re.MULTILINE):
+    if name in snapshot.unknown or (name and name not in snapshot.commands):
+        return [(UNMEASURED, f"{name}: {snapshot.unknown.get(name, 'not asked')}")]
+    if name and not re.search(r"^exit status 0$", snapshot.commands[name] or "", re.MULTILINE):
         return [(ELSEWHERE, f"it is for a machine on which this ends with status 0: {name}")]
-    if row.after_reboot and not known.rebooted:
+    if row.after_reboot and not snapshot.rebooted:
         return [(UNMEASURED, "not rebooted since site.yml ran: reboot, then repeat this")]
-    if row.steps and known.facts["node"].get("privilege") is None:
+    if row.steps and snapshot.facts["node"].get("privilege") is None:
         return [(UNMEASURED, "its steps need root, or sudo that asks no password")]
     return []
 
 
-def _undone(row: Row, known: Known) -> List[Finding]:
+def _undone(row: Row, snapshot: Facts) -> List[Finding]:
     """Why the steps of a row were not done to their end; empty where they were, or it has none."""
     if not row.steps:
         return []
-    done = known.done.get(row.id)
+    done = snapshot.done.get(row.id)
     if done is None:
         return [(UNMEASURED, f"it changes the node for a moment: ask for it, {ASK_FOR_STEPS}")]
     if done["refused"]:
         return [(UNMEASURED, f"not done: {done['refused']}")]
     last = done["steps"][-1]
     if last["note"]:
-        said = f"step {len(done['steps'])}, {last['command']}: {last['note']}"
-        return [(UNMEASURED if last["status"] is None else FAILED, said)]
+        message = f"step {len(done['steps'])}, {last['command']}: {last['note']}"
+        return [(UNMEASURED if last["status"] is None else FAILED, message)]
     return []
 
 
 def _restored(done: Mapping[str, Any]) -> Finding:
     """Whether the node is as it was."""
-    wrong = [f"{one['command']}: {one['note']}" for one in done["restored"] if one["note"]]
+    wrong = [f"{step['command']}: {step['note']}" for step in done["restored"] if step["note"]]
     if wrong:
         return FAILED, f"the node was not put back, do it by hand: {'; '.join(wrong)}"
     return PASSED, f"put back by {len(done['restored'])} command(s)"
@@ -311,7 +315,9 @@ def _restored(done: Mapping[str, Any]) -> Finding:
 
 def to_measure(listed: Sequence[Row], settled: Sequence[Mapping[str, Any]]) -> List[str]:
     """The benchmarks of which a row had no record."""
-    lacking = {one["row"] for one in settled if one["outcome"] == UNMEASURED}
+    lacking = {
+        settled_row["row"] for settled_row in settled if settled_row["outcome"] == UNMEASURED
+    }
     checks = [check for row in listed if row.id in lacking for check in row.checks]
     return list(dict.fromkeys(check["record"] for check in checks if "record" in check))
 
@@ -324,7 +330,7 @@ def _joined(argv: Sequence[str]) -> str:
     return " ".join(argv)
 
 
-# ---- what earlier runs left ---------------------------------------------------------------------
+# ---- records of earlier runs --------------------------------------------------------------------
 
 
 class History(NamedTuple):
@@ -343,7 +349,7 @@ class History(NamedTuple):
 
 
 def history(results: str, host: str, booted_at: Optional[int]) -> History:
-    """What the folder of results has of a host; what cannot be read is left out.
+    """Records and runs of a host in the results folder; unreadable files are skipped.
 
     Args:
         results: the folder.
@@ -354,8 +360,8 @@ def history(results: str, host: str, booted_at: Optional[int]) -> History:
     runs = []
     for run in records.run_counts(results):
         folder = os.path.join(results, run)
-        kept = (record for _, record, _ in records.read_records(folder) if record)
-        of_host = [{**record, "run_id": run} for record in kept if _is_of(record, host)]
+        run_records = (record for _, record, _ in records.read_records(folder) if record)
+        of_host = [{**record, "run_id": run} for record in run_records if _is_of(record, host)]
         mine += sorted(of_host, key=lambda record: str(record["started_at"]))
         runs += _run_of(os.path.join(folder, "run.json"), host, booted_at)
     return History(
@@ -377,20 +383,22 @@ def _is_of(record: Mapping[str, Any], host: str) -> bool:
 
 
 def _run_of(path: str, host: str, booted_at: Optional[int]) -> List[Dict[str, Any]]:
-    """What a manifest says of the host, where it is of a run of site.yml, or nothing."""
+    """Task counts and times of the host in a manifest of site.yml; empty for any other."""
     try:
         with open(path, encoding="utf-8") as stream:
             manifest = json.load(stream)
         if manifest["playbook"] != "site.yml":
             return []
         counts = manifest["hosts"][host]
-        found = {name: int(counts.get(name, 0)) for name in ("changed", "failed", "unreachable")}
+        task_counts = {
+            name: int(counts.get(name, 0)) for name in ("changed", "failed", "unreachable")
+        }
         begun, ended = _seconds(manifest["started_at"]), _seconds(manifest["finished_at"])
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return []
-    # What is not known is neither before nor after.
+    # An unknown boot time is neither before nor after.
     boot = float("nan") if booted_at is None else booted_at
-    return [{**found, "after_boot": begun > boot, "before_boot": ended < boot}]
+    return [{**task_counts, "after_boot": begun > boot, "before_boot": ended < boot}]
 
 
 def _seconds(utc: str) -> int:
@@ -401,43 +409,43 @@ def _seconds(utc: str) -> int:
 # ---- the kinds of checks ------------------------------------------------------------------------
 
 
-def _file(check: Check, known: Known) -> Finding:
-    return _text(check, check["file"], known.files, known, "there is no such file")
+def _file(check: Check, snapshot: Facts) -> Finding:
+    return _text(check, check["file"], snapshot.files, snapshot, "there is no such file")
 
 
-def _command(check: Check, known: Known) -> Finding:
+def _command(check: Check, snapshot: Facts) -> Finding:
     argv = _joined(check["command"])
-    return _text(check, argv, known.commands, known, "it is not installed")
+    return _text(check, argv, snapshot.commands, snapshot, "it is not installed")
 
 
-def _step(check: Check, known: Known) -> Finding:
-    """What a step printed, which was done."""
-    return _text(check, f"step {check['step']}", known.commands, known, "it was not done")
+def _step(check: Check, snapshot: Facts) -> Finding:
+    """Check the output of a step."""
+    return _text(check, f"step {check['step']}", snapshot.commands, snapshot, "it was not done")
 
 
 def _text(
-    check: Check, name: str, texts: Mapping[str, Optional[str]], known: Known, absent: str
+    check: Check, name: str, texts: Mapping[str, Optional[str]], snapshot: Facts, absent: str
 ) -> Finding:
-    if name in known.unknown or name not in texts:
-        return UNMEASURED, f"{name}: {known.unknown.get(name, 'not asked')}"
+    if name in snapshot.unknown or name not in texts:
+        return UNMEASURED, f"{name}: {snapshot.unknown.get(name, 'not asked')}"
     text = texts[name]
     if text is None:
         return FAILED, f"{name}: {absent}"
     return _compared(check, name, text)
 
 
-def _fact(check: Check, known: Known) -> Finding:
+def _fact(check: Check, snapshot: Facts) -> Finding:
     path = check["fact"]
     root, _, rest = path.partition(".")
-    if known.facts.get(root) is None:
+    if snapshot.facts.get(root) is None:
         return UNMEASURED, f"{path}: {_UNKNOWN.get(root, 'not known')}"
-    values = list(_walk(known.facts[root], rest.split(".")))
+    values = list(_walk(snapshot.facts[root], rest.split(".")))
     if "count" in check:
         state = PASSED if len(values) == check["count"] else FAILED
         return state, f"{path}: {len(values)} found, {check['count']} expected"
-    found = [_compared(check, path, value) for value in values]
-    wrong = [one for one in found if one[0] != PASSED]
-    return (wrong or found or [(FAILED, f"{path}: there is none")])[0]
+    findings = [_compared(check, path, value) for value in values]
+    wrong = [finding for finding in findings if finding[0] != PASSED]
+    return (wrong or findings or [(FAILED, f"{path}: there is none")])[0]
 
 
 _UNKNOWN = {
@@ -448,16 +456,16 @@ _UNKNOWN = {
 
 
 def _walk(value: Any, path: Sequence[str]) -> Iterator[Any]:
-    """The values at a path of names and numbers, of which ``*`` is every item of a list; None for
-    what is not there."""
+    """The values at a path of names and numbers; ``*`` is every item of a list. A missing value is
+    None."""
     if not path:
         yield value
     elif path[0] == "*":
         for item in value if isinstance(value, list) else [None]:
             yield from _walk(item, path[1:])
     elif isinstance(value, list):
-        place = int(path[0]) if path[0].isdecimal() else len(value)
-        yield from _walk(value[place] if place < len(value) else None, path[1:])
+        index = int(path[0]) if path[0].isdecimal() else len(value)
+        yield from _walk(value[index] if index < len(value) else None, path[1:])
     else:
         yield from _walk(value.get(path[0]) if isinstance(value, Mapping) else None, path[1:])
 
@@ -465,109 +473,113 @@ def _walk(value: Any, path: Sequence[str]) -> Iterator[Any]:
 def _compared(check: Check, name: str, value: Any) -> Finding:
     """A value, and whether it is as the check wants it."""
     text = "" if value is None else str(value)
-    shown = f"{name}: {text.strip()[:_SHOWN] or value!r}"
+    summary = f"{name}: {text.strip()[:_SHOWN] or value!r}"
     if "is" in check and value != check["is"]:
-        return FAILED, f"{shown}, expected {check['is']}"
+        return FAILED, f"{summary}, expected {check['is']}"
     for pattern in check.get("has", []):
         if not re.search(pattern, text, re.MULTILINE):
-            return FAILED, f"{shown}: nothing like {pattern}"
+            return FAILED, f"{summary}: nothing like {pattern}"
     for pattern in check.get("lacks", []):
-        found = re.search(pattern, text, re.MULTILINE)
-        if found:
-            return FAILED, f"{name}: {found[0][:_SHOWN]} stands there"
+        match = re.search(pattern, text, re.MULTILINE)
+        if match:
+            return FAILED, f"{name}: {match[0][:_SHOWN]} stands there"
     if set(_RANGE) & set(check):
         return _in_range(check, name, value)
-    return PASSED, shown
+    return PASSED, summary
 
 
 def _in_range(check: Check, name: str, value: Any) -> Finding:
     low, high = check.get("from", float("-inf")), check.get("to", float("inf"))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return FAILED, f"{name}: {value} is no number"
-    limits = " ".join(f"{word} {check[word]:g}" for word in _RANGE if word in check)
+    limits = " ".join(f"{bound} {check[bound]:g}" for bound in _RANGE if bound in check)
     state = PASSED if low <= value <= high else FAILED
     return state, f"{name}: {value:g}, expected {limits}"
 
 
-def _record(check: Check, known: Known) -> Finding:
+def _record(check: Check, snapshot: Facts) -> Finding:
     """The newest run's records of a benchmark: all are ok, and so is the figure of each, or of the
     best."""
     name, where = check["record"], check.get("where", {})
-    of_tool = [one for one in known.records if one["benchmark"] == name]
-    found = [one for one in of_tool if _has(where, one)]
-    if not found:
+    of_tool = [record for record in snapshot.records if record["benchmark"] == name]
+    matching = [record for record in of_tool if _has(where, record)]
+    if not matching:
         return UNMEASURED, f"no record of {name}{_said(where)}: measure it"
-    run = found[-1]["run_id"]
-    newest = [one for one in found if one["run_id"] == run]
-    for one in newest:
-        if one["outcome"] == records.TOO_SHORT:
-            return UNMEASURED, f"{name} {one['case']}: {one.get('reason')}"
-        if one["outcome"] != "ok":
-            return FAILED, f"{name} {one['case']} is {one['outcome']}: {one.get('reason')}"
-    said = f"run {run}, {name}{_said(where)}"
+    run = matching[-1]["run_id"]
+    newest = [record for record in matching if record["run_id"] == run]
+    for record in newest:
+        if record["outcome"] == records.TOO_SHORT:
+            return UNMEASURED, f"{name} {record['case']}: {record.get('reason')}"
+        if record["outcome"] != "ok":
+            return FAILED, f"{name} {record['case']} is {record['outcome']}: {record.get('reason')}"
+    label = f"run {run}, {name}{_said(where)}"
     if "metric" not in check:
-        return PASSED, f"{said}: {len(newest)} ok"
+        return PASSED, f"{label}: {len(newest)} ok"
     values = _all_figures(check, newest)
     if "alike" in check:
-        return _alike(check, said, values)
+        return _alike(check, label, values)
     if "not_below" not in check:
-        return _judged(check, said, values)
-    others = {**where, **check["not_below"]}
-    beside = [one for one in of_tool if one["run_id"] == run and _has(others, one)]
-    said += f", not below{_said(check['not_below'])}"
-    return _not_below(said, values, _all_figures(check, beside))
+        return _judged(check, label, values)
+    reference_filter = {**where, **check["not_below"]}
+    beside = [
+        record for record in of_tool if record["run_id"] == run and _has(reference_filter, record)
+    ]
+    label += f", not below{_said(check['not_below'])}"
+    return _not_below(label, values, _all_figures(check, beside))
 
 
-def _not_below(said: str, values: List[Any], others: List[Any]) -> Finding:
+def _not_below(label: str, values: List[Any], reference_values: List[Any]) -> Finding:
     """The best of some figures is not below the best of others of that run."""
-    if not (values and others):
-        return UNMEASURED, f"{said}: a figure of one of them is missing: measure both"
-    odd = _odd([*values, *others])
+    if not (values and reference_values):
+        return UNMEASURED, f"{label}: a figure of one of them is missing: measure both"
+    odd = _odd([*values, *reference_values])
     if odd:
-        return FAILED, f"{said}: {odd[0]} is no number"
-    state = PASSED if max(values) >= max(others) else FAILED
-    return state, f"{said}: {max(values):g}, expected from {max(others):g}"
+        return FAILED, f"{label}: {odd[0]} is no number"
+    state = PASSED if max(values) >= max(reference_values) else FAILED
+    return state, f"{label}: {max(values):g}, expected from {max(reference_values):g}"
 
 
-def _alike(check: Check, said: str, values: List[Any]) -> Finding:
+def _alike(check: Check, label: str, values: List[Any]) -> Finding:
     """All figures are the same to a part of the first."""
     if len(values) < 2:
-        return UNMEASURED, f"{said}: {len(values)} figure(s) {check['metric']}: measure several"
+        return UNMEASURED, f"{label}: {len(values)} figure(s) {check['metric']}: measure several"
     odd = _odd(values)
     if odd:
-        return FAILED, f"{said}: {odd[0]} is no number"
+        return FAILED, f"{label}: {odd[0]} is no number"
     off = max(abs(value - values[0]) for value in values)
     state = PASSED if off <= check["alike"] * abs(values[0]) else FAILED
-    return state, f"{said}: {len(values)} of {check['metric']}, {values[0]:g} to {off:g}"
+    return state, f"{label}: {len(values)} of {check['metric']}, {values[0]:g} to {off:g}"
 
 
 def _odd(values: Sequence[Any]) -> List[Any]:
-    """Those that cannot be compared with others."""
-    return [one for one in values if type(one) not in (int, float) or one != one]
+    """The values that are no comparable numbers."""
+    return [value for value in values if type(value) not in (int, float) or value != value]
 
 
-def _judged(check: Check, said: str, values: List[Any]) -> Finding:
+def _judged(check: Check, label: str, values: List[Any]) -> Finding:
     """The first figure that is out of range; with ``best`` the highest alone is looked at."""
     if not values:
-        return FAILED, f"{said}: no figure {check['metric']}"
+        return FAILED, f"{label}: no figure {check['metric']}"
     numbers = [value for value in values if isinstance(value, (int, float))]
     chosen = [max(numbers)] if check.get("best") and numbers else values
-    found = [_in_range(check, f"{said}: {check['metric']}", value) for value in chosen]
-    return next((one for one in found if one[0] != PASSED), found[0])
+    findings = [_in_range(check, f"{label}: {check['metric']}", value) for value in chosen]
+    return next((finding for finding in findings if finding[0] != PASSED), findings[0])
 
 
-def _has(wanted: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
-    """Whether a record has what is named: members, parameters or software by pattern."""
-    there = {**record, **(record.get("software") or {}), **record["parameters"]}
-    return all(re.fullmatch(str(pattern), str(there.get(key))) for key, pattern in wanted.items())
+def _has(patterns: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
+    """Whether a record's members, parameters and software match the patterns."""
+    members = {**record, **(record.get("software") or {}), **record["parameters"]}
+    return all(
+        re.fullmatch(str(pattern), str(members.get(key))) for key, pattern in patterns.items()
+    )
 
 
-def _said(wanted: Mapping[str, Any]) -> str:
-    return "".join(f" {key}={value}" for key, value in wanted.items())
+def _said(patterns: Mapping[str, Any]) -> str:
+    return "".join(f" {key}={value}" for key, value in patterns.items())
 
 
 def _all_figures(check: Check, listed: Sequence[Mapping[str, Any]]) -> List[Any]:
-    return [value for one in listed for value in _figures(check, one)]
+    return [value for record in listed for value in _figures(check, record)]
 
 
 def _figures(check: Check, record: Mapping[str, Any]) -> Iterator[Any]:

@@ -1,6 +1,6 @@
-"""The role avd_session_host, planned: a Windows host of a host pool of Azure Virtual Desktop.
+"""The plan of the role avd_session_host: a Windows host in a host pool of Azure Virtual Desktop.
 
-What is done is in ``azure/session_host`` and ``azure/desktops``, by the action avd_host_pool.
+The action avd_host_pool carries it out with ``session_host`` and ``host_pools``.
 """
 
 from __future__ import annotations
@@ -9,52 +9,52 @@ import re
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ..node.windows.avd_agent import AGENT_KEY, DOMAIN_KEY, ENTRA_KEY, SERVICE, agent_of, joined
-from ..plan import Asked, Plan, Skipped, sentences
+from ..plan import Plan, PlanInputs, Skipped, sentences
 
 _NAME = re.compile(r"[A-Za-z0-9@.\-_ ]{3,64}")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 # Hours that a token may be good for: an hour to 27 days.
 _HOURS = (1, 27 * 24)
-# Where administrators alone write: what was looked at is what is installed.
+# Only administrators can write here, so the verified file is the installed file.
 _FOLDER = r"C:\Program Files\trueup\avd"
 # Either lets clients reach a host that Entra knows and no domain.
 _ENTRA_RDP = ("targetisaadjoined:i:1", "enablerdsaadauth:i:1")
 _DOMAIN_ONLY = "Windows Server"
 
 
-def asks(asked: Asked) -> Dict[str, Dict[str, Any]]:
-    """How the agent stands, and what the host is joined to; nothing without a pool."""
-    if not asked.options["pool"] or asked.node.get("system") != "windows":
+def asks(inputs: PlanInputs) -> Dict[str, Dict[str, Any]]:
+    """Queries for the agent's state and the host's join; none without a pool."""
+    if not inputs.options["pool"] or inputs.node.get("system") != "windows":
         return {}
     return {
         "windows_facts": {"registry": [AGENT_KEY, ENTRA_KEY, DOMAIN_KEY], "services": [SERVICE]}
     }
 
 
-def plan(asked: Asked) -> Plan:
-    """What the action avd_host_pool goes through.
+def plan(inputs: PlanInputs) -> Plan:
+    """The plan for the action avd_host_pool.
 
     Values: ``settings``, the role's options; ``packages`` that are missing, each ``name``, ``url``,
     ``path`` and ``sha256``, and the ``folder`` that they are downloaded to; ``pool`` and ``groups``
-    in Azure's names; ``joined`` (entra, domain); ``registered``; and ``changes``: false, since what
-    it does to a registered host costs its users nothing.
+    in Azure's names; ``joined`` (entra, domain); ``registered``; and ``changes``: false, since the
+    action does not disturb the users of a registered host.
     """
-    options = asked.options
+    options = inputs.options
     if not options["pool"]:
-        why = "no host pool is named: set avd_session_host_pool"
+        reason = "no host pool is named: set avd_session_host_pool"
         return Plan(
             values={"settings": dict(options), "packages": [], "changes": False},
-            skipped=[Skipped("avd_session_host", why)],
+            skipped=[Skipped("avd_session_host", reason)],
         )
-    if asked.node.get("system") != "windows":
-        what = asked.node.get("vm_size") or "this machine"
-        wrong = f"avd_session_host: {what} runs no Windows, and session hosts do: leave it out."
+    if inputs.node.get("system") != "windows":
+        machine = inputs.node.get("vm_size") or "this machine"
+        wrong = f"avd_session_host: {machine} runs no Windows, and session hosts do: leave it out."
         return Plan(refused=[wrong])
-    registry, services = asked.found["registry"], asked.found["services"]
+    registry, services = inputs.found["registry"], inputs.found["services"]
     agent = agent_of(registry[AGENT_KEY], services[SERVICE])
     to = joined(registry[ENTRA_KEY], registry[DOMAIN_KEY])
-    refused = [*_refused(asked, to, registered=agent.registered), *_wrong_groups(options)]
+    refused = [*_refused(inputs, to, registered=agent.registered), *_wrong_groups(options)]
     if refused:
         return Plan(refused=refused)
     packages = (("agent", agent.agent), ("boot_loader", agent.loader))
@@ -68,8 +68,8 @@ def plan(asked: Asked) -> Plan:
                     "path": rf"{_FOLDER}\{name}.msi",
                     "sha256": options[f"{name}_sha256"].lower(),
                 }
-                for name, there in packages
-                if not there
+                for name, is_installed in packages
+                if not is_installed
             ],
             "folder": _FOLDER,
             "pool": {
@@ -80,7 +80,7 @@ def plan(asked: Asked) -> Plan:
                 "customRdpProperty": options["rdp_properties"],
                 "startVMOnConnect": options["start_on_connect"],
             },
-            "groups": [_group(one) for one in options["groups"]],
+            "groups": [_group(group) for group in options["groups"]],
             "joined": to,
             "registered": agent.registered,
             "changes": False,
@@ -88,12 +88,12 @@ def plan(asked: Asked) -> Plan:
     )
 
 
-def _group(one: Mapping[str, Any]) -> Dict[str, Any]:
+def _group(group: Mapping[str, Any]) -> Dict[str, Any]:
     """An application group in Azure's names."""
-    named = {"friendlyName": one["friendly_name"]} if one.get("friendly_name") else {}
+    named = {"friendlyName": group["friendly_name"]} if group.get("friendly_name") else {}
     return {
-        "name": one["name"],
-        "properties": {"applicationGroupType": one["type"], **named},
+        "name": group["name"],
+        "properties": {"applicationGroupType": group["type"], **named},
         "applications": [
             {
                 "name": app["name"],
@@ -106,13 +106,13 @@ def _group(one: Mapping[str, Any]) -> Dict[str, Any]:
                     "showInPortal": True,
                 },
             }
-            for app in one.get("applications") or []
+            for app in group.get("applications") or []
         ],
     }
 
 
-def _refused(asked: Asked, to: str, *, registered: bool) -> List[str]:
-    options, node = asked.options, asked.node
+def _refused(inputs: PlanInputs, to: str, *, registered: bool) -> List[str]:
+    options, node = inputs.options, inputs.node
     personal = options["pool_type"] == "Personal"
     manages, rdp = options["azure"] == "manage", options["rdp_properties"].lower()
     none = options["azure"] == "none"
@@ -137,11 +137,13 @@ def _refused(asked: Asked, to: str, *, registered: bool) -> List[str]:
         "avd_session_host: this host is joined to Entra ID alone, and"
         f" avd_session_host_rdp_properties has neither {_ENTRA_RDP[0]} nor {_ENTRA_RDP[1]}, without"
         " which clients do not reach it: add one.": (
-            manages and to == "entra" and not any(one in rdp for one in _ENTRA_RDP)
+            manages
+            and to == "entra"
+            and not any(rdp_property in rdp for rdp_property in _ENTRA_RDP)
         ),
         "avd_session_host_azure is none, and this host is not registered: give a registration token"
         " (avd_session_host_token), or let Azure be asked.": (
-            none and not registered and not asked.secrets.get("token")
+            none and not registered and not inputs.secrets.get("token")
         ),
     }
     for package in ("agent", "boot_loader"):
@@ -149,7 +151,7 @@ def _refused(asked: Asked, to: str, *, registered: bool) -> List[str]:
         wrong[f"avd_session_host_{package}_sha256 is {sha256!r}: give 64 hexadecimal digits."] = (
             bool(sha256) and not _SHA256.fullmatch(sha256)
         )
-        # What is not signed for its way is signed by Microsoft, and looked at: but not by ftp.
+        # Without https the file needs a pinned sha256.
         wrong[f"avd_session_host_{package}_url is {url!r}: give an https address."] = (
             not url.startswith("https://") and not sha256
         )
@@ -157,11 +159,11 @@ def _refused(asked: Asked, to: str, *, registered: bool) -> List[str]:
 
 
 def _wrong_groups(options: Mapping[str, Any]) -> List[str]:
-    """What is wrong with the declared groups, applications and users."""
+    """Problems of the declared groups, applications and users."""
     groups: Sequence[Mapping[str, Any]] = options["groups"]
-    names = [one["name"].lower() for one in groups]
+    names = [group["name"].lower() for group in groups]
     users: Sequence[Mapping[str, Any]] = options["users"]
-    desktops = [one["name"] for one in groups if one["type"] == "Desktop"]
+    desktops = [group["name"] for group in groups if group["type"] == "Desktop"]
     wrong = {
         f"avd_session_host_groups names {', '.join(sorted(set(names)))} and one of them twice: give"
         " each group its own name.": len(set(names)) < len(names),
@@ -172,17 +174,17 @@ def _wrong_groups(options: Mapping[str, Any]) -> List[str]:
         "avd_session_host_users are given without avd_session_host_groups: a user is let into a"
         " group.": bool(users) and not groups,
     }
-    for one in groups:
-        apps = one.get("applications") or []
-        what = f"the group {one['name']!r} of avd_session_host_groups"
-        wrong[f"{what}: give 3 to 64 letters, digits, blanks and @.-_ ."] = not _NAME.fullmatch(
-            one["name"]
+    for group in groups:
+        apps = group.get("applications") or []
+        label = f"the group {group['name']!r} of avd_session_host_groups"
+        wrong[f"{label}: give 3 to 64 letters, digits, blanks and @.-_ ."] = not _NAME.fullmatch(
+            group["name"]
         )
-        wrong[f"{what} is a desktop and has applications: those are of a RemoteApp group."] = one[
-            "type"
-        ] == "Desktop" and bool(apps)
-        wrong[f"{what} is of type RemoteApp and has no applications: give some."] = (
-            one["type"] == "RemoteApp" and not apps
+        wrong[f"{label} is a desktop and has applications: those are of a RemoteApp group."] = (
+            group["type"] == "Desktop" and bool(apps)
+        )
+        wrong[f"{label} is of type RemoteApp and has no applications: give some."] = (
+            group["type"] == "RemoteApp" and not apps
         )
     for user in users:
         wrong[

@@ -37,9 +37,9 @@ SETTLE_SECONDS = 120.0
 TRIES = 5
 MAX_GENERATIONS = 100
 
-# What the server says of a request id that it does not know.
+# The server's message for an unknown request id.
 _NO_OPERATION = "no operation found"
-# What only a request can ask for.
+# Parameters that only a request can have.
 _OF_A_REQUEST = (
     *("name", "request_id", "recreate", "machine_type", "placement_group_id", "name_format"),
 )
@@ -54,11 +54,11 @@ _NODE_FIELDS = (
 )
 
 
-# ---- what the API says --------------------------------------------------------------------------
+# ---- answers of the API -------------------------------------------------------------------------
 
 
 class Node(NamedTuple):
-    """What of a node's record is used. The record holds much more, secrets included."""
+    """The used members of a node's record. The record holds many more, secrets included."""
 
     name: str
     state: Optional[str]
@@ -108,7 +108,7 @@ def node_of(record: Any) -> Node:
 
 
 class Bucket(NamedTuple):
-    """What can be made of one VM size in one nodearray."""
+    """Capacity of one VM size in one nodearray."""
 
     nodearray: str
     machine_type: Optional[str]
@@ -173,12 +173,12 @@ def _bucket(nodearray: str, bucket: Mapping[str, Any]) -> Bucket:
     )
 
 
-# ---- what is asked and what came of it ----------------------------------------------------------
+# ---- request and outcome ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Ask:
-    """What the user wants."""
+    """The user's request."""
 
     cluster: str
     nodearray: Optional[str] = None
@@ -246,7 +246,7 @@ class Ask:
 
 @dataclass
 class Outcome:
-    """What came of it so far, also when it fails halfway."""
+    """The outcome so far, also when it fails halfway."""
 
     cluster: str
     request_id: Optional[str] = None
@@ -264,27 +264,29 @@ class Outcome:
     waited_seconds: float = 0.0
     msg: str = ""
 
-    def note(self, answer: Mapping[str, Any]) -> None:
+    def note(self, response: Mapping[str, Any]) -> None:
         """Note the operation that an answer names."""
-        self.operation_id = str(answer["operationId"]) if answer.get("operationId") else None
+        self.operation_id = str(response["operationId"]) if response.get("operationId") else None
 
     def see(self, nodes: Sequence[Node], seconds: float = 0.0) -> None:
         """Note the nodes, and the moment when their states changed."""
         self.nodes = sorted(nodes, key=_by_number)
         self.waited_seconds = round(seconds, 1)
-        states = {word: len(names) for word, names in states_of(self.nodes).items()}
+        states = {state: len(names) for state, names in states_of(self.nodes).items()}
         if not self.history or self.history[-1]["states"] != states:
             self.history.append({"seconds": self.waited_seconds, "states": states})
 
     def result(self) -> Dict[str, Any]:
-        """What the module returns."""
-        kept = {key: value for key, value in vars(self).items() if key not in ("nodes", "buckets")}
+        """The return values of the module."""
+        members = {
+            key: value for key, value in vars(self).items() if key not in ("nodes", "buckets")
+        }
         keys = (
             *("name", "id", "hostname", "private_ip", "state", "machine_type", "placement_group"),
             *("nodearray", "status_message"),
         )
         return {
-            **kept,
+            **members,
             "nodes": [{key: getattr(node, key) for key in keys} for node in self.nodes],
             "states": states_of(self.nodes),
             "buckets": [bucket.public() for bucket in self.buckets],
@@ -293,16 +295,16 @@ class Outcome:
 
 def _by_number(node: Node) -> Tuple[str, int, str]:
     """hpc-2 before hpc-10."""
-    found = re.match(r"(.*?)(\d{1,9})$", node.name)
-    return (found[1], int(found[2]), node.name) if found else (node.name, -1, node.name)
+    match = re.match(r"(.*?)(\d{1,9})$", node.name)
+    return (match[1], int(match[2]), node.name) if match else (node.name, -1, node.name)
 
 
 def states_of(nodes: Sequence[Node]) -> Dict[str, List[str]]:
     """State to names."""
-    found: Dict[str, List[str]] = {}
+    by_state: Dict[str, List[str]] = {}
     for node in nodes:
-        found.setdefault(node.word(), []).append(node.name)
-    return dict(sorted(found.items()))
+        by_state.setdefault(node.word(), []).append(node.name)
+    return dict(sorted(by_state.items()))
 
 
 def _told(nodes: Sequence[Node]) -> List[str]:
@@ -312,8 +314,8 @@ def _told(nodes: Sequence[Node]) -> List[str]:
 
 def some(names: Sequence[str], limit: int = 8) -> str:
     """Names for a sentence."""
-    shown = ", ".join(names[:limit])
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+    text = ", ".join(names[:limit])
+    return text if len(names) <= limit else f"{text} and {len(names) - limit} more"
 
 
 # ---- reading ------------------------------------------------------------------------------------
@@ -347,7 +349,7 @@ def read_status(api: Api, ask: Ask, outcome: Outcome) -> List[Bucket]:
 
 
 def _nodes_in(documents: Sequence[Mapping[str, Any]]) -> List[Node]:
-    found: Dict[str, Node] = {}
+    by_key: Dict[str, Node] = {}
     for document in documents:
         records = document.get("nodes")
         if not isinstance(records, list):
@@ -357,8 +359,8 @@ def _nodes_in(documents: Sequence[Mapping[str, Any]]) -> List[Node]:
             )
         for record in records:
             node = node_of(record)
-            found[node.key] = node
-    return list(found.values())
+            by_key[node.key] = node
+    return list(by_key.values())
 
 
 def list_nodes(api: Api, ask: Ask) -> List[Node]:
@@ -384,14 +386,14 @@ class Request:
 
 
 def find_request(api: Api, ask: Ask, request_id: str) -> Optional[Request]:
-    """What CycleCloud knows of a request id, or None.
+    """The request of an id as CycleCloud knows it, or None.
 
     The operation says which nodes are its own; their states come from the list of all nodes. A node
     that only the operation knows is gone: whether the operation's list is kept up to date is not
     documented.
     """
     try:
-        documents, answer = api.pages(ask.path + "/nodes", {"request_id": request_id})
+        documents, response = api.pages(ask.path + "/nodes", {"request_id": request_id})
     except Refused as error:
         if error.status == 404 or (error.status == 400 and _NO_OPERATION in error.said.lower()):
             return None
@@ -400,21 +402,21 @@ def find_request(api: Api, ask: Ask, request_id: str) -> Optional[Request]:
     now = [node for node in list_nodes(api, ask) if node.key in mine] if mine else []
     operation = documents[0].get("operation")
     started = operation.get("startTime") if isinstance(operation, dict) else None
-    begun, date = iso_date(started), http_date(answer.headers.get("date"))
+    begun, date = iso_date(started), http_date(response.headers.get("date"))
     age = (date - begun).total_seconds() if begun and date else None
     return Request(now, str(started) if started else None, age)
 
 
 def requests_of(api: Api, ask: Ask) -> List[Tuple[str, Request]]:
-    """The request and those that took its place (``recreate``), oldest first."""
-    found: List[Tuple[str, Request]] = []
+    """The request and its replacements (``recreate``), oldest first."""
+    requests: List[Tuple[str, Request]] = []
     for generation in range(1 if ask.request_id else MAX_GENERATIONS):
         request_id = ask.request(generation)
         request = find_request(api, ask, request_id)
         if request is None:
             break
-        found.append((request_id, request))
-    return found
+        requests.append((request_id, request))
+    return requests
 
 
 # ---- present ------------------------------------------------------------------------------------
@@ -454,13 +456,13 @@ def _sizes(buckets: Sequence[Bucket]) -> str:
 def check_capacity(bucket: Bucket, ask: Ask) -> None:
     """BadInput, before anything is made, where the nodes do not fit; with both figures."""
     count = ask.count or 0
-    what = f"{bucket.machine_type} in nodearray {bucket.nodearray}"
+    label = f"{bucket.machine_type} in nodearray {bucket.nodearray}"
     if bucket.available < count:
         limits = f"{bucket.active} active"
         limits += "" if bucket.maximum is None else f", at most {bucket.maximum}"
         limits += "" if bucket.quota is None else f", quota for {bucket.quota}"
         raise BadInput(
-            f"{count} nodes of {what} were asked and {bucket.available} can be made ({limits}); "
+            f"{count} nodes of {label} were asked and {bucket.available} can be made ({limits}); "
             "ask fewer, or raise the quota or the nodearray's limit"
         )
     if ask.placement_group_id and bucket.max_placement_group is not None:
@@ -468,12 +470,12 @@ def check_capacity(bucket: Bucket, ask: Ask) -> None:
         if inside + count > bucket.max_placement_group:
             raise BadInput(
                 f"placement group {ask.placement_group_id} would have {inside + count} nodes of "
-                f"{what} and can have {bucket.max_placement_group}; ask fewer, or name another"
+                f"{label} and can have {bucket.max_placement_group}; ask fewer, or name another"
             )
 
 
 def ensure_present(api: Api, ask: Ask, patience: Patience, check: bool, outcome: Outcome) -> None:
-    """Have the nodes, and wait for them. ``outcome`` holds what was done, also on an error."""
+    """Make the missing nodes and wait for them. ``outcome`` holds the changes, also on an error."""
     buckets = read_status(api, ask, outcome)
     if ask.counting == "total":
         _present_total(api, ask, check, buckets, outcome)
@@ -526,16 +528,16 @@ def _present_request(
 def _check_same(ask: Ask, request_id: str, request: Request) -> None:
     """BadInput where an earlier request made other nodes than these."""
     mend = "give another name (or request_id) for other nodes"
-    for key, wanted in (
+    for key, requested in (
         ("machine_type", ask.machine_type),
         ("placement_group", ask.placement_group_id),
         ("nodearray", ask.nodearray),
     ):
-        found = {getattr(node, key) for node in request.live} - {None}
-        if wanted is not None and found - {wanted}:
+        actual = {getattr(node, key) for node in request.live} - {None}
+        if requested is not None and actual - {requested}:
             raise BadInput(
                 f"request {request_id} has already made nodes with {key} "
-                f"{some(sorted(found))}, not {wanted}; {mend}"
+                f"{some(sorted(actual))}, not {requested}; {mend}"
             )
     have, count = len(request.live), ask.count or 0
     if have > count or (have < count and not request.settling):
@@ -570,8 +572,8 @@ def _sent(
 
 
 def _create(api: Api, ask: Ask, bucket: Bucket, outcome: Outcome) -> None:
-    """Send the request until it is known what came of it. The server takes a request id once, so
-    sending it again cannot make nodes twice."""
+    """Send the request until its outcome is known. The server takes a request id once, so sending
+    it again cannot make nodes twice."""
     request_id, count = outcome.request_id or "", ask.count or 0
     wish = {
         "count": count,
@@ -583,7 +585,7 @@ def _create(api: Api, ask: Ask, bucket: Bucket, outcome: Outcome) -> None:
     sets = [{key: value for key, value in wish.items() if value}]
     body = {"requestId": request_id, "sets": sets}
 
-    def known(error: TrueupError) -> bool:
+    def is_known(error: TrueupError) -> bool:
         request = find_request(api, ask, request_id)
         if request is None:
             return False
@@ -595,38 +597,43 @@ def _create(api: Api, ask: Ask, bucket: Bucket, outcome: Outcome) -> None:
 
     # The answer to an earlier sending may be lost while the server has acted on it; and of its
     # 409s, one says that the id is known and the others that the wish is wrong.
-    answer = _sent(
-        api, lambda: api.post(ask.path + "/nodes/create", body=body), known, looked_into=(409, 500)
+    response = _sent(
+        api,
+        lambda: api.post(ask.path + "/nodes/create", body=body),
+        is_known,
+        looked_into=(409, 500),
     )
-    if answer is not None:
-        _take(api, ask, answer, outcome)
+    if response is not None:
+        _take(api, ask, response, outcome)
 
 
-def _added(answer: Mapping[str, Any]) -> Tuple[int, str]:
+def _added(response: Mapping[str, Any]) -> Tuple[int, str]:
     try:
-        sets = answer["sets"]
-        added = sum(int(one["added"]) for one in sets)
-        said = "; ".join(str(one["message"]) for one in sets if one.get("message"))
+        sets = response["sets"]
+        added = sum(int(node_set["added"]) for node_set in sets)
+        message = "; ".join(
+            str(node_set["message"]) for node_set in sets if node_set.get("message")
+        )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise TrueupError(
             "CycleCloud took the request and does not say how many nodes it added; "
             "look at the cluster before you ask again"
         ) from None
-    return added, said
+    return added, message
 
 
-def _take(api: Api, ask: Ask, answer: Mapping[str, Any], outcome: Outcome) -> None:
-    """Note what a create call answered."""
+def _take(api: Api, ask: Ask, response: Mapping[str, Any], outcome: Outcome) -> None:
+    """Note the answer to a create call."""
     outcome.changed = True
-    outcome.note(answer)
-    outcome.created, said = _added(answer)
+    outcome.note(response)
+    outcome.created, message = _added(response)
     request = find_request(api, ask, outcome.request_id or "")
     outcome.see(request.nodes if request else [])
     count = ask.count or 0
     if outcome.created < count:
         raise TrueupError(
             f"{count} nodes were asked and CycleCloud added {outcome.created} "
-            f"({api.hide(said) or 'it gives no reason'}); those are billed until you terminate "
+            f"({api.hide(message) or 'it gives no reason'}); those are billed until you terminate "
             "them (state=absent with the same parameters)"
         )
     outcome.msg = f"created {outcome.created} nodes"
@@ -640,8 +647,8 @@ def _of_array(api: Api, ask: Ask) -> List[Node]:
 def _present_total(
     api: Api, ask: Ask, check: bool, buckets: Sequence[Bucket], outcome: Outcome
 ) -> None:
-    """Up to a total. The scale call has no request id and needs none: the server counts what is
-    there each time."""
+    """Up to a total. The scale call has no request id and needs none: the server counts the
+    existing nodes each time."""
     count = ask.count or 0
     before = sum(bucket.active for bucket in buckets)
     if before >= count:
@@ -675,20 +682,20 @@ def _present_total(
 def _scale(api: Api, ask: Ask, before: int, outcome: Outcome) -> None:
     array = urllib.parse.quote(ask.nodearray or "", safe="")
 
-    def there(_error: TrueupError) -> bool:
+    def reached_total(_error: TrueupError) -> bool:
         active = sum(bucket.active for bucket in read_status(api, ask, outcome))
         if active > before:
             outcome.changed, outcome.created = True, active - before
         return active >= (ask.count or 0)
 
     query = {"totalNodeCount": str(ask.count)}
-    answer = _sent(api, lambda: api.post(f"{ask.path}/scale/{array}", query), there)
-    if answer is not None:
-        added, said = _added(answer)
+    response = _sent(api, lambda: api.post(f"{ask.path}/scale/{array}", query), reached_total)
+    if response is not None:
+        added, message = _added(response)
         outcome.changed = outcome.changed or added > 0
-        outcome.note(answer)
+        outcome.note(response)
         outcome.created += added
-        outcome.msg = api.hide(said)
+        outcome.msg = api.hide(message)
 
 
 def wait_ready(
@@ -703,13 +710,13 @@ def wait_ready(
     Raises:
         TrueupError: a node failed, was terminated or vanished meanwhile, or time is up.
     """
-    began, known = api.clock(), {node.key: node for node in outcome.nodes}
+    began, known_nodes = api.clock(), {node.key: node for node in outcome.nodes}
     while True:
         nodes = poll()
         seconds = api.clock() - began
         outcome.see(nodes, seconds)
-        _check_alive(api, known, outcome.nodes)
-        known.update((node.key, node) for node in nodes)
+        _check_alive(api, known_nodes, outcome.nodes)
+        known_nodes.update((node.key, node) for node in nodes)
         if len(nodes) >= count and all(node.phase() != "waiting" for node in nodes):
             return
         unlisted = len(nodes) < count and seconds >= SETTLE_SECONDS
@@ -718,13 +725,13 @@ def wait_ready(
         api.sleep(patience.poll_seconds)
 
 
-def _check_alive(api: Api, known: Mapping[str, Node], nodes: Sequence[Node]) -> None:
+def _check_alive(api: Api, known_nodes: Mapping[str, Node], nodes: Sequence[Node]) -> None:
     """TrueupError where a node has failed or is gone."""
     failed = [node for node in nodes if node.phase() == "failed"]
     if failed:
         raise TrueupError(_failures(api, failed))
-    here = {node.key for node in nodes}
-    lost = [node.name for key, node in known.items() if key not in here]
+    current_keys = {node.key for node in nodes}
+    lost = [node.name for key, node in known_nodes.items() if key not in current_keys]
     lost += [node.name for node in nodes if node.phase() == "ending"]
     if lost:
         raise TrueupError(
@@ -734,11 +741,11 @@ def _check_alive(api: Api, known: Mapping[str, Node], nodes: Sequence[Node]) -> 
 
 
 def _failures(api: Api, nodes: Sequence[Node]) -> str:
-    told = [f"{node.name}: {node.status_message or 'without a reason'}" for node in nodes]
-    word = "node is" if len(nodes) == 1 else "nodes are"
+    reasons = [f"{node.name}: {node.status_message or 'without a reason'}" for node in nodes]
+    subject = "node is" if len(nodes) == 1 else "nodes are"
     return (
-        f"{len(nodes)} {word} in state {' and '.join(sorted({n.word() for n in nodes}))} "
-        f"({api.hide(some(told, 4))}); see CycleCloud's event log; a failed node may be billed "
+        f"{len(nodes)} {subject} in state {' and '.join(sorted({n.word() for n in nodes}))} "
+        f"({api.hide(some(reasons, 4))}); see CycleCloud's event log; a failed node may be billed "
         "until it is terminated"
     )
 
@@ -746,17 +753,17 @@ def _failures(api: Api, nodes: Sequence[Node]) -> str:
 def _late(count: int, patience: Patience, outcome: Outcome) -> str:
     ready = sum(node.phase() == "ready" for node in outcome.nodes)
     waiting = [node for node in outcome.nodes if node.phase() != "ready"]
-    told = _told(waiting)
+    states = _told(waiting)
     if len(outcome.nodes) < count:
-        told.append(f"{count - len(outcome.nodes)} not listed by CycleCloud")
+        states.append(f"{count - len(outcome.nodes)} not listed by CycleCloud")
         return (
             f"after {outcome.waited_seconds:g} s {ready} of {count} nodes are ready "
-            f"({'; '.join(told)}); nodes of a request are listed when it is made: look whether "
+            f"({'; '.join(states)}); nodes of a request are listed when it is made: look whether "
             "they were terminated, and give another name (or request_id) for other nodes"
         )
     return (
         f"after {outcome.waited_seconds:g} s {ready} of {len(outcome.nodes)} nodes are "
-        f"ready ({'; '.join(told)}); run it again to wait on, or raise wait_timeout_seconds "
+        f"ready ({'; '.join(states)}); run it again to wait on, or raise wait_timeout_seconds "
         f"({patience.timeout_seconds:g})"
     )
 
@@ -768,10 +775,12 @@ def _chosen(api: Api, ask: Ask, outcome: Outcome) -> List[Node]:
     """The nodes that the user means and that are there."""
     if ask.names or ask.ids:
         nodes = list_nodes(api, ask)
-        found = [node for node in nodes if node.name in ask.names or node.id in ask.ids]
-        here = {word for node in found for word in (node.name, node.id)}
-        outcome.unknown = [word for word in (*ask.names, *ask.ids) if word not in here]
-        return found
+        chosen = [node for node in nodes if node.name in ask.names or node.id in ask.ids]
+        identifiers = {identifier for node in chosen for identifier in (node.name, node.id)}
+        outcome.unknown = [
+            identifier for identifier in (*ask.names, *ask.ids) if identifier not in identifiers
+        ]
+        return chosen
     if ask.has_request:
         requests = requests_of(api, ask)
         outcome.request_id = requests[-1][0] if requests else ask.request()
@@ -819,49 +828,52 @@ def ensure_absent(api: Api, ask: Ask, patience: Patience, check: bool, outcome: 
 def _terminate(api: Api, ask: Ask, todo: Sequence[Node], outcome: Outcome) -> None:
     """Terminating a node twice is terminating it once, so a lost answer is simply asked again."""
     keys = {node.key for node in todo}
-    left = list(todo)
+    remaining = list(todo)
 
     def send() -> Dict[str, Any]:
         body = {
-            "ids": [node.id for node in left if node.id],
-            "names": [node.name for node in left if not node.id],
+            "ids": [node.id for node in remaining if node.id],
+            "names": [node.name for node in remaining if not node.id],
         }
         body = {key: words for key, words in body.items() if words}
         return api.post(ask.path + "/nodes/terminate", body=body)
 
-    def gone(_error: TrueupError) -> bool:
-        left[:] = [
+    def all_terminated(_error: TrueupError) -> bool:
+        remaining[:] = [
             node for node in list_nodes(api, ask) if node.key in keys and not _is_ending(node)
         ]
-        still = {node.key for node in left}
+        still = {node.key for node in remaining}
         outcome.terminated = [node.name for node in todo if node.key not in still]
         outcome.changed = bool(outcome.terminated)
-        return not left
+        return not remaining
 
-    answer = _sent(api, send, gone)
-    if answer is not None:
-        _take_terminated(api, answer, todo, left, outcome)
+    response = _sent(api, send, all_terminated)
+    if response is not None:
+        _take_terminated(api, response, todo, remaining, outcome)
 
 
 def _take_terminated(
     api: Api,
-    answer: Mapping[str, Any],
+    response: Mapping[str, Any],
     todo: Sequence[Node],
-    asked: Sequence[Node],
+    requested: Sequence[Node],
     outcome: Outcome,
 ) -> None:
-    outcome.note(answer)
-    told = [one for one in answer.get("nodes") or [] if isinstance(one, dict)]
-    errors = [one for one in told if one.get("status") == "Error"]
-    bad = {str(one.get(key)) for one in errors for key in ("id", "name")}
-    refused = [node for node in asked if {node.id, node.name} & bad]
+    outcome.note(response)
+    statuses = [status for status in response.get("nodes") or [] if isinstance(status, dict)]
+    errors = [status for status in statuses if status.get("status") == "Error"]
+    bad = {str(status.get(key)) for status in errors for key in ("id", "name")}
+    refused = [node for node in requested if {node.id, node.name} & bad]
     outcome.terminated = [node.name for node in todo if node not in refused]
     outcome.changed = bool(outcome.terminated)
     if errors:
-        why = [f"{one.get('name')}: {one.get('error') or 'without a reason'}" for one in errors]
+        reasons = [
+            f"{status.get('name')}: {status.get('error') or 'without a reason'}"
+            for status in errors
+        ]
         raise TrueupError(
             f"CycleCloud does not terminate {len(errors)} of {len(todo)} nodes "
-            f"({api.hide(some(why, 4))})"
+            f"({api.hide(some(reasons, 4))})"
         )
 
 
@@ -874,10 +886,10 @@ def _wait_gone(api: Api, ask: Ask, keys: Any, patience: Patience, outcome: Outco
         if not nodes:
             return
         if seconds + patience.poll_seconds > patience.timeout_seconds:
-            told = _told(nodes)
+            states = _told(nodes)
             raise TrueupError(
                 f"after {outcome.waited_seconds:g} s {len(nodes)} nodes are still there "
-                f"({'; '.join(told)}) and may be billed; run it again to wait on, or see "
+                f"({'; '.join(states)}) and may be billed; run it again to wait on, or see "
                 "CycleCloud's event log"
             )
         api.sleep(patience.poll_seconds)

@@ -1,4 +1,4 @@
-"""Calls to CycleCloud's REST API: who asks, what may be asked again, and what an error says.
+"""Calls to CycleCloud's REST API: credentials, repeated calls, and error messages.
 
 Source: https://learn.microsoft.com/azure/cyclecloud/api (reference of 2026-06-19, read 2026-11-21)
 for paths and statuses, https://learn.microsoft.com/azure/cyclecloud/how-to/use-rest-api for basic
@@ -70,12 +70,12 @@ def check_url(url: str) -> str:
 
 def iso_date(text: Any) -> Optional[datetime]:
     """A date-time of the API (2020-01-01T12:34:56Z, with or without a fraction)."""
-    found = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)?$", str(text))
-    if not found:
+    match = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)?$", str(text))
+    if not match:
         return None
-    zone = "+00:00" if found[2] in (None, "Z") else found[2]
+    zone = "+00:00" if match[2] in (None, "Z") else match[2]
     try:
-        return datetime.fromisoformat(found[1] + zone)
+        return datetime.fromisoformat(match[1] + zone)
     except ValueError:
         return None
 
@@ -132,21 +132,21 @@ class Api(rest.Client):
     def redirect_advice(self) -> str:
         return " with a password; give the URL of CycleCloud itself as url"
 
-    def elsewhere(self, place: str) -> str:
+    def elsewhere(self, url: str) -> str:
         return (
-            f"{self.url} goes on with its list at {place}, which does not get the "
+            f"{self.url} goes on with its list at {url}, which does not get the "
             "password; give the URL by which CycleCloud calls itself as url"
         )
 
-    def refusal(self, what: str, answer: rest.Answer, said: str) -> str:
-        if answer.status == 401:
+    def refusal(self, call: str, response: rest.Response, message: str) -> str:
+        if response.status == 401:
             return (
                 f"{self.url} takes neither this user name nor this password (status 401); "
                 f"check username ({self.server.username}) and password"
             )
-        if answer.status == 403:
+        if response.status == 403:
             return (
-                f"user {self.server.username} may not {what} at {self.url} (status 403"
-                f"{': ' + said if said else ''}); give the user that right in CycleCloud"
+                f"user {self.server.username} may not {call} at {self.url} (status 403"
+                f"{': ' + message if message else ''}); give the user that right in CycleCloud"
             )
-        return super().refusal(what, answer, said)
+        return super().refusal(call, response, message)

@@ -1,4 +1,4 @@
-"""What the variables of playbooks/cyclecloud.yml ask for, and the inventory that comes of it."""
+"""Module parameters and inventory hosts from the variables of playbooks/cyclecloud.yml."""
 
 from __future__ import annotations
 
@@ -14,41 +14,45 @@ _PARAMETERS = (
     *("names", "nodearray", "password", "placement_group_id", "poll_seconds", "recreate"),
     *("request_id", "state", "url", "username", "validate_certs", "wait_timeout_seconds"),
 )
-# What the play needs besides.
+# Further variables of the play.
 _OWN = ("group", "ssh_user")
 
 
-def problems(given: Mapping[str, Any]) -> list[str]:
+def problems(variables: Mapping[str, Any]) -> list[str]:
     """Why the variables cannot be meant, a sentence each: misspelt names, no cluster."""
-    known = sorted(f"{_PREFIX}{name}" for name in (*_PARAMETERS, *_OWN))
-    strange = sorted(set(given) - set(known))
-    found = []
+    names = sorted(f"{_PREFIX}{name}" for name in (*_PARAMETERS, *_OWN))
+    strange = sorted(set(variables) - set(names))
+    sentences = []
     if strange:
-        found.append(f"There is no {', '.join(strange)}; the variables are {', '.join(known)}.")
-    if not given.get(f"{_PREFIX}cluster"):
-        found.append("cyclecloud_cluster is not set; write the name of the CycleCloud cluster.")
-    return found
+        sentences.append(f"There is no {', '.join(strange)}; the variables are {', '.join(names)}.")
+    if not variables.get(f"{_PREFIX}cluster"):
+        sentences.append("cyclecloud_cluster is not set; write the name of the CycleCloud cluster.")
+    return sentences
 
 
-def arguments(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of the module cyclecloud_nodes; what is not given is the module's default."""
-    asked = {name: given[f"{_PREFIX}{name}"] for name in _PARAMETERS if f"{_PREFIX}{name}" in given}
-    return {"state": "present", **asked}
+def arguments(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of the module cyclecloud_nodes; a missing one is the module's default."""
+    parameters = {
+        name: variables[f"{_PREFIX}{name}"]
+        for name in _PARAMETERS
+        if f"{_PREFIX}{name}" in variables
+    }
+    return {"state": "present", **parameters}
 
 
-def hosts(nodes: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What the inventory is told of the nodes that have an address, for add_host.
+def hosts(nodes: Sequence[Mapping[str, Any]], variables: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Arguments of add_host for the nodes that have an address.
 
-    None where the nodes were not asked to be there: what ``status`` shows may be anybody's, in any
+    There are none unless the state is present: nodes that ``status`` shows may be anybody's, in any
     state.
     """
-    if arguments(given)["state"] != "present":
+    if arguments(variables)["state"] != "present":
         return []
-    user = given.get(f"{_PREFIX}ssh_user")
+    user = variables.get(f"{_PREFIX}ssh_user")
     return [
         {
             "name": node["name"],
-            "groups": given.get(f"{_PREFIX}group", "cyclecloud"),
+            "groups": variables.get(f"{_PREFIX}group", "cyclecloud"),
             "ansible_host": node["private_ip"],
             **({"ansible_user": user} if user else {}),
         }

@@ -40,18 +40,20 @@ def wanted(
         those wanted are installed; ``distribution``.
     """
     name = str(facts["distribution"])
-    part = "distribution_version" if name == "Ubuntu" else "distribution_major_version"
-    release = f"{name}-{facts[part]}"
+    fact_name = "distribution_version" if name == "Ubuntu" else "distribution_major_version"
+    release = f"{name}-{facts[fact_name]}"
     lacking = not_offered.get(release, {})
-    of_set = [package for one in _SETS[: _SETS.index(chosen) + 1] for package in by_set[one]]
+    of_set = [
+        package for set_name in _SETS[: _SETS.index(chosen) + 1] for package in by_set[set_name]
+    ]
     packages_wanted = sorted(package for package in of_set if package not in lacking)
     return {
         "apt": facts["os_family"] == "Debian",
         "distribution": name,
         "wanted": packages_wanted,
         "left_out": [
-            f"{package} is skipped on {release}: {why}."
-            for package, why in lacking.items()
+            f"{package} is skipped on {release}: {reason}."
+            for package, reason in lacking.items()
             if package in of_set
         ],
         "query": [*_QUERY, *packages_wanted],
@@ -59,13 +61,13 @@ def wanted(
 
 
 def packages(
-    lab: Mapping[str, Any], shown: Sequence[str], rights: Mapping[str, bool], check_mode: bool
+    lab: Mapping[str, Any], query_lines: Sequence[str], rights: Mapping[str, bool], check_mode: bool
 ) -> dict[str, Any]:
-    """Which of the wanted packages are missing, and what is done about it.
+    """The missing packages, and the action for them.
 
     Args:
-        lab: what ``wanted`` returned.
-        shown: the lines of its query.
+        lab: the result of ``wanted``.
+        query_lines: the output of its query.
         rights: ``root``: the user is root; ``sudo``: sudo asks no password.
         check_mode: nothing is installed.
 
@@ -73,7 +75,7 @@ def packages(
         ``missing``; ``install``: whether they are installed now; ``report``: sentences.
     """
     root, sudo = rights["root"], rights["sudo"]
-    installed = {line.split()[0] for line in shown if re.match(r"\S+ .i", line)}
+    installed = {line.split()[0] for line in query_lines if re.match(r"\S+ .i", line)}
     missing = [package for package in lab["wanted"] if package not in installed]
     report = list(lab["left_out"])
     if not missing:

@@ -1,5 +1,5 @@
-"""Options of network mounts: which a mount gets, what is wrong with those asked for, and which of
-them are in force."""
+"""Options of network mounts: their selection, problems of the user's options, and the options in
+force."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ _AGAINST = (
     {"tcp", "udp", "rdma", "proto"},
     {"flock", "localflock", "noflock"},
 )
-# What client and server agree on, whatever was asked for.
+# Client and server agree on these, whatever was asked for.
 AGREED = ("rsize", "wsize")
-# What only the mounting program or systemd reads, and what the kernel's table does not say: what it
-# does anyway (nfs_show_mount_options of fs/nfs/super.c), and what stands in vers, proto or addr.
+# Options that the kernel's table does not show: only the mounting program or systemd reads them,
+# they are defaults (nfs_show_mount_options of fs/nfs/super.c), or vers, proto or addr hold them.
 _NOT_KEPT = _words(
     "_netdev nofail bg fg retry rw atime tcp udp rdma ac cto acl lock async dev suid exec diratime"
     " intr minorversion mounthost sharecache resvport rdirplus nofsc nomigration"
@@ -85,17 +85,17 @@ _TIMES = ("acregmin", "acregmax", "acdirmin", "acdirmax")
 _WRITTEN = {"lookupcache=positive": "pos"}
 
 
-def chosen(kind: str, profile: str, own: Sequence[str]) -> List[str]:
+def chosen(kind: str, profile: str, user_options: Sequence[str]) -> List[str]:
     """The kind's options, those of the profile, and the user's in the place of either."""
-    given = set(values_of(own))
-    replaced = given | {name for group in _AGAINST if group & given for name in group}
-    if "actimeo" in given:
+    user_names = set(values_of(user_options))
+    replaced = user_names | {name for group in _AGAINST if group & user_names for name in group}
+    if "actimeo" in user_names:
         replaced |= {"ac", "noac"}
     base = (*_OF_KIND[kind], *_OF_PROFILE[profile], *_ALWAYS)
     return (
         [option for option in base if _name(option) not in replaced]
-        + [option for option in own if _name(option) not in _ALWAYS]
-        + [option for option in _ALWAYS if option in given]
+        + [option for option in user_options if _name(option) not in _ALWAYS]
+        + [option for option in _ALWAYS if option in user_names]
     )
 
 
@@ -108,17 +108,17 @@ def _name(option: str) -> str:
     return option.partition("=")[0]
 
 
-def wrong(kind: str, own: Sequence[str]) -> Iterator[str]:
-    """What is wrong with the user's options, each with what to do."""
-    page, known = _KNOWN[TYPES[kind]]
-    for option in own:
+def wrong(kind: str, user_options: Sequence[str]) -> Iterator[str]:
+    """Problems of the user's options, each with its fix."""
+    page, option_names = _KNOWN[TYPES[kind]]
+    for option in user_options:
         if not re.fullmatch(r"[A-Za-z0-9_]+(=[A-Za-z0-9_.:-]+)?", option):
             yield f"{option!r} is no mount option: give one an element, as nconnect=4."
-        elif _name(option) not in known:
+        elif _name(option) not in option_names:
             yield f"{page} knows no mount option {_name(option)}."
         elif _name(option) == "nconnect" and not re.fullmatch(r"nconnect=([1-9]|1[0-6])", option):
             yield f"{option}: nconnect is 1 to 16 connections (nfs(5))."
-    names = list(map(_name, own))
+    names = list(map(_name, user_options))
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"the option {name} stands twice."
     for against in _AGAINST:
@@ -126,19 +126,19 @@ def wrong(kind: str, own: Sequence[str]) -> Iterator[str]:
             yield f"{' and '.join(sorted(against & set(names)))} exclude each other."
 
 
-def in_force(option: str, shown: Mapping[str, str]) -> Optional[str]:
-    """What is in force in the place of an option, beside those of the kernel's table; None where it
-    is in force itself."""
+def in_force(option: str, current: Mapping[str, str]) -> Optional[str]:
+    """The setting in force instead of an option, by the kernel's table; None if the option itself
+    is in force."""
     name, _, value = option.partition("=")
-    known = {**_NOT_SHOWN, **shown}
+    effective = {**_NOT_SHOWN, **current}
     if name in _NOT_KEPT:
         return None
     if name in ("vers", "nfsvers"):
-        got = shown.get("vers", "unknown")
+        got = current.get("vers", "unknown")
         return None if got == value or got.startswith(f"{value}.") else f"vers={got}"
     if name == "actimeo":
-        got = ",".join(f"{time}={known[time]}" for time in _TIMES)
-        return None if {known[time] for time in _TIMES} == {value} else got
-    if name not in known:
+        got = ",".join(f"{time}={effective[time]}" for time in _TIMES)
+        return None if {effective[time] for time in _TIMES} == {value} else got
+    if name not in effective:
         return f"no {name}"
-    return None if known[name] == _WRITTEN.get(option, value) else f"{name}={known[name]}"
+    return None if effective[name] == _WRITTEN.get(option, value) else f"{name}={effective[name]}"

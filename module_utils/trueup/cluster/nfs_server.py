@@ -1,5 +1,5 @@
-"""The role nfs_server, planned: exports to named networks, the server's threads, and what of them
-is not in force."""
+"""The plan of the role nfs_server: exports to named networks, the server's threads, and settings
+that are not in force."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ipaddress
 import re
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
-from ..plan import Asked, Plan, Skipped
+from ..plan import Plan, PlanInputs, Skipped
 from .shared_storage import PATH
 
 _WRITTEN = "# Written by trueup (role nfs_server).\n"
@@ -16,39 +16,39 @@ _PROGRAMS = ("exportfs", "rpc.nfsd")
 _SHOW = "cat /proc/fs/nfsd/threads && exportfs -s"
 
 
-def asks(asked: Asked) -> Dict[str, Any]:
-    """What the node is asked for: its programs and folders, and in the end what it exports."""
-    if _refused(asked.options) or _why_not(asked):
+def asks(inputs: PlanInputs) -> Dict[str, Any]:
+    """Queries for the node: its programs and folders, and in the end its exports."""
+    if _refused(inputs.options) or _why_not(inputs):
         return {}
-    if asked.found.get("made"):
+    if inputs.found.get("made"):
         return {"ansible.builtin.command": {"argv": ["sh", "-c", _SHOW]}}
-    folders = [entry["path"] for entry in asked.options["exports"]]
+    folders = [entry["path"] for entry in inputs.options["exports"]]
     return {"program_facts": {"programs": _PROGRAMS, "folders": folders}}
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """The exports of a node; skipped in a container and where there are none.
 
-    ``asked.found`` is what program_facts says. Values: ``packages`` of the server where it is
-    missing, ``folders`` that are missing as the module file takes them (one that is there keeps its
-    owner and mode: it may be /home), and ``files`` as config_files takes them. With ``made`` in it
-    the exports were made: what the server shows otherwise (``stdout_lines``) is refused.
+    ``inputs.found`` is the result of program_facts. Values: ``packages`` of the server if it is
+    missing, missing ``folders`` as the module file takes them (an existing one keeps its owner and
+    mode: it may be /home), and ``files`` as config_files takes them. With ``made`` in it the
+    exports were made: a difference in the server's output (``stdout_lines``) is refused.
     """
-    options = asked.options
-    refused, why_not = _refused(options), _why_not(asked)
+    options = inputs.options
+    refused, why_not = _refused(options), _why_not(inputs)
     if refused:
         return Plan(refused=refused)
     if why_not:
         return Plan(skipped=[Skipped("nfs_server", why_not)])
-    if asked.found.get("made"):
-        return Plan(refused=list(_differences(options, asked.found["stdout_lines"])))
-    programs = asked.found.get("programs", {})
-    folders = asked.found.get("folders", {})
+    if inputs.found.get("made"):
+        return Plan(refused=list(_differences(options, inputs.found["stdout_lines"])))
+    programs = inputs.found.get("programs", {})
+    folders = inputs.found.get("folders", {})
     missing = not all(programs.get(name) for name in _PROGRAMS)
     exports = "".join(f"{line}\n" for line in map(_line, options["exports"]))
     return Plan(
         values={
-            "packages": asked.data["packages"][asked.node["package_manager"]] if missing else [],
+            "packages": inputs.data["packages"][inputs.node["package_manager"]] if missing else [],
             # A file in a folder's place is left to the module, which says so.
             "folders": [
                 {name: entry[name] for name in ("path", "owner", "group", "mode")}
@@ -66,16 +66,16 @@ def plan(asked: Asked) -> Plan:
     )
 
 
-def _why_not(asked: Asked) -> str:
-    if not asked.options["exports"]:
+def _why_not(inputs: PlanInputs) -> str:
+    if not inputs.options["exports"]:
         return "nfs_server_exports is empty"
-    if asked.node["container"]:
+    if inputs.node["container"]:
         return "a container: the NFS server is its host kernel's"
     return ""
 
 
 def _refused(options: Mapping[str, Any]) -> List[str]:
-    """What cannot be exported, a sentence each."""
+    """Problems of the exports, a sentence each."""
     threads, exports = options["threads"], options["exports"]
     paths = [entry["path"].rstrip("/") for entry in exports]
     return [
@@ -93,7 +93,7 @@ def _refused(options: Mapping[str, Any]) -> List[str]:
 
 
 def _wrong(entry: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with an export, beyond what argument_specs can say."""
+    """Problems of an export that argument_specs cannot express."""
     path, clients, mode = entry["path"], entry["clients"], entry["mode"]
     if not PATH.fullmatch(path.rstrip("/")):
         yield (
@@ -129,19 +129,19 @@ def _options(entry: Mapping[str, Any]) -> List[str]:
     ]
 
 
-def _differences(options: Mapping[str, Any], shown: Sequence[str]) -> Iterator[str]:
-    """What the server does not show as it was asked for."""
-    found: Dict[Tuple[str, str], Set[str]] = {}
-    for line in shown[1:]:
+def _differences(options: Mapping[str, Any], output_lines: Sequence[str]) -> Iterator[str]:
+    """Differences between the server's exports and the options."""
+    exported: Dict[Tuple[str, str], Set[str]] = {}
+    for line in output_lines[1:]:
         path, _, rest = line.partition(" ")
         for client, its in re.findall(r"(?<![^\s)])([^\s()]+)\(([^\s()]*)\)", rest):
-            found[path, client] = set(its.split(","))
+            exported[path, client] = set(its.split(","))
     for entry in options["exports"]:
         path = entry["path"].rstrip("/")
         for client in map(str, map(ipaddress.ip_network, entry["clients"])):
             # A network of one address is shown as the address.
             short = client.removesuffix("/32").removesuffix("/128")
-            got = found.get((path, client), found.get((path, short)))
+            got = exported.get((path, client), exported.get((path, short)))
             if got is None:
                 yield f"{path} is not exported to {client}: see `exportfs -ra`."
             elif lacking := [name for name in _options(entry) if name not in got]:
@@ -149,7 +149,7 @@ def _differences(options: Mapping[str, Any], shown: Sequence[str]) -> Iterator[s
                     f"{path} is exported to {client} without {', '.join(lacking)}: another file of"
                     " /etc/exports.d or /etc/exports names it too."
                 )
-    running = shown[0] if shown else "no"
+    running = output_lines[0] if output_lines else "no"
     if running != str(options["threads"]):
         yield (
             f"The NFS server runs {running} threads instead of {options['threads']}: another file"

@@ -1,6 +1,6 @@
-"""The program that slurmd runs on a node (HealthCheckProgram), and after each job: what the node
-shows of itself and its own newest records against what its size must reach; it drains the node with
-the reason, and gives back what it drained.
+"""The program that slurmd runs on a node (HealthCheckProgram), and after each job. It compares the
+node's state and newest records with the limits of its size; it drains the node with the reason, and
+gives back a node that it drained.
 
 It runs without Ansible, with the node's Python. Role slurm writes its settings, a JSON object:
 
@@ -9,13 +9,13 @@ It runs without Ansible, with the node's Python. Role slurm writes its settings,
 - ``expectations``: a document as catalog/expectations.yml, of this size;
 - ``size_row``: the size's row of catalog/vm_sizes.csv with its ``source``; empty for no such row;
 - ``faults``: a document as catalog/faults/xid.yml;
-- ``gpu`` and ``rdma``: what ``gpu_look`` and ``infiniband`` expect, ``flap_hours``: of the links;
-- ``programs``: those before a job, whose last line says what is wrong;
+- ``gpu`` and ``rdma``: expectations of ``gpu_look`` and ``infiniband``; ``flap_hours``: of links;
+- ``programs``: the programs before a job, whose last line names the problem;
 - ``records``: a results folder, or empty; ``record_hours``: how old a record may be;
-- ``drains``: whether what could not be measured drains the node too;
+- ``drains``: whether an unmeasured figure drains the node too;
 - ``seconds`` and ``epilog_seconds``: after which the program ends.
 
-Slurm kills a HealthCheckProgram after 60 s (slurm.conf(5)), and nobody knows then what was found.
+Slurm kills a HealthCheckProgram after 60 s (slurm.conf(5)), and its findings are lost then.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ SETTINGS = "/etc/trueup/slurm_health.json"
 _LOCK = "/run/trueup-slurm-health.lock"
 # slurmd starts it with an environment of its own.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# What the reasons begin with that it may take back: its own, and those of the hook that runs a
-# program which it runs too (roles/slurm/files/hook.sh).
+# Prefixes of the reasons that it may take back: its own, and the reasons of the hook for the same
+# programs (roles/slurm/files/hook.sh).
 _OWN = "trueup: health:"
 _HOOK = "trueup: {}:"
 # A node in any other state is not given back: it is down, in maintenance, powered down or booting,
@@ -68,15 +68,15 @@ _TELL_SECONDS = 10.0
 
 
 class OutOfTimeError(TrueupError):
-    """What was asked did not answer before the end."""
+    """A query did not answer before the time limit."""
 
 
 class Looked(NamedTuple):
-    """What is known of the node now.
+    """The node's state now.
 
     Attributes:
-        verdicts: on all that was looked at.
-        notes: what could not be read, a sentence each.
+        verdicts: on all checks.
+        notes: on unreadable records, a sentence each.
     """
 
     verdicts: list[Verdict]
@@ -128,9 +128,9 @@ class Shell:
 def look(settings: Mapping[str, Any], shell: Shell) -> Looked:
     """The node as it is now, and then its records: these may lie on a server that is away."""
     verdicts = [_of_program(path, settings, shell) for path in settings["programs"]]
-    found = _own_state(settings, shell)
-    verdicts += _judged([found], settings)
-    if worst({one.verdict for one in verdicts}) == "fail" or not settings["records"]:
+    case = _own_state(settings, shell)
+    verdicts += _judged([case], settings)
+    if worst({verdict.verdict for verdict in verdicts}) == "fail" or not settings["records"]:
         return Looked(verdicts, [])
     cases, notes = _recorded(settings)
     return Looked([*verdicts, *_judged(cases, settings)], notes)
@@ -149,22 +149,24 @@ def _judged(cases: Sequence[Case], settings: Mapping[str, Any]) -> list[Verdict]
         for figure in case.figures
         if faults.is_code(figure.name)
     ]
-    return held_to(verdicts, cases, expectations, why=None)
+    return held_to(verdicts, cases, expectations, reason_of=None)
 
 
 def _of_program(path: str, settings: Mapping[str, Any], shell: Shell) -> Verdict:
-    """What a program of those before a job says: its last line where it is not well."""
-    answer = tools.ask(shell, [path])
+    """The verdict of a program that runs before a job; its last line is the reason of a failure."""
+    response = tools.ask(shell, [path])
     name = os.path.basename(path)
-    lines = (answer.output.strip() or answer.complaint.strip() or answer.note or "").splitlines()
+    lines = (
+        response.output.strip() or response.complaint.strip() or response.note or ""
+    ).splitlines()
     return Verdict(
         (settings["record_name"],),
         settings["vm_size"],
         "prolog",
         name,
-        "pass" if answer.ok else "fail",
+        "pass" if response.ok else "fail",
         "what jobs rely on",
-        reason=None if answer.ok else f"{name}: {lines[-1]}",
+        reason=None if response.ok else f"{name}: {lines[-1]}",
     )
 
 
@@ -181,7 +183,7 @@ def _own_state(settings: Mapping[str, Any], shell: Shell) -> Case:
     rdma = _rdma(settings, shell)
     topology = read_topology("/sys")
     node = {
-        # All of them: slurmd may be bound to a few, and so is what it starts.
+        # All CPUs of the node: slurmd and its children may be bound to a few.
         "cpus": len(topology.cpus),
         "cores": len(topology.cores),
         "memory_bytes": identify.read_memory_bytes("/proc"),
@@ -200,8 +202,8 @@ def _own_state(settings: Mapping[str, Any], shell: Shell) -> Case:
         parameters={},
         software={},
         figures=[
-            Figure(one.name, one.value, one.unit, one.direction, device=one.device)
-            for one in state.metrics(node, gpu, rdma)
+            Figure(metric.name, metric.value, metric.unit, metric.direction, device=metric.device)
+            for metric in state.metrics(node, gpu, rdma)
         ],
         started_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     )
@@ -226,19 +228,19 @@ def _rdma(settings: Mapping[str, Any], shell: Shell) -> dict[str, Any] | None:
 
 
 def _recorded(settings: Mapping[str, Any]) -> tuple[list[Case], list[str]]:
-    """The newest record of each kind on this node alone; those of its state are older than what it
-    shows now. What cannot be read is a note: no node is worse by it."""
+    """The newest record of each kind on this node alone; records of its state are left out, since
+    its present state is newer. An unreadable record is a note: no node is worse by it."""
     name, folder = settings["record_name"], settings["records"]
     oldest = time.time() - settings["record_hours"] * 3600
     order = list(run_counts(folder))
     cases: list[Case] = []
     notes = [] if order else [f"{folder} holds no run"]
     for run_id in order:
-        for path, record, why in read_records(os.path.join(folder, run_id), name):
+        for path, record, reason in read_records(os.path.join(folder, run_id), name):
             try:
                 case = None if record is None else of_record(record)
                 if case is None:
-                    notes.append(f"{path}: {why}")
+                    notes.append(f"{path}: {reason}")
                 elif _counts(case, name, oldest):
                     cases.append(case)
             except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
@@ -252,27 +254,27 @@ def _counts(case: Case, name: str, oldest: float) -> bool:
 
 
 def verdict_of(looked: Looked, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """As ``verdicts.node_verdict``; what was not measured is a failure where it is to drain."""
-    rows = [{**asdict(one), "node": ""} for one in looked.verdicts]
+    """As ``node_verdicts.node_verdict``; with ``drains`` an unmeasured figure is a failure."""
+    rows = [{**asdict(verdict), "node": ""} for verdict in looked.verdicts]
     words = ("fail", "not measured", "warn")
-    found = [sentence(row) for word in words for row in rows if row["verdict"] == word]
-    word = worst({one.verdict for one in looked.verdicts})
-    if word == "not measured" and settings["drains"]:
-        word = "fail"
-    return {"verdict": word, "findings": found, "unmeasured": []}
+    findings = [sentence(row) for verdict in words for row in rows if row["verdict"] == verdict]
+    overall = worst({verdict.verdict for verdict in looked.verdicts})
+    if overall == "not measured" and settings["drains"]:
+        overall = "fail"
+    return {"verdict": overall, "findings": findings, "unmeasured": []}
 
 
-def due(shown: str, verdict: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
-    """The arguments of scontrol; empty where nothing is to be said.
+def due(output: str, verdict: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+    """The arguments of scontrol; empty if there is nothing to update.
 
     Args:
-        shown: what `scontrol show node` prints.
+        output: of `scontrol show node`.
         verdict: as ``verdict_of`` gives it.
     """
     hooks = [*map(os.path.basename, settings["programs"]), settings["epilog_name"]]
-    own = [_OWN, *map(_HOOK.format, hooks)]
-    update = slurm_update(shown, verdict, settings["node"], own)
-    if update[-1:] == ["state=resume"] and slurm_states(shown) - _WELL_STATES:
+    prefixes = [_OWN, *map(_HOOK.format, hooks)]
+    update = slurm_update(output, verdict, settings["node"], prefixes)
+    if update[-1:] == ["state=resume"] and slurm_states(output) - _WELL_STATES:
         return []
     return update
 
@@ -280,16 +282,16 @@ def due(shown: str, verdict: Mapping[str, Any], settings: Mapping[str, Any]) -> 
 def _tell(verdict: Mapping[str, Any], settings: Mapping[str, Any], *, after_job: bool) -> str:
     """Say it to Slurm; why that failed, empty where it did not."""
     shell = Shell(_TELL_SECONDS)
-    answer = tools.ask(shell, ["scontrol", "show", "node", settings["node"]])
-    if not answer.ok:
-        return f"Slurm does not say how {settings['node']} is: {answer.note}"
-    update = due(answer.output, verdict, settings)
+    response = tools.ask(shell, ["scontrol", "show", "node", settings["node"]])
+    if not response.ok:
+        return f"Slurm does not say how {settings['node']} is: {response.note}"
+    update = due(response.output, verdict, settings)
     # A job's end is no time to give a node back: the next check does.
     if not update or (after_job and update[-1] == "state=resume"):
         return ""
     print(f"trueup: scontrol {' '.join(update)}")
-    answer = tools.ask(shell, ["scontrol", *update])
-    return "" if answer.ok else f"{settings['node']} could not be updated: {answer.note}"
+    response = tools.ask(shell, ["scontrol", *update])
+    return "" if response.ok else f"{settings['node']} could not be updated: {response.note}"
 
 
 def _late(_signal: int, _frame: object) -> None:
@@ -309,7 +311,7 @@ def _alone(path: str) -> Iterator[bool]:
 
 
 def main(argv: Sequence[str], settings_path: str = SETTINGS, lock_path: str = _LOCK) -> int:
-    """``--epilog`` after a job; ``--look`` says what was found and tells Slurm nothing.
+    """``--epilog`` after a job; ``--look`` prints the findings and tells Slurm nothing.
 
     Returns:
         1 for a node that fails and of which Slurm could not be told, or with ``--look`` for one

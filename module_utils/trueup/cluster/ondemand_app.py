@@ -1,5 +1,5 @@
-"""The role ondemand_app, planned: the files of an Open OnDemand app that submits benchmarks, and
-what it must not be given."""
+"""The plan of the role ondemand_app: the files of an Open OnDemand app that submits benchmarks, and
+the problems of its settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple
 
 from .. import benchmarks
 from ..options import MODULE
-from ..plan import Asked, Plan
+from ..plan import Plan, PlanInputs
 
 _HEADER = "---\n# Written by trueup (role ondemand_app). Changes here are lost.\n"
 # With several nodes the launcher is mpirun, which takes the job's own nodes. The launcher slurm
@@ -30,9 +30,9 @@ _FILES = (
 
 
 class _Benchmark(NamedTuple):
-    """What a form and a job need: ``launcher`` tells one that can use all nodes at once to do so,
-    as a member of a JSON object, and ``among`` is the variable of these nodes; empty for one that
-    measures each node by itself. ``secrets`` are variables that no file of a form may hold."""
+    """A benchmark's data for a form and a job. ``launcher`` is a member of a JSON object: it makes
+    the benchmark use all nodes at once, and is empty if each node is measured by itself. ``among``
+    is the variable of these nodes. ``secrets`` are variables that no file of a form may hold."""
 
     title: str
     launcher: str
@@ -40,75 +40,77 @@ class _Benchmark(NamedTuple):
     secrets: List[str]
 
 
-def asks(asked: Asked) -> Dict[str, Any]:
-    """What the node is asked for: the folder above the app's, and in the end the form."""
-    wanted: Dict[str, Any] = {"ansible.builtin.stat": {"path": asked.options["dir"]}}
-    if asked.found.get("made"):
-        wanted["ansible.builtin.slurp"] = {"src": f"{_folder(asked)}/form.yml"}
-    return wanted
+def asks(inputs: PlanInputs) -> Dict[str, Any]:
+    """Queries for the node: the folder above the app's, and in the end the form."""
+    module_calls: Dict[str, Any] = {"ansible.builtin.stat": {"path": inputs.options["dir"]}}
+    if inputs.found.get("made"):
+        module_calls["ansible.builtin.slurp"] = {"src": f"{_folder(inputs)}/form.yml"}
+    return module_calls
 
 
-def plan(asked: Asked) -> Plan:
-    """The app. ``asked.found`` is what the module stat says of the folder above. The value is
+def plan(inputs: PlanInputs) -> Plan:
+    """The app. ``inputs.found`` is the result of the module stat for the folder above. The value is
     ``files`` as config_files takes them. With ``made`` in it they were written: a form with another
     ``content`` is refused."""
-    known = _benchmarks()
-    refused = list(_refused(asked, known))
+    available = _benchmarks()
+    refused = list(_refused(inputs, available))
     if refused:
         return Plan(refused=refused)
-    needs_more = set(asked.data["needs_more"]) - set(asked.options["variables"])
+    needs_more = set(inputs.data["needs_more"]) - set(inputs.options["variables"])
     offered = {
-        name: one
-        for name, one in known.items()
-        if name in (asked.options["benchmarks"] or known.keys() - needs_more)
+        name: benchmark
+        for name, benchmark in available.items()
+        if name in (inputs.options["benchmarks"] or available.keys() - needs_more)
     }
-    form = _HEADER + _json(_form(asked, offered))
-    if asked.found.get("made"):
-        there = base64.b64decode(asked.found["content"]).decode("utf-8", "replace")
-        path = f"{_folder(asked)}/form.yml"
+    form = _HEADER + _json(_form(inputs, offered))
+    if inputs.found.get("made"):
+        current = base64.b64decode(inputs.found["content"]).decode("utf-8", "replace")
+        path = f"{_folder(inputs)}/form.yml"
         other = f"{path} is not what the role writes ({', '.join(offered)}): run this role again."
-        return Plan(refused=[] if there == form else [other])
-    return Plan(values={"files": [*_files(asked, offered, form), *_cluster_files(asked.options)]})
+        return Plan(refused=[] if current == form else [other])
+    return Plan(values={"files": [*_files(inputs, offered, form), *_cluster_files(inputs.options)]})
 
 
-def _folder(asked: Asked) -> str:
-    return f"{asked.options['dir']}/{asked.options['name']}"
+def _folder(inputs: PlanInputs) -> str:
+    return f"{inputs.options['dir']}/{inputs.options['name']}"
 
 
 def _benchmarks() -> Dict[str, _Benchmark]:
     """All that this checkout has, by the name of their role."""
-    found = {}
+    by_name = {}
     for info in pkgutil.iter_modules(benchmarks.__path__):
         output, case, view = (
-            importlib.import_module(f"{benchmarks.__name__}.{info.name}.{part}")
-            for part in ("output", "case", "view")
+            importlib.import_module(f"{benchmarks.__name__}.{info.name}.{module_name}")
+            for module_name in ("output", "case", "view")
         )
         name = getattr(output, "ROLE", info.name)
-        options = {one.name: one for one in case.OPTIONS if one.of != MODULE}
-        among = next((one for one in ("nodes", "hosts") if one in options), "")
+        options = {option.name: option for option in case.OPTIONS if option.of != MODULE}
+        among = next((variable for variable in ("nodes", "hosts") if variable in options), "")
         launchers = [
             json.dumps({f"{name}_{option}": value})[1:-1]
             for option, value in _LAUNCHERS.items()
             if option in options and "mpirun" in options[option].choices and among
         ]
-        secrets = [f"{name}_{option}" for option, one in options.items() if one.secret]
-        found[name] = _Benchmark(view.VIEW.title, "".join(launchers), f"{name}_{among}", secrets)
-    return dict(sorted(found.items()))
+        secrets = [f"{name}_{option}" for option, declared in options.items() if declared.secret]
+        by_name[name] = _Benchmark(view.VIEW.title, "".join(launchers), f"{name}_{among}", secrets)
+    return dict(sorted(by_name.items()))
 
 
-def _form(asked: Asked, offered: Mapping[str, _Benchmark]) -> Dict[str, Any]:
-    """The role's form with what this site has."""
-    options = asked.options
+def _form(inputs: PlanInputs, offered: Mapping[str, _Benchmark]) -> Dict[str, Any]:
+    """The role's form with this site's clusters, partitions and benchmarks."""
+    options = inputs.options
     more: Dict[str, Any] = {
-        "benchmark": {"options": [[f"{name}: {one.title}", name] for name, one in offered.items()]},
+        "benchmark": {
+            "options": [[f"{name}: {benchmark.title}", name] for name, benchmark in offered.items()]
+        },
         "partition": {"options": [_choice(each, options) for each in options["partitions"]]},
         "nodes": {"max": options["nodes_max"]},
         "hours": {"max": options["hours_max"]},
     }
-    fields = asked.data["fields"].items()
+    fields = inputs.data["fields"].items()
     return {
         "cluster": options["clusters"],
-        "form": list(asked.data["fields"]),
+        "form": list(inputs.data["fields"]),
         "attributes": {name: {**field, **more.get(name, {})} for name, field in fields},
     }
 
@@ -131,15 +133,17 @@ def _choice(partition: Mapping[str, Any], options: Mapping[str, Any]) -> List[An
     ]
 
 
-def _files(asked: Asked, offered: Mapping[str, _Benchmark], form: str) -> Iterator[Dict[str, str]]:
-    options, folder = asked.options, _folder(asked)
+def _files(
+    inputs: PlanInputs, offered: Mapping[str, _Benchmark], form: str
+) -> Iterator[Dict[str, str]]:
+    options, folder = inputs.options, _folder(inputs)
     manifest = {
         "name": options["title"],
         "category": options["category"],
         "subcategory": options["subcategory"],
-        **asked.data["manifest"],
+        **inputs.data["manifest"],
     }
-    # What the dashboard and the job check by; only plain names get into it.
+    # Rules for the checks of the dashboard and of the job; they hold only plain names.
     rules = {
         **{key: options[key] for key in ("clusters", "nodes_max", "hours_max", "sbatch_arguments")},
         "partitions": [
@@ -150,11 +154,11 @@ def _files(asked: Asked, offered: Mapping[str, _Benchmark], form: str) -> Iterat
         "variables": {name: options["variables"].get(name, {}) for name in offered},
     }
     filled = {
-        "@CHECK@\n": asked.text(f"{_SOURCES}/check.rb").replace("@RULES@", json.dumps(rules)),
+        "@CHECK@\n": inputs.text(f"{_SOURCES}/check.rb").replace("@RULES@", json.dumps(rules)),
         "@LAUNCHERS@\n": "".join(
-            f"    {name}) launcher='{one.launcher}' among={one.among} ;;\n"
-            for name, one in offered.items()
-            if one.launcher
+            f"    {name}) launcher='{benchmark.launcher}' among={benchmark.among} ;;\n"
+            for name, benchmark in offered.items()
+            if benchmark.launcher
         ),
         "@CHECKOUT@": options["checkout"],
         "@RESULTS@": options["results"],
@@ -163,7 +167,7 @@ def _files(asked: Asked, offered: Mapping[str, _Benchmark], form: str) -> Iterat
     yield {"path": f"{folder}/manifest.yml", "content": _HEADER + _json(manifest)}
     yield {"path": f"{folder}/form.yml", "content": form}
     for name in _FILES:
-        text = asked.text(f"{_SOURCES}/{name}")
+        text = inputs.text(f"{_SOURCES}/{name}")
         for mark, value in filled.items():
             text = text.replace(mark, value)
         mode = "0755" if name.endswith(".sh.erb") else "0644"
@@ -184,18 +188,18 @@ def _cluster_files(options: Mapping[str, Any]) -> Iterator[Dict[str, str]]:
             "bin": cluster["bin"] or "/usr/bin",
             "conf": cluster["conf"] or "/etc/slurm/slurm.conf",
         }
-        told = {
+        definition = {
             "metadata": {"title": cluster["title"] or cluster["id"]},
             "login": {"host": cluster["login_host"]},
             "job": job,
         }
         path = f"{options['cluster_dir']}/{cluster['id']}.yml"
-        yield {"path": path, "content": _HEADER + _json({"v2": told})}
+        yield {"path": path, "content": _HEADER + _json({"v2": definition})}
 
 
-def _refused(asked: Asked, known: Mapping[str, _Benchmark]) -> Iterator[str]:
-    """What gives no app, a sentence each."""
-    options = asked.options
+def _refused(inputs: PlanInputs, available: Mapping[str, _Benchmark]) -> Iterator[str]:
+    """Problems of the settings, a sentence each."""
+    options = inputs.options
     partitions, clusters = options["partitions"], options["clusters"]
     names = [
         options["name"],
@@ -208,25 +212,28 @@ def _refused(asked: Asked, known: Mapping[str, _Benchmark]) -> Iterator[str]:
             "ondemand_app_clusters or ondemand_app_partitions is empty: name at least one Slurm"
             " cluster of clusters.d and one of its partitions."
         )
-    for wrong, why in (
+    for wrong, advice in (
         (
             [json.dumps(name) for name in names if not _PLAIN.fullmatch(name)],
             ": names of apps, clusters, partitions and sizes have letters, digits, - _ and . only",
         ),
         (
             [
-                json.dumps(one)
-                for one in options["sbatch_arguments"]
-                if not _ARGUMENT.fullmatch(one)
+                json.dumps(argument)
+                for argument in options["sbatch_arguments"]
+                if not _ARGUMENT.fullmatch(argument)
             ],
             " of ondemand_app_sbatch_arguments: give one word each, such as --account=hpc",
         ),
         (
-            [name for name in options["benchmarks"] if name not in known],
-            f" of ondemand_app_benchmarks: no benchmark of that name; there are {', '.join(known)}",
+            [name for name in options["benchmarks"] if name not in available],
+            (
+                f" of ondemand_app_benchmarks: no benchmark of that name; there are"
+                f" {', '.join(available)}"
+            ),
         ),
         (
-            list(_wrong_variables(options["variables"], known)),
+            list(_wrong_variables(options["variables"], available)),
             (
                 " of ondemand_app_variables: give {benchmark: {variable: value}} with variables"
                 " that begin with the benchmark's name, and no secrets nor what the job's"
@@ -239,27 +246,29 @@ def _refused(asked: Asked, known: Mapping[str, _Benchmark]) -> Iterator[str]:
         ),
     ):
         if wrong:
-            yield f"{', '.join(wrong)}{why}."
-    yield from _refused_of_site(asked)
+            yield f"{', '.join(wrong)}{advice}."
+    yield from _refused_of_site(inputs)
 
 
-def _wrong_variables(given: Mapping[str, Any], known: Mapping[str, _Benchmark]) -> Iterator[str]:
-    """What a form's job cannot be given by the site."""
-    for name, variables in given.items():
-        if name not in known or not isinstance(variables, dict):
+def _wrong_variables(
+    by_benchmark: Mapping[str, Any], available: Mapping[str, _Benchmark]
+) -> Iterator[str]:
+    """Variables that the site cannot give a form's job."""
+    for name, variables in by_benchmark.items():
+        if name not in available or not isinstance(variables, dict):
             yield name
             continue
-        taken = {f"{name}_{word}" for word in (*_LAUNCHERS, "nodes", "hosts")}
-        taken |= set(known[name].secrets)
+        taken = {f"{name}_{suffix}" for suffix in (*_LAUNCHERS, "nodes", "hosts")}
+        taken |= set(available[name].secrets)
         yield from (
-            str(one)
-            for one in variables
-            if one in taken or not re.fullmatch(f"{name}_[a-z0-9_]+", str(one))
+            str(variable)
+            for variable in variables
+            if variable in taken or not re.fullmatch(f"{name}_[a-z0-9_]+", str(variable))
         )
 
 
-def _refused_of_site(asked: Asked) -> Iterator[str]:
-    options = asked.options
+def _refused_of_site(inputs: PlanInputs) -> Iterator[str]:
+    options = inputs.options
     for name, right, mend in (
         (
             "checkout",
@@ -275,7 +284,7 @@ def _refused_of_site(asked: Asked) -> Iterator[str]:
         ("hours_max", options["hours_max"] >= 1, ": give at least 1."),
         (
             "dir",
-            asked.found.get("stat", {}).get("isdir"),
+            inputs.found.get("stat", {}).get("isdir"),
             ", no folder on this machine: install Open OnDemand first, or give its folder of apps.",
         ),
     ):

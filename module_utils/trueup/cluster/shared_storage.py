@@ -1,5 +1,5 @@
-"""The role shared_storage, planned: mounts of NFS, Azure NetApp Files and Azure Managed Lustre by
-units of systemd, what is in their way, and what is not as it was asked for."""
+"""The plan of the role shared_storage: mounts of NFS, Azure NetApp Files and Azure Managed Lustre
+by units of systemd, their obstacles, and their differences from the options."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Seque
 
 from ..node.mounts import unit_name
 from ..node.system import release
-from ..plan import Asked, Plan, Skipped
+from ..plan import Plan, PlanInputs, Skipped
 from . import mount_options
 
 # Letters that neither a unit file nor the table of mounts writes otherwise; no . and .. as a part.
@@ -51,8 +51,8 @@ _AT_BOOT = "\n[Install]\nWantedBy=multi-user.target\n"
 
 @dataclass(frozen=True)
 class _Mount:
-    """A path of the list, what is ``there``, and what is asked of it: its ``units`` and their
-    texts. One that is to be ``absent`` has none."""
+    """A path of the list, its present state (``there``), and its ``units`` with their texts. A path
+    that is to be ``absent`` has no units."""
 
     path: str
     there: Mapping[str, Any]
@@ -80,49 +80,49 @@ class _Mount:
     @property
     def elsewhere(self) -> bool:
         """Whether something else than the source is mounted."""
-        found = self.there.get("mount")
-        return bool(found and found["source"].rstrip("/") != self.source.rstrip("/"))
+        current = self.there.get("mount")
+        return bool(current and current["source"].rstrip("/") != self.source.rstrip("/"))
 
 
-def asks(asked: Asked) -> Dict[str, Any]:
-    """What the node is asked for: what is at the paths, and its NFS client."""
-    if _refused(asked) or _why_not(asked):
+def asks(inputs: PlanInputs) -> Dict[str, Any]:
+    """Queries for the node: the state of the paths, and its NFS client."""
+    if _refused(inputs) or _why_not(inputs):
         return {}
-    mounts = _mounts(asked)
-    wanted: Dict[str, Any] = {
+    mounts = _mounts(inputs)
+    module_calls: Dict[str, Any] = {
         "storage_facts": {
             "paths": [mount.path for mount in mounts],
-            "answer_seconds": asked.options["answer_seconds"],
+            "answer_seconds": inputs.options["answer_seconds"],
         }
     }
-    if not asked.found.get("made") and any(mount.type == "nfs" for mount in mounts):
-        wanted["program_facts"] = {"programs": ["mount.nfs"]}
-    return wanted
+    if not inputs.found.get("made") and any(mount.type == "nfs" for mount in mounts):
+        module_calls["program_facts"] = {"programs": ["mount.nfs"]}
+    return module_calls
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """The mounts of a node; skipped in a container and where none is asked for.
 
-    ``asked.found`` is what program_facts says, and ``trueup_storage``. What is in the way of a
+    ``inputs.found`` is the result of program_facts, and ``trueup_storage``. An obstacle to a
     mount is refused. Values: ``packages`` of the NFS client where it is missing; ``repository`` and
     ``pins`` of the Lustre client as vendor_packages takes them; ``stops``, units that are not
     wanted any more, automounts before their mounts; ``files`` as config_files takes them; and
     ``starts``, units with their state as in_force takes it.
 
-    With ``made`` in it the mounts were made: what is not as it was asked for is refused, and the
-    value is ``notes``, what client and server agreed on.
+    With ``made`` in it the mounts were made: a difference from the options is refused, and the
+    value is ``notes``, the settings that client and server agreed on.
     """
-    refused, why_not = _refused(asked), _why_not(asked)
+    refused, why_not = _refused(inputs), _why_not(inputs)
     if refused:
         return Plan(refused=refused)
     if why_not:
         return Plan(skipped=[Skipped("shared_storage", why_not)])
-    mounts = _mounts(asked)
-    if asked.found.get("made"):
+    mounts = _mounts(inputs)
+    if inputs.found.get("made"):
         return Plan(values={"notes": _each(_agreed, mounts)}, refused=_each(_differences, mounts))
     return Plan(
         values={
-            **_clients(asked, {mount.type for mount in mounts}),
+            **_clients(inputs, {mount.type for mount in mounts}),
             "stops": _each(_stops, mounts),
             "files": _each(_files, mounts),
             "starts": _each(_starts, mounts),
@@ -132,53 +132,53 @@ def plan(asked: Asked) -> Plan:
 
 
 def _each(of: Callable[[_Mount], Iterable[Any]], mounts: Sequence[_Mount]) -> List[Any]:
-    return [one for mount in mounts for one in of(mount)]
+    return [row for mount in mounts for row in of(mount)]
 
 
-def _why_not(asked: Asked) -> str:
-    if not asked.options["mounts"]:
+def _why_not(inputs: PlanInputs) -> str:
+    if not inputs.options["mounts"]:
         return "shared_storage_mounts is empty"
-    if asked.node["container"]:
+    if inputs.node["container"]:
         return "a container: it has the mounts that its host gives it"
     return ""
 
 
-def _mounts(asked: Asked) -> List[_Mount]:
-    return [_mount(entry, asked) for entry in asked.options["mounts"]]
+def _mounts(inputs: PlanInputs) -> List[_Mount]:
+    return [_mount(entry, inputs) for entry in inputs.options["mounts"]]
 
 
-def _mount(entry: Mapping[str, Any], asked: Asked) -> _Mount:
+def _mount(entry: Mapping[str, Any], inputs: PlanInputs) -> _Mount:
     path = entry["path"].rstrip("/")
-    there = asked.found.get("trueup_storage", {}).get(path, {})
+    path_facts = inputs.found.get("trueup_storage", {}).get(path, {})
     if entry["state"] == "absent":
-        return _Mount(path, there)
+        return _Mount(path, path_facts)
     kind, source = entry["kind"], entry["source"]
-    found = _SOURCES[mount_options.TYPES[kind]][0].fullmatch(source)
+    match = _SOURCES[mount_options.TYPES[kind]][0].fullmatch(source)
     mount = _Mount(
         path,
-        there,
+        path_facts,
         absent=False,
         automount=entry["automount"],
         type=mount_options.TYPES[kind],
         source=source,
-        server=found[1] if found else "",
+        server=match[1] if match else "",
         options=mount_options.chosen(kind, entry["profile"], entry["options"]),
     )
-    return replace(mount, units=_units(mount, asked.options["mount_timeout_seconds"]))
+    return replace(mount, units=_units(mount, inputs.options["mount_timeout_seconds"]))
 
 
-def _clients(asked: Asked, types: Any) -> Dict[str, Any]:
-    """What is installed for mounts of these types."""
-    node, options = asked.node, asked.options
-    has_nfs = asked.found.get("programs", {}).get("mount.nfs")
+def _clients(inputs: PlanInputs, types: Any) -> Dict[str, Any]:
+    """The packages for mounts of these types."""
+    node, options = inputs.node, inputs.options
+    has_nfs = inputs.found.get("programs", {}).get("mount.nfs")
     clients: Dict[str, Any] = {
-        "packages": asked.data["nfs_packages"][node["package_manager"]]
+        "packages": inputs.data["nfs_packages"][node["package_manager"]]
         if "nfs" in types and not has_nfs
         else [],
         "repository": {},
         "pins": [],
     }
-    if "lustre" in types and _installs_lustre(asked):
+    if "lustre" in types and _installs_lustre(inputs):
         row = options["lustre_packages"][release(node)]
         clients["repository"] = {
             "name": "amlfs",
@@ -191,11 +191,11 @@ def _clients(asked: Asked, types: Any) -> Dict[str, Any]:
     return clients
 
 
-def _installs_lustre(asked: Asked) -> bool:
+def _installs_lustre(inputs: PlanInputs) -> bool:
     """Whether the role brings the client. That of an Azure HPC image is built by dkms under other
     package names, with which the metapackages of a kernel clash."""
-    choice = asked.options["lustre_client"]
-    listed = bool((asked.node.get("hpc_image") or {}).get("LUSTRE"))
+    choice = inputs.options["lustre_client"]
+    listed = bool((inputs.node.get("hpc_image") or {}).get("LUSTRE"))
     return choice == "install" or (choice == "from_image" and not listed)
 
 
@@ -244,48 +244,48 @@ def _starts(mount: _Mount) -> Iterator[Dict[str, Any]]:
 
 
 def _obstacles(mount: _Mount) -> Iterator[str]:
-    """What is in the way, by what the node shows before anything is changed."""
-    path, there = mount.path, mount.there
-    found = there.get("mount")
+    """Obstacles, by the node's state before any change."""
+    path, path_facts = mount.path, mount.there
+    current = path_facts.get("mount")
     if mount.absent:
         return
-    if found:
-        if mount.elsewhere and mount.unit not in there["units"]:
+    if current:
+        if mount.elsewhere and mount.unit not in path_facts["units"]:
             yield (
-                f"{path}: {found['source']} ({found['kind']}) is mounted there already by"
+                f"{path}: {current['source']} ({current['kind']}) is mounted there already by"
                 " something else: unmount it and take it from /etc/fstab, or give another path."
             )
-    elif there.get("kind") == "silent":
+    elif path_facts.get("kind") == "silent":
         yield (
             f"{path} does not say what it is: see whether it leads through a mount whose server is"
             " gone."
         )
-    elif there.get("kind") == "other":
+    elif path_facts.get("kind") == "other":
         yield f"{path} is there and no folder: remove it, or give another."
-    elif there.get("empty") is False:
+    elif path_facts.get("empty") is False:
         yield f"{path} holds files, which a mount would hide: move them away, or give another path."
 
 
 def _differences(mount: _Mount) -> Iterator[str]:
-    """What is not as it was asked for once the mounts were made."""
-    path, there = mount.path, mount.there
-    found = there.get("mount")
-    why = f"`systemctl status '{mount.unit}'` says why"
+    """Differences from the options once the mounts were made."""
+    path, path_facts = mount.path, mount.there
+    current = path_facts.get("mount")
+    hint = f"`systemctl status '{mount.unit}'` says why"
     if mount.absent:
-        if found:
-            yield f"{path} is still mounted from {found['source']}: " + (
+        if current:
+            yield f"{path} is still mounted from {current['source']}: " + (
                 f"a program uses it (`fuser --mount {path}`); end that and run again."
-                if mount.unit in there["units"]
+                if mount.unit in path_facts["units"]
                 else "by something else than this role: unmount it and take it from /etc/fstab."
             )
-    elif not found or found["kind"] == "autofs":
+    elif not current or current["kind"] == "autofs":
         yield (
             f"{path} is not mounted: the server {mount.server} did not give {mount.source} in time;"
-            f" {why}."
+            f" {hint}."
         )
     elif mount.elsewhere:
-        yield f"{path} is mounted from {found['source']}; {why}."
-    elif not there["answers"]:
+        yield f"{path} is mounted from {current['source']}; {hint}."
+    elif not path_facts["answers"]:
         yield (
             f"{path}: the server {mount.server} does not answer any more, or with an error"
             f" (`stat --file-system {path}` says it); programs that use it wait or fail."
@@ -300,7 +300,7 @@ def _differences(mount: _Mount) -> Iterator[str]:
 
 
 def _agreed(mount: _Mount) -> Iterator[str]:
-    """What client and server of a mount that is as it was asked for agreed on otherwise."""
+    """Options of a correct mount for which client and server agreed on another value."""
     if mount.there.get("answers") and not mount.absent and not mount.elsewhere:
         for option, got in _in_force(mount):
             if option.startswith(mount_options.AGREED):
@@ -308,17 +308,17 @@ def _agreed(mount: _Mount) -> Iterator[str]:
 
 
 def _in_force(mount: _Mount) -> Iterator[Tuple[str, str]]:
-    """Options that are not in force, and what is in their place."""
-    shown = mount_options.values_of(mount.there["mount"]["options"])
+    """Options that are not in force, each with the setting in force instead."""
+    current_options = mount_options.values_of(mount.there["mount"]["options"])
     for option in mount.options:
-        got = mount_options.in_force(option, shown)
+        got = mount_options.in_force(option, current_options)
         if got is not None:
             yield option, got
 
 
-def _refused(asked: Asked) -> List[str]:
-    """What cannot be mounted, a sentence each."""
-    options = asked.options
+def _refused(inputs: PlanInputs) -> List[str]:
+    """Problems of the mounts, a sentence each."""
+    options = inputs.options
     if min(options["mount_timeout_seconds"], options["answer_seconds"]) < 1:
         both = "shared_storage_mount_timeout_seconds and shared_storage_answer_seconds"
         return [f"{both} must be at least 1."]
@@ -329,19 +329,19 @@ def _refused(asked: Asked) -> List[str]:
     ]
     if wrong:
         return wrong
-    mounts = _mounts(asked)
+    mounts = _mounts(inputs)
     nfs = [mount for mount in mounts if mount.type == "nfs"]
     lustre = ", ".join(mount.path for mount in mounts if mount.type == "lustre")
     return [
         *_paths([mount.path for mount in mounts]),
         *_connections(nfs),
-        *_kernel(nfs, asked.node),
-        *(_lustre(lustre, asked) if lustre and _installs_lustre(asked) else []),
+        *_kernel(nfs, inputs.node),
+        *(_lustre(lustre, inputs) if lustre and _installs_lustre(inputs) else []),
     ]
 
 
 def _wrong(entry: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with an entry, beyond what argument_specs can say."""
+    """Problems of an entry that argument_specs cannot express."""
     path, kind = entry["path"], entry["kind"]
     if not PATH.fullmatch(path.rstrip("/")):
         yield (
@@ -388,8 +388,8 @@ def _connections(mounts: Sequence[_Mount]) -> Iterator[str]:
 
 
 def _kernel(mounts: Sequence[_Mount], node: Mapping[str, Any]) -> Iterator[str]:
-    found = re.match(r"(\d+)\.(\d+)", str(node.get("kernel") or ""))
-    if not found or (int(found[1]), int(found[2])) >= _NCONNECT_SINCE:
+    match = re.match(r"(\d+)\.(\d+)", str(node.get("kernel") or ""))
+    if not match or (int(match[1]), int(match[2])) >= _NCONNECT_SINCE:
         return
     for mount in mounts:
         if mount.connections != "1":
@@ -399,13 +399,13 @@ def _kernel(mounts: Sequence[_Mount], node: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
-def _lustre(paths: str, asked: Asked) -> Iterator[str]:
-    """What the Lustre client cannot be installed with."""
-    here, packages = release(asked.node), asked.options["lustre_packages"]
-    machine = asked.node.get("architecture")
-    if here not in packages:
+def _lustre(paths: str, inputs: PlanInputs) -> Iterator[str]:
+    """Reasons why the Lustre client cannot be installed."""
+    system, packages = release(inputs.node), inputs.options["lustre_packages"]
+    machine = inputs.node.get("architecture")
+    if system not in packages:
         yield (
-            f"{paths}: Microsoft has no Managed Lustre client for {here} (it has them for"
+            f"{paths}: Microsoft has no Managed Lustre client for {system} (it has them for"
             f" {', '.join(sorted(packages))}): take one of these systems, or install a client and"
             " set shared_storage_lustre_client to present."
         )

@@ -1,4 +1,4 @@
-"""What `trueup health --format json` says of nodes, and what Slurm is told of one."""
+"""Verdicts on nodes from `trueup health --format json`, and the updates of nodes in Slurm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _FINDINGS = ("fail", "not measured", "warn")
-# The benchmark of what is said of a node without any record, or of a run.
+# The benchmark of a row about a node without any record, or about a run.
 _RUN = "run"
 # Slurm cuts long reasons.
 _REASON_CHARACTERS = 180
@@ -32,11 +32,11 @@ def node_verdict(
         node: the node's name.
         planned: the benchmarks that were to be measured on it. One that was left out because
             nobody planned it makes no node worse here.
-        later: whether what was not measured is to fail the run at its end.
+        later: whether an unmeasured benchmark is to fail the run at its end.
 
     Returns:
-        ``verdict``: the worst on the node; ``findings``: what is neither a pass nor without a
-        verdict, a sentence each; ``unmeasured``: the planned benchmarks that measured nothing, or
+        ``verdict``: the worst on the node; ``findings``: failures, warnings and unmeasured figures,
+        a sentence each; ``unmeasured``: the planned benchmarks that measured nothing, or
         not all that the size must have; ``ends``: whether the node goes no further.
 
     Raises:
@@ -45,14 +45,14 @@ def node_verdict(
     rows = [
         row for row in _table(text)["rows"] if row["node"] == node and not _left_out(row, planned)
     ]
-    found = {row["verdict"] for row in rows}
+    verdicts = {row["verdict"] for row in rows}
     lacking = {row["benchmark"] for row in rows if row["verdict"] == "not measured"}
-    known = {row["benchmark"] for row in rows} - lacking
-    verdict = worst(found)
+    measured = {row["benchmark"] for row in rows} - lacking
+    verdict = worst(verdicts)
     return {
         "verdict": verdict,
         "findings": [sentence(row) for row in rows if row["verdict"] in _FINDINGS],
-        "unmeasured": [name for name in planned if name not in known],
+        "unmeasured": [name for name in planned if name not in measured],
         "ends": verdict == "fail" or (verdict == "not measured" and not later),
     }
 
@@ -64,79 +64,79 @@ def _left_out(row: Mapping[str, Any], planned: Sequence[str]) -> bool:
 
 
 def findings(text: str) -> list[str]:
-    """What is not well on any node, a sentence each, and how many nodes could be judged.
+    """The findings on all nodes, a sentence each, and the number of judged nodes.
 
     Raises:
         BadInput: the text is not the JSON of `trueup health`.
     """
     table = _table(text)
-    found = [sentence(row) for row in table["rows"] if row["verdict"] in _FINDINGS]
-    return [*found, f"{table['sentence']}."]
+    sentences = [sentence(row) for row in table["rows"] if row["verdict"] in _FINDINGS]
+    return [*sentences, f"{table['sentence']}."]
 
 
 def slurm_update(
-    shown: str, verdict: Mapping[str, Any], node: str, own: Sequence[str] = ("trueup:",)
+    output: str, verdict: Mapping[str, Any], node: str, prefixes: Sequence[str] = ("trueup:",)
 ) -> list[str]:
     """The arguments of the `scontrol` that drains a node or gives it back; empty where none is due.
 
-    A node that fails is drained with the first finding as the reason, unless it is drained. One
-    that does not is given back if everything planned was measured and its reason is ours.
+    A node that fails is drained with the first finding as the reason, unless it is drained. A node
+    that does not fail is given back if everything planned was measured and its reason is trueup's.
 
     Args:
-        shown: what `scontrol show node` prints, with `--oneliner` or without. Without it no other
-            text of the node can be taken for the reason.
-        verdict: what ``node_verdict`` says of the node.
+        output: of `scontrol show node`, with `--oneliner` or without. Without it no other text of
+            the node can be taken for the reason.
+        verdict: the result of ``node_verdict`` for the node.
         node: its name in Slurm.
-        own: what the reasons begin with that are ours; the first is that of a new one.
+        prefixes: of trueup's own reasons; a new reason gets the first.
     """
-    drained = "DRAIN" in slurm_states(shown)
+    drained = "DRAIN" in slurm_states(output)
     update = ["update", f"nodename={node}"]
     if verdict["verdict"] == "fail" and not drained:
         # One line, since Slurm shows it in one.
         reason = " ".join(verdict["findings"][0].split())
         if len(reason) > _REASON_CHARACTERS:
             reason = reason[: _REASON_CHARACTERS - 3] + "..."
-        return [*update, "state=drain", f"reason={own[0]} {reason}"]
+        return [*update, "state=drain", f"reason={prefixes[0]} {reason}"]
     well = verdict["verdict"] in {"pass", "warn"} and not verdict["unmeasured"]
-    stands = re.search(r"^[ \t]*Reason=(.*)", shown, re.MULTILINE) or re.search(
-        r"\sReason=(.*)", shown
+    stands = re.search(r"^[ \t]*Reason=(.*)", output, re.MULTILINE) or re.search(
+        r"\sReason=(.*)", output
     )
-    if well and drained and stands and stands[1].startswith(tuple(own)):
+    if well and drained and stands and stands[1].startswith(tuple(prefixes)):
         return [*update, "state=resume"]
     return []
 
 
-def slurm_states(shown: str) -> set[str]:
+def slurm_states(output: str) -> set[str]:
     """The words of a node's state, such as IDLE and DRAIN, without the sign behind them (* for one
     that does not answer), which is a word of its own; empty where Slurm shows no state."""
-    found = re.search(r"(?:^|\s)State=([A-Z_+]+)(\S?)([A-Z_+]*)", shown)
-    if found is None:
+    match = re.search(r"(?:^|\s)State=([A-Z_+]+)(\S?)([A-Z_+]*)", output)
+    if match is None:
         return set()
-    return {*found[1].split("+"), found[2], *found[3].split("+")} - {""}
+    return {*match[1].split("+"), match[2], *match[3].split("+")} - {""}
 
 
-def slurm_down(shown: str, names: Sequence[str]) -> list[str]:
-    """What keeps the nodes ``names`` from taking jobs, a sentence each.
+def slurm_down(output: str, names: Sequence[str]) -> list[str]:
+    """Problems that keep the nodes ``names`` from taking jobs, a sentence each.
 
     A drained node that is otherwise well is somebody's decision, and no problem.
 
     Args:
-        shown: what `scontrol --oneliner show nodes` prints.
+        output: of `scontrol --oneliner show nodes`.
         names: of all nodes, in Slurm.
     """
-    word = re.compile(r"(?:^|\s)(NodeName|State|Reason)=(.*?)(?=\s+[A-Za-z]+=|$)")
-    rows = [dict(word.findall(line)) for line in shown.splitlines()]
-    found = {row["NodeName"]: row for row in rows if "NodeName" in row}
+    pattern = re.compile(r"(?:^|\s)(NodeName|State|Reason)=(.*?)(?=\s+[A-Za-z]+=|$)")
+    rows = [dict(pattern.findall(line)) for line in output.splitlines()]
+    node_rows = {row["NodeName"]: row for row in rows if "NodeName" in row}
     problems = [
         f"node {name} is not known to slurmctld: restart slurmctld"
         for name in names
-        if name not in found
+        if name not in node_rows
     ]
     for name in names:
-        state = found.get(name, {}).get("State", "")
+        state = node_rows.get(name, {}).get("State", "")
         words = set(state.rstrip("*~#!%$@^-").split("+"))
         if "*" in state or words & _DOWN:
-            reason = found[name].get("Reason", "").strip()
+            reason = node_rows[name].get("Reason", "").strip()
             because = f", reason: {reason}" if reason else ""
             problems.append(f"node {name} is {state}{because}{_mend(name, words, reason)}")
     return problems
@@ -154,10 +154,10 @@ def _mend(name: str, words: set[str], reason: str) -> str:
 def _table(text: str) -> dict[str, Any]:
     try:
         [table] = json.loads(text)["tables"]
-        found: dict[str, Any] = {"rows": table["rows"], "sentence": table["sentence"]}
+        checked: dict[str, Any] = {"rows": table["rows"], "sentence": table["sentence"]}
     except (ValueError, KeyError, TypeError) as error:
         raise BadInput(f"this is not the JSON of `trueup health`: {error}") from error
-    return found
+    return checked
 
 
 def sentence(row: Mapping[str, Any]) -> str:

@@ -1,1 +1,1 @@
-"""What was measured against what healthy nodes reach: on the controller and on the node itself."""
+"""Measured figures against those of healthy nodes: on the controller and on the node itself."""

@@ -1,4 +1,4 @@
-"""What healthy nodes reach, as the catalog's expectations.yml and a node's copy of it say.
+"""Figures that healthy nodes reach, by the catalog's expectations.yml and a node's copy of it.
 
 Each figure has a limit that a node must meet, and where a source has them the figure that healthy
 nodes reach and a warning limit between the two. Without a warning limit a figure passes or fails.
@@ -56,7 +56,7 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True)
 class Expectation:
-    """What one figure of one size must be.
+    """The expectation of one figure of one size.
 
     Attributes:
         expected: the figure below (above, beside) which a node fails.
@@ -65,8 +65,7 @@ class Expectation:
             warning.
         program: the program and the input that the figures hold for, as people read it; empty
             where the node itself is looked at.
-        parameters: what the case must have been: name to the values that are allowed, as patterns
-            of fnmatch.
+        parameters: of the case: name to the values that are allowed, as patterns of fnmatch.
         unsure: further values of these parameters, of outputs that do not say: with them a figure
             can meet the limit, but not miss it.
         refused: parameters with which the case is a failure, whatever its figures.
@@ -76,7 +75,7 @@ class Expectation:
         message_bytes: the message size that is judged; None where the figure has none.
         statistic: which statistic of repeats is judged; None for the median or the only one.
         fault: Azure's fault code; empty where none fits.
-        fix: what to do about a failure, one sentence; empty where nobody says.
+        fix: the remedy of a failure, one sentence; empty if it is not known.
         required: whether a node of the size must have the figure: ``yes``, or the metric that says
             on how many devices; empty where it need not.
     """
@@ -108,7 +107,7 @@ class Expectation:
         return not self.misfits(case)
 
     def misfits(self, case: Case) -> list[str]:
-        """What a case has that the figures do not hold for: ``program pytorch``, ``4 GPUs``."""
+        """Properties of a case outside the figures' scope: ``program pytorch``, ``4 GPUs``."""
         wrong = [
             _named(name, case.parameters.get(name))
             for name, allowed in self.parameters.items()
@@ -140,11 +139,14 @@ class Expectation:
     def refuses(self, case: Case) -> str | None:
         """The parameter that makes a case of this kind a failure, as ``name value``; else None.
 
-        A case is of this kind whose other parameters are what they must be.
+        A case is of this kind if its other parameters are allowed.
         """
-        others = {name: of for name, of in self.parameters.items() if name not in self.refused}
+        other_parameters = {
+            name: of for name, of in self.parameters.items() if name not in self.refused
+        }
         of_this_kind = self.fits(case.node_count) and all(
-            _is_any(case.parameters.get(name), allowed) for name, allowed in others.items()
+            _is_any(case.parameters.get(name), allowed)
+            for name, allowed in other_parameters.items()
         )
         refused = (
             _named(name, case.parameters.get(name))
@@ -154,8 +156,8 @@ class Expectation:
         return next(refused, None) if of_this_kind else None
 
     def fits(self, node_count: int | None) -> bool:
-        """Whether a case on this many nodes is what it speaks of. An unknown number fits what holds
-        for any number alone."""
+        """Whether it holds for a case on this many nodes. An unknown number fits only an
+        expectation for any number."""
         several = self.nodes == "several" and node_count is not None and node_count > 1
         return several or self.nodes in (None, node_count)
 
@@ -182,16 +184,16 @@ class Expectations:
         self._by_size = by_size
 
     def of(self, size: str, benchmark: str | None = None) -> list[Expectation]:
-        """Those of a size, and of one benchmark if given."""
-        found = self._by_size.get(size.lower(), [])
-        return [item for item in found if benchmark in (None, item.benchmark)]
+        """The expectations of a size, and of one benchmark if given."""
+        expectations = self._by_size.get(size.lower(), [])
+        return [item for item in expectations if benchmark in (None, item.benchmark)]
 
     def knows(self, size: str) -> bool:
         """Whether anything is expected of the size."""
         return size.lower() in self._by_size
 
     def only(self, benchmarks: Collection[str]) -> Expectations:
-        """Those of some benchmarks."""
+        """The expectations of some benchmarks."""
         return Expectations(
             {
                 size: [item for item in items if item.benchmark in benchmarks]
@@ -199,10 +201,10 @@ class Expectations:
             }
         )
 
-    def with_own(self, own: Expectations) -> Expectations:
-        """These, and a site's own in the place of what they say of the same figure of a size."""
+    def with_own(self, overrides: Expectations) -> Expectations:
+        """These, with a site's overrides for the same figures of a size."""
         by_size = dict(self._by_size)
-        for size, items in own._by_size.items():
+        for size, items in overrides._by_size.items():
             replaced = {(item.benchmark, item.metric) for item in items}
             by_size[size] = [
                 item
@@ -240,8 +242,8 @@ def of_document(data: Any, where: str) -> Expectations:
 
 
 def of_size(document: Mapping[str, Any], size: str) -> dict[str, Any]:
-    """The part of the catalog's document that speaks of a size, laid out in the same way: what a
-    node needs, as JSON."""
+    """The part of the catalog's document for one size, in the same layout: a node gets it as
+    JSON."""
     entries = []
     for entry in document["expectations"]:
         values = [
@@ -258,8 +260,8 @@ def _checked(entry: Any, where: str) -> list[tuple[str, Expectation]]:
     try:
         return list(_expanded(entry))
     except (AttributeError, KeyError, TypeError, ValueError, BadInput) as error:
-        what = entry.get("what") if isinstance(entry, dict) else None
-        raise BadInput(f"{where} ({what}) is wrong: {error}") from error
+        label = entry.get("what") if isinstance(entry, dict) else None
+        raise BadInput(f"{where} ({label}) is wrong: {error}") from error
 
 
 def _expanded(entry: Mapping[str, Any]) -> Iterator[tuple[str, Expectation]]:
@@ -371,13 +373,15 @@ def _number(value: Any, name: str) -> float:
     return number
 
 
-def _required(word: Any) -> str:
+def _required(setting: Any) -> str:
     """``yes``, a metric, or empty; YAML may say true and false instead."""
-    if isinstance(word, bool):
-        return "yes" if word else ""
-    if not isinstance(word, str) or not word.isidentifier():
-        raise BadInput(f"required {word!r} is neither yes, no nor the metric that counts devices")
-    return "" if word == "no" else word
+    if isinstance(setting, bool):
+        return "yes" if setting else ""
+    if not isinstance(setting, str) or not setting.isidentifier():
+        raise BadInput(
+            f"required {setting!r} is neither yes, no nor the metric that counts devices"
+        )
+    return "" if setting == "no" else setting
 
 
 def _lists(members: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -400,10 +404,10 @@ def _nodes(count: Any) -> int | Literal["several"] | None:
     raise BadInput(f"nodes {count!r} is neither a number of nodes nor 2+")
 
 
-def _only(members: Mapping[str, Any], known: set[str]) -> None:
+def _only(members: Mapping[str, Any], allowed: set[str]) -> None:
     for name in members:
         if name in _REPLACED:
             raise BadInput(f"{name} is of an earlier format: {_REPLACED[name]}; see docs/health.md")
-    if unknown := sorted(map(str, set(members) - known)):
-        message = f"{', '.join(unknown)} is not known here; there are {', '.join(sorted(known))}"
+    if unknown := sorted(map(str, set(members) - allowed)):
+        message = f"{', '.join(unknown)} is not known here; there are {', '.join(sorted(allowed))}"
         raise BadInput(message)

@@ -87,14 +87,14 @@ def of_document(document: Any, where: str) -> Faults:
     for kind, entries in lists.items():
         faults = by_kind.setdefault(kind, {})
         for number, entry in enumerate(entries, 1):
-            place = f"{where}: {_KINDS[kind]}, entry {number}"
+            position = f"{where}: {_KINDS[kind]}, entry {number}"
             try:
                 fault, codes = _fault(entry, sources, fixes)
             except (AttributeError, KeyError, TypeError, ValueError, BadInput) as error:
-                raise BadInput(f"{place} is wrong: {error}") from error
+                raise BadInput(f"{position} is wrong: {error}") from error
             for code in codes:
                 if code in faults:
-                    raise BadInput(f"{place}: {code} is in the list twice")
+                    raise BadInput(f"{position}: {code} is in the list twice")
                 faults[code] = fault
     return Faults(by_kind)
 

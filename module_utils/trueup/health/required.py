@@ -1,4 +1,4 @@
-"""What nodes should have been measured with and were not: silence is not health."""
+"""Required measurements that a node lacks: silence is not health."""
 
 from __future__ import annotations
 
@@ -21,16 +21,21 @@ _Must = Dict[Tuple[str, str], Tuple["Expectation", int]]
 
 
 def not_measured(
-    nodes: tuple[str, ...], benchmark: str, what: str, reason: str, run_id: str | None, **more: Any
+    nodes: tuple[str, ...],
+    benchmark: str,
+    subject: str,
+    reason: str,
+    run_id: str | None,
+    **more: Any,
 ) -> Verdict:
-    """A verdict on what has no record; ``more`` are its other fields."""
+    """A verdict on a missing record; ``more`` are its other fields."""
     return Verdict(
         nodes,
         more.pop("vm_size", None),
         benchmark,
         "",
         "not measured",
-        what,
+        subject,
         reason=reason,
         run_id=run_id,
         **more,
@@ -38,20 +43,20 @@ def not_measured(
 
 
 def held_to(
-    found: Sequence[Verdict],
+    verdicts: Sequence[Verdict],
     cases: Sequence[Case],
     expectations: Expectations,
     *,
-    why: Why | None,
+    reason_of: Why | None,
     required: Collection[str] = (),
     passed: Iterable[tuple[Case, str, Collection[str | None]]] = (),
 ) -> list[Verdict]:
-    """The verdicts, in which a figure that the node's size must have, and that could not be judged,
-    is not measured instead of without a verdict; and such verdicts on what has no record at all.
+    """The verdicts, with "not measured" instead of "no verdict" for a required figure of the node's
+    size that could not be judged; and verdicts "not measured" on missing records.
 
     Args:
-        why: None where only what was measured is asked for: nobody is held to benchmarks then
-            that have no record.
+        reason_of: the reason for a missing record; None if only existing records count: then no
+            node fails for a benchmark without a record.
         required: benchmarks that every node must have been measured with.
         passed: passes that are not among the verdicts: case, metric and devices.
     """
@@ -59,7 +64,7 @@ def held_to(
     for case in cases:
         for node in case.nodes:
             nodes[node].add(case)
-    for item in found:
+    for item in verdicts:
         for node in item.nodes:
             nodes[node].judged(item)
     for case, metric, devices in passed:
@@ -71,19 +76,19 @@ def held_to(
         size = of_node.size
         if size not in musts:
             musts[size] = _must(size, expectations)
-        lacking += of_node.lacking(musts[size], why, required)
-    said = {(item.nodes, item.benchmark, item.metric) for item in lacking if item.metric}
-    # What is said once more as not measured is said once.
-    kept = [
+        lacking += of_node.lacking(musts[size], reason_of, required)
+    reported = {(item.nodes, item.benchmark, item.metric) for item in lacking if item.metric}
+    # A figure that is reported as not measured is reported once.
+    remaining = [
         item
-        for item in found
-        if item.verdict != "no verdict" or (item.nodes, item.benchmark, item.metric) not in said
+        for item in verdicts
+        if item.verdict != "no verdict" or (item.nodes, item.benchmark, item.metric) not in reported
     ]
-    return kept + lacking
+    return remaining + lacking
 
 
 class _OfNode:
-    """What was measured and judged of one node."""
+    """The measured and judged figures of one node."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -111,15 +116,17 @@ class _OfNode:
             # The case failed, which says all.
             self._settled.add(item.benchmark)
 
-    def lacking(self, must: _Must, why: Why | None, required: Collection[str]) -> Iterator[Verdict]:
-        """What the node must have and has not."""
+    def lacking(
+        self, must: _Must, reason_of: Why | None, required: Collection[str]
+    ) -> Iterator[Verdict]:
+        """Verdicts on the required figures that the node lacks."""
         names = {benchmark for benchmark, _ in must}
-        for benchmark in [*sorted(names), *(one for one in required if one not in names)]:
+        for benchmark in [*sorted(names), *(name for name in required if name not in names)]:
             if benchmark in self.cases or benchmark in self._settled:
                 continue
-            if benchmark in required or why is not None:
-                said = "" if why is None else why(self.name, self.run_id, benchmark)
-                yield self._verdict(benchmark, benchmark, said or "required, and has no record")
+            if benchmark in required or reason_of is not None:
+                reason = "" if reason_of is None else reason_of(self.name, self.run_id, benchmark)
+                yield self._verdict(benchmark, benchmark, reason or "required, and has no record")
         for (benchmark, metric), (item, count) in must.items():
             if benchmark in self.cases and benchmark not in self._settled:
                 yield from self._figure(benchmark, metric, item, count)
@@ -150,9 +157,9 @@ class _OfNode:
             measured_at=case.started_at,
         )
 
-    def _verdict(self, benchmark: str, what: str, reason: str, **more: Any) -> Verdict:
+    def _verdict(self, benchmark: str, subject: str, reason: str, **more: Any) -> Verdict:
         return not_measured(
-            (self.name,), benchmark, what, reason, self.run_id, vm_size=self.size, **more
+            (self.name,), benchmark, subject, reason, self.run_id, vm_size=self.size, **more
         )
 
 
@@ -170,8 +177,8 @@ def _devices_of(item: Expectation, size: str, expectations: Expectations) -> int
     if item.required == "yes":
         return 1
     counts = [
-        int(one.expected.base)
-        for one in expectations.of(size, item.benchmark)
-        if one.metric == item.required
+        int(expectation.expected.base)
+        for expectation in expectations.of(size, item.benchmark)
+        if expectation.metric == item.required
     ]
     return max(counts, default=1)

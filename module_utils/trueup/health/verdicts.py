@@ -1,4 +1,4 @@
-"""Each figure against what is expected of the size that it was measured on."""
+"""Each figure against the expectation of the size that it was measured on."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from ..cases import Case, Figure
     from .expectations import Expectation, Expectations
 
-Word = Literal["fail", "not measured", "warn", "no verdict", "pass"]
-WORST_FIRST: Final[tuple[Word, ...]] = ("fail", "not measured", "warn", "no verdict", "pass")
+Level = Literal["fail", "not measured", "warn", "no verdict", "pass"]
+WORST_FIRST: Final[tuple[Level, ...]] = ("fail", "not measured", "warn", "no verdict", "pass")
 
-# Of what was judged, the worst counts; a figure that nothing is expected of makes no node worse.
+# The worst of all judged figures counts; a figure without an expectation makes no node worse.
 NODE_ORDER: Final = ("fail", "not measured", "warn", "pass", "no verdict")
 # Azure's fault code in a sentence of gpu_facts.
 _FAULT: Final = re.compile(r"\bNHC[0-9]{4}\b")
@@ -28,14 +28,14 @@ _FAULT: Final = re.compile(r"\bNHC[0-9]{4}\b")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is to be thought of one figure, or of a case that gave none.
+    """The verdict on one figure, or on a case without figures.
 
     Attributes:
-        nodes: whom it is about: one node, or all nodes of the case.
+        nodes: one node, or all nodes of the case.
         measured, expected: in ``unit``, a base unit; None where there is no figure.
         healthy, healthy_source: the figure that healthy nodes reach, in ``unit`` too.
         source_unit: the unit in which the source gives it, for people.
-        fix: what to do about a failure, where the expectation says it.
+        fix: the remedy of a failure, where the expectation has one.
         reason: a sentence for whatever is neither pass nor a plain comparison of two figures.
         run_id, measured_at: the run, and when the case began (UTC text); None where nothing ran.
     """
@@ -44,7 +44,7 @@ class Verdict:
     vm_size: str | None
     benchmark: str
     case: str
-    verdict: Word
+    verdict: Level
     what: str
     metric: str | None = None
     device: str | None = None
@@ -73,25 +73,27 @@ class Verdict:
 
 
 def worst(words: Collection[str]) -> str:
-    """What a node is of which these verdicts were given."""
-    return next((word for word in NODE_ORDER if word in words), "no verdict")
+    """The verdict on a node with these verdicts on its figures."""
+    return next((verdict for verdict in NODE_ORDER if verdict in words), "no verdict")
 
 
-def latest(found: Iterable[Case], order: Sequence[str] = ()) -> list[Case]:
+def latest(cases: Iterable[Case], order: Sequence[str] = ()) -> list[Case]:
     """The case of each kind that began last, in the order in which they began.
 
     Args:
         order: the runs in the order in which they began, which no clock of a node decides.
     """
-    place = {run_id: number for number, run_id in enumerate(order)}
-    ordered = sorted(found, key=lambda case: (place.get(case.run_id, -1), case.started_at or ""))
-    last = {kind_of(case): place for place, case in enumerate(ordered)}
-    return [ordered[place] for place in sorted(last.values())]
+    rank_by_run = {run_id: number for number, run_id in enumerate(order)}
+    ordered = sorted(
+        cases, key=lambda case: (rank_by_run.get(case.run_id, -1), case.started_at or "")
+    )
+    last = {kind_of(case): index for index, case in enumerate(ordered)}
+    return [ordered[index] for index in sorted(last.values())]
 
 
 class Stance(NamedTuple):
-    """What is to be thought of a case before its figures are looked at; the same for all cases of a
-    size, benchmark, outcome and parameters on as many nodes.
+    """The judgement on a case before its figures are compared; the same for all cases of a size,
+    benchmark, outcome and parameters on as many nodes.
 
     Attributes:
         word: the verdict on the whole case; None where its figures say all.
@@ -99,7 +101,7 @@ class Stance(NamedTuple):
         fitting: the expectations that its figures are held to.
     """
 
-    word: Word | None
+    word: Level | None
     reason: str = ""
     fault: str | None = None
     fix: str | None = None
@@ -112,9 +114,9 @@ class Stance(NamedTuple):
         return [_whole(case, self.word, self.reason, fault=self.fault, fix=self.fix)]
 
 
-def judge(found: Iterable[Case], expectations: Expectations) -> list[Verdict]:
+def judge(cases: Iterable[Case], expectations: Expectations) -> list[Verdict]:
     """A verdict or more for each case, in the order of the cases."""
-    return [verdict for case in found for verdict in judge_case(case, expectations)]
+    return [verdict for case in cases for verdict in judge_case(case, expectations)]
 
 
 def judge_case(case: Case, expectations: Expectations) -> list[Verdict]:
@@ -128,7 +130,7 @@ def judge_case(case: Case, expectations: Expectations) -> list[Verdict]:
 
 
 def stance(case: Case, expectations: Expectations) -> Stance:
-    """What is to be thought of a case before its figures are looked at."""
+    """The judgement on a case before its figures are compared."""
     if case.outcome in ("failed", TOO_SHORT):
         return Stance("not measured", case.reason or "the case failed")
     if case.vm_size is None:
@@ -154,7 +156,7 @@ def _invalid(case: Case, expected: Sequence[Expectation]) -> Stance:
     reason = case.reason or "its own check failed"
     if case.benchmark == "node_state":
         code = _FAULT.search(reason)
-        # What a node is made of does not depend on what else is wrong with it; a speed does.
+        # Another fault does not change a node's parts, so their figures count; it changes a speed.
         return Stance("fail", reason, fault=code and code[0], fitting=expected)
     of_its_kind = [item for item in expected if item.fits(case.node_count)]
     fault = next((item.fault for item in of_its_kind if item.fault), None)
@@ -170,46 +172,46 @@ def _refused(item: Expectation, refused: str) -> Stance:
         if refused.startswith(f"{name} ")
         for value in values
     )
-    why = f"{item.what}: {refused}, expected {allowed}; the figures do not count"
-    return Stance("fail", why, fault=item.fault or None, fix=item.fix or None)
+    reason = f"{item.what}: {refused}, expected {allowed}; the figures do not count"
+    return Stance("fail", reason, fault=item.fault or None, fix=item.fix or None)
 
 
 def _figures(case: Case, fitting: Iterable[Expectation]) -> list[Verdict]:
-    found = [verdict for item in fitting for verdict in against(case, item)]
+    verdicts = [verdict for item in fitting for verdict in against(case, item)]
     # A sweep need not reach every size that some source names: one is enough.
-    judged = {item.metric for item in found if item.measured is not None}
-    return [item for item in found if item.measured is not None or item.metric not in judged]
+    judged = {item.metric for item in verdicts if item.measured is not None}
+    return [item for item in verdicts if item.measured is not None or item.metric not in judged]
 
 
 def _misfits(expected: Iterable[Expectation], case: Case) -> str:
-    """What of a case the expectations do not hold for, and the programs that they hold for."""
+    """Properties of a case without an expectation, and the programs that have one."""
     programs: dict[str, list[str]] = {}
     for item in expected:
-        others = programs.setdefault(", ".join(item.misfits(case)), [])
-        others += [item.program or item.what]
+        program_names = programs.setdefault(", ".join(item.misfits(case)), [])
+        program_names += [item.program or item.what]
     return "; ".join(
-        f"it has {misfits}, and the limit is of {' or of '.join(dict.fromkeys(others))}"
-        for misfits, others in programs.items()
+        f"it has {misfits}, and the limit is of {' or of '.join(dict.fromkeys(program_names))}"
+        for misfits, program_names in programs.items()
     )
 
 
-def of_case(case: Case, word: Word, what: str, **more: Any) -> Verdict:
+def of_case(case: Case, verdict: Level, subject: str, **more: Any) -> Verdict:
     """A verdict on a case; ``more`` are its other fields."""
     begun = {"run_id": case.run_id, "measured_at": case.started_at}
     return Verdict(
-        case.nodes, case.vm_size, case.benchmark, case.case, word, what, **{**begun, **more}
+        case.nodes, case.vm_size, case.benchmark, case.case, verdict, subject, **{**begun, **more}
     )
 
 
-def _whole(case: Case, word: Word, reason: str, **more: Any) -> Verdict:
-    return of_case(case, word, f"{case.benchmark} {case.case}", reason=reason, **more)
+def _whole(case: Case, verdict: Level, reason: str, **more: Any) -> Verdict:
+    return of_case(case, verdict, f"{case.benchmark} {case.case}", reason=reason, **more)
 
 
-def _expected(case: Case, item: Expectation, word: Word, **more: Any) -> Verdict:
-    """A verdict on what is expected of a case, in the unit of records."""
+def _expected(case: Case, item: Expectation, verdict: Level, **more: Any) -> Verdict:
+    """A verdict on an expectation of a case, in the unit of records."""
     return of_case(
         case,
-        word,
+        verdict,
         item.what,
         metric=item.metric,
         expected=item.expected.base,
@@ -225,21 +227,21 @@ def _expected(case: Case, item: Expectation, word: Word, **more: Any) -> Verdict
 
 
 def against(case: Case, expectation: Expectation) -> list[Verdict]:
-    """The verdicts on what a case holds of what is expected; one without a figure where it holds
-    nothing."""
+    """The verdicts on the figures of a case under one expectation; a verdict without a figure if
+    the case has none."""
     named = list(case.of(expectation.metric))
     sized = [figure for figure in named if figure.message_bytes == expectation.message_bytes]
     judged = [figure for figure in sized if figure.statistic in judged_statistics(expectation)]
     if not judged:
         if named and not sized:
-            why = f"{expectation.message_bytes} bytes are judged, and were not measured"
+            reason = f"{expectation.message_bytes} bytes are judged, and were not measured"
             if expectation.message_bytes is None:
-                why = "sizes of a sweep are not judged"
+                reason = "sizes of a sweep are not judged"
         elif sized:
-            why = f"the {expectation.statistic or 'median'} is judged, and was not measured"
+            reason = f"the {expectation.statistic or 'median'} is judged, and was not measured"
         else:
-            why = f"{expectation.metric} was not measured"
-        return [_figureless(case, expectation, why)]
+            reason = f"{expectation.metric} was not measured"
+        return [_figureless(case, expectation, reason)]
     return [of_figure(case, expectation, figure) for figure in judged]
 
 
@@ -256,25 +258,25 @@ def of_figure(case: Case, item: Expectation, figure: Figure) -> Verdict:
     """The verdict on one figure; none on one of another dimension, or that is no number."""
     unit = item.expected.base_unit
     if figure.unit != unit:
-        why = f"the record is in {figure.unit}, the expectation in {unit}"
-        return _figureless(case, item, why)
+        reason = f"the record is in {figure.unit}, the expectation in {unit}"
+        return _figureless(case, item, reason)
     if not math.isfinite(figure.value):
         return _figureless(case, item, f"the recorded value {figure.value} is not a number")
-    word = _compare(figure.value, item)
-    doubts = [] if word == "pass" else item.doubts(case)
+    verdict = _compare(figure.value, item)
+    doubts = [] if verdict == "pass" else item.doubts(case)
     if doubts:
-        why = f"the limit is not met, and the output does not say its {' and '.join(doubts)}"
-        return _figureless(case, item, f"{why}: it holds for {item.program}")
+        reason = f"the limit is not met, and the output does not say its {' and '.join(doubts)}"
+        return _figureless(case, item, f"{reason}: it holds for {item.program}")
     return _expected(
         case,
         item,
-        word,
+        verdict,
         device=figure.device,
         message_bytes=figure.message_bytes,
         measured=figure.value,
-        fault=item.fault if word == "fail" else None,
-        fix=(item.fix or None) if word == "fail" else None,
-        reason=_why_warned(item) if word == "warn" else None,
+        fault=item.fault if verdict == "fail" else None,
+        fix=(item.fix or None) if verdict == "fail" else None,
+        reason=_why_warned(item) if verdict == "warn" else None,
     )
 
 
@@ -287,16 +289,16 @@ def _why_warned(item: Expectation) -> str | None:
     return f"{side} the warning limit {limit.value:g} {limit.unit}: {item.warn.source}"
 
 
-def _compare(value: float, expectation: Expectation) -> Word:
+def _compare(value: float, expectation: Expectation) -> Level:
     expected = expectation.expected.base
-    # What differs only by the conversion of units is equal.
+    # Figures that differ only by the conversion of units are equal.
     if expectation.comparison == "exactly":
         return "pass" if math.isclose(value, expected, rel_tol=1e-9) else "fail"
     beyond = operator.gt if expectation.comparison == "at_most" else operator.lt
-    limits: list[tuple[Word, float]] = [("fail", expected)]
+    limits: list[tuple[Level, float]] = [("fail", expected)]
     if expectation.warn is not None:
         limits.append(("warn", expectation.warn.value.base))
-    for word, limit in limits:
+    for verdict, limit in limits:
         if beyond(value, limit) and not math.isclose(value, limit, rel_tol=1e-12):
-            return word
+            return verdict
     return "pass"

@@ -1,1 +1,1 @@
-"""What a machine is."""
+"""Facts about a machine: hardware, system, packages and state."""

@@ -22,10 +22,10 @@ class Placement(NamedTuple):
     """The CPUs of each rank of one node.
 
     Attributes:
-        ranks, threads_per_rank, binding: what was asked for.
+        ranks, threads_per_rank, binding: as requested.
         per_rank: the CPUs of each rank, one for each of its threads, ascending; an empty tuple
             means that the rank is not pinned (binding ``none``).
-        notes: what a reader of the result should know, e.g. cores left idle.
+        notes: remarks for a reader of the result, e.g. on idle cores.
     """
 
     ranks: int
@@ -37,7 +37,7 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """One way to use a node: how many ranks, threads in each, and what they are pinned to."""
+    """A way to use a node: number of ranks, threads in each, and their binding."""
 
     ranks: int
     threads_per_rank: int
@@ -100,14 +100,14 @@ def domains_crossed(cpus: Iterable[int], topology: Topology) -> tuple[int, ...]:
         BadInput: a CPU that the machine does not have.
     """
     node_of = {cpu: node for node, members in topology.numa.items() for cpu in members}
-    wanted = sorted(set(cpus))
-    missing = [cpu for cpu in wanted if cpu not in node_of]
+    unique_cpus = sorted(set(cpus))
+    missing = [cpu for cpu in unique_cpus if cpu not in node_of]
     if missing:
         raise BadInput(
             f"CPUs {format_cpu_list(missing)} are not on this machine "
             f"(it has {format_cpu_list(topology.cpus)})"
         )
-    return tuple(sorted({node_of[cpu] for cpu in wanted}))
+    return tuple(sorted({node_of[cpu] for cpu in unique_cpus}))
 
 
 def layouts(topology: Topology, *, mpi: bool = True) -> tuple[Layout, ...]:
@@ -116,8 +116,8 @@ def layouts(topology: Topology, *, mpi: bool = True) -> tuple[Layout, ...]:
     First the thread counts 1, 2, 4, ... and all (one rank: a strong-scaling series with one
     binding), then the whole machine as one rank for each NUMA node, one for each L3 group (both
     only where there is more than one) and one for each core. A machine of several NUMA nodes or L3
-    groups also gets one unpinned rank of all threads, which is what a user gets who sets nothing.
-    ``mpi=False`` leaves out what needs more than one rank.
+    groups also gets one unpinned rank of all threads, as a user gets who sets nothing.
+    ``mpi=False`` leaves out the layouts of more than one rank.
 
     Uneven domains give every rank as many threads as the smallest has cores, so some cores stay
     idle.
@@ -174,9 +174,9 @@ def _check(
         raise BadInput(f"binding {binding!r} is not one of {', '.join(BINDINGS)}")
     needed, room = ranks * threads_per_rank, _room(topology.cores, smt=smt)
     if needed > room:
-        what = "CPUs" if smt else "cores"
+        noun = "CPUs" if smt else "cores"
         message = (
-            f"{ranks} ranks x {threads_per_rank} threads need {needed} {what}, "
+            f"{ranks} ranks x {threads_per_rank} threads need {needed} {noun}, "
             f"and this machine has {room}"
         )
         if needed <= len(topology.cpus):
@@ -204,20 +204,22 @@ def _room(cores: Sequence[Cpus], *, smt: bool) -> int:
 def _spread(ranks: int, capacities: Sequence[int]) -> list[int] | None:
     """Ranks for each domain, as even as the capacities allow; None when they cannot hold them all.
 
-    What is left after even rounds goes to evenly spaced domains: two ranks on four nodes use nodes
-    0 and 2, which on a two-socket machine are two sockets.
+    Ranks that remain after even rounds go to evenly spaced domains: two ranks on four nodes use
+    nodes 0 and 2, which on a two-socket machine are two sockets.
     """
     if sum(capacities) < ranks:
         return None
     counts = [0] * len(capacities)
-    left = ranks
-    while left:
+    remaining = ranks
+    while remaining:
         open_domains = [i for i, capacity in enumerate(capacities) if counts[i] < capacity]
-        if left < len(open_domains):
-            open_domains = [open_domains[i * len(open_domains) // left] for i in range(left)]
+        if remaining < len(open_domains):
+            open_domains = [
+                open_domains[i * len(open_domains) // remaining] for i in range(remaining)
+            ]
         for i in open_domains:
             counts[i] += 1
-        left -= len(open_domains)
+        remaining -= len(open_domains)
     return counts
 
 
@@ -241,12 +243,12 @@ def _pack(cores: Sequence[Cpus], ranks: int, threads: int) -> list[Cpus]:
     if not ranks:
         return []
     load = [0] * len(cores)
-    left = ranks * threads
+    remaining = ranks * threads
     for depth in range(max(len(core) for core in cores)):
         for i, core in enumerate(cores):
-            if left and depth < len(core):
+            if remaining and depth < len(core):
                 load[i] += 1
-                left -= 1
+                remaining -= 1
     slots = [cpu for core, used in zip(cores, load) for cpu in core[:used]]
     return [tuple(sorted(slots[rank * threads : (rank + 1) * threads])) for rank in range(ranks)]
 
@@ -261,7 +263,7 @@ def _consecutive(cores: Sequence[Cpus], ranks: int, threads: int) -> list[Cpus]:
 
 
 def _misfit(rooms: Mapping[int, int], ranks: int, threads: int, name: str) -> str:
-    """Why ``ranks`` of ``threads`` do not fit in domains of these sizes, and what does."""
+    """Why ``ranks`` of ``threads`` do not fit in domains of these sizes, and which number fits."""
     number, largest = max(rooms.items(), key=lambda item: (item[1], -item[0]))
     if threads > largest:
         return (
@@ -281,11 +283,11 @@ def _misfit(rooms: Mapping[int, int], ranks: int, threads: int, name: str) -> st
 
 def _unique(items: Iterable[Layout]) -> list[Layout]:
     """Without the pinned layouts that repeat an earlier one under another domain's name."""
-    seen = set()
-    kept = []
+    seen_keys = set()
+    unique_layouts = []
     for item in items:
         key = (item.ranks, item.threads_per_rank, item.binding == "none")
-        if key not in seen:
-            seen.add(key)
-            kept.append(item)
-    return kept
+        if key not in seen_keys:
+            seen_keys.add(key)
+            unique_layouts.append(item)
+    return unique_layouts

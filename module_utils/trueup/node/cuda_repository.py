@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Dict
 
-from ..plan import Asked
+from ..plan import PlanInputs
 
 
-def cuda_repository(asked: Asked) -> Dict[str, str]:
+def cuda_repository(inputs: PlanInputs) -> Dict[str, str]:
     """That of the node's distribution, as role vendor_packages takes it
     (catalog/cuda_repository.yml)."""
-    node, known = asked.node, asked.catalog("cuda_repository.yml")
+    node, catalog = inputs.node, inputs.catalog("cuda_repository.yml")
     manager, version = node["package_manager"], node["distribution_version"] or ""
     folder = f"{node['distribution']}{version.replace('.', '')}"
     if manager == "dnf":
         folder = f"rhel{version.split('.')[0]}"
-    url = f"{known['url']}/{folder}/{node['architecture']}/"
-    key = known["keys"][manager]
+    url = f"{catalog['url']}/{folder}/{node['architecture']}/"
+    key = catalog["keys"][manager]
     return {
         "name": "cuda",
         "url": url,

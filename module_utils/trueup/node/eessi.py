@@ -1,6 +1,6 @@
 """The role eessi, planned: packages, the client's configuration, and the GPU driver's links.
 
-What only the node can say, its program finds: FUSE, space, what ``cvmfs_config setup`` has made.
+The role's program examines the node itself: FUSE, space, the changes of ``cvmfs_config setup``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 import shlex
 from typing import Any, Dict, List, Mapping
 
-from ..plan import Asked, Plan, sentences
+from ..plan import Plan, PlanInputs, sentences
 from .mounts import unit_name
 from .nccl_setup import gpu_generation
 from .system import local_scratch, others, release
@@ -70,14 +70,14 @@ WantedBy=multi-user.target
 """
 
 
-def asks(asked: Asked) -> Dict[str, Any]:
-    """What the node is asked for: what the program says, which is not in place yet."""
-    argv = [asked.python, "-I", "-", "look", json.dumps(_settings(asked))]
-    return {"ansible.builtin.command": {"argv": argv, "stdin": asked.text(_SOURCE)}}
+def asks(inputs: PlanInputs) -> Dict[str, Any]:
+    """The call of the role's program, piped in because it is not installed yet."""
+    argv = [inputs.python, "-I", "-", "look", json.dumps(_settings(inputs))]
+    return {"ansible.builtin.command": {"argv": argv, "stdin": inputs.text(_SOURCE)}}
 
 
-def plan(asked: Asked) -> Plan:
-    """EESSI on a node. ``asked.found`` has ``stdout``, what the program says, and ``scratch``, the
+def plan(inputs: PlanInputs) -> Plan:
+    """EESSI on a node. ``inputs.found`` has ``stdout``, the program's output, and ``scratch``, the
     mount point of role nvme_scratch.
 
     Values: ``repository`` and ``pins`` as vendor_packages takes them; ``package``, EESSI's own
@@ -86,27 +86,27 @@ def plan(asked: Asked) -> Plan:
     ``reload``; whether the client ``is_new``, for which ``cvmfs_config setup`` has never run; the
     commands ``verify`` and ``link`` (empty without GPUs). Ansible shows ``warnings``.
     """
-    options, root = asked.options, asked.data["root"]
-    clients = options["clients"] or max(len(asked.groups.get("eessi", [])), 1)
+    options, root = inputs.options, inputs.data["root"]
+    clients = options["clients"] or max(len(inputs.groups.get("eessi", [])), 1)
     proxies = max(2, -(-clients // _CLIENTS_OF_A_PROXY))
-    look = json.loads(asked.found["stdout"])
-    refused = [*_refused_system(asked), *_refused(options, clients, proxies)]
+    look = json.loads(inputs.found["stdout"])
+    refused = [*_refused_system(inputs), *_refused(options, clients, proxies)]
     refused += [f"eessi: {problem}" for problem in look["problems"]]
     if refused:
         return Plan(refused=refused)
-    settings = _settings(asked)
+    settings = _settings(inputs)
     direct = f"{clients} clients load from EESSI's servers directly; a cluster should have at least"
     program = f"{root}{_PROGRAM}"
     return Plan(
         values={
-            "repository": options["cvmfs_repository"] or _repository(asked),
-            "pins": _pins(asked),
-            "package": _package(asked) if options["config"] == "eessi" else {},
+            "repository": options["cvmfs_repository"] or _repository(inputs),
+            "pins": _pins(inputs),
+            "package": _package(inputs) if options["config"] == "eessi" else {},
             "files": [
-                {"path": f"{root}{path}", **(what or {"state": "absent"})}
-                for path, what in _files(asked, settings).items()
+                {"path": f"{root}{path}", **(contents or {"state": "absent"})}
+                for path, contents in _files(inputs, settings).items()
             ],
-            "client_files": [f"{root}{path}" for path in _client_files(asked, settings)],
+            "client_files": [f"{root}{path}" for path in _client_files(inputs, settings)],
             "is_new": bool(look["set_up"]),
             # A new client has nothing mounted yet.
             "reload": ["true"] if look["set_up"] else ["cvmfs_config", "reload"],
@@ -118,20 +118,20 @@ def plan(asked: Asked) -> Plan:
                     if clients > 1 and not options["http_proxies"]
                     else []
                 ),
-                *_unbuilt(asked),
+                *_unbuilt(inputs),
             ],
         }
     )
 
 
-def _settings(asked: Asked) -> Dict[str, Any]:
-    """What the program is told. ``scratch`` is empty where the cache is not on it."""
-    options, node, root = asked.options, asked.node, asked.data["root"]
+def _settings(inputs: PlanInputs) -> Dict[str, Any]:
+    """The program's settings. ``scratch`` is empty where the cache is not on it."""
+    options, node, root = inputs.options, inputs.node, inputs.data["root"]
     version = f"{root}/cvmfs/{_REPOSITORY}/versions/{options['version']}"
-    scratch = local_scratch(asked)
+    scratch = local_scratch(inputs)
     cache: str = options["cache_base"] or (f"{scratch}/cvmfs" if scratch else _CACHE)
     links = f"{options['host_injections']}/nvidia/{node['architecture']}/host"
-    of_version = asked.catalog("eessi.yml")["versions"].get(options["version"], {})
+    of_version = inputs.catalog("eessi.yml")["versions"].get(options["version"], {})
     if of_version.get("gpu_links") == "override":
         links = options["nvidia_folder"]
     return {
@@ -152,18 +152,18 @@ def _settings(asked: Asked) -> Dict[str, Any]:
     }
 
 
-def _files(asked: Asked, settings: Mapping[str, Any]) -> Dict[str, Dict[str, str]]:
-    """All that the role may have written; empty for what is not wanted."""
+def _files(inputs: PlanInputs, settings: Mapping[str, Any]) -> Dict[str, Dict[str, str]]:
+    """All files that the role may write; empty for a file that must be absent."""
     cache, gpus = settings["cache"], settings["gpus"]
     usual = "local-fs.target remote-fs.target"
     after = unit_name(settings["scratch"]) if settings["scratch"] else usual
     units = "/etc/systemd/system"
     autofs = {"content": _AUTOFS.format(cache=cache, after=after)}
-    service = {"content": _SERVICE.format(root=asked.data["root"])}
+    service = {"content": _SERVICE.format(root=inputs.data["root"])}
     return {
-        **_client_files(asked, settings),
-        "/opt/trueup/eessi/eessi.sh": {"content": _shell(asked, settings["init"])},
-        _PROGRAM: {"content": f"#!{asked.python} -I\n", "source": _SOURCE, "mode": "0755"},
+        **_client_files(inputs, settings),
+        "/opt/trueup/eessi/eessi.sh": {"content": _shell(inputs, settings["init"])},
+        _PROGRAM: {"content": f"#!{inputs.python} -I\n", "source": _SOURCE, "mode": "0755"},
         _SETTINGS: {"content": json.dumps(settings, indent=4, sort_keys=True) + "\n"},
         # The cache has to wait for its file system at boot, and to be made again when that comes
         # back empty.
@@ -176,11 +176,11 @@ def _files(asked: Asked, settings: Mapping[str, Any]) -> Dict[str, Dict[str, str
     }
 
 
-def _client_files(asked: Asked, settings: Mapping[str, Any]) -> Dict[str, Dict[str, str]]:
-    options = asked.options
+def _client_files(inputs: PlanInputs, settings: Mapping[str, Any]) -> Dict[str, Dict[str, str]]:
+    options = inputs.options
     proxies, servers = "|".join(options["http_proxies"]), ";".join(options["servers"])
-    told = f'CVMFS_HTTP_PROXY="{proxies}"' if proxies else 'CVMFS_CLIENT_PROFILE="single"'
-    client = _CLIENT.format(**{**options, "proxies": told, "cache": settings["cache"]})
+    proxy_line = f'CVMFS_HTTP_PROXY="{proxies}"' if proxies else 'CVMFS_CLIENT_PROFILE="single"'
+    client = _CLIENT.format(**{**options, "proxies": proxy_line, "cache": settings["cache"]})
     return {
         "/etc/cvmfs/default.local": {"content": _OWNED + client},
         "/etc/cvmfs/domain.d/eessi.io.local": {"content": _OWNED + _SERVERS.format(servers)}
@@ -189,22 +189,24 @@ def _client_files(asked: Asked, settings: Mapping[str, Any]) -> Dict[str, Dict[s
     }
 
 
-def _shell(asked: Asked, init: str) -> str:
-    root, rdma = asked.data["root"], asked.node["has_rdma"]
-    told = told_on_infiniband(asked.catalog("eessi.yml"), asked.options["version"]) if rdma else {}
-    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in told.items())
+def _shell(inputs: PlanInputs, init: str) -> str:
+    root, rdma = inputs.data["root"], inputs.node["has_rdma"]
+    variables = (
+        told_on_infiniband(inputs.catalog("eessi.yml"), inputs.options["version"]) if rdma else {}
+    )
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
     return (
         f"{_OWNED}# Source it in a shell (bash) or job script: . {root}/opt/trueup/eessi/eessi.sh\n"
-        f"{_OMPI + exports if told else ''}\n. {init}\n"
+        f"{_OMPI + exports if variables else ''}\n. {init}\n"
     )
 
 
 def default_version(catalog: Mapping[str, Any]) -> str:
     """EESSI's own default, of ``catalog/eessi.yml``."""
-    found: List[str] = [
+    defaults: List[str] = [
         name for name, row in catalog["versions"].items() if row["status"] == "default"
     ]
-    return found[0]
+    return defaults[0]
 
 
 def gpu_target(node: Mapping[str, Any]) -> str:
@@ -225,44 +227,44 @@ def gromacs_modules(catalog: Mapping[str, Any], version: str, node: Mapping[str,
     return modules.get("gpu", []) if not target or target in row.get("gpu_targets", []) else []
 
 
-def _unbuilt(asked: Asked) -> List[str]:
+def _unbuilt(inputs: PlanInputs) -> List[str]:
     """A warning where the version has no builds for the node's GPUs."""
-    version, target = asked.options["version"], gpu_target(asked.node)
-    targets = asked.catalog("eessi.yml")["versions"][version]["gpu_targets"]
-    if not (asked.node["has_gpu"] and target) or target in targets:
+    version, target = inputs.options["version"], gpu_target(inputs.node)
+    targets = inputs.catalog("eessi.yml")["versions"][version]["gpu_targets"]
+    if not (inputs.node["has_gpu"] and target) or target in targets:
         return []
-    gpus = f"the GPUs of {asked.node['vm_size']} ({target}; it has {', '.join(targets) or 'none'})"
+    gpus = f"the GPUs of {inputs.node['vm_size']} ({target}; it has {', '.join(targets) or 'none'})"
     return [f"eessi: {version} has no builds for {gpus}: its programs run on the CPUs alone."]
 
 
 def told_on_infiniband(catalog: Mapping[str, Any], version: str) -> Dict[str, str]:
     """Variables for programs of a version on nodes with Azure's InfiniBand."""
-    found: Dict[str, str] = catalog["versions"].get(version, {}).get("infiniband", {})
-    return found
+    variables: Dict[str, str] = catalog["versions"].get(version, {}).get("infiniband", {})
+    return variables
 
 
-def _repository(asked: Asked) -> Dict[str, Any]:
+def _repository(inputs: PlanInputs) -> Dict[str, Any]:
     """CernVM's for the distribution."""
-    manager, system = asked.node["package_manager"], release(asked.node)
-    url = asked.data["urls"][manager].format(
-        release=system.rpartition("-")[2], architecture=asked.node["architecture"]
+    manager, system = inputs.node["package_manager"], release(inputs.node)
+    url = inputs.data["urls"][manager].format(
+        release=system.rpartition("-")[2], architecture=inputs.node["architecture"]
     )
-    suite = {"suite": f"{asked.data['suites'].get(system)}-prod", "components": "main"}
-    return {**asked.data["key"], "url": url, **(suite if manager == "apt" else {})}
+    suite = {"suite": f"{inputs.data['suites'].get(system)}-prod", "components": "main"}
+    return {**inputs.data["key"], "url": url, **(suite if manager == "apt" else {})}
 
 
-def _pins(asked: Asked) -> List[Dict[str, str]]:
-    client = asked.options["cvmfs_versions"][asked.node["package_manager"]]
-    # It holds keys and an address; what it leads to is signed by these keys.
+def _pins(inputs: PlanInputs) -> List[Dict[str, str]]:
+    client = inputs.options["cvmfs_versions"][inputs.node["package_manager"]]
+    # It holds keys and an address; the content at that address is signed by these keys.
     config = {"name": "cvmfs-config-default", "version": "*"}
-    cern = [config] if asked.options["config"] == "cern" else []
+    cern = [config] if inputs.options["config"] == "cern" else []
     return [{"name": "cvmfs", "version": client}, *cern]
 
 
-def _package(asked: Asked) -> Dict[str, Any]:
+def _package(inputs: PlanInputs) -> Dict[str, Any]:
     """EESSI's own configuration."""
-    manager = asked.node["package_manager"]
-    pinned = asked.options["config_package"][manager]
+    manager = inputs.node["package_manager"]
+    pinned = inputs.options["config_package"][manager]
     # Not /var/tmp, where a user of the node could put a file of that name first, and other content
     # after the check.
     file = f"/var/cache/trueup-{pinned['url'].rpartition('/')[2]}"
@@ -274,21 +276,21 @@ def _package(asked: Asked) -> Dict[str, Any]:
     }
 
 
-def _refused_system(asked: Asked) -> List[str]:
+def _refused_system(inputs: PlanInputs) -> List[str]:
     """Where there is nothing to install from."""
-    options, manager, suites = asked.options, asked.node["package_manager"], asked.data["suites"]
-    if manager not in asked.data["urls"]:
-        return [f"eessi: {asked.node['os']} has neither apt nor dnf."]
-    versions = asked.catalog("eessi.yml")["versions"]
+    options, manager, suites = inputs.options, inputs.node["package_manager"], inputs.data["suites"]
+    if manager not in inputs.data["urls"]:
+        return [f"eessi: {inputs.node['os']} has neither apt nor dnf."]
+    versions = inputs.catalog("eessi.yml")["versions"]
     package = options["config_package"].get(manager, {})
     pinned = re.fullmatch("[0-9a-f]{64}", package.get("sha256", ""))
     wrong = {
         f"eessi_version is {options['version']}: catalog/eessi.yml has"
         f" {', '.join(sorted(versions))} (quoted, since YAML reads a bare 2023.06 as a"
         " number).": options["version"] not in versions,
-        f"eessi: there is no CernVM-FS repository known for {asked.node['os']} (known:"
+        f"eessi: there is no CernVM-FS repository known for {inputs.node['os']} (known:"
         f" {', '.join(sorted(suites))}, Enterprise Linux 9): give eessi_cvmfs_repository.": not (
-            options["cvmfs_repository"] or manager == "dnf" or release(asked.node) in suites
+            options["cvmfs_repository"] or manager == "dnf" or release(inputs.node) in suites
         ),
         f"eessi_config_package.{manager}.sha256 is missing, and the package at"
         f" {package.get('url', '?')} is not signed: give the sha256 of the file that you looked"
@@ -298,17 +300,17 @@ def _refused_system(asked: Asked) -> List[str]:
 
 
 def _refused(options: Mapping[str, Any], clients: int, needed: int) -> List[str]:
-    """What is wrong with the variables. A shell reads the client's configuration, as root."""
-    given, fewer = len(options["http_proxies"]), options["fewer_proxies_allowed"]
+    """Errors in the variables. A shell reads the client's configuration, as root."""
+    count, fewer = len(options["http_proxies"]), options["fewer_proxies_allowed"]
     proxies = others(r"https?://[^/@ |;\"$`]+:[0-9]+", options["http_proxies"])
     servers = others(r"https?://[^ ;\"$`]+/@fqrn@", options["servers"])
     nvidia, injections = options["nvidia_folder"], options["host_injections"]
     paths = [options["cache_base"] or _CACHE, nvidia, injections]
     wrong = {
         f"eessi_http_proxies has {proxies}: write a proxy as http://host:port.": proxies,
-        f"eessi_http_proxies has {given} for {clients} clients, and {needed} are needed (one for"
+        f"eessi_http_proxies has {count} for {clients} clients, and {needed} are needed (one for"
         f" each {_CLIENTS_OF_A_PROXY}, at least two): add some, or set"
-        " eessi_fewer_proxies_allowed.": 0 < given < needed and not fewer,
+        " eessi_fewer_proxies_allowed.": 0 < count < needed and not fewer,
         f"eessi_servers has {servers}: write a server as http://host/cvmfs/@fqrn@.": servers,
         f"eessi_cache_mb is {options['cache_mb']}: CernVM-FS wants at least 1000 MB.": (
             options["cache_mb"] < 1000

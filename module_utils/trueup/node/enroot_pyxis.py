@@ -1,8 +1,7 @@
-"""The role enroot_pyxis, planned: enroot's packages and configuration, the build of pyxis, and what
-keeps either from working.
+"""The role enroot_pyxis, planned: enroot's packages and configuration, the build of pyxis, and the
+problems that keep either from working.
 
-The role's look.sh says what the node has (``read_look``); it is asked before the installation and
-after it.
+The role's look.sh examines the node (``read_look``), before the installation and after it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import shlex
 from typing import Any, Dict, Iterable, List, Mapping, Tuple
 
 from ..errors import BadInput
-from ..plan import Asked, Plan, sentences
+from ..plan import Plan, PlanInputs, sentences
 from .packages import cannot_be_installed, verified_only
 from .system import as_comment, local_scratch, others
 from .systemd import RESTRICTED
@@ -79,26 +78,26 @@ _MOUNTS = (
 )
 
 
-def asks(asked: Asked) -> Dict[str, Any]:
-    """What the node is asked for: what look.sh says."""
-    options, node = asked.options, asked.node
-    told = {
+def asks(inputs: PlanInputs) -> Dict[str, Any]:
+    """The call of look.sh on the node."""
+    options, node = inputs.options, inputs.node
+    environment = {
         "LC_ALL": "C",
         "MANAGER": node["package_manager"] or "",
         "PACKAGES": " ".join(options["enroot_packages"]),
-        "PLACES": " ".join([options["scratch"], asked.found["scratch"], *asked.data["places"]]),
+        "PLACES": " ".join([options["scratch"], inputs.found["scratch"], *inputs.data["places"]]),
         "PLUGIN": _PLUGIN,
         "SLURM_DIR": options["slurm_dir"],
         "SLURM_INCLUDE": options["slurm_include"],
         "VARIABLES": options["variables_file"],
     }
-    argv = ["env", *(f"{name}={value}" for name, value in told.items()), "sh", "-s"]
-    look = asked.text("roles/enroot_pyxis/files/look.sh")
+    argv = ["env", *(f"{name}={value}" for name, value in environment.items()), "sh", "-s"]
+    look = inputs.text("roles/enroot_pyxis/files/look.sh")
     return {"ansible.builtin.command": {"argv": argv, "stdin": look}}
 
 
-def plan(asked: Asked) -> Plan:
-    """enroot and pyxis on a node. ``asked.found`` has ``stdout``, what look.sh says, and
+def plan(inputs: PlanInputs) -> Plan:
+    """enroot and pyxis on a node. ``inputs.found`` has ``stdout``, the output of look.sh, and
     ``scratch``, the mount point of role nvme_scratch.
 
     Values, empty where nothing is to be done: ``enroot`` (``prerequisites`` and ``files`` with
@@ -106,38 +105,38 @@ def plan(asked: Asked) -> Plan:
     takes them) and ``build`` (``packages``, ``source``, its folder, ``command``, and
     ``files`` that note the build). ``files`` as config_files takes them, of which the scratch unit
     reads ``unit_files``; ``plugin_files`` too, and ``slurmd_files``, which slurmd reads; ``wrong``,
-    what is wrong once all is installed, a sentence each.
+    problems that remain after the installation, a sentence each.
 
     Raises:
-        BadInput: what the node said, or the file of variables, is not understood.
+        BadInput: the node's output, or the file of variables, is not understood.
     """
-    options, look = asked.options, read_look(asked.found["stdout"])
+    options, look = inputs.options, read_look(inputs.found["stdout"])
     answers = look["answers"]
-    scratch, must_mount = _scratch(asked, look)
-    names = _package_files(asked)
-    settings = _settings(asked, f"{scratch}/enroot")
+    scratch, must_mount = _scratch(inputs, look)
+    names = _package_files(inputs)
+    settings = _settings(inputs, f"{scratch}/enroot")
     # 4.0.1-1 and 4.0.1-1.el8 are 4.0.1.
     version = f"{options['enroot_version']}-"
     installed = [answers.get(f"package {name}", "") for name in options["enroot_packages"]]
-    current = all(one.startswith(version) for one in installed)
+    current = all(release.startswith(version) for release in installed)
     refused = [
-        *_refused(asked, names),
-        *_refused_scratch(asked, look, scratch),
+        *_refused(inputs, names),
+        *_refused_scratch(inputs, look, scratch),
         *kernel_problems(look),
         *config_problems(look, settings, options["slurm_dir"]),
     ]
-    if verified_only(asked.node) and not current:
-        refused.append(cannot_be_installed(options["enroot_packages"], str(asked.node["os"])))
+    if verified_only(inputs.node) and not current:
+        refused.append(cannot_be_installed(options["enroot_packages"], str(inputs.node["os"])))
     if refused:
         return Plan(refused=refused)
-    gpus = asked.node["has_gpu"] and "nvidia" not in answers
-    plugin_files = _plugin_files(asked, look, f"{scratch}/enroot")
+    gpus = inputs.node["has_gpu"] and "nvidia" not in answers
+    plugin_files = _plugin_files(inputs, look, f"{scratch}/enroot")
     return Plan(
         values={
-            "enroot": {} if current else _enroot(asked, names),
-            "nvidia": _nvidia(asked) if gpus else {},
-            "build": _build(asked, answers),
-            "files": _files(asked, look, scratch, settings, must_mount=must_mount),
+            "enroot": {} if current else _enroot(inputs, names),
+            "nvidia": _nvidia(inputs) if gpus else {},
+            "build": _build(inputs, answers),
+            "files": _files(inputs, look, scratch, settings, must_mount=must_mount),
             "unit_files": [f"/etc/systemd/system/{_UNIT}", _TMPFILES],
             "plugin_files": plugin_files,
             "slurmd_files": [_PLUGIN, *(file["path"] for file in plugin_files)],
@@ -174,25 +173,25 @@ def read_look(text: str) -> Dict[str, Dict[str, Any]]:
 
 
 def kernel_problems(look: Mapping[str, Any]) -> List[str]:
-    """What the kernel does not let users do, a sentence each with the mend."""
+    """Operations that the kernel forbids to users, a sentence each with the fix."""
     kernel = look["kernel"]
-    found = [
+    problems = [
         f"enroot_pyxis: {name} is {kernel[name]} and enroot's containers need at least 2:"
         " raise it in a file of /etc/sysctl.d and run `sysctl --system`."
         for name in _MORE_THAN_ONE
         if kernel.get(name, 2) < 2
     ]
     if kernel.get(_CLONE, 1) == 0:
-        found.append(
+        problems.append(
             f"enroot_pyxis: {_CLONE} is 0, so that users can make no containers: set it to"
             " 1 in a file of /etc/sysctl.d and run `sysctl --system`."
         )
-    return found
+    return problems
 
 
 def config_problems(look: Mapping[str, Any], names: Iterable[str], slurm_dir: str) -> List[str]:
-    """What other configuration keeps this role's from being in force, which has settings of these
-    ``names``, a sentence each."""
+    """Other configuration that overrides this role's settings of these ``names``, a sentence
+    each."""
     files = look["files"]
     set_there = {
         re.split(r"[ \t=]", line.lstrip(), maxsplit=1)[0] for line in files.get(_ENROOT_CONF, [])
@@ -221,7 +220,7 @@ def read_variables(lines: Iterable[str]) -> Dict[str, str]:
     Raises:
         BadInput: a line is anything else, or its value is not plain text.
     """
-    found = {}
+    variables = {}
     for line in lines:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -236,8 +235,8 @@ def read_variables(lines: Iterable[str]) -> Dict[str, str]:
                 f"{line!r} of enroot_pyxis_variables_file is not `export NAME=value` with plain"
                 " text: correct it, or empty enroot_pyxis_variables_file."
             )
-        found[match.group(1)] = match.group(2)
-    return found
+        variables[match.group(1)] = match.group(2)
+    return variables
 
 
 def _includes(lines: Iterable[str], slurm_dir: str) -> bool:
@@ -246,18 +245,20 @@ def _includes(lines: Iterable[str], slurm_dir: str) -> bool:
     return any(re.fullmatch(pattern, line) for line in lines)
 
 
-def _scratch(asked: Asked, look: Mapping[str, Any]) -> Tuple[str, bool]:
+def _scratch(inputs: PlanInputs, look: Mapping[str, Any]) -> Tuple[str, bool]:
     """Where images are, empty where nothing serves; whether a file system must be mounted there."""
-    given: str = asked.options["scratch"]
-    nvme = local_scratch(asked)
+    site_scratch: str = inputs.options["scratch"]
+    nvme = local_scratch(inputs)
     mounts = [space["mount"] for space in look["paths"].values()]
-    found = nvme or next((place for place in asked.data["places"] if place in mounts), "")
-    return given or found, not given or given == nvme
+    default = nvme or next(
+        (mount_point for mount_point in inputs.data["places"] if mount_point in mounts), ""
+    )
+    return site_scratch or default, not site_scratch or site_scratch == nvme
 
 
-def _package_files(asked: Asked) -> List[str]:
+def _package_files(inputs: PlanInputs) -> List[str]:
     """The release files of enroot's packages; none where the vendor has none for the machine."""
-    options, node = asked.options, asked.node
+    options, node = inputs.options, inputs.node
     of_manager = options["enroot_files"].get(node["package_manager"], {})
     pattern: str = of_manager.get(node["architecture"], "")
     return [
@@ -267,10 +268,10 @@ def _package_files(asked: Asked) -> List[str]:
     ]
 
 
-def _enroot(asked: Asked, names: List[str]) -> Dict[str, Any]:
-    options = asked.options
+def _enroot(inputs: PlanInputs, names: List[str]) -> Dict[str, Any]:
+    options = inputs.options
     return {
-        "prerequisites": options["prerequisites"].get(asked.node["package_manager"], []),
+        "prerequisites": options["prerequisites"].get(inputs.node["package_manager"], []),
         "files": [
             {
                 "url": f"{options['enroot_url']}/{name.replace('+', '%2B')}",
@@ -282,21 +283,22 @@ def _enroot(asked: Asked, names: List[str]) -> Dict[str, Any]:
     }
 
 
-def _nvidia(asked: Asked) -> Dict[str, Any]:
+def _nvidia(inputs: PlanInputs) -> Dict[str, Any]:
     """libnvidia-container, which enroot's hook calls."""
-    node, own = asked.node, asked.data["nvidia_repository"]
-    folder = asked.data["nvidia_folders"][node["package_manager"]][node["architecture"]]
+    node, repository = inputs.node, inputs.data["nvidia_repository"]
+    folder = inputs.data["nvidia_folders"][node["package_manager"]][node["architecture"]]
     return {
-        "repository": asked.options["nvidia_repository"] or {**own, "url": own["url"] + folder},
-        "pins": asked.options["nvidia_packages"],
+        "repository": inputs.options["nvidia_repository"]
+        or {**repository, "url": repository["url"] + folder},
+        "pins": inputs.options["nvidia_packages"],
     }
 
 
-def _build(asked: Asked, answers: Mapping[str, str]) -> Dict[str, Any]:
-    options, manager = asked.options, asked.node["package_manager"]
+def _build(inputs: PlanInputs, answers: Mapping[str, str]) -> Dict[str, Any]:
+    options, manager = inputs.options, inputs.node["package_manager"]
     slurm = answers.get("slurm", "")
-    wanted = f"pyxis {options['pyxis_commit']} slurm {slurm or 'none'}"
-    if answers.get("built") == wanted:
+    build_id = f"pyxis {options['pyxis_commit']} slurm {slurm or 'none'}"
+    if answers.get("built") == build_id:
         return {}
     headers = [] if "headers" in answers else [options["slurm_packages"][manager]]
     return {
@@ -306,44 +308,45 @@ def _build(asked: Asked, answers: Mapping[str, str]) -> Dict[str, Any]:
             *("env", "LC_ALL=C", f"SLURM_INCLUDE={options['slurm_include']}"),
             *("sh", "-s", _SOURCE, _PLUGIN, slurm),
         ],
-        "files": [{"path": f"{_PLUGIN}.built", "content": f"{wanted}\n"}],
+        "files": [{"path": f"{_PLUGIN}.built", "content": f"{build_id}\n"}],
     }
 
 
-def _settings(asked: Asked, base: str) -> Dict[str, Mapping[str, str]]:
+def _settings(inputs: PlanInputs, base: str) -> Dict[str, Mapping[str, str]]:
     """enroot's settings by name: ``value`` and ``why``; the site's win."""
-    site = asked.options["settings"]
-    own = {
-        one["name"]: {"value": one["value"].replace("{base}", base), "why": one["why"]}
-        for one in asked.data["settings"]
-        if one["name"] not in site and (asked.node["infiniband"] or not one.get("rdma"))
+    site = inputs.options["settings"]
+    defaults = {
+        setting["name"]: {"value": setting["value"].replace("{base}", base), "why": setting["why"]}
+        for setting in inputs.data["settings"]
+        if setting["name"] not in site and (inputs.node["infiniband"] or not setting.get("rdma"))
     }
-    return {**own, **{name: {"value": value, "why": _SITE} for name, value in site.items()}}
+    return {**defaults, **{name: {"value": value, "why": _SITE} for name, value in site.items()}}
 
 
 def _files(
-    asked: Asked,
+    inputs: PlanInputs,
     look: Mapping[str, Any],
     scratch: str,
     settings: Mapping[str, Mapping[str, str]],
     *,
     must_mount: bool,
 ) -> List[Dict[str, str]]:
-    options, hooks = asked.options, "/etc/enroot/hooks.d"
+    options, hooks = inputs.options, "/etc/enroot/hooks.d"
     conf = "".join(
-        f"\n{as_comment(one['why'])}\n{name} {one['value']}\n" for name, one in settings.items()
+        f"\n{as_comment(setting['why'])}\n{name} {setting['value']}\n"
+        for name, setting in settings.items()
     )
     asserted = f"AssertPathIsMountPoint={scratch}\n" if must_mount else ""
     variables = read_variables(look["files"].get(options["variables_file"], []))
-    given = "".join(f"give {name} {shlex.quote(value)}\n" for name, value in variables.items())
-    hook = f"#!/usr/bin/env bash\n{_OWNED}{_HOOK}{given}"
+    give_lines = "".join(f"give {name} {shlex.quote(value)}\n" for name, value in variables.items())
+    hook = f"#!/usr/bin/env bash\n{_OWNED}{_HOOK}{give_lines}"
     mounts = "".join(
         f"{path} {path} none x-create=dir,bind,ro,nosuid,nodev,private,nofail,silent\n"
         for path in options["mounts"]
     )
     absent = {"state": "absent"}
     unit = _OWNED + _SERVICE.format(scratch=scratch, asserted=asserted)
-    wanted: Dict[str, Dict[str, str]] = {
+    files: Dict[str, Dict[str, str]] = {
         "/etc/enroot/enroot.conf.d/00-trueup.conf": {"content": _OWNED + _CONF + conf},
         _TMPFILES: {"content": _OWNED + _FOLDERS.format(base=f"{scratch}/enroot")},
         f"/etc/systemd/system/{_UNIT}": {"content": unit},
@@ -351,20 +354,22 @@ def _files(
             f"{hooks}/{name}": {"state": "link", "target": f"/usr/share/enroot/hooks.d/{name}"}
             for name in options["hooks"]
         },
-        f"{hooks}/60-trueup-variables.sh": {"mode": "0755", "content": hook} if given else absent,
+        f"{hooks}/60-trueup-variables.sh": {"mode": "0755", "content": hook}
+        if give_lines
+        else absent,
         "/etc/enroot/mounts.d/60-trueup.fstab": {"content": _OWNED + _MOUNTS + mounts}
         if mounts
         else absent,
     }
-    return [{"path": path, **what} for path, what in wanted.items()]
+    return [{"path": path, **attributes} for path, attributes in files.items()]
 
 
-def _plugin_files(asked: Asked, look: Mapping[str, Any], base: str) -> List[Dict[str, str]]:
-    """What loads pyxis into Slurm. Debian's packages of Slurm bring a list of plugins, and those of
-    Enterprise Linux none; one that is there, and not this role's, is left alone."""
-    folder = asked.options["slurm_dir"]
+def _plugin_files(inputs: PlanInputs, look: Mapping[str, Any], base: str) -> List[Dict[str, str]]:
+    """Files that load pyxis into Slurm. Debian's packages of Slurm bring a list of plugins,
+    Enterprise Linux's none; an existing list that is not this role's is left alone."""
+    folder = inputs.options["slurm_dir"]
     stack = f"{folder}/plugstack.conf"
-    words = [_PLUGIN, f"runtime_path={base}/pyxis", *asked.options["plugin_arguments"]]
+    words = [_PLUGIN, f"runtime_path={base}/pyxis", *inputs.options["plugin_arguments"]]
     files = [
         {"path": f"{stack}.d/pyxis.conf", "content": f"{_OWNED}required {' '.join(words)}\n"},
         {
@@ -376,12 +381,12 @@ def _plugin_files(asked: Asked, look: Mapping[str, Any], base: str) -> List[Dict
     return files[: 1 if stack in look["files"] else 2]
 
 
-def _refused_scratch(asked: Asked, look: Mapping[str, Any], scratch: str) -> List[str]:
-    """What is wrong with the place for images. The file system of NVMe disks is made later in the
-    same run."""
-    needed, places = asked.options["free_bytes"], ", ".join(asked.data["places"])
+def _refused_scratch(inputs: PlanInputs, look: Mapping[str, Any], scratch: str) -> List[str]:
+    """Problems of the folder for images. The file system of NVMe disks is made later in the same
+    run."""
+    needed, places = inputs.options["free_bytes"], ", ".join(inputs.data["places"])
     space = look["paths"].get(scratch, {"free_bytes": needed, "mount": ""})
-    is_made = scratch != local_scratch(asked) or space["mount"] == scratch
+    is_made = scratch != local_scratch(inputs) or space["mount"] == scratch
     wrong = {
         f"enroot_pyxis: this node has no local NVMe disk and nothing mounted at {places}; give"
         " enroot_pyxis_scratch a folder with room for images.": not scratch,
@@ -392,9 +397,9 @@ def _refused_scratch(asked: Asked, look: Mapping[str, Any], scratch: str) -> Lis
     return sentences(wrong)
 
 
-def _refused(asked: Asked, names: List[str]) -> List[str]:
-    """What is wrong with the variables, or not published for the machine."""
-    options, node = asked.options, asked.node
+def _refused(inputs: PlanInputs, names: List[str]) -> List[str]:
+    """Errors in the variables, and files that are not published for the machine."""
+    options, node = inputs.options, inputs.node
     settings: Mapping[str, str] = options["settings"]
     sums = options["enroot_checksums"]
     unchecked = ", ".join(
@@ -423,14 +428,14 @@ def _refused(asked: Asked, names: List[str]) -> List[str]:
 
 
 def _wrong(options: Mapping[str, Any], look: Mapping[str, Any], base: str) -> List[str]:
-    """What does not work once all is installed."""
-    said, version = look["answers"], options["enroot_version"]
-    found, srun = said.get("enroot", ""), said.get("srun", "--container-image")
+    """Problems that remain once all is installed."""
+    answers, version = look["answers"], options["enroot_version"]
+    printed, srun = answers.get("enroot", ""), answers.get("srun", "--container-image")
     stack = f"{options['slurm_dir']}/plugstack.conf"
-    restricted = look["kernel"].get(_APPARMOR) == 1 and "apparmor" not in said
+    restricted = look["kernel"].get(_APPARMOR) == 1 and "apparmor" not in answers
     wrong = {
-        f"enroot_pyxis: `enroot version` was to print {version}, and printed {json.dumps(found)}:"
-        " run this role again, or look at /etc/enroot.": found != version,
+        f"enroot_pyxis: `enroot version` was to print {version}, and printed {json.dumps(printed)}:"
+        " run this role again, or look at /etc/enroot.": printed != version,
         "enroot_pyxis: `srun --help` does not name --container-image, so that Slurm has not loaded"
         f" {_PLUGIN} (srun said: {srun or 'nothing of it'}): run srun with -vvv.": (
             srun != "--container-image"

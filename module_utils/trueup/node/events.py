@@ -1,4 +1,4 @@
-"""What Azure is about to do to this machine: its Scheduled Events, and a watch of them.
+"""Azure's plans for this machine: its Scheduled Events, and a watch of them.
 
 ``GET /metadata/scheduledevents?api-version=2020-07-01`` of the instance metadata service answers
 with ``Events``, an empty list when idle. A machine is told the events of its whole availability set
@@ -81,22 +81,24 @@ def _time(text: object) -> str:
         return "".join(filter(str.isprintable, text))[:40]
 
 
-def ending(events: Iterable[Event], here: Iterable[str], others: Iterable[str] = ()) -> str:
+def ending(
+    events: Iterable[Event], local_names: Iterable[str], peer_names: Iterable[str] = ()
+) -> str:
     """Of the first event that takes a machine of ours away, a sentence; empty where none does.
 
     Args:
-        here: names of this machine.
-        others: those of the other machines that a case runs on.
+        local_names: names of this machine.
+        peer_names: names of the other machines that a case runs on.
     """
-    own, ours = ({name.lower() for name in names} for names in (here, others))
+    local, ours = ({name.lower() for name in names} for names in (local_names, peer_names))
     for event in events:
         if event.kind not in _ENDS or event.status not in _COMING:
             continue
-        named = [name for name in event.machines if name.lower() in own | ours]
+        named = [name for name in event.machines if name.lower() in local | ours]
         if named:
-            what = "this machine" if named[0].lower() in own else f"node {named[0]}"
+            machine = "this machine" if named[0].lower() in local else f"node {named[0]}"
             when = f"not before {event.not_before}" if event.not_before else "at once"
-            return f"Azure {_ENDS[event.kind]} {what} ({event.kind}, {when})"
+            return f"Azure {_ENDS[event.kind]} {machine} ({event.kind}, {when})"
     return ""
 
 
@@ -106,13 +108,13 @@ class Watch:
     A service that does not answer, or not with events, is no eviction: that is counted.
 
     Args:
-        others: names of the other machines of the case.
+        peer_names: names of the other machines of the case.
         ask: fetches a document; metadata.document.
     """
 
     def __init__(
         self,
-        others: Iterable[str] = (),
+        peer_names: Iterable[str] = (),
         *,
         ask: Callable[..., metadata.Document] = metadata.document,
         events_url: str = EVENTS_URL,
@@ -120,7 +122,7 @@ class Watch:
         poll_seconds: float = _POLL_SECONDS,
     ) -> None:
         self.seen = ""
-        self._others = tuple(others)
+        self._others = tuple(peer_names)
         self._ask, self._urls, self._poll_seconds = ask, (events_url, metadata_url), poll_seconds
         self._names: Tuple[str, ...] = ()
         self._asked = self._failed = 0

@@ -114,7 +114,7 @@ def with_parts(
     sizes: Mapping[str, Mapping[str, Any]],
     sources: Mapping[str, str],
 ) -> Expectations:
-    """Published expectations, with those of a size's catalog row for what they do not judge.
+    """Published expectations, and those of a size's catalog row for metrics that they do not judge.
 
     Args:
         published: as catalog/expectations.yml has them. They take precedence: their limits were
@@ -130,8 +130,8 @@ def with_parts(
 
 
 def _of_row(row: Mapping[str, Any], source: str, judged: AbstractSet[str]) -> Iterator[Expectation]:
-    for part in _PARTS:
-        figure = row.get(part.column)
+    for column in _PARTS:
+        figure = row.get(column.column)
         # Zero GPUs or disks are no part that could be missing.
-        if figure and not judged & {part.metric, part.alias}:
-            yield part.of(float(figure), source)
+        if figure and not judged & {column.metric, column.alias}:
+            yield column.of(float(figure), source)

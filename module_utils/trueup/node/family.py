@@ -1,4 +1,4 @@
-"""What a node gets: the roles and the benchmarks of its family, and what is left out of them.
+"""The roles and benchmarks of a node, by its family, and those that are left out.
 
 The lists themselves are data (playbooks/group_vars/all.yml); groups are those of the inventory, one
 of which is the node's family.
@@ -26,7 +26,7 @@ _UNLISTED = {False: "unlisted", True: "unlisted_gpu"}
 _SESSION_HOST = "avd_session_host"
 # A machine outside Azure gets no roles, and nobody expects any.
 _LOCAL = "local"
-# What a Windows host without a list of its own has: what Linux nodes get does not run there.
+# Of a Windows host without a list of its own: the roles of Linux nodes do not run there.
 _NOTHING: dict[str, Any] = {"roles": [], "benchmarks": []}
 # Of a reason in run.json; the whole output stands in Ansible's.
 _REASON_CHARACTERS = 300
@@ -51,7 +51,9 @@ def family_lists(
     """
     system = WINDOWS if WINDOWS in groups else LINUX
     by_name: dict[str, Mapping[str, Any]] = {}
-    for lists in (one for one in families if one.get("system", LINUX) == system):
+    for lists in (
+        family_list for family_list in families if family_list.get("system", LINUX) == system
+    ):
         for name in lists["families"]:
             if name in by_name:
                 raise BadInput(f"families: {name} has two lists")
@@ -70,7 +72,7 @@ def family_lists(
 
 def roles_of_groups(roles: Mapping[str, Collection[str]], groups: Collection[str]) -> list[str]:
     """The roles for which the node is in one of the groups, in order."""
-    return [role for role, wanted in roles.items() if set(wanted) & set(groups)]
+    return [role for role, role_groups in roles.items() if set(role_groups) & set(groups)]
 
 
 def groups_of(
@@ -96,7 +98,7 @@ def steps(roles: Sequence[str], name: str) -> list[dict[str, str]]:
     """
     done = [(role, "configure_role.yml") for role in roles]
     if _SESSION_HOST in roles:
-        drain, give_back = ((_SESSION_HOST, f"avd_{what}.yml") for what in ("drain", "give_back"))
+        drain, give_back = ((_SESSION_HOST, f"avd_{step}.yml") for step in ("drain", "give_back"))
         done = [drain, *done, give_back]
     return [{"node": name, "role": role, "tasks": tasks} for role, tasks in done]
 
@@ -113,8 +115,8 @@ def chosen(
 
     Args:
         names: roles.
-        run_tags: what ``--tags`` holds, ``all`` where nothing is given.
-        skip_tags: what ``--skip-tags`` holds.
+        run_tags: tags of ``--tags``, ``all`` where nothing is given.
+        skip_tags: tags of ``--skip-tags``.
         steps: the tags that mean all of the roles here: install, configure, verify, benchmark.
     """
     everything = not {"all", "tagged", "always", *steps}.isdisjoint(run_tags)
@@ -133,8 +135,8 @@ def checked(
 
     Args:
         roles: of the node's family and of the cluster.
-        benchmarks: what is measured.
-        health: what the health check measures.
+        benchmarks: those to measure.
+        health: those of the health check.
         run_tags, skip_tags: as ``chosen`` takes them.
     """
     steps = ("install", "configure", "verify")
@@ -180,14 +182,14 @@ def benchmark_roles(
 def lost_roles(needs: Mapping[str, Sequence[str]], failed: Sequence[str]) -> dict[str, str]:
     """Each role that cannot be had to the failed role that it is or needs, directly or not."""
     lost = {role: role for role in failed}
-    found = True
-    while found:
-        found = False
+    has_changed = True
+    while has_changed:
+        has_changed = False
         for role, needed in needs.items():
             missing = [name for name in needed if name in lost]
             if missing and role not in lost:
                 lost[role] = lost[missing[0]]
-                found = True
+                has_changed = True
     return lost
 
 
@@ -204,8 +206,8 @@ def skipped_on_node(lost: Mapping[str, str], names: Iterable[str]) -> list[dict[
 
 
 def health_benchmarks(node: Mapping[str, Any]) -> list[str]:
-    """What health measures: what the node's size has expectations of, nothing without a size. Those
-    benchmarks do not run on Windows, whose health is the state of its parts."""
+    """The benchmarks of the health check: those with expectations for the node's size, none without
+    a size. They do not run on Windows, whose health is the state of its parts."""
     if not node["catalog"] or is_windows(node):
         return []
     gpus, nics = node["gpu_count_expected"] or 0, node["rdma_count_expected"] or 0
@@ -225,7 +227,7 @@ def node_problems(
     name: str,
     roles: Sequence[str],
     benchmarks: Sequence[str],
-    known: Sequence[str],
+    known_benchmarks: Sequence[str],
     mpi: str = "",
     cluster: Sequence[str] = (),
 ) -> list[str]:
@@ -235,19 +237,19 @@ def node_problems(
         node: the fact ``trueup_node``.
         name: its name in the inventory.
         roles: the roles that need root.
-        benchmarks: what is to be measured.
-        known: all benchmarks.
+        benchmarks: those to measure.
+        known_benchmarks: all benchmarks.
         mpi: the MPI that the user names (trueup_mpi).
         cluster: those of the roles that its groups bring.
     """
     if is_windows(node):
-        return _strange(benchmarks, known) + windows.problems(node, name, roles, cluster)
+        return _strange(benchmarks, known_benchmarks) + windows.problems(node, name, roles, cluster)
     problems = []
     # The role hpcx brings that kind, and fails where it is not there in the end.
     coming = "hpcx" in roles and (mpi == "hpcx" or mpi.startswith("/opt/hpcx"))
     if mpi and not coming and of(node) is None:
         problems.append(f"{lacking(node)}.")
-    problems += _strange(benchmarks, known)
+    problems += _strange(benchmarks, known_benchmarks)
     if roles and node["privilege"] is None:
         problems.append(
             f"Configuring a node ({', '.join(roles)}) needs root, and {name}, of the family"
@@ -263,12 +265,12 @@ def node_problems(
     return problems
 
 
-def _strange(benchmarks: Sequence[str], known: Sequence[str]) -> list[str]:
-    strange = [benchmark for benchmark in benchmarks if benchmark not in known]
+def _strange(benchmarks: Sequence[str], known_benchmarks: Sequence[str]) -> list[str]:
+    strange = [benchmark for benchmark in benchmarks if benchmark not in known_benchmarks]
     if not strange:
         return []
     names = f"{', '.join(strange)}: no benchmark of that name"
-    return [f"{names}; trueup_benchmarks may hold {', '.join(known)}."]
+    return [f"{names}; trueup_benchmarks may hold {', '.join(known_benchmarks)}."]
 
 
 def not_for_windows(
@@ -286,7 +288,7 @@ def not_for_windows(
 
 
 def node_warnings(node: Mapping[str, Any], roles: Sequence[str]) -> list[str]:
-    """What a reader must know of a node that can be configured."""
+    """Warnings for the reader about a node that can be configured."""
     if is_windows(node):
         return windows.warnings(node)
     if not (roles and verified_only(node) and node.get("hpc_image")):
@@ -301,21 +303,21 @@ def node_warnings(node: Mapping[str, Any], roles: Sequence[str]) -> list[str]:
 def skips(
     plans: Iterable[Mapping[str, Any]], node: Mapping[str, Any], lists: Mapping[str, Any]
 ) -> list[dict[str, str]]:
-    """What the plans of roles skip, and the node's family where it has no list."""
+    """Items that the plans of roles skip, and the node's family where it has no list."""
     skipped = [item for plan in plans for item in plan.get("skipped_here", [])]
     return [*skipped, *without_list(node, lists)]
 
 
 def skips_of(plan: Mapping[str, Any], name: str) -> list[dict[str, str]]:
-    """What a plan skips that is the whole of ``name``, and not a part of it."""
+    """Items of a plan that skip all of ``name``, and not a part of it."""
     return [item for item in plan.get("skipped_here", []) if item["what"] == name]
 
 
 def failed_benchmark(result: Mapping[str, Any], name: str) -> list[dict[str, str]]:
-    """A benchmark that failed, as an item of what is skipped, with the first line of the reason.
+    """A failed benchmark, as an item of the skipped ones, with the first line of the reason.
 
     Args:
-        result: what the failed task returned.
+        result: the failed task's result.
     """
     lines = str(result.get("msg") or "").strip().splitlines() or ["its task does not say why"]
     return [{"what": name, "why": f"failed: {lines[0][:_REASON_CHARACTERS]}"}]
@@ -333,12 +335,12 @@ def without(names: Iterable[str], skipped: Iterable[Mapping[str, str]]) -> list[
 
 
 def without_list(node: Mapping[str, Any], lists: Mapping[str, Any]) -> list[dict[str, str]]:
-    """What is skipped on a node whose family has no list; nothing on a Linux machine outside
+    """The skipped steps of a node whose family has no list; none on a Linux machine outside
     Azure."""
     if lists["listed"] or (node["family"] == _LOCAL and not is_windows(node)):
         return []
-    why = f"no list of roles for the family {node['family']} (trueup_families)"
-    return [{"what": "configure", "why": why}]
+    reason = f"no list of roles for the family {node['family']} (trueup_families)"
+    return [{"what": "configure", "why": reason}]
 
 
 def _once(names: Iterable[str]) -> list[str]:

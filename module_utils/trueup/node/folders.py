@@ -12,7 +12,7 @@ from typing import Any, Iterator
 from ..errors import BadInput
 
 _GIB = 1024**3
-# File systems keep some of their space: metadata, and what others write meanwhile.
+# File systems reserve some of their space: for metadata, and for files written meanwhile.
 _SPARE = 1.05
 
 
@@ -32,9 +32,9 @@ def require_space(directory: str, needed: int, mend: str) -> None:
     """Refuse files that do not fit.
 
     Args:
-        directory: where they go.
+        directory: the target directory.
         needed: bytes.
-        mend: what the user can do, for the message.
+        mend: the fix that the message proposes.
 
     Raises:
         BadInput: with both figures.

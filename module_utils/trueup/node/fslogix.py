@@ -1,9 +1,9 @@
-"""The role fslogix, planned: FSLogix installed, its settings in the registry, and what they need.
+"""The role fslogix, planned: FSLogix installed, its registry settings, and their requirements.
 
-The settings stand in ``fslogix_settings``, with what each may be. Only what is declared is written,
-and what the role owns and nobody declares is removed: the names of that table, and of keys that
-others use too (Defender's exclusions, Kerberos, overrides of one group) those that the role has
-written before, which it keeps in a value of its own.
+The settings stand in ``fslogix_settings``, with their types and ranges. The role writes only
+declared settings, and removes its own that nobody declares: all names of that table, and in keys
+that others use too (Defender's exclusions, Kerberos, overrides of one group) the names that it
+wrote before, which a registry value of its own records.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import re
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 from xml.sax.saxutils import escape
 
-from ..plan import Asked, Plan, Skipped, sentences
+from ..plan import Plan, PlanInputs, Skipped, sentences
 from . import fslogix_settings as settings
 from .fslogix_settings import APPS, KEYS, ODFC, PROFILES, VARIABLES
 from .windows.registry import Value, changes, data_of
 
-# The role's own memory on the host, and of storage keys what tells one from another.
+# The role's record on the host, and the fingerprints of storage keys.
 RECORD = r"HKLM:\SOFTWARE\trueup\fslogix"
 RECORD_KEYS = rf"{RECORD}\Keys"
 _WRITTEN = "Written"
@@ -47,142 +47,148 @@ _DELETES = "DeleteLocalProfileWhenVHDShouldApply"
 _FOLDER_NAMES = ("FlipFlopProfileDirectoryName", "NoProfileContainingFolder", "SIDDirNamePattern")
 
 
-def asks(asked: Asked) -> Dict[str, Dict[str, Any]]:
-    """What the host is asked, once all that is declared can be."""
-    if not _is_declared(asked) or _refused(asked):
+def asks(inputs: PlanInputs) -> Dict[str, Dict[str, Any]]:
+    """The questions to the host, once the declared state passes its checks."""
+    if not _is_declared(inputs) or _refused(inputs):
         return {}
-    keys = [key.path for key in KEYS] + [value.path for value in _foreign(asked)]
+    keys = [key.path for key in KEYS] + [value.path for value in _foreign(inputs)]
     keys += [RECORD, RECORD_KEYS]
     return {
         "windows_facts": {"registry": list(dict.fromkeys(keys)), "services": list(_SERVICES)},
     }
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """FSLogix of a session host.
 
     Values: ``package``, as windows_package takes it; as windows_settings does ``reach``, servers
     that must answer before anything is written, ``settings``, files, registry, services and groups,
     and ``credentials``, storage keys of SYSTEM without the secrets; ``changes``, whether something
     of the product changes, which users of the host would notice; ``warnings``, which Ansible shows.
-    With ``verify`` in ``asked.found`` what is still not as declared is refused.
+    With ``verify`` in ``inputs.found`` the plan refuses if settings still differ from the declared
+    ones.
     """
-    if not _is_declared(asked):
-        why = "nothing is declared: set fslogix_profiles (Enabled and VHDLocations or CCDLocations)"
+    if not _is_declared(inputs):
+        reason = (
+            "nothing is declared: set fslogix_profiles (Enabled and VHDLocations or CCDLocations)"
+        )
         nothing: Dict[str, Any] = {"package": {}, "reach": [], "settings": {}, "credentials": []}
-        return Plan(values={**nothing, "changes": False}, skipped=[Skipped("fslogix", why)])
-    refused = _refused(asked) or _refused_here(asked)
+        return Plan(values={**nothing, "changes": False}, skipped=[Skipped("fslogix", reason)])
+    refused = _refused(inputs) or _refused_here(inputs)
     if refused:
         return Plan(refused=refused)
-    registry = _registry(asked)
+    registry = _registry(inputs)
     product = [item for item in registry if item["path"] in {key.path for key in KEYS}]
-    is_due = _is_due(asked)
-    verify = bool(asked.found.get("verify"))
-    if verify and not asked.variables.get("ansible_check_mode"):
-        refused = _unmet(asked, is_due, registry)
-    groups = asked.options
+    is_due = _is_due(inputs)
+    verify = bool(inputs.found.get("verify"))
+    if verify and not inputs.variables.get("ansible_check_mode"):
+        refused = _unmet(inputs, is_due, registry)
+    groups = inputs.options
     return Plan(
         values={
-            "package": {"install": is_due, "record": RECORD, **_package(asked)},
-            "reach": _servers(asked),
+            "package": {"install": is_due, "record": RECORD, **_package(inputs)},
+            "reach": _servers(inputs),
             "settings": {
-                "files": _files(asked),
+                "files": _files(inputs),
                 "registry": registry,
-                "services": _services(asked, is_due),
+                "services": _services(inputs, is_due),
                 "groups": [
                     {"name": group, "members": groups[name]}
                     for name, group in _GROUPS.items()
                     if groups[name]
                 ],
             },
-            "credentials": _credentials(asked),
+            "credentials": _credentials(inputs),
             "changes": is_due or bool(product),
-            "warnings": [] if verify else _warnings(asked),
+            "warnings": [] if verify else _warnings(inputs),
         },
         refused=refused,
     )
 
 
-# ---- what is declared ---------------------------------------------------------------------------
+# ---- declared state -----------------------------------------------------------------------------
 
 
-def _is_declared(asked: Asked) -> bool:
-    return any(asked.options[name] for name in (*VARIABLES, "object_specific"))
+def _is_declared(inputs: PlanInputs) -> bool:
+    return any(inputs.options[name] for name in (*VARIABLES, "object_specific"))
 
 
-def _places(asked: Asked) -> Iterator[Tuple[str, str, Dict[str, Any]]]:
-    """(its place in a sentence, its key, what it declares) of every dictionary of containers."""
-    yield "fslogix_profiles", PROFILES, _profiles(asked)
-    yield "fslogix_odfc", ODFC, asked.options["odfc"]
-    for sid, declared in asked.options["object_specific"].items():
+def _places(inputs: PlanInputs) -> Iterator[Tuple[str, str, Dict[str, Any]]]:
+    """(variable name for messages, registry key, declared settings) of each container
+    dictionary."""
+    yield "fslogix_profiles", PROFILES, _profiles(inputs)
+    yield "fslogix_odfc", ODFC, inputs.options["odfc"]
+    for sid, declared in inputs.options["object_specific"].items():
         yield f"fslogix_object_specific.{sid}", rf"{PROFILES}\ObjectSpecific\{sid}", declared
 
 
-def _dictionaries(asked: Asked) -> Iterator[Tuple[str, Dict[str, Any]]]:
-    return ((place, declared) for place, _, declared in _places(asked))
+def _dictionaries(inputs: PlanInputs) -> Iterator[Tuple[str, Dict[str, Any]]]:
+    return ((label, declared) for label, _, declared in _places(inputs))
 
 
-def _profiles(asked: Asked) -> Dict[str, Any]:
+def _profiles(inputs: PlanInputs) -> Dict[str, Any]:
     """Profile containers, with the folder of redirections.xml where the role writes that."""
-    declared: Dict[str, Any] = dict(asked.options["profiles"])
-    if _has_redirections(asked):
+    declared: Dict[str, Any] = dict(inputs.options["profiles"])
+    if _has_redirections(inputs):
         declared.setdefault("RedirXMLSourceFolder", _FOLDER)
     return declared
 
 
-def _has_redirections(asked: Asked) -> bool:
-    declared = asked.options["redirections"]
+def _has_redirections(inputs: PlanInputs) -> bool:
+    declared = inputs.options["redirections"]
     return bool(declared.get("excludes") or declared.get("includes"))
 
 
-def _locations(asked: Asked) -> List[str]:
+def _locations(inputs: PlanInputs) -> List[str]:
     """The folders that containers lie in: UNC or with variables."""
-    found = []
-    for _, declared in _dictionaries(asked):
-        found += declared.get("VHDLocations", [])
+    locations = []
+    for _, declared in _dictionaries(inputs):
+        locations += declared.get("VHDLocations", [])
         matches = map(_SMB.fullmatch, declared.get("CCDLocations", []))
-        found += [match[2] for match in matches if match]
-    return list(dict.fromkeys(found))
+        locations += [match[2] for match in matches if match]
+    return list(dict.fromkeys(locations))
 
 
-def _servers(asked: Asked) -> List[Dict[str, Any]]:
-    if not asked.options["share_check"]:
+def _servers(inputs: PlanInputs) -> List[Dict[str, Any]]:
+    if not inputs.options["share_check"]:
         return []
-    seconds = asked.options["share_timeout_seconds"]
-    matches = map(_UNC.fullmatch, _locations(asked))
+    seconds = inputs.options["share_timeout_seconds"]
+    matches = map(_UNC.fullmatch, _locations(inputs))
     named = [match[1] for match in matches if match and "%" not in match[1]]
-    return [{"host": one, "port": 445, "seconds": seconds} for one in dict.fromkeys(named)]
+    return [{"host": server, "port": 445, "seconds": seconds} for server in dict.fromkeys(named)]
 
 
-def _own(asked: Asked) -> List[Value]:
+def _own(inputs: PlanInputs) -> List[Value]:
     """The product's own settings."""
-    options = {**asked.options, "profiles": _profiles(asked)}
+    options = {**inputs.options, "profiles": _profiles(inputs)}
     return [value for name in VARIABLES for value in settings.values(name, options[name])]
 
 
-def _foreign(asked: Asked) -> List[Value]:
+def _foreign(inputs: PlanInputs) -> List[Value]:
     """Values in keys that others write too."""
-    found = []
-    for sid, declared in asked.options["object_specific"].items():
-        found += settings.values("profiles", declared, rf"\ObjectSpecific\{sid}")
-    if asked.options["entra_kerberos"]:
-        found.append(Value(_KERBEROS, "CloudKerberosTicketRetrievalEnabled", "dword", 1))
-        found.append(Value(_ACCOUNT, "LoadCredKeyFromProfile", "dword", 1))
-    if asked.options["defender_exclusions"]:
-        for kind, texts in _exclusions(asked).items():
-            found.append(Value(_DEFENDER, f"Exclusions_{kind}", "dword", 1))
-            found += [Value(rf"{_DEFENDER}\{kind}", text, "string", "0") for text in texts]
-    return found
+    registry_values = []
+    for sid, declared in inputs.options["object_specific"].items():
+        registry_values += settings.values("profiles", declared, rf"\ObjectSpecific\{sid}")
+    if inputs.options["entra_kerberos"]:
+        registry_values.append(Value(_KERBEROS, "CloudKerberosTicketRetrievalEnabled", "dword", 1))
+        registry_values.append(Value(_ACCOUNT, "LoadCredKeyFromProfile", "dword", 1))
+    if inputs.options["defender_exclusions"]:
+        for kind, texts in _exclusions(inputs).items():
+            registry_values.append(Value(_DEFENDER, f"Exclusions_{kind}", "dword", 1))
+            registry_values += [
+                Value(rf"{_DEFENDER}\{kind}", text, "string", "0") for text in texts
+            ]
+    return registry_values
 
 
-def _exclusions(asked: Asked) -> Dict[str, List[str]]:
-    """What antivirus leaves alone (Microsoft's list, by Azure/avdaccelerator)."""
-    paths = [rf"{place}\*\*.{kind}" for place in ("%TEMP%", r"%Windir%\TEMP") for kind in _VHDS]
-    for location in _locations(asked):
+def _exclusions(inputs: PlanInputs) -> Dict[str, List[str]]:
+    """Antivirus exclusions (Microsoft's list, by Azure/avdaccelerator)."""
+    paths = [rf"{folder}\*\*.{kind}" for folder in ("%TEMP%", r"%Windir%\TEMP") for kind in _VHDS]
+    for location in _locations(inputs):
         share = "\\".join(location.split("\\")[:4])
         paths += [rf"{share}\*\*.{disk}" for disk in _DISKS]
-    if any(declared.get("CCDLocations") for _, declared in _dictionaries(asked)):
-        cache = asked.options["cloud_cache"]
+    if any(declared.get("CCDLocations") for _, declared in _dictionaries(inputs)):
+        cache = inputs.options["cloud_cache"]
         paths.append(cache.get("CacheDirectory", r"%ProgramData%\FSLogix\Cache") + r"\*")
         paths.append(cache.get("ProxyDirectory", r"%ProgramData%\FSLogix\Proxy") + r"\*")
     apps = r"%ProgramFiles%\FSLogix\Apps"
@@ -204,72 +210,74 @@ def redirections(declared: Mapping[str, Any]) -> str:
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
     common = declared.get("exclude_common_folders") or 0
     lines.append(f'<FrxProfileFolderRedirection ExcludeCommonFolders="{common}">')
-    for many, one in (("Excludes", "Exclude"), ("Includes", "Include")):
+    for many, tag in (("Excludes", "Exclude"), ("Includes", "Include")):
         lines.append(f"  <{many}>")
         for entry in declared.get(many.lower()) or []:
             copy = "" if entry.get("copy") is None else f' Copy="{entry["copy"]}"'
-            lines.append(f"    <{one}{copy}>{escape(entry['path'])}</{one}>")
+            lines.append(f"    <{tag}{copy}>{escape(entry['path'])}</{tag}>")
         lines.append(f"  </{many}>")
     return "\n".join([*lines, "</FrxProfileFolderRedirection>", ""])
 
 
-def _files(asked: Asked) -> List[Dict[str, str]]:
-    if not _has_redirections(asked):
+def _files(inputs: PlanInputs) -> List[Dict[str, str]]:
+    if not _has_redirections(inputs):
         return []
-    folder = _profiles(asked)["RedirXMLSourceFolder"].rstrip("\\")
+    folder = _profiles(inputs)["RedirXMLSourceFolder"].rstrip("\\")
     return [
         {
             "folder": folder,
             "name": "redirections.xml",
-            "content": redirections(asked.options["redirections"]),
+            "content": redirections(inputs.options["redirections"]),
         }
     ]
 
 
-# ---- what is due --------------------------------------------------------------------------------
+# ---- changes that are due -----------------------------------------------------------------------
 
 
-def _found(asked: Asked) -> Mapping[str, Any]:
-    return asked.found.get("registry") or {}
+def _found(inputs: PlanInputs) -> Mapping[str, Any]:
+    return inputs.found.get("registry") or {}
 
 
-def _installed(asked: Asked) -> str:
+def _installed(inputs: PlanInputs) -> str:
     """InstallVersion; empty where FSLogix is not there."""
-    return str(data_of(_found(asked), APPS, "InstallVersion") or "")
+    return str(data_of(_found(inputs), APPS, "InstallVersion") or "")
 
 
-def _is_due(asked: Asked) -> bool:
+def _is_due(inputs: PlanInputs) -> bool:
     """Whether FSLogix is missing, or older than asked for; a newer one stays."""
-    there = (asked.found.get("services") or {}).get(_SERVICES[0])
-    installed = _installed(asked)
-    return there is None or not installed or _older(installed, asked.options["version"])
+    service = (inputs.found.get("services") or {}).get(_SERVICES[0])
+    installed = _installed(inputs)
+    return service is None or not installed or _older(installed, inputs.options["version"])
 
 
-def _package(asked: Asked) -> Dict[str, Any]:
-    version, release = asked.options["version"], _release(asked)
+def _package(inputs: PlanInputs) -> Dict[str, Any]:
+    version, release = inputs.options["version"], _release(inputs)
     return {
         "name": f"FSLogix {version}",
         "url": release["url"],
         "sha256": release["sha256"],
         "folder": rf"{_FOLDER}\{version}",
-        "setup": asked.options["setup"],
+        "setup": inputs.options["setup"],
         "arguments": ["/install", "/quiet", "/norestart"],
     }
 
 
-def _release(asked: Asked) -> Dict[str, str]:
-    known = asked.data["releases"].get(asked.options["version"], {})
-    return {name: asked.options[name] or known.get(name, "") for name in ("url", "sha256")}
+def _release(inputs: PlanInputs) -> Dict[str, str]:
+    known_release = inputs.data["releases"].get(inputs.options["version"], {})
+    return {name: inputs.options[name] or known_release.get(name, "") for name in ("url", "sha256")}
 
 
-def _registry(asked: Asked) -> List[Dict[str, Any]]:
-    """Items of windows_settings that are due. What was written in another's key is removed before
-    the record forgets it, and recorded before it is written."""
-    found = _found(asked)
+def _registry(inputs: PlanInputs) -> List[Dict[str, Any]]:
+    """Items of windows_settings that are due. A value in a shared key is removed before the record
+    forgets it, and recorded before it is written."""
+    current = _found(inputs)
     owned = {key.path: key.names() for key in KEYS}
-    due = changes(_own(asked), found, owned)
-    declared = {_name_of(one).casefold(): one for one in _foreign(asked)}
-    written = {name.casefold(): name for name in data_of(found, RECORD, _WRITTEN) or []}
+    due = changes(_own(inputs), current, owned)
+    declared = {
+        _name_of(registry_value).casefold(): registry_value for registry_value in _foreign(inputs)
+    }
+    written = {name.casefold(): name for name in data_of(current, RECORD, _WRITTEN) or []}
     due += [
         {"path": path, "name": name, "state": "absent"}
         for path, _, name in (
@@ -277,131 +285,133 @@ def _registry(asked: Asked) -> List[Dict[str, Any]]:
         )
     ]
     ours = tuple(
-        _name_of(one)
-        for key, one in declared.items()
-        if key in written or data_of(found, one.path, one.name) is None
+        _name_of(registry_value)
+        for key, registry_value in declared.items()
+        if key in written or data_of(current, registry_value.path, registry_value.name) is None
     )
     record = [Value(RECORD, _WRITTEN, "multistring", ours)] if ours else []
-    due += changes(record, found, {RECORD: [_WRITTEN]})
-    due += changes(list(declared.values()), found, {})
-    prints = [Value(RECORD_KEYS, name, "string", print_) for name, print_ in _prints(asked).items()]
-    return due + changes(prints, found, {RECORD_KEYS: _recorded_keys(asked)})
+    due += changes(record, current, {RECORD: [_WRITTEN]})
+    due += changes(list(declared.values()), current, {})
+    prints = [
+        Value(RECORD_KEYS, name, "string", print_) for name, print_ in _prints(inputs).items()
+    ]
+    return due + changes(prints, current, {RECORD_KEYS: _recorded_keys(inputs)})
 
 
 def _name_of(value: Value) -> str:
     return f"{value.path}|{value.name}"
 
 
-def _keys(asked: Asked) -> Dict[str, str]:
-    given: Any = asked.secrets.get("storage_keys") or {}
-    return {str(name): key for name, key in given.items()}
+def _keys(inputs: PlanInputs) -> Dict[str, str]:
+    keys: Any = inputs.secrets.get("storage_keys") or {}
+    return {str(name): key for name, key in keys.items()}
 
 
-def _prints(asked: Asked) -> Dict[str, str]:
-    """By account's host what tells one of its keys from another: no one finds 64 random bytes by
-    half of their sha256."""
+def _prints(inputs: PlanInputs) -> Dict[str, str]:
+    """By account's host a fingerprint of its key: no one finds 64 random bytes by half of their
+    sha256."""
     return {
         name: hashlib.sha256(f"{name}\0{key}".encode()).hexdigest()[:32]
-        for name, key in _keys(asked).items()
+        for name, key in _keys(inputs).items()
     }
 
 
-def _recorded_keys(asked: Asked) -> List[str]:
-    for path, key in _found(asked).items():
+def _recorded_keys(inputs: PlanInputs) -> List[str]:
+    for path, key in _found(inputs).items():
         if path.casefold() == RECORD_KEYS.casefold():
             return list((key or {}).get("values") or {})
     return []
 
 
-def _credentials(asked: Asked) -> List[Dict[str, str]]:
-    """Items of win_credential, without the secret. What is stored cannot be compared, so that it is
-    written anew when the key is another one than was recorded."""
-    prints = _prints(asked)
-    wanted = [
+def _credentials(inputs: PlanInputs) -> List[Dict[str, str]]:
+    """Items of win_credential, without the secret. A stored key cannot be compared, so it is
+    written anew when the fingerprint differs from the recorded one."""
+    prints = _prints(inputs)
+    stored = [
         {
             "name": name,
             "username": rf"localhost\{name.partition('.')[0]}",
             "update_secret": "on_create"
-            if data_of(_found(asked), RECORD_KEYS, name) == print_
+            if data_of(_found(inputs), RECORD_KEYS, name) == print_
             else "always",
         }
         for name, print_ in prints.items()
     ]
-    known = {name.casefold() for name in prints}
-    gone = [name for name in _recorded_keys(asked) if name.casefold() not in known]
-    return wanted + [{"name": name, "state": "absent"} for name in gone]
+    current_names = {name.casefold() for name in prints}
+    stale_names = [name for name in _recorded_keys(inputs) if name.casefold() not in current_names]
+    return stored + [{"name": name, "state": "absent"} for name in stale_names]
 
 
-def _services(asked: Asked, is_due: bool) -> List[Dict[str, str]]:
-    """Services that should run and do not; an installer sees to those of what it installs."""
-    found = {} if is_due else asked.found.get("services") or {}
+def _services(inputs: PlanInputs, is_due: bool) -> List[Dict[str, str]]:
+    """Services that should run and do not; an installer starts the services that it installs."""
+    services = {} if is_due else inputs.found.get("services") or {}
     return [
         {"name": name, "state": "started", "start_mode": "auto"}
         for name in _SERVICES
-        if found.get(name) and found[name] != {"state": "started", "start_mode": "auto"}
+        if services.get(name) and services[name] != {"state": "started", "start_mode": "auto"}
     ]
 
 
-def _unmet(asked: Asked, is_due: bool, registry: Sequence[Mapping[str, Any]]) -> List[str]:
-    services = asked.found.get("services") or {}
+def _unmet(inputs: PlanInputs, is_due: bool, registry: Sequence[Mapping[str, Any]]) -> List[str]:
+    services = inputs.found.get("services") or {}
     down = [name for name in _SERVICES if (services.get(name) or {}).get("state") != "started"]
-    left = ", ".join(f"{item['path']} {item['name']}" for item in registry)
-    version = _installed(asked) or "not there"
+    differing = ", ".join(f"{item['path']} {item['name']}" for item in registry)
+    version = _installed(inputs) or "not there"
     return sentences(
         {
-            f"fslogix: FSLogix is {version} after the installation of {asked.options['version']}:"
+            f"fslogix: FSLogix is {version} after the installation of {inputs.options['version']}:"
             r" see %TEMP%\Microsoft_FSLogix_Apps_*.log on the host.": is_due,
             f"fslogix: {' and '.join(down)} of FSLogix do not run: see the event log"
             " Microsoft-FSLogix-Apps/Operational on the host.": down,
-            f"fslogix: something else writes {left}, such as a Group Policy: take it out of"
+            f"fslogix: something else writes {differing}, such as a Group Policy: take it out of"
             " there, or out of the role's variables.": registry,
         }
     )
 
 
-# ---- what cannot be -----------------------------------------------------------------------------
+# ---- problems -----------------------------------------------------------------------------------
 
 
-def _older(one: str, other: str) -> bool:
-    return _parts(one) < _parts(other)
+def _older(version: str, other: str) -> bool:
+    return _parts(version) < _parts(other)
 
 
 def _parts(version: str) -> Tuple[int, ...]:
-    parts = [int(part) for part in version.split(".")]
+    parts = [int(number) for number in version.split(".")]
     return (*parts, 0, 0, 0)[:4]
 
 
-def _refused(asked: Asked) -> List[str]:
-    """What of the declared state cannot be on any host; all of it at once."""
-    node, options = asked.node, asked.options
+def _refused(inputs: PlanInputs) -> List[str]:
+    """Errors in the declared state on any host; all of them at once."""
+    node, options = inputs.node, inputs.options
     if node.get("system") != "windows":
         return [f"fslogix: {node.get('os') or 'this node'} is no Windows, which FSLogix is for."]
     wrong = [
-        said
+        sentence
         for name in VARIABLES
-        for said in settings.refusals(name, options[name], f"fslogix_{name}")
+        for sentence in settings.refusals(name, options[name], f"fslogix_{name}")
     ]
     for sid, declared in options["object_specific"].items():
-        place = f"fslogix_object_specific.{sid}"
+        label = f"fslogix_object_specific.{sid}"
         if not _SID.fullmatch(str(sid)):
-            wrong.append(f"{place}: the name is no SID (S-1-...).")
-        wrong += settings.refusals("profiles", declared, place)
+            wrong.append(f"{label}: the name is no SID (S-1-...).")
+        wrong += settings.refusals("profiles", declared, label)
     if wrong:
         # Rules between settings need settings.
         return wrong
-    for place, declared in _dictionaries(asked):
-        wrong += _contradictions(place, declared)
-        wrong += _wrong_locations(place, declared)
-    wrong += _wrong_containers(asked)
-    return wrong + _wrong_package(asked) + _wrong_storage(asked) + _wrong_redirections(asked)
+    for label, declared in _dictionaries(inputs):
+        wrong += _contradictions(label, declared)
+        wrong += _wrong_locations(label, declared)
+    wrong += _wrong_containers(inputs)
+    return wrong + _wrong_package(inputs) + _wrong_storage(inputs) + _wrong_redirections(inputs)
 
 
-def _contradictions(place: str, declared: Mapping[str, Any]) -> List[str]:
+def _contradictions(label: str, declared: Mapping[str, Any]) -> List[str]:
     def is_on(name: str) -> bool:
         return bool(declared.get(name))
 
     both = is_on("VHDLocations") and is_on("CCDLocations")
-    cached = [one.name for one in settings.CLOUD_CACHE[1:] if one.name in declared]
+    cached = [option.name for option in settings.CLOUD_CACHE[1:] if option.name in declared]
     of_folder = [name for name in declared if name.startswith("SIDDirName")]
     prevents = is_on("PreventLoginWithFailure") and is_on("PreventLoginWithTempProfile")
     providers = len(declared.get("CCDLocations", []))
@@ -411,38 +421,38 @@ def _contradictions(place: str, declared: Mapping[str, Any]) -> List[str]:
     too_many = max(filter(None, needed.values()), default=0) > providers
     return sentences(
         {
-            f"{place}: VHDLocations and CCDLocations exclude each other: remove one.": both,
-            f"{place}: {', '.join(cached)} act on Cloud Cache alone: declare CCDLocations, or"
+            f"{label}: VHDLocations and CCDLocations exclude each other: remove one.": both,
+            f"{label}: {', '.join(cached)} act on Cloud Cache alone: declare CCDLocations, or"
             " remove them.": cached and not providers,
-            f"{place}.{healthy}Unregister is 0, with which a sign-out can lose"
+            f"{label}.{healthy}Unregister is 0, with which a sign-out can lose"
             " data: set 1 or more.": needed["Unregister"] == 0,
-            f"{place}.{healthy}Register needs PreventLoginWithFailure: 1 and"
+            f"{label}.{healthy}Register needs PreventLoginWithFailure: 1 and"
             " PreventLoginWithTempProfile: 1, or users get a session without their profile.": (
                 needed["Register"] and not prevents
             ),
-            f"{place}: more healthy providers are required than the {providers} of"
+            f"{label}: more healthy providers are required than the {providers} of"
             " CCDLocations.": providers and too_many,
-            f"{place}: NoProfileContainingFolder beats FlipFlopProfileDirectoryName and"
+            f"{label}: NoProfileContainingFolder beats FlipFlopProfileDirectoryName and"
             " SIDDirName*: remove one.": is_on("NoProfileContainingFolder")
             and (is_on("FlipFlopProfileDirectoryName") or of_folder),
-            f"{place}: FlipFlopProfileDirectoryName beats SIDDirName*: remove one.": (
+            f"{label}: FlipFlopProfileDirectoryName beats SIDDirName*: remove one.": (
                 is_on("FlipFlopProfileDirectoryName") and of_folder
             ),
-            f"{place}: SIDDirNamePattern and SIDDirNameMatch must fit each other: declare both.": (
+            f"{label}: SIDDirNamePattern and SIDDirNameMatch must fit each other: declare both.": (
                 len(of_folder) == 1
             ),
-            f"{place}.VHDXSectorSize is {sector}: it must be 0, 512 or 4096.": (
+            f"{label}.VHDXSectorSize is {sector}: it must be 0, 512 or 4096.": (
                 sector not in {0, 512, 4096}
             ),
         }
     )
 
 
-def _wrong_locations(place: str, declared: Mapping[str, Any]) -> List[str]:
-    """Of shares and providers those that cannot be. What a provider holds is not shown: it may be a
-    connection string with its key."""
+def _wrong_locations(label: str, declared: Mapping[str, Any]) -> List[str]:
+    """Invalid shares and providers. A provider's text is not shown: it may be a connection string
+    with its key."""
     wrong = [
-        f"{place}.VHDLocations[{number}] is {text!r}: it must be a share, such as"
+        f"{label}.VHDLocations[{number}] is {text!r}: it must be a share, such as"
         r" \\account.file.core.windows.net\profiles."
         for number, text in enumerate(declared.get("VHDLocations", []))
         if not (_UNC.fullmatch(text) or text.startswith("%"))
@@ -450,7 +460,7 @@ def _wrong_locations(place: str, declared: Mapping[str, Any]) -> List[str]:
     providers = declared.get("CCDLocations", [])
     matches = [_SMB.fullmatch(text) or _BLOB.fullmatch(text) for text in providers]
     wrong += [
-        f'{place}.CCDLocations[{number}] must read type=smb,name="LABEL",connectionString='
+        f'{label}.CCDLocations[{number}] must read type=smb,name="LABEL",connectionString='
         r'\\SERVER\SHARE or type=azure,name="LABEL",connectionString="|fslogix/KEYNAME|",'
         " without blanks, and without the connection string itself, which users could read."
         for number, match in enumerate(matches)
@@ -459,11 +469,11 @@ def _wrong_locations(place: str, declared: Mapping[str, Any]) -> List[str]:
     labels = [match[1] for match in matches if match]
     wrong += sentences(
         {
-            f"{place}.CCDLocations has {len(providers)} providers: Cloud Cache takes 4.": (
+            f"{label}.CCDLocations has {len(providers)} providers: Cloud Cache takes 4.": (
                 len(providers) > 4
             ),
-            f"{place}.CCDLocations has two providers of one name.": len(set(labels)) < len(labels),
-            f"{place}.VHDLocations has one share twice.": (
+            f"{label}.CCDLocations has two providers of one name.": len(set(labels)) < len(labels),
+            f"{label}.VHDLocations has one share twice.": (
                 len(set(map(str.casefold, declared.get("VHDLocations", []))))
                 < len(declared.get("VHDLocations", []))
             ),
@@ -472,9 +482,9 @@ def _wrong_locations(place: str, declared: Mapping[str, Any]) -> List[str]:
     return wrong
 
 
-def _wrong_containers(asked: Asked) -> List[str]:
-    options = asked.options
-    containers = {"profiles": _profiles(asked), "odfc": options["odfc"]}
+def _wrong_containers(inputs: PlanInputs) -> List[str]:
+    options = inputs.options
+    containers = {"profiles": _profiles(inputs), "odfc": options["odfc"]}
     homeless = [
         f"fslogix_{name}"
         for name, declared in containers.items()
@@ -483,14 +493,14 @@ def _wrong_containers(asked: Asked) -> List[str]:
     ]
     cache = options["cloud_cache"]
     folders = {
-        one.name: str(cache.get(one.name, one.default)).rstrip("\\").casefold()
+        option.name: str(cache.get(option.name, option.default)).rstrip("\\").casefold()
         for key in KEYS
         if key.variable == "cloud_cache"
-        for one in key.options
+        for option in key.options
     }
     restarts = [
-        f"{place}.{name}"
-        for place, declared in _dictionaries(asked)
+        f"{label}.{name}"
+        for label, declared in _dictionaries(inputs)
         for name in ("RebootOnUserLogoff", "ShutdownOnUserLogoff")
         if declared.get(name)
     ]
@@ -503,13 +513,15 @@ def _wrong_containers(asked: Asked) -> List[str]:
             ),
             f"{', '.join(restarts)} would end the sessions of others on this multi-session host:"
             " set 0.": restarts
-            and any(word in str(asked.node.get("os")) for word in ("multi-session", "Server")),
+            and any(
+                edition in str(inputs.node.get("os")) for edition in ("multi-session", "Server")
+            ),
         }
     )
 
 
-def _wrong_package(asked: Asked) -> List[str]:
-    version, release = asked.options["version"], _release(asked)
+def _wrong_package(inputs: PlanInputs) -> List[str]:
+    version, release = inputs.options["version"], _release(inputs)
     if not _VERSION.fullmatch(version):
         return [f"fslogix_version is {version!r}: it must be a build, such as {_FLOOR}."]
     sha256 = release["sha256"]
@@ -526,9 +538,9 @@ def _wrong_package(asked: Asked) -> List[str]:
     )
 
 
-def _wrong_storage(asked: Asked) -> List[str]:
-    keys = _keys(asked)
-    computer = asked.options["profiles"].get("AccessNetworkAsComputerObject")
+def _wrong_storage(inputs: PlanInputs) -> List[str]:
+    keys = _keys(inputs)
+    computer = inputs.options["profiles"].get("AccessNetworkAsComputerObject")
     bad = [name for name, key in keys.items() if "." not in name or not _is_key(key)]
     return sentences(
         {
@@ -537,7 +549,7 @@ def _wrong_storage(asked: Asked) -> List[str]:
             "fslogix_storage_keys: the key is used by the computer and not by users: declare"
             " AccessNetworkAsComputerObject: 1 in fslogix_profiles.": keys and not computer,
             "fslogix_storage_keys and fslogix_entra_kerberos exclude each other: with Kerberos"
-            " users open the share themselves.": keys and asked.options["entra_kerberos"],
+            " users open the share themselves.": keys and inputs.options["entra_kerberos"],
         }
     )
 
@@ -546,34 +558,34 @@ def _is_key(key: Any) -> bool:
     return isinstance(key, str) and re.fullmatch(r"[A-Za-z0-9+/]{16,}={0,2}", key) is not None
 
 
-def _wrong_redirections(asked: Asked) -> List[str]:
-    declared = asked.options["redirections"]
+def _wrong_redirections(inputs: PlanInputs) -> List[str]:
+    declared = inputs.options["redirections"]
     wrong = []
     for many in ("excludes", "includes"):
         for number, entry in enumerate(declared.get(many) or []):
-            place = f"fslogix_redirections.{many}[{number}]"
+            label = f"fslogix_redirections.{many}[{number}]"
             path, copy = entry["path"], entry.get("copy")
             if not re.fullmatch(r"[^\\/:*?\"<>|]+(\\[^\\/:*?\"<>|]+)*", path) or ".." in path:
-                wrong.append(f"{place}.path is {path!r}: it must be a folder below the profile.")
+                wrong.append(f"{label}.path is {path!r}: it must be a folder below the profile.")
             if copy is not None and not 0 <= copy <= 3:
-                wrong.append(f"{place}.copy is {copy}: it must be 0 to 3.")
+                wrong.append(f"{label}.copy is {copy}: it must be 0 to 3.")
     return wrong
 
 
-def _refused_here(asked: Asked) -> List[str]:
-    """What of the declared state cannot be on this host."""
-    installed = _installed(asked)
+def _refused_here(inputs: PlanInputs) -> List[str]:
+    """Errors in the declared state on this host."""
+    installed = _installed(inputs)
     if installed and not _VERSION.fullmatch(installed):
         return [f"fslogix: InstallVersion of {APPS} is {installed!r}: repair or uninstall FSLogix."]
-    options, profiles = asked.options, _profiles(asked)
-    version = options["version"] if _is_due(asked) else installed
+    options, profiles = inputs.options, _profiles(inputs)
+    version = options["version"] if _is_due(inputs) else installed
     dual = profiles.get("Enabled") and options["odfc"].get("Enabled")
     deletes = [
-        place
-        for place, path, declared in _places(asked)
-        if declared.get(_DELETES) and not data_of(_found(asked), path, _DELETES)
+        label
+        for label, path, declared in _places(inputs)
+        if declared.get(_DELETES) and not data_of(_found(inputs), path, _DELETES)
     ]
-    renamed = _renamed(asked, profiles)
+    renamed = _renamed(inputs, profiles)
     return sentences(
         {
             f"fslogix: {version} creates no ODFC disk with Profile and ODFC containers and"
@@ -593,23 +605,23 @@ def _refused_here(asked: Asked) -> List[str]:
     )
 
 
-def _renamed(asked: Asked, profiles: Mapping[str, Any]) -> List[str]:
+def _renamed(inputs: PlanInputs, profiles: Mapping[str, Any]) -> List[str]:
     """Settings of folder names that change while containers are used."""
-    found = _found(asked)
-    if not data_of(found, PROFILES, "Enabled") or not profiles.get("Enabled"):
+    registry = _found(inputs)
+    if not data_of(registry, PROFILES, "Enabled") or not profiles.get("Enabled"):
         return []
-    defaults = {one.name: one.default for one in KEYS[0].options}
+    defaults = {option.name: option.default for option in KEYS[0].options}
 
     def differs(name: str) -> bool:
-        there = data_of(found, PROFILES, name)
-        was = defaults[name] if there is None else there
+        current = data_of(registry, PROFILES, name)
+        was = defaults[name] if current is None else current
         return bool(was != profiles.get(name, defaults[name]))
 
     return [name for name in _FOLDER_NAMES if differs(name)]
 
 
-def _warnings(asked: Asked) -> List[str]:
-    options = asked.options
+def _warnings(inputs: PlanInputs) -> List[str]:
+    options = inputs.options
     dual = options["profiles"].get("Enabled") and options["odfc"].get("Enabled")
     return sentences(
         {

@@ -1,7 +1,7 @@
 """FSLogix's settings, declared once: Microsoft's value names with type, range, unit and default.
 
 Source: learn.microsoft.com/fslogix/reference-configuration-settings (page of 2025-08-26) and
-.../concepts-fslogix-cloud-cache; what nobody declares has the product's default, since the
+.../concepts-fslogix-cloud-cache; undeclared settings have the product's default, since the
 installer writes no value. docs/fslogix.md follows from this table (``make options``).
 """
 
@@ -40,7 +40,7 @@ def _texts(name: str, text: str) -> Option:
     return Option(name, text, type="list", filled=True)
 
 
-# What Profile and ODFC containers have alike.
+# Settings that Profile and ODFC containers share.
 _CONTAINER = (
     _switch("Enabled", 0, "Whether containers of this kind are used."),
     _texts(
@@ -171,8 +171,8 @@ _OWN_OF_ODFC = (
 _ODFC_DEFAULTS: Dict[str, Any] = {"VHDNameMatch": "ODFC*", "VHDNamePattern": "ODFC_%username%"}
 
 
-def _of_odfc(one: Option) -> Option:
-    return replace(one, default=_ODFC_DEFAULTS.get(one.name, one.default))
+def _of_odfc(option: Option) -> Option:
+    return replace(option, default=_ODFC_DEFAULTS.get(option.name, option.default))
 
 
 class Key(NamedTuple):
@@ -190,7 +190,7 @@ class Key(NamedTuple):
 
     def names(self) -> List[str]:
         """The values that the role owns."""
-        return [one.name for one in self.options]
+        return [option.name for option in self.options]
 
 
 KEYS = (
@@ -246,8 +246,8 @@ RETIRED = {"CcdMaxCacheSizeInMBs": "Microsoft retired it in FSLogix 25.02: remov
 
 
 def refusals(variable: str, declared: Mapping[Any, Any], where: str) -> List[str]:
-    """All that a dictionary cannot hold: unknown and retired names, other types, what is out of
-    range; a sentence each that begins with its place.
+    """Errors in a dictionary: unknown and retired names, wrong types, values out of range; a
+    sentence each that begins with the variable.
 
     Args:
         variable: one of ``VARIABLES``.
@@ -258,19 +258,23 @@ def refusals(variable: str, declared: Mapping[Any, Any], where: str) -> List[str
         return [f"{where}: it must be a dictionary of Microsoft's value names."]
     options = _options(variable)
     retired = [name for name in declared if name in RETIRED]
-    others = {name: value for name, value in declared.items() if name not in RETIRED}
+    current_names = {name: value for name, value in declared.items() if name not in RETIRED}
     wrong = [f"{where}.{name}: {RETIRED[name]}." for name in retired]
-    said = [text for _, text in misfits(options, others, f"{where}.")]
-    said += [f"{where}.{name} {wrong}" for name in others for wrong in _wrong_texts(others[name])]
-    return wrong + [text if text.endswith("?") else f"{text}." for text in said]
+    misfit_texts = [text for _, text in misfits(options, current_names, f"{where}.")]
+    misfit_texts += [
+        f"{where}.{name} {wrong}"
+        for name in current_names
+        for wrong in _wrong_texts(current_names[name])
+    ]
+    return wrong + [text if text.endswith("?") else f"{text}." for text in misfit_texts]
 
 
 def _options(variable: str) -> List[Option]:
-    return [one for key in KEYS if key.variable == variable for one in key.options]
+    return [option for key in KEYS if key.variable == variable for option in key.options]
 
 
 def _wrong_texts(data: Any) -> List[str]:
-    """What is wrong of a text or a list of them: nothing in it, or a character of control."""
+    """The error in a text or a list of texts: an empty one, or a control character."""
     if data == []:
         return ["is an empty list"]
     texts = data if isinstance(data, (list, tuple)) else [data]
@@ -287,9 +291,9 @@ def values(variable: str, declared: Mapping[str, Any], under: str = "") -> List[
         under: a key below the dictionary's own, such as ``\\ObjectSpecific\\S-1-5-21-1``.
     """
     return [
-        Value(key.path + under, one.name, KINDS[one.type], declared[one.name])
+        Value(key.path + under, option.name, KINDS[option.type], declared[option.name])
         for key in KEYS
         if key.variable == variable
-        for one in key.options
-        if one.name in declared
+        for option in key.options
+        if option.name in declared
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, Mapping
 
-from ..plan import Asked, Look, Plan, Settled, files_look, unit_look
+from ..plan import Look, Plan, PlanInputs, Settled, files_look, unit_look
 from .systemd import READING
 
 _PROGRAM = "/usr/local/libexec/trueup/gpu_clocks"
@@ -32,15 +32,15 @@ WantedBy=multi-user.target
 """  # noqa: E501 WHY: a line of the file
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """When the clocks are locked.
 
     Values: ``files`` as config_files takes them, the installed ``program``, the ``unit`` and its
     ``unit_file``; ``enabled``, whether it starts at boot, and the ``state`` that it is in now:
     stopping it puts the clocks back.
     """
-    locked = asked.options["locked"]
-    if locked != "never" and not asked.node["gpus"]:
+    locked = inputs.options["locked"]
+    if locked != "never" and not inputs.node["gpus"]:
         message = (
             "gpu_clocks: this machine shows no NVIDIA GPU: see lspci -d 10de:, redeploy the VM, or"
             " set gpu_clocks_locked=never."
@@ -49,7 +49,7 @@ def plan(asked: Asked) -> Plan:
     program = {
         "path": _PROGRAM,
         "mode": "0755",
-        "content": f"#!{asked.python} -I\n",
+        "content": f"#!{inputs.python} -I\n",
         "source": "roles/gpu_clocks/files/gpu_clocks.py",
     }
     files = [program, {"path": _UNIT_FILE, "content": _SERVICE}]
@@ -78,17 +78,17 @@ def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled
             Look(
                 "ansible.builtin.command",
                 {"argv": [planned["program"], action]},
-                lambda answer: _report(answer).get("problems", True),
+                lambda response: _report(response).get("problems", True),
                 reads=True,
-                renewed=lambda answer: _report(answer)["renewed"],
+                renewed=lambda response: _report(response)["renewed"],
                 environment={"LC_ALL": "C"},
             )
         )
     return Settled(looks)
 
 
-def _report(answer: Mapping[str, Any]) -> Dict[str, Any]:
-    """What the program printed; nothing where it could not be run."""
-    text = answer.get("stdout") or "{}"
+def _report(response: Mapping[str, Any]) -> Dict[str, Any]:
+    """The program's report; empty where it could not be run."""
+    text = response.get("stdout") or "{}"
     report: Dict[str, Any] = json.loads(text)
     return report

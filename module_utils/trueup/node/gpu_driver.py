@@ -1,6 +1,6 @@
-"""The role gpu_driver, planned: packages at one version, drop-ins, units, and what must come of it.
+"""The role gpu_driver, planned: packages at one version, drop-ins, units, and the checks after.
 
-What the driver of a node is, and what disagrees in it, is read in ``nvidia_driver``.
+``nvidia_driver`` reads a node's driver and finds the problems in it.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping
 
 from ..plan import (
-    Asked,
     Look,
     Plan,
+    PlanInputs,
     Settled,
     Skipped,
     files_look,
@@ -46,11 +46,11 @@ _PERSISTENCE_FILE = "/etc/systemd/system/nvidia-persistenced.service.d/trueup.co
 # install_nvidia_fabric_manager.sh).
 _UNBRANCHED = 580
 _GIB = 1024**3
-# Bytes, estimated and not measured: for the driver and what dkms builds, and for the downloads.
+# Bytes, estimated and not measured: for the driver with the modules of dkms, and for downloads.
 _SPACE = {"/": 3 * _GIB, "/var": _GIB}
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """The whole of a node's driver; skipped where there is no GPU.
 
     Values: ``kept`` (an image's driver is verified and not installed), ``build_packages``,
@@ -58,33 +58,39 @@ def plan(asked: Asked) -> Plan:
     takes them, ``modules_file`` and the ``modules`` to load now, ``units`` with the ``files`` of
     ours that each reads at its start, ``expected`` as gpu_facts takes it.
     """
-    node = asked.node
-    kept = asked.options["from_image"] == "keep" and bool(in_image(node, "NVIDIA"))
-    platform = asked.data["platforms"].get(release(node), {})
+    node = inputs.node
+    keeps_driver = inputs.options["from_image"] == "keep" and bool(in_image(node, "NVIDIA"))
+    platform = inputs.data["platforms"].get(release(node), {})
     # Azure Linux's image gives the package's release too, 580.126.16-1.
-    there = in_image(node, "NVIDIA").split("-")[0]
-    wanted = there if kept else asked.options["version"] or platform.get("driver", "")
+    image_version = in_image(node, "NVIDIA").split("-")[0]
+    target_version = (
+        image_version if keeps_driver else inputs.options["version"] or platform.get("driver", "")
+    )
     nvswitch = catalog_of(node).get("gpu_fabric") == "nvswitch"
     if not node["has_gpu"]:
-        why = "no NVIDIA GPU on this node, and none by the catalog"
-        return Plan(skipped=[Skipped("gpu_driver", why)])
-    refused = _refused(asked, platform, wanted, kept=kept)
+        reason = "no NVIDIA GPU on this node, and none by the catalog"
+        return Plan(skipped=[Skipped("gpu_driver", reason)])
+    refused = _refused(inputs, platform, target_version, keeps_driver=keeps_driver)
     if refused:
         return Plan(refused=refused)
-    modules = _modules(asked)
+    modules = _modules(inputs)
     return Plan(
         values={
-            "kept": kept,
-            "build_packages": [] if kept or node["container"] else _build_packages(asked),
-            "repository": {} if kept else asked.options["repository"] or cuda_repository(asked),
-            "pins": [] if kept else _pins(asked, platform, wanted, nvswitch=nvswitch),
-            "downgrade_allowed": asked.options["downgrade_allowed"],
-            "files": _files(asked, modules),
+            "kept": keeps_driver,
+            "build_packages": [] if keeps_driver or node["container"] else _build_packages(inputs),
+            "repository": {}
+            if keeps_driver
+            else inputs.options["repository"] or cuda_repository(inputs),
+            "pins": []
+            if keeps_driver
+            else _pins(inputs, platform, target_version, nvswitch=nvswitch),
+            "downgrade_allowed": inputs.options["downgrade_allowed"],
+            "files": _files(inputs, modules),
             "modules_file": _MODULES_FILE,
             "modules": [] if node["container"] else modules,
             "units": _units(node, nvswitch=nvswitch),
             "expected": {
-                "driver_version": wanted,
+                "driver_version": target_version,
                 "gpus": node["gpu_count_expected"] or 0,
                 "fabric_manager": nvswitch,
                 "peermem": node["has_rdma"],
@@ -131,7 +137,7 @@ def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled
             "sysfs_root": variables.get("trueup_sysfs_root", "/sys"),
             "procfs_root": variables.get("trueup_procfs_root", "/proc"),
         },
-        lambda answer: answer["ansible_facts"]["trueup_gpu"]["problems"],
+        lambda response: response["ansible_facts"]["trueup_gpu"]["problems"],
     )
     return Settled(
         [
@@ -160,51 +166,51 @@ def _units(node: Mapping[str, Any], *, nvswitch: bool) -> List[Dict[str, Any]]:
     return [*([manager] if nvswitch else []), persistence, dcgm]
 
 
-def _modules(asked: Asked) -> List[str]:
-    wanted = {
-        "nvidia_peermem": asked.node["has_rdma"],
-        "gdrdrv": asked.options["gdrcopy"] == "from_repository",
+def _modules(inputs: PlanInputs) -> List[str]:
+    requested = {
+        "nvidia_peermem": inputs.node["has_rdma"],
+        "gdrdrv": inputs.options["gdrcopy"] == "from_repository",
     }
-    return [module for module, is_wanted in wanted.items() if is_wanted]
+    return [module for module, is_wanted in requested.items() if is_wanted]
 
 
-def _build_packages(asked: Asked) -> List[str]:
-    """What dkms builds with. On Enterprise Linux dkms is in EPEL, which the node has to have."""
-    more = [] if asked.node["package_manager"] == "apt" else ["kernel-headers"]
-    return [headers(asked.node), *more, "dkms", "gcc", "make"]
+def _build_packages(inputs: PlanInputs) -> List[str]:
+    """Build packages of dkms. On Enterprise Linux dkms is in EPEL, which the node has to have."""
+    more = [] if inputs.node["package_manager"] == "apt" else ["kernel-headers"]
+    return [headers(inputs.node), *more, "dkms", "gcc", "make"]
 
 
 def _pins(
-    asked: Asked, platform: Mapping[str, str], wanted: str, *, nvswitch: bool
+    inputs: PlanInputs, platform: Mapping[str, str], driver_version: str, *, nvswitch: bool
 ) -> List[Dict[str, Any]]:
     """The packages at their versions. ``-*`` is NVIDIA's packaging release, which differs between
     its packages (-1, -1ubuntu1, -1.el9)."""
-    apt = asked.node["package_manager"] == "apt"
-    names = asked.data["packages"][asked.node["package_manager"]]
-    release_of = f"{wanted}-*"
+    apt = inputs.node["package_manager"] == "apt"
+    names = inputs.data["packages"][inputs.node["package_manager"]]
+    release_of = f"{driver_version}-*"
     pins: List[Dict[str, Any]] = []
     if apt:
-        pinning = f"nvidia-driver-pinning-{wanted}"
+        pinning = f"nvidia-driver-pinning-{driver_version}"
         pins.append({"name": pinning, "version": release_of, "first": True})
     of_driver = release_of if apt else f"3:{release_of}"
     pins += [{"name": name, "version": of_driver} for name in names["driver"]]
     if nvswitch:
-        branch = wanted.split(".", maxsplit=1)[0]
+        branch = driver_version.split(".", maxsplit=1)[0]
         old = names["fabric_manager_of_branch"].format(branch=branch)
         name = "nvidia-fabricmanager" if int(branch) >= _UNBRANCHED else old
         pins.append({"name": name, "version": release_of})
-    dcgm = asked.options["dcgm_version"] or platform.get("dcgm", "")
-    pins += [{"name": name, "version": dcgm} for name in asked.data["dcgm_packages"]]
-    if asked.options["gdrcopy"] == "from_repository":
-        version = asked.options["gdrcopy_version"] or platform.get("gdrcopy", "")
+    dcgm = inputs.options["dcgm_version"] or platform.get("dcgm", "")
+    pins += [{"name": name, "version": dcgm} for name in inputs.data["dcgm_packages"]]
+    if inputs.options["gdrcopy"] == "from_repository":
+        version = inputs.options["gdrcopy_version"] or platform.get("gdrcopy", "")
         version += "" if apt else "*"
         pins += [{"name": name, "version": version} for name in names["gdrcopy"]]
     return pins
 
 
-def _files(asked: Asked, modules: List[str]) -> List[Dict[str, str]]:
+def _files(inputs: PlanInputs, modules: List[str]) -> List[Dict[str, str]]:
     """Drop-ins, each a file of our own."""
-    for_all = asked.options["profiling_for_all"]
+    for_all = inputs.options["profiling_for_all"]
     profiling = "options nvidia NVreg_RestrictProfilingToAdminUsers=0\n" if for_all else ""
     contents = {
         "/etc/modprobe.d/trueup-gpu-driver.conf": _MODPROBE + profiling,
@@ -212,29 +218,33 @@ def _files(asked: Asked, modules: List[str]) -> List[Dict[str, str]]:
     }
     if modules:
         contents[_MODULES_FILE] = "\n".join([*modules, ""])
-    if asked.node["has_rdma"]:
+    if inputs.node["has_rdma"]:
         contents["/etc/systemd/system/openibd.service.d/trueup-peermem.conf"] = _OPENIBD
     return [{"path": path, "content": _HEADER + text} for path, text in contents.items()]
 
 
-def _refused(asked: Asked, platform: Mapping[str, str], wanted: str, *, kept: bool) -> List[str]:
-    node = asked.node
-    manager = asked.options["fabric_manager_version"]
+def _refused(
+    inputs: PlanInputs, platform: Mapping[str, str], version: str, *, keeps_driver: bool
+) -> List[str]:
+    node = inputs.node
+    manager = inputs.options["fabric_manager_version"]
     # A driver that names the GPUs is there already, and needs no more space.
-    short = [] if kept or any(gpu["name"] for gpu in node["gpus"]) else short_of(node, _SPACE)
+    short = (
+        [] if keeps_driver or any(gpu["name"] for gpu in node["gpus"]) else short_of(node, _SPACE)
+    )
     sizes = ", ".join(f"{needed / _GIB:.2f} GB" for needed in _SPACE.values())
     wrong = {
         f"gpu_driver does not know {node['distribution']} {node['distribution_version']} (it knows"
-        f" {', '.join(sorted(asked.data['platforms']))}): take one of these systems.": (
-            not kept and not platform
+        f" {', '.join(sorted(inputs.data['platforms']))}): take one of these systems.": (
+            not keeps_driver and not platform
         ),
-        f"gpu_driver_fabric_manager_version is {manager} and the driver is {wanted}: CUDA does not"
+        f"gpu_driver_fabric_manager_version is {manager} and the driver is {version}: CUDA does not"
         " start unless they are equal; leave gpu_driver_fabric_manager_version empty.": (
-            manager and manager != wanted
+            manager and manager != version
         ),
         "Secure Boot is on, and kernel modules that are built on the node, are not signed: they"
         " would not load. Switch Secure Boot off for this VM (az vm update --enable-secure-boot"
-        " false, deallocated).": node["secure_boot"] and not kept,
+        " false, deallocated).": node["secure_boot"] and not keeps_driver,
         "gpu_driver needs root, and this node gives neither root nor sudo without a password.": (
             node["privilege"] is None
         ),

@@ -1,7 +1,6 @@
 """The role gpu_grid, planned: NVIDIA's GRID driver for the slices of an A10.
 
-What Azure's manifest says of drivers is read in ``grid_driver``, a downloaded installer in
-``grid_installer``.
+``grid_driver`` reads Azure's manifest of drivers, ``grid_installer`` a downloaded installer.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict, List, Mapping
 
-from ..plan import Asked, Look, Plan, Settled, files_look, sentences, unit_look
+from ..plan import Look, Plan, PlanInputs, Settled, files_look, sentences, unit_look
 from . import grid_driver, grid_installer
 from .grid_source import MICROSOFT, kept, manifest_path, read_manifest
 from .system import catalog_of, free_of, headers, in_image, short_of
@@ -28,7 +27,7 @@ _DOWNLOADS = "/var/cache"
 # The role's default, and the first branch that runs programs of CUDA 13 (NVIDIA, CUDA
 # compatibility); R570 runs those of CUDA 12.8.
 _DEFAULT, _CUDA_13 = "570.211.01", 580
-# Lost power leaves what the installer wrote without content: it counts when it is on the disk.
+# Lost power can leave the installer's files without content: a file counts once it is on disk.
 _UNFINISHED = "/var/lib/trueup/gpu_grid.unfinished"
 _WHOLE = (
     'mkdir -p "${0%/*}" && : > "$0" && sync "$0" "${0%/*}" && "$@"'
@@ -36,22 +35,22 @@ _WHOLE = (
 )
 
 
-def programs(asked: Asked) -> Dict[str, Any]:
-    """What the node is asked for, as arguments of program_facts."""
-    return {"files": [_library(asked), _UNFINISHED]}
+def programs(inputs: PlanInputs) -> Dict[str, Any]:
+    """The question to the node, as arguments of program_facts."""
+    return {"files": [_library(inputs), _UNFINISHED]}
 
 
-def asks(asked: Asked) -> Dict[str, Dict[str, Any]]:
+def asks(inputs: PlanInputs) -> Dict[str, Dict[str, Any]]:
     """Which driver works here already, if any does."""
     names = ("sysfs_root", "procfs_root")
-    roots = {name: asked.variables.get(f"trueup_{name}") for name in names}
+    roots = {name: inputs.variables.get(f"trueup_{name}") for name in names}
     return {"gpu_facts": {**roots, "settle_seconds": 0}}
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """The driver of a node. Its address is in Azure's manifest, which is on the controller when it
     has been fetched: where a driver is to be installed the role plans again, with ``installing`` in
-    ``asked.found``; and where nobody gave the sha256 of the driver once more, with ``taken``, when
+    ``inputs.found``; and where nobody gave the sha256 of the driver once more, with ``taken``, when
     the controller has downloaded it.
 
     Values: ``kept``, the version of the driver that works here and stays (empty where none does);
@@ -63,27 +62,27 @@ def plan(asked: Asked) -> Plan:
     (empty where it need not), and ``pin``, the file that keeps it there; ``expected`` for
     gpu_facts.
     """
-    refused = _refused(asked)
+    refused = _refused(inputs)
     if refused:
         return Plan(refused=refused)
-    node, options = asked.node, asked.options
-    version, container, works = options["version"], node["container"], _kept(asked)
+    node, options = inputs.node, inputs.options
+    version, container, works = options["version"], node["container"], _kept(inputs)
     file = f"{_DOWNLOADS}/trueup-NVIDIA-Linux-x86_64-{version}-grid-azure.run"
     licence = "".join(f"{name}={value}\n" for name, value in options["licence_settings"].items())
     manifest, is_remote = manifest_path(options["manifest"], options["manifest_sha256"])
     url, taken, sha256 = options["url"], "", options["checksums"].get(version, "")
-    files: Dict[str, bool] = asked.found["files"]
-    if asked.found.get("installing"):
-        url = url or _address(asked, manifest)
-        sha256 = sha256 or _pinned(asked, url)
+    files: Dict[str, bool] = inputs.found["files"]
+    if inputs.found.get("installing"):
+        url = url or _address(inputs, manifest)
+        sha256 = sha256 or _pinned(inputs, url)
         taken = "" if sha256 or not url.startswith(MICROSOFT) else str(_taken(version))
     return Plan(
         values={
             "kept": works,
             # dkms is in EPEL on Enterprise Linux. A container has its host's kernel modules.
             "packages": ["gcc", "make", *([] if container else ["dkms", headers(node)])],
-            "library": _library(asked),
-            "missing": not works and (not files[_library(asked)] or files[_UNFINISHED]),
+            "library": _library(inputs),
+            "missing": not works and (not files[_library(inputs)] or files[_UNFINISHED]),
             "file": file,
             "checksum": f"sha256:{sha256}" if sha256 else "",
             "sha256": sha256,
@@ -123,20 +122,20 @@ def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled
         "gpu_facts",
         # The role waits for a licence that is not there yet.
         {"expected": planned["expected"], **roots, "settle_seconds": 0},
-        wrong=lambda answer: answer["ansible_facts"]["trueup_gpu"]["problems"],
+        wrong=lambda response: response["ansible_facts"]["trueup_gpu"]["problems"],
     )
     daemon = unit_look(unit="nvidia-gridd.service", files=[_LICENCE_FILE], lenient=True)
     return Settled([files_look(planned["files"]), daemon, driver], owed=planned["missing"])
 
 
-def lacks_cuda_13(asked: Asked) -> List[str]:
-    """Of another role's plan: why a slice of an A10 cannot run what is built for CUDA 13, by the
+def lacks_cuda_13(inputs: PlanInputs) -> List[str]:
+    """For another role's plan: why a slice of an A10 cannot run programs built for CUDA 13, by the
     driver that works there or that it is to get. Empty for other nodes."""
-    if asked.node.get("family") != "nv_a10_v5":
+    if inputs.node.get("family") != "nv_a10_v5":
         return []
-    facts = asked.hostvars.get(asked.host, {}).get("ansible_facts") or {}
+    facts = inputs.hostvars.get(inputs.host, {}).get("ansible_facts") or {}
     works = (facts.get("trueup_gpu") or {}).get("user_space")
-    version = str(works or asked.variables.get("gpu_grid_version", _DEFAULT))
+    version = str(works or inputs.variables.get("gpu_grid_version", _DEFAULT))
     if int(version.partition(".")[0]) >= _CUDA_13:
         return []
     runs = f"GRID driver {version} runs programs of CUDA 12.8 and older"
@@ -144,21 +143,21 @@ def lacks_cuda_13(asked: Asked) -> List[str]:
     return [f"{runs}, and {needs} (docs/configure.md)"]
 
 
-def _library(asked: Asked) -> str:
+def _library(inputs: PlanInputs) -> str:
     """Of the driver's own version: there when the installer has been through."""
-    folder = _LIBRARIES[asked.node["package_manager"]]
-    return f"{folder}/libnvidia-ml.so.{asked.options['version']}"
+    folder = _LIBRARIES[inputs.node["package_manager"]]
+    return f"{folder}/libnvidia-ml.so.{inputs.options['version']}"
 
 
-def _running(asked: Asked) -> str:
+def _running(inputs: PlanInputs) -> str:
     """The version of the driver that names GPUs here; empty where none does."""
-    state = asked.found.get("trueup_gpu") or {}
+    state = inputs.found.get("trueup_gpu") or {}
     return str(state["user_space"]) if state.get("gpus") else ""
 
 
-def _kept(asked: Asked) -> str:
-    keeps = asked.options["working_driver"] == "keep"
-    return _running(asked) if keeps else ""
+def _kept(inputs: PlanInputs) -> str:
+    keeps = inputs.options["working_driver"] == "keep"
+    return _running(inputs) if keeps else ""
 
 
 def _taken(version: str) -> Path:
@@ -169,42 +168,42 @@ def _pin(version: str) -> Path:
     return kept(f"{version}.sha256")
 
 
-def _pinned(asked: Asked, url: str) -> str:
+def _pinned(inputs: PlanInputs, url: str) -> str:
     """The sha256 that the controller has learned from Microsoft's host; empty before that."""
-    version = asked.options["version"]
+    version = inputs.options["version"]
     if not url.startswith(MICROSOFT):
         return ""
     if _pin(version).is_file():
         return _pin(version).read_text(encoding="ascii").strip()
-    if asked.found.get("taken"):
+    if inputs.found.get("taken"):
         return grid_installer.sha256_of(_taken(version), version)
     return ""
 
 
-def _address(asked: Asked, manifest: Path) -> str:
+def _address(inputs: PlanInputs, manifest: Path) -> str:
     """Where the manifest says that the node's driver is.
 
     Raises:
         BadInput: the manifest cannot be read, is another one, or has no such driver.
     """
-    node, options = asked.node, asked.options
+    node, options = inputs.node, inputs.options
     return grid_driver.choose(
         grid_driver.parse_manifest(read_manifest(manifest, options["manifest_sha256"])),
         branch=options["branch"],
         version=options["version"],
         distribution=node["distribution"] or "",
         distribution_version=node["distribution_version"] or "",
-        documented=asked.data["documented"].get(options["version"], []),
+        documented=inputs.data["documented"].get(options["version"], []),
         unlisted_allowed=options["unlisted_os_allowed"],
     ).url
 
 
-def _refused(asked: Asked) -> List[str]:
-    node, options, version = asked.node, asked.options, asked.options["version"]
+def _refused(inputs: PlanInputs) -> List[str]:
+    node, options, version = inputs.node, inputs.options, inputs.options["version"]
     is_microsofts = options["url"].startswith(MICROSOFT) or not options["url"]
     is_known = is_microsofts or version in options["checksums"] or options["unverified_allowed"]
     needed = {"/": options["free_bytes"]}
-    of_image, running = in_image(node, "NVIDIA"), _running(asked)
+    of_image, running = in_image(node, "NVIDIA"), _running(inputs)
     wrong = {
         f"gpu_grid: {node['vm_size'] or 'this machine'} is of the family {node['family']}, and the"
         " GRID driver is for nv_a10_v5: other GPUs get the role gpu_driver.": (

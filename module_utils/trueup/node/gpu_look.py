@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # 8 GPUs without persistence mode take some 20 s to answer.
 _DRIVER_SECONDS = 60
-# What drivers know together or not at all.
+# Groups of fields that a driver knows together or not at all.
 _GROUPS = {name: fields for name, fields in gpu_state.QUERIES.items() if name != "throttle_old"}
 
 
@@ -31,7 +31,7 @@ def look(
     """The fact ``trueup_gpu``, as the module gpu_facts describes it; everything is asked once.
 
     Args:
-        module: what ``tools.ask`` runs commands with.
+        module: the module that ``tools.ask`` runs commands with.
         expected: as ``nvidia_driver.find_problems`` takes it.
         settle_seconds: how long to wait for units that are neither active nor failed, and so
             long again for the licences of slices.
@@ -40,11 +40,11 @@ def look(
         TrueupError: an answer that is not understood.
     """
     notes: list[str] = []
-    # The units first: persistence mode is what one of them sets. What is loaded last: units
-    # that are still starting, and nvidia-smi, load modules.
+    # The units first: one of them sets persistence mode. The loaded modules last: units that are
+    # still starting, and nvidia-smi, load modules.
     units = _units(module, settle_seconds, expected)
     driver, fabric_manager = ask_driver(module), _fabric_manager(module)
-    found = dataclasses.replace(
+    state = dataclasses.replace(
         nvidia_driver.read_found(sysfs_root, procfs_root),
         units=units,
         driver=driver,
@@ -60,20 +60,20 @@ def look(
         log = _kernel_log(module, procfs_root, notes)
     else:
         notes.append("XIDs are not known: a recorded machine has no kernel log")
-    problems = nvidia_driver.find_problems(found, expected)
+    problems = nvidia_driver.find_problems(state, expected)
     problems += gpu_state.judge(devices or [])
     running = [gpu["pci"] for gpu in devices or []]
-    is_complete = driver is not None and (driver.gpus or 0) >= found.gpus_on_pci
+    is_complete = driver is not None and (driver.gpus or 0) >= state.gpus_on_pci
     failures = log.failures if log else []
     problems += gpu_state.judge_failures(failures, running, is_complete=is_complete)
     problems += vgpu.judge(devices or [], expected.get("gpu_memory_gib"))
     return {
-        "kernel_module": found.kernel_module,
+        "kernel_module": state.kernel_module,
         "user_space": None if driver is None else driver.version,
-        "fabric_manager": found.fabric_manager,
-        "modules": list(found.modules),
-        "units": dict(found.units),
-        "gpus_on_pci": found.gpus_on_pci,
+        "fabric_manager": state.fabric_manager,
+        "modules": list(state.modules),
+        "units": dict(state.units),
+        "gpus_on_pci": state.gpus_on_pci,
         "gpus": None if driver is None else driver.gpus,
         "persistent": None if driver is None else driver.persistent,
         "devices": devices,
@@ -89,30 +89,30 @@ class _Hangs(Exception):
 
 
 def ask_driver(module: Any) -> nvidia_driver.Driver | None:
-    """What nvidia-smi says of the driver; None where it is not installed."""
-    answer = tools.ask(
+    """The driver as nvidia-smi reports it; None where it is not installed."""
+    response = tools.ask(
         module,
         ["nvidia-smi", f"--query-gpu={nvidia_driver.DRIVER_QUERY}", "--format=csv"],
         limit_seconds=_DRIVER_SECONDS,
     )
-    if answer.absent:
+    if response.absent:
         return None
-    if answer.status is None:
-        return nvidia_driver.Driver(version=None, gpus=None, persistent=None, error=answer.note)
-    text = answer.output if answer.ok else answer.output + answer.complaint
-    if answer.ok and not text.strip():
+    if response.status is None:
+        return nvidia_driver.Driver(version=None, gpus=None, persistent=None, error=response.note)
+    text = response.output if response.ok else response.output + response.complaint
+    if response.ok and not text.strip():
         # As a file without content does, which lost power leaves.
-        why = "nvidia-smi printed nothing"
-        return nvidia_driver.Driver(version=None, gpus=None, persistent=None, error=why)
-    return nvidia_driver.parse_driver_query(answer.status, text)
+        error = "nvidia-smi printed nothing"
+        return nvidia_driver.Driver(version=None, gpus=None, persistent=None, error=error)
+    return nvidia_driver.parse_driver_query(response.status, text)
 
 
 def _fabric_manager(module: Any) -> str | None:
     """The version of nv-fabricmanager; None where it is not installed."""
-    answer = tools.ask(module, ["nv-fabricmanager", "--version"])
-    if answer.absent:
+    response = tools.ask(module, ["nv-fabricmanager", "--version"])
+    if response.absent:
         return None
-    return nvidia_driver.parse_fabric_manager(answer.output + answer.complaint)
+    return nvidia_driver.parse_fabric_manager(response.output + response.complaint)
 
 
 def _units(module: Any, settle_seconds: int, expected: dict[str, Any]) -> dict[str, str]:
@@ -129,16 +129,16 @@ def _units(module: Any, settle_seconds: int, expected: dict[str, Any]) -> dict[s
 def ask_devices(
     module: Any, notes: list[str], *, has_links: bool = True, settle_seconds: int = 0
 ) -> list[dict[str, Any]] | None:
-    """What each GPU says of itself; a question that the driver refuses is a note, and after one
-    that it does not answer in time none is asked. ``has_links``: whether it is asked for NVLinks
-    too, and for their fabric, which may take so long to settle."""
+    """The state of each GPU. A question that the driver refuses becomes a note; after one that it
+    does not answer in time no more are asked. ``has_links``: whether to ask for NVLinks too, and
+    for their fabric, which may take so long to settle."""
     tables: dict[str, dict[str, list[str]]] = {}
-    said: dict[str, str] = {}
+    reasons: dict[str, str] = {}
 
     def put(name: str, fields: Sequence[str], **asked_as: str) -> None:
-        table, why = _query(module, fields, **asked_as)
-        if why:
-            said[name] = f"{name} of the GPUs: {why}"
+        table, reason = _query(module, fields, **asked_as)
+        if reason:
+            reasons[name] = f"{name} of the GPUs: {reason}"
         else:
             tables[name] = table
 
@@ -147,14 +147,14 @@ def ask_devices(
         if not tables:
             for name, fields in _GROUPS.items():
                 put(name, fields)
-        if said.pop("throttle", None):
+        if reasons.pop("throttle", None):
             # Before driver 535 the reasons have another name.
             put("throttle_old", gpu_state.QUERIES["throttle_old"])
         put("remap", gpu_state.REMAP_QUERY, option="query-remapped-rows", key="gpu_bus_id")
     except _Hangs as error:
-        said["rest"] = f"figures of the GPUs: {error}; it is asked no more"
+        reasons["rest"] = f"figures of the GPUs: {error}; it is asked no more"
         has_links = False
-    notes += said.values()
+    notes += reasons.values()
     nvlinks = _nvlinks(module, notes) if has_links else None
     try:
         devices = gpu_state.devices(tables, nvlinks) if tables else None
@@ -175,13 +175,13 @@ def _query(
         _Hangs: nvidia-smi did not end in time.
     """
     argv = ["nvidia-smi", f"--{option}={','.join((key, *fields))}", "--format=csv"]
-    answer = tools.ask(module, argv, limit_seconds=_DRIVER_SECONDS)
-    if answer.status is None:
-        raise _Hangs(answer.note)
-    if not answer.ok:
-        return {}, str(answer.note)
+    response = tools.ask(module, argv, limit_seconds=_DRIVER_SECONDS)
+    if response.status is None:
+        raise _Hangs(response.note)
+    if not response.ok:
+        return {}, str(response.note)
     try:
-        return gpu_state.parse_query(answer.output, fields, key), ""
+        return gpu_state.parse_query(response.output, fields, key), ""
     except ParseError as error:
         return {}, str(error)
 
@@ -190,7 +190,7 @@ def _at_once(module: Any) -> dict[str, dict[str, list[str]]]:
     """All groups by one question, since a driver without persistence mode starts anew at each;
     nothing where it does not know all of their fields."""
     fields = [field for group in _GROUPS.values() for field in group]
-    rows, _why = _query(module, fields)
+    rows, _reason = _query(module, fields)
     tables: dict[str, dict[str, list[str]]] = {}
     for address, row in rows.items():
         cells = iter(row)
@@ -205,8 +205,8 @@ def _nvlinks(module: Any, notes: list[str]) -> list[dict[str, Any] | None] | Non
         if links.ok and links.output.strip():
             return gpu_state.parse_nvlinks(links.output)
         # So does driver 580 of an H200 or H100 whose NVLinks its virtual machine does not get.
-        why = links.note or "nvidia-smi nvlink -s printed nothing, so that no GPU shows any"
-        notes.append(f"NVLinks: {why}")
+        reason = links.note or "nvidia-smi nvlink -s printed nothing, so that no GPU shows any"
+        notes.append(f"NVLinks: {reason}")
     except ParseError as error:
         notes.append(f"NVLinks: {error}")
     return None
@@ -220,19 +220,19 @@ def ask_licences(
         return devices
     end = time.monotonic() + settle_seconds
     while True:
-        answer = tools.ask(module, ["nvidia-smi", "-q"])
+        response = tools.ask(module, ["nvidia-smi", "-q"])
         try:
-            licences = vgpu.parse_licences(answer.output) if answer.ok else {}
+            licences = vgpu.parse_licences(response.output) if response.ok else {}
         except ParseError as error:
-            answer = dataclasses.replace(answer, note=str(error))
+            response = dataclasses.replace(response, note=str(error))
             licences = {}
         if not licences:
-            notes.append(f"licences of the GPUs: {answer.note}")
+            notes.append(f"licences of the GPUs: {response.note}")
             return devices
-        found = [{**gpu, "licence": licences.get(gpu["pci"])} for gpu in devices]
-        held = [vgpu.is_licensed(gpu["licence"]) for gpu in found if gpu["licence"] is not None]
+        gpus = [{**gpu, "licence": licences.get(gpu["pci"])} for gpu in devices]
+        held = [vgpu.is_licensed(gpu["licence"]) for gpu in gpus if gpu["licence"] is not None]
         if all(held) or time.monotonic() > end:
-            return found
+            return gpus
         time.sleep(2)
 
 
@@ -245,14 +245,14 @@ def _with_fabric(
         return devices
     end = time.monotonic() + settle_seconds
     while True:
-        answer = tools.ask(module, ["nvidia-smi", "-q"], limit_seconds=_DRIVER_SECONDS)
-        why = answer.note
+        response = tools.ask(module, ["nvidia-smi", "-q"], limit_seconds=_DRIVER_SECONDS)
+        reason = response.note
         try:
-            fabrics = gpu_state.parse_fabric(answer.output) if answer.ok else {}
+            fabrics = gpu_state.parse_fabric(response.output) if response.ok else {}
         except ParseError as error:
-            fabrics, why = {}, str(error)
+            fabrics, reason = {}, str(error)
         if not fabrics:
-            notes.append(f"NVLink fabric of the GPUs: {why}")
+            notes.append(f"NVLink fabric of the GPUs: {reason}")
             return devices
         registering = any(map(gpu_state.is_registering, filter(None, fabrics.values())))
         if not registering or time.monotonic() > end:
@@ -262,14 +262,14 @@ def _with_fabric(
 
 def _kernel_log(module: Any, procfs_root: str, notes: list[str]) -> kernel_log.KernelLog | None:
     """The kernel log since boot; None where it cannot be read."""
-    answer = tools.ask(module, ["dmesg"])
-    if not answer.ok:
-        notes.append(f"XIDs are not known: {answer.note}")
+    response = tools.ask(module, ["dmesg"])
+    if not response.ok:
+        notes.append(f"XIDs are not known: {response.note}")
         return None
     uptime = sysfs.text_of(Path(procfs_root, "uptime")).split(" ")[0]
     try:
         seconds = float(uptime) if uptime else None
-        return kernel_log.parse_kernel_log(answer.output, seconds)
+        return kernel_log.parse_kernel_log(response.output, seconds)
     except (ParseError, ValueError) as error:
         notes.append(f"XIDs are not known: {error}")
         return None

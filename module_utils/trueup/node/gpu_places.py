@@ -11,14 +11,14 @@ from .topology import Cpus, cpu_mask, parse_cpu_mask
 
 
 class GpuPlace(NamedTuple):
-    """A GPU and what is beside it. The rank of that number among its node's ranks uses it.
+    """A GPU with the adapter and cores beside it. The rank of that number on its node uses it.
 
     Attributes:
         number: in PCI order (CUDA_DEVICE_ORDER=PCI_BUS_ID).
         bus_id: ``0001:00:00.0``.
         adapter, adapter_bus_id: the InfiniBand adapter beside it, ``mlx5_ib0``; empty without one.
         numa: the NUMA node of both, and of the memory that the rank should have.
-        cores: all cores of that node: what a rank of one process is bound to.
+        cores: all cores of that node; a rank of one process is bound to them.
         share: the GPU's part of them, where each GPU of the node has cores of its own.
     """
 
@@ -51,33 +51,33 @@ def gpu_places(
         BadInput: the catalog's layouts are wrong.
     """
     layout = layout_of(size or "", read_layouts(topologies))
-    found = []
+    places = []
     for numa in layout.numa if layout else ():
         pairs = sorted(
             (pair for bridge in numa.bridges for pair in bridge.pairs),
             key=lambda pair: pair.number,
         )
-        part = len(numa.cores) // max(1, len(pairs))
-        for place, pair in enumerate(pairs):
-            share = numa.cores[place * part : (place + 1) * part]
+        cores_per_gpu = len(numa.cores) // max(1, len(pairs))
+        for index, pair in enumerate(pairs):
+            share = numa.cores[index * cores_per_gpu : (index + 1) * cores_per_gpu]
             adapter = f"mlx5_ib{pair.number}" if pair.nic else ""
-            found.append(
+            places.append(
                 GpuPlace(
                     *(pair.number, pair.gpu, adapter, pair.nic or ""),
                     *(numa.node, numa.cores, share),
                 )
             )
-    found.sort(key=lambda place: place.number)
-    return tuple(found) if len(found) == gpus else ()
+    places.sort(key=lambda gpu_place: gpu_place.number)
+    return tuple(places) if len(places) == gpus else ()
 
 
 def in_core_order(places: Sequence[GpuPlace]) -> Dict[str, str]:
     """Variables for a program that pins its own ranks core after core and takes GPUs in CUDA's
     order: its first GPU is then the one beside the first cores. None where it is so already."""
-    order = sorted(places, key=lambda place: (place.cores, place.number))
+    order = sorted(places, key=lambda gpu_place: (gpu_place.cores, gpu_place.number))
     if order == list(places):
         return {}
-    numbers = ",".join(str(place.number) for place in order)
+    numbers = ",".join(str(gpu_place.number) for gpu_place in order)
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": numbers}
 
 

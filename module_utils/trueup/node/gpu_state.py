@@ -1,7 +1,7 @@
 """State of each GPU: clocks, ECC, row remapping, throttling, NVLink and its fabric.
 
 Sources of the formats: nvidia-smi(1) and ``nvidia-smi --help-query-gpu``; of row remapping: NVIDIA,
-GPU Memory Error Management (docs.nvidia.com/deploy). What a GPU does not have is None, never 0.
+GPU Memory Error Management (docs.nvidia.com/deploy). A figure that a GPU lacks is None, never 0.
 """
 
 from __future__ import annotations
@@ -64,20 +64,20 @@ def parse_query(text: str, fields: Sequence[str], key: str = "pci.bus_id") -> Di
     Raises:
         ParseError: other columns, a row of another shape, an address twice, or no row.
     """
-    found: Dict[str, List[str]] = {}
+    cells_by_address: Dict[str, List[str]] = {}
     for (address_text, *figures), line in rows_of(text, [key, *fields], _may_be):
         address = address_of(address_text)
-        if address is None or address in found:
+        if address is None or address in cells_by_address:
             raise line.error(
                 f"nvidia-smi: expected a PCI address and {len(fields)} figures, each GPU once"
             )
-        found[address] = figures
-    return found
+        cells_by_address[address] = figures
+    return cells_by_address
 
 
-def _may_be(said: str, column: str) -> bool:
+def _may_be(heading: str, column: str) -> bool:
     """A unit stands behind a name: "clocks.current.sm [MHz]". A name may be an alias of ours."""
-    return not column.endswith("bus_id") or said in {column, f"pci.{column}"}
+    return not column.endswith("bus_id") or heading in {column, f"pci.{column}"}
 
 
 def _number(cell: str) -> Optional[int]:
@@ -127,32 +127,34 @@ def parse_nvlinks(text: str) -> List[Optional[Dict[str, Any]]]:
     Raises:
         ParseError: no GPU, one out of its order, or a line that is not understood.
     """
-    found: List[Optional[Dict[str, Any]]] = []
+    gpu_links: List[Optional[Dict[str, Any]]] = []
     first = 0
     for line in lines_of(text):
         stripped = line.strip()
         gpu = re.match(r"GPU ([0-9]+): ", stripped)
         if gpu:
             number = int(gpu.group(1))
-            if found and (first or number != len(found)):
-                raise line.error(f"nvidia-smi nvlink: expected GPU {0 if first else len(found)}")
-            first = first if found else number
-            found.append(None)
-        elif found:
-            found[-1] = _with_link(found[-1], stripped, line)
+            if gpu_links and (first or number != len(gpu_links)):
+                raise line.error(
+                    f"nvidia-smi nvlink: expected GPU {0 if first else len(gpu_links)}"
+                )
+            first = first if gpu_links else number
+            gpu_links.append(None)
+        elif gpu_links:
+            gpu_links[-1] = _with_link(gpu_links[-1], stripped, line)
         elif stripped:
             raise line.error(_NO_LINK)
-    if not found:
+    if not gpu_links:
         raise ParseError("nvidia-smi nvlink: no GPU in its answer")
-    return found
+    return gpu_links
 
 
 _NO_LINK = "nvidia-smi nvlink: not a GPU and not a link"
 
 
-def _with_link(links: Optional[Dict[str, Any]], said: str, line: Line) -> Optional[Dict[str, Any]]:
-    """A GPU's links with what the next line says of them."""
-    link = re.fullmatch(r"Link ([0-9]+): (?:([0-9.]+) GB/s|<inactive>|inactive)", said)
+def _with_link(links: Optional[Dict[str, Any]], text: str, line: Line) -> Optional[Dict[str, Any]]:
+    """A GPU's links, updated by the next line of the output."""
+    link = re.fullmatch(r"Link ([0-9]+): (?:([0-9.]+) GB/s|<inactive>|inactive)", text)
     if link:
         links = links or {"active": 0, "total": 0, "inactive": []}
         if int(link.group(1)) != links["total"]:
@@ -162,11 +164,11 @@ def _with_link(links: Optional[Dict[str, Any]], said: str, line: Line) -> Option
             links["active"] += 1
         else:
             links["inactive"].append(int(link.group(1)))
-    elif links is None and "links are inactive" in said.lower():
+    elif links is None and "links are inactive" in text.lower():
         # How many there are it does not say then.
         return {"active": 0, "total": None, "inactive": [], "all_inactive": True}
     # A GPU without NVLink has a sentence in place of its links.
-    elif said and not (links is None and "link" in said.lower()):
+    elif text and not (links is None and "link" in text.lower()):
         raise line.error(_NO_LINK)
     return links
 
@@ -218,7 +220,7 @@ def is_registering(fabric: Mapping[str, Optional[str]]) -> bool:
 def devices(
     tables: Mapping[str, Mapping[str, List[str]]], nvlinks: Optional[Sequence[Any]]
 ) -> List[Dict[str, Any]]:
-    """One entry a GPU from what was answered; what was not is None.
+    """One entry a GPU from the answers; None for an unanswered question.
 
     Args:
         tables: question (QUERIES, ``remap``) to parse_query's answer.
@@ -228,7 +230,7 @@ def devices(
         ParseError: a cell that is not understood.
     """
     addresses = sorted({address for table in tables.values() for address in table})
-    found = []
+    gpus = []
     for number, address in enumerate(addresses):
         cells = {name: table.get(address) for name, table in tables.items()}
         clocks, ecc, remap = cells.get("clocks"), cells.get("ecc"), cells.get("remap")
@@ -238,7 +240,7 @@ def devices(
         throttle = cells.get("throttle") or cells.get("throttle_old")
         # nvidia-smi numbers GPUs in PCI order; were one missing here, numbers would not fit.
         links = nvlinks[number] if nvlinks and len(nvlinks) == len(addresses) else None
-        found.append(
+        gpus.append(
             {
                 "pci": address,
                 "name": None if name.startswith("[") else name,
@@ -256,7 +258,7 @@ def devices(
                 "fabric": None,
             }
         )
-    return found
+    return gpus
 
 
 def _ecc(cells: Sequence[str]) -> Optional[Dict[str, Dict[str, Optional[int]]]]:
@@ -270,22 +272,22 @@ def _ecc(cells: Sequence[str]) -> Optional[Dict[str, Dict[str, Optional[int]]]]:
 
 
 def _by_memory(cells: Sequence[str]) -> Optional[Dict[str, Optional[int]]]:
-    found = dict(zip(_BY_MEMORY, map(_number, cells)))
-    return None if all(value is None for value in found.values()) else found
+    counts = dict(zip(_BY_MEMORY, map(_number, cells)))
+    return None if all(value is None for value in counts.values()) else counts
 
 
 def _remap(cells: Sequence[str]) -> Optional[Dict[str, Any]]:
-    found = {
+    remap = {
         "correctable": _number(cells[0]),
         "uncorrectable": _number(cells[1]),
         "pending": _flag(cells[2]),
         "failure": _flag(cells[3]),
     }
-    return None if all(value is None for value in found.values()) else found
+    return None if all(value is None for value in remap.values()) else remap
 
 
-def judge(found: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
-    """What is wrong: ``name``, ``message`` and whether a ``reboot`` mends it.
+def judge(gpus: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
+    """The problems: ``name``, ``message`` and whether a ``reboot`` fixes it.
 
     An idle GPU, one at its power limit, corrected errors, rows that were remapped and NVLinks that
     are down are no fault here: a GPU has links that its machine does not use. No reboot is called a
@@ -296,7 +298,7 @@ def judge(found: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
     def problem(name: str, message: str, *, reboot: bool = False) -> None:
         problems.append({"name": name, "message": message, "reboot": reboot})
 
-    for gpu in found:
+    for gpu in gpus:
         _judge_memory(gpu, problem)
         reasons = [
             name for name in gpu["throttle_reasons"] or () if name in map(_REASONS.get, _FAULTS)

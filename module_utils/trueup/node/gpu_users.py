@@ -7,7 +7,7 @@ from typing import Any
 
 from . import tools
 
-# What nvidia-smi says where no driver runs, so that nothing can compute.
+# nvidia-smi's messages where no driver runs, so that nothing can compute.
 _NO_DRIVER = r"couldn't communicate with the NVIDIA driver|No devices were found"
 
 
@@ -19,15 +19,17 @@ def gpu_users(module: Any) -> str:
     Args:
         module: the AnsibleModule.
     """
-    answer = tools.ask(module, ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"])
-    if answer.absent:
+    response = tools.ask(
+        module, ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
+    )
+    if response.absent:
         return ""
-    said = answer.output.strip()
-    if answer.ok:
-        pids = re.findall(r"^[0-9]+$", said, re.MULTILINE)
+    output = response.output.strip()
+    if response.ok:
+        pids = re.findall(r"^[0-9]+$", output, re.MULTILINE)
         if pids:
             return f"process {', '.join(sorted(set(pids), key=int))}"
-        return f"a process that nvidia-smi calls {said.splitlines()[0][:80]}" if said else ""
-    if re.search(_NO_DRIVER, f"{said} {answer.complaint}"):
+        return f"a process that nvidia-smi calls {output.splitlines()[0][:80]}" if output else ""
+    if re.search(_NO_DRIVER, f"{output} {response.complaint}"):
         return ""
-    return f"unknown, as {answer.note}"
+    return f"unknown, as {response.note}"

@@ -42,7 +42,7 @@ class GridDriver(NamedTuple):
         version: version of the driver, e.g. ``570.211.01``.
         branch: vGPU (GRID) release, e.g. ``18.6``.
         url: where it is, preferably not behind a redirect.
-        supported: what the manifest says of supported operating systems, in words.
+        supported: the manifest's text on supported operating systems.
     """
 
     os_name: str
@@ -60,11 +60,11 @@ def parse_manifest(text: str, system: str = "Linux") -> tuple[GridDriver, ...]:
         ParseError: not JSON, or without a GRID driver for that in this structure.
     """
     try:
-        found = [
+        drivers = [
             _driver(entry, row)
-            for one in json.loads(text)["OS"]
-            if one["Name"] == system
-            for entry in one["Version"]
+            for system_entry in json.loads(text)["OS"]
+            if system_entry["Name"] == system
+            for entry in system_entry["Version"]
             if system == "Linux" or entry["Name"] == _WINDOWS
             for driver in entry["Driver"]
             if driver["Type"] == "GRID"
@@ -74,9 +74,9 @@ def parse_manifest(text: str, system: str = "Linux") -> tuple[GridDriver, ...]:
         raise ParseError(
             f"the driver manifest is not as expected: {type(error).__name__} {error}"
         ) from error
-    if not found:
+    if not drivers:
         raise ParseError(f"the driver manifest has no GRID driver for {system}")
-    return tuple(found)
+    return tuple(drivers)
 
 
 def _driver(entry: dict[str, Any], row: dict[str, Any]) -> GridDriver:
@@ -183,7 +183,7 @@ def refusals(release: str, version: str, role: str = "gpu_grid") -> list[str]:
     if re.fullmatch(r"[0-9]+(\.[0-9]+){1,2}", version) is None:
         return [f"{role}_version is {version}: give a driver's version, such as 570.211.01."]
     if float(release) < _OLDEST_RELEASE or is_too_old(version):
-        why = f"GRID {release} with driver {version} does not work on NV A10 v5"
+        reason = f"GRID {release} with driver {version} does not work on NV A10 v5"
         needs = "whose hosts take 18 (R570) or newer"
-        return [f"{why}, {needs}: leave {role}_branch and {role}_version at their defaults."]
+        return [f"{reason}, {needs}: leave {role}_branch and {role}_version at their defaults."]
     return []

@@ -1,8 +1,8 @@
 """NVIDIA's installer of a driver, a shell archive (makeself): its version, and whether it is whole.
 
 Its head is a shell script with the archive's facts as variables (``skip=``, ``MD5=``, ``label=``),
-its rest the archive that they are about. There is no signature in it: what vouches for its origin
-is the TLS of the host that it came from.
+its rest is that archive. It has no signature: only the TLS of the download host vouches for its
+origin.
 """
 
 from __future__ import annotations
@@ -31,19 +31,22 @@ def sha256_of(path: Path, version: str) -> str:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
             start = _start_of(head, path, version)
-            whole, archive = hashlib.sha256(head), hashlib.md5(head[start:], usedforsecurity=False)
+            file_hash, archive = (
+                hashlib.sha256(head),
+                hashlib.md5(head[start:], usedforsecurity=False),
+            )
             for chunk in iter(lambda: file.read(_CHUNK), b""):
-                whole.update(chunk)
+                file_hash.update(chunk)
                 archive.update(chunk)
     except OSError as error:
         raise BadInput(str(error)) from error
-    said, found = _variable(head, b"MD5"), archive.hexdigest()
-    if said != found:
+    stated, actual = _variable(head, b"MD5"), archive.hexdigest()
+    if stated != actual:
         raise BadInput(
-            f"{path} is not whole: its archive's MD5 is {found}, its head says {said or 'none'}:"
+            f"{path} is not whole: its archive's MD5 is {actual}, its head says {stated or 'none'}:"
             " remove it and run again, or give its sha256 in gpu_grid_checksums"
         )
-    return whole.hexdigest()
+    return file_hash.hexdigest()
 
 
 def _start_of(head: bytes, path: Path, version: str) -> int:

@@ -1,5 +1,5 @@
-"""Where a GRID driver comes from, and what is kept of it on the controller: Azure's manifest, and
-the sha256 of a driver that nobody publishes one of."""
+"""The source of a GRID driver, and the controller's cache for it: Azure's manifest, and the sha256
+of drivers for which nobody publishes one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..errors import BadInput
 MICROSOFT = "https://download.microsoft.com/"
 
 
-def manifest_path(given: str, sha256: str) -> Tuple[Path, bool]:
+def manifest_path(manifest: str, sha256: str) -> Tuple[Path, bool]:
     """Where the manifest is on the controller, and whether it comes from elsewhere."""
-    if "://" in given:
+    if "://" in manifest:
         return Path.home() / f".trueup-grid-{sha256[:12]}", True
-    return Path(given).expanduser(), False
+    return Path(manifest).expanduser(), False
 
 
 def read_manifest(path: Path, sha256: str) -> str:
@@ -31,9 +31,11 @@ def read_manifest(path: Path, sha256: str) -> str:
         text = content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(str(error)) from error
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256.lower():
-        raise BadInput(f"the driver manifest {path} has the sha256 {found}, expected {sha256}")
+    actual_sha256 = hashlib.sha256(content).hexdigest()
+    if actual_sha256 != sha256.lower():
+        raise BadInput(
+            f"the driver manifest {path} has the sha256 {actual_sha256}, expected {sha256}"
+        )
     return text
 
 

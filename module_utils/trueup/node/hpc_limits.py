@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
-from ..plan import Asked, Look, Plan, Settled, Skipped, files_look, sentences
+from ..plan import Look, Plan, PlanInputs, Settled, Skipped, files_look, sentences
 from .system import others
 
 _HEADER = "# Written by trueup (role hpc_limits).\n"
@@ -17,24 +17,24 @@ _SYSCTL_AGAIN = f"[Service]\nExecStartPost=-/usr/sbin/sysctl --load={_SYSCTL}\n"
 _NR_OPEN = 1048576
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """The limits of a node; a container's kernel and logins are its host's.
 
-    Values: ``files`` as config_files takes them, and what is ``wanted`` of limits_in_force.
+    Values: ``files`` as config_files takes them, and ``wanted``, the limits for limits_in_force.
     """
-    refused = _refused(asked.options)
+    refused = _refused(inputs.options)
     if refused:
         return Plan(refused=refused)
-    container = asked.node["container"]
-    wanted = _of_all(asked.options)
+    container = inputs.node["container"]
+    limits = _of_all(inputs.options)
     contents = {
-        "/etc/systemd/system.conf.d/99-trueup.conf": _manager(wanted["manager"]),
-        "/etc/systemd/user.conf.d/99-trueup.conf": _manager(wanted["manager"]),
+        "/etc/systemd/system.conf.d/99-trueup.conf": _manager(limits["manager"]),
+        "/etc/systemd/user.conf.d/99-trueup.conf": _manager(limits["manager"]),
     }
     if not container:
-        wanted.update(_of_hosts(asked.options))
-        contents.update(_files_of_hosts(asked.options, wanted["login"]))
-        if asked.node["hpc_image"] is not None:
+        limits.update(_of_hosts(inputs.options))
+        contents.update(_files_of_hosts(inputs.options, limits["login"]))
+        if inputs.node["hpc_image"] is not None:
             contents[_SYSCTL_DROP_IN] = _SYSCTL_AGAIN
     left_out = Skipped(
         "limits of logins, sysctl, sunrpc, NFS read-ahead and transparent huge pages",
@@ -43,7 +43,7 @@ def plan(asked: Asked) -> Plan:
     return Plan(
         values={
             "files": [{"path": path, "content": _HEADER + text} for path, text in contents.items()],
-            "wanted": wanted,
+            "wanted": limits,
         },
         skipped=[left_out] if container else [],
     )
@@ -54,13 +54,13 @@ def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
     enforced = Look(
         "limits_in_force",
         {"wanted": planned["wanted"]},
-        lambda answer: answer["differs"] or answer["services_on"],
+        lambda response: response["differs"] or response["services_on"],
     )
     return Settled([files_look(planned["files"]), enforced])
 
 
 def _of_all(options: Any) -> Dict[str, Any]:
-    """What must be in force everywhere."""
+    """Limits that must be in force everywhere."""
     return {
         "manager": {
             "DefaultLimitMEMLOCK": _in_bytes(options["memlock"]),
@@ -77,7 +77,7 @@ def _in_bytes(limit: str) -> str:
 
 
 def _of_hosts(options: Any) -> Dict[str, Any]:
-    """What must be in force where the kernel is the node's own."""
+    """Limits that must be in force where the kernel is the node's own."""
     hugepages = options["transparent_hugepages"]
     return {
         "login": {name: str(options[name]) for name in ("memlock", "stack", "nofile")},

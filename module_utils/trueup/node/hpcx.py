@@ -5,44 +5,45 @@ from __future__ import annotations
 import shlex
 from typing import Any, Dict, List, Mapping
 
-from ..plan import Asked, Look, Plan, Settled, files_look, sentences
+from ..plan import Look, Plan, PlanInputs, Settled, files_look, sentences
 from .mpi import hcoll, hpcx_environment, ucx
 from .system import as_comment, free_of, in_image, short_of
 
 _WRITTEN = "# Written by trueup (role hpcx). Changes here are lost.\n"
 
 
-def asks(_: Asked) -> Dict[str, Any]:
-    """What the node is asked for: the folders of HPC-X that are there."""
-    wanted = {"paths": "/opt", "patterns": "hpcx-v*", "file_type": "directory"}
-    return {"ansible.builtin.find": wanted}
+def asks(_: PlanInputs) -> Dict[str, Any]:
+    """The question to the node: its folders of HPC-X."""
+    find_arguments = {"paths": "/opt", "patterns": "hpcx-v*", "file_type": "directory"}
+    return {"ansible.builtin.find": find_arguments}
 
 
-def plan(asked: Asked) -> Plan:
-    """The HPC-X of a node. ``asked.found`` holds ``files``, the folders of HPC-X as the module find
-    lists them; the play's ``rdma_persistent_names`` says whether devices are called mlx5_ib0, ...
+def plan(inputs: PlanInputs) -> Plan:
+    """The HPC-X of a node. ``inputs.found`` holds ``files``, the folders of HPC-X as the module
+    find lists them; the play's ``rdma_persistent_names`` says whether devices are called mlx5_ib0,
+    ...
 
     Values: ``kept`` (an image's is used), ``folder`` of the one that is used, and whether it is
     ``missing``; ``packages``, ``url``, ``sha256`` and ``name`` (the archive's folder) to unpack it;
-    ``files`` as config_files takes them; ``mpirun``, its ``environment``, what it is ``expected``
-    to print first, and the ``mend`` where it does not.
+    ``files`` as config_files takes them; ``mpirun``, its ``environment``, the start of its
+    ``expected`` output, and the ``mend`` where that differs.
     """
-    node, options = asked.node, asked.options
+    node, options = inputs.node, inputs.options
     version = in_image(node, "HPCX")
-    kept = options["from_image"] == "keep" and bool(version)
+    keeps_image = options["from_image"] == "keep" and bool(version)
     archive = options["archives"].get(_release(node), {"file": "", "sha256": ""})
-    refused = [] if kept else _refused(asked, archive["file"])
+    refused = [] if keeps_image else _refused(inputs, archive["file"])
     if refused:
         return Plan(refused=refused)
-    there = sorted(row["path"] for row in asked.found["files"])
+    installed = sorted(row["path"] for row in inputs.found["files"])
     name = archive["file"].rpartition("/")[2].removesuffix(".tbz")
-    of_image = [path for path in there if path.startswith(f"/opt/hpcx-v{version}-")]
-    folder = next(iter(of_image), f"/opt/hpcx-v{version}") if kept else f"/opt/{name}"
+    of_image = [path for path in installed if path.startswith(f"/opt/hpcx-v{version}-")]
+    folder = next(iter(of_image), f"/opt/hpcx-v{version}") if keeps_image else f"/opt/{name}"
     return Plan(
         values={
-            "kept": kept,
+            "kept": keeps_image,
             "folder": folder,
-            "missing": not kept and folder not in there,
+            "missing": not keeps_image and folder not in installed,
             # bzip2 unpacks the archive; environment-modules reads module files, where no other
             # implementation's folder is given.
             "packages": [
@@ -52,15 +53,16 @@ def plan(asked: Asked) -> Plan:
             "url": f"{options['base_url']}/{archive['file']}",
             "sha256": archive["sha256"],
             "name": name,
-            "files": _files(asked, folder, kept=kept),
+            "files": _files(inputs, folder, keeps_image=keeps_image),
             "mpirun": f"{folder}/ompi/bin/mpirun",
             "environment": {
                 "LC_ALL": "C",
                 **hpcx_environment(folder),
             },
-            "expected": "mpirun (Open MPI) " + ("" if kept else f"{options['openmpi_series']}."),
+            "expected": "mpirun (Open MPI) "
+            + ("" if keeps_image else f"{options['openmpi_series']}."),
             "mend": "set hpcx_from_image=replace to unpack another HPC-X"
-            if kept
+            if keeps_image
             else (
                 "remove the folder and run again to unpack it anew, or correct hpcx_openmpi_series"
             ),
@@ -73,7 +75,7 @@ def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
     version = Look(
         "ansible.builtin.command",
         {"argv": [planned["mpirun"], "--version"]},
-        lambda answer: not str(answer.get("stdout")).startswith(planned["expected"]),
+        lambda response: not str(response.get("stdout")).startswith(planned["expected"]),
         reads=True,
         environment=planned["environment"],
     )
@@ -88,23 +90,23 @@ def _release(node: Mapping[str, Any]) -> str:
     return f"{node['distribution'] or ''}{version}"
 
 
-def _files(asked: Asked, folder: str, *, kept: bool) -> List[Dict[str, str]]:
-    variables = _variables(asked)
+def _files(inputs: PlanInputs, folder: str, *, keeps_image: bool) -> List[Dict[str, str]]:
+    variables = _variables(inputs)
     # An image brings its own mpi/hpcx, which stays as it is.
     modulefiles = (
-        asked.options["modulefiles_dir"]
-        or asked.data["modulefiles_dirs"][asked.node["package_manager"]]
+        inputs.options["modulefiles_dir"]
+        or inputs.data["modulefiles_dirs"][inputs.node["package_manager"]]
     )
     module = "".join(
-        f"\n{_why(asked, name)}\nsetenv {name} {{{value}}}\n" for name, value in variables.items()
+        f"\n{_why(inputs, name)}\nsetenv {name} {{{value}}}\n" for name, value in variables.items()
     )
     script = "".join(
-        f"\n{_why(asked, name)}\nexport {name}={shlex.quote(value)}\n"
+        f"\n{_why(inputs, name)}\nexport {name}={shlex.quote(value)}\n"
         for name, value in variables.items()
     )
     return [
         {
-            "path": f"{modulefiles}/mpi/hpcx{'-trueup' if kept else ''}",
+            "path": f"{modulefiles}/mpi/hpcx{'-trueup' if keeps_image else ''}",
             "content": f"#%Module1.0\n{_WRITTEN}conflict mpi\n"
             f"module load {folder}/modulefiles/hpcx\n{module}",
         },
@@ -117,32 +119,32 @@ def _files(asked: Asked, folder: str, *, kept: bool) -> List[Dict[str, str]]:
     ]
 
 
-def _variables(asked: Asked) -> Dict[str, str]:
-    """What loads with HPC-X; a site's own variables win."""
+def _variables(inputs: PlanInputs) -> Dict[str, str]:
+    """Variables that load with HPC-X; a site's own variables win."""
     variables = {}
-    nics = asked.node["rdma_count_expected"] or 0
-    if nics and _have_places(asked):
+    nics = inputs.node["rdma_count_expected"] or 0
+    if nics and _have_places(inputs):
         variables.update(ucx(f"mlx5_ib{number}" for number in range(nics)))
-    variables.update(hcoll(asked.options["hcoll"], has_gpu=asked.node["has_gpu"]))
-    site = {name: str(value) for name, value in asked.options["variables"].items()}
+    variables.update(hcoll(inputs.options["hcoll"], has_gpu=inputs.node["has_gpu"]))
+    site = {name: str(value) for name, value in inputs.options["variables"].items()}
     return {**variables, **site}
 
 
-def _have_places(asked: Asked) -> bool:
+def _have_places(inputs: PlanInputs) -> bool:
     """Whether the role rdma names devices by their place, as it does unless the play says no."""
-    said = asked.variables.get("rdma_persistent_names", True)
-    return str(said).lower() not in ("false", "no", "off", "n", "f", "0")
+    setting = inputs.variables.get("rdma_persistent_names", True)
+    return str(setting).lower() not in ("false", "no", "off", "n", "f", "0")
 
 
-def _why(asked: Asked, name: str) -> str:
+def _why(inputs: PlanInputs, name: str) -> str:
     """A variable's reason as a comment."""
-    by_site = name in asked.options["variables"]
-    text = "Set by this site (hpcx_variables)." if by_site else asked.data["reasons"][name]
+    by_site = name in inputs.options["variables"]
+    text = "Set by this site (hpcx_variables)." if by_site else inputs.data["reasons"][name]
     return as_comment(text, 96)
 
 
-def _refused(asked: Asked, file: str) -> List[str]:
-    node, options = asked.node, asked.options
+def _refused(inputs: PlanInputs, file: str) -> List[str]:
+    node, options = inputs.node, inputs.options
     needed = {"/opt": options["free_bytes"]}
     wrong = {
         f"hpcx: there is no HPC-X for {_release(node)}; hpcx_archives has"

@@ -1,4 +1,4 @@
-"""Put together what a node is: from metadata, sysfs, the catalog, and what tools said of it.
+"""Identify a node: from metadata, sysfs, the catalog, and the output of tools.
 
 Nothing here runs a command or asks the network. Names, serial numbers, tags and addresses of the
 machine, its owner and its network are not read at all; of its id a hash is published (``machine``).
@@ -37,10 +37,10 @@ _AZURE_CHASSIS_TAG = "7783-7084-3265-9085-8269-3286-77"
 _LOCAL_NVME_MODEL = "Microsoft NVMe Direct Disk"
 _SECTOR_BYTES = 512
 _GIB = 1024**3
-# What the kernel keeps for itself, and documents that round up: ND96amsr_A100_v4 shows 1771.8 of
-# 1900 GiB (0.93), the other described sizes 0.98 or more. GPUs are within 2 % of what they have.
+# Memory that the kernel reserves, and documents that round up: ND96amsr_A100_v4 shows 1771.8 of
+# 1900 GiB (0.93), the other described sizes 0.98 or more. GPUs are within 2 % of the catalog.
 LEAST_MEMORY = 0.9
-# What Azure's HPC images say of what is in them, a JSON object of component to version
+# Azure's HPC images list their components in this file, a JSON object of component to version
 # (Azure/azhpc-images, utils/utilities.sh, 2026-07-29).
 _HPC_IMAGE_COMPONENTS = "/opt/azurehpc/component_versions.txt"
 # Where roles put things, and where they download and unpack them.
@@ -48,7 +48,7 @@ _FREE_SPACE_OF = ("/", "/opt", "/tmp", "/var")  # noqa: S108 (only asked how muc
 _NVIDIA = "0x10de"
 # PCI classes 0300 (VGA) and 0302 (3D controller); NVSwitches are bridges (0680).
 _DISPLAY_CLASSES = ("0x0300", "0x0302")
-# What a node runs, by which plays and plans tell the two apart.
+# Operating systems of nodes; plays and plans tell the two apart by these names.
 LINUX, WINDOWS = "linux", "windows"
 
 
@@ -70,7 +70,7 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True)
 class Observed:
-    """What the machine itself shows; a None or empty member could not be found out."""
+    """The machine's own facts; a None or empty member could not be found out."""
 
     topology: Topology | None
     lscpu: Lscpu | None
@@ -106,7 +106,7 @@ def identify(
     that the catalog lacks and for an Azure machine that does not say its size; else ``local``.
 
     Args:
-        metadata: what the metadata service said.
+        metadata: the metadata service's answer.
         given_size: the size given by hand, if any.
         catalog: size, as Azure spells it, to its row.
         azure_chassis: the machine's DMI data say that it is an Azure VM.
@@ -155,16 +155,16 @@ def identify(
     )
 
 
-def _unknown_size(size: str, known: Sequence[str]) -> str:
-    if not known:
+def _unknown_size(size: str, known_sizes: Sequence[str]) -> str:
+    if not known_sizes:
         return f"size {size} was not looked up: no catalog was given"
-    near = nearest(size, known, cutoff=0.8)
+    near = nearest(size, known_sizes, cutoff=0.8)
     hint = f"; the nearest in it is {near}" if near else ""
-    return f"size {size} is not in the catalog of {len(known)} sizes{hint}"
+    return f"size {size} is not in the catalog of {len(known_sizes)} sizes{hint}"
 
 
 def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
-    """The fact ``trueup_node``: JSON types, units in the names, None for what is not known."""
+    """The fact ``trueup_node``: JSON types, units in the names, None for unknown members."""
     topology, lscpu = observed.topology, observed.lscpu
     counted = _counted(identity, observed)
     warnings = [*identity.warnings, *observed.warnings]
@@ -222,7 +222,7 @@ def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
 
 
 def summary(node: Mapping[str, Any]) -> str:
-    """One line of what the fact ``trueup_node`` says, and one for each warning, for a reader."""
+    """One line with the contents of the fact ``trueup_node``, and one for each warning."""
     gib = (node["memory_bytes"] or 0) / _GIB
     line = (
         f"{node['family']}: {node['vm_size'] or 'no Azure size'},"
@@ -253,13 +253,13 @@ def _counted(identity: Identity, observed: Observed) -> dict[str, Any]:
     """
     row = identity.catalog or {}
     counts: dict[str, Any] = {}
-    for name, found, column in (
+    for name, count, column in (
         ("gpu", len(observed.gpus), "gpus"),
         ("rdma", len(_ports(observed)), "rdma_nics"),
     ):
         expected = row.get(column)
-        counts[f"has_{name}"] = bool(found or expected)
-        counts[f"{name}_count"] = found
+        counts[f"has_{name}"] = bool(count or expected)
+        counts[f"{name}_count"] = count
         counts[f"{name}_count_expected"] = expected
     return counts
 
@@ -272,15 +272,15 @@ def _unlike_the_catalog(identity: Identity, observed: Observed) -> list[str]:
     """Devices that the size has by the catalog and the machine does not show."""
     row = identity.catalog or {}
     ports = _ports(observed)
-    # None of them is what a machine without drivers shows, which the roles mend; some is a fault.
-    shown = {
+    # A machine without drivers shows none of them, which the roles fix; some of them is a fault.
+    columns = {
         "gpus": ("GPUs", len(observed.gpus)),
         "rdma_nics": ("InfiniBand devices", len(ports)),
         "nvme_disks": ("local NVMe disks", sum(1 for disk in observed.nvme if disk["local"])),
     }
     counts = [
-        f"{identity.vm_size} has {row[name]} {what}, this machine shows {number}"
-        for name, (what, number) in shown.items()
+        f"{identity.vm_size} has {row[name]} {noun}, this machine shows {number}"
+        for name, (noun, number) in columns.items()
         if row.get(name) is not None and 0 < number != row[name]
     ]
     return counts + _slower_or_smaller(str(identity.vm_size), row, ports, observed)
@@ -289,36 +289,38 @@ def _unlike_the_catalog(identity: Identity, observed: Observed) -> list[str]:
 def _slower_or_smaller(
     size: str, row: Mapping[str, Any], ports: Sequence[Mapping[str, Any]], observed: Observed
 ) -> list[str]:
-    """Devices that are there and are not what the size has: links, memory, GPUs, NUMA nodes."""
-    found = []
+    """Devices that differ from the size's: links, memory, GPUs, NUMA nodes."""
+    differences = []
     rate, memory, gpu_memory = (
         row.get(name) for name in ("rdma_gbps_per_nic", "memory_gib", "gpu_memory_gib")
     )
     for port in ports:
         # A link that is down runs at no rate worth naming.
         if port.get("state") not in {None, "ACTIVE"}:
-            found.append(f"{port['device']} is {port['state']}, not ACTIVE")
+            differences.append(f"{port['device']} is {port['state']}, not ACTIVE")
         elif rate is not None and port.get("rate_gbps") not in {None, rate}:
             runs = f"{port['device']} runs at {port['rate_gbps']:g} Gb/s"
-            found.append(f"{runs}, {size} has {rate:g} Gb/s")
+            differences.append(f"{runs}, {size} has {rate:g} Gb/s")
     if memory is not None and observed.memory_bytes is not None:
         gib = observed.memory_bytes / _GIB
         if gib < memory * LEAST_MEMORY:
-            found.append(f"{size} has {memory:g} GiB of memory, this machine shows {gib:.1f} GiB")
+            differences.append(
+                f"{size} has {memory:g} GiB of memory, this machine shows {gib:.1f} GiB"
+            )
     for gpu in observed.gpus:
         gib = (gpu.memory_bytes or 0) / _GIB
         if gpu_memory is not None and gib and abs(gib / gpu_memory - 1) > 1 - LEAST_MEMORY:
             shows = f"GPU {gpu.pci} ({gpu.name}) shows {gib:.1f} GiB"
-            found.append(f"{shows}, those of {size} have {gpu_memory:g} GiB")
+            differences.append(f"{shows}, those of {size} have {gpu_memory:g} GiB")
     nodes = row.get("numa_nodes")
     if nodes is not None and observed.topology is not None and len(observed.topology.numa) != nodes:
         shows = f"this machine shows {len(observed.topology.numa)}"
-        found.append(f"{size} has {nodes} NUMA nodes, {shows}")
-    return found
+        differences.append(f"{size} has {nodes} NUMA nodes, {shows}")
+    return differences
 
 
 def package_manager(os_release: Mapping[str, str]) -> str | None:
-    """``apt`` or ``dnf``, by what os-release(5) says the system is or is like; else None."""
+    """``apt`` or ``dnf``, by os-release(5): the system's own ID or one it is like; else None."""
     names = {os_release.get("ID", ""), *os_release.get("ID_LIKE", "").split()}
     if names & {"debian", "ubuntu"}:
         return "apt"
@@ -369,14 +371,14 @@ def is_azure_chassis(sysfs_root: str) -> bool:
 
 def read_gpus(sysfs_root: str) -> tuple[Gpu, ...]:
     """NVIDIA GPUs on the PCI bus, by address, whether or not a driver is there."""
-    found = []
+    gpus = []
     # Addresses are hexadecimal with leading zeros, so they sort as text.
     devices = sorted(entries(Path(sysfs_root, "bus", "pci", "devices")), key=lambda path: path.name)
     for device in devices:
         display = text_of(device / "class")[:6] in _DISPLAY_CLASSES
         if display and text_of(device / "vendor") == _NVIDIA:
-            found.append(Gpu(name=None, pci=device.name, memory_bytes=None))
-    return tuple(found)
+            gpus.append(Gpu(name=None, pci=device.name, memory_bytes=None))
+    return tuple(gpus)
 
 
 def read_infiniband(sysfs_root: str) -> list[dict[str, Any]]:
@@ -439,7 +441,7 @@ def read_secure_boot(sysfs_root: str) -> bool | None:
 
 
 def read_hpc_image(path: str = _HPC_IMAGE_COMPONENTS) -> dict[str, str] | None:
-    """What an Azure HPC image says is in it, component to version; None on any other image."""
+    """The components of an Azure HPC image, component to version; None on any other image."""
     try:
         components = json.loads(text_of(Path(path)))
     except ValueError:

@@ -1,4 +1,4 @@
-"""RDMA devices of a node as sysfs shows them, and what is wrong with them.
+"""RDMA devices of a node as sysfs shows them, and their problems.
 
 Nothing here runs a command. GUIDs, LIDs and addresses identify a machine and are not read.
 Source of the files: kernel.org Documentation/ABI/stable/sysfs-class-infiniband.
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-# The device, its port's link layer and whether software emulates it decide what it is.
+# A device's kind follows from its port's link layer and whether software emulates it.
 INFINIBAND, ETHERNET, SOFT_ROCE = "infiniband", "ethernet", "soft-roce"
 _UP = ("ACTIVE", "LinkUp")
 # Errors of the link and of the port, the same for all vendors (ABI/stable/sysfs-class-infiniband),
 # and those of mlx5 (drivers/infiniband/hw/mlx5/counters.c), which tell of loss above the link.
-# rxe and others have fewer: what a device does not have is None.
+# rxe and others have fewer: a counter that a device does not have is None.
 _COUNTERS = {
     "counters": (
         *("symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors"),
@@ -36,7 +36,7 @@ _COUNTERS = {
         *("req_cqe_error", "resp_cqe_error", "roce_adp_retrans", "roce_slow_restart"),
     ),
 }
-# What a link that works does not count. The others also grow where a receiver is slow or a peer
+# Counters that stay zero on a working link. The others also grow where a receiver is slow or a peer
 # restarts, and with every boot.
 _FAULTS = (
     *("symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors"),
@@ -53,26 +53,28 @@ _MENDS = {
 
 
 class Expected:
-    """What the catalog and a size's layout say of the InfiniBand devices.
+    """Expected facts of the InfiniBand devices, by the catalog and a size's layout.
 
     Args:
-        given: any of ``rate_gbps`` (Gb/s of one link), ``nics`` (their number), ``numa`` (PCI
-            address or device name to NUMA node) and ``names`` (PCI address to device name). What is
-            absent or empty is unknown and not judged.
+        expected: any of ``rate_gbps`` (Gb/s of one link), ``nics`` (their number), ``numa`` (PCI
+            address or device name to NUMA node) and ``names`` (PCI address to device name). An
+            absent or empty member is unknown and not judged.
 
     Raises:
         BadInput: a member that is none of these, or not of its type.
     """
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        unknown = sorted(set(given) - {"rate_gbps", "nics", "numa", "names"})
+    def __init__(self, expected: Mapping[str, Any]) -> None:
+        unknown = sorted(set(expected) - {"rate_gbps", "nics", "numa", "names"})
         if unknown:
             raise BadInput(f"expected: there is no {', '.join(unknown)}")
         try:
-            self.rate_gbps = float(given["rate_gbps"]) if given.get("rate_gbps") else None
-            self.nics = int(given["nics"]) if given.get("nics") not in (None, "") else None
-            self.numa = {str(key): int(node) for key, node in (given.get("numa") or {}).items()}
-            self.names = {str(key): str(name) for key, name in (given.get("names") or {}).items()}
+            self.rate_gbps = float(expected["rate_gbps"]) if expected.get("rate_gbps") else None
+            self.nics = int(expected["nics"]) if expected.get("nics") not in (None, "") else None
+            self.numa = {str(key): int(node) for key, node in (expected.get("numa") or {}).items()}
+            self.names = {
+                str(key): str(name) for key, name in (expected.get("names") or {}).items()
+            }
         except (AttributeError, TypeError, ValueError) as error:
             raise BadInput(f"expected: not numbers and mappings ({error})") from error
 
@@ -82,7 +84,7 @@ def read_devices(sysfs_root: str) -> list[dict[str, Any]]:
 
     ``kind`` is ``infiniband``, ``ethernet`` (the function of accelerated networking, or a RoCE
     adapter) or ``soft-roce`` (the kernel's rxe on an ordinary network interface). ``rate_gbps`` is
-    in Gb/s as the link runs. What the machine does not say is None.
+    in Gb/s as the link runs. A fact that the machine does not show is None.
     """
     devices = []
     for device in entries(Path(sysfs_root, "class", "infiniband")):
@@ -93,14 +95,14 @@ def read_devices(sysfs_root: str) -> list[dict[str, Any]]:
         if parent:
             row.update(pci=None, numa_node=None)
         kind = {"InfiniBand": INFINIBAND, "Ethernet": ETHERNET}.get(row["link_layer"])
-        own = sorted(path.name for path in entries(device / "device" / "net"))
+        interfaces = sorted(path.name for path in entries(device / "device" / "net"))
         devices.append(
             {
                 **row,
                 "kind": SOFT_ROCE if parent else kind,
                 "physical_state": _after_number(port / "phys_state"),
                 "firmware": text_of(device / "fw_ver") or None,
-                "interfaces": [parent] if parent else own,
+                "interfaces": [parent] if parent else interfaces,
                 "counters": _counters(port),
             }
         )
@@ -125,21 +127,21 @@ def read_port(device: Path) -> dict[str, Any]:
 
 
 def counter_problems(devices: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A sentence for each InfiniBand device that counted what a link that works does not count.
+    """A sentence for each InfiniBand device that counted errors which a working link does not have.
 
     Counters run since the driver was loaded, so a figure above 0 says that there were errors, not
     when.
     """
-    found = []
+    sentences = []
     for row in devices:
         counted = {name: row["counters"][name] for name in _FAULTS if row["counters"][name]}
         if row["kind"] == INFINIBAND and counted:
             words = ", ".join(f"{name} {value}" for name, value in counted.items())
-            found.append(
+            sentences.append(
                 f"{row['device']}: errors counted since the driver was loaded: {words}, expected "
                 "0: measure, look again, and report the VM to Azure if they grow."
             )
-    return found
+    return sentences
 
 
 def _counters(port: Path) -> dict[str, int | None]:
@@ -174,40 +176,40 @@ def persistent_names(devices: Sequence[Mapping[str, Any]]) -> dict[str, str]:
             for row in devices
             if row["kind"] == kind and row["pci"] and row["device"].startswith("mlx")
         )
-        names.update({place: pattern.format(number) for number, place in enumerate(places)})
+        names.update({address: pattern.format(number) for number, address in enumerate(places)})
     return names
 
 
 def problems(devices: Sequence[Mapping[str, Any]], expected: Expected) -> list[str]:
-    """What is wrong with the InfiniBand devices, a sentence each with both figures and the mend.
+    """Problems of the InfiniBand devices, a sentence each with both figures and the fix.
 
     Ethernet functions and soft-RoCE are not InfiniBand and are not judged.
     """
     mine = [row for row in devices if row["kind"] == INFINIBAND]
-    found = []
+    sentences = []
     if expected.nics is not None and len(mine) != expected.nics:
-        found.append(
+        sentences.append(
             f"{len(mine)} InfiniBand device(s), expected {expected.nics}: see `lspci -d 15b3:` and "
             "`dmesg | grep mlx5`; devices that lspci lacks are Azure's to mend (redeploy the VM), "
             "devices that only sysfs lacks are the driver's (reboot)."
         )
     for row in mine:
-        found += _problems_of(row, expected)
-    return found
+        sentences += _problems_of(row, expected)
+    return sentences
 
 
 def _problems_of(row: Mapping[str, Any], expected: Expected) -> list[str]:
-    found = []
+    sentences = []
     device, state, physical = row["device"], row["state"], row["physical_state"]
     if (state, physical) != _UP:
         mend = _MENDS.get(state or "", "run `ibstat` and look into `dmesg | grep mlx5`")
-        found.append(
+        sentences.append(
             f"{device}: the link is {state or 'of no state'} "
             f"(physical state {physical or 'unknown'}), expected {_UP[0]} ({_UP[1]}): {mend}."
         )
     elif expected.rate_gbps is not None and row["rate_gbps"] != expected.rate_gbps:
         slower = row["rate_gbps"] is None or row["rate_gbps"] < expected.rate_gbps
-        found.append(
+        sentences.append(
             f"{device}: the link runs at {_number(row['rate_gbps'])} Gb/s, expected "
             f"{_number(expected.rate_gbps)} Gb/s: "
             + (
@@ -218,23 +220,23 @@ def _problems_of(row: Mapping[str, Any], expected: Expected) -> list[str]:
         )
     node = expected.numa.get(row["pci"] or "", expected.numa.get(device))
     if node is not None and row["numa_node"] != node:
-        found.append(
+        sentences.append(
             f"{device}{_at(row)}: on NUMA node {_number(row['numa_node'])}, expected {node}: "
             "ranks and GPUs would be paired with a far adapter; report the VM to Azure, or correct "
             "the layout in catalog/topologies.yml."
         )
     name = expected.names.get(row["pci"] or "")
     if name is not None and device != name:
-        found.append(
+        sentences.append(
             f"{device}{_at(row)}: the device at this address is to be called {name}: "
             "reboot, or while nothing uses it run "
             "`udevadm trigger --action=add --subsystem-match=infiniband`."
         )
-    return found
+    return sentences
 
 
 def warnings_of(devices: Sequence[Mapping[str, Any]], waagent_conf: str | None) -> list[str]:
-    """What a user should know of IPoIB addresses; ``waagent_conf`` is the agent's configuration.
+    """A note for the user on IPoIB addresses; ``waagent_conf`` is the agent's configuration.
 
     Azure's agent gives the IPoIB interface its address where ``OS.EnableRDMA=y`` (waagent.conf in
     github.com/Azure/WALinuxAgent).

@@ -77,8 +77,8 @@ class KernelLog(NamedTuple):
         codes: XIDs and SXids; one row for equal ones of a device. ``kind`` (xid or sxid),
             ``device`` (PCI address), ``code``, ``count``, the first ``line``, its ``time`` as the
             log writes it, ``age_seconds`` of the last line where that is known, ``fatal`` as the
-            line says (None where it says nothing), ``action`` (of XID 154: what the GPU needs) and
-            ``before_reset``.
+            line says (None where it says nothing), ``action`` (of XID 154: the recovery it asks
+            for) and ``before_reset``.
         failures: GPUs that the driver could not start: ``gpu`` (PCI address, None where no line
             names it), ``reason`` and ``line``.
     """
@@ -191,7 +191,7 @@ class _Codes:
 
 def _time_of(line: str) -> Optional[str]:
     time = _TIME.match(line)
-    return next((part.strip() for part in time.groups() if part), None) if time else None
+    return next((stamp.strip() for stamp in time.groups() if stamp), None) if time else None
 
 
 def _device_address(text: str) -> str:
@@ -238,7 +238,7 @@ def _failures(lines: List[Line]) -> List[Dict[str, Any]]:
 
 def _reason_of(parts: List[str]) -> str:
     """Why the driver does not use a GPU, from the end of that line and the lines after it."""
-    text = " ".join(re.sub(r"^.*NVRM:", "", _TIME.sub("", part, count=1)).strip() for part in parts)
+    text = " ".join(re.sub(r"^.*NVRM:", "", _TIME.sub("", line, count=1)).strip() for line in parts)
     matches = [(pattern.search(text), reason) for pattern, reason in _UNUSED]
     # The lines after it may speak of the next GPU.
     first = min((match.start() for match, _ in matches if match), default=None)

@@ -24,19 +24,19 @@ UNLIMITED = str(2**64 - 1)
 
 def read_login(run: Run, names: list[str]) -> dict[str, str]:
     """Limits of a new login as PAM gives them: one word, or two where soft and hard differ."""
-    asked = "; ".join(f"ulimit -S{LETTERS[name]}; ulimit -H{LETTERS[name]}" for name in names)
-    lines = run("su", "-s", "/bin/bash", LOGIN, "-c", asked).split()
-    found = {}
+    script = "; ".join(f"ulimit -S{LETTERS[name]}; ulimit -H{LETTERS[name]}" for name in names)
+    lines = run("su", "-s", "/bin/bash", LOGIN, "-c", script).split()
+    limits = {}
     for name, soft, hard in zip(names, lines[::2], lines[1::2]):
-        found[name] = soft if soft == hard else f"{soft} (hard: {hard})"
-    return found
+        limits[name] = soft if soft == hard else f"{soft} (hard: {hard})"
+    return limits
 
 
 def read_manager(run: Run, names: list[str]) -> dict[str, str]:
     """Default limits of systemd's services."""
     text = run("systemctl", "show", *(f"--property={name}" for name in names))
-    found = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-    return {name: "infinity" if value == UNLIMITED else value for name, value in found.items()}
+    limits = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    return {name: "infinity" if value == UNLIMITED else value for name, value in limits.items()}
 
 
 def sysctl_path(root: str, name: str) -> Path:
@@ -65,60 +65,60 @@ def services_on(run: Run, units: list[str]) -> list[str]:
     """Those of the units that are there and run or start at boot."""
     if not units:
         return []
-    asked = "--property=Id,LoadState,ActiveState,UnitFileState"
-    text = run("systemctl", "show", asked, "--", *units)
-    found = []
+    property_option = "--property=Id,LoadState,ActiveState,UnitFileState"
+    text = run("systemctl", "show", property_option, "--", *units)
+    active_units = []
     for block in text.strip().split("\n\n"):
         row = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
         on = row.get("ActiveState") in ("active", "activating", "reloading")
         if row.get("LoadState") == "loaded" and (on or row.get("UnitFileState") == "enabled"):
-            found.append(row["Id"])
-    return sorted(set(found))
+            active_units.append(row["Id"])
+    return sorted(set(active_units))
 
 
-def compare(wanted: dict[str, Any], run: Run, root: str = "/") -> dict[str, tuple[str, str]]:
-    """What differs: a name such as "sysctl vm.zone_reclaim_mode" to expected and found."""
+def compare(limits: dict[str, Any], run: Run, root: str = "/") -> dict[str, tuple[str, str]]:
+    """The differences: a name such as "sysctl vm.zone_reclaim_mode" to (expected, actual)."""
     pairs: dict[str, tuple[str, str]] = {}
-    for kind, what, read in (("login", "login", read_login), ("manager", "systemd", read_manager)):
-        if wanted.get(kind):
-            found = read(run, list(wanted[kind]))
-            for name, value in wanted[kind].items():
-                pairs[f"{what} {name}"] = (value, found.get(name, "nothing"))
-    pairs.update(_of_kernel(wanted, root))
+    for kind, label, read in (("login", "login", read_login), ("manager", "systemd", read_manager)):
+        if limits.get(kind):
+            actual = read(run, list(limits[kind]))
+            for name, value in limits[kind].items():
+                pairs[f"{label} {name}"] = (value, actual.get(name, "nothing"))
+    pairs.update(_of_kernel(limits, root))
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _of_kernel(wanted: dict[str, Any], root: str) -> dict[str, tuple[str, str]]:
-    """The same of what the kernel shows in files: expected and found."""
+def _of_kernel(limits: dict[str, Any], root: str) -> dict[str, tuple[str, str]]:
+    """The same for settings that the kernel shows in files: (expected, actual)."""
     pairs: dict[str, tuple[str, str]] = {}
-    for name, value in (wanted.get("sysctl") or {}).items():
+    for name, value in (limits.get("sysctl") or {}).items():
         text = " ".join(text_of(sysctl_path(root, name)).split())
         pairs[f"sysctl {name}"] = (str(value), text or "no such setting")
     slots = text_of(sysctl_path(root, "sunrpc.tcp_slot_table_entries"))
     # Where sunrpc is not loaded yet, modprobe.d sets it when it is.
-    if wanted.get("sunrpc_tcp_slots") and slots:
-        pairs["sysctl sunrpc.tcp_slot_table_entries"] = (str(wanted["sunrpc_tcp_slots"]), slots)
-    if wanted.get("nfs_read_ahead_kib"):
+    if limits.get("sunrpc_tcp_slots") and slots:
+        pairs["sysctl sunrpc.tcp_slot_table_entries"] = (str(limits["sunrpc_tcp_slots"]), slots)
+    if limits.get("nfs_read_ahead_kib"):
         for device in nfs_devices(root):
             text = text_of(Path(root, "sys/class/bdi", device, "read_ahead_kb"))
-            expected = str(wanted["nfs_read_ahead_kib"])
+            expected = str(limits["nfs_read_ahead_kib"])
             pairs[f"NFS read-ahead {device}"] = (expected, text or "no such device")
-    if wanted.get("transparent_hugepages"):
+    if limits.get("transparent_hugepages"):
         found_word = read_hugepages(root) or "no transparent huge pages in this kernel"
-        pairs["transparent huge pages"] = (wanted["transparent_hugepages"], found_word)
+        pairs["transparent huge pages"] = (limits["transparent_hugepages"], found_word)
     return pairs
 
 
 def sentences(differences: dict[str, tuple[str, str]]) -> list[str]:
     """Differences, in the order of their names."""
     return [
-        f"{name}: expected {expected}, found {found}."
-        for name, (expected, found) in sorted(differences.items())
+        f"{name}: expected {expected}, found {actual}."
+        for name, (expected, actual) in sorted(differences.items())
     ]
 
 
 def enforce(differences: dict[str, tuple[str, str]], run: Run, root: str = "/") -> list[str]:
-    """Put in force what can be without a reboot. A new login reads its limits by itself.
+    """Apply the limits that need no reboot. A new login reads its limits by itself.
 
     Returns:
         Why files could not be written, a sentence each.

@@ -1,4 +1,4 @@
-"""InfiniBand links that come and go: what the system's log says of the network interfaces on them,
+"""InfiniBand links that come and go: messages of the system's log about their network interfaces,
 and how often the kernel saw these lose their carrier.
 
 AzNHC fails a node whose log has a second ``ib... lost carrier`` within six hours of the one before
@@ -20,13 +20,13 @@ from .sysfs import text_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# What systemd-networkd, NetworkManager and drivers say. NetworkManager says it twice, the second
+# Messages of systemd-networkd, NetworkManager and drivers. NetworkManager logs it twice, the second
 # time when it acts on it.
 _LOST = re.compile(
     r"\blost carrier\b|\bcarrier: link disconnected(?! \(calling)|\blink (?:is )?down\b",
     re.IGNORECASE,
 )
-# journalctl --output=short-unix: seconds since 1970, host, who, what.
+# journalctl --output=short-unix: seconds since 1970, host, program, message.
 _LINE = re.compile(r"([0-9]{9,11}(?:\.[0-9]+)?) \S+ ([^:]+): (.*)")
 # The kernel and the network's service speak of the same event.
 _SAME_SECONDS = 5.0
@@ -37,26 +37,26 @@ FAULT = "NHC2005"
 def asked(
     module: Any, devices: Sequence[Mapping[str, Any]], hours: int
 ) -> list[dict[str, Any]] | None:
-    """What ``losses`` says of the journal of so many hours; None where nobody asked (0), or the
+    """The result of ``losses`` for the journal of so many hours; None for 0 hours, or if the
     journal cannot be read.
 
     Args:
-        module: what ``tools.ask`` runs commands with.
+        module: the module that ``tools.ask`` runs commands with.
     """
     if not hours or not has_infiniband(devices):
         return None
     # Who says it, and at most so many lines: a node may log much in six hours.
     says = [f"--identifier={who}" for who in ("kernel", "systemd-networkd", "NetworkManager")]
     argv = ["journalctl", "--no-pager", "--quiet", "--output=short-unix", "--lines=50000"]
-    answer = tools.ask(module, [*argv, f"--since=-{hours}h", *says])
-    return losses(answer.output, devices) if answer.ok else None
+    response = tools.ask(module, [*argv, f"--since=-{hours}h", *says])
+    return losses(response.output, devices) if response.ok else None
 
 
 def losses(text: str, devices: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """How often each interface of an InfiniBand device lost its carrier, by the log.
 
     Args:
-        text: what ``journalctl --output=short-unix`` printed; other lines are passed over.
+        text: output of ``journalctl --output=short-unix``; other lines are ignored.
         devices: as infiniband.read_devices gives them.
 
     Returns:
@@ -99,13 +99,13 @@ def carrier_losses(interfaces: Sequence[str], sysfs_root: str) -> int | None:
     return sum(counts) if counts else None
 
 
-def problems(found: Sequence[Mapping[str, Any]], hours: int) -> list[str]:
+def problems(rows: Sequence[Mapping[str, Any]], hours: int) -> list[str]:
     """A sentence for each interface that lost its carrier more than once within these hours."""
     return [
         f"{row['device']} ({row['interface']}): its link was lost {row['losses']} times within"
         f" {hours} hours, last at {row['last']}, expected {_MOST} at most: measure it, and report"
         f" the VM to Azure if it goes on ({FAULT})."
-        for row in found
+        for row in rows
         if row["losses"] > _MOST
     ]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Lscpu:
-    """What lscpu says that sysfs does not.
+    """CPU facts from lscpu that sysfs does not have.
 
     Attributes:
         model: the CPU's trade name, e.g. ``AMD EPYC 7V73X 64-Core Processor``; None when unnamed.

@@ -6,12 +6,12 @@ from typing import List, Optional
 
 
 def available_memory_bytes(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> Optional[int]:
-    """What a new process may take: the kernel's MemAvailable, or what its control group leaves if
-    that is less."""
-    found: List[int] = []
+    """Memory for a new process, bytes: the kernel's MemAvailable, or the room in its control group
+    if that is less."""
+    candidates: List[int] = []
     try:
         with open(f"{proc}/meminfo", encoding="ascii") as stream:
-            found += [
+            candidates += [
                 int(line.split()[1]) * 1024 for line in stream if line.startswith("MemAvailable:")
             ]
     except (OSError, ValueError):
@@ -24,7 +24,7 @@ def available_memory_bytes(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") 
             with open(f"{cgroup}/{limit_name}", encoding="ascii") as stream:
                 limit = int(stream.read())  # the word "max" is no limit and no number
             with open(f"{cgroup}/{used_name}", encoding="ascii") as stream:
-                found.append(max(0, limit - int(stream.read())))
+                candidates.append(max(0, limit - int(stream.read())))
         except (OSError, ValueError):
             continue
-    return min(found) if found else None
+    return min(candidates) if candidates else None

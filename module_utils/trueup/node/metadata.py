@@ -1,4 +1,4 @@
-"""Ask Azure's instance metadata service what this machine is.
+"""Ask Azure's instance metadata service about this machine.
 
 The service answers ``GET http://169.254.169.254/metadata/instance`` with JSON to a caller on the
 machine who sends ``Metadata: true`` and no ``X-Forwarded-For``; proxies must be bypassed, and more
@@ -38,7 +38,8 @@ class Metadata:
     Attributes:
         status: ``ok``; ``absent`` (nothing listens there: not on Azure, or the service is blocked);
             or ``unusable`` (something answered, but not with a usable document).
-        detail: what came instead, or beside what can be used, without a full stop; else empty.
+        detail: the answer that came instead, or remarks beside usable members, without a full stop;
+            else empty.
         vm_size, region, image, zone: as Azure names them; None when the document does not say.
         offer: ``payg``, ``spot``, or None for a priority that is neither.
         licence_type: such as ``Windows_Client``; None where the VM was made without one.
@@ -73,12 +74,12 @@ class Document:
 def ask(
     url: str = METADATA_URL, connect_seconds: float = 2.0, answer_seconds: float = 10.0
 ) -> Metadata:
-    """Ask ``url`` once what this machine is; arguments and errors as of ``document``."""
+    """Ask ``url`` once about this machine; arguments and errors as of ``document``."""
     return _of_document(document(url, connect_seconds, answer_seconds))
 
 
 def of_body(body: str) -> Metadata:
-    """What a machine says whose own client has asked, and got status 200."""
+    """The metadata from an answer with status 200 that the machine's own client got."""
     return _of_document(_parsed(bounded_http.Reply(http.client.OK, "", {}, body.encode())))
 
 
@@ -87,7 +88,7 @@ def _of_document(came: Document) -> Metadata:
 
 
 def document(url: str, connect_seconds: float = 2.0, answer_seconds: float = 10.0) -> Document:
-    """Ask ``url`` once and say what came.
+    """Ask ``url`` once and return the answer.
 
     Whatever answers, however slowly, no error leaves this function but for a bad ``url``.
 
@@ -137,14 +138,14 @@ def _split(url: str) -> tuple[str, int, str]:
     return parts.hostname, port, (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
-def _parsed(answer: bounded_http.Reply) -> Document:
-    problem = _refusal(answer)
+def _parsed(reply: bounded_http.Reply) -> Document:
+    problem = _refusal(reply)
     if problem:
         return Document("unusable", problem)
     try:
-        content = bounded_http.parse_json(answer.body)
+        content = bounded_http.parse_json(reply.body)
     except bounded_http.NotJson as error:
-        return Document("unusable", f"an answer that {error} ({_shown(answer.body)})")
+        return Document("unusable", f"an answer that {error} ({_shown(reply.body)})")
     if not isinstance(content, dict):
         return Document("unusable", "JSON that is no object")
     return Document("ok", content=content)
@@ -170,20 +171,20 @@ def _understand(content: dict[str, Any]) -> Metadata:
         region=_word(compute, "location"),
         zone=_word(compute, "zone"),
         offer=_OFFERS.get(priority.lower()) if isinstance(priority, str) else None,
-        image=":".join(part or "" for part in image) if image[0] else None,
+        image=":".join(image_field or "" for image_field in image) if image[0] else None,
         licence_type=_word(compute, "licenseType"),
         vm_id=_word(compute, "vmId"),
     )
 
 
-def _refusal(answer: bounded_http.Reply) -> str:
-    if answer.status in _REDIRECTS:
-        target = _shown(answer.headers.get("Location", ""))
-        return f"a redirect (status {answer.status} to {target})"
-    if answer.status == http.client.TOO_MANY_REQUESTS:
+def _refusal(reply: bounded_http.Reply) -> str:
+    if reply.status in _REDIRECTS:
+        target = _shown(reply.headers.get("Location", ""))
+        return f"a redirect (status {reply.status} to {target})"
+    if reply.status == http.client.TOO_MANY_REQUESTS:
         return "status 429: asked more often than five times a second"
-    if answer.status != http.client.OK:
-        return f"status {answer.status} {_shown(answer.reason)}"
+    if reply.status != http.client.OK:
+        return f"status {reply.status} {_shown(reply.reason)}"
     return ""
 
 

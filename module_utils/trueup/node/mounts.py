@@ -34,12 +34,16 @@ class Mount(NamedTuple):
     @property
     def values(self) -> Dict[str, str]:
         """Option to value; empty for one that has none."""
-        return {name: value for name, _, value in (one.partition("=") for one in self.options)}
+        return {
+            name: value for name, _, value in (option.partition("=") for option in self.options)
+        }
 
     @property
     def shared_options(self) -> str:
         """The options without those that name the node's own address, with commas."""
-        return ",".join(one for one in self.options if one.partition("=")[0] not in _OF_THE_NODE)
+        return ",".join(
+            option for option in self.options if option.partition("=")[0] not in _OF_THE_NODE
+        )
 
 
 def read_mounts(text: str) -> List[Mount]:
@@ -48,27 +52,27 @@ def read_mounts(text: str) -> List[Mount]:
     Raises:
         BadInput: a line that has not the fields.
     """
-    found = []
+    mounts = []
     for number, line in enumerate(text.splitlines(), 1):
         before, dash, after = line.partition(" - ")
-        left, right = before.split(" "), after.split(" ")
-        if not dash or len(left) < 6 or len(right) != 3:
+        fields, right = before.split(" "), after.split(" ")
+        if not dash or len(fields) < 6 or len(right) != 3:
             raise BadInput(f"{MOUNTINFO} line {number} is not understood: {line}")
-        options = [*left[5].split(","), *right[2].split(",")]
-        found.append(
+        options = [*fields[5].split(","), *right[2].split(",")]
+        mounts.append(
             Mount(
-                _plain(left[4]),
+                _plain(fields[4]),
                 right[0],
                 _plain(right[1]),
                 tuple(dict.fromkeys(map(_plain, options))),
             )
         )
-    return found
+    return mounts
 
 
 def _plain(text: str) -> str:
     """Blanks, tabs, line ends and backslashes are written in octal."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 def mount_of(path: str, mounts: Sequence[Mount]) -> Mount:
@@ -97,7 +101,7 @@ def require_answer(path: str, seconds: float) -> bool:
     Raises:
         BadInput: no answer in time.
     """
-    asked = subprocess.Popen(
+    process = subprocess.Popen(
         ["stat", "--file-system", "--", path],  # noqa: S607 (the node's own)
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -105,10 +109,10 @@ def require_answer(path: str, seconds: float) -> bool:
         env={**os.environ, "LC_ALL": "C"},
     )
     try:
-        return asked.wait(seconds) == 0
+        return process.wait(seconds) == 0
     except subprocess.TimeoutExpired:
         # Not waited for: a file system may keep it until its server is back.
-        asked.kill()
+        process.kill()
         raise BadInput(
             f"{path} has not answered in {seconds:g} s: its server is gone; see `findmnt {path}`"
         ) from None
@@ -123,7 +127,7 @@ def unit_name(path: str, kind: str = "mount") -> str:
     Raises:
         BadInput: not an absolute path, or one with . or .. in it.
     """
-    parts = [part for part in path.split("/") if part]
+    parts = [component for component in path.split("/") if component]
     if not path.startswith("/") or {".", ".."} & set(parts):
         raise BadInput(f"{path} is not an absolute path without . and ..")
     text = "/".join(parts) or "/"

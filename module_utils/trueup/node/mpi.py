@@ -1,9 +1,9 @@
-"""The MPI of a node: which mpirun starts its ranks, and what must be set for it.
+"""The MPI of a node: the mpirun that starts its ranks, and the variables that it needs.
 
 Azure's HPC images have four MPIs and none on PATH: a shell loads one as a module (mpi/hpcx, ...).
-Here they are found by their folders, and what the module would set is the ``environment``. One on
-PATH needs nothing and goes first. Folders and variables: Azure/azhpc-images@8e9d055, components/,
-and the captured module of HPC-X 2.24.1.
+This module finds them by their folders, and ``environment`` holds the variables that the module
+would set. One on PATH needs nothing and goes first. Folders and variables:
+Azure/azhpc-images@8e9d055, components/, and the captured module of HPC-X 2.24.1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PMIX = KINDS[1]
 # These know the options that mpirun has been given so far; the others, which MPICH's starter runs,
 # are taken only where the user names them.
 _OPEN_MPI, _HYDRA = KINDS[:3], KINDS[3:]
-# What `mpirun --version` names.
+# Names in the output of `mpirun --version`.
 _NAMED = (("Open MPI", "openmpi"), ("Intel(R) MPI", "intel"), ("HYDRA", "mpich"))
 _NUMBER = re.compile(r"(?<!\d)\d+(?:\.\d+)+")
 # HPC-X's folders of libraries behind Open MPI's own, in its module's order. NCCL's plugins, which
@@ -34,7 +34,7 @@ _HPCX_LIBRARIES = ("sharp/lib", "hcoll/lib", "ucc/lib", "ucc/lib/ucc", "ucx/lib"
 _UNBOUND = {"MV2_ENABLE_AFFINITY": "0", "MVP_ENABLE_AFFINITY": "0"}
 _PERSISTENT = re.compile(r"mlx5_ib\d+")
 
-# What the role hpcx's variable may be: by_gpus turns HCOLL off with GPUs, where NCCL does the
+# Values of the role hpcx's variable: by_gpus turns HCOLL off with GPUs, where NCCL does the
 # collectives (AzNHC's all-reduce, coll_hcoll_enable 0).
 BY_GPUS = "by_gpus"
 HCOLL_USED = "used"
@@ -52,8 +52,8 @@ class Mpi:
         path: of its mpirun.
         kind: one of KINDS; ``mpich`` or empty for one on PATH that says so or nothing.
         version: as its mpirun says it.
-        environment: what must be set to run it and its programs; empty for one on PATH. PATH is not
-            in it: programs are called by their paths, and a record's environment stays the same.
+        environment: variables to run it and its programs; empty for one on PATH. PATH is not in it:
+            programs are called by their paths, and a record's environment stays the same.
         rebuilt: the folder of the same HPC-X built with the image's PMIx; empty where it is not.
     """
 
@@ -75,15 +75,19 @@ class Mpi:
 
     @property
     def with_pmix(self) -> Mpi:
-        """What ranks load that Slurm starts by --mpi=pmix: HPC-X's own Open MPI has a PMIx of its
-        own, and hpcx-pmix that of the image, which Slurm's plugin has too."""
+        """The MPI that ranks load when Slurm starts them by --mpi=pmix: HPC-X's own Open MPI has a
+        PMIx of its own, and hpcx-pmix that of the image, which Slurm's plugin has too."""
         if not self.rebuilt:
             return self
         libraries = self.environment["LD_LIBRARY_PATH"]
         # Its prefix is compiled in.
-        kept = {name: self.environment[name] for name in self.environment if name != "OPAL_PREFIX"}
-        kept["LD_LIBRARY_PATH"] = libraries.replace(f"{self.home}/lib", f"{self.rebuilt}/lib", 1)
-        return Mpi(f"{self.rebuilt}/bin/mpirun", _PMIX, self.version, kept)
+        variables = {
+            name: self.environment[name] for name in self.environment if name != "OPAL_PREFIX"
+        }
+        variables["LD_LIBRARY_PATH"] = libraries.replace(
+            f"{self.home}/lib", f"{self.rebuilt}/lib", 1
+        )
+        return Mpi(f"{self.rebuilt}/bin/mpirun", _PMIX, self.version, variables)
 
     @property
     def compiles(self) -> bool:
@@ -97,7 +101,7 @@ class Mpi:
 
     @property
     def compiling(self) -> dict[str, str]:
-        """What a build against it needs beyond what is on PATH."""
+        """Variables that a build against it needs beyond PATH."""
         if not self.environment:
             return {}
         return {**self.environment, "MPICC": os.path.join(os.path.dirname(self.path), "mpicc")}
@@ -111,14 +115,14 @@ class Mpi:
         return os.path.realpath(path) == os.path.realpath(self.path)
 
     def saying(self, text: str) -> Mpi:
-        """The same with what its mpirun answered to ``--version``."""
+        """The same with the version from its mpirun's output of ``--version``."""
         named = next((kind for words, kind in _NAMED if words in text), "")
-        found = _NUMBER.search(text)
-        return replace(self, kind=self.kind or named, version=found.group() if found else None)
+        match = _NUMBER.search(text)
+        return replace(self, kind=self.kind or named, version=match.group() if match else None)
 
 
 def of(node: Mapping[str, Any]) -> Mpi | None:
-    """What the fact ``trueup_node`` says; a fact of before has the mpirun on PATH alone."""
+    """The MPI of the fact ``trueup_node``; an older fact has the mpirun on PATH alone."""
     if "mpi" not in node:
         path = (node.get("programs") or {}).get("mpirun")
         return Mpi(path) if path else None
@@ -128,19 +132,21 @@ def of(node: Mapping[str, Any]) -> Mpi | None:
 def in_folder(node: Mapping[str, Any]) -> Mpi:
     """The node's MPI with a folder of its own, to build with; else the HPC-X that the role hpcx
     puts at /opt/hpcx."""
-    found = of(node)
+    mpi = of(node)
     home = "/opt/hpcx"
     return (
-        found
-        if found and found.environment
+        mpi
+        if mpi and mpi.environment
         else Mpi(f"{home}/ompi/bin/mpirun", "hpcx", environment=hpcx_environment(home))
     )
 
 
 def lacking(node: Mapping[str, Any]) -> str:
     """Why a node has no MPI to use, as the middle of a sentence."""
-    said = [text for text in node.get("warnings") or () if text.startswith("MPI: ")]
-    return said[0][5:] if said else "no mpirun on this node, and installing an MPI needs root"
+    warnings = [text for text in node.get("warnings") or () if text.startswith("MPI: ")]
+    return (
+        warnings[0][5:] if warnings else "no mpirun on this node, and installing an MPI needs root"
+    )
 
 
 def find(
@@ -154,24 +160,24 @@ def find(
 
     Args:
         on_path: the mpirun on PATH, if any.
-        environ: of the session, for what a module loaded: HPCX_DIR, MPI_HOME.
-        hpc_image: what the image says is in it, component to version.
-        root: where the file system stands.
+        environ: of the session, for variables of a loaded module: HPCX_DIR, MPI_HOME.
+        hpc_image: the image's components, component to version.
+        root: the root of the file system.
     """
     opt = Path(root, "opt")
     homes = _hpcx_homes(opt, environ.get("HPCX_DIR"), (hpc_image or {}).get("HPCX"))
-    beside = ":".join(f"{homes[0]}/{part}" for part in _HPCX_LIBRARIES) if homes else ""
-    found = [_hpcx(home) for home in homes]
+    beside = ":".join(f"{homes[0]}/{library}" for library in _HPCX_LIBRARIES) if homes else ""
+    candidates = [_hpcx(home) for home in homes]
     # Its prefix is compiled in.
-    found += [
+    candidates += [
         _made(_PMIX, f"{home}/hpcx-rebuild", _libraries(f"{home}/hpcx-rebuild/lib", beside))
         for home in homes
     ]
-    found += [
+    candidates += [
         _made("openmpi", str(home), _libraries(f"{home}/lib", beside))
         for home in _newest(opt.glob("openmpi-*"))
     ]
-    found += [
+    candidates += [
         _made(
             "intel",
             str(home),
@@ -185,14 +191,14 @@ def find(
         for home in _newest(opt.glob("intel/oneapi/mpi/*"))
         if not home.is_symlink()
     ]
-    found += [
+    candidates += [
         _made("mvapich", str(home), {**_UNBOUND, **_libraries(f"{home}/lib", beside)})
         for home in _newest([*opt.glob("mvapich-*"), *opt.glob("mvapich2-*")])
     ]
-    there = [one for one in found if _runs(one.path)]
+    runnable = [mpi for mpi in candidates if _runs(mpi.path)]
     loaded = Path(os.path.realpath(environ.get("MPI_HOME") or "/"), "bin", "mpirun")
-    there.sort(key=lambda one: one.path != str(loaded))
-    return [*([Mpi(on_path)] if on_path else []), *there]
+    runnable.sort(key=lambda mpi: mpi.path != str(loaded))
+    return [*([Mpi(on_path)] if on_path else []), *runnable]
 
 
 def preferred(families: Iterable[Mapping[str, Any]], family: str) -> str:
@@ -200,38 +206,38 @@ def preferred(families: Iterable[Mapping[str, Any]], family: str) -> str:
     return next((str(row.get("mpi") or "") for row in families if family in row["families"]), "")
 
 
-def choose(found: Sequence[Mpi], wanted: str = "", first: str = "") -> list[Mpi]:
-    """Those that may be used, the preferred first; empty where what is wanted is not there.
+def choose(installed: Sequence[Mpi], requested: str = "", first: str = "") -> list[Mpi]:
+    """The usable MPIs, the preferred first; empty where the requested one is not there.
 
     Args:
-        found: what ``find`` gave.
-        wanted: one of KINDS, or the path of an mpirun; empty: the family's, what is on PATH, an
+        installed: the result of ``find``.
+        requested: one of KINDS, or the path of an mpirun; empty: the family's, the one on PATH, an
             Open MPI.
-        first: the family's kind. It goes before what is on PATH where it can compile too: mpi4py
+        first: the family's kind. It goes before the one on PATH where it can compile too: mpi4py
             and nccl-tests are built with the MPI that starts them.
     """
-    if not wanted:
-        of_family = [one for one in found if first and one.kind == first and one.compiles]
+    if not requested:
+        of_family = [mpi for mpi in installed if first and mpi.kind == first and mpi.compiles]
         return [
             *of_family,
-            *(one for one in found if one.kind in ("", *_OPEN_MPI) and one not in of_family),
+            *(mpi for mpi in installed if mpi.kind in ("", *_OPEN_MPI) and mpi not in of_family),
         ]
-    if not wanted.startswith("/"):
-        return [one for one in found if one.kind == wanted]
-    known = [one for one in found if one.at(wanted)]
-    if known or not _runs(wanted):
-        return known
-    home = Path(wanted).parent.parent
+    if not requested.startswith("/"):
+        return [mpi for mpi in installed if mpi.kind == requested]
+    matches = [mpi for mpi in installed if mpi.at(requested)]
+    if matches or not _runs(requested):
+        return matches
+    home = Path(requested).parent.parent
     if home.name == "ompi" and home.parent.name.startswith("hpcx"):  # HPC-X on a shared folder
         return [_hpcx(home.parent)]
-    return [Mpi(wanted, environment=_libraries(f"{home}/lib"))]
+    return [Mpi(requested, environment=_libraries(f"{home}/lib"))]
 
 
-def refusal(found: Iterable[Mpi], wanted: str) -> str:
+def refusal(installed: Iterable[Mpi], requested: str) -> str:
     """Why nothing is chosen where something was wanted."""
-    there = ", ".join(one.kind or one.path for one in found) or "no MPI"
+    listing = ", ".join(mpi.kind or mpi.path for mpi in installed) or "no MPI"
     return (
-        f"MPI: trueup_mpi is {wanted!r}, and this node has {there}: give one of"
+        f"MPI: trueup_mpi is {requested!r}, and this node has {listing}: give one of"
         f" {', '.join(KINDS)} that is there, or the path of an mpirun"
     )
 
@@ -284,9 +290,9 @@ def ucx(devices: Iterable[str]) -> dict[str, str]:
 
 
 def hpcx_environment(home: str) -> dict[str, str]:
-    """What HPC-X's own Open MPI needs. It was built for another folder: it finds its files by
+    """Variables of HPC-X's own Open MPI. It was built for another folder: it finds its files by
     OPAL_PREFIX."""
-    libraries = (f"{home}/{part}" for part in ("ompi/lib", *_HPCX_LIBRARIES))
+    libraries = (f"{home}/{folder}" for folder in ("ompi/lib", *_HPCX_LIBRARIES))
     return {"OPAL_PREFIX": f"{home}/ompi", **_libraries(*libraries)}
 
 
@@ -301,8 +307,8 @@ def _hpcx_homes(opt: Path, loaded: str | None, version: str | None) -> list[Path
 
 def _newest(homes: Iterable[Path]) -> list[Path]:
     def version(home: Path) -> tuple[list[int], str]:
-        found = _NUMBER.search(home.name)
-        return [int(part) for part in found.group().split(".")] if found else [], home.name
+        match = _NUMBER.search(home.name)
+        return [int(number) for number in match.group().split(".")] if match else [], home.name
 
     return sorted(homes, key=version, reverse=True)
 
@@ -314,8 +320,8 @@ def _libraries(*folders: str) -> dict[str, str]:
 def _hpcx(home: Path) -> Mpi:
     """HPC-X's own Open MPI."""
     rebuilt = f"{home}/hpcx-rebuild"
-    made = _made("hpcx", f"{home}/ompi", hpcx_environment(str(home)))
-    return replace(made, rebuilt=rebuilt) if _runs(f"{rebuilt}/bin/mpirun") else made
+    mpi = _made("hpcx", f"{home}/ompi", hpcx_environment(str(home)))
+    return replace(mpi, rebuilt=rebuilt) if _runs(f"{rebuilt}/bin/mpirun") else mpi
 
 
 def _made(kind: str, home: str, environment: Mapping[str, str]) -> Mpi:

@@ -1,5 +1,5 @@
-"""What NCCL is installed with and told on a node: packages, builds, topology file, settings of each
-kind of job, and what is wrong with them in the end. The role nccl's plan goes through it."""
+"""NCCL on a node: packages, builds, topology file, settings of each kind of job, and the checks
+after. The role nccl's plan uses it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shlex
 from dataclasses import replace
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from ..plan import Asked
+from ..plan import PlanInputs
 from . import mpi, nccl_topology
 from .cuda_repository import cuda_repository
 from .nccl_topology import Layout
@@ -20,8 +20,8 @@ PROFILES = "/opt/trueup/nccl/profiles"
 _WRITTEN = "# Written by trueup (role nccl). Changes here are lost.\n"
 _CONF = "/etc/nccl.conf"
 # Azure's HPC images rewrite nccl.conf at each boot and empty it at shutdown (azhpc-images@8e9d055,
-# setup_sku_customizations.sh). Ours is put back once they have: as a copy, so that a second run
-# finds what it wrote. A failed copy is in the journal, and does not fail the image's unit.
+# setup_sku_customizations.sh). The role's file is put back after that: as a copy, so that a second
+# run finds it unchanged. A failed copy is in the journal, and does not fail the image's unit.
 _CONF_KEPT = "/opt/trueup/nccl/nccl.conf"
 _CONF_DROP_IN = "/etc/systemd/system/sku-customizations.service.d/trueup-nccl.conf"
 _CONF_AGAIN = f"[Service]\nExecStartPost=-/usr/bin/install -m 0644 {_CONF_KEPT} {_CONF}\n"
@@ -60,8 +60,8 @@ def gpu_generation(node: Mapping[str, Any]) -> Optional[int]:
 def topology_used(layout: Optional[Layout], choice: str) -> Dict[str, bool]:
     """Whether NCCL is given the topology file: by context, and ``conf`` for /etc/nccl.conf.
 
-    That file reaches every job that sources no profile. It goes by what jobs on several nodes want,
-    since those lose most without the file.
+    That file reaches every job that sources no profile. It has the settings for jobs on several
+    nodes, since those lose most without the file.
 
     Args:
         layout: the size's; None where the catalog has none.
@@ -101,24 +101,24 @@ def settings_that_apply(
     return list(chosen.values())
 
 
-def job_variables(asked: Asked, context: str, kind: str) -> Dict[str, str]:
-    """What NCCL is told in jobs of another role on this node: the settings of the kind of job and
-    the context, by this host's ``nccl_variables`` and ``nccl_topology_file_used``, and where its
-    plugin lies.
+def job_variables(inputs: PlanInputs, context: str, kind: str) -> Dict[str, str]:
+    """NCCL's variables in jobs of another role on this node: the settings of the kind of job and
+    the context, by this host's ``nccl_variables`` and ``nccl_topology_file_used``, and the path of
+    its plugin.
 
     Raises:
         BadInput: the catalog's layouts are wrong.
     """
-    known: Mapping[str, Any] = asked.hostvars.get(asked.host) or {}
+    host_variables: Mapping[str, Any] = inputs.hostvars.get(inputs.host) or {}
     options = {
-        "variables": known.get("nccl_variables") or {},
-        "topology_file_used": known.get("nccl_topology_file_used") or "by_context",
+        "variables": host_variables.get("nccl_variables") or {},
+        "topology_file_used": host_variables.get("nccl_topology_file_used") or "by_context",
     }
-    return Setup.of(replace(asked, options=options)).variables(context, kind)
+    return Setup.of(replace(inputs, options=options)).variables(context, kind)
 
 
 class Shipped(NamedTuple):
-    """A file that Azure's images have for a size: its path, the link to it, what it is to say."""
+    """A file that Azure's images have for a size: its path, the link to it, its correct content."""
 
     file: str
     link: str
@@ -135,23 +135,23 @@ class Setup(NamedTuple):
         without: why the size is to have no topology file, where the catalog says so.
     """
 
-    asked: Asked
+    asked: PlanInputs
     layout: Optional[Layout]
     layouts: Mapping[str, Layout]
     without: str = ""
 
     @classmethod
-    def of(cls, asked: Asked) -> Setup:
+    def of(cls, inputs: PlanInputs) -> Setup:
         """That of the node that is asked about.
 
         Raises:
             BadInput: the catalog's layouts are wrong.
         """
-        catalog = asked.catalog("topologies.yml")
+        catalog = inputs.catalog("topologies.yml")
         layouts = nccl_topology.read_layouts(catalog)
-        size = asked.node["vm_size"] or ""
+        size = inputs.node["vm_size"] or ""
         without = nccl_topology.reason_without(catalog, size)
-        return cls(asked, nccl_topology.layout_of(size, layouts), layouts, without)
+        return cls(inputs, nccl_topology.layout_of(size, layouts), layouts, without)
 
     @property
     def rdma(self) -> bool:
@@ -181,19 +181,19 @@ class Setup(NamedTuple):
         return topology_used(self.layout, self.asked.options["topology_file_used"])
 
     def shipped(self) -> Dict[str, Shipped]:
-        """The files of the layout, by what nccl_facts calls them."""
+        """The files of the layout, by their names in nccl_facts' result."""
         layout = self.layout
         if layout is None:
             return {}
         topology = Shipped(layout.file, layout.link, nccl_topology.generate(layout))
-        found = {"topology": topology}
+        files = {"topology": topology}
         if layout.graphs is not None:
             text = nccl_topology.generate_graphs(layout)
-            found["graphs"] = Shipped(layout.graphs.file, layout.graphs.link, text)
-        return found
+            files["graphs"] = Shipped(layout.graphs.file, layout.graphs.link, text)
+        return files
 
     def chosen(self, state: Mapping[str, Any]) -> Dict[str, Any]:
-        """What run.json says of the topology file, and what was wrong with one that is replaced."""
+        """The topology file's record in run.json, with the errors of one that is replaced."""
         return {
             "layout": self.layout.name if self.layout else None,
             "file": self.layout.file if self.layout else None,
@@ -204,16 +204,16 @@ class Setup(NamedTuple):
         }
 
     def _mended(self, state: Mapping[str, Any]) -> List[str]:
-        """What is wrong with the files that are written over, a sentence each."""
+        """Errors in the files that are overwritten, a sentence each."""
         return [
             f"{shipped.file}: {sentence}"
-            for what, shipped in self.shipped().items()
-            if self._is_written(state.get(what, {}))
-            for sentence in self._findings_of(state.get(what, {}))
+            for file_kind, shipped in self.shipped().items()
+            if self._is_written(state.get(file_kind, {}))
+            for sentence in self._findings_of(state.get(file_kind, {}))
         ]
 
     def warnings(self, state: Mapping[str, Any]) -> List[str]:
-        """What is said of a wrong file before it is written over."""
+        """The warning about a wrong file before it is overwritten."""
         mended = self._mended(state)
         more = f" (and {len(mended) - 1} more)" if len(mended) > 1 else ""
         return [
@@ -223,8 +223,8 @@ class Setup(NamedTuple):
         ]
 
     def refused(self, state: Mapping[str, Any]) -> List[str]:
-        """What NCCL cannot be installed with, or is not to be used with; the latter by what
-        nccl_facts says."""
+        """Problems that prevent the installation or use of NCCL; the latter by nccl_facts'
+        result."""
         node, options = self.asked.node, self.asked.options
         refused = []
         names = ("tests_commit", "sharp_plugin_commit")
@@ -240,26 +240,28 @@ class Setup(NamedTuple):
                 f" {node['package_manager'] or 'neither apt nor dnf'}; nccl_packages has"
                 f" {', '.join(sorted(options['packages']))}."
             )
-        given = self.asked.options["repository"] or self.asked.variables.get(
+        repository = self.asked.options["repository"] or self.asked.variables.get(
             "gpu_driver_repository"
         )
-        if node["distribution"] == "azurelinux" and not self.kept and not given:
+        if node["distribution"] == "azurelinux" and not self.kept and not repository:
             refused.append(
                 "nccl: no repository with NCCL is known for Azure Linux: take its HPC image with"
                 " nccl_from_image=keep, or set nccl_repository."
             )
-        own = self._findings(nccl_topology.generate(self.layout).encode()) if self.layout else []
-        if own:
+        catalog_findings = (
+            self._findings(nccl_topology.generate(self.layout).encode()) if self.layout else []
+        )
+        if catalog_findings:
             refused.append(
                 "nccl: the topology file of the catalog does not pass its own check"
-                f" ({'; '.join(own)}): correct catalog/topologies.yml."
+                f" ({'; '.join(catalog_findings)}): correct catalog/topologies.yml."
             )
-        for what, shipped in self.shipped().items():
-            there = state.get(what, {})
-            found = [] if self._is_written(there) else self._findings_of(there)
-            if found and any(self.used.values()):
+        for file_kind, shipped in self.shipped().items():
+            file_state = state.get(file_kind, {})
+            findings = [] if self._is_written(file_state) else self._findings_of(file_state)
+            if findings and any(self.used.values()):
                 refused.append(
-                    f"nccl: {shipped.file} is wrong for {node['vm_size']}: {'; '.join(found)}."
+                    f"nccl: {shipped.file} is wrong for {node['vm_size']}: {'; '.join(findings)}."
                     " Mend it by nccl_topology_from_image=mend; nccl_topology_file_used=never does"
                     " without it."
                 )
@@ -269,11 +271,11 @@ class Setup(NamedTuple):
         """The packages' repository as role vendor_packages takes it: this role's, that of the
         driver (the play's ``gpu_driver_repository``), or NVIDIA's for the distribution."""
         drivers = self.asked.variables.get("gpu_driver_repository")
-        given: Mapping[str, Any] = self.asked.options["repository"] or drivers or {}
-        return given or cuda_repository(self.asked)
+        repository: Mapping[str, Any] = self.asked.options["repository"] or drivers or {}
+        return repository or cuda_repository(self.asked)
 
     def builds(self) -> List[Dict[str, Any]]:
-        """What is built from source, as nccl_facts takes it, and the commands that build it."""
+        """The builds from source, as nccl_facts takes them, and their commands."""
         options = self.asked.options
         cuda, home = options["cuda_home"], self.mpi.home
         make = ["make", f"--jobs={min(self.asked.node['cores'] or 1, _MOST_JOBS)}"]
@@ -310,7 +312,7 @@ class Setup(NamedTuple):
         return [tests, *([sharp] if self.rdma else [])]
 
     def to_build(self, state: Mapping[str, Any]) -> List[Dict[str, Any]]:
-        """Those of the builds that are missing or of another commit, by what nccl_facts says."""
+        """The builds that are missing or of another commit, by nccl_facts' result."""
         outdated = [] if self.kept else state["outdated"]
         options = self.asked.options
         system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -319,14 +321,14 @@ class Setup(NamedTuple):
             "environment": {
                 "LC_ALL": "C",
                 "PATH": f"{options['cuda_home']}/bin:{system}",
-                # The linker looks here for what libmpi itself needs.
+                # The linker looks here for the libraries that libmpi itself needs.
                 "LD_LIBRARY_PATH": self.mpi.environment["LD_LIBRARY_PATH"],
             },
         }
         return [{**build, **with_what} for build in self.builds() if build["name"] in outdated]
 
     def settings(self, context: str, kind: str = "") -> List[Mapping[str, Any]]:
-        """What NCCL is told for a kind of job in a context: name, value and why."""
+        """NCCL's settings for a kind of job in a context: name, value and why."""
         used = self.used
         by_choice = f"nccl_topology_file_used ({self.asked.options['topology_file_used']})"
         because = f"{by_choice}: {self._reason()}"
@@ -346,24 +348,24 @@ class Setup(NamedTuple):
             f" name and goes by what the VM shows. Chosen by {because}.",
         }
         graphs = [
-            {**one, "name": "NCCL_GRAPH_FILE", "value": shipped.link if one is file else ""}
-            for one in (file, none)
-            for what, shipped in self.shipped().items()
-            if what == "graphs"
+            {**setting, "name": "NCCL_GRAPH_FILE", "value": shipped.link if setting is file else ""}
+            for setting in (file, none)
+            for file_kind, shipped in self.shipped().items()
+            if file_kind == "graphs"
         ]
         site = [
             {"name": key, "value": value, "why": _SITE}
             for key, value in self.asked.options["variables"].items()
         ]
-        known: Mapping[str, Any] = self.asked.hostvars.get(self.asked.host) or {}
-        hcoll_used = known.get("hpcx_hcoll") == mpi.HCOLL_USED
-        told = [
-            one
-            for one in self.asked.catalog("nccl_settings.yml")["settings"]
-            if not (hcoll_used and one["name"] == mpi.HCOLL)
+        host_variables: Mapping[str, Any] = self.asked.hostvars.get(self.asked.host) or {}
+        hcoll_used = host_variables.get("hpcx_hcoll") == mpi.HCOLL_USED
+        catalog_settings = [
+            setting
+            for setting in self.asked.catalog("nccl_settings.yml")["settings"]
+            if not (hcoll_used and setting["name"] == mpi.HCOLL)
         ]
         return settings_that_apply(
-            [file, none, *graphs, *told, *site],
+            [file, none, *graphs, *catalog_settings, *site],
             context,
             kind,
             self.layout.name if self.layout else "",
@@ -372,11 +374,11 @@ class Setup(NamedTuple):
 
     def variables(self, context: str, kind: str) -> Dict[str, str]:
         """The same by name, and where NCCL's plugin is, since the loader does not look there."""
-        found = {one["name"]: str(one["value"]) for one in self.settings(context, kind)}
+        variables = {one["name"]: str(one["value"]) for one in self.settings(context, kind)}
         if self._has_plugin(context, kind):
             name = "LD_LIBRARY_PATH"
-            found[name] = ":".join(filter(None, (found.get(name), f"{SHARP_PLUGIN}/lib")))
-        return found
+            variables[name] = ":".join(filter(None, (variables.get(name), f"{SHARP_PLUGIN}/lib")))
+        return variables
 
     def _has_plugin(self, context: str, kind: str) -> bool:
         """Whether the job gets the RDMA-SHARP plugin. A server's NCCL has its own way over
@@ -384,33 +386,32 @@ class Setup(NamedTuple):
         return self.rdma and context == "multi_node" and kind != "serving"
 
     def files(self, state: Mapping[str, Any]) -> List[Dict[str, str]]:
-        """What config_files puts in place: nccl.conf (again after the image's unit that rewrites
-        it), the profiles, the topology file and what belongs to it, with their links."""
+        """The files for config_files: nccl.conf (again after the image's unit that rewrites it),
+        the profiles, the topology file and related files, with their links."""
         conf = self._conf()
         files = [{"path": _CONF, "content": conf}]
-        # What a recorded node says is older than the question.
+        # A recorded node's result may be older than this question.
         if state.get("sku_customizations"):
             files.append({"path": _CONF_KEPT, "content": conf})
             files.append({"path": _CONF_DROP_IN, "content": _WRITTEN + _CONF_AGAIN})
         files += [
             {"path": f"{PROFILES}/{job}.sh", "content": self._profile(job)} for job in _PROFILES
         ]
-        for what, shipped in self.shipped().items():
+        for file_kind, shipped in self.shipped().items():
             files.append({"path": shipped.link, "state": "link", "target": shipped.file})
-            if self._is_written(state.get(what, {})):
+            if self._is_written(state.get(file_kind, {})):
                 files.append({"path": shipped.file, "content": shipped.content})
         return files
 
-    def _is_written(self, there: Mapping[str, Any]) -> bool:
-        """Whether a file is written over what nccl_facts found: an image's is kept, by default
-        unless it is wrong."""
+    def _is_written(self, file_state: Mapping[str, Any]) -> bool:
+        """Whether the role overwrites a file: an image's is kept, by default unless it is wrong."""
         choice = self.asked.options["topology_from_image"]
-        if self.asked.node["hpc_image"] is None or not there.get("exists"):
+        if self.asked.node["hpc_image"] is None or not file_state.get("exists"):
             return True
-        return choice == "replace" or (choice == "mend" and bool(self._findings_of(there)))
+        return choice == "replace" or (choice == "mend" and bool(self._findings_of(file_state)))
 
     def wrong(self, state: Mapping[str, Any]) -> List[str]:
-        """What is wrong on the node in the end, by what nccl_facts says, a sentence each."""
+        """Problems on the node in the end, by nccl_facts' result, a sentence each."""
         mend = (
             "set nccl_from_image=replace to install over the image"
             if self.kept
@@ -420,42 +421,42 @@ class Setup(NamedTuple):
         expected = image if self.kept else self.asked.options["version"]
         wrong = []
         if state["libraries"] != [expected]:
-            found = ", ".join(state["libraries"]) or "missing"
-            wrong.append(f"nccl: the library is {found}, expected {expected}; {mend}")
+            libraries = ", ".join(state["libraries"]) or "missing"
+            wrong.append(f"nccl: the library is {libraries}, expected {expected}; {mend}")
         lacking = state["unbuilt" if self.kept else "outdated"]
         unbuilt = [build["made"] for build in self.builds() if build["name"] in lacking]
         if unbuilt:
             wrong.append(f"nccl: not built: {', '.join(unbuilt)}; {mend}")
-        for what, shipped in self.shipped().items():
-            wrong += self._wrong_file(state.get(what, {}), shipped, mend)
+        for file_kind, shipped in self.shipped().items():
+            wrong += self._wrong_file(state.get(file_kind, {}), shipped, mend)
         return wrong
 
-    def _wrong_file(self, there: Mapping[str, Any], shipped: Shipped, mend: str) -> List[str]:
+    def _wrong_file(self, file_state: Mapping[str, Any], shipped: Shipped, mend: str) -> List[str]:
         wrong = []
-        if not there.get("exists"):
+        if not file_state.get("exists"):
             wrong.append(f"nccl: {shipped.file} is missing; {mend}")
         elif any(self.used.values()):
-            found = self._findings_of(there)
-            if found:
+            findings = self._findings_of(file_state)
+            if findings:
                 size = self.asked.node["vm_size"]
                 wrong.append(
-                    f"nccl: {shipped.file} is wrong for {size}: {'; '.join(found)}; {mend}"
+                    f"nccl: {shipped.file} is wrong for {size}: {'; '.join(findings)}; {mend}"
                 )
-        if there.get("link") != shipped.file:
-            leads = there.get("link") or "nowhere"
+        if file_state.get("link") != shipped.file:
+            leads = file_state.get("link") or "nowhere"
             wrong.append(f"nccl: {shipped.link} leads to {leads}, expected {shipped.file}")
         return wrong
 
-    def _findings_of(self, there: Mapping[str, Any]) -> List[str]:
-        """What is wrong with a file that nccl_facts found; nothing with none."""
-        content: Optional[str] = there.get("content")
+    def _findings_of(self, file_state: Mapping[str, Any]) -> List[str]:
+        """Errors in a file from nccl_facts' result; none if there is no file."""
+        content: Optional[str] = file_state.get("content")
         return self._findings(base64.b64decode(content)) if content is not None else []
 
     def _findings(self, content: bytes) -> List[str]:
         if self.layout is None:
             return []
-        found = nccl_topology.check(content, self.layout, self.layouts.values())
-        return [finding.sentence() for finding in found if finding.severity == "error"]
+        findings = nccl_topology.check(content, self.layout, self.layouts.values())
+        return [finding.sentence() for finding in findings if finding.severity == "error"]
 
     def _reason(self) -> str:
         choice = self.asked.options["topology_file_used"]
@@ -465,27 +466,31 @@ class Setup(NamedTuple):
         return self.layout.why if choice == "by_context" else f"nccl_topology_file_used is {choice}"
 
     def _device_code(self) -> List[str]:
-        made = gpu_generation(self.asked.node)
-        return [f"NVCC_GENCODE=-gencode=arch=compute_{made},code=sm_{made}"] if made else []
+        generation = gpu_generation(self.asked.node)
+        return (
+            [f"NVCC_GENCODE=-gencode=arch=compute_{generation},code=sm_{generation}"]
+            if generation
+            else []
+        )
 
     def _conf(self) -> str:
-        told = "".join(
-            f"\n{as_comment(one['why'])}\n{one['name']}={one['value']}\n"
-            for one in self.settings("conf")
+        lines = "".join(
+            f"\n{as_comment(setting['why'])}\n{setting['name']}={setting['value']}\n"
+            for setting in self.settings("conf")
         )
         return (
             f"{_WRITTEN}# NCCL reads this for every job; a variable that the job has, also an empty"
             " one, wins. Profiles for jobs on one node, on\n# several and in containers, to be"
-            f" sourced: {PROFILES}\n{told}"
+            f" sourced: {PROFILES}\n{lines}"
         )
 
     def _profile(self, name: str) -> str:
         context, kind, jobs = _PROFILES[name]
-        seen = (
+        container_note = (
             "# In the container nothing of /etc/nccl.conf is seen: pass these variables on, and"
             " mount what they name.\n"
         )
-        told = "".join(
+        exports = "".join(
             f"\n{as_comment(one['why'])}\nexport {one['name']}={_quoted(one['value'])}\n"
             for one in self.settings(context, kind)
         )
@@ -495,8 +500,8 @@ class Setup(NamedTuple):
         )
         return (
             f"{_WRITTEN}# NCCL for {jobs}: . {PROFILES}/{name}.sh\n"
-            + (seen if context == "container" else "")
-            + told
+            + (container_note if context == "container" else "")
+            + exports
             + (plugin if self._has_plugin(context, kind) else "")
         )
 

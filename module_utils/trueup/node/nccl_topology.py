@@ -1,8 +1,8 @@
 """NCCL topology files: written from a layout of the catalog, and checked against one.
 
 A layout says how the GPUs and InfiniBand adapters of a VM size hang on its NUMA nodes; the file
-says it to NCCL. What NCCL does with each part of the file was read in its source, v2.30.4-1,
-src/graph/xml.cc, xml.h and topo.cc, and in src/include/cpuset.h.
+says it to NCCL. How NCCL reads each part of the file is from its source, v2.30.4-1,
+src/graph/xml.cc, xml.h and topo.cc, and src/include/cpuset.h.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Pair(NamedTuple):
 
 
 class Bridge(NamedTuple):
-    """A PCI bridge of the file, and what hangs on it; without a bus id the CPU itself.
+    """A PCI bridge of the file, and the devices on it; without a bus id the CPU itself.
 
     ``nics`` are adapters that are no GPU's own.
     """
@@ -96,7 +96,7 @@ class Graphs(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """What one entry of catalog/topologies.yml says; that file describes each member."""
+    """An entry of catalog/topologies.yml; that file describes each member."""
 
     name: str
     sizes: tuple[str, ...]
@@ -132,12 +132,12 @@ class Layout:
 
     def places(self) -> dict[str, tuple[str, int, str, int]]:
         """Bus id of each GPU and NIC -> class, NUMA node, bridge, place on the bridge."""
-        found = {}
+        by_bus_id = {}
         for numa in self.numa:
             for bridge in numa.bridges:
-                for place, (bus_id, kind) in enumerate(_on(bridge)):
-                    found[bus_id] = (kind, numa.node, bridge.bus_id, place)
-        return found
+                for position, (bus_id, kind) in enumerate(_on(bridge)):
+                    by_bus_id[bus_id] = (kind, numa.node, bridge.bus_id, position)
+        return by_bus_id
 
 
 @dataclass(frozen=True)
@@ -146,11 +146,11 @@ class Finding:
 
     Attributes:
         severity: ``error`` (NCCL stops, ignores a part or draws a wrong picture) or ``warning``.
-        kind: which fault this is, one word for all places that have it.
+        kind: the fault's name, one word, the same wherever it occurs.
         where: the element, or the file.
-        problem: what is wrong, with what was found and what is expected.
-        effect: what NCCL does with it.
-        mend: what to do.
+        problem: the actual and the expected content.
+        effect: NCCL's reaction to it.
+        mend: the fix.
         line: 1-based line, None for the file as a whole.
     """
 
@@ -200,9 +200,9 @@ def _layout(name: str, entry: Mapping[str, Any]) -> Layout:
         bridges = []
         on_cpu = {"": item["gpus"]} if "gpus" in item else {}
         for bus_id, pairs in {**item.get("bridges", {}), **on_cpu}.items():
-            made = [Pair(int(pair["id"]), pair["gpu"], pair.get("nic")) for pair in pairs]
+            bridge_pairs = [Pair(int(pair["id"]), pair["gpu"], pair.get("nic")) for pair in pairs]
             nics = () if bus_id else tuple(item.get("nics", ()))
-            bridges.append(Bridge(str(bus_id), tuple(made), nics))
+            bridges.append(Bridge(str(bus_id), tuple(bridge_pairs), nics))
         ethernet = _texts(item.get("ethernet", {}))
         numa.append(Numa(node, parse_cpu_list(str(item["cores"])), tuple(bridges), ethernet))
     return Layout(
@@ -260,8 +260,8 @@ def _consistent(layout: Layout) -> None:
             sorted(channel) != sorted(numbers) for channel in _channels(layout)
         ),
     }
-    for problem, there in problems.items():
-        if there:
+    for problem, is_present in problems.items():
+        if is_present:
             raise BadInput(f"topologies.yml, layout {layout.name}: {problem}")
 
 
@@ -274,15 +274,15 @@ def _bus_id_problems(ids: Sequence[str]) -> dict[str, bool]:
     """Sentence -> True for the first id that is none, and the first that stands there twice."""
     wrong = [bus_id for bus_id in ids if not _BUS_ID.fullmatch(str(bus_id))]
     twice = [bus_id for bus_id, times in Counter(ids).items() if times > 1]
-    found = [f"{bus_id} is no bus id like 0001:00:00.0" for bus_id in wrong[:1]]
-    found += [f"bus id {bus_id} stands there twice" for bus_id in twice[:1]]
-    return dict.fromkeys(found, True)
+    problems = [f"{bus_id} is no bus id like 0001:00:00.0" for bus_id in wrong[:1]]
+    problems += [f"bus id {bus_id} stands there twice" for bus_id in twice[:1]]
+    return dict.fromkeys(problems, True)
 
 
 def layout_of(size: str, layouts: Mapping[str, Layout]) -> Optional[Layout]:
     """The layout of a VM size, in any case; None where the catalog has none."""
     for layout in layouts.values():
-        if size.lower() in (known.lower() for known in layout.sizes):
+        if size.lower() in (known_size.lower() for known_size in layout.sizes):
             return layout
     return None
 
@@ -291,7 +291,7 @@ def reason_without(catalog: Any, size: str) -> str:
     """Why a VM size is to have no topology file, by ``without`` of topologies.yml; empty where that
     does not say."""
     for entry in catalog.get("without", []):
-        if size.lower() in (known.lower() for known in entry["sizes"]):
+        if size.lower() in (known_size.lower() for known_size in entry["sizes"]):
             return f"{entry['why']} ({entry['source']})"
     return ""
 
@@ -303,16 +303,16 @@ def gpu_masks(layout: Layout) -> list[str]:
 
 
 def check_gpu_masks(masks: Sequence[str], layout: Layout) -> list[Finding]:
-    """What is wrong with a list of masks, one a GPU by number, as given to ``srun --cpu-bind``."""
-    wanted = gpu_masks(layout)
+    """Errors in a list of masks, one a GPU by number, as given to ``srun --cpu-bind``."""
+    expected_masks = gpu_masks(layout)
     findings = []
-    mend = f"use {','.join(wanted)}"
-    if len(masks) != len(wanted):
-        problem = f"{len(masks)} masks, expected {len(wanted)}, one a GPU"
+    mend = f"use {','.join(expected_masks)}"
+    if len(masks) != len(expected_masks):
+        problem = f"{len(masks)} masks, expected {len(expected_masks)}, one a GPU"
         effect = "tasks beyond the list begin again at its first mask"
         findings.append(Finding("error", "mask-count", "masks", problem, effect, mend))
     nodes = {core: numa.node for numa in layout.numa for core in numa.cores}
-    for number, (mask, want) in enumerate(zip(masks, wanted)):
+    for number, (mask, want) in enumerate(zip(masks, expected_masks)):
         where = f"mask of GPU {number}"
         try:
             cores = parse_cpu_mask(mask)
@@ -397,13 +397,13 @@ def _on(bridge: Bridge) -> list[tuple[str, str]]:
 
 
 def _device_lines(layout: Layout, bus_id: str, kind: str, number: Optional[int]) -> list[str]:
-    """A GPU or NIC of the file; of a GPU also what the layout has NCCL told of it."""
+    """A GPU or NIC of the file; for a GPU also its links and attributes from the layout."""
     head = f"<pci{_attributes(_pci(layout, bus_id, kind))}"
-    told = dict(layout.gpu_told)
-    if number is None or not told:
+    attributes = dict(layout.gpu_told)
+    if number is None or not attributes:
         return [f"{head}/>"]
-    link = {"target": bus_id, "count": told.pop("nvlinks"), "tclass": GPU}
-    gpu = {"dev": number, "sm": told.pop("sm"), "rank": number, **told}
+    link = {"target": bus_id, "count": attributes.pop("nvlinks"), "tclass": GPU}
+    gpu = {"dev": number, "sm": attributes.pop("sm"), "rank": number, **attributes}
     inner = [f"<gpu{_attributes(gpu)}>", f"  <nvlink{_attributes(link)}/>", "</gpu>"]
     return [f"{head}>", *(f"  {line}" for line in inner), "</pci>"]
 
@@ -448,14 +448,14 @@ class _Refused(Exception):
 
 
 def check(
-    content: Any, layout: Layout, others: Iterable[Layout] = (), limit: int = _MAX_BYTES
+    content: Any, layout: Layout, other_layouts: Iterable[Layout] = (), limit: int = _MAX_BYTES
 ) -> list[Finding]:
-    """What is wrong with a topology file for a layout; nothing when the list is empty.
+    """Errors in a topology file for a layout; the list is empty for a correct file.
 
     Args:
         content: the file, bytes or text.
-        layout: what the file should say.
-        others: layouts that it may say instead.
+        layout: the layout that the file should describe.
+        other_layouts: layouts that it may describe instead.
         limit: bytes above which it is refused unread.
     """
     try:
@@ -468,7 +468,7 @@ def check(
         if root.name != "system":
             return findings
         elements = list(_walk(root))
-        fits = _fits(elements, layout, others)
+        fits = _fits(elements, layout, other_layouts)
         if fits is not None:
             return [*findings, fits]
         return findings + _Checker(layout, root, elements).findings()
@@ -562,8 +562,8 @@ def _dialect(text: str) -> list[Finding]:
     bare, last = "", 0
     for begin, end in _comments(text):
         if _BAD_COMMENT.match(text, begin, end):
-            what = "a comment whose first word holds ="
-            faults.append((begin, what, "NCCL stops", "begin it with a blank"))
+            problem = "a comment whose first word holds ="
+            faults.append((begin, problem, "NCCL stops", "begin it with a blank"))
         bare += text[last:begin] + re.sub(r"[^\n]", " ", text[begin:end])
         last = end
     bare += text[last:]
@@ -572,39 +572,41 @@ def _dialect(text: str) -> list[Finding]:
         between = bare[last : tag.start()]
         stray = re.search(r"[^ \r\n]", between)
         if stray is not None:
-            what = "a tab" if stray.group() == "\t" else f"text ({between.strip()[:40]!r})"
+            problem = "a tab" if stray.group() == "\t" else f"text ({between.strip()[:40]!r})"
             mend = "leave only blanks and line ends there"
-            place = last + stray.start()
-            faults.append((place, f"{what} between elements", "NCCL stops: expecting '<'", mend))
+            offset = last + stray.start()
+            faults.append(
+                (offset, f"{problem} between elements", "NCCL stops: expecting '<'", mend)
+            )
         last = tag.end()
         faults += [(tag.start(), *fault) for fault in _tag_faults(tag.group())]
     return [
-        Finding("error", "dialect", "file", what, effect, mend, text.count("\n", 0, place) + 1)
-        for place, what, effect, mend in faults
+        Finding("error", "dialect", "file", problem, effect, mend, text.count("\n", 0, offset) + 1)
+        for offset, problem, effect, mend in faults
     ]
 
 
 def _tag_faults(tag: str) -> list[tuple[str, str, str]]:
-    """What NCCL's parser does not read in a tag: problem, effect, mend."""
+    """Parts of a tag that NCCL's parser does not read: problem, effect, mend."""
     if tag.startswith("<?"):
         effect = "NCCL's parser knows none and stops: expected >, got '?'"
         return [("an XML declaration or instruction", effect, "remove it")]
     faults = []
     if not _NCCL_TAG.fullmatch(tag):
-        what = f"{tag[:40]!r} is spaced as NCCL does not read it"
+        problem = f"{tag[:40]!r} is spaced as NCCL does not read it"
         effect = "NCCL takes the attribute's name or value for something else, or stops"
-        faults.append((what, effect, "a tag on one line, no blank around = or in a closing tag"))
+        faults.append((problem, effect, "a tag on one line, no blank around = or in a closing tag"))
     if "&" in tag:
-        what = "a character written as an entity (&)"
-        faults.append((what, "NCCL takes it letter by letter", "write it plainly"))
+        problem = "a character written as an entity (&)"
+        faults.append((problem, "NCCL takes it letter by letter", "write it plainly"))
     values = re.findall(r"=(\"[^\"]*\"|'[^']*')", tag)
     if len(values) > _MAX_ATTRIBUTES:
-        what = f"{len(values)} attributes in an element"
+        problem = f"{len(values)} attributes in an element"
         effect = f"NCCL drops those after the {_MAX_ATTRIBUTES}th"
-        faults.append((what, effect, "leave those out that NCCL does not use"))
+        faults.append((problem, effect, "leave those out that NCCL does not use"))
     if any(len(value) - 2 > _MAX_VALUE for value in values):
-        what = f"a value of more than {_MAX_VALUE} characters"
-        faults.append((what, "NCCL stops: value too long", "shorten it"))
+        problem = f"a value of more than {_MAX_VALUE} characters"
+        faults.append((problem, "NCCL stops: value too long", "shorten it"))
     return faults
 
 
@@ -617,8 +619,8 @@ def _root(root: _Element) -> list[Finding]:
     version = root.attributes.get("version")
     if version == "1":
         return []
-    found = "missing" if version is None else f"{version!r}"
-    problem = f"the version is {found}, expected '1'"
+    actual = "missing" if version is None else f"{version!r}"
+    problem = f"the version is {actual}, expected '1'"
     effect = "NCCL stops at once"
     mend = 'write <system version="1">'
     return [Finding("error", "version", "system", problem, effect, mend, root.line)]
@@ -626,18 +628,18 @@ def _root(root: _Element) -> list[Finding]:
 
 def _graph_findings(root: _Element, layout: Layout) -> list[Finding]:
     """The first place where a graph file is not that of the layout."""
-    found = [(item.name, item.attributes, item.line) for item in _walk(root)]
-    wanted = [(item.name, item.attributes) for item in _walk(_parse(generate_graphs(layout)))]
-    same = [one[:2] == other for one, other in zip(found, wanted)]
-    if all(same) and len(found) == len(wanted):
+    elements = [(item.name, item.attributes, item.line) for item in _walk(root)]
+    expected = [(item.name, item.attributes) for item in _walk(_parse(generate_graphs(layout)))]
+    same = [element[:2] == other for element, other in zip(elements, expected)]
+    if all(same) and len(elements) == len(expected):
         return []
-    place = same.index(False) if False in same else min(len(found), len(wanted)) - 1
-    name, attributes, line = found[place]
+    index = same.index(False) if False in same else min(len(elements), len(expected)) - 1
+    name, attributes, line = elements[index]
     problem = (
         f"<{name}{_attributes(attributes)}> is not what the graphs of {layout.name} have there,"
-        f" <{wanted[place][0]}{_attributes(wanted[place][1])}>"
+        f" <{expected[index][0]}{_attributes(expected[index][1])}>"
         if False in same
-        else f"it has {len(found)} elements, expected {len(wanted)}"
+        else f"it has {len(elements)} elements, expected {len(expected)}"
     )
     effect = "NCCL takes rings and trees that are not this size's, or stops"
     mend = f"take {layout.graphs.file if layout.graphs else ''} of a newer image, or run role nccl"
@@ -657,7 +659,7 @@ def _normal(bus_id: str) -> str:
     match = _ANY_BUS_ID.fullmatch(bus_id)
     if match is None:
         return bus_id
-    domain, bus, device, function = (int(part, 16) for part in match.groups())
+    domain, bus, device, function = (int(digits, 16) for digits in match.groups())
     return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"
 
 
@@ -670,7 +672,7 @@ def _numa_of(element: _Element) -> Optional[str]:
 
 
 def _fits(
-    elements: Sequence[_Element], layout: Layout, others: Iterable[Layout]
+    elements: Sequence[_Element], layout: Layout, other_layouts: Iterable[Layout]
 ) -> Optional[Finding]:
     """The finding that the file is one of other machines, where it clearly is."""
     placed = {
@@ -678,15 +680,15 @@ def _fits(
         for element in elements
         if element.name == "pci" and (number := _numa_of(element)) is not None
     }
-    there = {bus_id for bus_id, _ in placed}
-    candidates = [layout, *(other for other in others if other.name != layout.name)]
+    bus_ids = {bus_id for bus_id, _ in placed}
+    candidates = [layout, *(other for other in other_layouts if other.name != layout.name)]
     shares = []
     for candidate in candidates:
-        wanted = {(bus_id, str(at[1])) for bus_id, at in candidate.places().items()}
-        shares.append((len(wanted & placed) / len(wanted), candidate))
+        expected = {(bus_id, str(at[1])) for bus_id, at in candidate.places().items()}
+        shares.append((len(expected & placed) / len(expected), candidate))
     mend = f"write it anew: trueup topology write --size {layout.sizes[0]}"
     # By the devices alone: a file that has them all under wrong nodes is to be explained.
-    if all(len(there & c.places().keys()) < len(c.places()) / 2 for c in candidates):
+    if all(len(bus_ids & c.places().keys()) < len(c.places()) / 2 for c in candidates):
         kinds = Counter(_KINDS.get(element.get("class")) for element in elements)
         problem = (
             f"it has {kinds['GPU']} GPUs and {kinds['NIC']} NICs that are mostly none of "
@@ -695,9 +697,9 @@ def _fits(
         )
         effect = "NCCL ignores the devices that the machine does not have"
         return Finding("error", "other-size", "file", problem, effect, mend)
-    own = shares[0][0]
+    layout_share = shares[0][0]
     best, other = max(shares, key=lambda item: item[0])
-    if best < 0.75 or own > 0.5:
+    if best < 0.75 or layout_share > 0.5:
         return None
     problem = (
         f"it is a file for {other.name} ({' and '.join(other.sizes)}), "
@@ -714,12 +716,12 @@ def _lane(speed: str) -> Optional[int]:
     return None
 
 
-# What NCCL's own dump of a topology has, too.
+# Elements that NCCL's own dump of a topology has, too.
 _DUMP = ("gpu", "nic", "net", "nvlink", "c2c", "pcilink")
 
 
 def _told(element: _Element) -> tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """An element by its name, what it says, and what it stands in."""
+    """An element by its name, its attributes, and its parent."""
     above = []
     outer = element.parent
     while outer is not None:
@@ -749,15 +751,15 @@ class _Checker:
         }
 
     def findings(self) -> list[Finding]:
-        """Everything that is wrong, in the order of the file, what is missing last."""
+        """All errors, in the order of the file, missing elements last."""
         cpus = [element for element in self._root.children if element.name == "cpu"]
         devices = [element for element in self._elements if element.name == "pci"]
         self._strangers()
         self._cpus(cpus)
-        seen: dict[str, _Element] = {}
+        by_bus_id: dict[str, _Element] = {}
         for device in devices:
-            self._device(device, seen)
-        self._absent(cpus, devices, seen)
+            self._device(device, by_bus_id)
+        self._absent(cpus, devices, by_bus_id)
         self._order([*cpus, *devices])
         return sorted(self._found, key=lambda item: (item.line is None, item.line or 0))
 
@@ -778,67 +780,67 @@ class _Checker:
         """Elements where NCCL does not look for them, or that describe one run and are not those
         of the layout's own file."""
         expected = {"cpu": ("system",), "pci": ("cpu", "pci")}
-        own = Counter(_told(item) for item in _walk(_parse(generate(self._layout))))
+        expected_counts = Counter(_told(item) for item in _walk(_parse(generate(self._layout))))
         for element in self._elements[1:]:
             above = "" if element.parent is None else element.parent.name
             if element.name in expected and above in expected[element.name]:
                 continue
             if element.name in _DUMP:
-                own[_told(element)] -= 1
-                if own[_told(element)] >= 0:
+                expected_counts[_told(element)] -= 1
+                if expected_counts[_told(element)] >= 0:
                     continue
-                what = f"<{element.name}> describes what one run of NCCL found"
+                problem = f"<{element.name}> describes what one run of NCCL found"
                 effect = "NCCL takes ranks, speeds and links from it instead of from the machine"
                 # Where the file is to tell of links, other links are no leftover.
                 other = self._layout.gpu_told and element.name in {"gpu", "nvlink"}
                 severity = "error" if other else "warning"
-                self._add(severity, "dump", element, what, effect, "remove it")
+                self._add(severity, "dump", element, problem, effect, "remove it")
                 continue
-            what = f"<{element.name}> stands in <{above}>, where it does not belong"
+            problem = f"<{element.name}> stands in <{above}>, where it does not belong"
             effect = "NCCL ignores it and all that it holds"
             severity = "error" if element.children or element.name in expected else "warning"
-            self._add(severity, "place", element, what, effect, "move or remove it")
-        for (name, attributes, _), times in own.items():
+            self._add(severity, "place", element, problem, effect, "move or remove it")
+        for (name, attributes, _), times in expected_counts.items():
             if name in _DUMP and times > 0:
-                what = f"<{name}{_attributes(dict(attributes))}> is missing"
+                problem = f"<{name}{_attributes(dict(attributes))}> is missing"
                 effect = "NCCL asks the machine instead"
-                self._add("warning", "told", None, what, effect, "write the file anew")
+                self._add("warning", "told", None, problem, effect, "write the file anew")
 
     def _same(self, element: _Element, name: str, want: str, severity: str, effect: str) -> None:
         if element.attributes.get(name) != want:
             self._differs(element, name, want, severity, effect)
 
     def _differs(self, element: _Element, name: str, want: str, severity: str, effect: str) -> None:
-        found = element.attributes.get(name)
-        what = f"{name} is {'missing' if found is None else repr(found)}, expected {want!r}"
+        actual = element.attributes.get(name)
+        problem = f"{name} is {'missing' if actual is None else repr(actual)}, expected {want!r}"
         kind = name.replace("link_", "link-")
-        self._add(severity, kind, element, what, effect, f'write {name}="{want}"')
+        self._add(severity, kind, element, problem, effect, f'write {name}="{want}"')
 
     # CPUs
 
     def _cpus(self, cpus: Sequence[_Element]) -> None:
         numbers = Counter(cpu.get("numaid") for cpu in cpus)
-        wanted = {str(numa.node): numa for numa in self._layout.numa}
+        numa_by_id = {str(numa.node): numa for numa in self._layout.numa}
         claimed: dict[int, str] = {}
         for cpu in cpus:
             number = cpu.get("numaid")
             if numbers[number] > 1:
-                what = f"numaid {number!r} stands in {numbers[number]} elements"
-                self._add("error", "numa-twice", cpu, what, _PICTURE, "one <cpu> a NUMA node")
-            numa = wanted.get(number)
+                problem = f"numaid {number!r} stands in {numbers[number]} elements"
+                self._add("error", "numa-twice", cpu, problem, _PICTURE, "one <cpu> a NUMA node")
+            numa = numa_by_id.get(number)
             if numa is None:
-                what = f"numaid is {number!r}, expected one of {', '.join(wanted)}"
+                problem = f"numaid is {number!r}, expected one of {', '.join(numa_by_id)}"
                 effect = "NCCL stops" if not number else "NCCL knows no such node's GPUs"
-                self._add("error", "numaid", cpu, what, effect, "number the nodes as Linux does")
+                self._add("error", "numaid", cpu, problem, effect, "number the nodes as Linux does")
             self._cpu_model(cpu)
             self._mask(cpu, numa, claimed)
         every = {core for numa in self._layout.numa for core in numa.cores}
-        left = sorted(every - claimed.keys())
-        if left:
-            what = f"cores {format_cpu_list(left)} are in no mask"
+        uncovered = sorted(every - claimed.keys())
+        if uncovered:
+            problem = f"cores {format_cpu_list(uncovered)} are in no mask"
             effect = "NCCL never puts a thread there"
             mend = "give each node the cores that it has"
-            self._add("error", "mask-cover", None, what, effect, mend)
+            self._add("error", "mask-cover", None, problem, effect, mend)
 
     def _cpu_model(self, cpu: _Element) -> None:
         intel = self._layout.cpu["vendor"] == "GenuineIntel"
@@ -859,100 +861,102 @@ class _Checker:
         want = "" if numa is None else mask_words(numa.cores, width)
         mend = f'write affinity="{want}"' if want else "give each node the cores that it has"
         if not mask:
-            found, effect = "empty", "NCCL pins its threads to no core"
+            state, effect = "empty", "NCCL pins its threads to no core"
             if mask is None:
-                found, effect = "missing", "NCCL takes the mask that the kernel has for the node"
-            self._add("error", "mask-missing", cpu, f"affinity is {found}", effect, mend)
+                state, effect = "missing", "NCCL takes the mask that the kernel has for the node"
+            self._add("error", "mask-missing", cpu, f"affinity is {state}", effect, mend)
             return
         words = mask.split(",")
-        if not all(re.fullmatch(r"[0-9a-fA-F]+", word) for word in words):
-            what = f"affinity {mask!r} is not hexadecimal words with commas between"
-            self._add("error", "mask-text", cpu, what, "NCCL reads another mask", mend)
+        if not all(re.fullmatch(r"[0-9a-fA-F]+", mask_word) for mask_word in words):
+            problem = f"affinity {mask!r} is not hexadecimal words with commas between"
+            self._add("error", "mask-text", cpu, problem, "NCCL reads another mask", mend)
             return
         cores = _as_nccl(words)
         right = numa is None or cores == numa.cores
-        what = f"affinity {mask} is cores {format_cpu_list(cores) or 'none'}"
+        problem = f"affinity {mask} is cores {format_cpu_list(cores) or 'none'}"
         if numa is not None and not right:
-            what += f", expected {want}: cores {format_cpu_list(numa.cores)}"
-            self._add("error", "mask", cpu, what, _PINS, mend)
+            problem += f", expected {want}: cores {format_cpu_list(numa.cores)}"
+            self._add("error", "mask", cpu, problem, _PINS, mend)
         self._mask_words(cpu, words, mend, right=right)
         shared = sorted(core for core in cores if core in claimed)
         if shared:
             node = claimed[shared[0]]
-            what = f"cores {format_cpu_list(shared)} are also in the mask of NUMA node {node}"
+            problem = f"cores {format_cpu_list(shared)} are also in the mask of NUMA node {node}"
             effect = "threads for GPUs of two nodes share these cores"
-            self._add("error", "mask-overlap", cpu, what, effect, "a core is in one node's mask")
+            self._add("error", "mask-overlap", cpu, problem, effect, "a core is in one node's mask")
         claimed.update({core: cpu.get("numaid") for core in cores if core not in claimed})
 
     def _mask_words(self, cpu: _Element, words: Sequence[str], mend: str, *, right: bool) -> None:
         """The words of a mask and their digits; ``right``: its cores are those meant."""
         mask, width = ",".join(words), self._layout.width
-        odd = [word for word in words if len(word) != _WORD_DIGITS]
-        meant = [word for word in words if len(word) > _WORD_DIGITS] or [
-            word for word in words[1:] if len(word) != _WORD_DIGITS
+        odd = [mask_word for mask_word in words if len(mask_word) != _WORD_DIGITS]
+        meant = [mask_word for mask_word in words if len(mask_word) > _WORD_DIGITS] or [
+            mask_word for mask_word in words[1:] if len(mask_word) != _WORD_DIGITS
         ]
         count = -(-width // 32)
         if meant:
-            what = f"the word {meant[0]} of affinity has {len(meant[0])} digits, expected 8"
+            problem = f"the word {meant[0]} of affinity has {len(meant[0])} digits, expected 8"
             effect = "NCCL reads each word as 32 CPUs, so that the cores are not those meant"
-            self._add("error", "mask-word", cpu, what, effect, mend)
+            self._add("error", "mask-word", cpu, problem, effect, mend)
         elif right and (odd or len(words) != count):
-            what = f"affinity {mask} has {len(words)} words, expected {count} of 8 digits"
+            problem = f"affinity {mask} has {len(words)} words, expected {count} of 8 digits"
             effect = "NCCL reads the same cores"
-            self._add("warning", "mask-short", cpu, what, effect, mend)
+            self._add("warning", "mask-short", cpu, problem, effect, mend)
         elif len(words) != count:
-            what = f"affinity {mask} has {len(words)} words, expected {count} for {width} cores"
-            self._add("error", "mask-width", cpu, what, _PINS, mend)
+            problem = f"affinity {mask} has {len(words)} words, expected {count} for {width} cores"
+            self._add("error", "mask-width", cpu, problem, _PINS, mend)
 
     # PCI
 
-    def _device(self, device: _Element, seen: dict[str, _Element]) -> None:
+    def _device(self, device: _Element, by_bus_id: dict[str, _Element]) -> None:
         bus_id = self._bus_id(device)
         if bus_id is None:
             return
-        if bus_id in seen:
-            what = f"{bus_id} stands in line {seen[bus_id].line} already"
+        if bus_id in by_bus_id:
+            problem = f"{bus_id} stands in line {by_bus_id[bus_id].line} already"
             effect = "NCCL uses the first of them"
-            self._add("error", "twice", device, what, effect, "remove this one")
+            self._add("error", "twice", device, problem, effect, "remove this one")
             return
-        seen[bus_id] = device
+        by_bus_id[bus_id] = device
         if bus_id in self._places:
             self._known(device, bus_id)
         elif bus_id in self._bridges or device.children:
             self._bridge(device, bus_id)
         elif device.get("class") == BRIDGE:
-            what = "a bridge with nothing on it"
-            self._add("warning", "empty-bridge", device, what, "NCCL drops it", "remove it")
+            problem = "a bridge with nothing on it"
+            self._add("warning", "empty-bridge", device, problem, "NCCL drops it", "remove it")
             self._bridge(device, bus_id)
         else:
-            what = f"{bus_id} is no device of {self._layout.name}"
+            problem = f"{bus_id} is no device of {self._layout.name}"
             effect = "NCCL drops a device that the machine does not have"
-            self._add("warning", "unknown-device", device, what, effect, "remove it")
+            self._add("warning", "unknown-device", device, problem, effect, "remove it")
 
     def _bus_id(self, device: _Element) -> Optional[str]:
-        found = device.attributes.get("busid", "")
-        if _BUS_ID.fullmatch(found):
-            return found
-        normal = _normal(found)
+        bus_id = device.attributes.get("busid", "")
+        if _BUS_ID.fullmatch(bus_id):
+            return bus_id
+        normal = _normal(bus_id)
         ignored = (
             "NCCL compares bus ids as text with its own, such as 0001:00:00.0, and ignores this "
             "device without a word"
         )
         if not _BUS_ID.fullmatch(normal):
-            what = "busid is missing" if not found else f"busid {found!r} is malformed"
+            problem = "busid is missing" if not bus_id else f"busid {bus_id!r} is malformed"
             mend = "write it as 0001:00:00.0: domain, bus, device, function"
-            self._add("error", "bus-id", device, what, ignored, mend, where=f"pci {found}".strip())
+            self._add(
+                "error", "bus-id", device, problem, ignored, mend, where=f"pci {bus_id}".strip()
+            )
             return None
-        domain = found.split(":")[0]
+        domain = bus_id.split(":")[0]
         if len(domain) > 4:
-            what = f"the domain of {found} has {len(domain)} digits, expected 4"
-            self._add("error", "bus-id-digits", device, what, ignored, f"write {normal}")
-        elif normal == found.lower():
-            what = f"{found} has capital letters"
-            self._add("error", "bus-id-case", device, what, ignored, f"write {normal}")
+            problem = f"the domain of {bus_id} has {len(domain)} digits, expected 4"
+            self._add("error", "bus-id-digits", device, problem, ignored, f"write {normal}")
+        elif normal == bus_id.lower():
+            problem = f"{bus_id} has capital letters"
+            self._add("error", "bus-id-case", device, problem, ignored, f"write {normal}")
         else:
-            what = f"{found} is not as NCCL writes it, {normal}"
-            self._add("error", "bus-id", device, what, ignored, f"write {normal}")
+            problem = f"{bus_id} is not as NCCL writes it, {normal}"
+            self._add("error", "bus-id", device, problem, ignored, f"write {normal}")
         return normal
 
     def _known(self, device: _Element, bus_id: str) -> None:
@@ -965,40 +969,41 @@ class _Checker:
             self._same(device, key, want, "warning", "NCCL takes the GPU for another device")
         number = _numa_of(device)
         if number != str(node):
-            what = f"{name} {bus_id} is under NUMA node {number or 'none'}, expected {node}"
+            problem = f"{name} {bus_id} is under NUMA node {number or 'none'}, expected {node}"
             mend = f"move it under numaid {node}{_bridged(bridge)}"
-            self._add("error", "numa-node", device, what, _PICTURE, mend)
+            self._add("error", "numa-node", device, problem, _PICTURE, mend)
             return
         above = device.parent
         if not bridge:
             if above is not None and above.name == "pci":
-                what = f"{name} {bus_id} hangs on {above.title()}, expected on the CPU itself"
+                problem = f"{name} {bus_id} hangs on {above.title()}, expected on the CPU itself"
                 effect = "what hangs there with it counts as nearer to it than it is"
-                self._add("error", "bridge", device, what, effect, "move it up to its <cpu>")
+                self._add("error", "bridge", device, problem, effect, "move it up to its <cpu>")
         elif above is None or above.name != "pci":
-            what = f"{name} {bus_id} hangs on the CPU itself, expected on bridge {bridge}"
+            problem = f"{name} {bus_id} hangs on the CPU itself, expected on bridge {bridge}"
             effect = (
                 "GPU and adapter count as far apart (PHB): NCCL then does not use GPUDirect RDMA"
             )
-            self._add("error", "no-bridge", device, what, effect, f"move it under {bridge}")
+            self._add("error", "no-bridge", device, problem, effect, f"move it under {bridge}")
         elif self._partners(above) != self._expected_partners(bridge):
-            what = f"{name} {bus_id} does not share its bridge with the devices beside it"
+            problem = f"{name} {bus_id} does not share its bridge with the devices beside it"
             want = ", ".join(sorted(self._expected_partners(bridge)))
             mend = f"one bridge holds {want}"
-            self._add("error", "bridge", device, what, _PICTURE, mend)
+            self._add("error", "bridge", device, problem, _PICTURE, mend)
 
     def _partners(self, bridge: _Element) -> set[str]:
         """The known devices on a bridge, without those that are wrong by their NUMA node."""
         number = _numa_of(bridge)
-        found = {_normal(child.get("busid")) for child in bridge.children}
+        child_ids = {_normal(child.get("busid")) for child in bridge.children}
         return {
             bus_id
-            for bus_id in found
+            for bus_id in child_ids
             if bus_id in self._places and str(self._places[bus_id][1]) == number
         }
 
     def _expected_partners(self, bridge: str) -> set[str]:
-        """What the bridge should hold, without what is missing or elsewhere: those are told."""
+        """The bridge's expected devices, without missing or misplaced ones: those have own
+        errors."""
         return {
             bus_id
             for bus_id, (_, node, on, _) in self._places.items()
@@ -1022,14 +1027,14 @@ class _Checker:
                 effect = "NCCL may take the bridge for a switch that it knows"
                 self._same(device, name, want, "warning", effect)
         if device.parent is not None and device.parent.name != "cpu":
-            what = f"the bridge {bus_id} hangs on {device.parent.title()}, expected on the CPU"
+            problem = f"the bridge {bus_id} hangs on {device.parent.title()}, expected on the CPU"
             effect = "what is on both counts as near to each other"
-            self._add("error", "bridge-nested", device, what, effect, "move it up to its <cpu>")
+            self._add("error", "bridge-nested", device, problem, effect, "move it up to its <cpu>")
         if bus_id not in self._bridges:
-            known = f"none of {', '.join(self._bridges)}" if self._bridges else "not expected"
-            what = f"the bridge {bus_id} is {known}"
+            comparison = f"none of {', '.join(self._bridges)}" if self._bridges else "not expected"
+            problem = f"the bridge {bus_id} is {comparison}"
             effect = "NCCL works with it as long as the machine has no device of that address"
-            self._add("warning", "bridge-id", device, what, effect, "use an address of the list")
+            self._add("warning", "bridge-id", device, problem, effect, "use an address of the list")
 
     def _link(self, device: _Element) -> None:
         speed, want = device.attributes.get("link_speed"), self._layout.link_speed
@@ -1056,30 +1061,33 @@ class _Checker:
                 )
             self._differs(device, "link_width", wide, "error", effect)
 
-    # What is not there
+    # Missing elements
 
     def _absent(
-        self, cpus: Sequence[_Element], devices: Sequence[_Element], seen: Mapping[str, _Element]
+        self,
+        cpus: Sequence[_Element],
+        devices: Sequence[_Element],
+        by_bus_id: Mapping[str, _Element],
     ) -> None:
         numbers = {cpu.get("numaid") for cpu in cpus}
         mend = f"write it anew: trueup topology write --size {self._layout.sizes[0]}"
         for numa in self._layout.numa:
             if str(numa.node) not in numbers:
-                what = f"NUMA node {numa.node} (cores {format_cpu_list(numa.cores)}) is missing"
-                self._add("error", "numa-missing", None, what, _PICTURE, mend)
+                problem = f"NUMA node {numa.node} (cores {format_cpu_list(numa.cores)}) is missing"
+                self._add("error", "numa-missing", None, problem, _PICTURE, mend)
         alone = (
             "NCCL finds it on the machine by itself, without knowing what is near it, as if there "
             "were no file"
         )
         for bus_id, (kind, node, bridge, _) in self._places.items():
-            if bus_id not in seen:
-                what = f"{_KINDS[kind]} {bus_id} is missing (NUMA node {node}{_bridged(bridge)})"
-                self._add("error", "missing", None, what, alone, mend)
+            if bus_id not in by_bus_id:
+                problem = f"{_KINDS[kind]} {bus_id} is missing (NUMA node {node}{_bridged(bridge)})"
+                self._add("error", "missing", None, problem, alone, mend)
         bridges = [d for d in devices if d.children or d.get("class") == BRIDGE]
         count = sum(d.get("busid") not in self._places for d in bridges)
         if count != len(self._bridges):
-            what = f"{count} bridges, expected {len(self._bridges)}"
-            self._add("error", "bridges", None, what, _PICTURE, mend)
+            problem = f"{count} bridges, expected {len(self._bridges)}"
+            self._add("error", "bridges", None, problem, _PICTURE, mend)
 
     def _order(self, devices: Sequence[_Element]) -> None:
         for bridge in devices:
@@ -1089,10 +1097,10 @@ class _Checker:
                 if (bus_id := _normal(child.get("busid"))) in self._places
             ]
             if places != sorted(places):
-                what = "the devices here are not in the order GPU, its NIC, next GPU"
+                problem = "the devices here are not in the order GPU, its NIC, next GPU"
                 effect = "which adapter NCCL picks among equally near ones may differ"
                 mend = "put each NIC after its GPU, in the layout's order"
-                self._add("warning", "order", bridge, what, effect, mend)
+                self._add("warning", "order", bridge, problem, effect, mend)
 
 
 def _bridged(bridge: str) -> str:
@@ -1102,7 +1110,7 @@ def _bridged(bridge: str) -> str:
 def _as_nccl(words: Sequence[str]) -> Cpus:
     """The CPUs of a mask as NCCL reads it: each word is 32 CPUs, its lowest 32 bits count."""
     cores = []
-    for place, word in enumerate(reversed(words)):
-        value = min(int(word, 16), 2**64 - 1) & 0xFFFFFFFF
-        cores += [place * 32 + bit for bit in range(32) if value >> bit & 1]
+    for position, mask_word in enumerate(reversed(words)):
+        value = min(int(mask_word, 16), 2**64 - 1) & 0xFFFFFFFF
+        cores += [position * 32 + bit for bit in range(32) if value >> bit & 1]
     return tuple(cores)

@@ -1,8 +1,8 @@
 """Is the NVIDIA driver one whole? Kernel module, user space, fabric manager, GPUs.
 
 Reads procfs and sysfs; the module ``gpu_facts`` runs nvidia-smi, nv-fabricmanager and systemctl and
-passes their output. Everything that disagrees is a named problem with what was found, what was
-expected and the mend.
+passes their output. Each disagreement is a named problem with the actual value, the expected value
+and the fix.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VERSION = r"[0-9]+\.[0-9]+(?:\.[0-9]+)?"
 
 
 class Driver(NamedTuple):
-    """What nvidia-smi says of the driver.
+    """The driver as nvidia-smi reports it.
 
     Attributes:
         version: of the user-space libraries; only the first two numbers where they refuse the
@@ -41,8 +41,8 @@ class Driver(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a machine has. None is unknown or absent."""
+class DriverState:
+    """Facts about a machine's driver. None is unknown or absent."""
 
     kernel_module: Optional[str]
     modules: Tuple[str, ...]
@@ -52,11 +52,11 @@ class Found:
     units: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_found(sysfs_root: str, procfs_root: str) -> Found:
-    """What procfs and sysfs show: the loaded modules, the driver's version, the GPUs on PCI."""
+def read_found(sysfs_root: str, procfs_root: str) -> DriverState:
+    """Facts from procfs and sysfs: the loaded modules, the driver's version, the GPUs on PCI."""
     folder = Path(sysfs_root, "module")
     modules = tuple(name for name in _MODULES if (folder / name).is_dir())
-    return Found(
+    return DriverState(
         kernel_module=_kernel_module(Path(procfs_root), folder) if "nvidia" in modules else None,
         modules=modules,
         gpus_on_pci=len(read_gpus(sysfs_root)),
@@ -80,7 +80,7 @@ def _kernel_module(procfs: Path, modules: Path) -> Optional[str]:
 
 
 def parse_driver_query(status: int, text: str) -> Driver:
-    """What ``nvidia-smi --query-gpu=DRIVER_QUERY --format=csv`` printed, with its exit status.
+    """Output of ``nvidia-smi --query-gpu=DRIVER_QUERY --format=csv``, with its exit status.
 
     A failure is an answer: it says which library is installed when that does not fit the loaded
     kernel module ("NVML library version: 580.126").
@@ -140,7 +140,7 @@ def unsettled(units: Mapping[str, str], expected: Mapping[str, Any]) -> List[str
     """The units that may yet change: neither active nor failed. An inactive one only counts where
     it is ``expected`` (as find_problems takes it): it is started in a moment, or by another unit.
     """
-    wanted = {
+    required = {
         unit
         for unit, name in zip(UNITS, ("fabric_manager", "persistence", "dcgm"))
         if expected.get(name)
@@ -148,15 +148,15 @@ def unsettled(units: Mapping[str, str], expected: Mapping[str, Any]) -> List[str
     return [
         unit
         for unit, state in units.items()
-        if state not in ("active", "failed") and (state != "inactive" or unit in wanted)
+        if state not in ("active", "failed") and (state != "inactive" or unit in required)
     ]
 
 
-def find_problems(found: Found, expected: Mapping[str, Any]) -> List[Dict[str, Any]]:
-    """What disagrees: ``name``, ``message`` and whether a ``reboot`` mends it.
+def find_problems(facts: DriverState, expected: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """The problems: ``name``, ``message`` and whether a ``reboot`` fixes it.
 
     ``expected`` may hold ``driver_version``, ``gpus`` (a count), and the booleans
-    ``fabric_manager``, ``peermem``, ``persistence``, ``dcgm`` and ``secure_boot``; what it lacks is
+    ``fabric_manager``, ``peermem``, ``persistence``, ``dcgm`` and ``secure_boot``; an absent one is
     not judged.
     """
     problems: List[Dict[str, Any]] = []
@@ -164,25 +164,25 @@ def find_problems(found: Found, expected: Mapping[str, Any]) -> List[Dict[str, A
     def problem(name: str, message: str, *, reboot: bool = False) -> None:
         problems.append({"name": name, "message": message, "reboot": reboot})
 
-    _judge_kernel(found, expected, problem)
-    _judge_user_space(found, expected, problem)
+    _judge_kernel(facts, expected, problem)
+    _judge_user_space(facts, expected, problem)
     if expected.get("fabric_manager"):
-        _judge_fabric_manager(found, expected, problem)
-    _judge_rest(found, expected, problem)
+        _judge_fabric_manager(facts, expected, problem)
+    _judge_rest(facts, expected, problem)
     return problems
 
 
-def _judge_kernel(found: Found, expected: Mapping[str, Any], problem: Any) -> None:
-    wanted = expected.get("driver_version")
-    if "nouveau" in found.modules:
+def _judge_kernel(facts: DriverState, expected: Mapping[str, Any], problem: Any) -> None:
+    target = expected.get("driver_version")
+    if "nouveau" in facts.modules:
         problem(
             "nouveau_loaded",
             "The kernel module nouveau is loaded and holds the GPUs, expected is NVIDIA's: it is"
             " kept off from the next boot: reboot.",
             reboot=True,
         )
-    if found.kernel_module is None:
-        why = (
+    if facts.kernel_module is None:
+        reason = (
             "Secure Boot is on and refuses a module that is not signed: switch Secure Boot off for"
             " this VM"
             if expected.get("secure_boot")
@@ -190,72 +190,72 @@ def _judge_kernel(found: Found, expected: Mapping[str, Any], problem: Any) -> No
         )
         problem(
             "kernel_module_missing",
-            f"The kernel module nvidia is not loaded, expected is {wanted or 'a loaded one'}:"
-            f" {why}.",
+            f"The kernel module nvidia is not loaded, expected is {target or 'a loaded one'}:"
+            f" {reason}.",
             reboot=not expected.get("secure_boot"),
         )
-    elif wanted and found.kernel_module != wanted:
+    elif target and facts.kernel_module != target:
         problem(
             "kernel_module_version",
-            f"The loaded kernel module nvidia is {found.kernel_module}, expected is {wanted}:"
+            f"The loaded kernel module nvidia is {facts.kernel_module}, expected is {target}:"
             f" reboot, so that the installed one is loaded.",
             reboot=True,
         )
 
 
-def _judge_user_space(found: Found, expected: Mapping[str, Any], problem: Any) -> None:
-    driver, wanted = found.driver, expected.get("driver_version")
+def _judge_user_space(facts: DriverState, expected: Mapping[str, Any], problem: Any) -> None:
+    driver, target = facts.driver, expected.get("driver_version")
     if driver is None:
         problem(
             "user_space_missing",
-            f"There is no nvidia-smi, expected is the driver {wanted or ''}: install it.".replace(
+            f"There is no nvidia-smi, expected is the driver {target or ''}: install it.".replace(
                 " :", ":"
             ),
         )
         return
-    if driver.version is not None and found.kernel_module is not None:
+    if driver.version is not None and facts.kernel_module is not None:
         # Libraries that are as expected leave the kernel module to blame, which is said already.
-        fits = [one for one in (found.kernel_module, wanted) if one]
-        if not any((one + ".").startswith(driver.version + ".") for one in fits):
+        fits = [version for version in (facts.kernel_module, target) if version]
+        if not any((version + ".").startswith(driver.version + ".") for version in fits):
             problem(
                 "driver_mismatch",
-                f"The loaded kernel module is {found.kernel_module} and the user-space libraries"
+                f"The loaded kernel module is {facts.kernel_module} and the user-space libraries"
                 f" are {driver.version}, expected is the same: reboot, so that the kernel module"
                 f" of the installed driver is loaded.",
                 reboot=True,
             )
-    elif driver.error is not None and found.kernel_module is not None:
+    elif driver.error is not None and facts.kernel_module is not None:
         problem(
             "nvidia_smi_failed",
             f"nvidia-smi failed ({driver.error}) although the kernel module is loaded: see"
             f" `nvidia-smi` and `dmesg | grep -i nvrm`.",
         )
-    if wanted and driver.gpus and driver.version != wanted:
+    if target and driver.gpus and driver.version != target:
         problem(
             "user_space_version",
-            f"The user-space libraries are {driver.version}, expected is {wanted}: install the"
-            f" driver {wanted}.",
+            f"The user-space libraries are {driver.version}, expected is {target}: install the"
+            f" driver {target}.",
         )
 
 
-def _judge_fabric_manager(found: Found, expected: Mapping[str, Any], problem: Any) -> None:
-    wanted = expected.get("driver_version") or found.kernel_module
+def _judge_fabric_manager(facts: DriverState, expected: Mapping[str, Any], problem: Any) -> None:
+    target = expected.get("driver_version") or facts.kernel_module
     unit = "nvidia-fabricmanager.service"
-    state = found.units.get(unit, "not installed")
-    if found.fabric_manager is None:
+    state = facts.units.get(unit, "not installed")
+    if facts.fabric_manager is None:
         problem(
             "fabric_manager_missing",
-            f"There is no nv-fabricmanager, expected is {wanted}: without it cuInit fails on GPUs"
-            f" behind NVSwitch: install nvidia-fabricmanager {wanted}.",
+            f"There is no nv-fabricmanager, expected is {target}: without it cuInit fails on GPUs"
+            f" behind NVSwitch: install nvidia-fabricmanager {target}.",
         )
-    elif wanted and found.fabric_manager != wanted:
+    elif target and facts.fabric_manager != target:
         problem(
             "fabric_manager_version",
-            f"The fabric manager is {found.fabric_manager} and the driver is {wanted}, expected is"
-            f" the same: cuInit fails until they are: install nvidia-fabricmanager {wanted} and"
+            f"The fabric manager is {facts.fabric_manager} and the driver is {target}, expected is"
+            f" the same: cuInit fails until they are: install nvidia-fabricmanager {target} and"
             f" restart {unit}.",
         )
-    elif state != "active" and found.kernel_module == found.fabric_manager:
+    elif state != "active" and facts.kernel_module == facts.fabric_manager:
         problem(
             "fabric_manager_stopped",
             f"{unit} is {state}, expected is active: cuInit fails until it runs: see"
@@ -263,9 +263,9 @@ def _judge_fabric_manager(found: Found, expected: Mapping[str, Any], problem: An
         )
 
 
-def _judge_rest(found: Found, expected: Mapping[str, Any], problem: Any) -> None:
-    driver, loaded = found.driver, found.kernel_module is not None
-    if loaded and expected.get("peermem") and "nvidia_peermem" not in found.modules:
+def _judge_rest(facts: DriverState, expected: Mapping[str, Any], problem: Any) -> None:
+    driver, loaded = facts.driver, facts.kernel_module is not None
+    if loaded and expected.get("peermem") and "nvidia_peermem" not in facts.modules:
         problem(
             "peermem_missing",
             "The kernel module nvidia_peermem is not loaded, expected for RDMA from GPU memory:"
@@ -278,19 +278,19 @@ def _judge_rest(found: Found, expected: Mapping[str, Any], problem: Any) -> None
                 f"Persistence mode is on for {driver.persistent} of {driver.gpus} GPUs, expected"
                 f" is all: start nvidia-persistenced.service.",
             )
-        if driver.gpus < found.gpus_on_pci:
+        if driver.gpus < facts.gpus_on_pci:
             problem(
                 "gpus_without_driver",
-                f"nvidia-smi shows {driver.gpus} GPUs of the {found.gpus_on_pci} on PCI: see"
+                f"nvidia-smi shows {driver.gpus} GPUs of the {facts.gpus_on_pci} on PCI: see"
                 f" `dmesg | grep -i -e nvrm -e xid`; a GPU that stays away needs a new VM.",
             )
-    if expected.get("gpus") and found.gpus_on_pci < expected["gpus"]:
+    if expected.get("gpus") and facts.gpus_on_pci < expected["gpus"]:
         problem(
             "gpus_missing",
-            f"{found.gpus_on_pci} GPUs are on PCI, the catalog says {expected['gpus']}: deallocate"
+            f"{facts.gpus_on_pci} GPUs are on PCI, the catalog says {expected['gpus']}: deallocate"
             f" the VM and start it again, so that it comes to another host, and report it.",
         )
-    state = found.units.get("nvidia-dcgm.service", "not installed")
+    state = facts.units.get("nvidia-dcgm.service", "not installed")
     if expected.get("dcgm") and state != "active":
         problem(
             "dcgm_stopped",

@@ -73,11 +73,11 @@ def _refuse_unlike(gpus: Sequence[Gpu]) -> None:
     for gpu in gpus:
         if gpu.name is not None and gpu.memory_bytes is not None:
             sizes.setdefault(gpu.name, []).append(gpu.memory_bytes)
-    for name, known in sizes.items():
-        if max(known) > _UNLIKE * min(known):
+    for name, memory_sizes in sizes.items():
+        if max(memory_sizes) > _UNLIKE * min(memory_sizes):
             raise ParseError(
-                f"nvidia-smi: GPUs called {name} have from {min(known) // _MIB} to"
-                f" {max(known) // _MIB} MiB"
+                f"nvidia-smi: GPUs called {name} have from {min(memory_sizes) // _MIB} to"
+                f" {max(memory_sizes) // _MIB} MiB"
             )
 
 
@@ -98,17 +98,17 @@ def rows_of(
     if len(head) != len(columns) or not all(map(same, head, columns)):
         first = next(iter(lines), Line("", 1))
         raise first.error(f"nvidia-smi: expected the columns {', '.join(columns)}")
-    found = [
+    numbered_rows = [
         ([cell.strip() for cell in row], Line(", ".join(row), number))
         for number, row in enumerate(rows[1:], start=2)
         if row
     ]
-    for cells, line in found:
+    for cells, line in numbered_rows:
         if len(cells) != len(columns):
             raise line.error(f"nvidia-smi: expected {len(columns)} cells, got {len(cells)}")
-    if not found:
+    if not numbered_rows:
         raise ParseError("nvidia-smi: no GPU in its answer")
-    return found
+    return numbered_rows
 
 
 def address_of(text: str) -> str | None:

@@ -7,12 +7,12 @@ import os
 import uuid
 from typing import Any, Dict, List, Mapping, Optional
 
-from ..plan import Asked, Look, Plan, Settled, Skipped, files_look, sentences, unit_look
+from ..plan import Look, Plan, PlanInputs, Settled, Skipped, files_look, sentences, unit_look
 from .mounts import unit_name
 from .system import catalog_of, others
 from .systemd import RESTRICTED
 
-# Ansible's filter to_uuid has it: the file system's name stays what it was.
+# Namespace of Ansible's filter to_uuid: the file system's UUID stays the same over releases.
 _NAMESPACE = uuid.UUID("361E6D51-FAEC-444A-9079-341386DA8E2E")
 _PROGRAM = "/usr/local/libexec/trueup/nvme_scratch"
 # The room scratch goes to the node under a name of its own: at boot there is no controller.
@@ -66,14 +66,14 @@ JobRunningTimeoutSec={_MAKE_SECONDS}
 """  # noqa: E501 WHY: a line of the file
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """The scratch file system of a node; skipped in a container and where there is no local disk.
 
     Values: ``disks``, ``packages`` that are missing, ``files`` as config_files takes them, the
     ``program`` that makes it, the ``settings`` of it and of scratch_facts, and the mount's
     ``unit``.
     """
-    node, options = asked.node, asked.options
+    node, options = inputs.node, inputs.options
     models = ", ".join(options["models"])
     disks = [
         disk["device"]
@@ -81,7 +81,7 @@ def plan(asked: Asked) -> Plan:
         if disk["model"] and disk["model"].startswith(tuple(options["models"]))
     ]
     expected = catalog_of(node).get("nvme_disks")
-    refused = _refused(asked, disks, expected)
+    refused = _refused(inputs, disks, expected)
     if refused:
         return Plan(refused=refused)
     why_not = ""
@@ -92,12 +92,12 @@ def plan(asked: Asked) -> Plan:
     if why_not:
         return Plan(skipped=[Skipped("nvme_scratch", why_not)])
     settings = _settings(options, len(disks) if expected is None else expected)
-    there = all(node["programs"].get(name) for name in ("mdadm", "mkfs.xfs"))
+    has_programs = all(node["programs"].get(name) for name in ("mdadm", "mkfs.xfs"))
     return Plan(
         values={
             "disks": disks,
-            "packages": [] if there else ["mdadm", "xfsprogs"],
-            "files": _files(asked, settings),
+            "packages": [] if has_programs else ["mdadm", "xfsprogs"],
+            "files": _files(inputs, settings),
             "program": _PROGRAM,
             "settings": settings,
             "unit": unit_name(options["mount_point"]),
@@ -108,9 +108,9 @@ def plan(asked: Asked) -> Plan:
 def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
     """Whether the file system is there and mounted."""
 
-    def unmade(answer: Mapping[str, Any]) -> bool:
-        found = answer["ansible_facts"]["trueup_scratch"]
-        return bool(found["steps"]) or found["state"] != "ready" or not found["mounted"]
+    def unmade(response: Mapping[str, Any]) -> bool:
+        scratch = response["ansible_facts"]["trueup_scratch"]
+        return bool(scratch["steps"]) or scratch["state"] != "ready" or not scratch["mounted"]
 
     disks = Look("scratch_facts", {"settings": planned["settings"]}, unmade)
     unit = unit_look(unit=planned["unit"], enabled=True)
@@ -118,8 +118,8 @@ def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
 
 
 def _settings(options: Any, disks: int) -> Dict[str, Any]:
-    """What the program is told. Where the catalog does not know the number of disks, it is what
-    there is now, so that a boot knows when all have appeared."""
+    """The program's settings. Where the catalog does not know the number of disks, it is their
+    present number, so that a boot knows when all have appeared."""
     same = ("models", "mount_point", "chunk_kib", "owner", "group", "mode")
     later = ("fewer_disks_allowed", "existing", "wait_seconds", "wipe_unsigned")
     return {
@@ -132,14 +132,14 @@ def _settings(options: Any, disks: int) -> Dict[str, Any]:
     }
 
 
-def _files(asked: Asked, settings: Dict[str, Any]) -> List[Dict[str, str]]:
+def _files(inputs: PlanInputs, settings: Dict[str, Any]) -> List[Dict[str, str]]:
     device = f"/dev/disk/by-uuid/{settings['uuid']}"
-    where = asked.options["mount_point"]
+    where = inputs.options["mount_point"]
     mount = _MOUNT.format(
         written=_WRITTEN,
         device=device,
         mount_point=where,
-        options=",".join(asked.options["mount_options"]),
+        options=",".join(inputs.options["mount_options"]),
     )
     units = "/etc/systemd/system"
     return [
@@ -150,7 +150,7 @@ def _files(asked: Asked, settings: Dict[str, Any]) -> List[Dict[str, str]]:
             }
             for name in ("__init__", "states", "reading", "program")
         ),
-        {"path": _PROGRAM, "mode": "0755", "content": f"#!{asked.python} -I\n{_START}"},
+        {"path": _PROGRAM, "mode": "0755", "content": f"#!{inputs.python} -I\n{_START}"},
         {
             "path": "/etc/trueup/nvme_scratch.json",
             "content": json.dumps(settings, indent=4, sort_keys=True) + "\n",
@@ -161,8 +161,8 @@ def _files(asked: Asked, settings: Dict[str, Any]) -> List[Dict[str, str]]:
     ]
 
 
-def _refused(asked: Asked, disks: List[str], expected: Optional[int]) -> List[str]:
-    node, options = asked.node, asked.options
+def _refused(inputs: PlanInputs, disks: List[str], expected: Optional[int]) -> List[str]:
+    node, options = inputs.node, inputs.options
     where, models, mode = options["mount_point"], options["models"], options["mode"]
     chunk = options["chunk_kib"]
     may_lack = node["container"] or options["fewer_disks_allowed"]

@@ -1,7 +1,7 @@
 """The role nx_desktop, planned: Siemens NX on a Windows session host, by the site's own installer.
 
-NX is no download of ours: url, sha256, silent arguments and the product's key are the site's. What
-Microsoft and Siemens published of NX on Azure Virtual Desktop is in ``_TESTED``.
+trueup has no download of NX: url, sha256, silent arguments and the product's key are the site's.
+The results that Microsoft and Siemens published of NX on Azure Virtual Desktop are in ``_TESTED``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Tuple
 
-from ..plan import Asked, Plan, Skipped, sentences
+from ..plan import Plan, PlanInputs, Skipped, sentences
 from .windows.registry import Value, changes, data_of
 
 _UNINSTALL = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Uninstall"
@@ -31,35 +31,35 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_()]{0,254}")
 _WINDOWS_OWN = ("path", "pathext", "comspec", "windir", "systemroot", "temp", "tmp", "os")
 
 
-def asks(asked: Asked) -> Dict[str, Dict[str, Any]]:
+def asks(inputs: PlanInputs) -> Dict[str, Dict[str, Any]]:
     """Whether NX is there, and the host's environment."""
-    if not _is_declared(asked) or _refused(asked):
+    if not _is_declared(inputs) or _refused(inputs):
         return {}
-    return {"windows_facts": {"registry": [_product(asked), _ENVIRONMENT, RECORD]}}
+    return {"windows_facts": {"registry": [_product(inputs), _ENVIRONMENT, RECORD]}}
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """NX of a session host.
 
     Values: ``package``, as windows_package takes it; ``settings``, as windows_settings does;
     ``changes``, whether users of the host would notice; ``warnings``, which Ansible shows. With
-    ``verify`` in ``asked.found`` what is still not as declared is refused.
+    ``verify`` in ``inputs.found`` the plan refuses if settings still differ from the declared ones.
     """
     nothing: Dict[str, Any] = {"package": {}, "settings": {}, "changes": False}
-    if not _is_declared(asked):
-        why = "no installer of NX is named: set nx_desktop_url, nx_desktop_sha256"
-        return Plan(values=nothing, skipped=[Skipped("nx_desktop", why)])
-    refused = _refused(asked)
+    if not _is_declared(inputs):
+        reason = "no installer of NX is named: set nx_desktop_url, nx_desktop_sha256"
+        return Plan(values=nothing, skipped=[Skipped("nx_desktop", reason)])
+    refused = _refused(inputs)
     if refused:
         return Plan(refused=refused)
-    is_due, registry = _is_due(asked), _registry(asked)
-    verify = bool(asked.found.get("verify"))
-    if verify and not asked.variables.get("ansible_check_mode"):
+    is_due, registry = _is_due(inputs), _registry(inputs)
+    verify = bool(inputs.found.get("verify"))
+    if verify and not inputs.variables.get("ansible_check_mode"):
         refused = sentences(
             {
-                f"nx_desktop: the installer ended well, and {_product(asked)} has no DisplayVersion"
-                f" of {asked.options['version']} or newer: correct nx_desktop_product or"
-                " nx_desktop_version.": is_due,
+                f"nx_desktop: the installer ended well, and {_product(inputs)} has no"
+                f" DisplayVersion of {inputs.options['version']} or newer: correct"
+                f" nx_desktop_product or nx_desktop_version.": is_due,
                 "nx_desktop: something else writes the variables of nx_desktop_environment.": bool(
                     registry
                 ),
@@ -67,21 +67,21 @@ def plan(asked: Asked) -> Plan:
         )
     return Plan(
         values={
-            "package": {"install": is_due, "record": RECORD, **_package(asked)},
+            "package": {"install": is_due, "record": RECORD, **_package(inputs)},
             "settings": {"registry": registry},
             "changes": is_due,
-            "warnings": [] if verify else _warnings(asked),
+            "warnings": [] if verify else _warnings(inputs),
         },
         refused=refused,
     )
 
 
-def _is_declared(asked: Asked) -> bool:
-    return bool(asked.options["url"])
+def _is_declared(inputs: PlanInputs) -> bool:
+    return bool(inputs.options["url"])
 
 
-def _refused(asked: Asked) -> List[str]:
-    options, node = asked.options, asked.node
+def _refused(inputs: PlanInputs) -> List[str]:
+    options, node = inputs.options, inputs.node
     names = [str(name) for name in options["environment"]]
     return sentences(
         {
@@ -104,58 +104,58 @@ def _refused(asked: Asked) -> List[str]:
     )
 
 
-def _found(asked: Asked) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = asked.found.get("registry") or {}
-    return found
+def _found(inputs: PlanInputs) -> Mapping[str, Any]:
+    registry: Mapping[str, Any] = inputs.found.get("registry") or {}
+    return registry
 
 
-def _product(asked: Asked) -> str:
-    return rf"{_UNINSTALL}\{asked.options['product']}"
+def _product(inputs: PlanInputs) -> str:
+    return rf"{_UNINSTALL}\{inputs.options['product']}"
 
 
-def _is_due(asked: Asked) -> bool:
+def _is_due(inputs: PlanInputs) -> bool:
     """Whether NX is missing, or older than asked for; a newer one stays."""
-    installed = str(data_of(_found(asked), _product(asked), "DisplayVersion") or "")
+    installed = str(data_of(_found(inputs), _product(inputs), "DisplayVersion") or "")
     if not _VERSION.fullmatch(installed):
         return True
-    return _parts(installed) < _parts(asked.options["version"])
+    return _parts(installed) < _parts(inputs.options["version"])
 
 
 def _parts(version: str) -> Tuple[int, ...]:
-    return (*(int(part) for part in version.split(".")), 0, 0, 0)[:4]
+    return (*(int(number) for number in version.split(".")), 0, 0, 0)[:4]
 
 
-def _package(asked: Asked) -> Dict[str, Any]:
-    options = asked.options
+def _package(inputs: PlanInputs) -> Dict[str, Any]:
+    options = inputs.options
     return {
         "name": f"NX {options['version']}",
         "url": options["url"],
         "sha256": options["sha256"].lower(),
-        # Of another file, another: what an installer that failed has left is not run again.
+        # Another file gets another folder: files of a failed installer are not run again.
         "folder": rf"{_FOLDER}\{options['sha256'].lower()[:12]}",
         "setup": options["setup"],
         "arguments": options["arguments"],
     }
 
 
-def _registry(asked: Asked) -> List[Dict[str, Any]]:
+def _registry(inputs: PlanInputs) -> List[Dict[str, Any]]:
     """The host's variables that are due, and the note of which are the role's."""
-    found, declared = _found(asked), asked.options["environment"]
-    before, now = data_of(found, RECORD, _WRITTEN) or [], sorted(declared)
+    current, declared = _found(inputs), inputs.options["environment"]
+    before, now = data_of(current, RECORD, _WRITTEN) or [], sorted(declared)
     values = [Value(_ENVIRONMENT, name, "string", str(text)) for name, text in declared.items()]
-    due = changes(values, found, {_ENVIRONMENT: list(before)})
+    due = changes(values, current, {_ENVIRONMENT: list(before)})
     # Noted before it is written, and forgotten after it is removed.
     both = sorted({*before, *now})
-    first = changes([_note(both)], found, {}) if both else []
-    return [*first, *due, *(changes([_note(now)], found, {}) if both != now else [])]
+    first = changes([_note(both)], current, {}) if both else []
+    return [*first, *due, *(changes([_note(now)], current, {}) if both != now else [])]
 
 
 def _note(names: List[str]) -> Value:
     return Value(RECORD, _WRITTEN, "multistring", tuple(names))
 
 
-def _warnings(asked: Asked) -> List[str]:
-    node, users = asked.node, asked.variables.get("avd_session_host_max_sessions")
+def _warnings(inputs: PlanInputs) -> List[str]:
+    node, users = inputs.node, inputs.variables.get("avd_session_host_max_sessions")
     size = str(node.get("vm_size"))
     return sentences(
         {

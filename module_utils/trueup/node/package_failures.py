@@ -1,4 +1,4 @@
-"""apt's and dnf's failures as one sentence with what, where and the mend."""
+"""apt's and dnf's failures as one sentence with problem, address and fix."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def _no_space(text: str, context: _Context) -> str:
 
 def _altered(text: str, context: _Context) -> str:
     name = re.search(r"/([A-Za-z0-9.+-]+?)(?:_[^/\s]*\.deb|-\d[^/\s]*\.rpm)", text)
-    what = f"the package {name.group(1)}" if name else f"a file of {context['names']}"
+    file = f"the package {name.group(1)}" if name else f"a file of {context['names']}"
     return (
-        f"In the repository {context['repository']} {what} has another hash than the signed index"
+        f"In the repository {context['repository']} {file} has another hash than the signed index"
         f" says: nothing was installed. The repository or mirror was altered or is being"
         f" written to: bring the mirror up to date, or point"
         f" {'url' if context['given'] else context['sources']} at another."
@@ -43,13 +43,13 @@ def _unreachable(text: str, context: _Context) -> str:
         text,
     )
     url = re.search(r"(?:https?|ftp|file)://?[^\s'\",)]+", text)
-    known = "url" in context["given"]
-    where = f" ({url.group(0)})" if url and not known else ""
+    has_url = "url" in context["given"]
+    where = f" ({url.group(0)})" if url and not has_url else ""
     return (
         f"The repository {context['repository']}{where} cannot be read"
         f" ({cause.group(1).strip() if cause else 'no answer'}): check"
-        f" {'url and ' if known else ''}the node's way out (proxy, firewall, name service), or"
-        f" point {'url' if known else context['sources']} at a mirror."
+        f" {'url and ' if has_url else ''}the node's way out (proxy, firewall, name service), or"
+        f" point {'url' if has_url else context['sources']} at a mirror."
     )
 
 
@@ -76,10 +76,11 @@ def _missing(text: str, context: _Context) -> str:
 
 def _conflict(text: str, context: _Context) -> str:
     pair = re.search(r"- (?:package )?(\S+) conflicts with \S+ provided by (\S+)", text)
-    why = f" ({pair.group(1)} conflicts with {pair.group(2)})" if pair else ""
+    reason = f" ({pair.group(1)} conflicts with {pair.group(2)})" if pair else ""
     return (
-        f"To install {context['names']}, another package would have to be removed{why}: nothing was"
-        " changed. Where the node can do without it, remove it there by hand, and then run again."
+        f"To install {context['names']}, another package would have to be removed{reason}:"
+        f" nothing was changed. Where the node can do without it, remove it there by hand, and"
+        f" then run again."
     )
 
 
@@ -129,8 +130,8 @@ _INTERRUPTED = (
     "dpkg was interrupted on the node, and `dpkg --configure -a` did not end what it had begun: run"
     " it there, mend what it names, and run again."
 )
-# What a failure shows, and its sentence. The first that matches is the cause; what others print as
-# its consequence comes after it.
+# Patterns of failures, and their sentences. The first match is the cause; messages of its
+# consequences come after it.
 _SIGNS: Tuple[Tuple[str, Union[str, Callable[[str, _Context], str]]], ...] = (
     (
         "No space left on device|have enough free space|more space needed on|Not enough free space",
@@ -178,8 +179,8 @@ def sentence_of(
     """One sentence or two about a failed transaction.
 
     Args:
-        result: what the module apt or dnf returned, or its text.
-        pins: what was to be installed.
+        result: the result of the module apt or dnf, or its text.
+        pins: the packages to install.
         package_manager: ``apt`` or ``dnf``.
         repository: its ``name``, ``url`` and ``key_fingerprint``; or empty.
         offers: a line ``name | version | ...`` for each offered package and version.
@@ -266,5 +267,7 @@ def _text(result: Any) -> str:
     # A loop's result holds one result an item.
     parts = [result, *result.get("results", [])]
     keys = ("msg", "failures", "stdout", "stderr")
-    found = [part[key] for part in parts for key in keys if part.get(key)]
-    return "\n".join(one if isinstance(one, str) else json.dumps(one) for one in found)
+    texts = [
+        single_result[key] for single_result in parts for key in keys if single_result.get(key)
+    ]
+    return "\n".join(text if isinstance(text, str) else json.dumps(text) for text in texts)

@@ -1,4 +1,4 @@
-"""Vendors' packages: what a node has against what is pinned, and keys by fingerprint.
+"""Vendors' packages: installed versions against pinned ones, and keys by fingerprint.
 
 No Ansible, files or network in here; the module ``vendor_repository`` asks dpkg, rpm and gpg and
 passes their output.
@@ -30,12 +30,12 @@ def not_provided(status: int, output: str, names: Sequence[str]) -> List[str]:
     them where it failed and does not say which."""
     if status == 0:
         return []
-    told = set(re.findall(r"(?m)^no package provides (\S+)", output))
-    return [name for name in names if name in told] or list(names)
+    missing_names = set(re.findall(r"(?m)^no package provides (\S+)", output))
+    return [name for name in names if name in missing_names] or list(names)
 
 
 def cannot_be_installed(missing: Sequence[str], system: str) -> str:
-    """What is said where ``verified_only`` holds."""
+    """The message for systems where ``verified_only`` holds."""
     words = " ".join(missing)
     return (
         f"{', '.join(missing)}: not installed, and no module can install packages on {system} (its"
@@ -58,18 +58,18 @@ def key_fingerprints(listing: str) -> List[str]:
     Raises:
         ParseError: there is no key in it.
     """
-    found = []
+    fingerprints = []
     primary = False
     for line in listing.splitlines():
         fields = line.split(":")
         if fields[0] in ("pub", "sub"):
             primary = fields[0] == "pub"
         elif fields[0] == "fpr" and primary and len(fields) > 9:
-            found.append(fields[9])
+            fingerprints.append(fields[9])
             primary = False
-    if not found:
+    if not fingerprints:
         raise ParseError("gpg shows no key in it")
-    return found
+    return fingerprints
 
 
 def fingerprint_of(text: str) -> str:
@@ -103,7 +103,7 @@ def _installed(text: str) -> Dict[str, str]:
 
 
 def parse_versionlock(text: str, names: Sequence[str]) -> Dict[str, List[str]]:
-    """What ``dnf versionlock list`` locks of ``names``: name -> versions with epoch.
+    """The locks of ``dnf versionlock list`` on ``names``: name -> versions with epoch.
 
     A line is ``name-epoch:version-release.*``; an excluded one begins with ``!``.
     """
@@ -116,11 +116,13 @@ def parse_versionlock(text: str, names: Sequence[str]) -> Dict[str, List[str]]:
 
 
 def transactions(package_manager: str, pins: Sequence[Mapping[str, Any]]) -> List[List[str]]:
-    """What apt or dnf is told to install, one transaction after the other: those that are
+    """The arguments of apt or dnf to install, one transaction after the other: the pins that are
     ``first``, and the others."""
     separator = "=" if package_manager == "apt" else "-"
     parts = [[pin for pin in pins if bool(pin.get("first")) is first] for first in (True, False)]
-    return [[f"{pin['name']}{separator}{pin['version']}" for pin in part] for part in parts if part]
+    return [
+        [f"{pin['name']}{separator}{pin['version']}" for pin in group] for group in parts if group
+    ]
 
 
 def hold_packages(package_manager: str, names: Sequence[str], *, can_hold: bool) -> List[str]:
@@ -183,17 +185,17 @@ def signer_of(text: str, url: str) -> str | None:
     The path after signed-by; empty where the text names the repository without one; None where it
     does not name it. apt stops altogether when two sources give one repository different signers.
     """
-    wanted = url.rstrip("/")
+    repository_url = url.rstrip("/")
     for stanza in re.split(r"\n\s*\n", text):
         lines = [line for line in stanza.splitlines() if not line.lstrip().startswith("#")]
         for line in lines:
             kind, *rest = re.sub(r"\[[^][]*\]", " ", line).split() or [""]
-            if kind in ("deb", "deb-src") and rest and rest[0].rstrip("/") == wanted:
+            if kind in ("deb", "deb-src") and rest and rest[0].rstrip("/") == repository_url:
                 option = re.search(r"signed-by=([^\s\]]+)", line, re.IGNORECASE)
                 return option.group(1) if option else ""
         fields = dict(line.split(":", 1) for line in lines if re.match(r"[A-Za-z-]+:", line))
         fields = {name.lower(): value.strip() for name, value in fields.items()}
-        if wanted in [uri.rstrip("/") for uri in fields.get("uris", "").split()]:
+        if repository_url in [uri.rstrip("/") for uri in fields.get("uris", "").split()]:
             return fields.get("signed-by", "")
     return None
 

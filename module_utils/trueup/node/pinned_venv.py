@@ -1,5 +1,5 @@
-"""A virtual environment that holds what its requirements pin: what is to be done to one, and doing
-it while nobody else does, on this node or on another that shares its folder.
+"""A virtual environment with the packages that its requirements pin: the changes that are due, and
+making them under a lock, on this node or on another that shares its folder.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ Run = Callable[[Sequence[str]], Tuple[int, str, str]]
 # How long another node may take that makes the same environment: an hour, for source builds.
 WAIT_SECONDS = 3600.0
 _POLL_SECONDS = 1.0
-# What pip says of an index that cannot be read, and of one that answers with an error.
+# pip's messages about an index that cannot be read, and about one that answers with an error.
 _LOST_INDEX = (
     r"^WARNING: Retrying .*(\[Errno -?\d+\] [^'\")]+|[Rr]ead timed out|timed out"
     r"|certificate verify failed|Connection reset by peer|Remote end closed connection)"
 )
 _NO_VERSION = "(from versions: none)"
-# What pip says of a file that is not as pinned; also where its server was lost amid the file.
+# pip's message about a file with another hash; also where its server was lost amid the file.
 _OTHER_CONTENT = "DO NOT MATCH THE HASHES"
 _VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
-# Prints, as JSON: whether the environment is this one, of this Python, with a whole pip; what it
-# lacks of the pins; and the folders of what is there in part, which pip takes for installed. A file
-# counts as there when it has the size that a RECORD says (packages may share one). INSTALLER is
-# written last: a RECORD without it is of an installation that did not end.
+# Prints, as JSON: whether the environment is this one, of this Python, with a complete pip; which
+# pins it lacks; and the folders of partial packages, which pip takes for installed. A file counts
+# as there when it has the size that a RECORD says (packages may share one). INSTALLER is written
+# last: a RECORD without it is of an installation that did not end.
 _COMPARE = """\
 import csv, importlib.metadata as metadata, json, os, re, sys
 version, path, *pins = sys.argv[1:]
@@ -107,7 +107,7 @@ _PARTS = {"bin", "include", "lib", "lib64", "share", "pyvenv.cfg", ".gitignore"}
 
 
 class Environment(NamedTuple):
-    """What is wanted.
+    """The required environment.
 
     Attributes:
         path: its folder, absolute.
@@ -148,13 +148,13 @@ def pins(requirements: str) -> List[str]:
     return re.findall(r"(?m)^[A-Za-z0-9_.-]+==\S+", requirements)
 
 
-def due(wanted: Environment, run: Run) -> str:
+def due(environment: Environment, run: Run) -> str:
     """``make``, ``install`` or ``nothing``.
 
     Raises:
         BadInput: the folder is somebody else's.
     """
-    path = wanted.path
+    path = environment.path
     if os.path.islink(path):
         raise BadInput(
             f"{path} is a link to {os.path.realpath(path)}, whose owner wants it unchanged:"
@@ -163,70 +163,77 @@ def due(wanted: Environment, run: Run) -> str:
     taken = os.listdir(path) if os.path.isdir(path) else [path] if os.path.exists(path) else []
     if taken and "pyvenv.cfg" not in taken and not _PARTS.issuperset(taken):
         raise BadInput(f"{path} holds something else than a virtual environment: move it away")
-    state = _state(wanted, run)
+    state = _state(environment, run)
     if not state["usable"]:
         return "make"
-    # pip asks the disk for nothing: after a power loss what it installed may be files without
-    # content, of packages that say they are there.
-    if os.path.exists(wanted.unfinished):
+    # pip never syncs to disk: after a power loss the files that it installed may have no content,
+    # in packages that look installed.
+    if os.path.exists(environment.unfinished):
         return "make"
-    if any(_text(file) != text for file, text in wanted.files.items()):
+    if any(_text(file) != text for file, text in environment.files.items()):
         return "install"
     return "install" if state["lacking"] else "nothing"
 
 
-def installed(wanted: Environment, run: Run, seconds: float = WAIT_SECONDS) -> str:
-    """Do what is due, and say what it was.
+def installed(environment: Environment, run: Run, seconds: float = WAIT_SECONDS) -> str:
+    """Make the changes that are due, and return their name.
 
     Raises:
         BadInput: the folder is somebody else's.
-        TrueupError: a program failed, with what it said; another one does not come to its end.
+        TrueupError: a program failed, with its message; or another process does not finish.
     """
-    if due(wanted, run) == "nothing":
+    if due(environment, run) == "nothing":
         return "nothing"
-    os.makedirs(os.path.dirname(wanted.path), mode=0o755, exist_ok=True)
-    with _alone(f"{wanted.path}.lock", seconds):
+    os.makedirs(os.path.dirname(environment.path), mode=0o755, exist_ok=True)
+    with _alone(f"{environment.path}.lock", seconds):
         # Another node that shares the folder may have made it meanwhile.
-        todo = due(wanted, run)
+        todo = due(environment, run)
         if todo == "nothing":
             return todo
         # Empty: a journal keeps the order of names, so no file of a package is there before it.
-        Path(wanted.unfinished).touch(mode=0o644)
+        Path(environment.unfinished).touch(mode=0o644)
         if todo == "make":
-            _done(run, [wanted.python, "-m", "venv", "--clear", wanted.path])
-        _install(wanted, run)
-        _done(run, ["sync", "--file-system", os.path.dirname(wanted.path)])
-        os.unlink(wanted.unfinished)
+            _done(run, [environment.python, "-m", "venv", "--clear", environment.path])
+        _install(environment, run)
+        _done(run, ["sync", "--file-system", os.path.dirname(environment.path)])
+        os.unlink(environment.unfinished)
     return todo
 
 
-def _install(wanted: Environment, run: Run) -> None:
-    for folder in _state(wanted, run)["parts"]:
+def _install(environment: Environment, run: Run) -> None:
+    for folder in _state(environment, run)["parts"]:
         shutil.rmtree(folder)
-    for file, text in wanted.files.items():
+    for file, text in environment.files.items():
         Path(file).write_text(text, encoding="utf-8")
         os.chmod(file, 0o644)
         _done(
             run,
             [
-                *(wanted.interpreter, "-m", "pip", "install", "--quiet"),
+                *(environment.interpreter, "-m", "pip", "install", "--quiet"),
                 *("--disable-pip-version-check", "--requirement", file),
-                *("--require-hashes", "--no-deps", "--no-build-isolation", *wanted.source),
+                *("--require-hashes", "--no-deps", "--no-build-isolation", *environment.source),
             ],
         )
-    state = _state(wanted, run)
+    state = _state(environment, run)
     if state["lacking"] or not state["usable"]:
         lacking = ", ".join(state["lacking"]) or "pip itself"
-        raise TrueupError(f"{wanted.path} does not hold what is pinned after pip: {lacking}")
+        raise TrueupError(f"{environment.path} does not hold what is pinned after pip: {lacking}")
 
 
-def _state(wanted: Environment, run: Run) -> Dict[str, Any]:
-    """What ``_COMPARE`` prints; an environment that cannot say it is not usable."""
-    code, version, _ = run([wanted.python, "-c", _VERSION])
+def _state(environment: Environment, run: Run) -> Dict[str, Any]:
+    """The output of ``_COMPARE``; an environment that cannot run it is not usable."""
+    code, version, _ = run([environment.python, "-c", _VERSION])
     # Without that Python nothing can be asked: making it says so.
     if code == 0:
-        asked = [wanted.interpreter, "-c", _COMPARE, version.strip(), wanted.path, *wanted.pins]
-        code, output, _ = run(asked)
+        argv = [
+            environment.interpreter,
+            "-c",
+            _COMPARE,
+            version.strip(),
+            environment.path,
+            *environment.pins,
+        ]
+        code, output, _ = run(argv)
         if code == 0:
             with contextlib.suppress(ValueError, IndexError):
                 state: Dict[str, Any] = json.loads(output.splitlines()[-1])
@@ -244,17 +251,17 @@ def _text(path: str) -> str:
 def _done(run: Run, argv: Sequence[str]) -> None:
     code, output, complaint = run(argv)
     if code != 0:
-        told = (complaint.strip() or output.strip() or "it said nothing").splitlines()
-        said = [line for line in told if not line.startswith("WARNING: Retrying")]
-        why = f"exit status {code} of {' '.join(argv)}: {' '.join(said[-10:])}"
+        output_lines = (complaint.strip() or output.strip() or "it said nothing").splitlines()
+        message_lines = [line for line in output_lines if not line.startswith("WARNING: Retrying")]
+        reason = f"exit status {code} of {' '.join(argv)}: {' '.join(message_lines[-10:])}"
         causes = re.findall(_LOST_INDEX, complaint, re.MULTILINE)
         if causes:
-            why = f"this node cannot read the package index ({causes[-1]}): {why}"
+            reason = f"this node cannot read the package index ({causes[-1]}): {reason}"
         elif _NO_VERSION in complaint:
-            why += "; an index that answers with an error is told so too: name another"
+            reason += "; an index that answers with an error is told so too: name another"
         if _OTHER_CONTENT in complaint:
-            why += "; a download that broke off is told so too: run again"
-        raise TrueupError(why)
+            reason += "; a download that broke off is told so too: run again"
+        raise TrueupError(reason)
 
 
 @contextlib.contextmanager

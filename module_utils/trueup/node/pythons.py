@@ -1,8 +1,8 @@
-"""Which Python an environment is made with, and what a node must be given for it (role python).
+"""The Python that an environment is made with, and the packages that it needs (role python).
 
-In this order: one that is there and has what is needed; one of the system's packages that is there
-without headers or venv; one that the system's repositories offer; a standalone build, which needs
-no root. Nothing is installed where the first is found, or where a Python was named.
+In this order: an installed one with all needed modules; one of the system's packages that lacks
+headers or venv; one that the system's repositories offer; a standalone build, which needs no root.
+Nothing is installed where the first is found, or where a Python was named.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..errors import BadInput
-from ..plan import Asked
+from ..plan import PlanInputs
 from .packages import verified_only
 
-# What is named where nobody has chosen: only such a Python is replaced by another.
+# The default name: only such a Python is replaced by another.
 DEFAULT = "python3"
 _OF_PACKAGES = re.compile(r"/(usr/)?bin/python3(\.\d+)?")
 _SHARED, _OWN = "/opt/trueup/python", "~/.local/share/trueup/python"
 _SHA256_SHOWN = 12
 _SITE = "python_standalone_"
-# Prints what is wrong with the Python that it runs on: its version, or what it cannot load.
+# Prints the problem of the Python that it runs on: its version, or a module it cannot load.
 _CHECK = """\
 import sys
 found = "%d.%d" % sys.version_info[:2]
@@ -33,7 +33,7 @@ import ctypes, ensurepip, ssl, venv, zlib
 
 @dataclass(frozen=True)
 class Need:
-    """What the pins of a benchmark need of Python: data beside them.
+    """The Python that a benchmark's pins need: data beside them.
 
     Attributes:
         oldest, newest: as two numbers; no newest is any.
@@ -58,8 +58,8 @@ class Need:
 
     def takes(self, version: Sequence[int]) -> bool:
         """Whether the pins are for a Python of this version."""
-        shown = list(version[:2])
-        return shown >= self.oldest and (not self.newest or shown <= self.newest)
+        release = list(version[:2])
+        return release >= self.oldest and (not self.newest or release <= self.newest)
 
     def __str__(self) -> str:
         if not self.newest:
@@ -69,7 +69,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that does, once what is to be installed is there.
+    """A usable Python, once its missing packages are installed.
 
     Attributes:
         path: where it is or will be.
@@ -86,7 +86,7 @@ class Interpreter:
 
     @property
     def to_install(self) -> Dict[str, Any]:
-        """What role python is given; empty where all of it is there."""
+        """Arguments of role python; empty where everything is there."""
         if not (self.packages or self.archive):
             return {}
         return {
@@ -96,55 +96,57 @@ class Interpreter:
         }
 
 
-def probe(asked: Asked, need: Need) -> Dict[str, Any]:
-    """What preflight asks the node for, as arguments of program_facts."""
-    named = asked.options["python"]
+def probe(inputs: PlanInputs, need: Need) -> Dict[str, Any]:
+    """Preflight's question to the node, as arguments of program_facts."""
+    named = inputs.options["python"]
     more = []
     if named == DEFAULT:
-        more = [f"python3.{minor}" for minor in _preferred(asked) if need.takes([3, minor])]
-        more += [build.path for build in _standalone(asked, need)]
+        more = [f"python3.{minor}" for minor in _preferred(inputs) if need.takes([3, minor])]
+        more += [build.path for build in _standalone(inputs, need)]
     return {"python": named, "pythons": more, "imports": ["venv", "ensurepip"]}
 
 
-def interpreter(asked: Asked, need: Need) -> Optional[Interpreter]:
-    """The Python for ``need`` on a node whose Pythons ``asked.found`` has; None where the node has
-    none and can be given none."""
-    named = asked.options["python"] != DEFAULT
-    there = [one for one in (asked.found["python"], *asked.found.get("pythons", [])) if one]
-    fit = [one for one in there if need.takes(one["version"])]
-    for one in fit:
-        if not lacks(one, need):
-            return Interpreter(one["path"], list(one["version"][:2]))
-    can = bool(asked.node.get("privilege")) and not verified_only(asked.node)
-    manager = asked.node.get("package_manager") if can else None
-    for one in fit:
+def interpreter(inputs: PlanInputs, need: Need) -> Optional[Interpreter]:
+    """The Python for ``need`` on a node, from the Pythons in ``inputs.found``; None where the node
+    has none and can be given none."""
+    named = inputs.options["python"] != DEFAULT
+    pythons = [
+        python for python in (inputs.found["python"], *inputs.found.get("pythons", [])) if python
+    ]
+    fit = [python for python in pythons if need.takes(python["version"])]
+    for python in fit:
+        if not lacks(python, need):
+            return Interpreter(python["path"], list(python["version"][:2]))
+    can = bool(inputs.node.get("privilege")) and not verified_only(inputs.node)
+    manager = inputs.node.get("package_manager") if can else None
+    for python in fit:
         # Another one, of pyenv or conda, has no package that would complete it.
-        if manager and _OF_PACKAGES.fullmatch(one["path"]):
-            version = list(one["version"][:2])
-            return Interpreter(one["path"], version, _completing(one, need, manager))
+        if manager and _OF_PACKAGES.fullmatch(python["path"]):
+            version = list(python["version"][:2])
+            return Interpreter(python["path"], version, _completing(python, need, manager))
     if named:
         return None
-    offered = _offered(asked, need) if manager else []
+    offered = _offered(inputs, need) if manager else []
     for version in offered:
         packages = _packages(version, manager or "", needs_headers=need.headers)
         return Interpreter(f"/usr/bin/python{_text(version)}", version, packages)
-    return next(iter(_standalone(asked, need)), None)
+    return next(iter(_standalone(inputs, need)), None)
 
 
 def lacks(python: Mapping[str, Any], need: Need) -> List[str]:
-    """What a Python that is there is without: modules, and Python.h where it is needed."""
+    """Missing parts of an installed Python: modules, and Python.h where it is needed."""
     return [*python["missing"], *(["Python.h"] if need.headers and not python["headers"] else [])]
 
 
 def _completing(python: Mapping[str, Any], need: Need, manager: str) -> List[str]:
-    """The packages that bring what a Python of packages lacks. Its own minor version names them; of
-    Enterprise Linux's own python3 they have none."""
+    """The packages with the missing parts of the system's Python. Its own minor version names them;
+    for Enterprise Linux's own python3 they have none."""
     missing, version = lacks(python, need), list(python["version"][:2])
     stem = f"python{_text(version)}"
     if manager == "dnf" and python["path"].endswith("/python3"):
         stem = DEFAULT
-    wanted = [*(["venv"] if python["missing"] else []), *(["h"] if "Python.h" in missing else [])]
-    return _of_stem(stem, manager, wanted)
+    suffixes = [*(["venv"] if python["missing"] else []), *(["h"] if "Python.h" in missing else [])]
+    return _of_stem(stem, manager, suffixes)
 
 
 def _packages(version: Sequence[int], manager: str, *, needs_headers: bool) -> List[str]:
@@ -152,37 +154,44 @@ def _packages(version: Sequence[int], manager: str, *, needs_headers: bool) -> L
     return [stem, *_of_stem(stem, manager, ["venv", *(["h"] if needs_headers else [])])]
 
 
-def _of_stem(stem: str, manager: str, wanted: Sequence[str]) -> List[str]:
+def _of_stem(stem: str, manager: str, suffixes: Sequence[str]) -> List[str]:
     """Of Debian and Ubuntu venv and headers are packages; Enterprise Linux has venv in its own, and
     pip's wheel for it in -pip-wheel, which that needs."""
     if manager == "apt":
-        return [f"{stem}-{'dev' if one == 'h' else one}" for one in wanted]
-    return [f"{stem}-devel" for one in wanted if one == "h"] or [stem]
+        return [f"{stem}-{'dev' if suffix == 'h' else suffix}" for suffix in suffixes]
+    return [f"{stem}-devel" for suffix in suffixes if suffix == "h"] or [stem]
 
 
-def _offered(asked: Asked, need: Need) -> List[List[int]]:
+def _offered(inputs: PlanInputs, need: Need) -> List[List[int]]:
     """The versions that the system's repositories have, the preferred one first."""
-    offers = of_system(asked.catalog("python.yml")["systems"], asked.node)
-    versions = [numbers(one) for one in offers or []]
-    order = _preferred(asked)
-    fit = [one for one in versions if need.takes(one)]
-    return sorted(fit, key=lambda one: order.index(one[1]) if one[1] in order else len(order))
+    offers = of_system(inputs.catalog("python.yml")["systems"], inputs.node)
+    versions = [numbers(offer) for offer in offers or []]
+    order = _preferred(inputs)
+    fit = [version for version in versions if need.takes(version)]
+    return sorted(
+        fit, key=lambda version: order.index(version[1]) if version[1] in order else len(order)
+    )
 
 
 def of_system(rows: Mapping[str, Any], node: Mapping[str, Any]) -> Any:
     """The member of a node's system in a table of catalog/python.yml; None where it has none."""
     release = str(node.get("distribution_version") or "")
-    found = rows.get(f"{node.get('distribution')}-{release}")
-    if found is None and node.get("package_manager") == "dnf":
+    row = rows.get(f"{node.get('distribution')}-{release}")
+    if row is None and node.get("package_manager") == "dnf":
         return rows.get(f"el-{release.partition('.')[0]}")
-    return found
+    return row
 
 
-def _standalone(asked: Asked, need: Need) -> List[Interpreter]:
+def _standalone(inputs: PlanInputs, need: Need) -> List[Interpreter]:
     """The standalone builds for the node: the site's own alone where it names one."""
-    own = asked.variables
-    site = {name: str(own.get(f"{_SITE}{name}") or "") for name in ("url", "sha256", "version")}
-    strange = [one for one in own if one.startswith(_SITE) and one[len(_SITE) :] not in site]
+    site_variables = inputs.variables
+    site = {
+        name: str(site_variables.get(f"{_SITE}{name}") or "")
+        for name in ("url", "sha256", "version")
+    }
+    strange = [
+        name for name in site_variables if name.startswith(_SITE) and name[len(_SITE) :] not in site
+    ]
     if strange:
         raise BadInput(
             f"{', '.join(strange)}: role python has {', '.join(_SITE + n for n in site)}"
@@ -191,17 +200,19 @@ def _standalone(asked: Asked, need: Need) -> List[Interpreter]:
     if any(site.values()):
         builds = {site["version"]: site}
     else:
-        known = asked.catalog("python.yml")["standalone"]
-        builds = known.get(asked.node.get("architecture"), {})
-    folder = own.get("python_prefix") or (_SHARED if asked.node.get("privilege") else _OWN)
+        catalog_builds = inputs.catalog("python.yml")["standalone"]
+        builds = catalog_builds.get(inputs.node.get("architecture"), {})
+    folder = site_variables.get("python_prefix") or (
+        _SHARED if inputs.node.get("privilege") else _OWN
+    )
     fit = []
     for version, build in builds.items():
         _check(version, build)
         if need.takes(numbers(version)):
-            place = f"{folder}/{version}-{build['sha256'][:_SHA256_SHOWN]}"
-            folders = {"folder": f"{place}.partial", "place": place}
-            archive = {**build, **folders, "file": f"{place}.partial/build.tar"}
-            path = f"{place}/bin/python{version}"
+            target_folder = f"{folder}/{version}-{build['sha256'][:_SHA256_SHOWN]}"
+            folders = {"folder": f"{target_folder}.partial", "place": target_folder}
+            archive = {**build, **folders, "file": f"{target_folder}.partial/build.tar"}
+            path = f"{target_folder}/bin/python{version}"
             fit.append(Interpreter(path, numbers(version), archive=archive))
     return fit
 
@@ -218,8 +229,8 @@ def _check(version: str, build: Mapping[str, str]) -> None:
         )
 
 
-def _preferred(asked: Asked) -> List[int]:
-    preferred: List[int] = asked.catalog("python.yml")["preferred"]
+def _preferred(inputs: PlanInputs) -> List[int]:
+    preferred: List[int] = inputs.catalog("python.yml")["preferred"]
     return preferred
 
 
@@ -227,7 +238,7 @@ def numbers(version: Any) -> List[int]:
     """None of an empty text. A number is refused: YAML reads 3.10 without quotes as 3.1."""
     if not isinstance(version, str) or not re.fullmatch(r"(\d+\.\d+)?", version):
         raise BadInput(f"a Python's version is {version!r}, not two numbers such as '3.12'")
-    return [int(part) for part in version.split(".") if part]
+    return [int(number) for number in version.split(".") if number]
 
 
 def _text(version: Sequence[int]) -> str:

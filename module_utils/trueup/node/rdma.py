@@ -1,7 +1,7 @@
 """The role rdma, planned: DOCA-OFED or the inbox stack, names of devices, modules, soft-RoCE.
 
-What the devices are is read in ``infiniband``. They show after the drivers are installed: the role
-plans again where something was.
+``infiniband`` reads the devices. They show after the drivers are installed: the role plans again if
+something was installed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Tuple
 
-from ..plan import Asked, Plan, Settled, files_look, packages_look, sentences, unit_look
+from ..plan import Plan, PlanInputs, Settled, files_look, packages_look, sentences, unit_look
 from . import infiniband, nccl_topology
 from .system import catalog_of, free_of, headers, in_image, release, short_of
 from .systemd import READING
@@ -76,56 +76,56 @@ WantedBy=sys-subsystem-net-devices-{unit}.device
 """
 
 
-def asks(asked: Asked) -> Dict[str, Any]:
-    """What the node is asked for: its devices."""
-    layouts = nccl_topology.read_layouts(asked.catalog("topologies.yml"))
+def asks(inputs: PlanInputs) -> Dict[str, Any]:
+    """The question to the node: its devices."""
+    layouts = nccl_topology.read_layouts(inputs.catalog("topologies.yml"))
     return {
         "ib_facts": {
-            "expected": expected_of(asked.node, layouts),
-            "names_expected": asked.options["persistent_names"],
-            "sysfs_root": asked.variables.get("trueup_sysfs_root"),
+            "expected": expected_of(inputs.node, layouts),
+            "names_expected": inputs.options["persistent_names"],
+            "sysfs_root": inputs.variables.get("trueup_sysfs_root"),
         }
     }
 
 
-def plan(asked: Asked) -> Plan:
-    """The stack of a node, of which ``asked.found["trueup_rdma"]`` is what ib_facts says.
+def plan(inputs: PlanInputs) -> Plan:
+    """The stack of a node. ``inputs.found["trueup_rdma"]`` is the result of ib_facts.
 
     Values: ``kept`` (an image's stack is verified and not installed), ``installs_doca``, ``doca``
-    (what is pinned for this release), ``pins`` and whether they are ``held`` as vendor_packages
+    (the pinned release for this system), ``pins`` and whether they are ``held`` as vendor_packages
     takes them, ``build_packages``, ``package_file`` (doca-host's), ``files`` as config_files takes
-    them and of those the ``preferences`` that apt must have before, what is ``applied`` by a
-    command and the ``units``, both as in_force takes them, whether Azure's agent is to be told of
-    InfiniBand and ``agent_lacks`` that, whether ``reboot_required`` is so, and ``wrong``: what is
-    wrong with what was found, a sentence each.
+    them and of those the ``preferences`` that apt must have before, the files that are ``applied``
+    by a command and the ``units``, both as in_force takes them, whether Azure's agent needs its
+    setting for InfiniBand and ``agent_lacks`` it, whether ``reboot_required`` is so, and ``wrong``:
+    the problems of the devices, a sentence each.
     """
-    node, options = asked.node, asked.options
-    kept = options["from_image"] == "keep" and bool(in_image(node, "DOCA", "OFED"))
-    installs_doca = options["stack"] == "doca_ofed" and not kept
+    node, options = inputs.node, inputs.options
+    keeps_image = options["from_image"] == "keep" and bool(in_image(node, "DOCA", "OFED"))
+    installs_doca = options["stack"] == "doca_ofed" and not keeps_image
     doca = options["doca_hosts"].get(release(node), {})
-    refused = _refused(asked, doca if installs_doca else None)
+    refused = _refused(inputs, doca if installs_doca else None)
     if refused:
         return Plan(refused=refused)
     package_file = f"{_DOWNLOADS}/trueup-{doca.get('url', '').rpartition('/')[2]}"
-    agent_unit, agent = _agent(asked)
+    agent_unit, agent = _agent(inputs)
     dkms = ["dkms"] if node["package_manager"] == "apt" else []
-    files = _files(asked, installs_doca=installs_doca)
+    files = _files(inputs, installs_doca=installs_doca)
     return Plan(
         values={
-            "kept": kept,
+            "kept": keeps_image,
             "installs_doca": installs_doca,
             "doca": doca,
-            "pins": [] if kept else _pins(asked, doca),
+            "pins": [] if keeps_image else _pins(inputs, doca),
             "held": options["stack"] == "doca_ofed",
             "build_packages": [] if node["container"] else [*dkms, headers(node)],
             "package_file": package_file,
             "files": [*files, {"path": package_file, "state": "absent"}],
-            "preferences": [one for one in files if one["path"] == _APT_PREFERENCES],
+            "preferences": [file for file in files if file["path"] == _APT_PREFERENCES],
             "applied": [] if node["container"] else _applied(options["modules"]),
-            "units": _units(asked, agent_unit, installs_doca=installs_doca),
+            "units": _units(inputs, agent_unit, installs_doca=installs_doca),
             "agent_lacks": bool(agent_unit) and not agent["rdma_enabled"],
-            "reboot_required": asked.found["trueup_rdma"]["driver"]["reboot_required"],
-            "wrong": _wrong(asked, installs_doca=installs_doca),
+            "reboot_required": inputs.found["trueup_rdma"]["driver"]["reboot_required"],
+            "wrong": _wrong(inputs, installs_doca=installs_doca),
         }
     )
 
@@ -136,8 +136,8 @@ def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled
         variables["trueup_node"], planned["pins"], held=planned["held"], replace_held=True
     )
     applied = [
-        unit_look(name=one["name"], reloaded=one["files"], command=one["command"])
-        for one in planned["applied"]
+        unit_look(name=module["name"], reloaded=module["files"], command=module["command"])
+        for module in planned["applied"]
     ]
     return Settled(
         [
@@ -153,7 +153,7 @@ def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled
 def expected_of(
     node: Mapping[str, Any], layouts: Mapping[str, nccl_topology.Layout]
 ) -> Dict[str, Any]:
-    """What is expected of the node's InfiniBand devices, as ib_facts takes it; empty for a size of
+    """The expected InfiniBand devices of the node, as ib_facts takes them; empty for a size of
     neither catalog. Rate and number are those of the size's row, NUMA nodes those of its layout."""
     row = catalog_of(node)
     expected: Dict[str, Any] = {
@@ -165,7 +165,7 @@ def expected_of(
     if layout is not None:
         places = layout.places().items()
         expected["numa"] = {
-            place: where[1] for place, where in places if where[0] == _INFINIBAND_CLASS
+            device: where[1] for device, where in places if where[0] == _INFINIBAND_CLASS
         }
     return expected
 
@@ -177,7 +177,7 @@ def _applied(modules: List[str]) -> List[Dict[str, Any]]:
     return [names, *([load] if modules else [])]
 
 
-def _units(asked: Asked, agent_unit: str, *, installs_doca: bool) -> List[Dict[str, Any]]:
+def _units(inputs: PlanInputs, agent_unit: str, *, installs_doca: bool) -> List[Dict[str, Any]]:
     """The units. The agent looks for its setting when it starts. DOCA-OFED's modules are loaded
     from the next boot on: now, those that the installation loaded are right or a reboot is needed.
     """
@@ -190,40 +190,42 @@ def _units(asked: Asked, agent_unit: str, *, installs_doca: bool) -> List[Dict[s
         "files": [_SOFT_ROCE_FILE],
     }
     # A container has its host's kernel.
-    has_soft_roce = asked.options["soft_roce_interface"] and not asked.node["container"]
-    wanted = ((agent, agent_unit), (openibd, installs_doca), (soft_roce, has_soft_roce))
-    return [unit for unit, is_wanted in wanted if is_wanted]
+    has_soft_roce = inputs.options["soft_roce_interface"] and not inputs.node["container"]
+    units = ((agent, agent_unit), (openibd, installs_doca), (soft_roce, has_soft_roce))
+    return [unit for unit, is_wanted in units if is_wanted]
 
 
-def _agent(asked: Asked) -> Tuple[str, Mapping[str, Any]]:
-    """The unit of Azure's agent, empty where it need not give addresses to InfiniBand, and what was
-    found of it."""
-    found = asked.found["trueup_rdma"]
-    # What a recorded node says is older than the question.
-    agent = found.get("agent", {})
-    wanted = asked.options["agent_enabled"] and infiniband.has_infiniband(found["devices"])
-    told = agent.get("rdma_enabled") is not None
-    return (agent.get("unit") or "") if wanted and told else "", agent
+def _agent(inputs: PlanInputs) -> Tuple[str, Mapping[str, Any]]:
+    """The unit of Azure's agent, empty where it need not give addresses to InfiniBand, and its
+    facts."""
+    rdma_facts = inputs.found["trueup_rdma"]
+    # A recorded node's result may be older than this question.
+    agent = rdma_facts.get("agent", {})
+    is_requested = inputs.options["agent_enabled"] and infiniband.has_infiniband(
+        rdma_facts["devices"]
+    )
+    is_supported = agent.get("rdma_enabled") is not None
+    return (agent.get("unit") or "") if is_requested and is_supported else "", agent
 
 
-def _pins(asked: Asked, doca: Mapping[str, str]) -> List[Dict[str, str]]:
+def _pins(inputs: PlanInputs, doca: Mapping[str, str]) -> List[Dict[str, str]]:
     """The packages. ``*``: doca-host fixes the whole set of versions by its sha256."""
-    if asked.options["stack"] == "inbox":
-        names = asked.data["inbox"][asked.node["package_manager"]]
+    if inputs.options["stack"] == "inbox":
+        names = inputs.data["inbox"][inputs.node["package_manager"]]
         return [{"name": name, "version": "*"} for name in names]
     pins = {"doca-host": doca.get("host_version", ""), "doca-ofed": doca.get("ofed_version", "")}
     if "library_version" in doca:
-        pins.update(dict.fromkeys(asked.data["libraries"], doca["library_version"]))
+        pins.update(dict.fromkeys(inputs.data["libraries"], doca["library_version"]))
     return [{"name": name, "version": version} for name, version in pins.items()]
 
 
-def _files(asked: Asked, *, installs_doca: bool) -> List[Dict[str, str]]:
+def _files(inputs: PlanInputs, *, installs_doca: bool) -> List[Dict[str, str]]:
     """The role's files: there when wanted, otherwise removed."""
-    options, found = asked.options, asked.found["trueup_rdma"]
-    names: Mapping[str, str] = found["names"]
+    options, rdma_facts = inputs.options, inputs.found["trueup_rdma"]
+    names: Mapping[str, str] = rdma_facts["names"]
     interface = options["soft_roce_interface"]
     contents: Dict[str, str] = {}
-    if options["persistent_names"] and names and not found["naming_service"]:
+    if options["persistent_names"] and names and not rdma_facts["naming_service"]:
         contents[_NAMING_RULES] = _NAMING + "".join(
             f'ACTION=="add", SUBSYSTEM=="infiniband", KERNELS=="{address}",'
             f' PROGRAM="rdma_rename %k NAME_FIXED {name}"\n'
@@ -233,7 +235,7 @@ def _files(asked: Asked, *, installs_doca: bool) -> List[Dict[str, str]]:
         contents[_MODULES] = "\n".join([f"{_WRITTEN}.", *options["modules"], ""])
     if installs_doca:
         contents[_OPENIBD_DROP_IN] = _OPENIBD
-        if asked.node["package_manager"] == "apt":
+        if inputs.node["package_manager"] == "apt":
             contents[_APT_PREFERENCES] = _DKMS
     if interface:
         unit = interface.replace("-", "\\x2d")
@@ -247,11 +249,11 @@ def _files(asked: Asked, *, installs_doca: bool) -> List[Dict[str, str]]:
     ]
 
 
-def _wrong(asked: Asked, *, installs_doca: bool) -> List[str]:
-    """What is wrong in the end, a sentence each."""
-    found = asked.found["trueup_rdma"]
-    driver = found["driver"]
-    wrong = list(found["problems"])
+def _wrong(inputs: PlanInputs, *, installs_doca: bool) -> List[str]:
+    """Problems in the end, a sentence each."""
+    rdma_facts = inputs.found["trueup_rdma"]
+    driver = rdma_facts["driver"]
+    wrong = list(rdma_facts["problems"])
     path = driver["path"] or ""
     if driver["reboot_required"]:
         wrong.append(
@@ -261,19 +263,19 @@ def _wrong(asked: Asked, *, installs_doca: bool) -> List[str]:
     # The inbox driver lies below kernel/drivers; DOCA-OFED's below updates, extra or weak-updates.
     if installs_doca and "/kernel/drivers/" in path:
         wrong.append(
-            f"DOCA-OFED is installed, and the kernel {asked.node['kernel']} would load its own"
+            f"DOCA-OFED is installed, and the kernel {inputs.node['kernel']} would load its own"
             f" driver {path}: the modules were not built; see `dkms status` and"
             " /var/lib/dkms/*/*/build/make.log (kernels of Enterprise Linux 9.8 need a patch to"
             " DOCA 3.2: boot an older kernel or set rdma_stack=inbox)."
         )
-    interface = asked.options["soft_roce_interface"]
+    interface = inputs.options["soft_roce_interface"]
     active = [
         name
-        for device in found["devices"]
+        for device in rdma_facts["devices"]
         if device["kind"] == "soft-roce" and device["state"] == "ACTIVE"
         for name in device["interfaces"]
     ]
-    if interface and not asked.node["container"] and interface not in active:
+    if interface and not inputs.node["container"] and interface not in active:
         wrong.append(
             f"soft-RoCE: no active device on {interface}: see `systemctl status {_SOFT_ROCE_UNIT}`;"
             " the kernel needs the module rdma_rxe (the cloud kernel of Debian lacks it)."
@@ -281,29 +283,29 @@ def _wrong(asked: Asked, *, installs_doca: bool) -> List[str]:
     return wrong
 
 
-def _refused(asked: Asked, doca: Any) -> List[str]:
-    """What the stack cannot be installed with; ``doca`` is None where DOCA-OFED is not."""
-    node, interface = asked.node, asked.options["soft_roce_interface"]
+def _refused(inputs: PlanInputs, doca: Any) -> List[str]:
+    """Problems that prevent the installation; ``doca`` is None where DOCA-OFED is not used."""
+    node, interface = inputs.node, inputs.options["soft_roce_interface"]
     wrong = {
         f"rdma: rdma_soft_roce_interface is {interface}: give the name of a network interface.": (
             interface and not re.fullmatch(r"[A-Za-z0-9_.-]{1,15}", interface)
         ),
         f"rdma: {node['os']} has neither apt nor dnf.": (
-            node["package_manager"] not in asked.data["inbox"]
+            node["package_manager"] not in inputs.data["inbox"]
         ),
     }
     if doca is not None:
-        marked = asked.found.get("trueup_rdma", {}).get("hpcx_provides_openmpi")
+        marked = inputs.found.get("trueup_rdma", {}).get("hpcx_provides_openmpi")
         wrong[
             "rdma: this image marks HPC-X as its Open MPI (package hpcx-provides-openmpi), and"
             " DOCA-OFED brings one of its own, for which apt would remove the mark: set"
             " rdma_from_image=keep, or remove that package yourself."
         ] = marked
-    return [*([] if doca is None else _refused_of_doca(asked, doca)), *sentences(wrong)]
+    return [*([] if doca is None else _refused_of_doca(inputs, doca)), *sentences(wrong)]
 
 
-def _refused_of_doca(asked: Asked, doca: Mapping[str, str]) -> List[str]:
-    node, options = asked.node, asked.options
+def _refused_of_doca(inputs: PlanInputs, doca: Mapping[str, str]) -> List[str]:
+    node, options = inputs.node, inputs.options
     needed = {"/": options["free_bytes"]}
     of_x86 = re.search("amd64|x86_64", doca.get("url", ""))
     wrong = {

@@ -105,5 +105,5 @@ def _typed(path: str, line: int, row: Dict[str, str]) -> Dict[str, Any]:
     return typed
 
 
-def _wrong(path: str, line: int, column: str, what: str) -> BadInput:
-    return BadInput(f"catalog {path}, line {line}, column {column}: {what}")
+def _wrong(path: str, line: int, column: str, problem: str) -> BadInput:
+    return BadInput(f"catalog {path}, line {line}, column {column}: {problem}")

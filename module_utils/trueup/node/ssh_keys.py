@@ -1,9 +1,9 @@
-"""Keys with which the nodes of one run reach each other by ssh, and what shows that they are ours.
+"""Keys with which the nodes of one run reach each other by ssh, and the marks that identify them.
 
 Each node makes a key of its own, which never leaves it. The others let it in by a line in the
 user's authorized_keys that ends with the run's mark, holds for that node's addresses only, forwards
 nothing and expires; the user's ssh finds key and host keys by a block at the top of ~/.ssh/config.
-sshd(8) and ssh_config(5) say what each word means.
+sshd(8) and ssh_config(5) explain each word.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class Peer(NamedTuple):
     host_keys: List[str]
 
 
-def peer(found: Mapping[str, Any]) -> Peer:
-    """A node, from what the module says of it.
+def peer(facts: Mapping[str, Any]) -> Peer:
+    """A node, from the module's facts.
 
     Raises:
         BadInput: something is missing, or is no name, address or key.
     """
-    names = list(dict.fromkeys(str(name) for name in found["names"]))
-    addresses = [address for address in found["addresses"] if _is_address(address)]
-    keys = [match[0] for match in map(_KEY.match, found["host_keys"]) if match]
-    public = _KEY.match(found["public_key"])
+    names = list(dict.fromkeys(str(name) for name in facts["names"]))
+    addresses = [address for address in facts["addresses"] if _is_address(address)]
+    keys = [match[0] for match in map(_KEY.match, facts["host_keys"]) if match]
+    public = _KEY.match(facts["public_key"])
     wrong = [name for name in names if not _NAME.fullmatch(name)]
     lacks = {
         "a name": not names,
@@ -62,10 +62,10 @@ def peer(found: Mapping[str, Any]) -> Peer:
         "host keys of its sshd (/etc/ssh/ssh_host_*_key.pub)": not keys,
         "a public key": not public,
     }
-    missing = [what for what, is_missing in lacks.items() if is_missing]
+    missing = [label for label, is_missing in lacks.items() if is_missing]
     if missing or wrong or not public:
-        why = f"{wrong[0]!r} is no name" if wrong else f"it has not {', '.join(missing)}"
-        raise BadInput(f"ssh keys: {', '.join(names) or 'a node'}: {why}")
+        reason = f"{wrong[0]!r} is no name" if wrong else f"it has not {', '.join(missing)}"
+        raise BadInput(f"ssh keys: {', '.join(names) or 'a node'}: {reason}")
     return Peer(names, addresses, public[0], keys)
 
 
@@ -78,8 +78,8 @@ def _is_address(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a node's user gets: lines of authorized_keys, the run's known_hosts, and the block of
-    ~/.ssh/config."""
+    """The texts for a node's user: lines of authorized_keys, the run's known_hosts, and the block
+    of ~/.ssh/config."""
 
     authorized: str
     known_hosts: str
@@ -102,38 +102,38 @@ def plan(run_id: str, peers: Sequence[Peer], folder: str, expires: str) -> Plan:
     if not peers:
         raise BadInput("ssh keys: there is no node to make them for")
     authorized = "".join(
-        f'restrict,from="{",".join(one.addresses)}",expiry-time="{expires}" {one.public_key}'
-        f" {name}@{one.names[0]}\n"
-        for one in peers
+        f'restrict,from="{",".join(node.addresses)}",expiry-time="{expires}" {node.public_key}'
+        f" {name}@{node.names[0]}\n"
+        for node in peers
     )
-    known = "".join(
-        f"{','.join([*one.names, *one.addresses])} {key}\n"
-        for one in peers
-        for key in one.host_keys
+    known_hosts = "".join(
+        f"{','.join([*node.names, *node.addresses])} {key}\n"
+        for node in peers
+        for key in node.host_keys
     )
-    called = [name for one in peers for name in (*one.names, *one.addresses)]
+    called = [name for node in peers for name in (*node.names, *node.addresses)]
     config = (
         f"# {name} begin\n"
         f"Host {' '.join(dict.fromkeys(called))}\n"
         f"    IdentityFile {folder}/{name}\n"
         f"    UserKnownHostsFile {folder}/known_hosts {folder}/{name}.known_hosts\n"
-        # What the user's file says before its first Host holds for all hosts again.
+        # Options before the first Host of the user's file hold for all hosts again.
         "Match all\n"
         f"# {name} end\n"
     )
-    return Plan(authorized, known, config)
+    return Plan(authorized, known_hosts, config)
 
 
 def without(text: str) -> str:
-    """authorized_keys or config without what any run left in it. A block that has lost its end is
-    left: nobody knows where it ended."""
+    """authorized_keys or config without the lines of any run. A block that has lost its end stays:
+    nobody knows where it ended."""
     return _LINE.sub("", _BLOCK.sub("", text))
 
 
 def with_lines(text: str, lines: str) -> str:
     """authorized_keys with these lines in the place of any run's."""
-    kept = without(text)
-    return kept + ("\n" if kept and not kept.endswith("\n") else "") + lines
+    remaining = without(text)
+    return remaining + ("\n" if remaining and not remaining.endswith("\n") else "") + lines
 
 
 def with_block(text: str, block: str) -> str:

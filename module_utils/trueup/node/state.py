@@ -1,4 +1,4 @@
-"""What a node is and what state it is in, as the figures that expectations speak of."""
+"""A node's facts and its state, as the figures that expectations speak of."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def metrics(
     gpu: Optional[Mapping[str, Any]],
     ib: Optional[Mapping[str, Any]],
 ) -> List[Metric]:
-    """One row a figure that is known; what is unknown has no row.
+    """A row for each known figure; an unknown one has no row.
 
     Args:
         node: the fact ``trueup_node``.
@@ -74,9 +74,9 @@ def _of_kernel_log(xids: Optional[Sequence[Mapping[str, Any]]]) -> List[Optional
 def _gpus(node: Mapping[str, Any], gpu: Optional[Mapping[str, Any]]) -> Optional[int]:
     """How many GPUs the node has; Windows shows none to identify before their driver is there, and
     to who looks after it was installed."""
-    seen = (gpu or {}).get("devices")
-    if node.get("system") == "windows" and seen:
-        return len(seen)
+    gpu_devices = (gpu or {}).get("devices")
+    if node.get("system") == "windows" and gpu_devices:
+        return len(gpu_devices)
     return _number_of(node.get("gpus"))
 
 
@@ -90,7 +90,10 @@ def _of_device(device: Mapping[str, Any]) -> List[Optional[Metric]]:
         rows.append(_row(metric, rate * _GIGA, "bit/s", "none", name))
     counters = device.get("counters") or {}
     rows.append(_count("carrier_losses", device.get("carrier_losses"), name))
-    return rows + [_count(own, counters.get(kernels), name) for kernels, own in _COUNTERS.items()]
+    return rows + [
+        _count(metric_name, counters.get(kernels), name)
+        for kernels, metric_name in _COUNTERS.items()
+    ]
 
 
 def _of_gpu(name: str, state: Mapping[str, Any]) -> List[Optional[Metric]]:
@@ -147,7 +150,7 @@ def software(
     ib: Optional[Mapping[str, Any]],
 ) -> Dict[str, str]:
     """Versions in which the nodes of one size should not differ."""
-    found = {
+    versions = {
         "kernel": node.get("kernel"),
         "nvidia_driver": (gpu or {}).get("kernel_module"),
         "fabric_manager": (gpu or {}).get("fabric_manager"),
@@ -158,11 +161,11 @@ def software(
         if item["kind"] == "infiniband" and item.get("firmware")
     }
     if firmware:
-        found["infiniband_firmware"] = "+".join(sorted(firmware))
-    return {name: str(version) for name, version in found.items() if version}
+        versions["infiniband_firmware"] = "+".join(sorted(firmware))
+    return {name: str(version) for name, version in versions.items() if version}
 
 
 def problems(gpu: Optional[Mapping[str, Any]], ib: Optional[Mapping[str, Any]]) -> List[str]:
-    """What gpu_facts and ib_facts found wrong, a sentence each."""
+    """The problems from gpu_facts and ib_facts, a sentence each."""
     of_gpus = [str(item["message"]) for item in (gpu or {}).get("problems", [])]
     return of_gpus + [str(item) for item in (ib or {}).get("problems", [])]

@@ -15,7 +15,7 @@ def text_of(path: Path) -> str:
 
 
 def entries(folder: Path) -> list[Path]:
-    """What is in a folder, mlx5_ib2 before mlx5_ib10; nothing where it is not there."""
+    """The entries of a folder, mlx5_ib2 before mlx5_ib10; none if the folder does not exist."""
     try:
         return sorted(folder.iterdir(), key=_natural)
     except OSError:
@@ -24,4 +24,4 @@ def entries(folder: Path) -> list[Path]:
 
 def _natural(path: Path) -> list[tuple[int, int, str]]:
     parts = re.split(r"([0-9]+)", path.name)
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
+    return [(0, int(token), "") if token.isdecimal() else (1, 0, token) for token in parts]

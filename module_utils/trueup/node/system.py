@@ -1,4 +1,4 @@
-"""What the plans of several roles ask of a node: its release, size, scratch, free space."""
+"""Facts of a node that several roles' plans use: its release, size, scratch, free space."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import textwrap
 from typing import Any, Dict, Iterable, List, Mapping, Optional
 
-from ..plan import Asked
+from ..plan import PlanInputs
 
 
 def as_comment(text: str, width: int = 110) -> str:
@@ -14,17 +14,17 @@ def as_comment(text: str, width: int = 110) -> str:
     return "\n".join(f"# {line}" for line in textwrap.wrap(text, width))
 
 
-def local_scratch(asked: Asked) -> str:
-    """Where role nvme_scratch mounts the local disks, ``asked.found["scratch"]``; empty without
-    any. A container's are its host's."""
-    node = asked.node
+def local_scratch(inputs: PlanInputs) -> str:
+    """Role nvme_scratch's mount point of the local disks, ``inputs.found["scratch"]``; empty
+    without local disks. A container's disks are its host's."""
+    node = inputs.node
     local = not node["container"] and any(disk["local"] for disk in node["nvme"])
-    return asked.found["scratch"] if local else ""
+    return inputs.found["scratch"] if local else ""
 
 
-def others(pattern: str, given: Iterable[str]) -> str:
-    """Those of ``given`` that are not of the pattern, with commas."""
-    return ", ".join(one for one in given if not re.fullmatch(pattern, one))
+def others(pattern: str, texts: Iterable[str]) -> str:
+    """The ``texts`` that do not match the pattern, with commas."""
+    return ", ".join(text for text in texts if not re.fullmatch(pattern, text))
 
 
 def release(node: Mapping[str, Any]) -> str:

@@ -6,8 +6,9 @@ from typing import Any, Mapping, Sequence
 
 from ..errors import BadInput
 
-# What no unit of ours that runs once as root needs, as lines of its [Service] (systemd.exec(5)):
-# they hold for what it starts too. None hides a device or stops a mount or a module.
+# Rights that trueup's units, which run once as root, do not need, as lines of [Service]
+# (systemd.exec(5)): the limits also hold for programs that they start. None hides a device or stops
+# a mount or a module.
 RESTRICTED = """\
 NoNewPrivileges=yes
 RestrictSUIDSGID=yes
@@ -26,7 +27,7 @@ UMask=0077
 
 def command(argv: Sequence[Any]) -> str:
     """An argv as systemd reads it: quoted, with specifiers and variables escaped."""
-    return " ".join(_quoted(str(word).replace("$", "$$")) for word in argv)
+    return " ".join(_quoted(str(argument).replace("$", "$$")) for argument in argv)
 
 
 def environment(variables: Mapping[str, Any]) -> str:
@@ -40,12 +41,12 @@ def environment_file(variables: Mapping[str, Any]) -> str:
     return "".join(f"{name}={_in_quotes(str(variables[name]))}\n" for name in sorted(variables))
 
 
-def _quoted(word: str) -> str:
-    return _in_quotes(word).replace("%", "%%")
+def _quoted(text: str) -> str:
+    return _in_quotes(text).replace("%", "%%")
 
 
-def _in_quotes(word: str) -> str:
-    if "\n" in word:
+def _in_quotes(text: str) -> str:
+    if "\n" in text:
         raise BadInput("a value holds a line break, which a file of systemd cannot")
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -1,8 +1,8 @@
 """Ask a tool of the node something, within a time limit, and say in a sentence why it gave nothing.
 
 ``AnsibleModule.run_command`` has no time limit, and some tools hang: nvidia-smi on a GPU that has
-fallen off the bus, ibstat on an adapter that is being reset. It also reads without end what is
-printed without end.
+fallen off the bus, ibstat on an adapter that is being reset. It also has no limit on the size of
+the output.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _C_LOCALE = {"LC_ALL": "C", "LANG": "C"}
 
 @dataclass(frozen=True)
 class Answer:
-    """What a tool said.
+    """A tool's output and status.
 
     Attributes:
         tool: its name.
@@ -62,7 +62,7 @@ def ask(
         argv: the tool's name, looked for in PATH, and its arguments.
         limit_seconds: after which it is ended; without timeout(1) on the node there is no limit.
         folders: where to look for it beside PATH.
-        environment: what it needs beside the session's variables.
+        environment: variables that it needs beside the session's.
     """
     name = argv[0]
     tool = module.get_bin_path(name, opt_dirs=list(folders))
@@ -74,9 +74,9 @@ def ask(
     status, output, complaint = module.run_command(
         [*limit, tool, *argv[1:]],
         environ_update={**(environment or {}), **_C_LOCALE},
-        before_communicate_callback=lambda asked: outputs.extend(_bounded(asked)),
+        before_communicate_callback=lambda process: outputs.extend(_bounded(process)),
     )
-    if any(one.size > MOST_ANSWER_BYTES for one in outputs):
+    if any(stream.size > MOST_ANSWER_BYTES for stream in outputs):
         note = f"{name} printed more than {MOST_ANSWER_BYTES >> 20} MiB and was ended"
         return Answer(name, None, note=note)
     if limiter and status in _ENDED:
@@ -85,8 +85,8 @@ def ask(
     if status:
         from ..redaction import redact  # noqa: PLC0415 WHY: 8 ms of patterns, needed by failures
 
-        said = redact(complaint.strip() or output.strip())
-        lines = said.splitlines() or ["it said nothing"]
+        message = redact(complaint.strip() or output.strip())
+        lines = message.splitlines() or ["it said nothing"]
         note = f"{name} failed with status {status}: {lines[0][:200]}"
         return Answer(name, status, output, complaint, note)
     return Answer(name, 0, output, complaint)
@@ -95,8 +95,8 @@ def ask(
 class _Output:
     """An output of a program, which ends with the program where it is too long."""
 
-    def __init__(self, stream: Any, asked: Any) -> None:
-        self._stream, self._asked = stream, asked
+    def __init__(self, stream: Any, process: Any) -> None:
+        self._stream, self._asked = stream, process
         self.size = 0
         self.fileno, self.close = stream.fileno, stream.close
 
@@ -106,15 +106,18 @@ class _Output:
         self.size += len(chunk or b"")
         if self.size <= MOST_ANSWER_BYTES:
             return chunk
-        # timeout(1) hands it on, and kills what does not end.
+        # timeout(1) hands it on, and kills a program that does not end.
         self._asked.terminate()
         return b""
 
 
-def _bounded(asked: Any) -> List[_Output]:
+def _bounded(process: Any) -> List[_Output]:
     """Both outputs of a Popen, bounded."""
-    asked.stdout, asked.stderr = _Output(asked.stdout, asked), _Output(asked.stderr, asked)
-    return [asked.stdout, asked.stderr]
+    process.stdout, process.stderr = (
+        _Output(process.stdout, process),
+        _Output(process.stderr, process),
+    )
+    return [process.stdout, process.stderr]
 
 
 def _absent(name: str) -> str:

@@ -63,16 +63,18 @@ def parse_cpu_list(text: str) -> Cpus:
         ParseError: anything but numbers and rising ranges, or a number beyond Linux's limit.
     """
     cpus: set[int] = set()
-    for part in text.strip().split(",") if text.strip() else ():
-        match = re.fullmatch(r"\s*([0-9]{1,6})(?:-([0-9]{1,6}))?\s*", part)
+    for cpu_range in text.strip().split(",") if text.strip() else ():
+        match = re.fullmatch(r"\s*([0-9]{1,6})(?:-([0-9]{1,6}))?\s*", cpu_range)
         if match is None:
             raise ParseError(
-                f"CPU list: {part!r} is neither a number nor a range like 0-3", 1, text
+                f"CPU list: {cpu_range!r} is neither a number nor a range like 0-3", 1, text
             )
         first = int(match.group(1))
         last = first if match.group(2) is None else int(match.group(2))
         if last < first or last >= _MAX_CPU:
-            raise ParseError(f"CPU list: {part!r} must rise and stay under {_MAX_CPU}", 1, text)
+            raise ParseError(
+                f"CPU list: {cpu_range!r} must rise and stay under {_MAX_CPU}", 1, text
+            )
         cpus.update(range(first, last + 1))
     return tuple(sorted(cpus))
 
@@ -111,13 +113,13 @@ def mask_words(cpus: Iterable[int], width: int) -> str:
     Raises:
         BadInput: a CPU number that is negative or not below ``width``.
     """
-    wanted = sorted(set(cpus))
-    if width < 1 or (wanted and wanted[-1] >= width):
+    cpu_ids = sorted(set(cpus))
+    if width < 1 or (cpu_ids and cpu_ids[-1] >= width):
         raise BadInput(
-            f"CPU mask: CPU {wanted[-1] if wanted else 0} does not fit in a width of {width} CPUs"
+            f"CPU mask: CPU {cpu_ids[-1] if cpu_ids else 0} does not fit in a width of {width} CPUs"
         )
     words = -(-width // _WORD_BITS)
-    digits = cpu_mask(wanted).zfill(words * 8)
+    digits = cpu_mask(cpu_ids).zfill(words * 8)
     return ",".join(digits[start : start + 8] for start in range(0, len(digits), 8))
 
 
@@ -134,13 +136,13 @@ def parse_cpu_mask(text: str) -> Cpus:
         body = body[2:]
     words = body.split(",")
     pattern = r"[0-9a-fA-F]+" if len(words) == 1 else r"[0-9a-fA-F]{1,8}"
-    if not all(re.fullmatch(pattern, word) for word in words) or len(body) > _MAX_CPU:
+    if not all(re.fullmatch(pattern, mask_word) for mask_word in words) or len(body) > _MAX_CPU:
         raise ParseError(
             "CPU mask: expected hexadecimal digits, in comma-separated words of 8 or in one piece",
             1,
             text,
         )
-    value = int(words[0] + "".join(word.zfill(8) for word in words[1:]), 16)
+    value = int(words[0] + "".join(mask_word.zfill(8) for mask_word in words[1:]), 16)
     return tuple(bit for bit in range(value.bit_length()) if value >> bit & 1)
 
 
@@ -194,7 +196,7 @@ def _online(cpu_dir: Path) -> set[int]:
 
 
 def _siblings(folder: Path, cpu: int) -> Cpus:
-    # core_cpus_list is the name since Linux 5.3; thread_siblings_list is what older kernels have.
+    # core_cpus_list is the name since Linux 5.3; older kernels have thread_siblings_list.
     for name in ("core_cpus_list", "thread_siblings_list"):
         text = text_of(folder / "topology" / name)
         if text:

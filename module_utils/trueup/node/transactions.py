@@ -1,8 +1,8 @@
-"""Package transactions of apt and dnf: their commands, what a simulation says, and what is refused.
+"""Package transactions of apt and dnf: their commands, a simulation's result, and the refusals.
 
-A transaction removes and downgrades nothing but what the same role of trueup installed. The module
-``package_transaction`` runs the commands and keeps the record of installed packages. No Ansible in
-here.
+A transaction removes and downgrades only packages that the same role of trueup installed. The
+module ``package_transaction`` runs the commands and keeps the record of installed packages. No
+Ansible in here.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def update_command() -> List[str]:
 
 
 def simulation(request: Request) -> List[str]:
-    """The command that says what the installation would do, and changes nothing."""
+    """The command that simulates the installation and changes nothing."""
     if request.manager == "apt":
         return [*_APT_SIMULATION, *_apt_options(request), "install", *request.names]
     return [*_DNF, "--assumeno", *_dnf_options(request), "install", *request.names]
@@ -151,12 +151,12 @@ def _dnf_options(request: Request) -> List[str]:
 
 
 def name_of(spec: str) -> str:
-    """A package's name in what apt prints or is asked for, without version and architecture."""
+    """A package's name in apt's output or arguments, without version and architecture."""
     return spec.split("=", 1)[0].split(":", 1)[0]
 
 
 def parse(manager: str, status: Optional[int], text: str) -> Transaction:
-    """What a simulation that ended with ``status`` says.
+    """The result of a simulation that ended with ``status``.
 
     Raises:
         ParseError: it failed, or is not whole.
@@ -168,7 +168,7 @@ def parse(manager: str, status: Optional[int], text: str) -> Transaction:
 
 
 def parse_apt(text: str) -> Transaction:
-    """What ``apt-get --simulate --verbose-versions install`` says, in the C locale.
+    """The result of ``apt-get --simulate --verbose-versions install``, in the C locale.
 
     Raises:
         ParseError: its end is missing, or its numbers of packages differ from those it lists.
@@ -192,7 +192,7 @@ def parse_apt(text: str) -> Transaction:
 
 
 def parse_dnf(text: str) -> Transaction:
-    """What ``dnf --assumeno install`` says, in the C locale.
+    """The result of ``dnf --assumeno install``, in the C locale.
 
     A package that another one replaces (``Obsoletes``) is among the removed.
 
@@ -322,21 +322,21 @@ def listed(packages: Mapping[str, str]) -> str:
 
 
 def question(node: Mapping[str, Any], names: Sequence[str]) -> Dict[str, Dict[str, Any]]:
-    """The question what an installation would remove or downgrade, as a room's ``asks`` has it."""
+    """The question which packages an installation would remove or downgrade, as ``asks`` has it."""
     arguments = {"manager": node["package_manager"], "names": list(names), "asked": True}
     return {"package_transaction": arguments}
 
 
-def cost(answer: Mapping[str, Any]) -> str:
+def cost(response: Mapping[str, Any]) -> str:
     """By the answer: the packages that the installation would remove or downgrade; empty where it
     does neither, or where that is not known."""
-    if not answer.get("refused"):
+    if not response.get("refused"):
         return ""
-    return listed({**answer["removed"], **answer["downgraded"]})
+    return listed({**response["removed"], **response["downgraded"]})
 
 
 def recorded(record: Mapping[str, Entry], transaction: Transaction, role: str) -> Dict[str, Entry]:
-    """The record with what the transaction installs, and without what it removes."""
+    """The record with the packages that the transaction installs, without those that it removes."""
     remaining = {
         name: entry
         for name, entry in record.items()
@@ -402,7 +402,7 @@ def write_record(path: str, record: Mapping[str, Entry]) -> None:
         BadInput: it cannot be written.
     """
     folder = os.path.dirname(path)
-    text = {"format": FORMAT, "packages": {name: one._asdict() for name, one in record.items()}}
+    text = {"format": FORMAT, "packages": {name: entry._asdict() for name, entry in record.items()}}
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         beside = os.path.join(folder, f".{os.path.basename(path)}.part")

@@ -1,16 +1,17 @@
-"""Whether what runs is older than its files: what is started, restarted or reloaded, and the record
-that says so when a run broke off in between.
+"""Whether a running unit is older than its files: the start, restart or reload that is due, and the
+record of it in case a run breaks off in between.
 
-A service, a mount, or what holds for a boot (udev's rules, modules) reads its files when it begins.
-Nobody says afterwards what it has read. So trueup records, for each *run* of such a thing, the
-sha256 of the files that are in force in it. A run is known by systemd's invocation, or by the boot.
+A service, a mount, or settings that hold for a boot (udev's rules, modules) are read from files at
+the start. Nothing shows afterwards which content was read. So trueup records, for each *run* of
+such a unit, the sha256 of the files that are in force in it. A run is known by systemd's
+invocation, or by the boot.
 
 - The record is of this run: a file with another sha256 is not in force.
 - There is none, or it is of an earlier run: a file that changed after the run began is not in
   force. The inode's time of change (ctime) counts, which no program can set.
 
-The record is written once what it says is so, and a restart is noted before it. Whatever is killed
-in between leads to a restart more, and never to one less.
+The record is written once its content is true, and a restart is noted before it. A kill in between
+leads to one restart too many, and never to one too few.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ PROPERTIES = (
     *("LoadState", "ActiveState", "InvocationID", "MainPID", "NeedDaemonReload"),
     *("InactiveExitTimestamp", "InactiveExitTimestampMonotonic"),
 )
-# What a unit that is being started reads, it has read or reads as it is now: it counts as running.
+# A unit that is being started has read its files, or reads them as they are now: it counts as
+# running.
 _RUNNING = ("active", "reloading", "refreshing", "activating")
 # An inode's time is that of the kernel's last tick, up to 10 ms old.
 _TICK_SECONDS = 0.01
@@ -39,7 +41,7 @@ _DEFINITIONS = ("/etc/systemd/", "/run/systemd/", "/usr/lib/systemd/", "/lib/sys
 
 
 class Step(enum.Enum):
-    """What is done to a unit."""
+    """The action on a unit."""
 
     NONE = "none"
     START = "start"
@@ -84,8 +86,8 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a role asks: ``state`` (started, stopped or as_found), and the files that it wrote."""
+class TargetState:
+    """A role's request: ``state`` (started, stopped or as_found), and the files that it wrote."""
 
     state: str = "started"
     files: Tuple[str, ...] = ()
@@ -99,118 +101,120 @@ class Decision(NamedTuple):
     why: Tuple[str, ...] = ()
 
 
-def run_of(shown: str, *, now: float, monotonic: float, boot: str) -> Run:
+def run_of(output: str, *, now: float, monotonic: float, boot: str) -> Run:
     """The run that ``systemctl show`` tells of.
 
     Args:
-        shown: its output for PROPERTIES, with times in UTC.
+        output: its output for PROPERTIES, with times in UTC.
         now, monotonic: both clocks of the node, read at the same time.
         boot: the id of the boot, for a mount that systemd found and gave no invocation.
     """
-    told = dict(line.partition("=")[::2] for line in shown.splitlines())
-    micro = told.get("InactiveExitTimestampMonotonic") or "0"
-    active = told.get("ActiveState", "") in _RUNNING
+    properties = dict(line.partition("=")[::2] for line in output.splitlines())
+    micro = properties.get("InactiveExitTimestampMonotonic") or "0"
+    active = properties.get("ActiveState", "") in _RUNNING
     return Run(
-        name=(told.get("InvocationID") or f"{boot} {micro}") if active else "",
+        name=(properties.get("InvocationID") or f"{boot} {micro}") if active else "",
         active=active,
-        since=_since(told.get("InactiveExitTimestamp", ""), now - monotonic + int(micro) / 1e6),
-        unread=told.get("NeedDaemonReload") == "yes",
-        load=told.get("LoadState", ""),
-        process=int(told.get("MainPID") or 0),
+        since=_since(
+            properties.get("InactiveExitTimestamp", ""), now - monotonic + int(micro) / 1e6
+        ),
+        unread=properties.get("NeedDaemonReload") == "yes",
+        load=properties.get("LoadState", ""),
+        process=int(properties.get("MainPID") or 0),
     )
 
 
-def _since(shown: str, by_uptime: float) -> float:
+def _since(timestamp: str, by_uptime: float) -> float:
     """When a run began, at the earliest.
 
-    systemd shows the second by the clock of then; what has passed since is known by the clock that
-    nobody sets. They agree unless the clock was set meanwhile: then the earlier one counts, so that
-    a file written after the start is never taken for an older one.
+    systemd shows the second by the clock of then; the time since is known by the clock that nobody
+    sets. They agree unless the clock was set meanwhile: then the earlier one counts, so that a file
+    written after the start is never taken for an older one.
     """
     try:
-        second = float(calendar.timegm(time.strptime(shown, "%a %Y-%m-%d %H:%M:%S UTC")))
+        second = float(calendar.timegm(time.strptime(timestamp, "%a %Y-%m-%d %H:%M:%S UTC")))
     except ValueError:
         return by_uptime
     return by_uptime if second <= by_uptime < second + 1 else min(second, by_uptime)
 
 
-def decide(wanted: Wanted, run: Run, record: Record, files: Mapping[str, File]) -> Decision:
-    """What is to be done.
+def decide(target: TargetState, run: Run, record: Record, files: Mapping[str, File]) -> Decision:
+    """The action that is due.
 
     Args:
-        wanted: the role's.
-        run: what is running.
-        record: what was in force.
-        files: the files of ``wanted`` and of the record.
+        target: the role's.
+        run: the present run.
+        record: the files in force before.
+        files: the files of ``target`` and of the record.
     """
-    if wanted.state == "stopped":
+    if target.state == "stopped":
         return Decision(Step.STOP) if run.active else Decision(Step.NONE)
     if not run.active:
-        start = wanted.state == "started"
+        start = target.state == "started"
         return Decision(Step.START, ("it is not running",)) if start else Decision(Step.NONE)
-    why = _outdated({*wanted.files, *record.files}, record.files, run, record, files)
+    reasons = _outdated({*target.files, *record.files}, record.files, run, record, files)
     if record.owed and record.run == run.name:
-        why.insert(0, "a restart was begun and not finished")
+        reasons.insert(0, "a restart was begun and not finished")
     if run.replaced:
-        why.append("its program was replaced")
-    if why:
-        return Decision(Step.RESTART, tuple(why))
-    why = _outdated(set(wanted.reloaded), record.reloaded, run, record, files)
-    return Decision(Step.RELOAD, tuple(why)) if why else Decision(Step.NONE)
+        reasons.append("its program was replaced")
+    if reasons:
+        return Decision(Step.RESTART, tuple(reasons))
+    reasons = _outdated(set(target.reloaded), record.reloaded, run, record, files)
+    return Decision(Step.RELOAD, tuple(reasons)) if reasons else Decision(Step.NONE)
 
 
 def _outdated(
     paths: Iterable[str],
-    known: Mapping[str, str],
+    recorded: Mapping[str, str],
     run: Run,
     record: Record,
     files: Mapping[str, File],
 ) -> List[str]:
     """Why files are not in force, for each that is not."""
     reasons = (
-        (path, _reason(path, files[path], known.get(path), run, same=record.run == run.name))
+        (path, _reason(path, files[path], recorded.get(path), run, same=record.run == run.name))
         for path in sorted(paths)
     )
     return [f"{path} {reason}" for path, reason in reasons if reason]
 
 
-def _reason(path: str, file: File, known: str | None, run: Run, *, same: bool) -> str:
-    if same and known is not None:
-        return "is another one than at the start" if file.sha256 != known else ""
+def _reason(path: str, file: File, recorded_sha256: str | None, run: Run, *, same: bool) -> str:
+    if same and recorded_sha256 is not None:
+        return "is another one than at the start" if file.sha256 != recorded_sha256 else ""
     if not file.sha256:
         # When it went cannot be told.
-        return "was removed" if known else ""
+        return "was removed" if recorded_sha256 else ""
     if file.changed_at >= run.since - _TICK_SECONDS:
         return "changed after the start"
-    # A unit may have started again since, by what systemd had read before.
-    if run.unread and path.startswith(_DEFINITIONS) and file.sha256 != known:
+    # A unit may have started again since, with the files that systemd had read before.
+    if run.unread and path.startswith(_DEFINITIONS) and file.sha256 != recorded_sha256:
         return "was not read by systemd"
     return ""
 
 
 def begun(run: Run, record: Record) -> Record:
-    """What is recorded before a restart."""
+    """The record before a restart."""
     return Record(run.name, True, record.files, record.reloaded)
 
 
 def settled(
-    wanted: Wanted, step: Step, run: Run, record: Record, files: Mapping[str, File]
+    target: TargetState, step: Step, run: Run, record: Record, files: Mapping[str, File]
 ) -> Record:
-    """What is recorded after a step, with the run as it is then and the files as they were before.
+    """The record after a step, with the run as it is then and the files as they were before.
 
-    What another role has told of this unit stays. A start reads all files; otherwise those that
-    another role has to have reloaded are as they were.
+    Records of another role on this unit stay. A start reads all files; otherwise files that another
+    role reloads are as they were.
     """
     fresh = step in (Step.START, Step.RESTART)
-    started = {path: files[path].sha256 for path in (*record.files, *wanted.files)}
-    others = {path: files[path].sha256 if fresh else sha for path, sha in record.reloaded.items()}
-    reloaded = {path: files[path].sha256 for path in wanted.reloaded}
-    given = {*wanted.files, *wanted.reloaded}
+    started = {path: files[path].sha256 for path in (*record.files, *target.files)}
+    earlier = {path: files[path].sha256 if fresh else sha for path, sha in record.reloaded.items()}
+    reloaded = {path: files[path].sha256 for path in target.reloaded}
+    target_files = {*target.files, *target.reloaded}
 
-    def kept(entries: Mapping[str, str]) -> Dict[str, str]:
-        return {path: sha for path, sha in entries.items() if sha or path in given}
+    def pruned(entries: Mapping[str, str]) -> Dict[str, str]:
+        return {path: sha for path, sha in entries.items() if sha or path in target_files}
 
-    return Record(run.name, False, kept(started), kept({**others, **reloaded}))
+    return Record(run.name, False, pruned(started), pruned({**earlier, **reloaded}))
 
 
 def look_at(path: str) -> File:
@@ -237,20 +241,20 @@ def read(path: str) -> Record:
     """
     try:
         with open(path, encoding="utf-8") as stream:
-            told = json.load(stream)
+            content = json.load(stream)
     except FileNotFoundError:
         return Record()
     except (OSError, ValueError) as error:
         raise BadInput(f"{path} is no record ({error})") from error
-    if not isinstance(told, dict) or set(told) != set(asdict(Record())):
+    if not isinstance(content, dict) or set(content) != set(asdict(Record())):
         raise BadInput(f"{path} is no record (other members than trueup writes)")
     for name in ("files", "reloaded"):
-        entries = told[name]
+        entries = content[name]
         if not isinstance(entries, dict) or not all(isinstance(v, str) for v in entries.values()):
             raise BadInput(f"{path} is no record ({name} holds no paths and sha256)")
-    if not isinstance(told["run"], str) or not isinstance(told["owed"], bool):
+    if not isinstance(content["run"], str) or not isinstance(content["owed"], bool):
         raise BadInput(f"{path} is no record (run or owed is of another kind)")
-    return Record(**told)
+    return Record(**content)
 
 
 def write(path: str, record: Record) -> None:

@@ -15,7 +15,7 @@ from ..reading import lines_of
 from .nvidia_smi import address_of
 
 _GIB = 1024**3
-# What a slice may lack of its nominal memory: an A10-8Q shows 7.82 GiB.
+# The part of its nominal memory that a slice may lack: an A10-8Q shows 7.82 GiB.
 _TOLERANCE = 0.1
 # An A10-24Q is the whole of an A10, and virtual all the same; an A100-SXM4-40GB is not.
 _PROFILE = re.compile(r"-([0-9]+)[ABCQ]$")
@@ -38,28 +38,28 @@ def parse_licences(text: str) -> Dict[str, Optional[str]]:
     Raises:
         ParseError: no GPU, one twice, or a block without its state.
     """
-    found: Dict[str, Optional[str]] = {}
+    licences: Dict[str, Optional[str]] = {}
     address, heading = None, None
     for line in lines_of(text):
-        said, _, value = (part.strip() for part in line.partition(" : "))
+        label, _, value = (field.strip() for field in line.partition(" : "))
         gpu = re.match(r"GPU ([0-9A-Fa-f:.]+)\s*$", line)
         if gpu:
             address = address_of(gpu.group(1))
-            if address is None or address in found:
+            if address is None or address in licences:
                 raise line.error("nvidia-smi -q: expected a PCI address, each GPU once")
-            found[address] = None
-        elif address and said == "vGPU Software Licensed Product":
+            licences[address] = None
+        elif address and label == "vGPU Software Licensed Product":
             heading = line
             continue
-        elif address and heading and said == "License Status":
-            found[address], heading = value, None
+        elif address and heading and label == "License Status":
+            licences[address], heading = value, None
         if heading and _inset(line) <= _inset(heading):
             break
     if heading:
         raise heading.error("nvidia-smi -q: expected a License Status")
-    if not found:
+    if not licences:
         raise ParseError("nvidia-smi -q: no GPU in its answer")
-    return found
+    return licences
 
 
 def _inset(line: str) -> int:
@@ -76,8 +76,8 @@ def judge(
     gib: Optional[float],
     licence_is_told_by: str = _LICENCE_ON_LINUX,
 ) -> List[Dict[str, Any]]:
-    """What is wrong with the slices among gpu_facts' ``devices``: ``name``, ``message`` and whether
-    a ``reboot`` mends it.
+    """Problems of the slices among gpu_facts' ``devices``: ``name``, ``message`` and whether a
+    ``reboot`` fixes it.
 
     Args:
         devices: with ``pci``, ``name``, ``memory_bytes`` and ``licence``.

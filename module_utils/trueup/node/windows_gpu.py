@@ -1,8 +1,8 @@
 r"""The role windows_gpu, planned: NVIDIA's GRID driver and the graphics policies of a Windows host.
 
-Which driver: as gpu_grid (``grid_driver``, ``grid_source``). What changes a driver or a policy is
-noted in the registry (``HKLM:\SOFTWARE\trueup``), so that a later run knows whether the host was
-restarted since.
+The driver is chosen as in gpu_grid (``grid_driver``, ``grid_source``). A change of a driver or
+policy is noted in the registry (``HKLM:\SOFTWARE\trueup``), so that a later run knows whether the
+host was restarted since.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Tuple
 
 from ..errors import BadInput
-from ..plan import Asked, Plan, sentences
+from ..plan import Plan, PlanInputs, sentences
 from . import grid_driver, grid_source
 from .system import catalog_of
 from .windows import authenticode
@@ -22,7 +22,7 @@ from .windows.registry import Value, changes, data_of
 _POLICIES = r"HKLM:\SOFTWARE\Policies\Microsoft\Windows NT\Terminal Services"
 _STATIONS = r"HKLM:\SYSTEM\CurrentControlSet\Control\Terminal Server\WinStations"
 _NOTES, _CHANGED_AT = r"HKLM:\SOFTWARE\trueup", "windows_gpu_changed_at"
-# What is ours in the two keys; what is not declared is removed.
+# The role's own values in the two keys; undeclared ones are removed.
 _OWNED = {
     _POLICIES: (
         "bEnumerateHWBeforeSW",
@@ -50,26 +50,26 @@ _FAILURES = {
 }
 
 
-def asks(_: Asked) -> Dict[str, Dict[str, Any]]:
+def asks(_: PlanInputs) -> Dict[str, Dict[str, Any]]:
     """Which driver works here, and which policies there are."""
     keys = [*_OWNED, _NOTES]
     return {"windows_gpu_facts": {"settle_seconds": 0}, "windows_facts": {"registry": keys}}
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """The driver and the policies of a host.
 
     Values: ``kept``, the version of the driver that works here and stays (empty where none does);
-    ``changes``, whether anything is to change; ``driver``, what ``address`` and windows_gpu_driver
-    take; ``registry``, what is due as windows_settings takes it; ``expected`` for
+    ``changes``, whether anything is to change; ``driver``, the arguments of ``address`` and
+    windows_gpu_driver; ``registry``, the due items as windows_settings takes them; ``expected`` for
     windows_gpu_facts.
     """
-    refused = _refused(asked)
+    refused = _refused(inputs)
     if refused:
         return Plan(refused=refused)
-    options, state, registry = asked.options, asked.found["trueup_gpu"], asked.found["registry"]
-    kept, version = _kept(asked), options["version"]
-    missing = not kept and state["kernel_module"] != version
+    options, state, registry = inputs.options, inputs.found["trueup_gpu"], inputs.found["registry"]
+    kept_version, version = _kept(inputs), options["version"]
+    missing = not kept_version and state["kernel_module"] != version
     due = changes(_declared(options), registry, _OWNED)
     changed_at = data_of(registry, _NOTES, _CHANGED_AT) or ""
     if missing or due:
@@ -78,14 +78,14 @@ def plan(asked: Asked) -> Plan:
         due.append({**note.as_item(), "state": "present"})
     return Plan(
         values={
-            "kept": kept,
+            "kept": kept_version,
             "changes": bool(due),
-            "driver": {"missing": missing, **_driver(asked)},
+            "driver": {"missing": missing, **_driver(inputs)},
             "registry": due,
             "expected": {
-                "driver_version": kept or version,
-                "gpus": asked.node["gpu_count_expected"] or 0,
-                "gpu_memory_gib": catalog_of(asked.node).get("gpu_memory_gib"),
+                "driver_version": kept_version or version,
+                "gpus": inputs.node["gpu_count_expected"] or 0,
+                "gpu_memory_gib": catalog_of(inputs.node).get("gpu_memory_gib"),
                 "booted_after": changed_at,
                 "changes": bool(due),
             },
@@ -110,16 +110,16 @@ def _declared(options: Mapping[str, Any]) -> List[Value]:
     return declared
 
 
-def _driver(asked: Asked) -> Dict[str, Any]:
-    options, version = asked.options, asked.options["version"]
-    documented = asked.data["documented"].get(version) or {}
+def _driver(inputs: PlanInputs) -> Dict[str, Any]:
+    options, version = inputs.options, inputs.options["version"]
+    documented = inputs.data["documented"].get(version) or {}
     sha256 = options["manifest_sha256"]
     manifest, is_remote = grid_source.manifest_path(options["manifest"], sha256)
     file = f"{_FOLDER}\\{version}.exe"
     return {
         "branch": options["branch"],
         "version": version,
-        "system": system_of(asked.node),
+        "system": system_of(inputs.node),
         "unlisted_allowed": options["unlisted_os_allowed"],
         "url": options["url"] or documented.get("url", ""),
         "sha256": options["checksums"].get(version, "").lower(),
@@ -172,7 +172,7 @@ def pinned(driver: Mapping[str, Any], url: str) -> Tuple[str, bool]:
     first to learn that. Both are empty for an address that is taken at its word.
 
     Raises:
-        BadInput: what was downloaded is no program of NVIDIA's, or the pin is no sha256.
+        BadInput: the download is no program of NVIDIA's, or the pin is no sha256.
     """
     pin, taken = Path(driver["pin"]), Path(driver["taken"])
     if driver["sha256"] or not url.startswith(grid_source.MICROSOFT):
@@ -191,56 +191,58 @@ def ended(status: int, driver: Mapping[str, Any]) -> str:
     """Why the installer has failed, by its exit status; empty where it has not."""
     if status in _INSTALLED:
         return ""
-    why = _FAILURES.get(status, "see C:\\Windows\\INF\\setupapi.dev.log on the host")
-    return f"NVIDIA's installer of driver {driver['version']} ended with status {status}: {why}"
+    reason = _FAILURES.get(status, "see C:\\Windows\\INF\\setupapi.dev.log on the host")
+    return f"NVIDIA's installer of driver {driver['version']} ended with status {status}: {reason}"
 
 
-def _works(asked: Asked) -> str:
+def _works(inputs: PlanInputs) -> str:
     """The version of the driver that names GPUs here; empty where none does."""
-    state = asked.found["trueup_gpu"]
+    state = inputs.found["trueup_gpu"]
     return str(state["user_space"]) if state["gpus"] else ""
 
 
-def _kept(asked: Asked) -> str:
-    return _works(asked) if asked.options["working_driver"] == "keep" else ""
+def _kept(inputs: PlanInputs) -> str:
+    return _works(inputs) if inputs.options["working_driver"] == "keep" else ""
 
 
-def _refused(asked: Asked) -> List[str]:
-    node, options = asked.node, asked.options
+def _refused(inputs: PlanInputs) -> List[str]:
+    node, options = inputs.node, inputs.options
     if node.get("system") != "windows" or node["family"] != "nv_a10_v5":
         size = node["vm_size"] or "this machine"
-        here = f"{size} is of the family {node['family']} and runs {node['os']}"
-        return [f"windows_gpu: {here}, and the role is for NV A10 v5 with Windows."]
+        host = f"{size} is of the family {node['family']} and runs {node['os']}"
+        return [f"windows_gpu: {host}, and the role is for NV A10 v5 with Windows."]
     wrong = {
         "windows_gpu: this host shows no NVIDIA GPU: see Device Manager, or redeploy the VM.": (
-            not asked.found["trueup_gpu"]["gpus_on_pci"]
+            not inputs.found["trueup_gpu"]["gpus_on_pci"]
         ),
         "windows_gpu: RemoteApp takes no HEVC: set windows_gpu_video to avc444 or avc420, or serve"
         " desktops alone (windows_gpu_remoteapp, avd_session_host_groups).": (
-            options["video"] == "hevc" and _serves_remoteapp(asked)
+            options["video"] == "hevc" and _serves_remoteapp(inputs)
         ),
     }
     return [
         *sentences(wrong),
-        *_unfit(asked),
+        *_unfit(inputs),
         *grid_driver.refusals(options["branch"], options["version"], "windows_gpu"),
     ]
 
 
-def _serves_remoteapp(asked: Asked) -> bool:
-    groups = asked.variables.get("avd_session_host_groups") or []
-    return bool(asked.options["remoteapp"] or any(one["type"] == "RemoteApp" for one in groups))
+def _serves_remoteapp(inputs: PlanInputs) -> bool:
+    groups = inputs.variables.get("avd_session_host_groups") or []
+    return bool(
+        inputs.options["remoteapp"] or any(group["type"] == "RemoteApp" for group in groups)
+    )
 
 
-def _unfit(asked: Asked) -> List[str]:
-    """What is wrong with the driver that is here, and with the one that is asked for."""
-    options, version = asked.options, asked.options["version"]
-    works, keeps = _works(asked), options["working_driver"] == "keep"
-    has = works or asked.found["trueup_gpu"]["kernel_module"] or ""
+def _unfit(inputs: PlanInputs) -> List[str]:
+    """Problems of the present driver, and of the requested one."""
+    options, version = inputs.options, inputs.options["version"]
+    works, keeps = _works(inputs), options["working_driver"] == "keep"
+    has = works or inputs.found["trueup_gpu"]["kernel_module"] or ""
     is_microsofts = options["url"].startswith(grid_source.MICROSOFT) or not options["url"]
     is_known = is_microsofts or version in options["checksums"] or options["unverified_allowed"]
-    page = asked.data["documented"].get(version) or {}
-    systems, system = page.get("systems", []), system_of(asked.node)
+    page = inputs.data["documented"].get(version) or {}
+    systems, system = page.get("systems", []), system_of(inputs.node)
     is_due = not (keeps and works) and has != version
     is_unlisted = page and system not in systems and not options["unlisted_os_allowed"]
     return sentences(

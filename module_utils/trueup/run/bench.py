@@ -1,4 +1,4 @@
-"""What all benchmark modules share: their common parameters, and the way from one run to one
+"""Shared code of all benchmark modules: their common parameters, and the way from one run to one
 record.
 
 A module hands ``run_module`` its options and a function that takes a ``Bench`` to its end: it
@@ -31,7 +31,7 @@ Output = TypeVar("Output")
 _BLOTTED = "********"
 _MOST_WARNINGS = 20
 
-# What every benchmark module takes, beside its own ``timeout_seconds``.
+# Options of every benchmark module, beside its own ``timeout_seconds``.
 COMMON = (
     ModuleOption("run_id", "Id of the run that the record belongs to.", required=True),
     ModuleOption("node_name", "The node's name in the record.", required=True),
@@ -134,12 +134,12 @@ class Case:
 
 
 def _system_of(node: Mapping[str, Any]) -> dict[str, Any]:
-    known = {
+    fields = {
         name: node[name] for name in _SYSTEM_FIELDS if isinstance(node.get(name), (str, int, float))
     }
     # Off Azure the word changes with each boot.
     machine = str(node.get("machine") or "")
-    return {**known, "machine": machine} if machine.startswith(OF_VM) else known
+    return {**fields, "machine": machine} if machine.startswith(OF_VM) else fields
 
 
 def argument_spec(options: Sequence[Option]) -> dict[str, dict[str, Any]]:
@@ -165,7 +165,7 @@ def run_module(
 
 
 def carry_out(bench: Bench, options: Sequence[Option], measure: Callable[[Bench], None]) -> None:
-    """Check what is given, and take the case to its end."""
+    """Check the parameters, and take the case to its end."""
     wrong = refusals(options, bench.given)
     if wrong:
         bench.refuse("; ".join(wrong))
@@ -197,7 +197,7 @@ class Bench:
         module: the AnsibleModule.
         given: its parameters, which include COMMON's.
         check: nothing is to run.
-        case: what the record will say.
+        case: the content of the record.
     """
 
     def __init__(self, module: Any, benchmark: str) -> None:
@@ -245,7 +245,7 @@ class Bench:
             self.leave(resumed=taken)
 
     def _digest(self) -> Optional[str]:
-        """What the command runs, as resume.program_digest says it."""
+        """The digest of the command's program, as resume.program_digest gives it."""
         return program_digest(self.case.command)
 
     def leave(self, resumed: Optional[int] = None) -> NoReturn:
@@ -262,18 +262,18 @@ class Bench:
         beside: Sequence[str] = (),
         gpus_alone: bool = False,
     ) -> Output:
-        """Run the command alone on the node, parse what it printed and pass its warnings on; end
-        with a failed record where that fails.
+        """Run the command alone on the node, parse its output and pass its warnings on; end with a
+        failed record where that fails.
 
         Args:
             parse: the tool's parser.
-            explain: why a run whose exit status is not 0 failed, from what it printed; None where
-                the output does not say.
+            explain: why a run whose exit status is not 0 failed, from its output; None where the
+                output does not say.
             secrets: variables for the command that are in no record; their values are blotted out
-                of what it printed.
+                of its output.
             start: runs the command as process.run does, such as a launcher's ``run``.
-            beside: a command that runs as long as it does; what it prints stands behind the
-                output, below BESIDE. ``start`` must know it.
+            beside: a command that runs as long as it does; its output stands behind the command's,
+                below BESIDE. ``start`` must know it.
             gpus_alone: another process that computes on the node's GPUs, of which each figure would
                 be less by an unknown part, fails the case before it runs.
         """
@@ -297,8 +297,8 @@ class Bench:
         raw = _raw_of(done)
         failure = done.failure(self._timeout_seconds)
         if failure:
-            why = explain(redact(raw)) if explain else None
-            self.fail(f"{failure}: {why}" if why else failure)
+            reason = explain(redact(raw)) if explain else None
+            self.fail(f"{failure}: {reason}" if reason else failure)
         try:
             output = parse(raw)
         except ParseError as error:
@@ -336,11 +336,14 @@ class Bench:
         """Run the command while no other benchmark runs on the node; end with a failed record where
         it cannot run."""
         self._begin()
-        case, given = self.case, self.given
+        case, parameters = self.case, self.given
         who = {"run_id": case.run_id, "benchmark": case.benchmark, "case": case.case}
         try:
             lock = locked(
-                node_lock(), 5.0, {**who, "controller": given["controller"]}, given["end_holder"]
+                node_lock(),
+                5.0,
+                {**who, "controller": parameters["controller"]},
+                parameters["end_holder"],
             )
             with lock, self._evictable():
                 return start(case.command, **how)
@@ -390,8 +393,8 @@ class Bench:
         self._fail(f"{self.case.benchmark} {self.case.case}: {reason}", record=record)
 
     def _fail(self, message: str, *, record: Optional[Record]) -> NoReturn:
-        """End with what was printed so far, of which the middle is left out where it is long: all
-        of this is shown, too."""
+        """End with the output so far, of which the middle is left out where it is long: all of this
+        is shown, too."""
         raw, tail = None, ""
         if self._done is not None:
             done = self._done.printable()

@@ -1,4 +1,4 @@
-"""What the controller does beside its next tasks, and what came of it: ends with the controller.
+"""Work of the controller beside its next tasks, and its result: it ends with the controller.
 
 Ansible's own ``async`` leaves a process on the node that nobody can end once its controller is
 killed; here a process of the controller waits for the node instead, as its workers do.
@@ -22,12 +22,12 @@ _RESULT = "result"
 def begin(
     folder: str, controller: Mapping[str, Any], work: Callable[[], Dict[str, Any]]
 ) -> Dict[str, Any]:
-    """Begin it in a process of its own, and return what ``end`` is given.
+    """Begin it in a process of its own, and return the argument of ``end``.
 
     Args:
-        folder: an empty one that nobody else can write, for what comes of it.
+        folder: an empty one that nobody else can write, for the result.
         controller: ``lineage.of`` the process that it ends with.
-        work: returns what ``end`` is to return; it may raise any error.
+        work: gives the result that ``end`` returns; it may raise any error.
     """
     pid = os.fork()
     if pid == 0:
@@ -42,7 +42,7 @@ def begin(
 def _carry_out(
     folder: str, controller: Mapping[str, Any], work: Callable[[], Dict[str, Any]]
 ) -> None:
-    # A group of its own: what it starts, such as ssh, ends with it.
+    # A group of its own: processes that it starts, such as ssh, end with it.
     os.setsid()
     # Whoever waits for the controller's output waits for nothing else.
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -66,24 +66,24 @@ def _end_with(controller: Mapping[str, Any]) -> None:
 
 
 def end(begun: Mapping[str, Any], timeout_seconds: float) -> Dict[str, Any]:
-    """Wait for what was begun.
+    """Wait for the work of ``begin``.
 
     Raises:
         TimeoutError: it has not ended; it is killed then.
         ConnectionError: it ended and left nothing.
     """
-    place = os.path.join(begun["folder"], _RESULT)
+    result_path = os.path.join(begun["folder"], _RESULT)
     deadline = time.monotonic() + timeout_seconds
     # Asked first: it may end in between.
-    while lineage.gone(begun["process"]) is False and not os.path.exists(place):
+    while lineage.gone(begun["process"]) is False and not os.path.exists(result_path):
         if time.monotonic() > deadline:
             os.killpg(begun["process"]["pid"], signal.SIGKILL)
             raise TimeoutError(f"had not ended after {timeout_seconds:g} s")
         time.sleep(_POLL_SECONDS)
     try:
-        with open(place, "rb") as stream:
+        with open(result_path, "rb") as stream:
             # As Ansible's workers hand on theirs; nobody else can write there.
-            found: Dict[str, Any] = pickle.load(stream)  # noqa: S301 WHY: see above
+            result: Dict[str, Any] = pickle.load(stream)  # noqa: S301 WHY: see above
     except FileNotFoundError:
         raise ConnectionError("ended without a result: it was killed") from None
-    return found
+    return result

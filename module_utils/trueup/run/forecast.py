@@ -1,5 +1,5 @@
-"""What a run will take and cost: cases that are planned, times of earlier records, prices. What is
-not known is counted, never guessed."""
+"""Time and cost of a run: planned cases, times of earlier records, prices. Unknown figures are
+counted, never guessed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Work(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """What is expected of a run's measuring, configuring apart.
+    """The expected time and cost of a run's measuring, configuring apart.
 
     Attributes:
         nodes, cases: how many there are.
@@ -75,44 +75,44 @@ class Forecast(NamedTuple):
 def forecast(
     work: Sequence[Work], seconds: Mapping[Kind, float], prices: Mapping[str, Optional[float]]
 ) -> Forecast:
-    """What to expect.
+    """The expected time and cost.
 
     Args:
-        work: what is measured.
+        work: the benchmarks and their cases.
         seconds: mean time of a case by benchmark and size, where there are earlier records.
         prices: US$ an hour of each node; None where none is known.
     """
     slowest: Dict[str, float] = {}
-    for one in work:
-        took = seconds.get((one.benchmark, one.size), 0.0) * (one.cases or 0)
-        slowest[one.benchmark] = max(slowest.get(one.benchmark, 0.0), took)
+    for job in work:
+        took = seconds.get((job.benchmark, job.size), 0.0) * (job.cases or 0)
+        slowest[job.benchmark] = max(slowest.get(job.benchmark, 0.0), took)
     total = sum(slowest.values())
     return Forecast(
         nodes=len(prices),
-        cases=sum(one.cases or 0 for one in work),
+        cases=sum(job.cases or 0 for job in work),
         seconds=total,
-        untimed=sum(one.cases or 0 for one in work if (one.benchmark, one.size) not in seconds),
-        unplanned=sum(one.cases is None for one in work),
+        untimed=sum(job.cases or 0 for job in work if (job.benchmark, job.size) not in seconds),
+        unplanned=sum(job.cases is None for job in work),
         usd=total / 3600 * sum(price for price in prices.values() if price is not None),
         unpriced=sum(price is None for price in prices.values()),
     )
 
 
-def earlier(results: str, wanted: Set[Kind]) -> Dict[Kind, float]:
+def earlier(results: str, kinds: Set[Kind]) -> Dict[Kind, float]:
     """Mean time of a case in seconds, by benchmark and size, in the newest run that has ok records
     of it; a key without one is missing."""
     folder = os.path.expanduser(results)
-    found: Dict[Kind, float] = {}
+    mean_times: Dict[Kind, float] = {}
     for run in list(run_counts(folder))[: -_RUNS - 1 : -1]:
-        if wanted <= set(found):
+        if kinds <= set(mean_times):
             break
         times: Dict[Kind, List[float]] = {}
         for _, record, _ in read_records(os.path.join(folder, run)):
             if record is not None and record["outcome"] == "ok":
                 _time_of(record, times)
-        for kind in wanted & set(times) - set(found):
-            found[kind] = sum(times[kind]) / len(times[kind])
-    return found
+        for kind in kinds & set(times) - set(mean_times):
+            mean_times[kind] = sum(times[kind]) / len(times[kind])
+    return mean_times
 
 
 def _time_of(record: Mapping[str, Any], times: Dict[Kind, List[float]]) -> None:

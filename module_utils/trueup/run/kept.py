@@ -1,4 +1,4 @@
-"""What a program prints, kept up to a limit while it is counted and hashed to its end.
+"""A program's output, kept up to a limit while it is counted and hashed to its end.
 
 One that prints without end must fill neither the memory nor the disk of the node, and must not wait
 for a pipe that nobody reads. Up to ``reading.MOST_BYTES`` all of an output is kept; of a longer one
@@ -23,7 +23,7 @@ from ..reading import MOST_BYTES, ORDER_MARK
 from ..redaction import redact
 
 # Of an output that is too long, so much of its beginning and of its end is searched for
-# credentials. What printable.py leaves of it is far from where it was cut.
+# credentials. The text that printable.py leaves of it is far from where it was cut.
 SHOWN = 1 << 20
 _CHUNK = 1 << 18
 # fcntl.h of Linux; Python names it since 3.10. A burst need not wait for its reader.
@@ -32,7 +32,7 @@ _PIPE_BYTES = 1 << 20
 _POLL_SECONDS = 0.2
 
 
-class Kept(NamedTuple):
+class BufferedOutput(NamedTuple):
     """One output.
 
     Attributes:
@@ -87,43 +87,43 @@ class Keeper:
         """Close the file, if ``kept`` has not."""
         self._file.close()
 
-    def kept(self) -> Kept:
-        """What there is, once all was taken."""
+    def kept(self) -> BufferedOutput:
+        """The output, once all was taken."""
         with self._file as opened:
             opened.seek(0)
             begin = opened.read()
         if self.size <= MOST_BYTES:
-            return Kept(_decoded(begin), self.size)
+            return BufferedOutput(_decoded(begin), self.size)
         return _cut(begin, b"".join(self._end), self.size, self._digest.hexdigest())
 
 
-def of_ends(begin: bytes, end: bytes, size: int, sha256: str, *, most: int) -> Kept:
+def of_ends(begin: bytes, end: bytes, size: int, sha256: str, *, most: int) -> BufferedOutput:
     """An output of which another program kept the first ``most`` bytes, and of the rest the end.
 
     Args:
         begin: its first bytes, up to ``most``.
-        end: of what comes after them the end, or nothing.
+        end: the end of the bytes after them, or nothing.
         size: bytes of the whole.
         sha256: of the whole.
         most: bytes of the longest output that is whole.
     """
     if size <= most:
-        return Kept(_decoded(begin), size)
+        return BufferedOutput(_decoded(begin), size)
     return _cut(begin[:SHOWN], begin + end, size, sha256)
 
 
-def _cut(begin: bytes, last: bytes, size: int, sha256: str) -> Kept:
-    """The beginning and the end of an output, and between them what is missing."""
+def _cut(begin: bytes, last: bytes, size: int, sha256: str) -> BufferedOutput:
+    """The beginning and the end of an output, and between them a note of the missing part."""
     # Whole lines, where there are any.
     begin = begin[: begin.rfind(b"\n") + 1] or begin
     last = last[-SHOWN:]
     last = last[last.find(b"\n") + 1 :] or last
-    shown = ends(redact(_decoded(begin)), redact(_decoded(last)), size, sha256)
-    return Kept(shown, size, cut=True)
+    text = ends(redact(_decoded(begin)), redact(_decoded(last)), size, sha256)
+    return BufferedOutput(text, size, cut=True)
 
 
-def of_file(stream: IO[bytes]) -> Kept:
-    """What stands in a file, read once."""
+def of_file(stream: IO[bytes]) -> BufferedOutput:
+    """The content of a file, read once."""
     keeper = Keeper()
     for chunk in iter(lambda: stream.read(_CHUNK), b""):
         keeper.take(chunk)
@@ -178,11 +178,13 @@ class Pipe:
             try:
                 self._keeper.take(chunk)
             except OSError as error:
-                why = f"what it prints cannot be kept in {tempfile.gettempdir()}: {error.strerror}"
-                self._wrong.append(OSError(error.errno, why))
+                message = (
+                    f"what it prints cannot be kept in {tempfile.gettempdir()}: {error.strerror}"
+                )
+                self._wrong.append(OSError(error.errno, message))
 
-    def close(self) -> Kept:
-        """What was printed, once the program and all that it started are gone.
+    def close(self) -> BufferedOutput:
+        """The output, once the program and all that it started are gone.
 
         Raises:
             OSError: it could not be kept.
@@ -193,7 +195,7 @@ class Pipe:
         return self._keeper.kept()
 
     def drop(self) -> None:
-        """Close what ``close`` has not."""
+        """Close the files that ``close`` has not closed."""
         self._end()
         if self._started or self._thread is None:
             self._keeper.drop()

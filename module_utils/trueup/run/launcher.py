@@ -1,4 +1,4 @@
-"""How a benchmark of several ranks or nodes is started, and what is known of its nodes meanwhile.
+"""How a benchmark of several ranks or nodes is started, and the state of its nodes meanwhile.
 
 Three launchers, one interface: ``local`` (this node alone; several ranks by its mpirun), ``mpirun``
 (over ssh) and ``slurm`` (srun inside a job of sbatch, see slurm.py). Where ranks go comes from
@@ -29,7 +29,7 @@ from . import slurm_job as slurm
 
 LAUNCHERS = ("local", "mpirun", "slurm")
 
-# What a module takes whose benchmark runs on several nodes.
+# Options of a module whose benchmark runs on several nodes.
 LAUNCHER = (
     ModuleOption(
         "nodes",
@@ -169,37 +169,40 @@ class Launcher:
     mpi: Optional[Mpi] = None
 
     @classmethod
-    def asked(cls, given: Mapping[str, Any], mpi: Optional[Mpi] = None) -> Launcher:
+    def asked(cls, parameters: Mapping[str, Any], mpi: Optional[Mpi] = None) -> Launcher:
         """The launcher that a module's parameters (LAUNCHER) describe.
 
         Raises:
             BadInput: it cannot be.
         """
         # Another mpirun has libraries of its own; Slurm's commands are none.
-        by_slurm, arguments = given["launcher"] == "slurm", tuple(given["launcher_arguments"])
-        other = not by_slurm and given["launcher_path"]
+        by_slurm, arguments = (
+            parameters["launcher"] == "slurm",
+            tuple(parameters["launcher_arguments"]),
+        )
+        other = not by_slurm and parameters["launcher_path"]
         if mpi and by_slurm and "--mpi=pmix" in "=".join(arguments):
             mpi = mpi.with_pmix
-        made = cls(
-            kind=given["launcher"],
-            nodes=tuple(given["nodes"]),
-            hosts=tuple(given["hosts"]),
-            absent=tuple(given["absent"]),
-            path=given["launcher_path"] or "",
+        launcher = cls(
+            kind=parameters["launcher"],
+            nodes=tuple(parameters["nodes"]),
+            hosts=tuple(parameters["hosts"]),
+            absent=tuple(parameters["absent"]),
+            path=parameters["launcher_path"] or "",
             arguments=arguments,
-            directory=given["job_directory"] or "",
-            options=tuple(given["job_options"]),
-            queue_seconds=given["queue_seconds"],
+            directory=parameters["job_directory"] or "",
+            options=tuple(parameters["job_options"]),
+            queue_seconds=parameters["queue_seconds"],
             mpi=None if mpi and other and not mpi.at(other) else mpi,
         )
-        made.check()
-        return made
+        launcher.check()
+        return launcher
 
     def check(self) -> None:
-        """Refuse what cannot start anything.
+        """Refuse a launcher that cannot start anything.
 
         Raises:
-            BadInput: naming the parameter and what is wrong with it.
+            BadInput: naming the parameter and its error.
         """
         by_slurm, count = self.kind == "slurm", len(self.nodes)
         odd = next((host for host in self._hosts if not _NAME.fullmatch(host)), None)
@@ -306,7 +309,7 @@ class Launcher:
             f"--error={os.path.join(self.directory, slurm.ERRORS)}",
             *self.options,
             # By exec the job ends with srun's status.
-            f"--wrap=exec {' '.join(shlex.quote(word) for word in step)}",
+            f"--wrap=exec {' '.join(shlex.quote(argument) for argument in step)}",
         ]
 
     def _mpirun(self, per_node: int, variables: Mapping[str, str]) -> List[str]:
@@ -321,7 +324,11 @@ class Launcher:
             *("--map-by", f"ppr:{per_node}:node", "--bind-to", "none"),
             *(("--host", ",".join(hosts)) if hosts else ()),
             *(_started_from_here(self.arguments) if self.node_count > 1 else ()),
-            *(word for name in sorted({*variables, *self._of_mpi}) for word in ("-x", name)),
+            *(
+                argument
+                for name in sorted({*variables, *self._of_mpi})
+                for argument in ("-x", name)
+            ),
             *self.arguments,
         ]
 
@@ -342,26 +349,28 @@ class Launcher:
         return self.mpi.environment if self.mpi else {}
 
     def variables(self, ranks: int) -> Dict[str, str]:
-        """What the MPI, and mpirun itself, need to be told on this node by variables."""
+        """Variables that the MPI, and mpirun itself, need on this node."""
         # A program of one rank loads the MPI's libraries too.
-        found = dict(self._of_mpi)
+        mpi_variables = dict(self._of_mpi)
         if self.kind == "slurm" or (self.kind == "local" and ranks == 1):
-            return found
+            return mpi_variables
         if os.geteuid() == 0:
-            found["OMPI_ALLOW_RUN_AS_ROOT"] = found["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
-        return found
+            mpi_variables["OMPI_ALLOW_RUN_AS_ROOT"] = mpi_variables[
+                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"
+            ] = "1"
+        return mpi_variables
 
     def run(
         self, argv: Sequence[str], *, timeout_seconds: float, environment: Mapping[str, str]
     ) -> process.Completed:
-        """Run what ``command`` gave, as process.run does; a node that is not there is named.
+        """Run the argv of ``command``, as process.run does; a node that is not there is named.
 
         Raises:
             OSError: the launcher cannot be started, or a node does not answer before anything ran.
             Orphaned: whoever started this process is gone; the job was cancelled.
         """
-        gone = [f"node {name} {_ABSENT}" for name in self.absent]
-        lost = gone or self.lost()
+        absences = [f"node {name} {_ABSENT}" for name in self.absent]
+        lost = absences or self.lost()
         if lost:
             raise ConnectionError("; ".join(lost))
         if self.kind == "slurm":
@@ -418,13 +427,13 @@ class Launcher:
         return dict(zip(self._hosts, self.nodes))
 
 
-def joined(of_mpi: Mapping[str, str], given: Mapping[str, str]) -> Dict[str, str]:
+def joined(of_mpi: Mapping[str, str], variables: Mapping[str, str]) -> Dict[str, str]:
     """The MPI's variables and those given, which win; libraries are looked for in both's folders,
     since an MPI outside the loader's path does not start without its own."""
     name = "LD_LIBRARY_PATH"
-    paths = [one[name] for one in (given, of_mpi) if one.get(name)]
+    paths = [mapping[name] for mapping in (variables, of_mpi) if mapping.get(name)]
     folders = dict.fromkeys(folder for path in paths for folder in path.split(":"))
-    return {**of_mpi, **given, **({name: ":".join(folders)} if folders else {})}
+    return {**of_mpi, **variables, **({name: ":".join(folders)} if folders else {})}
 
 
 def pmix(kind: str, arguments: Sequence[str], node: Mapping[str, Any]) -> List[str]:
@@ -432,9 +441,9 @@ def pmix(kind: str, arguments: Sequence[str], node: Mapping[str, Any]) -> List[s
     default may be none, with which each rank of an MPI program believes that it is alone. The one
     rule of all roles. Ranks of HPC-X then load its build with the image's PMIx (hpcx-pmix). Intel
     MPI and MVAPICH are left to Slurm's default."""
-    given = any(word.split("=")[0] == "--mpi" for word in arguments)
+    has_mpi_option = any(argument.split("=")[0] == "--mpi" for argument in arguments)
     chosen = mpi_of(node)
-    takes_it = kind == "slurm" and not given and not (chosen and chosen.by_hydra)
+    takes_it = kind == "slurm" and not has_mpi_option and not (chosen and chosen.by_hydra)
     return [*(["--mpi=pmix"] if takes_it else []), *arguments]
 
 
@@ -458,9 +467,13 @@ def _twice(names: Sequence[str]) -> str:
 
 def _among(words: Sequence[str], options: Sequence[str]) -> List[str]:
     """Those of the words that are one of Slurm's options, which may be shortened."""
-    given = [word.split("=")[0] for word in words if word.startswith("--")]
-    given = [word for word in given if any(option.startswith(word) for option in options)]
-    return given + [word[:2] for word in words if word[:2] in options]
+    option_names = [argument.split("=")[0] for argument in words if argument.startswith("--")]
+    option_names = [
+        option_name
+        for option_name in option_names
+        if any(option.startswith(option_name) for option in options)
+    ]
+    return option_names + [argument[:2] for argument in words if argument[:2] in options]
 
 
 def _bound(placement: Optional[Placement]) -> List[str]:
@@ -509,12 +522,12 @@ def _by_ssh(
     return found
 
 
-def _asking(argv: Sequence[str], said: IO[bytes]) -> subprocess.Popen[bytes]:
+def _asking(argv: Sequence[str], stderr_file: IO[bytes]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         list(argv),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=said,
+        stderr=stderr_file,
         start_new_session=True,
     )
 

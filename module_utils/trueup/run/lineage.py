@@ -1,9 +1,9 @@
 """Who asked for a benchmark, and whether he still waits for it.
 
 Ansible's controller forks a worker for a task, the worker starts the module here or through ssh,
-and reads what it prints. A worker ends with its controller (``follow``), and a module sees that
-nobody reads its answer any more (``answers``): that holds from its first moment on, where a change
-of parents is only seen by who was there before.
+and reads its output. A worker ends with its controller (``follow``), and a module sees that nobody
+reads its answer any more (``answers``): that holds from its first moment on, whereas only a process
+that was there before sees a change of parents.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def die_with(parent: int, number: int = signal.SIGKILL) -> None:
 
 
 def of(pid: int) -> Dict[str, Any]:
-    """What tells a process of this machine from all others, those that get its number later too:
-    ``host``, ``boot``, ``pids`` (its namespace), ``pid`` and ``started`` (in ticks)."""
+    """The facts that tell a process of this machine from all others, those that get its number
+    later too: ``host``, ``boot``, ``pids`` (its namespace), ``pid`` and ``started`` (in ticks)."""
     fields = proc_stat(pid)
     return {
         "host": os.uname().nodename,
@@ -111,22 +111,22 @@ def follow() -> Dict[str, Any]:
     return of(controller.pid)
 
 
-# ---- what a module sees -------------------------------------------------------------------------
+# ---- the module's view --------------------------------------------------------------------------
 
-# Who asked for what this process runs; None where its output is no answer to anybody.
+# The controller of this process; None where its output is no answer to anybody.
 _asker: Optional[Mapping[str, Any]] = None
 
 
 def answers(controller: Mapping[str, Any]) -> None:
-    """From now on what this process runs ends when nobody reads its standard output any more, or
+    """From now on programs of this process end when nobody reads its standard output any more, or
     ``controller`` (``of``; may be empty) is gone."""
-    global _asker  # noqa: PLW0603 WHY: what runs is started in many ways
+    global _asker  # noqa: PLW0603 WHY: programs are started in many ways
     _asker = dict(controller)
 
 
 @contextlib.contextmanager
 def regardless() -> Iterator[None]:
-    """While the block lasts, what is begun ends whoever waits for it: the way back."""
+    """While the block lasts, programs run to their end even if nobody waits: the way back."""
     global _asker  # noqa: PLW0603 WHY: as above
     before, _asker = _asker, None
     try:
@@ -162,13 +162,15 @@ class Lineage:
         """Raises:
         Orphaned: one of them is gone.
         """
-        asked = self._asker is not None and (gone(self._asker) or not _is_read(_ANSWER))
-        if asked or any(parent_of(pid) != parent for pid, parent in self._parents.items()):
+        controller_gone = self._asker is not None and (gone(self._asker) or not _is_read(_ANSWER))
+        if controller_gone or any(
+            parent_of(pid) != parent for pid, parent in self._parents.items()
+        ):
             raise Orphaned(_GONE)
 
 
 def _is_read(handle: int) -> bool:
-    """Whether somebody reads what is written there; asked by an empty line, which Ansible passes
+    """Whether somebody reads the output of a handle; asked by an empty line, which Ansible passes
     over: between here and a worker that was killed ssh would wait for something to hand on."""
     try:
         kind = os.fstat(handle).st_mode
@@ -176,11 +178,11 @@ def _is_read(handle: int) -> bool:
             return True
         poll = select.poll()
         poll.register(handle, select.POLLOUT)
-        seen = [event for _, event in poll.poll(0)]
-        if any(event & (select.POLLERR | select.POLLHUP) for event in seen):
+        poll_events = [event for _, event in poll.poll(0)]
+        if any(event & (select.POLLERR | select.POLLHUP) for event in poll_events):
             return False
         # Not where it is full: that would wait.
-        if seen:
+        if poll_events:
             os.write(handle, b"\n")
     except BlockingIOError:
         return True

@@ -1,6 +1,6 @@
 """One benchmark at a time on a node, and who it is.
 
-The lock and what its holder says of itself are in a folder that its user alone can write:
+The lock and its holder's description of itself are in a folder that its user alone can write:
 /run/trueup for root, /run/user/UID/trueup for others (~/.cache/trueup where there is none).
 In a folder that everybody writes, a link of that name would have root truncate another file,
 and whoever likes could hold the node for ever.
@@ -25,7 +25,7 @@ FOLDER = "TRUEUP_LOCKS"
 _ROOTS = "/run/trueup"
 _LOCK, _HOLDER = "benchmark.lock", "benchmark.json"
 _POLL_SECONDS = 0.2
-# What a holder gets to end what it started, before it is killed.
+# Time for a holder to end its programs, before it is killed.
 _END_SECONDS = 10.0
 _MOST_BYTES = 65536
 
@@ -34,7 +34,7 @@ class Taken(TimeoutError):
     """The node is held by another benchmark.
 
     Attributes:
-        holder: what it said of itself; empty where it said nothing.
+        holder: its description of itself; empty where it gave none.
     """
 
     def __init__(self, message: str, holder: Mapping[str, Any]) -> None:
@@ -67,32 +67,32 @@ def _folder() -> str:
 def _own(folder: str) -> str:
     os.makedirs(os.path.dirname(folder) or "/", exist_ok=True)
     with contextlib.suppress(FileExistsError):
-        # What root holds the others may read.
+        # Other users may read root's locks.
         os.mkdir(folder, 0o755 if os.geteuid() == 0 else 0o700)
-    found = os.lstat(folder)
-    if not stat.S_ISDIR(found.st_mode):
-        why = "is no folder"
-    elif found.st_uid != os.geteuid():
-        why = f"belongs to user {found.st_uid}"
-    elif found.st_mode & 0o022:
-        why = "can be written by others"
+    status = os.lstat(folder)
+    if not stat.S_ISDIR(status.st_mode):
+        reason = "is no folder"
+    elif status.st_uid != os.geteuid():
+        reason = f"belongs to user {status.st_uid}"
+    elif status.st_mode & 0o022:
+        reason = "can be written by others"
     else:
         return folder
-    raise OSError(f"the lock's folder {folder} {why}: remove it")
+    raise OSError(f"the lock's folder {folder} {reason}: remove it")
 
 
 class locked:  # noqa: N801 WHY: reads as a statement, `with locked(path):`
     """Hold the node for one benchmark at a time: two at once would measure each other.
 
-    A user also waits for root's. Users do not wait for each other, nor root for them: what any user
-    can hold, any user could hold for ever.
+    A user also waits for root's. Users do not wait for each other, nor root for them: any user
+    could hold such a lock for ever.
 
     Args:
         path: the lock file; it stays, the kernel frees the lock when its holder ends, however it
             ends.
         timeout_seconds: how long to wait for another benchmark to end.
-        who: what others are told of it: ``run_id``, ``benchmark``, ``case`` and its ``controller``
-            (``lineage.of``).
+        who: the holder's description for others: ``run_id``, ``benchmark``, ``case`` and its
+            ``controller`` (``lineage.of``).
         end: a holder, as ``Taken`` has it, that is to be ended where it still holds the node.
 
     Raises:
@@ -127,8 +127,8 @@ class locked:  # noqa: N801 WHY: reads as a statement, `with locked(path):`
         except Taken:
             raise
         except OSError as error:
-            why = f"{error.strerror or error}: the node's lock {self._path} cannot be held"
-            raise OSError(error.errno, why) from error
+            message = f"{error.strerror or error}: the node's lock {self._path} cannot be held"
+            raise OSError(error.errno, message) from error
         self._handle = handle
 
     def __exit__(self, *_exception: object) -> None:
@@ -152,7 +152,8 @@ class locked:  # noqa: N801 WHY: reads as a statement, `with locked(path):`
             time.sleep(_POLL_SECONDS)
 
     def _holder(self, handle: int) -> Tuple[Optional[Dict[str, Any]], str]:
-        """What is known of whoever holds the node; None where nobody does, and we do."""
+        """The description of the node's holder; None where there was none, and this process holds
+        it."""
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -166,7 +167,7 @@ class locked:  # noqa: N801 WHY: reads as a statement, `with locked(path):`
         return None, ""
 
     def _tell(self) -> None:
-        told = {
+        holder = {
             **self._who,
             "process": lineage.of(os.getpid()),
             "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -175,7 +176,7 @@ class locked:  # noqa: N801 WHY: reads as a statement, `with locked(path):`
         number, beside = tempfile.mkstemp(prefix=".", dir=folder)
         try:
             with os.fdopen(number, "w", encoding="utf-8") as stream:
-                json.dump(told, stream)
+                json.dump(holder, stream)
             os.chmod(beside, 0o644)
             os.replace(beside, self._told)
         except BaseException:
@@ -184,13 +185,13 @@ class locked:  # noqa: N801 WHY: reads as a statement, `with locked(path):`
 
 
 def read_holder(path: str) -> Dict[str, Any]:
-    """What a holder said of itself; empty where that cannot be read."""
+    """A holder's description of itself; empty where that cannot be read."""
     try:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         with os.fdopen(os.open(path, flags), "rb") as stream:
-            found = json.loads(stream.read(_MOST_BYTES))
-        if all(name in found["process"] for name in ("boot", "pids", "pid", "started")):
-            return dict(found)
+            holder = json.loads(stream.read(_MOST_BYTES))
+        if all(name in holder["process"] for name in ("boot", "pids", "pid", "started")):
+            return dict(holder)
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         pass
     return {}
@@ -198,17 +199,21 @@ def read_holder(path: str) -> Dict[str, Any]:
 
 def _sentence(holder: Mapping[str, Any], path: str) -> str:
     words = [str(holder[name]) for name in ("benchmark", "case") if holder.get(name)]
-    what = " ".join(words) or "another benchmark"
+    benchmark = " ".join(words) or "another benchmark"
     run = f" of run {holder['run_id']}" if holder.get("run_id") else ""
     pid = holder["process"]["pid"] if holder else "unknown"
     since = f", since {holder['since']}" if holder.get("since") else ""
-    asked = holder.get("controller") or {}
-    by = f", started by process {asked['pid']} on {asked['host']}" if asked.get("pid") else ""
-    return f"{what}{run} holds this node (process {pid}{since}{by}, lock {path})"
+    controller = holder.get("controller") or {}
+    by = (
+        f", started by process {controller['pid']} on {controller['host']}"
+        if controller.get("pid")
+        else ""
+    )
+    return f"{benchmark}{run} holds this node (process {pid}{since}{by}, lock {path})"
 
 
 def _ended(process: Mapping[str, Any]) -> None:
-    """End a benchmark, which ends what it started; kill it where it does not."""
+    """End a benchmark, which ends its programs; kill it where it does not."""
     deadline = time.monotonic() + _END_SECONDS
     number = signal.SIGTERM
     while lineage.gone(process) is False:

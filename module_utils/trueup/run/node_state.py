@@ -1,4 +1,4 @@
-"""The record of what a node is and what state it is in."""
+"""The record of a node's identity and state."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ..record import Record
 from .bench import Case
 
 
-def record_of(given: Mapping[str, Any]) -> Record:
-    """What the options of the module node_state come to: ``run_id``, ``node_name``, ``node``,
-    ``gpu`` and ``ib``. It is invalid where the last two found something wrong."""
-    node: Dict[str, Any] = given["node"]
-    gpu, ib = given["gpu"] or None, given["ib"] or None
+def record_of(parameters: Mapping[str, Any]) -> Record:
+    """The record of the options of the module node_state: ``run_id``, ``node_name``, ``node``,
+    ``gpu`` and ``ib``. It is invalid where problems are in the last two."""
+    node: Dict[str, Any] = parameters["node"]
+    gpu, ib = parameters["gpu"] or None, parameters["ib"] or None
     case = Case(
         benchmark="node_state",
-        run_id=given["run_id"],
-        node_name=given["node_name"],
+        run_id=parameters["run_id"],
+        node_name=parameters["node_name"],
         node=node,
         case="state",
         gpus=len(node.get("gpus") or []),

@@ -1,10 +1,10 @@
-"""What launchers call nodes, and which of them may be used together."""
+"""The launchers' names of nodes, and which of them may be used together."""
 
 from __future__ import annotations
 
 from typing import Any, Container, Dict, List, Mapping, Sequence
 
-# What a record has once, whatever its nodes; cost and comparisons go by it.
+# Facts that a record has once, whatever its nodes; cost and comparisons go by them.
 _ONE = ("vm_size", "region", "offer")
 
 
@@ -51,20 +51,20 @@ def one_machine(nodes: Sequence[str], hostvars: Mapping[str, Any]) -> str:
 
 
 def unlike(nodes: Sequence[str], hostvars: Mapping[str, Any]) -> str:
-    """Why the nodes cannot be measured together: two are one machine, or they differ in what a
-    record says of all of them; what is not known differs from nothing."""
+    """Why the nodes cannot be measured together: two are one machine, or they differ in a fact that
+    a record has once for all of them; an unknown fact differs from nothing."""
     if same := one_machine(nodes, hostvars):
         return same
     for name in _ONE:
-        found: Dict[str, str] = {}
+        by_node: Dict[str, str] = {}
         for node in nodes:
             facts = _known(node, hostvars).get("ansible_facts") or {}
             value = (facts.get("trueup_node") or {}).get(name)
             if value:
-                found[node] = str(value)
-        if len(set(found.values())) > 1:
-            told = ", ".join(f"{node} {value}" for node, value in found.items())
-            return f"nodes measured together differ in {name}, of which a record has one: {told}"
+                by_node[node] = str(value)
+        if len(set(by_node.values())) > 1:
+            listing = ", ".join(f"{node} {value}" for node, value in by_node.items())
+            return f"nodes measured together differ in {name}, of which a record has one: {listing}"
     return ""
 
 
@@ -72,5 +72,5 @@ def _known(node: str, hostvars: Mapping[str, Any]) -> Mapping[str, Any]:
     """Ansible's own ``get`` of a host that the inventory does not have fails as undefined."""
     if node not in hostvars:
         return {}
-    found: Mapping[str, Any] = hostvars[node]
-    return found
+    variables: Mapping[str, Any] = hostvars[node]
+    return variables

@@ -22,13 +22,14 @@ from ..node import events
 from ..printable import printable
 from ..reading import MOST_BYTES
 from . import mpi_files, sentinel
-from .kept import Kept, Pipe
+from .kept import BufferedOutput, Pipe
 from .lineage import Lineage, Orphaned, die_with, prctl, proc_stat
 
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_SECONDS = 0.05
-# GOMP, KMP: what gcc's and LLVM's OpenMP read beside OMP_; PMIX, PRTE: Open MPI's launcher; UCX and
-# the others below what it and NCCL send data with. /etc/nccl.conf stays in force.
+# GOMP, KMP: variables that gcc's and LLVM's OpenMP read beside OMP_; PMIX, PRTE: Open MPI's
+# launcher; UCX and the others below: libraries with which it and NCCL send data. /etc/nccl.conf
+# stays in force.
 _STEERING = (
     *("OMP_", "GOMP_", "KMP_", "OMPI_", "PMIX_", "PRTE_", "DEVITO_", "GMX_"),
     *("NCCL_", "UCX_", "HCOLL_", "SHARP_", "GLOO_", "TORCH_", "VLLM_"),
@@ -38,7 +39,8 @@ _WATCH_SECONDS = 1.0
 _ASK_SECONDS = 30.0
 # Between being asked to end, at the time limit, and being killed.
 _GRACE_SECONDS = 3.0
-# The same before an eviction: what can, writes a checkpoint. The rest of its 30 s is the record's.
+# The same before an eviction: some programs write a checkpoint. The rest of its 30 s is the
+# record's.
 _NOTICE_SECONDS = 20.0
 
 
@@ -56,8 +58,8 @@ class Completed:
         out_of_memory: the kernel's out-of-memory killer ended a process on this machine while it
             ran.
         reason: why it ended, where more is known than the exit status tells.
-        warnings: what could not be watched while it ran.
-        beside: what the command printed that ran beside it.
+        warnings: events that could not be watched while it ran.
+        beside: the output of the command that ran beside it.
         cut: of each output that was too long to be kept whole, a sentence; no parser may read it.
     """
 
@@ -126,8 +128,8 @@ def run(
     cannot be run, this is a warning. ``folder`` is the case's own, for the files of
     Open MPI: it is removed also where this process is killed.
 
-    Inherited variables that steer OpenMP, MPI, NCCL or Devito are left out: they would change what
-    is measured without standing in the record. When this returns, every process that the command
+    Inherited variables that steer OpenMP, MPI, NCCL or Devito are left out: they would change the
+    figures without standing in the record. When this returns, every process that the command
     started is gone.
 
     Raises:
@@ -187,31 +189,32 @@ def run(
         if notice and child.returncode != 0:
             # The node that goes may have ended it before it was seen here.
             reason = notice.seen or reason
-        kept = [pipe.close() for pipe in pipes]
+        outputs = [pipe.close() for pipe in pipes]
         return Completed(
             argv=tuple(argv),
             returncode=child.returncode,
-            stdout=kept[0].text,
-            stderr=kept[1].text,
+            stdout=outputs[0].text,
+            stderr=outputs[1].text,
             seconds=seconds,
             timed_out=timed_out,
             out_of_memory=_oom_kills() > kills_before,
             reason=reason,
             warnings=(*warnings, *unwatched),
-            beside=kept[2].text,
-            cut=told_cut(argv[0], kept[0], kept[1], most=MOST_BYTES)
-            + told_cut((beside or [""])[0], kept[2], most=MOST_BYTES),
+            beside=outputs[2].text,
+            cut=told_cut(argv[0], outputs[0], outputs[1], most=MOST_BYTES)
+            + told_cut((beside or [""])[0], outputs[2], most=MOST_BYTES),
         )
 
 
-def told_cut(program: str, *outputs: Kept, most: int) -> Tuple[str, ...]:
+def told_cut(program: str, *outputs: BufferedOutput, most: int) -> Tuple[str, ...]:
     """Of each of a program's outputs that is not whole, since it has more than ``most`` bytes, a
     sentence; the second is its standard error."""
     name = os.path.basename(program)
     return tuple(
-        f"{name} printed {kept.size} bytes on its {where}: more than {most >> 20} MiB are not read"
-        for kept, where in zip(outputs, ("standard output", "standard error"))
-        if kept.cut
+        f"{name} printed {output.size} bytes on its {where}: more than {most >> 20} MiB are not"
+        f" read"
+        for output, where in zip(outputs, ("standard output", "standard error"))
+        if output.cut
     )
 
 
@@ -235,14 +238,14 @@ def _beside(
     return None, []
 
 
-# The machines beside this one whose eviction ends what is run now; None where nothing is evicted.
+# The machines beside this one whose eviction ends the present run; None where nothing is evicted.
 _at_risk: Optional[Tuple[str, ...]] = None
 
 
 @contextlib.contextmanager
 def evictable(nodes: Optional[Sequence[str]]) -> Iterator[None]:
-    """While the block lasts, what is run ends when Azure takes this machine or one of ``nodes``;
-    None: whatever Azure does."""
+    """While the block lasts, runs end when Azure takes this machine or one of ``nodes``; None:
+    whatever Azure does."""
     global _at_risk  # noqa: PLW0603 WHY: processes are started in many ways, some of them in forks
     before, _at_risk = _at_risk, None if nodes is None else tuple(nodes)
     try:
@@ -252,7 +255,7 @@ def evictable(nodes: Optional[Sequence[str]]) -> Iterator[None]:
 
 
 def notices() -> Optional[events.Watch]:
-    """A watch of what Azure announces, begun now; None where nothing is evicted."""
+    """A watch of Azure's announcements, begun now; None where nothing is evicted."""
     return None if _at_risk is None else events.Watch(_at_risk)
 
 
@@ -267,9 +270,9 @@ def _interruptible() -> Iterator[None]:
     ]
 
     def interrupted(number: int, _frame: Any) -> None:
-        # A second one must not keep what runs from being ended.
-        for one in numbers:
-            signal.signal(one, signal.SIG_IGN)
+        # A second one must not keep the programs from being ended.
+        for signal_number in numbers:
+            signal.signal(signal_number, signal.SIG_IGN)
         raise Orphaned(f"interrupted by {signal.Signals(number).name}")
 
     for number in numbers:
@@ -290,7 +293,7 @@ def _neutral(inherited: Mapping[str, str]) -> Dict[str, str]:
 
 
 class _Ended(Exception):
-    """What the watch of a run saw."""
+    """The message of a run's watch that ends it."""
 
 
 def _wait(
@@ -313,9 +316,9 @@ def _wait(
             look = now + _WATCH_SECONDS
             lineage.check()
         if watch and now >= ask:
-            seen = watch()
-            if seen and child.poll() is None:
-                raise _Ended("; ".join(seen))
+            reasons = watch()
+            if reasons and child.poll() is None:
+                raise _Ended("; ".join(reasons))
             ask = time.monotonic() + _ASK_SECONDS
         time.sleep(_POLL_SECONDS)
     return True
@@ -328,13 +331,13 @@ def _descendants(root: int) -> List[int]:
             fields = proc_stat(int(name))
             if fields and fields[0] != "Z":
                 children.setdefault(int(fields[1]), []).append(int(name))
-    found: List[int] = []
+    pids: List[int] = []
     queue = [root]
     while queue:
         for pid in children.get(queue.pop(), []):
-            found.append(pid)
+            pids.append(pid)
             queue.append(pid)
-    return found
+    return pids
 
 
 def _end_descendants() -> None:

@@ -50,13 +50,13 @@ class Rank:
 
 
 def parse_ranks(text: str) -> List[Rank]:
-    """Read what the ranks printed, in whatever order; other lines (of launchers, of ssh) are passed
+    """Read the lines of the ranks, in whatever order; other lines (of launchers, of ssh) are passed
     over.
 
     Raises:
         ParseError: a rank's line is damaged.
     """
-    found = []
+    ranks = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if not words or words[0] != "trueup-rank":
@@ -69,8 +69,8 @@ def parse_ranks(text: str) -> List[Rank]:
         except ValueError:
             raise ParseError("a rank's CPUs are no CPU list", number, line) from None
         visible = None if words[5] == "=*" else words[5][1:]
-        found.append(Rank(words[1], cpus, hwloc, int(words[4]), visible))
-    return found
+        ranks.append(Rank(words[1], cpus, hwloc, int(words[4]), visible))
+    return ranks
 
 
 def parse_gpus(text: str) -> Dict[str, Dict[str, str]]:
@@ -79,7 +79,7 @@ def parse_gpus(text: str) -> Dict[str, Dict[str, str]]:
     Raises:
         ParseError: a GPU's line is damaged, or no rank told of any.
     """
-    found: Dict[str, Dict[str, str]] = {}
+    addresses: Dict[str, Dict[str, str]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.replace(",", " ").split()
         if not words or words[0] != "trueup-gpu":
@@ -87,10 +87,10 @@ def parse_gpus(text: str) -> Dict[str, Dict[str, str]]:
         address = address_of(words[3]) if len(words) == 5 and words[2].isdecimal() else None
         if address is None:
             raise ParseError("a GPU's line is not whole", number, line)
-        found.setdefault(words[1], {}).update({words[2]: address, words[4]: address})
-    if not found:
+        addresses.setdefault(words[1], {}).update({words[2]: address, words[4]: address})
+    if not addresses:
         raise ParseError("no rank told of a GPU: is nvidia-smi there?")
-    return found
+    return addresses
 
 
 def address(rank: Rank, gpus: Mapping[str, str]) -> Optional[str]:
@@ -104,37 +104,40 @@ def address(rank: Rank, gpus: Mapping[str, str]) -> Optional[str]:
     """
     if rank.visible is None:
         return gpus.get(str(rank.number))
-    seen = rank.visible.split(",")
-    if len(seen) > 1 and rank.number >= len(seen):
+    visible_gpus = rank.visible.split(",")
+    if len(visible_gpus) > 1 and rank.number >= len(visible_gpus):
         return None
-    name = seen[rank.number if len(seen) > 1 else 0]
+    name = visible_gpus[rank.number if len(visible_gpus) > 1 else 0]
     # CUDA takes the beginning of a UUID too.
     full = [uuid for uuid in gpus if name.startswith("GPU-") and uuid.startswith(name)]
     return gpus.get(full[0] if len(full) == 1 else name)
 
 
 def judge_gpus(
-    found: List[Rank], gpus: Mapping[str, Mapping[str, str]], beside: Mapping[str, str]
+    ranks: List[Rank], gpus: Mapping[str, Mapping[str, str]], beside: Mapping[str, str]
 ) -> Optional[str]:
     """Why ranks are not beside their GPUs, or None.
 
     Args:
-        found: the ranks.
+        ranks: the ranks.
         gpus: as parse_gpus has them.
         beside: the CPUs of the NUMA node of each GPU, by address.
     """
     used: Dict[str, Rank] = {}
-    for rank in found:
+    for rank in ranks:
         sees = "is not set" if rank.visible is None else f"is {rank.visible!r}"
         who = f"on {rank.node} rank {rank.number} of the node"
-        place = address(rank, gpus.get(rank.node, {}))
-        if place is None or place not in beside:
+        gpu_address = address(rank, gpus.get(rank.node, {}))
+        if gpu_address is None or gpu_address not in beside:
             return f"{who} uses no GPU that is known there: CUDA_VISIBLE_DEVICES {sees}"
-        other = used.setdefault(f"{rank.node} {place}", rank)
+        other = used.setdefault(f"{rank.node} {gpu_address}", rank)
         if other is not rank:
-            return f"{who} uses the GPU of rank {other.number}, {place}"
-        if not set(parse_cpu_list(rank.cpus)) <= set(parse_cpu_list(beside[place])):
-            return f"{who} is on CPUs {rank.cpus}, and its GPU {place} is beside {beside[place]}"
+            return f"{who} uses the GPU of rank {other.number}, {gpu_address}"
+        if not set(parse_cpu_list(rank.cpus)) <= set(parse_cpu_list(beside[gpu_address])):
+            return (
+                f"{who} is on CPUs {rank.cpus}, and its GPU {gpu_address} is beside"
+                f" {beside[gpu_address]}"
+            )
     return None
 
 
@@ -148,27 +151,29 @@ def planned(placement: Placement) -> List[str]:
     return [format_cpu_list(cpus) for cpus in placement.per_rank if cpus]
 
 
-def judge(found: List[Rank], placement: Placement, node_count: int) -> Optional[str]:
+def judge(ranks: List[Rank], placement: Placement, node_count: int) -> Optional[str]:
     """Why these ranks are not where they should be, or None."""
-    wanted = planned(placement)
-    if len(found) != placement.ranks * node_count:
-        return f"{len(found)} ranks told where they are instead of {placement.ranks * node_count}"
+    expected_cpus = planned(placement)
+    if len(ranks) != placement.ranks * node_count:
+        return f"{len(ranks)} ranks told where they are instead of {placement.ranks * node_count}"
     by_node: Dict[str, List[Rank]] = {}
-    for rank in found:
+    for rank in ranks:
         by_node.setdefault(rank.node, []).append(rank)
     counts = {node: len(ranks) for node, ranks in by_node.items()}
     if list(counts.values()) != [placement.ranks] * node_count:
-        told = ", ".join(f"{count} on {node}" for node, count in sorted(counts.items()))
-        return f"ranks are not {placement.ranks} on each of {node_count} nodes: {told}"
-    wrong = (_unbound(node, ranks, wanted) for node, ranks in sorted(by_node.items()))
+        listing = ", ".join(f"{count} on {node}" for node, count in sorted(counts.items()))
+        return f"ranks are not {placement.ranks} on each of {node_count} nodes: {listing}"
+    wrong = (_unbound(node, ranks, expected_cpus) for node, ranks in sorted(by_node.items()))
     return next(filter(None, wrong), None)
 
 
-def _unbound(node: str, ranks: List[Rank], wanted: List[str]) -> Optional[str]:
+def _unbound(node: str, ranks: List[Rank], expected_cpus: List[str]) -> Optional[str]:
     """Why the ranks of a node are not bound as they should be, or None."""
     bound = sorted(rank.cpus for rank in ranks)
-    if wanted and bound != sorted(wanted):
-        return f"on {node} ranks are bound to {'/'.join(bound)} instead of {'/'.join(wanted)}"
+    if expected_cpus and bound != sorted(expected_cpus):
+        return (
+            f"on {node} ranks are bound to {'/'.join(bound)} instead of {'/'.join(expected_cpus)}"
+        )
     other = [rank for rank in ranks if rank.hwloc not in (None, rank.cpus)]
     if other:
         return f"on {node} hwloc-bind says {other[0].hwloc} where the kernel says {other[0].cpus}"

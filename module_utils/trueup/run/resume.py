@@ -1,8 +1,8 @@
 """Whether an earlier record of a run stands for a case that is to be measured now.
 
 It does where nothing differs that could change a figure: nodes, placement, parameters, command,
-environment, the programs themselves and the system they run on. What a case learns only while it
-runs (a GPU's name) is in the record alone and compared by nobody.
+environment, the programs themselves and the system they run on. Facts that a case learns only while
+it runs (a GPU's name) are in the record alone and compared by nobody.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _OWN_FOLDER = re.compile(r"(trueup-[a-z_-]{1,40}-)[A-Za-z0-9_]{8}(?=/|$)")
 
 
 def identity(record: Mapping[str, Any]) -> Dict[str, Any]:
-    """Of a record, or of a case that has not run, what must be equal for one to stand for the
-    other."""
-    found: Dict[str, Any] = {name: record[name] for name in _FIELDS}
+    """The fields of a record, or of a case that has not run, that must be equal for one to stand
+    for the other."""
+    fields: Dict[str, Any] = {name: record[name] for name in _FIELDS}
     variables = record["environment"].items()
-    found["environment"] = {name: _OWN_FOLDER.sub(r"\1", str(text)) for name, text in variables}
-    found["command"] = [_OWN_FOLDER.sub(r"\1", str(part)) for part in record["command"]]
-    found["parameters"] = dict(record["parameters"])
-    found["system"] = {name: record["system"].get(name) for name in _SYSTEM}
-    found["program"] = record["software"].get(PROGRAM)
-    return found
+    fields["environment"] = {name: _OWN_FOLDER.sub(r"\1", str(text)) for name, text in variables}
+    fields["command"] = [_OWN_FOLDER.sub(r"\1", str(argument)) for argument in record["command"]]
+    fields["parameters"] = dict(record["parameters"])
+    fields["system"] = {name: record["system"].get(name) for name in _SYSTEM}
+    fields["program"] = record["software"].get(PROGRAM)
+    return fields
 
 
 def standing(
@@ -50,30 +50,31 @@ def standing(
     ``record``; None where none does.
 
     Args:
-        earlier: what ``identity`` made of records that ended ok.
+        earlier: the results of ``identity`` for records that ended ok.
         record: the case, before it runs.
         momentary: parameters that the machine's state of the moment decides, such as an order that
             fits the free memory. They are not compared.
     """
     now = identity(redact(dict(record)))
     places = range(len(earlier) - 1, -1, -1)
-    return next((place for place in places if same(earlier[place], now, momentary)), None)
+    return next((index for index in places if same(earlier[index], now, momentary)), None)
 
 
 def same(before: Mapping[str, Any], now: Mapping[str, Any], momentary: Sequence[str] = ()) -> bool:
     """Whether two identities are of one case; a parameter that is in ``before`` alone was learnt
     while it ran."""
     fixed = [name for name in now if name != "parameters"]
-    asked = {name: value for name, value in now["parameters"].items() if name not in momentary}
+    compared = {name: value for name, value in now["parameters"].items() if name not in momentary}
     return all(before.get(name) == now[name] for name in fixed) and all(
         name in before["parameters"] and before["parameters"][name] == value
-        for name, value in asked.items()
+        for name, value in compared.items()
     )
 
 
 def program_digest(command: Sequence[str]) -> Optional[str]:
-    """What a command runs: twelve digits over the files that it names and, where its program stands
-    in a virtual environment, over the distributions in there; None where it names no file."""
+    """The digest of a command: twelve digits over the files that it names and, where its program
+    stands in a virtual environment, over the distributions in there; None where it names no
+    file."""
     paths = _files(command)
     if not paths:
         return None
@@ -94,13 +95,17 @@ def _files(command: Sequence[str]) -> List[str]:
     """The program, and every argument that is the path of a file that can be read and that the case
     has not made for itself."""
     program = shutil.which(command[0]) if command else None
-    named = [part for part in command[1:] if os.path.isabs(part) and not _OWN_FOLDER.search(part)]
-    found = ([program] if program else []) + named
-    return [path for path in found if os.path.isfile(path) and os.access(path, os.R_OK)]
+    named = [
+        argument
+        for argument in command[1:]
+        if os.path.isabs(argument) and not _OWN_FOLDER.search(argument)
+    ]
+    paths = ([program] if program else []) + named
+    return [path for path in paths if os.path.isfile(path) and os.access(path, os.R_OK)]
 
 
 def _distributions(program: str) -> List[str]:
-    """Names and versions of what is installed in the virtual environment of a program."""
+    """Names and versions of the distributions in the virtual environment of a program."""
     home = os.path.dirname(os.path.dirname(program))
     if not os.path.isfile(os.path.join(home, "pyvenv.cfg")):
         return []

@@ -1,4 +1,4 @@
-"""End what a benchmark started in sessions of its own, where its module is killed by SIGKILL.
+"""End a benchmark's processes in sessions of their own, where its module is killed by SIGKILL.
 
 A module that ends as it should ends its descendants first (process.py). Killed (out of memory), it
 ends its program by the kernel, but not that one's children: they lose every trace of a parent. All
@@ -71,11 +71,11 @@ def _end(mark: str) -> None:
     """Kill those with the mark until none is left: one may fork while it is killed."""
     quiet = 0
     for _round in range(_ROUNDS):
-        found = marked(mark)
-        quiet = 0 if found else quiet + 1
+        pids = marked(mark)
+        quiet = 0 if pids else quiet + 1
         if quiet >= _QUIET_ROUNDS:
             return
-        for pid in found:
+        for pid in pids:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(_POLL_SECONDS)
@@ -83,15 +83,15 @@ def _end(mark: str) -> None:
 
 def marked(mark: str) -> List[int]:
     """The processes of this user, root's too where this is root's, that have it."""
-    wanted = f"{NAME}={mark}".encode()
-    found = []
+    marker = f"{NAME}={mark}".encode()
+    pids = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
         try:
             with open(f"/proc/{name}/environ", "rb") as stream:
-                if wanted in stream.read().split(b"\0"):
-                    found.append(int(name))
+                if marker in stream.read().split(b"\0"):
+                    pids.append(int(name))
         except OSError:
             continue
-    return found
+    return pids

@@ -48,24 +48,25 @@ _ENDED = (
 )
 # States of a node (sinfo --Format=StateLong, without the marks below) that a rank of it is lost in,
 _DEAD = ("down", "error", "powered_down", "powering_down", "power_down", "future")
-# and those that it takes no new job in; what runs there goes on.
+# and those that it takes no new job in; its running jobs go on.
 _CLOSED = ("drained", "draining", "fail", "failing", "inval", "unknown", "reboot", "maint")
 _MARKS = "*~#!%$@^-+"
-# Of our environment: where Slurm is and who we are. The rest of its variables would change what is
-# run: they are those of a job around us, and a user's own defaults for its commands.
+# Of this process' environment: where Slurm is and who the user is. The rest of Slurm's variables
+# would change the job: they are those of a job around it, and a user's own defaults for its
+# commands.
 _SETTINGS = ("SLURM_", "SBATCH_", "SCANCEL_", "SINFO_")
 _KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 
 
 @dataclass(frozen=True)
 class State:
-    """What Slurm says of a job.
+    """Slurm's state of a job.
 
     Attributes:
         name: JobState: PENDING, RUNNING, COMPLETED, FAILED, NODE_FAIL, ...
         reason: why it waits, or why it ended; None where Slurm gives none.
         status: the batch script's exit status.
-        signal: what ended it, 0 where nothing did.
+        signal: the signal that ended it, 0 for none.
         host: the node that its batch script was given; None where it got none.
         seconds: how long it has run; None where Slurm does not say.
     """
@@ -101,8 +102,8 @@ def parse_state(text: str) -> State:
     """
     words: Dict[str, str] = {}
     # A job's name stands before them, its comment after: both may hold blanks and such words.
-    whole = re.search(r"\sJobState=\S+\sReason=.*", text)
-    for name, value in re.findall(r"\s([A-Za-z]+)=(\S*)", whole.group() if whole else ""):
+    match = re.search(r"\sJobState=\S+\sReason=.*", text)
+    for name, value in re.findall(r"\s([A-Za-z]+)=(\S*)", match.group() if match else ""):
         words.setdefault(name, value)
     ended = re.fullmatch(r"(\d+):(\d+)", words.get("ExitCode", ""), re.ASCII)
     if not ended:
@@ -120,21 +121,21 @@ def parse_state(text: str) -> State:
 
 def _seconds(text: str) -> Optional[float]:
     """Of a time as in 1-02:03:04."""
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)", text, re.ASCII)
-    if not found:
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)", text, re.ASCII)
+    if not match:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (int(number or 0) for number in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def parse_nodes(text: str) -> Dict[str, str]:
     """Read ``sinfo --Node --noheader --format='%N|%T'``: node to state, each once."""
-    found: Dict[str, str] = {}
+    states: Dict[str, str] = {}
     for line in text.splitlines():
         name, separator, state = line.strip().partition("|")
         if separator:
-            found[name] = state
-    return found
+            states[name] = state
+    return states
 
 
 def lost(hosts: Sequence[str], *, commands: str, names: Mapping[str, str]) -> List[str]:
@@ -143,7 +144,7 @@ def lost(hosts: Sequence[str], *, commands: str, names: Mapping[str, str]) -> Li
     Args:
         hosts: Slurm's names; empty leaves the choice to Slurm.
         commands: folder of Slurm's commands; empty means PATH.
-        names: what records call them.
+        names: the records' names of the hosts.
     """
     for name in ("sbatch", "scontrol", "scancel", "sinfo"):
         program = _program(commands, name)
@@ -172,14 +173,14 @@ def _unfit(
         return []
     argv = [_program(commands, "sinfo"), "--Node", "--noheader", "--format=%N|%T"]
     states = parse_nodes(_told([*argv, f"--nodes={','.join(hosts)}"]))
-    found = []
+    problems = []
     for host in hosts:
         state = states.get(host)
         if state is None:
-            found.append(f"node {names.get(host, host)} is not known to Slurm")
+            problems.append(f"node {names.get(host, host)} is not known to Slurm")
         elif state.endswith("*") or state.rstrip(_MARKS) in bad:
-            found.append(f"node {names.get(host, host)} is {state} in Slurm")
-    return found
+            problems.append(f"node {names.get(host, host)} is {state} in Slurm")
+    return problems
 
 
 def run(
@@ -205,7 +206,7 @@ def run(
         names: Slurm's names of the nodes to those of records.
 
     Returns:
-        What the job printed and how it ended; ``seconds`` is the time that it ran.
+        The job's output and how it ended; ``seconds`` is the time that it ran.
 
     Raises:
         OSError: sbatch cannot be run.
@@ -218,8 +219,8 @@ def run(
         refused = job.submit(argv, environment)
         if refused:
             return refused
-        why = job.wait(timeout_seconds, queue_seconds, outputs)
-    return job.completed(argv, outputs, why)
+        reason = job.wait(timeout_seconds, queue_seconds, outputs)
+    return job.completed(argv, outputs, reason)
 
 
 class _Forgotten(ParseError):
@@ -277,30 +278,34 @@ class _Job:
     def submit(
         self, argv: Sequence[str], environment: Mapping[str, str]
     ) -> Optional[process.Completed]:
-        """Hand it to sbatch; what came of it where there is no job."""
+        """Hand it to sbatch; returns how that failed where there is no job."""
         self._watch.check()
         with _alone():
-            told = process.run(argv, timeout_seconds=_COMMAND_SECONDS, environment=environment)
+            submission = process.run(
+                argv, timeout_seconds=_COMMAND_SECONDS, environment=environment
+            )
         # A site's own wrapper may say more than --parsable prints.
-        taken = re.findall(r"(?m)^([0-9]+)(?:;\S*)?\s*$", told.stdout)
+        taken = re.findall(r"(?m)^([0-9]+)(?:;\S*)?\s*$", submission.stdout)
         if taken:
             self._number = taken[-1]
         if self._interrupt:
             raise Orphaned(self._interrupt)
         if self._number:
             return None
-        why = told.printable().tail(1) or f"exit status {told.returncode}"
-        if told.timed_out:
-            why = f"{told.failure(_COMMAND_SECONDS)}; squeue shows whether it did all the same"
+        reason = submission.printable().tail(1) or f"exit status {submission.returncode}"
+        if submission.timed_out:
+            reason = (
+                f"{submission.failure(_COMMAND_SECONDS)}; squeue shows whether it did all the same"
+            )
         return process.Completed(
             argv=tuple(argv),
-            returncode=told.returncode or 1,
-            stdout=told.stdout,
-            stderr=told.stderr,
-            seconds=told.seconds,
+            returncode=submission.returncode or 1,
+            stdout=submission.stdout,
+            stderr=submission.stderr,
+            seconds=submission.seconds,
             timed_out=False,
             out_of_memory=False,
-            reason=f"Slurm did not take the job: {why}",
+            reason=f"Slurm did not take the job: {reason}",
         )
 
     def wait(
@@ -313,11 +318,13 @@ class _Job:
             now = time.monotonic()
             if not silent and self._clocked(now):
                 return None
-            why = silent or self._late(now, queue_seconds, timeout_seconds) or self._lost(now)
-            why = (self._notice and self._notice.seen) or why or outputs.too_long(self._number)
-            why = why or self._unseen(now, outputs)
-            if why:
-                return why
+            reason = silent or self._late(now, queue_seconds, timeout_seconds) or self._lost(now)
+            reason = (
+                (self._notice and self._notice.seen) or reason or outputs.too_long(self._number)
+            )
+            reason = reason or self._unseen(now, outputs)
+            if reason:
+                return reason
             # Slurm is asked seldom where a job takes long, and whoever waits for it is not.
             for _ in range(1 if now - self._submitted < 60 else 5):
                 self._watch.check()
@@ -354,10 +361,10 @@ class _Job:
     def _lost(self, now: float) -> str:
         """Which of its nodes have been gone for long. While it waits, Slurm may still be waking
         nodes up."""
-        gone = self._dead() if self.state.goes else []
-        self._gone_since = (self._gone_since or now) if gone else None
+        dead_nodes = self._dead() if self.state.goes else []
+        self._gone_since = (self._gone_since or now) if dead_nodes else None
         lasted = self._gone_since and now - self._gone_since > _LOST_SECONDS
-        return "; ".join(gone) if lasted else ""
+        return "; ".join(dead_nodes) if lasted else ""
 
     def _unseen(self, now: float, outputs: _Outputs) -> str:
         """Why a job that has run for long is not let run on unseen."""
@@ -397,75 +404,77 @@ class _Job:
 
     def _cancel(self) -> None:
         deadline = time.monotonic() + _END_SECONDS
-        asked, why = False, ""
+        is_requested, reason = False, ""
         # Nothing of it must disturb the next one.
         while True:
             try:
-                if not asked:
+                if not is_requested:
                     _told([_program(self._commands, "scancel"), self._number])
-                    asked = True
+                    is_requested = True
                 self.state = self._ask()
                 if self.state.ended:
                     return
-                why = f"it was still {self.state.name} {_END_SECONDS:.0f} s after"
+                reason = f"it was still {self.state.name} {_END_SECONDS:.0f} s after"
             except _Forgotten:
                 return
             except ParseError as error:
-                why = str(error)
+                reason = str(error)
             if time.monotonic() > deadline:
-                self._left = f"could not be cancelled and may still run ({why})"
+                self._left = f"could not be cancelled and may still run ({reason})"
                 return
             time.sleep(_POLL_SECONDS)
 
     def completed(
-        self, argv: Sequence[str], outputs: _Outputs, why: Optional[str]
+        self, argv: Sequence[str], outputs: _Outputs, reason: Optional[str]
     ) -> process.Completed:
-        """How it ended, with what it printed."""
+        """How it ended, with its output."""
         state = self.state
         returncode = -state.signal or state.status
-        ran = self.started is not None or (why is None and state.host is not None)
-        whole = state.name == "COMPLETED"
-        if why is None and not whole:
-            why = (self._notice and self._notice.seen) or self._ending()
-        out, err = outputs.read(self._number) if ran or whole else (None, kept.Kept())
-        if why is None and out is None:
-            why = outputs.missing()
-        why = self._at_last(why)
+        ran = self.started is not None or (reason is None and state.host is not None)
+        is_completed = state.name == "COMPLETED"
+        if reason is None and not is_completed:
+            reason = (self._notice and self._notice.seen) or self._ending()
+        out, err = (
+            outputs.read(self._number) if ran or is_completed else (None, kept.BufferedOutput())
+        )
+        if reason is None and out is None:
+            reason = outputs.missing()
+        reason = self._at_last(reason)
         return process.Completed(
             argv=tuple(argv),
-            returncode=returncode or int(bool(why)),
+            returncode=returncode or int(bool(reason)),
             stdout=out.text if out else "",
             stderr=err.text,
             seconds=self.seconds,
             timed_out=self.timed_out,
             out_of_memory=state.name == "OUT_OF_MEMORY",
-            reason=f"Slurm job {self._number}: {why}" if why else None,
+            reason=f"Slurm job {self._number}: {reason}" if reason else None,
             warnings=tuple(self._notice.close() if self._notice else ()),
-            cut=process.told_cut("the job", out or kept.Kept(), err, most=MOST_BYTES),
+            cut=process.told_cut("the job", out or kept.BufferedOutput(), err, most=MOST_BYTES),
         )
 
-    def _at_last(self, why: Optional[str]) -> Optional[str]:
+    def _at_last(self, reason: Optional[str]) -> Optional[str]:
         # It may have got its nodes while it was being cancelled.
         if self._unserved and self.state.host is None:
-            why = f"{why}, and never ran"
-        return f"{why}; it {self._left}" if why and self._left else why
+            reason = f"{reason}, and never ran"
+        return f"{reason}; it {self._left}" if reason and self._left else reason
 
     def _ending(self) -> str:
-        """How a job ended that did not complete, and what ails the nodes that it waited for."""
+        """How a job ended that did not complete, and problems of the nodes that it waited for."""
         state = self.state
-        why = f"it ended {state.name}"
-        why += f" with exit status {state.status}" if state.status else ""
-        why += f" by {_signal(state.signal)}" if state.signal else ""
-        why += f" ({state.reason})" if state.reason else ""
+        reason = f"it ended {state.name}"
+        reason += f" with exit status {state.status}" if state.status else ""
+        reason += f" by {_signal(state.signal)}" if state.signal else ""
+        reason += f" ({state.reason})" if state.reason else ""
         with contextlib.suppress(ParseError):
-            why += "".join(f"; {sentence}" for sentence in self._unfit(_DEAD + _CLOSED))
-        return why
+            reason += "".join(f"; {sentence}" for sentence in self._unfit(_DEAD + _CLOSED))
+        return reason
 
 
 class _Outputs:
-    """What jobs print into a shared folder.
+    """The outputs of jobs in a shared folder.
 
-    A new cluster counts its jobs from 1 again: what lies there before a job is another one's.
+    A new cluster counts its jobs from 1 again: files from before a job are another one's.
     """
 
     def __init__(self, directory: str) -> None:
@@ -492,7 +501,7 @@ class _Outputs:
         return bool(list(self._sizes(number)))
 
     def missing(self) -> str:
-        """What is said of a job whose output is not here."""
+        """The message for a job whose output is not here."""
         return f"its output is not to be seen in {self.directory} here: is the folder shared?"
 
     def _sizes(self, number: str) -> Iterator[Tuple[str, int]]:
@@ -500,35 +509,35 @@ class _Outputs:
         for name in (OUTPUT, ERRORS):
             path = os.path.join(self.directory, name.replace("%j", number))
             with contextlib.suppress(OSError):
-                found = os.stat(path)
-                if _print(found) != self._before.get(os.path.basename(path)):
-                    yield path, found.st_size
+                status = os.stat(path)
+                if _print(status) != self._before.get(os.path.basename(path)):
+                    yield path, status.st_size
 
-    def read(self, number: str) -> Tuple[Optional[kept.Kept], kept.Kept]:
+    def read(self, number: str) -> Tuple[Optional[kept.BufferedOutput], kept.BufferedOutput]:
         """The job's output, None where there is none to be seen, and its errors."""
         deadline = time.monotonic() + _OUTPUT_SECONDS
         while True:
             out, err = (self._own(name.replace("%j", number)) for name in (OUTPUT, ERRORS))
             if (out is not None and err is not None) or time.monotonic() > deadline:
-                return out, err or kept.Kept()
+                return out, err or kept.BufferedOutput()
             # A listing makes an NFS client look again.
             with contextlib.suppress(OSError):
                 os.listdir(self.directory)
             time.sleep(_POLL_SECONDS)
 
-    def _own(self, name: str) -> Optional[kept.Kept]:
+    def _own(self, name: str) -> Optional[kept.BufferedOutput]:
         with contextlib.suppress(OSError), open(os.path.join(self.directory, name), "rb") as stream:
             if _print(os.fstat(stream.fileno())) != self._before.get(name):
                 return kept.of_file(stream)
         return None
 
 
-def _print(found: os.stat_result) -> Tuple[int, ...]:
-    return found.st_ino, found.st_size, found.st_mtime_ns
+def _print(status: os.stat_result) -> Tuple[int, ...]:
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _told(argv: Sequence[str]) -> str:
-    """What one of Slurm's commands says.
+    """The output of one of Slurm's commands.
 
     Raises:
         ParseError: nothing of use, and why.
@@ -536,18 +545,20 @@ def _told(argv: Sequence[str]) -> str:
     name = os.path.basename(argv[0])
     try:
         with _alone():
-            told = process.run(argv, timeout_seconds=_COMMAND_SECONDS, environment={})
+            completed = process.run(argv, timeout_seconds=_COMMAND_SECONDS, environment={})
     except OSError as error:
         raise ParseError(f"{name} cannot be run: {error.strerror}") from None
-    failure = told.failure(_COMMAND_SECONDS)
+    failure = completed.failure(_COMMAND_SECONDS)
     if failure:
-        raise ParseError(failure if told.timed_out else told.printable().tail(1) or failure)
-    return told.stdout
+        raise ParseError(
+            failure if completed.timed_out else completed.printable().tail(1) or failure
+        )
+    return completed.stdout
 
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """For Slurm's commands: what ends the job must not end the command that cancels it."""
+    """For Slurm's commands: a signal that ends the job must not end the command that cancels it."""
     with _neutral(), process.evictable(None), regardless():
         yield
 

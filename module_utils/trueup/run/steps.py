@@ -1,6 +1,7 @@
 """Change a node for a moment: commands in their order, and then those that put it back.
 
-What puts it back runs whatever came before: a step that failed or did not end, a signal, a
+The commands that restore the node run whatever came before: a step that failed or did not end, a
+signal, a
 controller that went away. Only the kernel can prevent it (SIGKILL, a power failure).
 """
 
@@ -32,7 +33,7 @@ Step = Mapping[str, Any]
 
 @dataclass
 class Done:
-    """What came of it.
+    """The result of the steps.
 
     Attributes:
         refused: why nothing was begun, or why it was not gone on with; None where it was done.
@@ -49,8 +50,8 @@ def perform(steps: Sequence[Step], restore: Sequence[Step], busy: Callable[[], s
     """Do the steps until one fails, and put the node back.
 
     Args:
-        steps: what changes the node.
-        restore: what puts it back; each of these runs, also when one before it fails.
+        steps: the commands that change the node.
+        restore: the commands that restore it; each runs, also when one before it fails.
         busy: says before each step who works on this node; empty where nobody does.
     """
     done = Done()
@@ -76,7 +77,7 @@ def _forward(steps: Sequence[Step], busy: Callable[[], str], done: Done) -> None
         if who:
             done.refused = f"this node is at work ({who}): repeat it when it is idle"
             return
-        # It stands there before it is started: what was begun is put back.
+        # It is listed before it is started: a step that has begun is undone.
         begun: Dict[str, Any] = {"command": _joined(step), "status": None, "note": "it was stopped"}
         done.steps.append({**begun, "output": ""})
         done.steps[-1] = _command(step)
@@ -97,16 +98,16 @@ def _put_back(step: Step) -> Dict[str, Any]:
 
 def _command(step: Step) -> Dict[str, Any]:
     """How a command ended."""
-    found: Dict[str, Any] = {"command": _joined(step), "status": None, "output": ""}
-    there = {**_C_LOCALE, "PATH": f"{os.environ.get('PATH', os.defpath)}:{_FOLDERS}"}
+    outcome: Dict[str, Any] = {"command": _joined(step), "status": None, "output": ""}
+    environment = {**_C_LOCALE, "PATH": f"{os.environ.get('PATH', os.defpath)}:{_FOLDERS}"}
     try:
-        ended = run(step["run"], timeout_seconds=step["seconds"], environment=there)
+        ended = run(step["run"], timeout_seconds=step["seconds"], environment=environment)
     except OSError as error:
-        return {**found, "note": f"{step['run'][0]} cannot be started: {error.strerror}"}
-    found["output"] = (ended.stdout + ended.stderr)[-_MOST_CHARACTERS:]
+        return {**outcome, "note": f"{step['run'][0]} cannot be started: {error.strerror}"}
+    outcome["output"] = (ended.stdout + ended.stderr)[-_MOST_CHARACTERS:]
     if not (ended.timed_out or ended.returncode < 0):
-        found["status"] = ended.returncode
-    return {**found, "note": ended.failure(step["seconds"])}
+        outcome["status"] = ended.returncode
+    return {**outcome, "note": ended.failure(step["seconds"])}
 
 
 def _joined(step: Step) -> str:
@@ -141,11 +142,11 @@ def at_work(module: Any, proc: str = "/proc") -> str:
 def _slurm_jobs(proc: str) -> List[str]:
     """The processes slurmstepd, of which each step of a job has one. `slurmstepd infinity`, which
     holds Slurm's control group from boot on (slurm.schedmd.com/cgroup_v2.html), is none."""
-    found = []
+    pids = []
     for pid in filter(str.isdigit, os.listdir(proc)):
         name = text_of(Path(proc, pid, "comm"))
         if name == "slurmstepd" and not re.search(
             r"\binfinity\b", text_of(Path(proc, pid, "cmdline"))
         ):
-            found.append(pid)
-    return sorted(found, key=int)
+            pids.append(pid)
+    return sorted(pids, key=int)

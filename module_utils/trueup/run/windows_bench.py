@@ -1,9 +1,9 @@
 """A benchmark of a Windows host: the room's ``measure(bench)`` runs on the controller, and its
 command on the host.
 
-Case, record, check mode and resuming are those of run/bench.py. What is asked of the host goes
-through ``Host``, which the action ``trueup_measure`` implements with ansible.windows modules;
-nothing here asks the controller what only the host knows.
+Case, record, check mode and resuming are those of run/bench.py. Requests to the host go through
+``Host``, which the action ``trueup_measure`` implements with ansible.windows modules; nothing here
+asks the controller for facts that only the host knows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..errors import BadInput
 from ..options import Option
 from ..printable import failure, printable
 from .bench import Bench, argument_spec, carry_out
-from .kept import SHOWN, Kept, of_ends
+from .kept import SHOWN, BufferedOutput, of_ends
 from .process import Completed, told_cut
 
 _DIGITS = 12
@@ -30,7 +30,7 @@ MOST_BYTES = 8 << 20
 
 
 class Host(Protocol):
-    """What a benchmark asks of its host."""
+    """The requests of a benchmark to its host."""
 
     def powershell(self, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """The result of a fragment of node/windows/, by its name.
@@ -52,7 +52,7 @@ class Ended(Exception):
 
 
 class Module:
-    """What Bench has of an AnsibleModule, without its process."""
+    """The members of an AnsibleModule that Bench uses, without its process."""
 
     def __init__(self, params: dict[str, Any], *, check_mode: bool) -> None:
         self.params = params
@@ -85,8 +85,8 @@ class WindowsBench(Bench):
     def _digest(self) -> Optional[str]:
         """Of the program alone, where its whole path is given: nothing else is looked at."""
         program = self.case.command[0]
-        found = self._host.sha256(program) if "\\" in program else None
-        return found[:_DIGITS] if found else None
+        sha256 = self._host.sha256(program) if "\\" in program else None
+        return sha256[:_DIGITS] if sha256 else None
 
     def _start(
         self,
@@ -123,7 +123,7 @@ class WindowsBench(Bench):
 def completed(
     argv: Sequence[str], result: Mapping[str, Any], beside: Sequence[str] = ()
 ) -> Completed:
-    """How the command ended, of what the fragment ``measure`` gave.
+    """How the command ended, from the result of the fragment ``measure``.
 
     Raises:
         ConnectionError: another benchmark holds the host.
@@ -147,12 +147,12 @@ def completed(
     )
 
 
-def _kept(told: Optional[Mapping[str, Any]]) -> Kept:
+def _kept(output: Optional[Mapping[str, Any]]) -> BufferedOutput:
     """An output as the fragment tells it; an empty one where there is none."""
-    if told is None:
-        return Kept()
-    begin, end = base64.b64decode(told["begin"]), base64.b64decode(told["end"])
-    return of_ends(begin, end, int(told["size"]), told["sha256"], most=MOST_BYTES)
+    if output is None:
+        return BufferedOutput()
+    begin, end = base64.b64decode(output["begin"]), base64.b64decode(output["end"])
+    return of_ends(begin, end, int(output["size"]), output["sha256"], most=MOST_BYTES)
 
 
 def _lines(text: str) -> str:
@@ -163,21 +163,21 @@ def measured(
     benchmark: str,
     options: Sequence[Option],
     measure: Callable[[Bench], None],
-    given: Mapping[str, Any],
+    parameters: Mapping[str, Any],
     host: Host,
     *,
     check_mode: bool = False,
 ) -> dict[str, Any]:
-    """What the benchmark's module would return, as ``run_module`` makes it.
+    """The result of the benchmark's module, as ``run_module`` makes it.
 
     Args:
         benchmark: the name in records.
         options: those of its room.
         measure: its room's.
-        given: the arguments, COMMON's included.
+        parameters: the arguments, COMMON's included.
         host: where its command runs.
     """
-    checked = ArgumentSpecValidator(argument_spec(options)).validate(dict(given))
+    checked = ArgumentSpecValidator(argument_spec(options)).validate(dict(parameters))
     if checked.error_messages:
         raise BadInput(f"{benchmark}: {' '.join(checked.error_messages)}")
     module = Module(checked.validated_parameters, check_mode=check_mode)

@@ -2,7 +2,7 @@
 
 One process a copy, on cores of its own, sends its files in blocks. A blob appears when all of its
 blocks are there, or not at all. Blocks of an interrupted run are not sent again: a block's id is
-its index and the MD5 of its bytes, and the service has compared that MD5 with what arrived. At the
+its index and the MD5 of its bytes, and the service has compared that MD5 with the block. At the
 end the MD5 of the file is compared with the blob's.
 
 The last line on standard output is `trueup-blob_copy ` and a JSON object, which
@@ -42,7 +42,7 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Optional
 
-# Path, blob and bytes of a file; what azcopy says; what a copy is told; a name and its value.
+# Path, blob and bytes of a file; azcopy's messages; a copy's arguments; a name and its value.
 File = tuple[str, str, int]
 Message = tuple[str, str]
 Job = dict[str, Any]
@@ -66,7 +66,7 @@ LONGEST_WAIT_SECONDS = 30.0
 THROTTLED = (429, 503)
 PASSING = (408, 500, 502, 504)
 VERIFY, PROGRAMS = ("properties", "download"), ("auto", AZCOPY, SDK)
-# What a file of settings may hold, each of its default's type; of two, one of some words.
+# Settings that a file may hold, each of its default's type; of two, one of some words.
 SETTINGS: dict[str, str | int | float] = {
     "account_url": "",
     "container": "",
@@ -84,14 +84,14 @@ WORDS: dict[str, tuple[str, ...]] = {"verify": VERIFY, "program": PROGRAMS}
 
 
 class Refused(Exception):
-    """What was asked for cannot be done; the message is one sentence."""
+    """The request cannot be fulfilled; the message is one sentence."""
 
 
 class Failed(Exception):
     """A copy did not come to its end; the message is one sentence."""
 
 
-# ---- what was asked for -------------------------------------------------------------------------
+# ---- the request --------------------------------------------------------------------------------
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -138,16 +138,16 @@ def read_settings(path: str | None) -> dict[str, Any]:
         return {}
     try:
         with open(path, encoding="utf-8") as stream:
-            found: dict[str, Any] = json.load(stream)
+            settings: dict[str, Any] = json.load(stream)
     except (OSError, ValueError) as error:
         raise Refused(f"{path} cannot be read: {error}") from error
-    unknown = sorted(set(found) - set(SETTINGS)) if isinstance(found, dict) else ["its form"]
+    unknown = sorted(set(settings) - set(SETTINGS)) if isinstance(settings, dict) else ["its form"]
     if unknown:
         raise Refused(f"{path} holds {', '.join(unknown)}; known are {', '.join(SETTINGS)}")
-    for name, value in found.items():
+    for name, value in settings.items():
         if not is_setting(name, value):
             raise Refused(f"{path}: {name} cannot be {json.dumps(value)}")
-    return found
+    return settings
 
 
 def is_setting(name: str, value: object) -> bool:
@@ -160,13 +160,13 @@ def is_setting(name: str, value: object) -> bool:
 
 def read_credentials(path: str | None, environment: Mapping[str, str]) -> Credential:
     """The credential as (name, value); (None, None) where there is none."""
-    given = {name: environment.get(name, "") for name in (CONNECTION_STRING, SAS_TOKEN)}
-    if path and not any(given.values()):
-        given.update(read_credentials_file(path))
-    given = {name: value for name, value in given.items() if value}
-    if len(given) > 1:
+    credentials = {name: environment.get(name, "") for name in (CONNECTION_STRING, SAS_TOKEN)}
+    if path and not any(credentials.values()):
+        credentials.update(read_credentials_file(path))
+    credentials = {name: value for name, value in credentials.items() if value}
+    if len(credentials) > 1:
         raise Refused(f"{CONNECTION_STRING} and {SAS_TOKEN} are both set: keep one of them")
-    return next(iter(given.items()), (None, None))
+    return next(iter(credentials.items()), (None, None))
 
 
 def read_credentials_file(path: str) -> dict[str, str]:
@@ -178,7 +178,7 @@ def read_credentials_file(path: str) -> dict[str, str]:
         raise Refused(f"{path} cannot be read: {error.strerror}") from error
     if mode & 0o077:
         raise Refused(f"{path} can be read by others (mode {mode:04o}): chmod 600 it")
-    found = {}
+    credentials = {}
     for number, line in enumerate(lines, 1):
         name, _, value = line.partition("=")
         if line.strip() and not line.startswith("#"):
@@ -186,8 +186,8 @@ def read_credentials_file(path: str) -> dict[str, str]:
                 raise Refused(
                     f"{path} line {number} is neither {CONNECTION_STRING}=... nor {SAS_TOKEN}=..."
                 )
-            found[name] = value.strip()
-    return found
+            credentials[name] = value.strip()
+    return credentials
 
 
 def most_cap(copies: int, limit: float) -> float:
@@ -221,15 +221,15 @@ def choose_cap(copies: int, limit: float, cap: float) -> float:
     return cap
 
 
-def core_shares(cpus: Iterable[int], copies: int, kept: int) -> list[list[int]]:
+def core_shares(cpus: Iterable[int], copies: int, cores_kept: int) -> list[list[int]]:
     """The cores of each copy, spread evenly over the machine; empty lists where there are too few.
 
     floor((cores - kept) / copies) each: 10 of 96 for 8 copies with the sixth of them kept.
     """
     cores = sorted(cpus)
-    if kept < 0:
-        kept = len(cores) // 6
-    each = (len(cores) - kept) // copies
+    if cores_kept < 0:
+        cores_kept = len(cores) // 6
+    each = (len(cores) - cores_kept) // copies
     if each < 1:
         return [[] for _ in range(copies)]
     # Evenly spread, a share lies within one NUMA node where the copies are a multiple of the nodes.
@@ -248,10 +248,10 @@ def format_cpus(cpus: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
-def block_size(file_bytes: int, wanted: int) -> int:
+def block_size(file_bytes: int, requested: int) -> int:
     """Bytes of a block: as wanted, or more where the file would have too many of them."""
     least = -(-file_bytes // MOST_BLOCKS)
-    size = max(wanted, -(-least // MIB) * MIB)
+    size = max(requested, -(-least // MIB) * MIB)
     if size > MOST_BLOCK_BYTES:
         raise Refused(f"a file of {file_bytes} bytes is larger than a blob can be")
     return size
@@ -259,26 +259,26 @@ def block_size(file_bytes: int, wanted: int) -> int:
 
 def plan(arguments: argparse.Namespace) -> list[list[File]]:
     """Which files each copy sends: (path, blob, bytes), largest first onto the least loaded."""
-    seen: dict[str, File] = {}
+    by_blob: dict[str, File] = {}
     for path in arguments.files:
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError as error:
             raise Refused(f"{path} cannot be read: {error.strerror}") from error
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise Refused(f"{path} is not a file")
-        if not found.st_size:
+        if not status.st_size:
             raise Refused(f"{path} is empty: a checkpoint that was cut off?")
         blob = "/".join(filter(None, [arguments.name.strip("/"), os.path.basename(path)]))
-        if blob in seen:
-            raise Refused(f"{seen[blob][0]} and {path} would both be the blob {blob}")
-        seen[blob] = (os.path.abspath(path), blob, found.st_size)
+        if blob in by_blob:
+            raise Refused(f"{by_blob[blob][0]} and {path} would both be the blob {blob}")
+        by_blob[blob] = (os.path.abspath(path), blob, status.st_size)
     for name, least in (("copies", 0), ("connections", 1), ("block_mib", 1), ("retries", 0)):
         if getattr(arguments, name) < least:
             raise Refused(f"--{name.replace('_', '-')} {getattr(arguments, name)} is not a count")
-    count = min(arguments.copies or len(seen), len(seen))
+    count = min(arguments.copies or len(by_blob), len(by_blob))
     copies: list[list[File]] = [[] for _ in range(count)]
-    for file in sorted(seen.values(), key=lambda file: -file[2]):
+    for file in sorted(by_blob.values(), key=lambda file: -file[2]):
         min(copies, key=lambda copy: sum(size for _, _, size in copy)).append(file)
     return copies
 
@@ -308,15 +308,15 @@ def is_loopback(host: str | None) -> bool:
         return host == "localhost"
 
 
-def choose_program(wanted: str, credential: str | None) -> str:
-    if wanted == AZCOPY and credential:
+def choose_program(program: str, credential: str | None) -> str:
+    if program == AZCOPY and credential:
         raise Refused(
             f"azcopy takes a SAS or key only as an argument, which every user of the node can "
             f"read: leave {credential} out (managed identity), or take --program {SDK}"
         )
-    if wanted == SDK and not credential:
+    if program == SDK and not credential:
         raise Refused(f"no credential: set {CONNECTION_STRING} or {SAS_TOKEN} in the environment")
-    if wanted != SDK and not credential:
+    if program != SDK and not credential:
         if not shutil.which(AZCOPY):
             raise Refused(
                 f"no credential: set {CONNECTION_STRING} or {SAS_TOKEN} in the environment, or "
@@ -354,7 +354,7 @@ class Pace:
 
 
 class Counts(collections.Counter[str]):
-    """What happened to one copy, from several threads."""
+    """Counts of one copy, from several threads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -380,22 +380,24 @@ class Retrier:
         self._backoff = backoff_seconds
         self._sleep = sleep
 
-    def __call__(self, request: Callable[[], Any], what: str) -> Any:
+    def __call__(self, request: Callable[[], Any], problem: str) -> Any:
         for attempt in range(self._retries + 1):
             try:
                 return request()
             except Exception as error:
-                kind, why, asked = classify(error)
+                kind, reason, requested_wait = classify(error)
                 if kind is None:
-                    raise Failed(f"{what}: {why}") from error
+                    raise Failed(f"{problem}: {reason}") from error
                 self._counts.add(kind)
                 if attempt == self._retries:
-                    raise Failed(f"{what}: {why}, also after {self._retries} retries") from error
+                    raise Failed(
+                        f"{problem}: {reason}, also after {self._retries} retries"
+                    ) from error
                 self._counts.add("retries")
             wait = min(LONGEST_WAIT_SECONDS, self._backoff * 2**attempt)
             # Copies that were refused together must not come back together.
             wait *= random.uniform(0.5, 1.0)  # noqa: S311 WHY: nothing depends on its secrecy
-            self._sleep(max(wait, min(asked, LONGEST_WAIT_SECONDS)))
+            self._sleep(max(wait, min(requested_wait, LONGEST_WAIT_SECONDS)))
         raise AssertionError("not reached")
 
 
@@ -434,20 +436,20 @@ def classify_answer(error: Any) -> tuple[str | None, str, float]:
         return None, "the key or SAS cannot be used: is it whole?", 0.0
     headers = error.response.headers
     code = headers.get("x-ms-error-code") or ""
-    said = f"the service answered {status}{' ' + code if code else ''}"
+    message = f"the service answered {status}{' ' + code if code else ''}"
     try:
-        asked = max(0.0, float(headers.get("Retry-After") or 0))
+        requested_wait = max(0.0, float(headers.get("Retry-After") or 0))
     except ValueError:
-        asked = 0.0
+        requested_wait = 0.0
     if status in THROTTLED:
-        return "throttled", f"{said}: it asks for less", asked
+        return "throttled", f"{message}: it asks for less", requested_wait
     if status in PASSING:
-        return "server_errors", said, asked
+        return "server_errors", message, requested_wait
     if code == "Md5Mismatch":
-        return "corrupted", f"{said}: a block was altered on the way", 0.0
+        return "corrupted", f"{message}: a block was altered on the way", 0.0
     if status in (401, 403):
-        return None, f"{said}: wrong key, or a SAS without this right or past its end", 0.0
-    return None, said + OF_CODES.get(code, ""), 0.0
+        return None, f"{message}: wrong key, or a SAS without this right or past its end", 0.0
+    return None, message + OF_CODES.get(code, ""), 0.0
 
 
 # ---- one copy -----------------------------------------------------------------------------------
@@ -514,11 +516,11 @@ class SdkCopy:
             raise Failed(f"{name} cannot be used ({type(error).__name__})") from None
 
     def send(self, path: str, blob: str, size: int, progress: Progress) -> dict[str, Any]:
-        """Send one file; what came of it, not yet verified."""
+        """Send one file; the result, not yet verified."""
         client = self.container.get_blob_client(blob)
         length = block_size(size, self.job["block_bytes"])
         waiting = self._waiting(client, blob)
-        whole = hashlib.md5(usedforsecurity=False)
+        file_md5 = hashlib.md5(usedforsecurity=False)
         ids: list[str] = []
         resumed, uploaded = 0, 0
         with open(path, "rb") as stream:
@@ -528,7 +530,7 @@ class SdkCopy:
                     data = stream.read(length)
                     if not data:
                         break
-                    whole.update(data)
+                    file_md5.update(data)
                     identity = block_id(len(ids), hashlib.md5(data, usedforsecurity=False).digest())
                     ids.append(identity)
                     if waiting.get(identity) == len(data):
@@ -543,7 +545,7 @@ class SdkCopy:
         ):
             raise Failed(f"{path} changed while it was read: nothing was committed; copy it again")
         settings = self._settings(
-            content_type="application/octet-stream", content_md5=bytearray(whole.digest())
+            content_type="application/octet-stream", content_md5=bytearray(file_md5.digest())
         )
         blocks = [self._block(identity) for identity in ids]
         self.retry(
@@ -556,7 +558,7 @@ class SdkCopy:
             "blocks": len(ids),
             "uploaded_bytes": uploaded,
             "resumed_bytes": resumed,
-            "md5": whole.hexdigest(),
+            "md5": file_md5.hexdigest(),
         }
 
     def _waiting(self, client: Any, blob: str) -> dict[str, int]:
@@ -571,7 +573,7 @@ class SdkCopy:
                     raise
                 return []
 
-        return {found.id: found.size for found in self.retry(ask, f"{blob} could not be begun")}
+        return {block.id: block.size for block in self.retry(ask, f"{blob} could not be begun")}
 
     def stage(self, client: Any, blob: str, progress: Progress, identity: str, data: bytes) -> None:
         """Send one block; each try is paid for."""
@@ -579,27 +581,27 @@ class SdkCopy:
         def request() -> None:
             self.pace.take(len(data))
             self.counts.add("sent_bytes", len(data))
-            # The service compares the block's MD5 with what arrived.
+            # The service compares the block's MD5 with the bytes that arrived.
             client.stage_block(identity, data, length=len(data), validate_content=True)
 
         self.retry(request, f"block {int(identity[:6])} of {blob} could not be sent")
         progress(len(data))
 
     def verify(self, file: dict[str, Any]) -> None:
-        """Put into ``file`` what the service holds."""
+        """Put into ``file`` the size and MD5 that the service holds."""
         client = self.container.get_blob_client(file["blob"])
-        what = f"{file['blob']} could not be verified"
-        found = self.retry(client.get_blob_properties, what)
-        md5 = found.content_settings.content_md5
-        file["stored_bytes"] = found.size
+        problem = f"{file['blob']} could not be verified"
+        properties = self.retry(client.get_blob_properties, problem)
+        md5 = properties.content_settings.content_md5
+        file["stored_bytes"] = properties.size
         file["stored_md5"] = bytes(md5).hex() if md5 else None
         if self.job["verify"] == "download":
-            file["stored_md5"] = self.retry(lambda: self._read_back(client), what)
+            file["stored_md5"] = self.retry(lambda: self._read_back(client), problem)
 
     def _read_back(self, client: Any) -> str:
         digest = hashlib.md5(usedforsecurity=False)
-        for part in client.download_blob(max_concurrency=1).chunks():
-            digest.update(part)
+        for chunk in client.download_blob(max_concurrency=1).chunks():
+            digest.update(chunk)
         return digest.hexdigest()
 
     def remove(self, blob: str) -> None:
@@ -654,7 +656,7 @@ class AzcopyCopy:
         base = self.job["account_url"].rstrip("/")
         return f"{base}/{self.job['container']}/{urllib.parse.quote(blob)}"
 
-    def _run(self, words: list[str], what: str) -> list[Message]:
+    def _run(self, words: list[str], problem: str) -> list[Message]:
         parent = os.getpid()
         with tempfile.TemporaryDirectory(prefix="trueup-azcopy-") as folder:
             done = subprocess.run(  # noqa: S603 WHY: no shell; paths and names of blobs
@@ -675,17 +677,19 @@ class AzcopyCopy:
             )
         messages = azcopy_messages(done.stdout)
         if done.returncode != 0:
-            raise Failed(f"{what}: azcopy ended with status {done.returncode}{why_not(messages)}")
+            raise Failed(
+                f"{problem}: azcopy ended with status {done.returncode}{why_not(messages)}"
+            )
         return messages
 
     def send(self, path: str, blob: str, size: int, progress: Progress) -> dict[str, Any]:
         length = block_size(size, self.job["block_bytes"])
         before = os.stat(path)
-        what = f"{blob} could not be sent"
+        problem = f"{blob} could not be sent"
         words = ["copy", path, self._address(blob), "--from-to=LocalBlob", "--put-md5"]
         words += [f"--cap-mbps={self.job['cap'] / 1e6!r}", f"--block-size-mb={length // MIB}"]
-        messages = self._run([*words, "--overwrite=true", "--log-level=NONE"], what)
-        summary = azcopy_summary(messages, what)
+        messages = self._run([*words, "--overwrite=true", "--log-level=NONE"], problem)
+        summary = azcopy_summary(messages, problem)
         after = os.stat(path)
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
             raise Failed(f"{path} changed while it was read: copy it again")
@@ -701,21 +705,21 @@ class AzcopyCopy:
         }
 
     def verify(self, file: dict[str, Any]) -> None:
-        """Put into ``file`` its MD5, whose time is none of the copy's, and what the service
-        holds."""
+        """Put into ``file`` its MD5, whose time is none of the copy's, and the size and MD5 that
+        the service holds."""
         file["md5"] = md5_of(self._paths[file["blob"]])
-        what = f"{file['blob']} could not be verified"
+        problem = f"{file['blob']} could not be verified"
         if self.job["verify"] == "download":
             with tempfile.TemporaryDirectory(prefix="trueup-azcopy-") as folder:
                 path = os.path.join(folder, "blob")
                 words = ["copy", self._address(file["blob"]), path, "--from-to=BlobLocal"]
-                self._run([*words, "--log-level=NONE", "--check-md5=FailIfDifferent"], what)
+                self._run([*words, "--log-level=NONE", "--check-md5=FailIfDifferent"], problem)
                 file["stored_bytes"], file["stored_md5"] = os.path.getsize(path), md5_of(path)
             return
         words = ["list", self._address(file["blob"]), "--properties=ContentMD5"]
         words.append("--location=Blob")
-        found = azcopy_listed(self._run([*words, "--machine-readable"], what), what)
-        file["stored_bytes"], file["stored_md5"] = found
+        size_and_md5 = azcopy_listed(self._run([*words, "--machine-readable"], problem), problem)
+        file["stored_bytes"], file["stored_md5"] = size_and_md5
 
     def remove(self, blob: str) -> None:
         words = ["remove", self._address(blob), "--from-to=BlobTrash", "--log-level=NONE"]
@@ -733,11 +737,11 @@ def azcopy_messages(text: str) -> list[Message]:
 
 
 def why_not(messages: list[Message]) -> str:
-    """azcopy's own words for its failure, without what may hold an address."""
+    """azcopy's own words for its failure, without tokens that may hold an address."""
     for kind, content in messages:
         if kind == "Error":
             words = " ".join(
-                word for word in content.split() if "://" not in word and "=" not in word
+                token for token in content.split() if "://" not in token and "=" not in token
             )
             return f" ({words[:200]})"
         if kind == "EndOfJob":
@@ -747,7 +751,7 @@ def why_not(messages: list[Message]) -> str:
     return ""
 
 
-def azcopy_summary(messages: list[Message], what: str) -> dict[str, Any]:
+def azcopy_summary(messages: list[Message], problem: str) -> dict[str, Any]:
     ended = [content for kind, content in messages if kind == "EndOfJob"]
     try:
         [content] = ended
@@ -756,28 +760,28 @@ def azcopy_summary(messages: list[Message], what: str) -> dict[str, Any]:
         complete = complete and int(summary["BytesOverWire"]) >= 0
         int(summary["TotalBytesTransferred"])
     except (ValueError, KeyError, TypeError) as error:
-        raise Failed(f"{what}: azcopy's output is not understood") from error
+        raise Failed(f"{problem}: azcopy's output is not understood") from error
     if not complete:
-        raise Failed(f"{what}: azcopy says {str(summary['JobStatus'])[:60]}")
+        raise Failed(f"{problem}: azcopy says {str(summary['JobStatus'])[:60]}")
     return summary
 
 
-def azcopy_listed(messages: list[Message], what: str) -> tuple[int, str | None]:
+def azcopy_listed(messages: list[Message], problem: str) -> tuple[int, str | None]:
     """Size and MD5 of the one blob that azcopy listed."""
     try:
         [content] = [content for kind, content in messages if kind == "ListObject"]
-        found = json.loads(content)
-        md5 = base64.b64decode(found["ContentMD5"], validate=True).hex()
-        return int(found["ContentLength"]), md5 or None
+        listing = json.loads(content)
+        md5 = base64.b64decode(listing["ContentMD5"], validate=True).hex()
+        return int(listing["ContentLength"]), md5 or None
     except (ValueError, KeyError, TypeError) as error:
-        raise Failed(f"{what}: azcopy's output is not understood") from error
+        raise Failed(f"{problem}: azcopy's output is not understood") from error
 
 
 def md5_of(path: str) -> str:
     digest = hashlib.md5(usedforsecurity=False)
     with open(path, "rb") as stream:
-        for part in iter(lambda: stream.read(4 * MIB), b""):
-            digest.update(part)
+        for chunk in iter(lambda: stream.read(4 * MIB), b""):
+            digest.update(chunk)
     return digest.hexdigest()
 
 
@@ -785,7 +789,7 @@ COUNTED = ("sent_bytes", "retries", "throttled", "lost", "corrupted", "server_er
 
 
 def make_copy(job: Job, started: Any) -> SdkCopy | AzcopyCopy:
-    """What sends one copy's files, on its cores."""
+    """The program that sends one copy's files, on its cores."""
     if job["cpus"]:
         os.sched_setaffinity(0, job["cpus"])
     try:
@@ -796,7 +800,7 @@ def make_copy(job: Job, started: Any) -> SdkCopy | AzcopyCopy:
 
 
 def copy_files(job: Job, started: Any) -> dict[str, Any]:
-    """What one copy did, as it stands in the result line."""
+    """One copy's result, as it stands in the result line."""
     copy = make_copy(job, started)
     started.wait()
     begun = time.monotonic()
@@ -925,7 +929,7 @@ def ended_badly(workers: Iterable[Any]) -> list[tuple[int, int]]:
 
 def start_copies(jobs: list[Job]) -> tuple[list[Any], Any, Any]:
     """The processes, the queue of their results, and the barrier that they begin at."""
-    context = multiprocessing.get_context("fork")  # what is imported now is not imported n times
+    context = multiprocessing.get_context("fork")  # modules imported now are imported once
     results, started = context.Queue(), context.Barrier(len(jobs))
     workers = [
         context.Process(target=work, args=(job, results, started, os.getpid())) for job in jobs
@@ -936,8 +940,8 @@ def start_copies(jobs: list[Job]) -> tuple[list[Any], Any, Any]:
 
 
 def run_copies(jobs: list[Job]) -> list[dict[str, Any]]:
-    """One process a copy; what each did, in their order. One that fails does not stop the others:
-    what they send is kept for the next run."""
+    """One process a copy; their results, in their order. One that fails does not stop the others:
+    the blocks that they send are kept for the next run."""
     workers, results, started = start_copies(jobs)
     rows: dict[int, dict[str, Any]] = {}
     failures: dict[int, str] = {}
@@ -957,7 +961,9 @@ def run_copies(jobs: list[Job]) -> list[dict[str, Any]]:
     for worker in workers:
         worker.join()
     if failures:
-        raise Failed("; ".join(f"copy {number}: {why}" for number, why in sorted(failures.items())))
+        raise Failed(
+            "; ".join(f"copy {number}: {reason}" for number, reason in sorted(failures.items()))
+        )
     return [rows[job["number"]] for job in jobs]
 
 

@@ -1,4 +1,4 @@
-"""Run Devito's own benchmark (benchmarks/user/benchmark.py) and print what it measured, unrounded.
+"""Run Devito's own benchmark (benchmarks/user/benchmark.py) and print its figures, unrounded.
 
 Devito's log rounds every time up to 0.01 s and derives its rates from the rounded time. This driver
 calls the benchmark's `run()` and takes the unrounded timer, the counted operations and the norms
@@ -36,7 +36,7 @@ SPACING_M = (20.0, 20.0, 20.0)  # the benchmark's default
 TUNING_FORMAT = "trueup-devito-tuning/1"
 MOST_TUNING_BYTES = 2**20  # 176 ranks, the most cores of a size, take 15 kB
 CPU_FIELDS = ("model name", "cpu family", "model", "stepping", "cache size", "CPU part")
-BLOCK_NAME = re.compile(r"[a-z][a-z0-9]*_blk[0-9]+_size")  # Devito's names of what it tunes
+BLOCK_NAME = re.compile(r"[a-z][a-z0-9]*_blk[0-9]+_size")  # Devito's names of tuned blocks
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -74,8 +74,8 @@ def bind(ranks: str) -> None:
     names = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
     rank = int(next((os.environ[name] for name in names if name in os.environ), 0))
     cpus: list[int] = []
-    for part in ranks.split("/")[rank].split(","):
-        first, _, last = part.partition("-")
+    for cpu_range in ranks.split("/")[rank].split(","):
+        first, _, last = cpu_range.partition("-")
         cpus.extend(range(int(first), int(last or first) + 1))
     os.sched_setaffinity(0, cpus)
     os.environ["OMP_PLACES"] = ",".join(f"{{{cpu}}}" for cpu in cpus)
@@ -83,8 +83,8 @@ def bind(ranks: str) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """What tells one machine from another: CPU, cores, and those of each NUMA node. AMD EPYC is the
-    name of several generations in virtual machines, so the CPU's numbers count too."""
+    """Facts that tell machines apart: CPU, cores, and those of each NUMA node. AMD EPYC is the name
+    of several generations in virtual machines, so the CPU's numbers count too."""
     cpu = {}
     with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
         for line in stream:
@@ -145,43 +145,43 @@ class Tunings:
             OSError: it cannot be written.
         """
         found_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        kept = {"format": TUNING_FORMAT, "key": self._key, "tuned": tuned, "found_at": found_at}
+        tuning = {"format": TUNING_FORMAT, "key": self._key, "tuned": tuned, "found_at": found_at}
         os.makedirs(self._folder, exist_ok=True)
-        handle, made = tempfile.mkstemp(dir=self._folder)
+        handle, temporary_path = tempfile.mkstemp(dir=self._folder)
         try:
             with open(handle, "w", encoding="utf-8") as stream:
-                json.dump({**kept, "sha256": self._digest(kept)}, stream)
+                json.dump({**tuning, "sha256": self._digest(tuning)}, stream)
                 os.fchmod(handle, 0o644)
                 stream.flush()
                 os.fsync(handle)
-            os.replace(made, self.path)
+            os.replace(temporary_path, self.path)
         except OSError:
             with contextlib.suppress(OSError):
-                os.unlink(made)
+                os.unlink(temporary_path)
             raise
-        return kept
+        return tuning
 
     def _checked(self, content: bytes) -> dict[str, Any]:
         try:
-            kept = json.loads(content)
-            digest = kept.pop("sha256")
-            shapes = kept["tuned"]
+            tuning = json.loads(content)
+            digest = tuning.pop("sha256")
+            shapes = tuning["tuned"]
             sound = (
-                digest == self._digest(kept)
-                and (kept["format"], kept["key"]) == (TUNING_FORMAT, self._key)
+                digest == self._digest(tuning)
+                and (tuning["format"], tuning["key"]) == (TUNING_FORMAT, self._key)
                 and len(shapes) == self._ranks
                 and all(usable(shape) for shape in shapes)
-                and isinstance(kept["found_at"], str)
+                and isinstance(tuning["found_at"], str)
             )
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
             sound = False
         if not sound:
             raise UnusableTuning("it is damaged")
-        return dict(kept)
+        return dict(tuning)
 
     @staticmethod
-    def _digest(kept: dict[str, Any]) -> str:
-        return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+    def _digest(tuning: dict[str, Any]) -> str:
+        return hashlib.sha256(json.dumps(tuning, sort_keys=True).encode()).hexdigest()
 
 
 def usable(shape: dict[str, int]) -> bool:
@@ -262,15 +262,15 @@ class Repeater:
         configuration: Any,
         ranks: Ranks,
         repeats: int,
-        known: dict[str, int] | None,
+        tuned_shape: dict[str, int] | None,
     ) -> None:
         self._run_op = run_op
         self._configuration = configuration
         self._ranks = ranks
         self._repeats = repeats
-        self._known = known is not None
+        self._known = tuned_shape is not None
         self.measured: list[dict[str, Any]] = []
-        self.tuned: dict[str, int] = known or {}
+        self.tuned: dict[str, int] = tuned_shape or {}
         # Sections of the operator's last application on this rank, in seconds.
         self.sections: dict[str, float] = {}
 
@@ -290,7 +290,7 @@ class Repeater:
     def _keep_tuned(self, applied: Any) -> None:
         for state in applied._state.get("autotuning", []):
             self.tuned.update({key: int(value) for key, value in state["tuned"].items()})
-        # Threads are the layout's, not the tuner's; and what is tuned is not tuned again.
+        # Threads are the layout's, not the tuner's; and a tuned operator is not tuned again.
         self.tuned.pop("nthreads", None)
         self._configuration["autotuning"] = "off"
 
@@ -301,7 +301,7 @@ class Repeater:
         halos = self._ranks.gather(halo)
         self.measured.append(
             {
-                # Mean over the ranks: what exchanging costs, packing and waiting for others in it.
+                # Mean over the ranks: the cost of exchanges, with packing and waiting for others.
                 "halo_seconds": sum(halos) / len(halos) if halos and self._ranks.several else None,
                 "seconds": max(seconds, default=0.0),  # the slowest rank's
                 # The summary's rates are counts over the rounded time: undo that.
@@ -331,27 +331,27 @@ def tunings_of(
 
 
 def known_tuning(tunings: Tunings, ranks: Ranks) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """The kept tuning, the same on all ranks, and what the driver's line says of it."""
-    kept, said = None, {}
+    """The kept tuning, the same on all ranks, and its members of the driver's line."""
+    tuning, report = None, {}
     if ranks.first:
         try:
-            kept = tunings.read()
-        except UnusableTuning as why:
-            said = {"ignored": f"{tunings.path} is not used: {why}"}
-    kept = ranks.share(kept)
-    return kept, {"reused": True, "found_at": kept["found_at"]} if kept else said
+            tuning = tunings.read()
+        except UnusableTuning as error:
+            report = {"ignored": f"{tunings.path} is not used: {error}"}
+    tuning = ranks.share(tuning)
+    return tuning, {"reused": True, "found_at": tuning["found_at"]} if tuning else report
 
 
 def keep_tuning(tunings: Tunings, ranks: Ranks, tuned: dict[str, int]) -> dict[str, Any]:
-    """Keep what each rank has found; what the driver's line says of it."""
-    found = ranks.gather(tuned)
-    if not ranks.first or not all(usable(shape) for shape in found):
+    """Keep the tuning of each rank; its members of the driver's line."""
+    shapes = ranks.gather(tuned)
+    if not ranks.first or not all(usable(shape) for shape in shapes):
         return {}
     try:
-        kept = tunings.keep(found)
+        tuning = tunings.keep(shapes)
     except OSError as error:
         return {"reused": False, "ignored": f"{tunings.path} is not written: {error.strerror}"}
-    return {"reused": False, "found_at": kept["found_at"]}
+    return {"reused": False, "found_at": tuning["found_at"]}
 
 
 def main() -> None:
@@ -407,17 +407,17 @@ def main() -> None:
         "compiler": f"{type(compiler).__name__} {getattr(compiler, 'version', '')}".strip(),
         "mpi": ranks.describe(),
     }
-    kept: dict[str, Any] | None = None
+    kept_tuning: dict[str, Any] | None = None
     tuning: dict[str, Any] = {}
     tunings = tunings_of(arguments, ranks, versions) if autotune else None
     if tunings and not arguments.tune_anew:
-        kept, tuning = known_tuning(tunings, ranks)
+        kept_tuning, tuning = known_tuning(tunings, ranks)
     repeater = Repeater(
         benchmark.run_op,
         configuration,
         ranks,
         arguments.repeats,
-        kept["tuned"][ranks.number] if kept else None,
+        kept_tuning["tuned"][ranks.number] if kept_tuning else None,
     )
     benchmark.run_op = repeater
     result = benchmark.run(
@@ -436,7 +436,7 @@ def main() -> None:
         dump_summary=False,
         dump_norms=False,
     )
-    if tunings and not kept:
+    if tunings and not kept_tuning:
         tuning.update(keep_tuning(tunings, ranks, repeater.tuned))
     measured = {
         "format": FORMAT,

@@ -1,14 +1,14 @@
-"""What EESSI needs on this node beyond files: look at it, and link the GPU driver's libraries.
+"""EESSI's needs on this node beyond files: check them, and link the GPU driver's libraries.
 
     eessi look|verify|link [SETTINGS]
 
 SETTINGS is a file, or the JSON object itself.
 
 ``look`` changes nothing and prints a JSON object: ``problems`` with FUSE and the space for the
-cache, a sentence each, and ``set_up``, what is missing of autofs and the user that ``cvmfs_config
-setup`` makes. ``verify`` adds what the repository answers and whether the libraries of the GPU
-driver are linked. ``link`` initialises EESSI and runs its own script where the driver, the version
-or a link is not that of the last time; it runs at each boot. Its problem is an exit status of 1.
+cache, a sentence each, and ``set_up``, the missing parts of autofs and the user that ``cvmfs_config
+setup`` makes. ``verify`` adds the repository's answer and whether the libraries of the GPU driver
+are linked. ``link`` initialises EESSI and runs its own script where the driver, the version or a
+link differs from the last time; it runs at each boot. Its problem is an exit status of 1.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def text_of(path: str) -> str:
 
 
 def not_set_up(settings: Settings) -> list[str]:
-    """What ``cvmfs_config setup`` has not done: autofs' map of /cvmfs, the user cvmfs."""
+    """Missing steps of ``cvmfs_config setup``: autofs' map of /cvmfs, the user cvmfs."""
     etc = settings["etc"]
     maps = [f"{etc}/auto.master", *sorted(glob.glob(f"{etc}/auto.master.d/*.autofs"))]
     mount = re.escape(settings["mount"])
@@ -89,7 +89,7 @@ def existing(path: str) -> str:
 
 
 def cache_space(settings: Settings) -> int:
-    """Bytes that the cache may have: what is free, and what it has already."""
+    """Bytes that the cache may have: the free space and its present size."""
     status = os.statvfs(existing(settings["cache"]))
     held = 0
     for folder, _, names in os.walk(settings["cache"]):
@@ -103,8 +103,8 @@ def cache_space(settings: Settings) -> int:
 
 def driver_version() -> str:
     """The running GPU driver's version, or a Problem."""
-    status, said = run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
-    first = (said.strip().splitlines() or [""])[0].strip()
+    status, output = run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+    first = (output.strip().splitlines() or [""])[0].strip()
     if status or not re.fullmatch(r"\d+(\.\d+)+", first):
         raise Problem(
             f"nvidia-smi does not say the driver's version ({first or status}): install or"
@@ -132,7 +132,7 @@ def why_link(settings: Settings, driver: str) -> str:
 
 
 def what_is_missing(folder: str, driver: str) -> str:
-    """What is not as EESSI's script leaves it; empty where all is."""
+    """Differences from the links that EESSI's script makes; empty where there are none."""
     noted = text_of(os.path.join(folder, "driver_version.txt")).strip()
     if noted != driver:
         return f"{folder}/driver_version.txt says {noted or 'nothing'}"
@@ -161,25 +161,25 @@ def look(settings: Settings) -> dict[str, list[str]]:
 
 
 def verify(settings: Settings) -> dict[str, list[str]]:
-    found = look(settings)
-    problems = found["problems"]
-    if found["set_up"]:
-        problems.append(f"cvmfs_config setup left out {', '.join(found['set_up'])}.")
+    state = look(settings)
+    problems = state["problems"]
+    if state["set_up"]:
+        problems.append(f"cvmfs_config setup left out {', '.join(state['set_up'])}.")
     repository = settings["repository"]
-    status, said = run(["cvmfs_config", "probe", repository])
+    status, output = run(["cvmfs_config", "probe", repository])
     if status:
         problems.append(
-            f"cvmfs_config probe {repository} failed ({last_of(said) or status}): see"
+            f"cvmfs_config probe {repository} failed ({last_of(output) or status}): see"
             " `cvmfs_config chksetup`, and whether the proxies or the servers can be reached."
         )
     problems += wrong_version(settings)
     if settings["gpus"]:
         problems += wrong_links(settings)
-    return found
+    return state
 
 
 def wrong_version(settings: Settings) -> list[str]:
-    """What of the version is not there."""
+    """Missing parts of the version."""
     init = settings["init"]
     if not os.path.isfile(init):
         return [
@@ -188,10 +188,10 @@ def wrong_version(settings: Settings) -> list[str]:
                 " repository, or the repository is not mounted."
             )
         ]
-    status, said = run(["bash", "-c", MODULES, "bash", init])
+    status, output = run(["bash", "-c", MODULES, "bash", init])
     # A line for each module, name/version; folders end with ":", names without version with "/".
-    if status or not re.search(r"^[^\s/:]+/[^\s/]\S*$", said, re.MULTILINE):
-        return [f"no modules are listed after {init} ({last_of(said) or status})."]
+    if status or not re.search(r"^[^\s/:]+/[^\s/]\S*$", output, re.MULTILINE):
+        return [f"no modules are listed after {init} ({last_of(output) or status})."]
     return []
 
 
@@ -201,33 +201,33 @@ def wrong_links(settings: Settings) -> list[str]:
         driver = driver_version()
     except Problem as problem:
         return [str(problem)]
-    why = why_link(settings, driver)
-    return [f"the GPU driver's libraries are not linked for {driver}: {why}."] if why else []
+    reason = why_link(settings, driver)
+    return [f"the GPU driver's libraries are not linked for {driver}: {reason}."] if reason else []
 
 
-def last_of(said: str) -> str:
-    return " | ".join(line.strip() for line in said.strip().splitlines()[-LAST_LINES:])
+def last_of(output: str) -> str:
+    return " | ".join(line.strip() for line in output.strip().splitlines()[-LAST_LINES:])
 
 
 def link(settings: Settings) -> dict[str, Any]:
-    """Link where needed; what was done."""
+    """Link where needed; the changes made."""
     driver = driver_version()
-    why = why_link(settings, driver)
-    if not why:
+    reason = why_link(settings, driver)
+    if not reason:
         return {"changed": False, "driver": driver, "why": ""}
     init, script = settings["init"], settings["script"]
     for path in (init, script):
         if not os.path.isfile(path):
             raise Problem(f"{path} is not there: is the repository mounted?")
     options = [] if settings["download"] else ["--no-download"]
-    status, said = run(["bash", "-c", IN_EESSI, "bash", init, script, *options])
+    status, output = run(["bash", "-c", IN_EESSI, "bash", init, script, *options])
     if status:
-        raise Problem(f"{script} ended with exit status {status}: {last_of(said)}")
+        raise Problem(f"{script} ended with exit status {status}: {last_of(output)}")
     missing = what_is_missing(settings["links"], driver)
     if missing:
-        raise Problem(f"{script} ended well, and {missing}: {last_of(said)}")
+        raise Problem(f"{script} ended well, and {missing}: {last_of(output)}")
     note(settings, driver)
-    return {"changed": True, "driver": driver, "why": why}
+    return {"changed": True, "driver": driver, "why": reason}
 
 
 def note(settings: Settings, driver: str) -> None:
@@ -246,11 +246,15 @@ def main() -> int:
     parser.add_argument("verb", choices=["look", "verify", "link"])
     parser.add_argument("settings", nargs="?", default="/etc/trueup/eessi.json")
     chosen = parser.parse_args()
-    given = chosen.settings
+    settings_source = chosen.settings
     try:
-        settings = json.loads(given if given.startswith("{") else text_of(given) or "null")
+        settings = json.loads(
+            settings_source
+            if settings_source.startswith("{")
+            else text_of(settings_source) or "null"
+        )
         if not isinstance(settings, dict):
-            raise Problem(f"{given} is no JSON object")
+            raise Problem(f"{settings_source} is no JSON object")
         print(json.dumps({"look": look, "verify": verify, "link": link}[chosen.verb](settings)))
     except (Problem, OSError) as problem:
         print(f"eessi: {problem}", file=sys.stderr)

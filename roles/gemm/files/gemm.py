@@ -43,13 +43,13 @@ def gpu_cpus(text: str) -> tuple[int, str]:
 
 
 def expanded(cpus: str) -> set[int]:
-    found: set[int] = set()
-    for part in cpus.split(","):
-        first, _, last = part.partition("-")
+    numbers: set[int] = set()
+    for cpu_range in cpus.split(","):
+        first, _, last = cpu_range.partition("-")
         if not first.isdigit() or not (last or first).isdigit():
             raise argparse.ArgumentTypeError(f"{cpus!r} is not a list of CPUs like 0-3,8")
-        found.update(range(int(first), int(last or first) + 1))
-    return found
+        numbers.update(range(int(first), int(last or first) + 1))
+    return numbers
 
 
 def size(text: str) -> int:
@@ -60,10 +60,10 @@ def size(text: str) -> int:
 
 
 def precisions(text: str) -> list[str]:
-    wanted = text.split(",")
-    if set(wanted) - set(PRECISIONS) or len(set(wanted)) != len(wanted):
+    names = text.split(",")
+    if set(names) - set(PRECISIONS) or len(set(names)) != len(names):
         raise argparse.ArgumentTypeError(f"{text} is not some of {','.join(PRECISIONS)}")
-    return wanted
+    return names
 
 
 def repeats(text: str) -> int:
@@ -75,7 +75,7 @@ def repeats(text: str) -> int:
 # --- one GPU --------------------------------------------------------------------------------------
 
 
-def measure(given: argparse.Namespace) -> None:
+def measure(arguments: argparse.Namespace) -> None:
     try:
         import torch
     except ImportError as error:
@@ -83,14 +83,16 @@ def measure(given: argparse.Namespace) -> None:
     if not torch.cuda.is_available():
         stop(f"PyTorch {torch.__version__} finds no CUDA device")
     major, minor = torch.cuda.get_device_capability(0)
-    found, skipped = [], []
-    for precision in given.precisions:
+    results, skipped = [], []
+    for precision in arguments.precisions:
         if precision == "fp8" and ((major, minor) < (8, 9) or not hasattr(torch, "float8_e4m3fn")):
-            why = f"compute capability {major}.{minor} and PyTorch {torch.__version__} have no fp8"
-            skipped.append({"precision": precision, "why": why})
+            reason = (
+                f"compute capability {major}.{minor} and PyTorch {torch.__version__} have no fp8"
+            )
+            skipped.append({"precision": precision, "why": reason})
             continue
-        n = given.n_fp64 if precision == "fp64" else given.n
-        found.append(one_precision(torch, precision, n, given.repeats))
+        n = arguments.n_fp64 if precision == "fp64" else arguments.n
+        results.append(one_precision(torch, precision, n, arguments.repeats))
         torch.cuda.empty_cache()
     line = {
         "name": torch.cuda.get_device_name(0),
@@ -98,7 +100,7 @@ def measure(given: argparse.Namespace) -> None:
         "torch": str(torch.__version__),
         "cuda": str(torch.version.cuda),
         "cpus": sorted(os.sched_getaffinity(0)),
-        "precisions": found,
+        "precisions": results,
         "skipped": skipped,
     }
     print(json.dumps(line), flush=True)
@@ -112,16 +114,21 @@ def one_precision(torch: Any, precision: str, n: int, repeats_wanted: int) -> di
     a = torch.randn(n, n, device="cuda", dtype=stored, generator=generator)
     b = torch.randn(n, n, device="cuda", dtype=stored, generator=generator)
     if precision == "fp8":
-        one = torch.ones((), device="cuda", dtype=torch.float32)
+        unit_scale = torch.ones((), device="cuda", dtype=torch.float32)
         # The second factor is wanted by columns.
         a, b = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn).t()
 
         def product() -> Any:
-            made = torch._scaled_mm(
-                a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
+            output = torch._scaled_mm(
+                a,
+                b,
+                scale_a=unit_scale,
+                scale_b=unit_scale,
+                out_dtype=torch.bfloat16,
+                use_fast_accum=True,
             )
             # PyTorch before 2.5 returns a pair.
-            return made[0] if isinstance(made, tuple) else made
+            return output[0] if isinstance(output, tuple) else output
     else:
         out = torch.empty(n, n, device="cuda", dtype=stored)
 
@@ -148,7 +155,7 @@ def timed(torch: Any, product: Callable[[], Any], calls: int) -> float:
     return float(begin.elapsed_time(end)) / 1e3
 
 
-def largest_error(torch: Any, a: Any, b: Any, made: Any, n: int) -> float:
+def largest_error(torch: Any, a: Any, b: Any, product: Any, n: int) -> float:
     """Of SAMPLE rows and columns over the whole product, which the CPU makes again in fp64."""
     step = n // SAMPLE
     places = torch.arange(SAMPLE, device="cuda") * step + (
@@ -157,9 +164,9 @@ def largest_error(torch: Any, a: Any, b: Any, made: Any, n: int) -> float:
     # fp8 has no arithmetic of its own, and its transpose no gather: by way of float32.
     rows = a.float()[places] if a.dtype != torch.float64 else a[places]
     columns = b.float()[:, places] if b.dtype != torch.float64 else b[:, places]
-    wanted = rows.double().cpu() @ columns.double().cpu()
-    block = made[places][:, places].double().cpu()
-    error = (block - wanted).abs().max() / wanted.pow(2).mean().sqrt()
+    expected = rows.double().cpu() @ columns.double().cpu()
+    block = product[places][:, places].double().cpu()
+    error = (block - expected).abs().max() / expected.pow(2).mean().sqrt()
     value = float(error)
     # JSON has neither infinity nor NaN.
     return value if value == value and value < 1e300 else 1e300
@@ -168,19 +175,25 @@ def largest_error(torch: Any, a: Any, b: Any, made: Any, n: int) -> float:
 # --- all GPUs -------------------------------------------------------------------------------------
 
 
-def start(number: int, cpus: str, given: argparse.Namespace) -> subprocess.Popen[bytes]:
-    wanted = expanded(cpus)
+def start(number: int, cpus: str, arguments: argparse.Namespace) -> subprocess.Popen[bytes]:
+    cpu_set = expanded(cpus)
 
-    def place() -> None:
-        os.sched_setaffinity(0, wanted)
+    def bind_cpus() -> None:
+        os.sched_setaffinity(0, cpu_set)
         # A control group may take CPUs away without a word.
-        if os.sched_getaffinity(0) != wanted:
+        if os.sched_getaffinity(0) != cpu_set:
             raise OSError(f"only CPUs {sorted(os.sched_getaffinity(0))} may be used")
 
     argv = [
-        *(sys.executable, os.path.abspath(__file__), "--measure", "--repeats", str(given.repeats)),
-        *("--precisions", ",".join(given.precisions), "--n", str(given.n)),
-        *("--n-fp64", str(given.n_fp64)),
+        *(
+            sys.executable,
+            os.path.abspath(__file__),
+            "--measure",
+            "--repeats",
+            str(arguments.repeats),
+        ),
+        *("--precisions", ",".join(arguments.precisions), "--n", str(arguments.n)),
+        *("--n-fp64", str(arguments.n_fp64)),
     ]
     environment = dict(os.environ, CUDA_DEVICE_ORDER="PCI_BUS_ID", CUDA_VISIBLE_DEVICES=str(number))
     try:
@@ -189,7 +202,7 @@ def start(number: int, cpus: str, given: argparse.Namespace) -> subprocess.Popen
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             env=environment,
-            preexec_fn=place,  # noqa: PLW1509 WHY: one thread, and two system calls
+            preexec_fn=bind_cpus,  # noqa: PLW1509 WHY: one thread, and two system calls
         )
     except (OSError, subprocess.SubprocessError) as error:
         stop(f"GPU {number} cannot be measured on CPUs {cpus}: {error}")
@@ -216,20 +229,20 @@ def main() -> None:
     parser.add_argument("--together", action="store_true")
     parser.add_argument("--gpu", type=gpu_cpus, action="append", default=[], metavar="N:CPUS")
     parser.add_argument("--measure", action="store_true")
-    given = parser.parse_args()
-    if given.measure:
-        measure(given)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        measure(arguments)
         return
-    numbers = [number for number, _ in given.gpu]
+    numbers = [number for number, _ in arguments.gpu]
     if not numbers or len(set(numbers)) != len(numbers):
         parser.error("--gpu is needed, each GPU once")
     gpus = []
-    if given.together:
-        children = [(number, start(number, cpus, given)) for number, cpus in given.gpu]
+    if arguments.together:
+        children = [(number, start(number, cpus, arguments)) for number, cpus in arguments.gpu]
         gpus = [result_of(number, child) for number, child in children]
     else:
-        gpus = [result_of(number, start(number, cpus, given)) for number, cpus in given.gpu]
-    line = {"tool": "trueup-gemm", "format": 1, "together": given.together, "gpus": gpus}
+        gpus = [result_of(number, start(number, cpus, arguments)) for number, cpus in arguments.gpu]
+    line = {"tool": "trueup-gemm", "format": 1, "together": arguments.together, "gpus": gpus}
     text = json.dumps(line, sort_keys=True, separators=(",", ":"))
     line["sha256"] = hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
     print(json.dumps(line), flush=True)

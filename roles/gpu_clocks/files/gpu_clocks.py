@@ -2,14 +2,14 @@
 
     gpu_clocks lock      lock each GPU's graphics and memory clocks to the highest it supports
     gpu_clocks reset     let the GPUs choose again
-    gpu_clocks status    say what each GPU supports and runs at; changes nothing
+    gpu_clocks status    show each GPU's supported and present clocks; changes nothing
     gpu_clocks verify    renew a lock that was lost, and prove the clocks of idle GPUs under a load
     gpu_clocks load ID   keep the GPU of this bus id busy for a few seconds
 
 Locked with `nvidia-smi -lgc` and `-lmc`, put back with their counterparts `-rgc` and `-rmc`. The
 applications clocks (`-ac`, `-rac`) are another setting, which these do not touch.
 
-It prints one JSON object. Exit status 0: done. 1: something failed, and `problems` says what and
+It prints one JSON object. Exit status 0: done. 1: something failed, and `problems` names it and
 its mend. A clock that a GPU does not let anyone lock is named under `unsupported` and is no
 failure: the memory clock of some models, everything of a vGPU. An idle GPU may run slower than its
 lock, so that there `lock` has nvidia-smi's word only (`at_maximum` is null). `verify` locks such a
@@ -35,7 +35,7 @@ import sys
 import time
 from typing import Any
 
-# What is asked of each GPU (nvidia-smi --help-query-gpu).
+# Fields of each GPU (nvidia-smi --help-query-gpu).
 FIELDS = (
     "index",
     "pci.bus_id",
@@ -199,7 +199,7 @@ def read_gpus() -> list[dict[str, Any]]:
     return parse(text)
 
 
-def change(gpu: dict[str, Any], arguments: list[str], said: str) -> str | None:
+def change(gpu: dict[str, Any], arguments: list[str], confirmation: str) -> str | None:
     """Ask one GPU for a change; None, or why it does not support it.
 
     nvidia-smi ends with status 0 where a model does not support a setting, so its words count too.
@@ -210,7 +210,7 @@ def change(gpu: dict[str, Any], arguments: list[str], said: str) -> str | None:
     if status == PERMISSION or "permission" in text.lower():
         message = f"GPU {gpu['bus_id']}: nvidia-smi {arguments[0]} needs root: {first_line(text)}"
         raise Failure(message)
-    if status or not re.search(said, text):
+    if status or not re.search(confirmation, text):
         raise Failure(
             f"GPU {gpu['bus_id']}: nvidia-smi {' '.join(arguments)} failed with status {status}: "
             f"{first_line(text)}"
@@ -219,17 +219,17 @@ def change(gpu: dict[str, Any], arguments: list[str], said: str) -> str | None:
 
 
 def lock(gpus: list[dict[str, Any]], problems: list[str]) -> list[dict[str, Any]]:
-    """Lock what can be locked; the GPUs as they run afterwards."""
+    """Lock all clocks that can be locked; the GPUs as they run afterwards."""
     for gpu in gpus:
         gpu["locked_mhz"], gpu["unsupported"] = {}, {}
-        for clock, (option, _, word) in CLOCKS.items():
+        for clock, (option, _, clock_label) in CLOCKS.items():
             highest = gpu[clock]["max_mhz"]
             if highest is None:
                 gpu["unsupported"][clock] = "no maximum is known"
                 continue
             try:
-                said = rf"{word} clocks set to .*\b{highest}\b"
-                refusal = change(gpu, [option, f"{highest},{highest}"], said)
+                confirmation = rf"{clock_label} clocks set to .*\b{highest}\b"
+                refusal = change(gpu, [option, f"{highest},{highest}"], confirmation)
             except Failure as failure:
                 problems.append(str(failure))
                 continue
@@ -242,7 +242,7 @@ def lock(gpus: list[dict[str, Any]], problems: list[str]) -> list[dict[str, Any]
 
 def prove(before: list[dict[str, Any]], problems: list[str]) -> list[dict[str, Any]]:
     """Read the clocks back until those that were locked have followed."""
-    for left in range(SETTLE_SECONDS, -1, -1):
+    for seconds_left in range(SETTLE_SECONDS, -1, -1):
         gpus = read_gpus()
         by_place = {gpu["bus_id"]: gpu for gpu in gpus}
         slow = []
@@ -255,21 +255,21 @@ def prove(before: list[dict[str, Any]], problems: list[str]) -> list[dict[str, A
             slow += [
                 (gpu, clock) for clock in gpu["locked_mhz"] if gpu[clock]["at_maximum"] is False
             ]
-        if not slow or left == 0:
+        if not slow or seconds_left == 0:
             break
         time.sleep(1)
     for gpu, clock in slow:
-        why = ", ".join(gpu["reasons"]) or "nvidia-smi names no reason"
+        reason = ", ".join(gpu["reasons"]) or "nvidia-smi names no reason"
         problems.append(
             f"GPU {gpu['bus_id']}: the {clock} clock runs at {gpu[clock]['current_mhz']} MHz, "
-            f"locked to {gpu['locked_mhz'][clock]} MHz ({why}): "
+            f"locked to {gpu['locked_mhz'][clock]} MHz ({reason}): "
             "see `nvidia-smi -q -d CLOCK,PERFORMANCE,POWER`."
         )
     return gpus
 
 
 def reset(gpus: list[dict[str, Any]], problems: list[str]) -> list[dict[str, Any]]:
-    """Put back what lock changes, on every GPU."""
+    """Undo the lock on every GPU."""
     for gpu in gpus:
         gpu["unsupported"] = {}
         for clock, (_, option, _) in CLOCKS.items():
@@ -284,7 +284,7 @@ def reset(gpus: list[dict[str, Any]], problems: list[str]) -> list[dict[str, Any
 
 
 def status(gpus: list[dict[str, Any]], problems: list[str]) -> list[dict[str, Any]]:
-    """Name what does not run at its maximum though it is busy."""
+    """Name the clocks that do not run at their maximum though the GPU is busy."""
     for gpu in gpus:
         clock = gpu["graphics"]
         if clock["at_maximum"] is False:
@@ -296,7 +296,7 @@ def status(gpus: list[dict[str, Any]], problems: list[str]) -> list[dict[str, An
 
 
 def verify(gpus: list[dict[str, Any]], problems: list[str]) -> list[dict[str, Any]]:
-    """Lock again what does not run at its maximum, and prove what stays idle under a load."""
+    """Renew the lock of clocks below their maximum, and prove those of idle GPUs under a load."""
     slow = {gpu["bus_id"] for gpu in gpus if gpu["graphics"]["at_maximum"] is not True}
     if slow:
         gpus = lock([gpu for gpu in gpus if gpu["bus_id"] in slow], problems)
@@ -311,8 +311,8 @@ def verify(gpus: list[dict[str, Any]], problems: list[str]) -> list[dict[str, An
 
 def may_load(gpu: dict[str, Any]) -> bool:
     """Whether a GPU idles whole, at a clock that it tells."""
-    told = None not in (gpu["graphics"]["max_mhz"], gpu["graphics"]["current_mhz"])
-    return bool(gpu["idle"] and not gpu["mig"] and told)
+    is_known = None not in (gpu["graphics"]["max_mhz"], gpu["graphics"]["current_mhz"])
+    return bool(gpu["idle"] and not gpu["mig"] and is_known)
 
 
 def why_not_loaded(gpu: dict[str, Any]) -> str:
@@ -337,9 +337,9 @@ def prove_under_load(bus_ids: list[str], problems: list[str]) -> dict[str, str]:
     refusals: dict[str, str] = {}
     try:
         for bus_id, load_of in loads.items():
-            said = first_words(load_of)
-            if said != RUNNING:
-                refusals[bus_id] = f"no kernel ran on it: {said}"
+            status_line = first_words(load_of)
+            if status_line != RUNNING:
+                refusals[bus_id] = f"no kernel ran on it: {status_line}"
         running = [bus_id for bus_id in loads if bus_id not in refusals]
         slow = slow_under_load(running)
         problems += slow.values()
@@ -353,17 +353,17 @@ def prove_under_load(bus_ids: list[str], problems: list[str]) -> dict[str, str]:
 
 def first_words(load_of: subprocess.Popen[str]) -> str:
     """The first line of a load, once it says one."""
-    said = load_of.stdout
-    if said is None or not select.select([said], [], [], LOAD_STARTS_SECONDS)[0]:
+    output = load_of.stdout
+    if output is None or not select.select([output], [], [], LOAD_STARTS_SECONDS)[0]:
         return f"it did not start within {LOAD_STARTS_SECONDS} s"
-    return said.readline().strip()[:200] or "it said nothing"
+    return output.readline().strip()[:200] or "it said nothing"
 
 
 def slow_under_load(bus_ids: list[str]) -> dict[str, str]:
     """A problem for each of these GPUs whose clock does not reach its maximum while it is busy. The
     kernel draws little power (168 of an H200's 700 W, 2026-11-27), so that a limit is one too."""
     slow: dict[str, str] = {}
-    for left in range(LOAD_SECONDS - 2, -1, -1):
+    for seconds_left in range(LOAD_SECONDS - 2, -1, -1):
         slow = {
             gpu["bus_id"]: f"GPU {gpu['bus_id']}: under load the graphics clock runs at"
             f" {gpu['graphics']['current_mhz']} MHz, its maximum is {gpu['graphics']['max_mhz']}"
@@ -372,7 +372,7 @@ def slow_under_load(bus_ids: list[str]) -> dict[str, str]:
             for gpu in (read_gpus() if bus_ids else [])
             if gpu["bus_id"] in bus_ids and gpu["graphics"]["at_maximum"] is not True
         }
-        if not slow or left == 0:
+        if not slow or seconds_left == 0:
             break
         time.sleep(1)
     return slow
@@ -401,8 +401,8 @@ def load(bus_id: str) -> str:
         ("cuModuleLoadData", (by(module), KERNEL)),
         ("cuModuleGetFunction", (by(kernel), module, b"spin")),
     ]
-    for name, given in steps:
-        status = getattr(cuda, name)(*given)
+    for name, call_arguments in steps:
+        status = getattr(cuda, name)(*call_arguments)
         if status:
             return f"{name} of CUDA's driver failed with status {status}"
     size = (max(1, processors.value), 1, 1, THREADS, 1, 1)
@@ -426,9 +426,9 @@ def why_unproved(gpu: dict[str, Any]) -> str:
 
 
 def said_of(gpus: list[dict[str, Any]]) -> str:
-    """What was found, a sentence for a reader."""
+    """The result, a sentence for a reader."""
     reasons = {gpu["bus_id"]: why_unproved(gpu) for gpu in gpus}
-    unproved = [f"{bus_id} ({why})" for bus_id, why in reasons.items() if why]
+    unproved = [f"{bus_id} ({reason})" for bus_id, reason in reasons.items() if reason]
     renewed = [gpu["bus_id"] for gpu in gpus if gpu.get("renewed")]
     parts = [f"gpu_clocks: {len(gpus) - len(unproved)} of {len(gpus)} GPUs at their maximum"]
     parts += [f"lock renewed: {', '.join(renewed)}"] if renewed else []
@@ -440,14 +440,14 @@ ACTIONS = {"lock": lock, "reset": reset, "status": status, "verify": verify}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Do it, print what came of it, and return the exit status."""
+    """Run the action, print its report, and return the exit status."""
     parser = argparse.ArgumentParser(prog="gpu_clocks", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("action", choices=sorted([*ACTIONS, "load"]))
     parser.add_argument("bus_id", nargs="?", default="")
-    asked = parser.parse_args(arguments)
-    action: str = asked.action
+    options = parser.parse_args(arguments)
+    action: str = options.action
     if action == "load":
-        refusal = load(asked.bus_id)
+        refusal = load(options.bus_id)
         print(refusal, end="")
         return 1 if refusal else 0
     problems: list[str] = []

@@ -6,7 +6,7 @@
     gpu_copy.py --tool pytorch --samples N --peers write --gpu 0:24-47 ...
 
 GPU numbers are those of the PCI order. A GPU's run sees that GPU alone and runs on the given CPUs,
-so that its host memory lies beside it; the last run, of peers, sees all of them. What each printed
+so that its host memory lies beside it; the last run, of peers, sees all of them. The output of each
 stands between two lines of ours, with its length and CRC-32.
 
 With PyTorch this file is also the program that measures (--measure), and prints one JSON line.
@@ -25,7 +25,7 @@ from typing import Any
 
 MARK = "[trueup-gpu-copy 1]"
 WRONG_DATA = "Invalid value when checking the pattern"
-# Of a PyTorch run: bytes of a copy, copies of a repeat, and what the data are checked with.
+# Of a PyTorch run: bytes of a copy, and copies of a repeat.
 BYTES = 512 * 1024 * 1024
 COPIES = 16
 
@@ -44,34 +44,34 @@ def gpu_cpus(text: str) -> tuple[int, str]:
 
 
 def expanded(cpus: str) -> set[int]:
-    found: set[int] = set()
-    for part in cpus.split(","):
-        first, _, last = part.partition("-")
+    numbers: set[int] = set()
+    for cpu_range in cpus.split(","):
+        first, _, last = cpu_range.partition("-")
         if not first.isdigit() or not (last or first).isdigit():
             raise argparse.ArgumentTypeError(f"{cpus!r} is not a list of CPUs like 0-3,8")
-        found.update(range(int(first), int(last or first) + 1))
-    return found
+        numbers.update(range(int(first), int(last or first) + 1))
+    return numbers
 
 
-def commands(given: argparse.Namespace, one: bool) -> list[str]:
+def commands(arguments: argparse.Namespace, is_single: bool) -> list[str]:
     """The command that measures one GPU, or all of them as peers."""
-    if given.tool == "nvbandwidth":
-        if one:
+    if arguments.tool == "nvbandwidth":
+        if is_single:
             tests = ["host_to_device_memcpy_ce", "device_to_host_memcpy_ce", "device_local_copy"]
         else:
-            tests = [f"device_to_device_memcpy_{given.peers}_ce"]
+            tests = [f"device_to_device_memcpy_{arguments.peers}_ce"]
         # -d: we place it; the driver's own idea of a GPU's CPUs is often wrong in a VM.
-        return [given.program, "-d", "-i", str(given.samples), "-t", *tests]
-    if given.tool == "bandwidthTest":
-        return [given.program, "--csv", "--memory=pinned"]
+        return [arguments.program, "-d", "-i", str(arguments.samples), "-t", *tests]
+    if arguments.tool == "bandwidthTest":
+        return [arguments.program, "--csv", "--memory=pinned"]
     return [
         *(sys.executable, os.path.abspath(__file__), "--tool", "pytorch"),
-        *("--samples", str(given.samples), "--measure", "one" if one else "peers"),
+        *("--samples", str(arguments.samples), "--measure", "one" if is_single else "peers"),
     ]
 
 
 def section(
-    name: str, gpus: list[int], cpus: str, argv: list[str], given: argparse.Namespace
+    name: str, gpus: list[int], cpus: str, argv: list[str], arguments: argparse.Namespace
 ) -> str:
     """Run one section, print it, and return its closing line."""
     environment = dict(
@@ -79,12 +79,12 @@ def section(
         CUDA_DEVICE_ORDER="PCI_BUS_ID",
         CUDA_VISIBLE_DEVICES=",".join(map(str, gpus)),
     )
-    wanted = expanded(cpus)
+    cpu_set = expanded(cpus)
 
-    def place() -> None:
-        os.sched_setaffinity(0, wanted)
+    def bind_cpus() -> None:
+        os.sched_setaffinity(0, cpu_set)
         # A control group may take CPUs away without a word.
-        if os.sched_getaffinity(0) != wanted:
+        if os.sched_getaffinity(0) != cpu_set:
             raise OSError(f"only CPUs {sorted(os.sched_getaffinity(0))} may be used")
 
     try:
@@ -93,7 +93,7 @@ def section(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             env=environment,
-            preexec_fn=place,
+            preexec_fn=bind_cpus,
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:
@@ -101,8 +101,8 @@ def section(
     text = done.stdout.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
     body = text.rstrip("\n").split("\n")
     begin = (
-        f"{MARK} begin {name} gpus={','.join(map(str, gpus))} tool={given.tool} cpus={cpus}"
-        f" samples={given.samples}"
+        f"{MARK} begin {name} gpus={','.join(map(str, gpus))} tool={arguments.tool} cpus={cpus}"
+        f" samples={arguments.samples}"
     )
     status = abs(done.returncode)
     end = f"{MARK} end {name} status={status} lines={len(body)} crc32={crc([begin, *body])}"
@@ -119,7 +119,7 @@ def crc(lines: list[str]) -> str:
 # --- the measurement with PyTorch -----------------------------------------------------------------
 
 
-def measure(what: str, repeats: int) -> None:
+def measure(mode: str, repeats: int) -> None:
     try:
         import torch
     except ImportError as error:
@@ -129,18 +129,18 @@ def measure(what: str, repeats: int) -> None:
     gpus = torch.cuda.device_count()
     tests = []
     correct = True
-    if what == "one":
+    if mode == "one":
         host = torch.empty(BYTES, dtype=torch.uint8, pin_memory=True)
         back = torch.empty(BYTES, dtype=torch.uint8, pin_memory=True)
         # A pattern that no shifted or repeated block could pass for.
         pattern = torch.arange(BYTES // 8, dtype=torch.int64).view(torch.uint8)
         host.copy_(pattern)
-        here = torch.empty(BYTES, dtype=torch.uint8, device="cuda:0")
-        there = torch.empty_like(here)
+        first_buffer = torch.empty(BYTES, dtype=torch.uint8, device="cuda:0")
+        second_buffer = torch.empty_like(first_buffer)
         for test, target, source in (
-            ("h2d", here, host),
-            ("d2d", there, here),
-            ("d2h", back, there),
+            ("h2d", first_buffer, host),
+            ("d2d", second_buffer, first_buffer),
+            ("d2h", back, second_buffer),
         ):
             tests.append(entry(test, [0], timed(torch, 0, target, source, repeats)))
         correct = bool(torch.equal(back, pattern))
@@ -209,20 +209,20 @@ def main() -> None:
     parser.add_argument("--peers", choices=["read", "write", "none"], default="none")
     parser.add_argument("--gpu", type=gpu_cpus, action="append", default=[], metavar="N:CPUS")
     parser.add_argument("--measure", choices=["one", "peers"])
-    given = parser.parse_args()
-    if given.measure:
-        measure(given.measure, given.samples)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        measure(arguments.measure, arguments.samples)
         return
-    if not given.gpu or (given.tool != "pytorch" and not given.program):
+    if not arguments.gpu or (arguments.tool != "pytorch" and not arguments.program):
         parser.error("--gpu and --program are needed")
     ends = [
-        section(f"gpu{number}", [number], cpus, commands(given, True), given)
-        for number, cpus in given.gpu
+        section(f"gpu{number}", [number], cpus, commands(arguments, True), arguments)
+        for number, cpus in arguments.gpu
     ]
-    if given.peers != "none" and given.tool != "bandwidthTest" and len(given.gpu) > 1:
-        numbers = [number for number, _ in given.gpu]
-        everywhere = ",".join(sorted({cpus for _, cpus in given.gpu}))
-        ends.append(section("peers", numbers, everywhere, commands(given, False), given))
+    if arguments.peers != "none" and arguments.tool != "bandwidthTest" and len(arguments.gpu) > 1:
+        numbers = [number for number, _ in arguments.gpu]
+        everywhere = ",".join(sorted({cpus for _, cpus in arguments.gpu}))
+        ends.append(section("peers", numbers, everywhere, commands(arguments, False), arguments))
     print(f"{MARK} done sections={len(ends)} crc32={crc(ends)}", flush=True)
 
 

@@ -6,7 +6,7 @@ water that this driver builds with the tool's own programs: solvate, energy mini
 PME, 2 fs steps.
 
 The last line printed is `trueup-gromacs ` and a JSON object with the sha256 of the log above it,
-which benchmarks/gromacs/output.py reads. Where a program of GROMACS fails, its log and what it said
+which benchmarks/gromacs/output.py reads. Where a program of GROMACS fails, its log and its output
 are printed instead, and the exit status is its own (128 + the signal's number where one ended it).
 """
 
@@ -26,8 +26,8 @@ import zlib
 
 PREFIX = "trueup-gromacs "
 FORMAT = 1
-# What zipfile and its compressions raise: damaged, encrypted, of an unknown method (RuntimeError),
-# cut short, unreadable, or no space for what it holds.
+# Errors of zipfile and its compressions: damaged, encrypted, of an unknown method (RuntimeError),
+# cut short, unreadable, or no space for its content.
 _BROKEN_ARCHIVE = (
     *(zipfile.BadZipFile, RuntimeError, EOFError, OSError),
     *(zlib.error, lzma.LZMAError),
@@ -103,11 +103,11 @@ def digest(path: str) -> str:
     return total.hexdigest()
 
 
-def require(path: str, wanted: str) -> None:
+def require(path: str, expected_sha256: str) -> None:
     """Refuse a file that has another sha256."""
     total = digest(path)
-    if total != wanted:
-        raise Failed(2, f"{path} has the sha256 {total}, not {wanted}")
+    if total != expected_sha256:
+        raise Failed(2, f"{path} has the sha256 {total}, not {expected_sha256}")
 
 
 def unpacked(path: str, folder: str) -> str:
@@ -129,9 +129,9 @@ def unpacked(path: str, folder: str) -> str:
 
 def require_below(program: str, variable: str) -> None:
     """Refuse a program that is not of the module that was loaded, but the node's own."""
-    folder, found = os.environ.get(variable), shutil.which(program)
-    if not folder or not found or not found.startswith(folder.rstrip("/") + "/"):
-        raise Failed(2, f"{program} is {found}, not below {variable}, which is {folder}")
+    folder, path = os.environ.get(variable), shutil.which(program)
+    if not folder or not path or not path.startswith(folder.rstrip("/") + "/"):
+        raise Failed(2, f"{program} is {path}, not below {variable}, which is {folder}")
 
 
 def text_of(path: str) -> str:
@@ -143,9 +143,9 @@ def text_of(path: str) -> str:
 
 
 def run(argv: list[str], folder: str, name: str) -> str:
-    """Run one program; what it says goes to a file, since mdrun prints its result there too."""
-    said = os.path.join(folder, f"{name}.out")
-    with open(said, "wb") as stream:
+    """Run one program; its output goes to a file, since mdrun prints its result there too."""
+    output_path = os.path.join(folder, f"{name}.out")
+    with open(output_path, "wb") as stream:
         try:
             done = subprocess.run(  # noqa: S603 WHY: an argv, and no shell
                 argv,
@@ -157,12 +157,12 @@ def run(argv: list[str], folder: str, name: str) -> str:
             )
         except OSError as error:
             raise Failed(127, f"{argv[0]} cannot be run: {error.strerror}") from error
-    text = text_of(said)
+    text = text_of(output_path)
     if done.returncode:
         status = 128 - done.returncode if done.returncode < 0 else done.returncode
         log = text_of(os.path.join(folder, "md.log")).splitlines()[-LINES_SHOWN:]
-        shown = "\n".join([*log, *text.splitlines()[-LINES_SHOWN:]])
-        raise Failed(status, f"{shown}\n{name} failed: {' '.join(argv)}")
+        last_lines = "\n".join([*log, *text.splitlines()[-LINES_SHOWN:]])
+        raise Failed(status, f"{last_lines}\n{name} failed: {' '.join(argv)}")
     return text
 
 
@@ -170,10 +170,10 @@ def mpi_of(arguments: argparse.Namespace) -> str:
     """How this build makes its ranks: thread_mpi, none, or an MPI library."""
     program = arguments.program
     text = run([*arguments.inside, program, "--version"], arguments.folder, "version")
-    found = re.search(r"^MPI library: +(\S.*)", text, re.MULTILINE)
-    if not found:
+    match = re.search(r"^MPI library: +(\S.*)", text, re.MULTILINE)
+    if not match:
         raise Failed(2, f"{program} --version names no MPI library: is it GROMACS?\n{text[:2000]}")
-    library = found.group(1).rstrip()
+    library = match.group(1).rstrip()
     return library if library in ("thread_mpi", "none") else "mpi"
 
 

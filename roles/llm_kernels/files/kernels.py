@@ -1,10 +1,10 @@
-"""Compare the kernels in this environment with what a recipe wants.
+"""Compare the kernels in this environment with those that a recipe requires.
 
     python kernels.py compare FOLDER '[{"name": ...}, ...]'
     python kernels.py note FOLDER '[...]'
 
-Prints the names of those that are not as wanted, as JSON. `note` first keeps beside the sources
-what each was built from, and with which torch. A module that vLLM brings is not imported.
+Prints the names of those that differ, as JSON. `note` first keeps beside the sources from which
+commit each was built, and with which torch. A module that vLLM brings is not imported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 
 def built_from(kernel: dict[str, Any]) -> list[Any]:
-    """What a kernel is made of, and by which it is made again."""
+    """A kernel's sources, and the facts that a rebuild depends on."""
     versions = [importlib.metadata.version(name) for name in ("torch", kernel["distribution"])]
     return [kernel["commit"], kernel["environment"], kernel["build"], *versions]
 
@@ -26,9 +26,9 @@ def built_from(kernel: dict[str, Any]) -> list[Any]:
 def is_there(module: str) -> bool:
     """Whether a module's file is in this environment."""
     top, *rest = module.split(".")
-    found = importlib.util.find_spec(top)
-    places = (found.submodule_search_locations or []) if found else []
-    return any(pathlib.Path(place, *rest).exists() for place in places)
+    spec = importlib.util.find_spec(top)
+    places = (spec.submodule_search_locations or []) if spec else []
+    return any(pathlib.Path(location, *rest).exists() for location in places)
 
 
 def is_as_wanted(kernel: dict[str, Any], note: pathlib.Path) -> bool:

@@ -294,7 +294,7 @@ def train(
     seconds: list[float] = []
     losses: list[float] = []
     for iteration in range(1, arguments.iterations + 1):
-        tokens, labels = (part.to(device) for part in samples(torch, arguments, generator))
+        tokens, labels = (tensor.to(device) for tensor in samples(torch, arguments, generator))
         if world > 1:
             torch.distributed.barrier()
         begin = time.perf_counter()
@@ -330,7 +330,7 @@ ASKED = (
 
 
 def machine(torch: Any, gpu: Any, local: int) -> dict[str, Any]:
-    """What it runs on, for the result line."""
+    """Facts about hardware and software, for the result line."""
     return {
         "torch": torch.__version__,
         "python": platform.python_version(),
@@ -368,7 +368,7 @@ def hosts_of(torch: Any, world: int) -> list[str]:
 
 
 def environment(rank: int, world: int, local: int) -> None:
-    """What torch.distributed reads."""
+    """Variables that torch.distributed reads."""
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29500")
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(local))

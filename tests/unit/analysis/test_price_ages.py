@@ -66,7 +66,7 @@ def test_a_price_that_may_not_rank_counts_nowhere(price: dict[str, Any], reason:
     book = Book([price], None, DAY)
     assert book.find(SIZE, "eastus", "linux", "spot") is None
     assert reason in book.why_not(SIZE, "eastus", "linux", "spot")
-    wanted = price_list.Wanted(SIZE, offer="spot")
+    wanted = price_list.PriceQuery(SIZE, offer="spot")
     assert price_list.lowest([price], wanted, DAY) == {}
     dear = row(3.0, "2026-06-18", region="westus3")
     assert price_list.lowest([price, dear], wanted, DAY) == dear

@@ -351,12 +351,12 @@ def a_price(size: str, usd: float, day: str = "2026-01-01", region: str = "eastu
 
 def test_the_newest_of_each_with_its_age() -> None:
     rows = [a_price("A", 1, "2026-11-20"), a_price("A", 2, "2026-11-22"), a_price("A", 3, "")]
-    [found] = price_list.chosen(rows, price_list.Wanted(), TODAY)
+    [found] = price_list.chosen(rows, price_list.PriceQuery(), TODAY)
     assert (found["usd_per_hour"], found["age_days"]) == (2, 1)
 
 
 def test_an_undated_price_has_no_age() -> None:
-    [found] = price_list.chosen([a_price("A", 1, "")], price_list.Wanted(), TODAY)
+    [found] = price_list.chosen([a_price("A", 1, "")], price_list.PriceQuery(), TODAY)
     assert found["age_days"] != found["age_days"]
 
 
@@ -395,7 +395,7 @@ SIZES = [
     ],
 )
 def test_sizes_with_what_is_needed(needs: dict[str, Any], names: str) -> None:
-    found = price_list.sizes(SIZES, price_list.Needs(**needs), [], price_list.Wanted(), TODAY)
+    found = price_list.sizes(SIZES, price_list.Needs(**needs), [], price_list.PriceQuery(), TODAY)
     assert "".join(one["size"] for one in found) == names
     assert all(one["usd_per_hour"] != one["usd_per_hour"] for one in found)
 
@@ -407,7 +407,7 @@ def test_what_is_closed_to_new_subscriptions_is_said_with_the_status() -> None:
         size_row("G", status="old"),
         size_row("H"),
     ]
-    found = price_list.sizes(rows, price_list.Needs(), [], price_list.Wanted(), TODAY)
+    found = price_list.sizes(rows, price_list.Needs(), [], price_list.PriceQuery(), TODAY)
     assert [one["status"] for one in found] == [
         "retires 2028-11-15, closed to new subscriptions since 2026-07",
         "closed to new subscriptions since 2026-07",
@@ -418,7 +418,7 @@ def test_what_is_closed_to_new_subscriptions_is_said_with_the_status() -> None:
 
 def test_the_lowest_of_all_regions_and_the_price_of_a_gpu() -> None:
     known = [a_price("D", 0.6, region="westus"), a_price("D", 0.5), a_price("A", 80)]
-    found = price_list.sizes(SIZES, price_list.Needs(), known, price_list.Wanted(), TODAY)
+    found = price_list.sizes(SIZES, price_list.Needs(), known, price_list.PriceQuery(), TODAY)
     told = {one["size"]: (one["region"], one["usd_per_gpu_hour"]) for one in found}
     assert (told["A"], told["D"]) == (("eastus", 10), ("eastus", pytest.approx(3.0)))
 

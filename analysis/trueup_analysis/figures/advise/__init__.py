@@ -1,4 +1,4 @@
-"""``trueup advise``: which size and how many for what somebody has to do, from what was measured.
+"""``trueup advise``: the VM size and the number of nodes for a piece of work, from measurements.
 
 A kind of work (``kinds/``) estimates how long a size and number of nodes takes, as a range with its
 evidence; ``answers`` prices the estimates and ranks them; ``backtest`` predicts each published

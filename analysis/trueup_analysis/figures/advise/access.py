@@ -11,7 +11,7 @@ from trueup.errors import BadInput
 from trueup.options import Option
 from trueup.words import did_you_mean
 
-from .services import CHOICES, Needs, Said, Source, advise_storage
+from .services import CHOICES, Needs, Source, Statement, advise_storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ _LEVELS: Final = {
     "ultra": ("Ultra", "Ultra, large volume"),
     **{f"lustre-{mb_s}": (f"AMLFS-Durable-Premium-{mb_s}",) for mb_s in (40, 125, 250, 500)},
 }
-# What no source of the catalog has a price of. They do not ask for a storage.
+# Prices that no source of the catalog has. They do not ask for a storage.
 COSTS: Final = (
     Option(
         "usd_per_tib_month",
@@ -102,32 +102,36 @@ class Advised(NamedTuple):
 
 
 def storage(
-    found: Answer, sizes: Mapping[str, Mapping[str, str]], known: Services, today: date
+    ranking: Answer, sizes: Mapping[str, Mapping[str, str]], services: Services, today: date
 ) -> Storage | None:
-    """What the answer's machines may reach their data by; None where it was not asked.
+    """Kinds of storage for the data of the answer's machines; None where none was asked for.
 
     It is for the cheapest choice, whose number of nodes and local disks count.
     """
-    given = {one.name: found.ask.get(one.name) for one in OPTIONS}
-    if not any(value is not None for value in given.values()):
+    options = {option.name: ranking.ask.get(option.name) for option in OPTIONS}
+    if not any(value is not None for value in options.values()):
         return None
-    choice = found.marked("cheapest") or found.choices[0]
-    said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    needs = Needs(nodes=choice.estimate.nodes, **said)
+    choice = ranking.marked("cheapest") or ranking.choices[0]
+    requirements: dict[str, Any] = {
+        name: value for name, value in options.items() if value is not None
+    }
+    needs = Needs(nodes=choice.estimate.nodes, **requirements)
     row = sizes[choice.estimate.size]
     gib = _local_gib(row)
-    told = [
-        _with_disks(one, row, gib, needs, today) if one.service == _LOCAL else one
-        for one in advise_storage(needs, known, today)
+    storages = [
+        _with_disks(advice, row, gib, needs, today) if advice.service == _LOCAL else advice
+        for advice in advise_storage(needs, services, today)
     ]
-    told.sort(key=lambda one: bool(one.rank and one.refused))
+    storages.sort(key=lambda advice: bool(advice.rank and advice.refused))
     local = f"{gib * _TB:.2f} TB of local disks" if gib else "no local disk"
-    here = f"A node of {choice.estimate.size} has {local}."
-    return Storage(choice, needs, told, here, level_prices(found.ask["usd_per_tib_month"]))
+    node_sentence = f"A node of {choice.estimate.size} has {local}."
+    return Storage(
+        choice, needs, storages, node_sentence, level_prices(ranking.ask["usd_per_tib_month"])
+    )
 
 
 def refuse_incomplete(ask: Mapping[str, Any]) -> None:
-    """Refuse a price of what nobody asked for.
+    """Refuse a price without the amount that it applies to.
 
     Raises:
         BadInput: a price of storage without the amount of data, or of a transfer without its own.
@@ -138,7 +142,7 @@ def refuse_incomplete(ask: Mapping[str, Any]) -> None:
 
 
 def transfer(ask: Mapping[str, Any]) -> str:
-    """What data that leave the region cost; empty where none do."""
+    """The cost of data that leave the region; empty where none do."""
     if ask["out_tb"] is None:
         return ""
     out = f"{ask['out_tb']:g} TB leave the region"
@@ -148,11 +152,11 @@ def transfer(ask: Mapping[str, Any]) -> str:
     return f"{out}: {usd:,.2f} US$ more at your {ask['usd_per_gb_out']:g} US$ a GB."
 
 
-def level_prices(given: Sequence[str]) -> dict[str, float]:
+def level_prices(price_texts: Sequence[str]) -> dict[str, float]:
     """By a level's name, US$ a TiB and month."""
-    found: dict[str, float] = {}
-    for word in given:
-        name, _, text = word.partition(":")
+    prices: dict[str, float] = {}
+    for price_text in price_texts:
+        name, _, text = price_text.partition(":")
         if name not in _LEVELS:
             raise BadInput(
                 f"usd_per_tib_month: {name} is no level{did_you_mean(name, _LEVELS)};"
@@ -163,9 +167,11 @@ def level_prices(given: Sequence[str]) -> dict[str, float]:
         except ValueError:
             usd = math.nan
         if not 0 < usd < math.inf:
-            raise BadInput(f"usd_per_tib_month: {word} has no price above 0, as in {name}:300")
-        found |= dict.fromkeys(_LEVELS[name], usd)
-    return found
+            raise BadInput(
+                f"usd_per_tib_month: {price_text} has no price above 0, as in {name}:300"
+            )
+        prices |= dict.fromkeys(_LEVELS[name], usd)
+    return prices
 
 
 def _local_gib(row: Mapping[str, str]) -> float:
@@ -175,14 +181,16 @@ def _local_gib(row: Mapping[str, str]) -> float:
 
 
 def _with_disks(
-    one: Advice, row: Mapping[str, str], gib: float, needs: Needs, today: date
+    advice: Advice, row: Mapping[str, str], gib: float, needs: Needs, today: date
 ) -> Advice:
     """Local disks, refused where a node has none, or not enough for all of the data."""
     source = Source("catalog/vm_sizes.csv", "read", today.isoformat())
-    why = ""
+    reason = ""
     if not gib:
-        why = f"{row['size']} has no local disk in the catalog"
+        reason = f"{row['size']} has no local disk in the catalog"
     elif needs.data_tb is not None and needs.data_tb > needs.nodes * gib * _TB:
         every = f"{needs.nodes * gib * _TB:.2f} TB of local disks of {needs.nodes} x {row['size']}"
-        why = f"{needs.data_tb:g} TB is above {every}"
-    return replace(one, refused=(*one.refused, Said(why, source))) if why else one
+        reason = f"{needs.data_tb:g} TB is above {every}"
+    return (
+        replace(advice, refused=(*advice.refused, Statement(reason, source))) if reason else advice
+    )

@@ -1,4 +1,4 @@
-"""Estimates, priced and ranked: what is cheapest in time, fastest in budget, and worth a look."""
+"""Estimates, priced and ranked: the cheapest in time, the fastest in budget, and alternatives."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Choice:
         usd: nodes x hours x price, idle hours included.
         lost: the share of the hours that failures and evictions cost.
         best: why it is marked: "cheapest", "fastest" or "".
-        load: of a service, the share of what the nodes can serve that is asked of them.
+        load: of a service, the requested share of the nodes' capacity.
         front: no other choice is both cheaper and faster; of a service, the cheapest of its offer.
     """
 
@@ -62,7 +62,7 @@ class Choice:
 
 
 class Sensitivity(NamedTuple):
-    """What the best choice costs, and which it would be, if one assumption were at an end."""
+    """The best choice and its cost with one assumption at its lowest and at its highest value."""
 
     name: str
     unit: str
@@ -76,22 +76,22 @@ class Sensitivity(NamedTuple):
 
     @property
     def swing(self) -> float:
-        known = [usd for usd in (self.usd_low, self.usd_high) if usd is not None]
-        return max(known) - min(known) if len(known) > 1 else math.inf
+        costs = [usd for usd in (self.usd_low, self.usd_high) if usd is not None]
+        return max(costs) - min(costs) if len(costs) > 1 else math.inf
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is advised.
+    """The advice for an ask.
 
     Attributes:
-        choices: those of the front first, by cost.
+        choices: the front first, by cost.
         refused: the smallest refusal of each size, by name.
         unpriced: sizes that fit and have no price for an offer asked for.
-        unsaid: what a log left open.
-        lossy: choices that failures would keep from an end.
-        need: what was asked of the machines.
-        evens: of a service, from what use on it is cheaper than what else could be bought.
+        unsaid: facts that a log does not state.
+        lossy: choices that failures would keep from finishing.
+        need: the demands on the machines.
+        evens: of a service, the use from which it is cheaper than the alternatives.
         sensitivities: widest first.
         withheld: sizes of the catalog that are not to be had any more, with the reason.
     """
@@ -110,106 +110,117 @@ class Answer:
     withheld: Mapping[str, str] = field(default_factory=dict)
 
     def marked(self, best: str) -> Choice | None:
-        return next((one for one in self.choices if best in one.best.split(", ")), None)
+        return next((choice for choice in self.choices if best in choice.best.split(", ")), None)
 
 
 def answer(
-    kind: Kind, ask: Mapping[str, Any], known: Knowledge, book: Book, need: Need | None = None
+    kind: Kind, ask: Mapping[str, Any], knowledge: Knowledge, book: Book, need: Need | None = None
 ) -> Answer:
-    """What to rent for the ask.
+    """The machines to rent for the ask.
 
     Args:
-        need: what the work takes where a log says it, and the kind's own options do not.
+        need: the demands of the work where a log states them, and the kind's own options do not.
 
     Raises:
         BadInput: a size that the catalog does not have, or nothing can do it (says why, and the
             smallest that could).
     """
-    known.require(ask["sizes"])
+    knowledge.require(ask["sizes"])
     assumptions = () if need else kind.assumptions
-    assumed = {one.name: ask.get(one.name, one.value) for one in assumptions}
-    found = _answer(kind, ask, known, book, assumed, need)
-    if not found.choices:
-        raise BadInput(_why_nothing(found, known))
+    assumed = {
+        assumption.name: ask.get(assumption.name, assumption.value) for assumption in assumptions
+    }
+    ranking = _answer(kind, ask, knowledge, book, assumed, need)
+    if not ranking.choices:
+        raise BadInput(_why_nothing(ranking, knowledge))
     tried = []
-    for one in assumptions:
-        if one.name in ask:
+    for assumption in assumptions:
+        if assumption.name in ask:
             continue
         ends = [
-            _answer(kind, ask, known, book, {**assumed, one.name: end}, need)
-            for end in (one.low, one.high)
+            _answer(kind, ask, knowledge, book, {**assumed, assumption.name: end}, need)
+            for end in (assumption.low, assumption.high)
         ]
-        tried.append(_sensitivity(one.name, one.unit, one.low, one.high, one.source, ends))
+        tried.append(
+            _sensitivity(
+                assumption.name,
+                assumption.unit,
+                assumption.low,
+                assumption.high,
+                assumption.source,
+                ends,
+            )
+        )
     if _SPOT in ask["offers"]:
         rate = ask["spot_evictions_per_hour"]
         ends = [
-            _answer(kind, {**ask, "spot_evictions_per_hour": end}, known, book, assumed, need)
+            _answer(kind, {**ask, "spot_evictions_per_hour": end}, knowledge, book, assumed, need)
             for end in (rate / 5, rate * 4)
         ]
         source = "yours, five times less and four times more"
         tried.append(
             _sensitivity("spot_evictions_per_hour", "1/h", rate / 5, rate * 4, source, ends)
         )
-    tried.sort(key=lambda one: -one.swing)
-    evens = break_evens(found.choices, found.need, ask, book) if found.need else ()
-    more = {"sensitivities": tried, "evens": evens, "withheld": known.withheld}
-    return Answer(**{**vars(found), **more, "unsaid": need.unsaid if need else ""})
+    tried.sort(key=lambda sensitivity: -sensitivity.swing)
+    evens = break_evens(ranking.choices, ranking.need, ask, book) if ranking.need else ()
+    more = {"sensitivities": tried, "evens": evens, "withheld": knowledge.withheld}
+    return Answer(**{**vars(ranking), **more, "unsaid": need.unsaid if need else ""})
 
 
 def _answer(
     kind: Kind,
     ask: Mapping[str, Any],
-    known: Knowledge,
+    knowledge: Knowledge,
     book: Book,
     assumed: Mapping[str, float],
     need: Need | None,
 ) -> Answer:
     refused: dict[str, Refusal] = {}
     choices, unpriced, lossy = [], set(), []
-    need = need or kind.need(ask, assumed, known)
-    for one in estimates(kind, need, known, ask["most_nodes"]):
-        if ask["sizes"] and one.size not in ask["sizes"]:
+    need = need or kind.need(ask, assumed, knowledge)
+    for estimate in estimates(kind, need, knowledge, ask["most_nodes"]):
+        if ask["sizes"] and estimate.size not in ask["sizes"]:
             continue
-        if isinstance(one, Refusal):
-            refused[one.size] = one
+        if isinstance(estimate, Refusal):
+            refused[estimate.size] = estimate
             continue
         for offer in ask["offers"]:
-            quoted = cheapest_region(book, one.size, ask["region"], offer)
+            quoted = cheapest_region(book, estimate.size, ask["region"], offer)
             if quoted is None:
-                unpriced.add(f"{one.size} ({offer})")
+                unpriced.add(f"{estimate.size} ({offer})")
                 continue
             if need.term:
-                made: Choice | None = served(one, offer, *quoted, need, ask)
+                choice: Choice | None = served(estimate, offer, *quoted, need, ask)
             else:
-                made = _priced(one, offer, *quoted, ask)
-            if made is None:
-                lossy.append(f"{one.nodes} x {one.size} ({offer})")
+                choice = _priced(estimate, offer, *quoted, ask)
+            if choice is None:
+                lossy.append(f"{estimate.nodes} x {estimate.size} ({offer})")
             else:
-                choices.append(made)
+                choices.append(choice)
     ranked = _rank_services(choices) if need.term else _ranked(choices)
     refusals = list(refused.values())
     return Answer(kind, ask, assumed, ranked, refusals, sorted(unpriced), lossy, need=need)
 
 
 def _priced(
-    one: Estimate, offer: str, region: str, price: Quote, ask: Mapping[str, Any]
+    estimate: Estimate, offer: str, region: str, price: Quote, ask: Mapping[str, Any]
 ) -> Choice | None:
     """The choice, or None where failures and evictions leave next to nothing of the time."""
     rate = 1 / ask["node_mtbf_hours"]
     if offer == _SPOT:
         rate += ask["spot_evictions_per_hour"]
     ends = []
-    for seconds in (one.seconds.low, one.seconds.value, one.seconds.high):
-        lost = _lost(seconds, one.nodes * rate, ask["checkpoint_seconds"])
+    for seconds in (estimate.seconds.low, estimate.seconds.value, estimate.seconds.high):
+        lost = _lost(seconds, estimate.nodes * rate, ask["checkpoint_seconds"])
         if lost > _MOST_LOST:
             return None
         ends.append((seconds / (1 - lost) / _HOUR, lost))
     hours = Range(*(end[0] for end in ends))
-    each = one.nodes * price.usd_per_hour
+    each = estimate.nodes * price.usd_per_hour
     usd = Range(*(each * (end[0] + ask["idle_hours"]) for end in ends))
     deadline, budget = ask["deadline_hours"], ask["budget_usd"]
     return Choice(
-        *(one, offer, region, price, hours, usd, ends[1][1]),
+        *(estimate, offer, region, price, hours, usd, ends[1][1]),
         late=deadline is not None and hours.high > deadline,
         dear=budget is not None and usd.high > budget,
     )
@@ -227,70 +238,70 @@ def _lost(seconds: float, per_hour: float, checkpoint: float) -> float:
     anew = 1 - work / math.expm1(work) if work < 700 else 1.0
     if not checkpoint:
         return anew
-    found = intervals(checkpoint, overhead=0.5, nodes=1, node_hours=1 / per_hour)
-    return min(anew, found.lost_share or 0.0)
+    daly_intervals = intervals(checkpoint, overhead=0.5, nodes=1, node_hours=1 / per_hour)
+    return min(anew, daly_intervals.lost_share or 0.0)
 
 
 def _ranked(choices: Iterable[Choice]) -> list[Choice]:
     """The front first, by cost, then the others by cost; the best two marked."""
-    ordered = sorted(choices, key=lambda one: (one.usd.value, one.hours.value))
+    ordered = sorted(choices, key=lambda choice: (choice.usd.value, choice.hours.value))
     fastest, marked = math.inf, []
-    for one in ordered:
-        front = one.hours.value < fastest
-        fastest = min(fastest, one.hours.value)
-        marked.append(Choice(**{**vars(one), "front": front}))
-    able = [one for one in marked if one.able]
-    cheapest = min(able, key=lambda one: one.usd.value, default=None)
-    quickest = min(able, key=lambda one: one.hours.value, default=None)
+    for choice in ordered:
+        front = choice.hours.value < fastest
+        fastest = min(fastest, choice.hours.value)
+        marked.append(Choice(**{**vars(choice), "front": front}))
+    able = [choice for choice in marked if choice.able]
+    cheapest = min(able, key=lambda choice: choice.usd.value, default=None)
+    quickest = min(able, key=lambda choice: choice.hours.value, default=None)
     named = [
         Choice(
             **{
-                **vars(one),
+                **vars(choice),
                 "best": ", ".join(
-                    word
-                    for word, best in (("cheapest", cheapest), ("fastest", quickest))
-                    if one is best
+                    mark
+                    for mark, best in (("cheapest", cheapest), ("fastest", quickest))
+                    if choice is best
                 ),
             }
         )
-        for one in marked
+        for choice in marked
     ]
-    return sorted(named, key=lambda one: (not one.front, not one.best, one.usd.value))
+    return sorted(named, key=lambda choice: (not choice.front, not choice.best, choice.usd.value))
 
 
 def _rank_services(choices: Iterable[Choice]) -> list[Choice]:
-    """By cost; the cheapest of each offer that holds what was asked for first, and the cheapest
+    """By cost. First come the cheapest of each offer that meets the request, and the cheapest
     whose latency is known to be held."""
-    ordered = sorted(choices, key=lambda one: (one.usd.value, one.hours.value))
+    ordered = sorted(choices, key=lambda choice: (choice.usd.value, choice.hours.value))
     first: dict[str, Choice] = {}
-    for one in ordered:
-        if one.able:
-            first.setdefault(one.offer, one)
+    for choice in ordered:
+        if choice.able:
+            first.setdefault(choice.offer, choice)
     chosen = list(first.values())
-    sure = next((one for one in ordered if one.able and one.estimate.held), None)
-    if sure is not None and not any(one is sure for one in chosen):
+    sure = next((choice for choice in ordered if choice.able and choice.estimate.held), None)
+    if sure is not None and not any(choice is sure for choice in chosen):
         chosen.append(sure)
     marked = []
-    for place, one in enumerate(chosen):
-        words = ["cheapest"] if place == 0 else []
-        words += [LATENCY] if one is sure else []
-        marked.append(replace(one, front=True, best=", ".join(words)))
-    return [*marked, *(one for one in ordered if not any(one is each for each in chosen))]
+    for index, choice in enumerate(chosen):
+        words = ["cheapest"] if index == 0 else []
+        words += [LATENCY] if choice is sure else []
+        marked.append(replace(choice, front=True, best=", ".join(words)))
+    return [*marked, *(choice for choice in ordered if not any(choice is each for each in chosen))]
 
 
 def served(
-    one: Estimate, offer: str, region: str, price: Quote, need: Need, ask: Mapping[str, Any]
+    estimate: Estimate, offer: str, region: str, price: Quote, need: Need, ask: Mapping[str, Any]
 ) -> Choice:
     """A service on nodes that are paid for all of its term."""
     stops = 1 / ask["node_mtbf_hours"]
     if offer == _SPOT:
         stops += ask["spot_evictions_per_hour"]
     lost = away(stops, ask["restart_minutes"])
-    hours = one.seconds.times(1 / (1 - lost) / _HOUR)
-    usd = one.nodes * price.usd_per_hour * need.term
+    hours = estimate.seconds.times(1 / (1 - lost) / _HOUR)
+    usd = estimate.nodes * price.usd_per_hour * need.term
     budget = ask["budget_usd"]
     return Choice(
-        *(one, offer, region, price, hours, around(usd, 1.0), lost),
+        *(estimate, offer, region, price, hours, around(usd, 1.0), lost),
         late=hours.high > need.term,
         dear=budget is not None and usd > budget,
         load=hours.times(1 / need.term),
@@ -300,7 +311,7 @@ def served(
 def _sensitivity(
     name: str, unit: str, low: float, high: float, source: str, ends: Sequence[Answer]
 ) -> Sensitivity:
-    best = [one.marked("cheapest") for one in ends]
+    best = [ranking.marked("cheapest") for ranking in ends]
     return Sensitivity(
         name=name,
         unit=unit,
@@ -314,29 +325,32 @@ def _sensitivity(
     )
 
 
-def named(one: Choice) -> str:
+def named(choice: Choice) -> str:
     """ "4 x Standard_HB120rs_v3, spot"."""
-    return f"{one.estimate.nodes} x {one.estimate.size}, {one.offer}"
+    return f"{choice.estimate.nodes} x {choice.estimate.size}, {choice.offer}"
 
 
-def _why_nothing(found: Answer, known: Knowledge) -> str:
-    if found.lossy:
+def _why_nothing(ranking: Answer, knowledge: Knowledge) -> str:
+    if ranking.lossy:
         return (
-            f"nothing would come to its end: {found.lossy[0]} and {len(found.lossy) - 1} others"
+            f"nothing would come to its end: {ranking.lossy[0]} and {len(ranking.lossy) - 1} others"
             f" lose more than {_MOST_LOST:.0%} of their time to failures; give checkpoint_seconds"
         )
-    if found.unpriced:
-        where = found.ask["region"] or "any region"
-        return f"no size that fits has a price in {where}: {', '.join(found.unpriced[:3])}"
-    if found.refused:
-        least = min(found.refused, key=lambda one: (not one.unknown, one.least_nodes or math.inf))
+    if ranking.unpriced:
+        where = ranking.ask["region"] or "any region"
+        return f"no size that fits has a price in {where}: {', '.join(ranking.unpriced[:3])}"
+    if ranking.refused:
+        least = min(
+            ranking.refused,
+            key=lambda refusal: (not refusal.unknown, refusal.least_nodes or math.inf),
+        )
         if least.unknown:
             return f"{least.size}: {least.reason}"
         would = f"; {least.least_nodes} x {least.size} would" if least.least_nodes else ""
         return (
-            f"nothing of up to {found.ask['most_nodes']} nodes can do it: {least.size}:"
+            f"nothing of up to {ranking.ask['most_nodes']} nodes can do it: {least.size}:"
             f" {least.reason}{would}"
         )
-    if found.kind.silent:
-        return found.kind.silent(found.ask, known)
+    if ranking.kind.silent:
+        return ranking.kind.silent(ranking.ask, knowledge)
     return "nothing known says how long this takes: measure it once (make run), and ask again"

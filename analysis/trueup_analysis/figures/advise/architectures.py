@@ -65,10 +65,10 @@ class Architecture:
     Attributes:
         service: of services.yml, which the source uses; empty where it names none.
         recipe: from which ``provision`` makes it; empty where it cannot.
-        bills: what bills beside the VMs, without a price.
-        by_hand: what ``provision`` does not make; differs: what its recipe does otherwise.
-        unsaid: what the source does not say.
-        outdated: what it says that is not so (says, wrong, instead).
+        bills: further resources that are billed, without a price.
+        by_hand: parts that ``provision`` does not make; differs: differences of its recipe.
+        unsaid: facts that the source does not state.
+        outdated: its statements that are wrong (says, wrong, instead).
         sources: with the date on which each was read.
     """
 
@@ -118,7 +118,7 @@ class Priced:
 
     @property
     def usd_per_hour(self) -> float:
-        """Of what has a price: at least so much, since storage and the rest have none."""
+        """The sum of all known prices: a lower bound, since storage and the rest have none."""
         return sum(line.usd_per_hour or 0.0 for line in self.lines)
 
     @property
@@ -128,7 +128,7 @@ class Priced:
 
     @property
     def outdated(self) -> list[Mapping[str, str]]:
-        """What the source says that is not so, its closed sizes first."""
+        """Wrong statements of the source, its closed sizes first."""
         sizes = {line.role.size: line for line in self.lines if line.instead}
         return [
             *(
@@ -139,20 +139,20 @@ class Priced:
         ]
 
 
-def chosen(name: str, known: Mapping[str, Architecture]) -> Architecture:
+def chosen(name: str, architectures: Mapping[str, Architecture]) -> Architecture:
     """The architecture of this name.
 
     Raises:
         BadInput: there is none.
     """
-    if name not in known:
-        hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+    if name not in architectures:
+        hint = did_you_mean(name, architectures) or f"; there are {', '.join(architectures)}"
         raise BadInput(f"there is no architecture {name!r}{hint}")
-    return known[name]
+    return architectures[name]
 
 
 def priced(
-    one: Architecture,
+    architecture: Architecture,
     book: Book,
     sizes: Mapping[str, Mapping[str, str]],
     today: date,
@@ -167,15 +167,15 @@ def priced(
     Raises:
         BadInput: another region was asked for, and one of the sizes has no price there.
     """
-    where = region_name(region or one.region)
-    lines = [_line(role, book, sizes, today, where) for role in one.roles]
+    where = region_name(region or architecture.region)
+    lines = [_line(role, book, sizes, today, where) for role in architecture.roles]
     lacking = list(dict.fromkeys(line.size for line in lines if line.size and not line.price))
     if region and lacking:
         raise BadInput(
-            f"{one.name} cannot be priced in {region}: the price table has no price of"
-            f" {', '.join(lacking)} there; its own region is {one.region}"
+            f"{architecture.name} cannot be priced in {region}: the price table has no price of"
+            f" {', '.join(lacking)} there; its own region is {architecture.region}"
         )
-    return Priced(one, where, lines)
+    return Priced(architecture, where, lines)
 
 
 def _line(
@@ -185,8 +185,8 @@ def _line(
         return Line(role, "", "", None)
     reason, size = lifecycle.advisable(sizes[role.size], today), role.size
     if reason:
-        others = lifecycle.successors(sizes[size], list(sizes.values()), today)
-        size = others[0]["size"] if others else ""
+        successors = lifecycle.successors(sizes[size], list(sizes.values()), today)
+        size = successors[0]["size"] if successors else ""
     price = book.find(size, region, "linux", LIST_OFFER) if size else None
     return Line(role, size, reason, price)
 
@@ -198,12 +198,13 @@ def read(chosen_catalog: Path | None, sizes: Mapping[str, Any]) -> dict[str, Arc
         BadInput: the file cannot be read, or a row of it is not as its head says.
     """
     path = catalog.find(FILE, chosen_catalog)
-    found = catalog.document(path)
+    document = catalog.document(path)
     services = {row["service"] for row in read_services(chosen_catalog).services}
     recipes = azure.recipes(chosen_catalog)
     try:
         sources = {
-            name: f"{one['text']}, read {one['date']}" for name, one in found["sources"].items()
+            name: f"{source['text']}, read {source['date']}"
+            for name, source in document["sources"].items()
         }
         rows = [
             Architecture(
@@ -213,27 +214,27 @@ def read(chosen_catalog: Path | None, sizes: Mapping[str, Any]) -> dict[str, Arc
                     "sources": [sources[name] for name in row["sources"]],
                 }
             )
-            for row in found["architectures"]
+            for row in document["architectures"]
         ]
-        for one in rows:
-            _check(one, sizes, services, recipes)
+        for architecture in rows:
+            _check(architecture, sizes, services, recipes)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadInput(f"{path} is not as its head says: {error!r}") from error
-    return {one.name: one for one in rows}
+    return {architecture.name: architecture for architecture in rows}
 
 
 def _check(
-    one: Architecture, sizes: Mapping[str, Any], services: set[str], recipes: Sequence[str]
+    architecture: Architecture, sizes: Mapping[str, Any], services: set[str], recipes: Sequence[str]
 ) -> None:
-    """Raise ValueError where a row names what is not there."""
-    for role in one.roles:
+    """Raise ValueError where a row names something that does not exist."""
+    for role in architecture.roles:
         if role.size and role.size not in sizes:
-            raise ValueError(f"{one.name}: no size {role.size!r}")
-    if one.service and one.service not in services:
-        raise ValueError(f"{one.name}: no service {one.service!r}")
-    if one.recipe and one.recipe not in recipes:
-        raise ValueError(f"{one.name}: no recipe {one.recipe!r}")
-    if not one.recipe and not one.by_hand:
-        raise ValueError(f"{one.name}: by_hand says why no recipe makes it")
-    for text in one.outdated:
+            raise ValueError(f"{architecture.name}: no size {role.size!r}")
+    if architecture.service and architecture.service not in services:
+        raise ValueError(f"{architecture.name}: no service {architecture.service!r}")
+    if architecture.recipe and architecture.recipe not in recipes:
+        raise ValueError(f"{architecture.name}: no recipe {architecture.recipe!r}")
+    if not architecture.recipe and not architecture.by_hand:
+        raise ValueError(f"{architecture.name}: by_hand says why no recipe makes it")
+    for text in architecture.outdated:
         text["says"], text["wrong"], text["instead"]

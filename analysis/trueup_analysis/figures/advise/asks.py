@@ -1,4 +1,4 @@
-"""What is asked: a kind of work, its options, and how it may be rented; from a file or words."""
+"""Asks: a kind of work, its options, and how it may be rented; from a file or words."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ TERMS: Final = (
 
 def options(kind: Kind | Sizing) -> list[Option]:
     """All that can be asked of a kind: its own, then the terms that say something of it."""
-    own = {*(one.name for one in kind.options), *kind.unasked}
-    return [*kind.options, *(one for one in TERMS if one.name not in own)]
+    excluded = {*(option.name for option in kind.options), *kind.unasked}
+    return [*kind.options, *(option for option in TERMS if option.name not in excluded)]
 
 
 def chosen(name: str) -> Kind | Sizing:
@@ -73,46 +73,48 @@ def chosen(name: str) -> Kind | Sizing:
     return every[name]
 
 
-def read(kind: Kind | Sizing, given: Mapping[str, Any], *, of_log: bool = False) -> dict[str, Any]:
+def read(kind: Kind | Sizing, values: Mapping[str, Any], *, of_log: bool = False) -> dict[str, Any]:
     """Every option of the kind with its value, and given assumptions under their own names.
 
     Args:
         of_log: a log says which work it is; only the terms are asked.
-        given: by name, of the option's type or as words ("512x512x512", "payg,spot").
+        values: by name, of the option's type or as words ("512x512x512", "payg,spot").
 
     Raises:
         BadInput: an unknown name, a value of another type or out of range, or one that is missing;
             all that is wrong is said at once.
     """
-    known = {one.name: one for one in (TERMS if of_log else options(kind))}
-    wrong, found = [], {one.name: one.default for one in (*TERMS, *known.values())}
+    by_name = {option.name: option for option in (TERMS if of_log else options(kind))}
+    wrong, ask = [], {option.name: option.default for option in (*TERMS, *by_name.values())}
     if not of_log:
-        assumed = (one.name for one in kind.assumptions)
-        known |= {name: Option(name, "", type="float", least=1e-9) for name in assumed}
-    for name, value in given.items():
-        if name not in known:
-            wrong.append(f"{name} is no option of {kind.name}{did_you_mean(name, known)}")
+        assumed = (assumption.name for assumption in kind.assumptions)
+        by_name |= {name: Option(name, "", type="float", least=1e-9) for name in assumed}
+    for name, value in values.items():
+        if name not in by_name:
+            wrong.append(f"{name} is no option of {kind.name}{did_you_mean(name, by_name)}")
             continue
         try:
-            found[name] = _typed(known[name], value)
+            ask[name] = _typed(by_name[name], value)
         except (TypeError, ValueError, OverflowError):
-            wrong.append(f"{name} is {shown(value)}: it must be {_wanted(known[name])}")
+            wrong.append(f"{name} is {shown(value)}: it must be {_wanted(by_name[name])}")
             continue
-        refused = _refusal(known[name], found[name])
+        refused = _refusal(by_name[name], ask[name])
         wrong += [refused] if refused else []
-    for name, one in known.items():
-        if one.required and name not in given:
-            wrong.append(f"{name} is missing: {one.described()[:1].lower()}{one.described()[1:-1]}")
+    for name, option in by_name.items():
+        if option.required and name not in values:
+            wrong.append(
+                f"{name} is missing: {option.described()[:1].lower()}{option.described()[1:-1]}"
+            )
     if wrong:
         raise BadInput("; ".join(wrong))
-    found["region"] = region_name(found["region"]) if found["region"] else None
-    return found
+    ask["region"] = region_name(ask["region"]) if ask["region"] else None
+    return ask
 
 
 def _refusal(option: Option, value: Any) -> str | None:
     """Why a value of the right type cannot be used; None where it can."""
     parts = value if isinstance(value, list) else [value]
-    strange = [part for part in parts if part not in option.choices] if option.choices else []
+    strange = [choice for choice in parts if choice not in option.choices] if option.choices else []
     if strange:
         return f"{option.name}: {strange[0]} is none of {', '.join(option.choices)}"
     return option.refusal(value, option.name)
@@ -124,19 +126,19 @@ def _typed(option: Option, value: Any) -> Any:
             re.split(r"[x,\s]+", value) if isinstance(value, str) and _numbers(option) else value
         )
         if isinstance(words, str):
-            words = [word for word in re.split(r"[,\s]+", words) if word]
+            words = [token for token in re.split(r"[,\s]+", words) if token]
         if isinstance(words, (int, float, Mapping)) or words is None:
             raise TypeError
-        return [_whole(word) if _numbers(option) else str(word) for word in words]
+        return [_whole(token) if _numbers(option) else str(token) for token in words]
     if option.type == "int":
         return _whole(value)
     if option.type == "float":
         if isinstance(value, bool):
             raise TypeError
-        found = float(value)
-        if found != found or found in (float("inf"), float("-inf")):
+        number = float(value)
+        if number != number or number in (float("inf"), float("-inf")):
             raise ValueError
-        return found
+        return number
     if not isinstance(value, str):
         raise TypeError
     return value
@@ -149,10 +151,10 @@ def _numbers(option: Option) -> bool:
 def _whole(value: Any) -> int:
     if isinstance(value, bool):
         raise TypeError
-    found = float(value) if not isinstance(value, int) else value
-    if found != int(found):
+    number = float(value) if not isinstance(value, int) else value
+    if number != int(number):
         raise ValueError
-    return int(found)
+    return int(number)
 
 
 def _wanted(option: Option) -> str:

@@ -18,7 +18,7 @@ LEAST_ERRORS = 3
 
 
 class Tested(NamedTuple):
-    """One known result beside what the others predict.
+    """One known result beside the prediction from the others.
 
     Attributes:
         point: the result.
@@ -41,53 +41,57 @@ class Tested(NamedTuple):
         return self.range is not None and self.range.holds(self.point.rate)
 
 
-def errors(kind: Tells, points: Sequence[Point], known: Knowledge) -> list[float]:
+def errors(kind: Tells, points: Sequence[Point], knowledge: Knowledge) -> list[float]:
     """``ln(predicted / known)`` of each point from the others, where they say something of it."""
-    found = []
-    for place, point in enumerate(points):
-        made = kind.predict(point, [*points[:place], *points[place + 1 :]], known)
-        if made is not None:
-            found.append(math.log(made.rate / point.rate))
-    return found
+    log_errors = []
+    for index, point in enumerate(points):
+        prediction = kind.predict(point, [*points[:index], *points[index + 1 :]], knowledge)
+        if prediction is not None:
+            log_errors.append(math.log(prediction.rate / point.rate))
+    return log_errors
 
 
-def factor(kind: Tells, points: Sequence[Point], known: Knowledge) -> float | None:
+def factor(kind: Tells, points: Sequence[Point], knowledge: Knowledge) -> float | None:
     """How many times more or less than predicted a result may be; None where too little is known
     to say."""
-    found = errors(kind, points, known)
-    return spread(found) if len(found) >= LEAST_ERRORS else None
+    log_errors = errors(kind, points, knowledge)
+    return spread(log_errors) if len(log_errors) >= LEAST_ERRORS else None
 
 
-def expected(made: Prediction, wide: float) -> Range:
+def expected(prediction: Prediction, wide: float) -> Range:
     """The range of a prediction: wider where the data have not been, since nothing tested that."""
-    return around(made.rate, wide * (UNTESTED if made.beyond else 1.0))
+    return around(prediction.rate, wide * (UNTESTED if prediction.beyond else 1.0))
 
 
-def test(kind: Tells, known: Knowledge) -> list[Tested]:
+def test(kind: Tells, knowledge: Knowledge) -> list[Tested]:
     """Each published result from the others. Its range is as wide as the others' errors among
     themselves ask for: the result that is predicted has no part in it."""
-    points = [one for one in kind.points(known) if one.evidence and one.evidence.kind == PUBLISHED]
-    told = []
-    for place, point in enumerate(points):
-        others = [
-            one
-            for one in (*points[:place], *points[place + 1 :])
-            if one.condition == point.condition
+    points = [
+        point
+        for point in kind.points(knowledge)
+        if point.evidence and point.evidence.kind == PUBLISHED
+    ]
+    trials = []
+    for index, point in enumerate(points):
+        peers = [
+            peer
+            for peer in (*points[:index], *points[index + 1 :])
+            if peer.condition == point.condition
         ]
-        made = kind.predict(point, others, known)
-        wide = factor(kind, others, known)
-        if made is None:
-            told.append(Tested(kind.name, point, None, "the others say nothing of it"))
+        prediction = kind.predict(point, peers, knowledge)
+        wide = factor(kind, peers, knowledge)
+        if prediction is None:
+            trials.append(Tested(kind.name, point, None, "the others say nothing of it"))
         elif wide is None:
-            told.append(Tested(kind.name, point, None, "too few others to say how good it is"))
+            trials.append(Tested(kind.name, point, None, "too few others to say how good it is"))
         else:
-            told.append(Tested(kind.name, point, expected(made, wide)))
-    return told
+            trials.append(Tested(kind.name, point, expected(prediction, wide)))
+    return trials
 
 
-def coverage(told: Sequence[Tested]) -> tuple[int, int, float]:
+def coverage(trials: Sequence[Tested]) -> tuple[int, int, float]:
     """How many known values lie in their range, of how many, and the median width of a range."""
-    made = [one for one in told if one.range is not None]
-    widths = sorted(one.range.width for one in made if one.range is not None)
+    predicted = [trial for trial in trials if trial.range is not None]
+    widths = sorted(trial.range.width for trial in predicted if trial.range is not None)
     middle = widths[len(widths) // 2] if widths else math.nan
-    return sum(one.covered for one in made), len(made), middle
+    return sum(trial.covered for trial in predicted), len(predicted), middle

@@ -1,5 +1,5 @@
-"""What an engine that serves a model is: the model's figures, the GPUs that it takes, and the time
-that a request takes of them at their datasheet's rates."""
+"""An engine that serves a model: the model's figures, the GPUs that it takes, and the time of a
+request on them at their datasheet's rates."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Model:
 
 
 class Engine(NamedTuple):
-    """GPUs that hold a model once, and what they read of their memory.
+    """GPUs that hold a model once, and the bytes that they read of their memory.
 
     Attributes:
         nodes: 1, or more where no node holds the model.
@@ -120,16 +120,16 @@ class Times(NamedTuple):
     decode: float
 
 
-def times(engine: Engine, load: Load, size: str, known: Knowledge) -> Times | None:
+def times(engine: Engine, load: Load, size: str, knowledge: Knowledge) -> Times | None:
     """None where no datasheet of the GPU is in the catalog.
 
     A step of decoding reads the weights once, and the KV cache of every sequence in flight: as many
     as asked for or as there is room for.
     """
-    peak, bandwidth = known.bf16_peak(size), known.gpu_bandwidth(size)
+    peak, bandwidth = knowledge.bf16_peak(size), knowledge.gpu_bandwidth(size)
     if peak is None or bandwidth is None:
         return None
-    if engine.model.width == _BYTES["fp8"] and _FP8.match(known.sizes[size]["gpu_model"]):
+    if engine.model.width == _BYTES["fp8"] and _FP8.match(knowledge.sizes[size]["gpu_model"]):
         peak *= 2
     batch = max(1.0, min(load.in_flight, engine.room / (engine.token * load.tokens)))
     held = engine.token * (load.tokens_in + load.tokens_out / 2)
@@ -142,11 +142,11 @@ def times(engine: Engine, load: Load, size: str, known: Knowledge) -> Times | No
 
 @cache
 def _recipes(path: Path) -> Mapping[str, Any]:
-    told = catalog.document(path)
-    found = told.get("recipes") if isinstance(told, dict) else None
-    if not isinstance(found, dict):
+    document = catalog.document(path)
+    by_name = document.get("recipes") if isinstance(document, dict) else None
+    if not isinstance(by_name, dict):
         raise BadInput(f"{path} has no mapping called recipes")
-    return found
+    return by_name
 
 
 def of_recipe(name: str, folder: Path | None = None) -> Model:
@@ -156,22 +156,22 @@ def of_recipe(name: str, folder: Path | None = None) -> Model:
         BadInput: there is no such recipe, or it is one for CPUs.
     """
     path = catalog.find("vllm_recipes.yml", folder or catalog.built_in())
-    found = recipes.choose(_recipes(path), name)
-    if found["device"] != "cuda":
+    recipe = recipes.choose(_recipes(path), name)
+    if recipe["device"] != "cuda":
         raise BadInput(
             f"{name} serves on CPUs, of which no rate is published: measure it once (role vllm)"
         )
-    facts = found["facts"]
+    facts = recipe["facts"]
     active = facts.get("active_parameters", facts["parameters"])
-    return Model(name, found, float(active))
+    return Model(name, recipe, float(active))
 
 
 def named(model: str, folder: Path) -> Model | None:
     """The recipe's model that a server calls so; None where no recipe for GPUs does."""
-    for name, one in _recipes(catalog.find("vllm_recipes.yml", folder)).items():
-        if not isinstance(one, dict) or one.get("device") != "cuda":
+    for name, recipe in _recipes(catalog.find("vllm_recipes.yml", folder)).items():
+        if not isinstance(recipe, dict) or recipe.get("device") != "cuda":
             continue
-        if model.lower() in (name, str(one.get("model")).lower()):
+        if model.lower() in (name, str(recipe.get("model")).lower()):
             return of_recipe(name, folder)
     return None
 
@@ -180,29 +180,33 @@ def of_config(path: Path, ask: Mapping[str, Any]) -> Model:
     """A model of a Hugging Face ``config.json``.
 
     Raises:
-        BadInput: it cannot be read, or does not say what serving takes.
+        BadInput: it cannot be read, or lacks a figure that serving needs.
     """
     try:
-        told = json.loads(catalog.text(path))
+        config = json.loads(catalog.text(path))
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not JSON: {str(error)[:80]}") from error
-    if not isinstance(told, dict) or "num_hidden_layers" not in told:
+    if not isinstance(config, dict) or "num_hidden_layers" not in config:
         raise BadInput(f"{path} is no config.json of a language model: it has no num_hidden_layers")
-    layers = _count(told, "num_hidden_layers", path)
-    if told.get("kv_lora_rank"):
+    layers = _count(config, "num_hidden_layers", path)
+    if config.get("kv_lora_rank"):
         attention = {
-            name: _count(told, name, path) for name in ("kv_lora_rank", "qk_rope_head_dim")
+            name: _count(config, name, path) for name in ("kv_lora_rank", "qk_rope_head_dim")
         }
     else:
-        heads = _count(told, "num_attention_heads", path)
-        kv = _count(told, "num_key_value_heads", path) if told.get("num_key_value_heads") else heads
-        each = told.get("head_dim") or _count(told, "hidden_size", path) // heads
+        heads = _count(config, "num_attention_heads", path)
+        kv = (
+            _count(config, "num_key_value_heads", path)
+            if config.get("num_key_value_heads")
+            else heads
+        )
+        each = config.get("head_dim") or _count(config, "hidden_size", path) // heads
         attention = {"kv_heads": kv, "head_dim": _count({"head_dim": each}, "head_dim", path)}
-    parameters = (ask["parameters_billion"] or 0) * _BILLION or _dense(told, path)
+    parameters = (ask["parameters_billion"] or 0) * _BILLION or _dense(config, path)
     active = _active(ask, parameters)
-    return _made(path.name, parameters, active, _width(told, ask, path), layers, attention)
+    return _made(path.name, parameters, active, _width(config, ask, path), layers, attention)
 
 
 def of_numbers(ask: Mapping[str, Any]) -> Model:
@@ -252,51 +256,51 @@ def _made(
     return Model(name, {**like, "facts": facts}, active, own=True)
 
 
-def _count(told: Mapping[str, Any], name: str, path: Path) -> int:
-    value = told.get(name)
+def _count(config: Mapping[str, Any], name: str, path: Path) -> int:
+    value = config.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 10**9:
         raise BadInput(f"{path}: {name} is {value!r}: it must be a whole number above 0")
     return value
 
 
-def _dense(told: Mapping[str, Any], path: Path) -> float:
+def _dense(config: Mapping[str, Any], path: Path) -> float:
     """Parameters of a decoder as Llama's: attention, a gated MLP, two norms a layer."""
-    experts = [name for name in told if "expert" in name and told[name]]
-    if experts or told.get("kv_lora_rank") or told.get("hidden_act") != "silu":
-        why = f"it has {experts[0]}" if experts else "it is not built as Llama is"
+    experts = [name for name in config if "expert" in name and config[name]]
+    if experts or config.get("kv_lora_rank") or config.get("hidden_act") != "silu":
+        cause = f"it has {experts[0]}" if experts else "it is not built as Llama is"
         raise BadInput(
-            f"{path} does not tell its parameters ({why}): give parameters_billion, and where not"
+            f"{path} does not tell its parameters ({cause}): give parameters_billion, and where not"
             " every token meets all of them active_parameters_billion"
         )
     width, deep, middle, words, heads = (
-        _count(told, name, path)
+        _count(config, name, path)
         for name in (
             *("hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size"),
             "num_attention_heads",
         )
     )
-    kv = told.get("num_key_value_heads") or heads
-    head = told.get("head_dim") or width // heads
+    kv = config.get("num_key_value_heads") or heads
+    head = config.get("head_dim") or width // heads
     layer = 2 * width * head * (heads + kv) + 3 * width * middle + 2 * width
-    tables = 1 if told.get("tie_word_embeddings") else 2
+    tables = 1 if config.get("tie_word_embeddings") else 2
     return float(tables * words * width + deep * layer + width)
 
 
-def _width(told: Mapping[str, Any], ask: Mapping[str, Any], path: Path) -> float:
+def _width(config: Mapping[str, Any], ask: Mapping[str, Any], path: Path) -> float:
     if ask["precision"]:
         return _BYTES[ask["precision"]]
-    quantized = told.get("quantization_config")
+    quantized = config.get("quantization_config")
     if isinstance(quantized, dict):
         bits = 8 if "fp8" in str(quantized.get("quant_method")) else quantized.get("bits")
         if bits in (4, 8):
             return bits / 8
-    elif str(told.get("torch_dtype", told.get("dtype"))) in {"bfloat16", "float16"}:
+    elif str(config.get("torch_dtype", config.get("dtype"))) in {"bfloat16", "float16"}:
         return _BYTES["bf16"]
     raise BadInput(f"{path} does not tell its weights' precision: give precision=bf16, fp8 or int4")
 
 
 def engine_of(
-    model: Model, size: str, load: Load, known: Knowledge
+    model: Model, size: str, load: Load, knowledge: Knowledge
 ) -> tuple[Engine | None, str, int | None]:
     """The engine on a size, and where there is none why, and how many nodes of it would do (None:
     no number would).
@@ -304,54 +308,54 @@ def engine_of(
     A recipe keeps its own parallelism; any other model takes the fewest GPUs of a node that hold it
     with one request.
     """
-    row = known.sizes[size]
+    row = knowledge.sizes[size]
     gpus, memory = int(number(row, "gpus") or 0), number(row, "gpu_memory_gib") or 0.0
-    there = recipes.Machine(
+    machine = recipes.Machine(
         name=size,
         gpus=gpus,
         gpu_memory_bytes=int(memory * recipes.GIB),
         gpu_model=row["gpu_model"],
     )
-    asked = {**model.recipe, "max_model_len": math.ceil(load.tokens)}
+    recipe = {**model.recipe, "max_model_len": math.ceil(load.tokens)}
     if not model.own:
-        fit = recipes.fit(asked, there)
+        fit = recipes.fit(recipe, machine)
         least = 1 if fit.fits else fit.more_nodes
         if least is None:
             return None, _reason(fit), None
         if least > 1:
-            why = _reason(fit)
-            there = replace(there, nodes=least)
-            return _engine(model, asked, there), why, least
-        return _engine(model, asked, there), "", 1
-    why = ""
+            reason = _reason(fit)
+            machine = replace(machine, nodes=least)
+            return _engine(model, recipe, machine), reason, least
+        return _engine(model, recipe, machine), "", 1
+    reason = ""
     for tensor in _PARALLEL:
         if tensor > gpus:
             break
-        tried = {**asked, "tensor_parallel": tensor, "gpus": tensor}
-        fit = recipes.fit(tried, there)
-        why = _reason(fit)
+        tried = {**recipe, "tensor_parallel": tensor, "gpus": tensor}
+        fit = recipes.fit(tried, machine)
+        reason = _reason(fit)
         if fit.fits:
-            return _engine(model, tried, there), "", 1
-    return None, why, None
+            return _engine(model, tried, machine), "", 1
+    return None, reason, None
 
 
 def _reason(fit: recipes.Fit) -> str:
-    """What of it does not fit, without what this model would fit on."""
+    """The part that does not fit, without the sizes that this model would fit on."""
     words = fit.reason.partition(" fit: ")[2].partition(". The smallest")[0]
     return words.partition(". No ")[0]
 
 
-def _engine(model: Model, recipe: Mapping[str, Any], there: recipes.Machine) -> Engine:
-    fit = recipes.fit(recipe, there)
+def _engine(model: Model, recipe: Mapping[str, Any], machine: recipes.Machine) -> Engine:
+    fit = recipes.fit(recipe, machine)
     # Sequences side by side: each data parallel rank has its own.
     ranks = fit.devices // recipe["tensor_parallel"]
     token = fit.kv_cache_bytes / ranks / recipe["max_model_len"]
     return Engine(
         model=model,
-        nodes=there.nodes,
+        nodes=machine.nodes,
         devices=fit.devices,
         weights=float(fit.weights_bytes),
         token=token,
         room=(fit.available_bytes or 0) - fit.needed_bytes + fit.kv_cache_bytes,
-        each=there.gpus * there.nodes // fit.devices,
+        each=machine.gpus * machine.nodes // fit.devices,
     )

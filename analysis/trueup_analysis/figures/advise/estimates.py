@@ -1,4 +1,4 @@
-"""What an estimate is: a range, where it comes from, and how far that may be trusted."""
+"""Estimates: a range, its source, and how far that source may be trusted."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Evidence(NamedTuple):
     Attributes:
         kind: RECORD, PUBLISHED or MODEL.
         source: run and case, publication, or formula.
-        date: YYYY-MM-DD of what was measured or published, "" where it is not known.
+        date: YYYY-MM-DD of the measurement or publication, "" where it is not known.
     """
 
     kind: str
@@ -76,10 +76,10 @@ class Evidence(NamedTuple):
 
 
 class Assumption(NamedTuple):
-    """What an estimate takes for granted, and what else it could be.
+    """A figure that an estimate takes for granted, and the range that it may lie in.
 
     Attributes:
-        name: what the user sets it by.
+        name: the option that sets it.
         value, low, high: in ``unit``.
         source: where the three are from.
     """
@@ -97,13 +97,13 @@ class Estimate:
     """How long one choice takes for the work.
 
     Attributes:
-        size, nodes: what is rented.
+        size, nodes: the rented machines.
         seconds: of the work, or of a second's share where it is a service.
         evidence: of the figures in it, the weightiest first.
-        beyond: what the data have not seen, as a sentence; "" inside of them.
+        beyond: how it lies outside of the data, as a sentence; "" inside of them.
         notes: sentences that a reader needs.
-        held: whether what else was asked for is held; None where nothing says so.
-        units: what runs side by side on these nodes, where that is not one.
+        held: whether the other requested limits are held; None where nothing says so.
+        units: how many run side by side on these nodes, where that is not one.
     """
 
     size: str
@@ -118,7 +118,7 @@ class Estimate:
     @property
     def trust(self) -> str:
         """The weakest kind of evidence in it."""
-        return max((one.kind for one in self.evidence), key=TRUST.index)
+        return max((evidence.kind for evidence in self.evidence), key=TRUST.index)
 
 
 class Refusal(NamedTuple):
@@ -144,6 +144,6 @@ def spread(errors: Sequence[float], share: float = 0.9) -> float:
     """
     if not errors:
         raise BadInput("nothing is known that a prediction could be held against")
-    ordered = sorted(abs(one) for one in errors)
-    place = min(math.ceil(share * (len(ordered) + 1)), len(ordered))
-    return math.exp(ordered[place - 1])
+    ordered = sorted(abs(error) for error in errors)
+    rank = min(math.ceil(share * (len(ordered) + 1)), len(ordered))
+    return math.exp(ordered[rank - 1])

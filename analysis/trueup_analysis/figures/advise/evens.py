@@ -1,4 +1,4 @@
-"""What a service on rented machines is held against: an API's price, and a reservation."""
+"""Comparisons of a service on rented machines: with an API's price, and with a reservation."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ _RESERVED: Final = ("1y", "3y", "savings1y", "savings3y")
 
 
 class Even(NamedTuple):
-    """From what use on something is cheaper.
+    """The use from which something is cheaper.
 
     Attributes:
         choice: the machines.
-        against: what they are held against.
+        against: the alternative that they are compared with.
         usd: its price, with ``per``.
-        share: of an API, of what the machines can serve, from which on they are cheaper (above 1:
-            never); of a reservation, of its hours, from which on it is cheaper than by the hour.
+        share: of an API, the share of the machines' capacity from which they are cheaper (above 1:
+            never); of a reservation, the share of its hours from which it is cheaper than by the
+            hour.
         rate: requests a second at that share; None of a reservation.
-        words: what is cheaper for what was asked.
+        words: the cheaper one for the request.
     """
 
     choice: Choice
@@ -55,37 +56,39 @@ def break_evens(
     """Of the choices of a service that stand first; nothing for other work."""
     if not need.term:
         return []
-    found = []
-    for one in choices:
-        if one.front:
-            found += [*_of_api(one, ask), *_of_reservations(one, ask, book)]
-    return found
+    evens = []
+    for choice in choices:
+        if choice.front:
+            evens += [*_of_api(choice, ask), *_of_reservations(choice, ask, book)]
+    return evens
 
 
-def _of_api(one: Choice, ask: Mapping[str, Any]) -> Iterator[Even]:
+def _of_api(choice: Choice, ask: Mapping[str, Any]) -> Iterator[Even]:
     prices = {name: ask[f"api_usd_per_million_{name}"] for name in ("input", "output")}
     request = sum(ask[f"{name}_tokens"] * (usd or 0.0) for name, usd in prices.items()) / _MILLION
-    if not request or one.load is None:
+    if not request or choice.load is None:
         return
-    rate = one.estimate.nodes * one.price.usd_per_hour / request / _HOUR
-    asked = ask["requests_per_second"]
-    better = "the machines" if rate < asked else "the API"
-    words = f"{better}, at {asked:g} requests/s"
-    yield Even(one, "API", request, "request", one.load.times(rate / asked), rate, words)
+    rate = choice.estimate.nodes * choice.price.usd_per_hour / request / _HOUR
+    request_rate = ask["requests_per_second"]
+    better = "the machines" if rate < request_rate else "the API"
+    words = f"{better}, at {request_rate:g} requests/s"
+    yield Even(
+        choice, "API", request, "request", choice.load.times(rate / request_rate), rate, words
+    )
 
 
-def _of_reservations(one: Choice, ask: Mapping[str, Any], book: Book) -> Iterator[Even]:
-    if one.offer != _PAYG:
+def _of_reservations(choice: Choice, ask: Mapping[str, Any], book: Book) -> Iterator[Even]:
+    if choice.offer != _PAYG:
         return
-    size, each = one.estimate.size, one.price.usd_per_hour
-    told = [
+    size, each = choice.estimate.size, choice.price.usd_per_hour
+    reservations = [
         (offer, quote.usd_per_hour, quote.source)
         for offer in _RESERVED
-        if (quote := book.find(size, one.region, "linux", offer)) is not None
+        if (quote := book.find(size, choice.region, "linux", offer)) is not None
     ]
     if ask["reserved_usd_per_hour"]:
-        told.append(("reservation", ask["reserved_usd_per_hour"], "yours"))
-    for name, usd, source in told:
+        reservations.append(("reservation", ask["reserved_usd_per_hour"], "yours"))
+    for name, usd, source in reservations:
         share = around(usd / each, 1.0)
         words = "by the hour, always" if usd >= each else f"reserved, from {usd / each:.0%} on"
-        yield Even(one, name, usd, "node and hour", share, None, words, source)
+        yield Even(choice, name, usd, "node and hour", share, None, words, source)

@@ -1,4 +1,4 @@
-"""What advice is given from: records, published results, sizes, prices."""
+"""The sources of advice: records, published results, sizes, prices."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Own(NamedTuple):
-    """A record of ours and one value of it."""
+class UserFigure(NamedTuple):
+    """One of our records and one value of it."""
 
     case: Case
     size: str
@@ -37,7 +37,7 @@ class Own(NamedTuple):
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What is known.
+    """The catalog and the records that advice is drawn from.
 
     Attributes:
         folder: the catalog.
@@ -51,7 +51,7 @@ class Knowledge:
 
     @cached_property
     def sizes(self) -> Mapping[str, Mapping[str, str]]:
-        """The rows of vm_sizes.csv by size; also of those that are gone, whose results still tell
+        """The rows of vm_sizes.csv by size; also of retired sizes, whose results still tell
         something of others."""
         return {
             row["size"]: row
@@ -96,11 +96,11 @@ class Knowledge:
         return {}
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What ``make`` makes of this knowledge, made once."""
+        """The result of ``make``, computed once for this knowledge."""
         if key not in self._made:
             self._made[key] = make()
-        found: T = self._made[key]
-        return found
+        cached: T = self._made[key]
+        return cached
 
     @cached_property
     def _peaks(self) -> dict[str, float | None]:
@@ -127,9 +127,9 @@ class Knowledge:
         row = self.sizes[size]
         return self._bandwidths.get(row["gpu_model"]) if row["gpu_fraction"] == "1" else None
 
-    def own(self, benchmark: str, metric: str, **parameters: Any) -> Iterator[Own]:
-        """Our records of a benchmark with these parameters on sizes of the catalog, and what stands
-        for a metric of each."""
+    def own(self, benchmark: str, metric: str, **parameters: Any) -> Iterator[UserFigure]:
+        """Our records of a benchmark with these parameters on sizes of the catalog, each with the
+        value of a metric."""
         for case in self.cases:
             value = case.plain(metric)
             if (
@@ -137,11 +137,13 @@ class Knowledge:
                 and value is not None
                 and case.vm_size in self.sizes
                 and case.node_count
-                and all(case.parameters.get(name) == asked for name, asked in parameters.items())
+                and all(
+                    case.parameters.get(name) == expected for name, expected in parameters.items()
+                )
             ):
                 source = f"{case.run_id}, {case.case}"
                 evidence = Evidence(RECORD, source, (case.started_at or "")[:10])
-                yield Own(case, str(case.vm_size), case.node_count, value, evidence)
+                yield UserFigure(case, str(case.vm_size), case.node_count, value, evidence)
 
 
 def number(row: Mapping[str, str], column: str) -> float | None:

@@ -1,6 +1,6 @@
-"""Which Azure service and which storage fit what is needed, by the rules of catalog/services.yml.
+"""The Azure services and the storage that fit a need, by the rules of catalog/services.yml.
 
-The rules are trueup's own rules of thumb; the limits are the services'. What exceeds a limit is
+The rules are trueup's own rules of thumb; the limits are the services'. A need above a limit is
 refused with the number and its source, and nothing that has ended is advised.
 """
 
@@ -37,7 +37,7 @@ _EFFORTS: Final = ("low", "medium", "high")
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What is to run.
+    """The demands of the work to run.
 
     Attributes:
         nodes: that one job or one server has at once.
@@ -45,7 +45,7 @@ class Needs:
         always_on: whether it must answer at any time.
         models, tenants: that share the machines.
         tracked: whether jobs, models and their history are to be kept by the service.
-        scheduler: what its users know: slurm or none.
+        scheduler: the one that its users know: slurm or none.
         spot: whether nodes may be evicted.
         job_days: how long one job takes.
         desktop_users: people on desktops; users_a_host: of them on one VM, 0 where not known.
@@ -53,8 +53,8 @@ class Needs:
         access: once (from end to end), shared (many nodes, large files), small (many nodes, many
             small files), scratch (of one job), profiles (of desktops) or any.
         data_tb: how much it is, in TB (1e12 bytes).
-        mb_s: what all nodes together read or write, in MB/s (1e6 bytes).
-        keep: whether what is written must outlive the machine that writes it.
+        mb_s: the rate at which all nodes together read or write, in MB/s (1e6 bytes).
+        keep: whether written data must outlive the machine that writes them.
     """
 
     nodes: int = 1
@@ -101,35 +101,37 @@ class Needs:
 _TRUE: Final = {"yes": True, "true": True, "no": False, "false": False}
 
 
-def needs_of(given: Mapping[str, str]) -> Needs:
+def needs_of(texts: Mapping[str, str]) -> Needs:
     """The needs that words say, such as ``{"nodes": "16", "coupled": "yes"}``.
 
     Raises:
         BadInput: an unknown name, a word that is no number or neither yes nor no, or a value that
             ``Needs`` refuses.
     """
-    known = {one.name: one.default for one in fields(Needs)}
+    defaults = {need_field.name: need_field.default for need_field in fields(Needs)}
     read: dict[str, Any] = {}
-    for name, word in given.items():
-        if name not in known:
-            raise BadInput(f"{name} is no need{did_you_mean(name, known)}; {', '.join(known)}")
-        default = known[name]
+    for name, text in texts.items():
+        if name not in defaults:
+            raise BadInput(
+                f"{name} is no need{did_you_mean(name, defaults)}; {', '.join(defaults)}"
+            )
+        default = defaults[name]
         try:
             if isinstance(default, bool):
-                read[name] = _TRUE[word.lower()]
+                read[name] = _TRUE[text.lower()]
             elif isinstance(default, str):
-                read[name] = word
+                read[name] = text
             else:
-                read[name] = int(word) if isinstance(default, int) else float(word)
+                read[name] = int(text) if isinstance(default, int) else float(text)
         except KeyError as error:
-            raise BadInput(f"{name} is {word!r}; give yes or no") from error
+            raise BadInput(f"{name} is {text!r}; give yes or no") from error
         except ValueError as error:
-            what = "a whole number" if isinstance(default, int) else "a number"
-            raise BadInput(f"{name} is {word!r}; give {what}") from error
+            type_name = "a whole number" if isinstance(default, int) else "a number"
+            raise BadInput(f"{name} is {text!r}; give {type_name}") from error
     return Needs(**read)
 
 
-_FIELDS: Final = (*(one.name for one in fields(Needs)), "shared")
+_FIELDS: Final = (*(need_field.name for need_field in fields(Needs)), "shared")
 
 
 class Source(NamedTuple):
@@ -143,7 +145,7 @@ class Source(NamedTuple):
         return f"{self.text} ({self.mark}, {self.date})"
 
 
-class Said(NamedTuple):
+class Statement(NamedTuple):
     """A statement with its source."""
 
     text: str
@@ -155,9 +157,9 @@ class Level(NamedTuple):
 
     Attributes:
         name: as Azure calls it.
-        tib: what is to be bought; 1 TiB is 2**40 bytes.
-        mb_s: what that brings, in MB/s.
-        doubts: what speaks against believing it.
+        tib: the capacity to buy; 1 TiB is 2**40 bytes.
+        mb_s: its throughput, in MB/s.
+        doubts: reasons not to rely on it.
         refused: why it cannot be; empty where it can.
     """
 
@@ -171,16 +173,16 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True)
 class Advice:
-    """What is said of one service or storage.
+    """The advice on one service or storage.
 
     Attributes:
         service, name: its short name and Azure's.
         rank: 1 is the first to try; None where no rule of thumb names it for these needs.
         why: the rule of thumb, which is trueup's.
         refused: limits of the service that the needs exceed; one that has any is not advised.
-        against: what speaks against it.
+        against: its disadvantages.
         notes: its other limits.
-        effort: low, medium or high, trueup's word; manages: what one keeps oneself.
+        effort: low, medium or high, trueup's word; manages: the tasks that stay with the user.
         billing: the unit; empty where no source says it.
         ended: parts of it that are not to be used any more.
         levels: of a storage, where the amount of data is known.
@@ -191,14 +193,14 @@ class Advice:
     name: str
     rank: int | None
     why: str
-    refused: tuple[Said, ...]
-    against: tuple[Said, ...]
-    notes: tuple[Said, ...]
+    refused: tuple[Statement, ...]
+    against: tuple[Statement, ...]
+    notes: tuple[Statement, ...]
     effort: str
     manages: tuple[str, ...]
     managed: tuple[str, ...]
     billing: str
-    ended: tuple[Said, ...]
+    ended: tuple[Statement, ...]
     sources: tuple[Source, ...]
     levels: tuple[Level, ...] = field(default=())
 
@@ -209,13 +211,13 @@ class Advice:
 
 @dataclass(frozen=True)
 class Correction:
-    """What an article says that is not so.
+    """A wrong statement of an article.
 
     Attributes:
-        article: its name in the catalog; place: where in it; says: its words, or what they mean.
+        article: its name in the catalog; place: where in it; says: its words, or their meaning.
         wrong: why it is not so; since: the date since when, empty where it never was so or no
             source has a date.
-        instead: what is used today.
+        instead: the one to use today.
     """
 
     article: str
@@ -239,21 +241,21 @@ class Services:
     sources: Mapping[str, Source]
 
 
-def advise(needs: Needs, known: Services, today: date) -> list[Advice]:
-    """All services: first those that fit, by rank, then by how much speaks against them; then those
-    that would fit and exceed a limit; then the rest."""
-    return _ranked(known.services, needs, known, today)
+def advise(needs: Needs, services: Services, today: date) -> list[Advice]:
+    """All services: first the ones that fit, by rank, then by their number of disadvantages; then
+    the ones that would fit and exceed a limit; then the rest."""
+    return _ranked(services.services, needs, services, today)
 
 
-def advise_storage(needs: Needs, known: Services, today: date) -> list[Advice]:
+def advise_storage(needs: Needs, services: Services, today: date) -> list[Advice]:
     """All kinds of storage, in the order of ``advise``. Their prices are not compared."""
-    return _ranked(known.storage, needs, known, today)
+    return _ranked(services.storage, needs, services, today)
 
 
-def gone(size: str, known: Services, today: date) -> str:
-    """Why a size that the catalog has no row for cannot be had, with what Microsoft names instead;
-    empty where nothing is known of it."""
-    for row in known.gone:
+def gone(size: str, services: Services, today: date) -> str:
+    """Why a size without a row in the catalog cannot be had, with the successors that Microsoft
+    names; empty where nothing is known of it."""
+    for row in services.gone:
         if not re.fullmatch(row["sizes"], size, re.IGNORECASE):
             continue
         past = date.fromisoformat(row["date"]) <= today
@@ -261,7 +263,7 @@ def gone(size: str, known: Services, today: date) -> str:
         instead = f"Microsoft names {named} instead" if named else "no source names a successor"
         return (
             f"{row['series']} {'retired' if past else 'retires'} on {row['date']}; {instead}"
-            f" [{known.sources[row['source']]}]"
+            f" [{services.sources[row['source']]}]"
         )
     return ""
 
@@ -273,35 +275,35 @@ def read_services(chosen: Path | None = None) -> Services:
         BadInput: the file cannot be read, or a row of it is not as its head says.
     """
     path = catalog.find(FILE, chosen)
-    found = catalog.document(path)
+    document = catalog.document(path)
     try:
-        sources = {name: Source(**row) for name, row in found["sources"].items()}
-        if wrong := [name for name, one in sources.items() if one.mark not in _MARKS]:
+        sources = {name: Source(**row) for name, row in document["sources"].items()}
+        if wrong := [name for name, source in sources.items() if source.mark not in _MARKS]:
             raise BadInput(f"{path}: source {wrong[0]} has no mark of {', '.join(_MARKS)}")
-        known = Services(
-            found["services"],
-            found["storage"],
-            found["ended"],
-            found["gone"],
+        services = Services(
+            document["services"],
+            document["storage"],
+            document["ended"],
+            document["gone"],
             [
                 Correction(**{**row, "source": sources[row["source"]]})
-                for row in found["corrections"]
+                for row in document["corrections"]
             ],
             sources,
         )
-        for row in (*known.services, *known.storage):
+        for row in (*services.services, *services.storage):
             _check(row, sources)
-        for row in (*known.ended, *known.gone):
+        for row in (*services.ended, *services.gone):
             date.fromisoformat(row["date"])
             _known(row["source"], sources)
-        for row in known.gone:
+        for row in services.gone:
             re.compile(row["sizes"])
-        for one in known.corrections:
-            if one.since:
-                date.fromisoformat(one.since)
+        for correction in services.corrections:
+            if correction.since:
+                date.fromisoformat(correction.since)
     except (KeyError, TypeError, AttributeError, ValueError, re.error) as error:
         raise BadInput(f"{path} is not as its head says: {error!r}") from error
-    return known
+    return services
 
 
 def _check(row: Mapping[str, Any], sources: Mapping[str, Source]) -> None:
@@ -316,8 +318,8 @@ def _check(row: Mapping[str, Any], sources: Mapping[str, Source]) -> None:
         limit["most"], limit["unit"]
     for name in row["sources"]:
         _known(name, sources)
-    for one in (*against, *limits, *also, *row.get("levels", ())):
-        _known(one["source"], sources)
+    for statement in (*against, *limits, *also, *row.get("levels", ())):
+        _known(statement["source"], sources)
     for rule in row["fits"]:
         rule["rank"], rule["because"]
     row["name"], row["manages"], row["managed"], row["billing"]
@@ -330,24 +332,24 @@ def _known(name: str, sources: Mapping[str, Source]) -> None:
 
 def _check_conditions(conditions: Mapping[str, Any]) -> None:
     """Raise ValueError where a condition is of no field, or its bound is none."""
-    for name, wanted in conditions.items():
+    for name, condition in conditions.items():
         if name not in _FIELDS:
             raise ValueError(f"a condition on {name!r}, which is none of {', '.join(_FIELDS)}")
-        if isinstance(wanted, dict):
-            for bound, value in wanted.items():
+        if isinstance(condition, dict):
+            for bound, value in condition.items():
                 if bound not in _BOUNDS:
                     raise ValueError(f"{name}: {bound!r} is none of {', '.join(_BOUNDS)}")
                 float(value)
 
 
 def _holds(conditions: Mapping[str, Any], needs: Needs) -> bool:
-    """Whether all conditions hold; one on what is not known does not."""
-    for name, wanted in conditions.items():
+    """Whether all conditions hold; one on an unknown value does not."""
+    for name, condition in conditions.items():
         value = getattr(needs, name)
-        if isinstance(wanted, dict):
-            if value is None or not _within(value, wanted):
+        if isinstance(condition, dict):
+            if value is None or not _within(value, condition):
                 return False
-        elif value not in (wanted if isinstance(wanted, list) else [wanted]):
+        elif value not in (condition if isinstance(condition, list) else [condition]):
             return False
     return True
 
@@ -361,26 +363,33 @@ def _within(value: float, bounds: Mapping[str, float]) -> bool:
 
 
 def _ranked(
-    rows: Iterable[Mapping[str, Any]], needs: Needs, known: Services, today: date
+    rows: Iterable[Mapping[str, Any]], needs: Needs, services: Services, today: date
 ) -> list[Advice]:
-    found = [_advice(row, needs, known, today) for row in rows]
+    advices = [_advice(row, needs, services, today) for row in rows]
     return sorted(
-        found,
-        key=lambda one: (one.rank is None, bool(one.refused), one.rank or 0, len(one.against)),
+        advices,
+        key=lambda advice: (
+            advice.rank is None,
+            bool(advice.refused),
+            advice.rank or 0,
+            len(advice.against),
+        ),
     )
 
 
-def _advice(row: Mapping[str, Any], needs: Needs, known: Services, today: date) -> Advice:
-    rule = next((one for one in row["fits"] if _holds(one["needs"], needs)), None)
+def _advice(row: Mapping[str, Any], needs: Needs, services: Services, today: date) -> Advice:
+    rule = next((fit for fit in row["fits"] if _holds(fit["needs"], needs)), None)
     against = [
-        Said(one["because"], known.sources[one["source"]])
-        for one in row.get("against", ())
-        if _holds(one["needs"], needs)
+        Statement(statement["because"], services.sources[statement["source"]])
+        for statement in row.get("against", ())
+        if _holds(statement["needs"], needs)
     ]
-    levels = _levels(row, needs, known)
-    refused, doubts = _exceeded(row, needs, known)
-    if levels and all(one.refused for one in levels):
-        refused += [Said(one.refused, one.source) for one in levels]
+    levels = _levels(row, needs, services)
+    refused, doubts = _exceeded(row, needs, services)
+    if levels and all(storage_level.refused for storage_level in levels):
+        refused += [
+            Statement(storage_level.refused, storage_level.source) for storage_level in levels
+        ]
     return Advice(
         row["service"],
         row["name"],
@@ -388,51 +397,65 @@ def _advice(row: Mapping[str, Any], needs: Needs, known: Services, today: date) 
         rule["because"] if rule else "",
         tuple(refused),
         (*against, *doubts),
-        tuple(Said(one["text"], known.sources[one["source"]]) for one in row.get("also", ())),
+        tuple(
+            Statement(statement["text"], services.sources[statement["source"]])
+            for statement in row.get("also", ())
+        ),
         row["effort"],
         tuple(row["manages"]),
         tuple(row["managed"]),
         row["billing"],
-        tuple(_ended(row["service"], known, today)),
-        tuple(known.sources[name] for name in row["sources"]),
+        tuple(_ended(row["service"], services, today)),
+        tuple(services.sources[name] for name in row["sources"]),
         levels,
     )
 
 
 def _exceeded(
-    row: Mapping[str, Any], needs: Needs, known: Services
-) -> tuple[list[Said], list[Said]]:
+    row: Mapping[str, Any], needs: Needs, services: Services
+) -> tuple[list[Statement], list[Statement]]:
     """Limits that the needs exceed, and smaller ones of other sources or conditions."""
     refused, doubts = [], []
     for limit in row.get("limits", ()):
         value = getattr(needs, limit["of"])
         if value is None or not _holds(limit.get("needs", {}), needs):
             continue
-        source = known.sources[limit["source"]]
+        source = services.sources[limit["source"]]
         if value > limit["most"]:
             refused.append(
-                Said(f"{_plain(value)} is above {limit['most']} {limit['unit']}", source)
+                Statement(f"{_plain(value)} is above {limit['most']} {limit['unit']}", source)
             )
         elif value > limit.get("doubt", math.inf):
             most = f"at most {limit['most']} {limit['unit']}"
-            doubts.append(Said(f"{_plain(value)} is above {limit['doubt']}: {most}", source))
+            doubts.append(Statement(f"{_plain(value)} is above {limit['doubt']}: {most}", source))
     return refused, doubts
 
 
-def _levels(row: Mapping[str, Any], needs: Needs, known: Services) -> tuple[Level, ...]:
+def _levels(row: Mapping[str, Any], needs: Needs, services: Services) -> tuple[Level, ...]:
     """Each level, as large as the data and the throughput ask for; the smallest purchase first."""
     if needs.data_tb is None:
         return ()
-    found = [level(one, needs, needs.data_tb, known) for one in row.get("levels", ())]
-    return tuple(sorted(found, key=lambda one: (bool(one.refused), one.tib, one.mb_s)))
+    levels = [
+        level(level_row, needs, needs.data_tb, services) for level_row in row.get("levels", ())
+    ]
+    return tuple(
+        sorted(
+            levels,
+            key=lambda storage_level: (
+                bool(storage_level.refused),
+                storage_level.tib,
+                storage_level.mb_s,
+            ),
+        )
+    )
 
 
-def level(row: Mapping[str, Any], needs: Needs, data_tb: float, known: Services) -> Level:
+def level(row: Mapping[str, Any], needs: Needs, data_tb: float, services: Services) -> Level:
     """A level of a storage, as large as the data and the throughput of the needs ask for."""
     per_tib, step, most = row["mb_s_per_tib"], row["step_tib"], row["most_tib"]
-    asked = max(data_tb / TIB_IN_TB, (needs.mb_s or 0) / per_tib)
+    needed_tib = max(data_tb / TIB_IN_TB, (needs.mb_s or 0) / per_tib)
     # A division's last digit must not buy another step.
-    tib = max(row["least_tib"], math.ceil(asked / step - 1e-9) * step)
+    tib = max(row["least_tib"], math.ceil(needed_tib / step - 1e-9) * step)
     reached = min(per_tib * tib, row.get("most_mb_s", math.inf))
     doubts, refused = [row["unsure"]] if "unsure" in row else [], ""
     if tib > most:
@@ -442,7 +465,7 @@ def level(row: Mapping[str, Any], needs: Needs, data_tb: float, known: Services)
         refused = f"{asks}, and it has at most {_plain(reached)}"
     elif tib > row.get("doubt_tib", math.inf):
         doubts.append(f"another source has at most {row['doubt_tib']} TiB")
-    return Level(row["name"], tib, reached, known.sources[row["source"]], tuple(doubts), refused)
+    return Level(row["name"], tib, reached, services.sources[row["source"]], tuple(doubts), refused)
 
 
 def _plain(value: float) -> str:
@@ -450,9 +473,9 @@ def _plain(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def _ended(service: str, known: Services, today: date) -> Iterable[Said]:
-    for row in known.ended:
+def _ended(service: str, services: Services, today: date) -> Iterable[Statement]:
+    for row in services.ended:
         if row["service"] == service:
-            word = "ended" if date.fromisoformat(row["date"]) <= today else "ends"
-            text = f"{row['name']} {word} on {row['date']}; use {row['instead']}"
-            yield Said(text, known.sources[row["source"]])
+            verb = "ended" if date.fromisoformat(row["date"]) <= today else "ends"
+            text = f"{row['name']} {verb} on {row['date']}; use {row['instead']}"
+            yield Statement(text, services.sources[row["source"]])

@@ -1,4 +1,4 @@
-"""All verdicts on a set of records, and what they come to."""
+"""All verdicts on a set of records, and their summary."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PAIR: Final = 2
 
 @dataclass(frozen=True)
 class Health:
-    """What was found.
+    """The verdicts on nodes.
 
     Attributes:
         findings: the verdicts that are no pass, those of the fleet included, the worst first.
@@ -54,12 +54,12 @@ class Health:
     @cached_property
     def words(self) -> dict[str, str]:
         """Node -> its verdict: the worst; one without a verdict makes no node worse."""
-        found: dict[str, set[str]] = {node: set() for node in self.nodes}
+        by_node: dict[str, set[str]] = {node: set() for node in self.nodes}
         passed = ((nodes, "pass") for nodes in self.passes.nodes)
-        for nodes, word in chain(((item.nodes, item.verdict) for item in self.findings), passed):
+        for nodes, verdict in chain(((item.nodes, item.verdict) for item in self.findings), passed):
             if len(nodes) == 1:
-                found[nodes[0]].add(word)
-        return {node: worst(held) for node, held in found.items()}
+                by_node[nodes[0]].add(verdict)
+        return {node: worst(held) for node, held in by_node.items()}
 
     @property
     def unjudged(self) -> list[str]:
@@ -68,7 +68,9 @@ class Health:
             node for item in self.findings if item.verdict == "not measured" for node in item.nodes
         }
         return [
-            node for node, word in self.words.items() if word == "no verdict" or node in lacking
+            node
+            for node, verdict in self.words.items()
+            if verdict == "no verdict" or node in lacking
         ]
 
     @property
@@ -83,24 +85,24 @@ class Health:
         return f"{judged}; nothing is expected of the others" if unjudged else self._all(judged)
 
     def _all(self, judged: str) -> str:
-        warned = sum(word == "warn" for word in self.words.values())
+        warned = sum(verdict == "warn" for verdict in self.words.values())
         return f"{judged}; {warned:,} with warnings" if warned else f"{judged}: nothing is wrong"
 
     @cached_property
     def counts(self) -> dict[str, int]:
         """How many verdicts of each kind there are."""
-        found = Counter({"pass": self.passes.count})
-        found.update(item.verdict for item in self.findings)
-        return {word: found[word] for word in WORST_FIRST}
+        counter = Counter({"pass": self.passes.count})
+        counter.update(item.verdict for item in self.findings)
+        return {verdict: counter[verdict] for verdict in WORST_FIRST}
 
     @property
     def blamed(self) -> dict[str, list[Verdict]]:
         """Single nodes with a failure, each with its failures."""
-        found: dict[str, list[Verdict]] = {}
+        failures: dict[str, list[Verdict]] = {}
         for item in self.findings:
             if item.verdict == "fail" and len(item.nodes) == 1:
-                found.setdefault(item.nodes[0], []).append(item)
-        return dict(sorted(found.items()))
+                failures.setdefault(item.nodes[0], []).append(item)
+        return dict(sorted(failures.items()))
 
     @property
     def groups(self) -> list[Verdict]:
@@ -133,8 +135,8 @@ def examine(
     """Judge cases one by one and beside each other.
 
     Args:
-        cases: what was measured.
-        expectations: what it is judged by.
+        cases: the measurements.
+        expectations: the limits that they are judged by.
         expected: the nodes that should have been measured, each with all that its size must have;
             None where only these cases are asked for.
         required: further benchmarks that every node must have been measured with.
@@ -146,43 +148,43 @@ def examine(
     if not cases and (expected is None or expected.empty):
         raise BadInput("there is no record to judge")
     judged, passes = _judged(cases, expectations, faults)
-    found = held_to(
+    findings = held_to(
         judged,
         cases,
         expectations,
-        why=None if expected is None else expected.why,
+        reason_of=None if expected is None else expected.why,
         required=required,
         passed=passes.devices(),
     )
     nodes = {node for case in cases for node in case.nodes}
     if expected is not None:
-        found += absent(expected)
+        findings += absent(expected)
         nodes |= {node.name for node in expected.nodes}
-    passes.others = [item for item in found if item.verdict == "pass"]
-    found = [item for item in found if item.verdict != "pass"]
-    found.sort(key=lambda item: (WORST_FIRST.index(item.verdict), item.nodes, item.benchmark))
-    return Health(found, passes, sorted(nodes))
+    passes.others = [item for item in findings if item.verdict == "pass"]
+    findings = [item for item in findings if item.verdict != "pass"]
+    findings.sort(key=lambda item: (WORST_FIRST.index(item.verdict), item.nodes, item.benchmark))
+    return Health(findings, passes, sorted(nodes))
 
 
 def _judged(
     cases: Sequence[Case], expectations: Expectations, faults: Faults | None
 ) -> tuple[list[Verdict], Passes]:
-    """The verdicts on what was measured, one by one and beside each other."""
+    """The verdicts on the measurements, one by one and beside each other."""
     figures = many.together(cases)
     pairs = [case for case in cases if _is_pair(case)]
-    others = [place for place, case in enumerate(cases) if not _is_pair(case)]
-    found, passes = many.judge(cases, figures, expectations, others)
-    found += _warnings(cases, figures, faults)
-    found += verdicts.judge([case for case in pairs if case.outcome != "ok"], expectations)
-    found += fleet.pairs(pairs, expectations)
-    failed = {(item.nodes, item.device, item.metric) for item in found if item.verdict == "fail"}
-    found += [
+    non_pairs = [index for index, case in enumerate(cases) if not _is_pair(case)]
+    findings, passes = many.judge(cases, figures, expectations, non_pairs)
+    findings += _warnings(cases, figures, faults)
+    findings += verdicts.judge([case for case in pairs if case.outcome != "ok"], expectations)
+    findings += fleet.pairs(pairs, expectations)
+    failed = {(item.nodes, item.device, item.metric) for item in findings if item.verdict == "fail"}
+    findings += [
         item
         for item in fleet.outliers(cases, figures)
-        # What failed is not said a second time.
+        # A failure is not reported a second time.
         if (item.nodes, item.device, item.metric) not in failed
     ]
-    return found + fleet.differences(cases) + fleet.one_machine(cases), passes
+    return findings + fleet.differences(cases) + fleet.one_machine(cases), passes
 
 
 def _warnings(cases: Sequence[Case], figures: Figures, faults: Faults | None) -> list[Verdict]:

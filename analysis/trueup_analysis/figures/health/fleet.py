@@ -31,36 +31,40 @@ _TO_SIGMA: Final = 1.4826
 _SIGMAS: Final = 5.0
 # Nothing nearer to the median than this is an outlier, however alike the others are.
 _LEAST_SHARE: Final = 0.05
-# What nearly all nodes have is what the others should have.
+# The others should have the version that nearly all nodes have.
 _USUAL_SHARE: Final = 0.9
 _PAIR: Final = 2
 
 
-def outliers(found: Sequence[Case], columns: Figures) -> list[Verdict]:
+def outliers(cases: Sequence[Case], columns: Figures) -> list[Verdict]:
     """Figures that are worse than those of the other nodes of the size, by median absolute
     deviation: more than 5 estimated standard deviations and more than 5 % off the median.
 
     Like is compared with like: figures of one device with those of the same device of the other
-    nodes, since what is always so at one place is no fault of a node. Pairs of nodes are left to
-    ``pairs``.
+    nodes, since a property of one place in all nodes is no fault of a node. Pairs of nodes are
+    left to ``pairs``.
 
     Args:
         columns: the figures of these cases.
     """
-    compared = np.array([_is_compared(case, 1) for case in found], np.bool_)
+    compared = np.array([_is_compared(case, 1) for case in cases], np.bool_)
     # A percentile is no typical figure either.
-    ends = [word for word in columns.statistic.words if word.startswith(("min", "max", "p"))]
+    ends = [
+        statistic
+        for statistic in columns.statistic.words
+        if statistic.startswith(("min", "max", "p"))
+    ]
     rows = compared[columns.owners] & ~columns.direction.marks(["none"])
     columns = columns.taken(rows & ~columns.statistic.marks(ends))
     if not len(columns.value):
         return []
     owners, value = columns.owners, columns.value
-    likes = coded((str(case.vm_size).lower(), case.benchmark, case.case) for case in found)
+    likes = coded((str(case.vm_size).lower(), case.benchmark, case.case) for case in cases)
     of_figure = (columns.name, columns.unit, columns.direction, columns.statistic, columns.device)
     sizes = numbered(columns.message_bytes)
     groups = alike([likes[owners], sizes, *(words.codes for words in of_figure)])
     count = np.bincount(groups)
-    nodes = firsts(alike([groups, coded(case.nodes for case in found)[owners]]))
+    nodes = firsts(alike([groups, coded(case.nodes for case in cases)[owners]]))
     enough = np.bincount(groups[nodes]) >= LEAST_NODES
     members = np.argsort(small(groups), kind="stable")
     middle = _medians(value[members], count)
@@ -73,7 +77,7 @@ def outliers(found: Sequence[Case], columns: Figures) -> list[Verdict]:
     apart = apart[np.argsort(first[groups[apart]], kind="stable")]
     return [
         _outlier(
-            found[owners[row]],
+            cases[owners[row]],
             columns.rows(row, row + 1)[0],
             middle[groups[row]].item(),
             int(count[groups[row]]),
@@ -107,7 +111,7 @@ def _medians(value: NDArray[np.float64], count: NDArray[np.int64]) -> NDArray[np
 
 
 def _alike(case: Case, figure: Figure) -> tuple[object, ...]:
-    """What figures have in common that are compared."""
+    """The properties that compared figures have in common."""
     of_case = (str(case.vm_size).lower(), case.benchmark)
     return (*of_case, figure.name, figure.unit, figure.direction, figure.message_bytes)
 
@@ -142,14 +146,14 @@ def _outlier(case: Case, figure: Figure, middle: float, count: int) -> Verdict:
     )
 
 
-def differences(found: Iterable[Case]) -> list[Verdict]:
+def differences(cases: Iterable[Case]) -> list[Verdict]:
     """Driver, kernel, fabric manager or firmware of another version than nine tenths of the nodes
     of the size have; of fewer than ten nodes, than all others.
     """
     versions: dict[tuple[str, str], dict[tuple[str, ...], tuple[str, Case]]]
     versions = defaultdict(dict)
-    for case in found:
-        # What a benchmark was built with may differ; what the node runs may not.
+    for case in cases:
+        # The build of a benchmark may differ; the software of the node may not.
         if case.benchmark != "node_state" or case.outcome == "failed" or case.vm_size is None:
             continue
         for name, version in case.software.items():
@@ -174,11 +178,11 @@ def differences(found: Iterable[Case]) -> list[Verdict]:
     return verdicts
 
 
-def one_machine(found: Iterable[Case]) -> list[Verdict]:
+def one_machine(cases: Iterable[Case]) -> list[Verdict]:
     """Names that are one Azure VM in the same run: each fails, since a VM is one node."""
     last = {
         (case.run_id, case.nodes[0]): case
-        for case in found
+        for case in cases
         if len(case.nodes) == 1 and case.system.get("machine")
     }
     machines = (((run_id, case.system["machine"]), name) for (run_id, name), case in last.items())
@@ -195,24 +199,24 @@ def one_machine(found: Iterable[Case]) -> list[Verdict]:
     ]
 
 
-def pairs(found: Iterable[Case], expectations: Expectations) -> list[Verdict]:
+def pairs(cases: Iterable[Case], expectations: Expectations) -> list[Verdict]:
     """Measurements between two nodes, reduced to the node that is in most of the bad ones.
 
-    A pair is bad that is below what is expected, or an outlier among the pairs of its size and
-    adapter. A node is blamed that is in at least two bad pairs, which are more than half of its
-    pairs, if most of its partners in these are fast with others: where all are slow, no node is to
+    A pair is bad if it is below its expectation, or an outlier among the pairs of its size and
+    adapter. A node is blamed if it is in at least two bad pairs, which are more than half of its
+    pairs, and most of its partners in these are fast with others: where all are slow, no node is to
     blame. A bad pair without such a node stands for itself: the path between the two is to be
     checked, not the nodes.
     """
     groups: dict[tuple[object, ...], list[tuple[Case, Figure]]] = defaultdict(list)
-    compared = [case for case in found if _is_compared(case, _PAIR)]
+    compared = [case for case in cases if _is_compared(case, _PAIR)]
     figures = together(compared)
     for owner, figure in zip(figures.owners.tolist(), figures.at(slice(None)), strict=True):
         if figure.direction != "none" and figure.statistic in (None, "single", "median"):
             case = compared[owner]
             # Another adapter, or GPU memory, is another measurement.
-            what = (str(case.parameters.get(name)) for name in ("device", "gdr"))
-            groups[(*_alike(case, figure), *what)].append((case, figure))
+            adapter = (str(case.parameters.get(name)) for name in ("device", "gdr"))
+            groups[(*_alike(case, figure), *adapter)].append((case, figure))
     return [verdict for members in groups.values() for verdict in _reduce(members, expectations)]
 
 
@@ -220,18 +224,18 @@ def _reduce(members: Sequence[tuple[Case, Figure]], expectations: Expectations) 
     middle, limit = _usual([figure.value for _, figure in members])
     bad: list[Verdict] = []
     good: list[Verdict] = []
-    known: dict[int, list[Expectation]] = {}
+    by_parameters: dict[int, list[Expectation]] = {}
     for case, figure in members:
         # Equal parameters of records are one object, and all else is the same for a group.
-        if id(case.parameters) not in known:
-            known[id(case.parameters)] = [
+        if id(case.parameters) not in by_parameters:
+            by_parameters[id(case.parameters)] = [
                 item
                 for item in expectations.of(str(case.vm_size), case.benchmark)
                 if item.metric == figure.name
                 and item.message_bytes == figure.message_bytes
                 and item.applies(case)
             ]
-        expected = [of_figure(case, item, figure) for item in known[id(case.parameters)]]
+        expected = [of_figure(case, item, figure) for item in by_parameters[id(case.parameters)]]
         worst = next((item for item in expected if item.verdict == "fail"), None)
         apart = _worse(figure, middle) > limit
         if worst is not None:
@@ -257,33 +261,33 @@ def _blame(
     all_pairs = {frozenset(nodes) for nodes in measured}
     totals = Counter(node for pair in all_pairs for node in pair)
     well = totals - Counter(node for pair in by_pair for node in pair)
-    left = set(by_pair)
+    remaining = set(by_pair)
     blamed = []
-    while (node := _guilty(left, totals, well)) is not None:
-        its = [by_pair[pair] for pair in left if node in pair]
-        left = {pair for pair in left if node not in pair}
+    while (node := _guilty(remaining, totals, well)) is not None:
+        its = [by_pair[pair] for pair in remaining if node in pair]
+        remaining = {pair for pair in remaining if node not in pair}
         blamed.append(_of_node(node, its, totals))
-    rest = sorted(left, key=sorted)
+    rest = sorted(remaining, key=sorted)
     return blamed, [_of_pair(by_pair[pair], all(well[node] > 0 for node in pair)) for pair in rest]
 
 
 def _guilty(
-    left: Iterable[frozenset[str]], totals: Mapping[str, int], well: Mapping[str, int]
+    remaining: Iterable[frozenset[str]], totals: Mapping[str, int], well: Mapping[str, int]
 ) -> str | None:
     """The node that is in most of the bad pairs that are left, None where none is to blame."""
     partners: dict[str, list[str]] = defaultdict(list)
-    for pair in left:
+    for pair in remaining:
         for node in pair:
             partners[node] += pair - {node}
     suspects = [
         node
-        for node, others in sorted(partners.items())
-        if len(others) >= _PAIR
-        and 2 * len(others) > totals[node]
-        and 2 * sum(well[other] > 0 for other in others) > len(others)
+        for node, node_partners in sorted(partners.items())
+        if len(node_partners) >= _PAIR
+        and 2 * len(node_partners) > totals[node]
+        and 2 * sum(well[other] > 0 for other in node_partners) > len(node_partners)
     ]
     count = {node: len(partners[node]) for node in suspects}
-    return max(suspects, key=lambda one: (count[one] / totals[one], count[one]), default=None)
+    return max(suspects, key=lambda node: (count[node] / totals[node], count[node]), default=None)
 
 
 def _of_node(node: str, its: Sequence[Verdict], totals: Mapping[str, int]) -> Verdict:

@@ -50,11 +50,11 @@ class Passes:
     @property
     def nodes(self) -> set[tuple[str, ...]]:
         """The nodes that they are of."""
-        found = {item.nodes for item in self.others}
+        nodes = {item.nodes for item in self.others}
         for *_, rows in self.blocks:
             places = distinct(self.figures.owners[rows]).tolist()
-            found.update(self.cases[place].nodes for place in places)
-        return found
+            nodes.update(self.cases[index].nodes for index in places)
+        return nodes
 
     def devices(self) -> Iterator[tuple[Case, str, set[str | None]]]:
         """Of which devices a case holds a figure that passes, metric by metric."""
@@ -69,18 +69,18 @@ class Passes:
 
     def verdicts(self) -> list[Verdict]:
         """All of them, by node and benchmark."""
-        places = [np.full(len(rows), place) for _, place, rows in self.blocks]
+        places = [np.full(len(rows), position) for _, position, rows in self.blocks]
         numbers = [np.full(len(rows), number) for number, (*_, rows) in enumerate(self.blocks)]
         rows = _joined([rows for *_, rows in self.blocks])
         order = np.lexsort((rows, _joined(places), self.figures.owners[rows]))
         items = [self.blocks[number][0] for number in _joined(numbers)[order].tolist()]
         rows = rows[order]
         owners = self.figures.owners[rows].tolist()
-        made = [
+        verdicts = [
             of_figure(self.cases[owner], item, figure)
             for owner, item, figure in zip(owners, items, self.figures.at(rows), strict=True)
         ]
-        return sorted([*made, *self.others], key=lambda item: (item.nodes, item.benchmark))
+        return sorted([*verdicts, *self.others], key=lambda item: (item.nodes, item.benchmark))
 
 
 def _joined(arrays: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -90,54 +90,56 @@ def _joined(arrays: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 def together(cases: Sequence[Case]) -> Figures:
     """The figures of cases, column by column; ``owners`` are the places of the cases."""
     held = [case.figures for case in cases]
-    of_table = [one for one in held if isinstance(one, FiguresOf)]
-    tables = {id(one.of) for one in of_table}
+    of_table = [figures for figures in held if isinstance(figures, FiguresOf)]
+    tables = {id(figures.of) for figures in of_table}
     if len(of_table) == len(held) and len(tables) == 1:
-        starts, stops = np.array([(one.start, one.stop) for one in of_table], np.int64).T
+        starts, stops = np.array(
+            [(figures.start, figures.stop) for figures in of_table], np.int64
+        ).T
         return of_table[0].of.gathered(starts, stops)
     return of_rows(held)
 
 
 def judge(
-    found: Sequence[Case], figures: Figures, expectations: Expectations, chosen: Sequence[int]
+    cases: Sequence[Case], figures: Figures, expectations: Expectations, chosen: Sequence[int]
 ) -> tuple[list[Verdict], Passes]:
     """A verdict or more for each of the chosen cases, in their order, and apart from them the
-    passes: what ``verdicts.judge`` gives.
+    passes, as ``verdicts.judge`` gives them.
 
     Args:
-        figures: those of all cases that were found.
+        figures: the figures of all cases.
         chosen: places of cases.
     """
-    passes = Passes(found, figures)
-    kept: list[tuple[int, int, int, Verdict]] = []
-    for fitting, places in _by_fitting(found, expectations, chosen, kept):
+    passes = Passes(cases, figures)
+    verdict_rows: list[tuple[int, int, int, Verdict]] = []
+    for fitting, places in _by_fitting(cases, expectations, chosen, verdict_rows):
         group = _Group(passes, fitting, np.array(places, np.int64))
-        kept += group.judged()
-    kept.sort(key=lambda one: one[:3])
-    return [item for *_, item in kept], passes
+        verdict_rows += group.judged()
+    verdict_rows.sort(key=lambda verdict_row: verdict_row[:3])
+    return [item for *_, item in verdict_rows], passes
 
 
 def _by_fitting(
-    found: Sequence[Case],
+    cases: Sequence[Case],
     expectations: Expectations,
     chosen: Sequence[int],
-    kept: list[tuple[int, int, int, Verdict]],
+    verdict_rows: list[tuple[int, int, int, Verdict]],
 ) -> list[tuple[Sequence[Expectation], list[int]]]:
     """Expectations, and the cases whose figures are held to them; verdicts on whole cases go into
-    ``kept``."""
-    known: dict[tuple[Any, ...], Stance] = {}
+    ``verdict_rows``."""
+    stances: dict[tuple[Any, ...], Stance] = {}
     groups: dict[tuple[int, ...], tuple[Sequence[Expectation], list[int]]] = {}
-    for place in chosen:
-        case = found[place]
+    for index in chosen:
+        case = cases[index]
         # Equal parameters of records are one object.
         key = (case.vm_size, case.benchmark, id(case.parameters), case.node_count, case.gpus)
-        taken = known.get(key) if case.outcome == "ok" else stance(case, expectations)
+        taken = stances.get(key) if case.outcome == "ok" else stance(case, expectations)
         if taken is None:
-            taken = known[key] = stance(case, expectations)
-        kept += [(place, -1, 0, item) for item in taken.whole(case)]
+            taken = stances[key] = stance(case, expectations)
+        verdict_rows += [(index, -1, 0, item) for item in taken.whole(case)]
         if taken.fitting:
             of_it = groups.setdefault(tuple(map(id, taken.fitting)), (taken.fitting, []))
-            of_it[1].append(place)
+            of_it[1].append(index)
     return list(groups.values())
 
 
@@ -158,8 +160,8 @@ class _Group:
         }
 
     def judged(self) -> list[tuple[int, int, int, Verdict]]:
-        """What does not pass: place of the case, of the expectation, of the figure; verdict."""
-        made: list[tuple[int, int, int, Verdict]] = []
+        """The verdicts that are no pass, each after the places of case, expectation and figure."""
+        verdict_rows: list[tuple[int, int, int, Verdict]] = []
         lacking = []
         for number, item in enumerate(self._fitting):
             rows = self._judged_rows(item)
@@ -167,16 +169,16 @@ class _Group:
             passing = self._rows[rows[plain]]
             odd = []
             for row in self._rows[rows[~plain]].tolist():
-                place = int(self._passes.figures.owners[row])
+                case_index = int(self._passes.figures.owners[row])
                 verdict = of_figure(
-                    self._passes.cases[place], item, *self._passes.figures.rows(row, row + 1)
+                    self._passes.cases[case_index], item, *self._passes.figures.rows(row, row + 1)
                 )
                 if verdict.verdict == "pass":
                     odd.append(row)
                     continue
-                made.append((place, number, row, verdict))
+                verdict_rows.append((case_index, number, row, verdict))
                 if verdict.measured is not None:
-                    self._measured[item.metric][place] = True
+                    self._measured[item.metric][case_index] = True
             if odd:
                 passing = distinct(np.concatenate([passing, np.array(odd, np.int64)]))
             if len(passing):
@@ -186,31 +188,36 @@ class _Group:
             has[self._part.owners[rows]] = True
             lacking.append(self._places[~has[self._places]])
         # A sweep need not reach every size that some source names: one is enough.
-        made = [
-            one
-            for one in made
-            if one[3].measured is not None or not self._measured[str(one[3].metric)][one[0]]
+        verdict_rows = [
+            verdict_row
+            for verdict_row in verdict_rows
+            if verdict_row[3].measured is not None
+            or not self._measured[str(verdict_row[3].metric)][verdict_row[0]]
         ]
         for number, (item, places) in enumerate(zip(self._fitting, lacking, strict=True)):
-            for place in places[~self._measured[item.metric][places]].tolist():
-                [verdict] = against(self._passes.cases[place], item)
-                made.append((place, number, 0, verdict))
-        return made
+            for case_index in places[~self._measured[item.metric][places]].tolist():
+                [verdict] = against(self._passes.cases[case_index], item)
+                verdict_rows.append((case_index, number, 0, verdict))
+        return verdict_rows
 
     def _judged_rows(self, item: Expectation) -> NDArray[np.int64]:
         """The figures that an expectation speaks of, by their places in the part."""
-        part = self._part
+        figures = self._part
         size = -1 if item.message_bytes is None else item.message_bytes
-        rows = np.flatnonzero(part.name.codes == part.name.code(item.metric))
-        rows = rows[part.message_bytes[rows] == size]
-        found: NDArray[np.int64] = rows[part.statistic.taken(rows).marks(judged_statistics(item))]
-        return found
+        rows = np.flatnonzero(figures.name.codes == figures.name.code(item.metric))
+        rows = rows[figures.message_bytes[rows] == size]
+        judged_rows: NDArray[np.int64] = rows[
+            figures.statistic.taken(rows).marks(judged_statistics(item))
+        ]
+        return judged_rows
 
 
-def _plainly_passes(item: Expectation, part: Figures, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Of which figures nobody need look at how near to what is expected they are."""
-    value = part.value[rows]
-    in_unit = part.unit.codes[rows] == part.unit.code(item.expected.base_unit)
+def _plainly_passes(
+    item: Expectation, figures: Figures, rows: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Which figures pass so plainly that their distance from the limit does not matter."""
+    value = figures.value[rows]
+    in_unit = figures.unit.codes[rows] == figures.unit.code(item.expected.base_unit)
     finite: NDArray[np.bool_] = in_unit & np.isfinite(value)
     if item.comparison == "exactly":
         finite &= value == item.expected.base

@@ -1,4 +1,4 @@
-"""What is judged: the records that were read, or one tool's output."""
+"""The cases to judge: the records that were read, or one tool's output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def cases(loaded: Loaded, *, as_size: str | None = None) -> list[Case]:
-    """The last case of each kind on each node (a repaired node is judged by what it does now).
+    """The last case of each kind on each node (a repaired node is judged by its newest result).
 
     Args:
         loaded: the records.

@@ -1,4 +1,4 @@
-"""What nodes should have been measured with and were not: silence is not health."""
+"""Benchmarks that nodes should have been measured with and were not: silence is not health."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from ...load import Loaded
 
-# The benchmark of verdicts on what no benchmark measures: a node, or a run.
+# The benchmark of verdicts on a node or a run, which no benchmark measures.
 OF_RUN: Final = "run"
-# What is not measured of a node of which there is nothing.
+# The missing measurement of a node without any record.
 NO_RECORD: Final = "any record"
 
 
@@ -30,8 +30,8 @@ class Roster:
     """Whom the judged runs expected.
 
     Attributes:
-        nodes: the expected nodes and those that were measured, by name.
-        manifests: run id -> what run.json says.
+        nodes: the expected nodes and the measured ones, by name.
+        manifests: run id -> contents of run.json.
         gaps: run id -> why nobody knows whom it expected.
     """
 
@@ -54,17 +54,17 @@ def roster(loaded: Loaded, cases: Iterable[Case], listed: Sequence[str] | None =
     """Whom the runs that were read expected.
 
     Args:
-        cases: what was measured.
+        cases: the measurements.
         listed: the nodes that somebody expects beside these, whatever manifests say.
     """
     # Nobody knows of a run whose manifest is broken whether it is meant; silence is worse.
     run_ids, broken = read_runs(loaded), broken_runs(loaded)
     measured = [(case.run_id, node) for case in cases for node in case.nodes]
-    found = {node.name: node for node in expected_nodes(loaded.runs, measured)}
+    by_name = {node.name: node for node in expected_nodes(loaded.runs, measured)}
     last = run_ids[-1] if run_ids else "none"
     for name in listed or ():
-        why = f"listed, and run {last} did not expect it"
-        found.setdefault(name, ExpectedNode(name, last, present=False, why=why))
+        reason = f"listed, and run {last} did not expect it"
+        by_name.setdefault(name, ExpectedNode(name, last, present=False, why=reason))
     manifests = {str(run["run_id"]): run for run in loaded.runs}
     gaps = {}
     if listed is None:
@@ -79,7 +79,7 @@ def roster(loaded: Loaded, cases: Iterable[Case], listed: Sequence[str] | None =
         for run_id in run_ids
         if run_id in broken
     }
-    return Roster([found[name] for name in sorted(found)], manifests, gaps)
+    return Roster([by_name[name] for name in sorted(by_name)], manifests, gaps)
 
 
 def absent(expected: Roster) -> list[Verdict]:
@@ -87,8 +87,8 @@ def absent(expected: Roster) -> list[Verdict]:
     whom it expected.
     """
     of_runs = [
-        not_measured((), OF_RUN, f"nodes of run {run_id}", why, run_id)
-        for run_id, why in expected.gaps.items()
+        not_measured((), OF_RUN, f"nodes of run {run_id}", reason, run_id)
+        for run_id, reason in expected.gaps.items()
     ]
     return of_runs + [
         not_measured((node.name,), OF_RUN, NO_RECORD, str(node.why), node.run_id)

@@ -1,4 +1,4 @@
-"""What a fleet's figures come to, figure by figure."""
+"""A summary of a fleet's figures, figure by figure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Spread:
 def spreads(cases: Sequence[Case]) -> list[Spread]:
     """Every figure of the cases that ended well, by size, benchmark, case, figure and message size.
 
-    Cases on different numbers of nodes are different: what one node reaches is no pair's figure.
+    Cases on different numbers of nodes are different: one node's figure is no pair's.
     """
     well = [case for case in cases if case.outcome == "ok"]
     figures = together(well)
@@ -70,13 +70,13 @@ def spreads(cases: Sequence[Case]) -> list[Spread]:
     # In the order of reading.
     members.sort(key=lambda rows: int(rows[0]))
     counted: dict[bytes, int] = {}
-    found = [_spread(well, figures, rows, counted) for rows in members]
+    all_spreads = [_spread(well, figures, rows, counted) for rows in members]
     return sorted(
-        found,
-        key=lambda one: (
-            str(one.vm_size),
-            *(one.benchmark, one.case, one.metric, one.statistic or ""),
-            -1 if one.message_bytes is None else one.message_bytes,
+        all_spreads,
+        key=lambda spread: (
+            str(spread.vm_size),
+            *(spread.benchmark, spread.case, spread.metric, spread.statistic or ""),
+            -1 if spread.message_bytes is None else spread.message_bytes,
         ),
     )
 

@@ -1,5 +1,5 @@
 """Strong and weak scaling: pure functions from the loaded records to tables in base units.
 
-``points`` says which records may be compared, ``split`` which of them make a series, ``titles``
-what it is called; ``tables`` works it out, ``findings`` says what it means.
+``points`` finds the records that may be compared, ``split`` the ones that make a series, and
+``titles`` names it; ``tables`` computes it, and ``findings`` states its meaning.
 """

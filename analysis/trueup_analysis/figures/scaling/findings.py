@@ -1,4 +1,4 @@
-"""What a series says in sentences: warnings, notes, and where adding resources stops paying."""
+"""Sentences on a series: warnings, notes, and where adding resources stops paying."""
 
 from __future__ import annotations
 
@@ -113,9 +113,9 @@ def _other_work(points: Sequence[Row], raw: Raw) -> list[str]:
     ]
     if not off:
         return []
-    what = "GFLOP/s x time" if strong else "GFLOP/s x time / cores"
+    quantity = "GFLOP/s x time" if strong else "GFLOP/s x time / cores"
     warning = (
-        f"Not the same work: {what} differs from the series' median by more than"
+        f"Not the same work: {quantity} differs from the series' median by more than"
         f" {units.percent(WORK_TOLERANCE, 1)} at {', '.join(off)}; speed-ups of these rows compare"
         " different problems."
     )
@@ -123,21 +123,21 @@ def _other_work(points: Sequence[Row], raw: Raw) -> list[str]:
 
 
 def settings(best: Sequence[Row], raw: Raw) -> list[str]:
-    """What else the rows that count differ in."""
+    """The other differences between the rows that count."""
     values: dict[str, dict[str, list[int]]] = {}
     for row in best:
         for pair in filter(None, row.variant.split("; ")):
             name, _, value = pair.partition("=")
             values.setdefault(name, {}).setdefault(value, []).append(row.resource)
-    said = [
+    differences = [
         f"{name} (" + "; ".join(f"{value} at {_counts(at, raw)}" for value, at in of.items()) + ")"
         for name, of in values.items()
         if len(of) > 1
     ]
-    if not said:
+    if not differences:
         return []
-    more = [f"{len(said) - _NAMED} more"] if len(said) > _NAMED else []
-    return [f"The rows that count also differ in {', '.join([*said[:_NAMED], *more])}."]
+    more = [f"{len(differences) - _NAMED} more"] if len(differences) > _NAMED else []
+    return [f"The rows that count also differ in {', '.join([*differences[:_NAMED], *more])}."]
 
 
 def _counts(numbers: Sequence[int], raw: Raw) -> str:
@@ -157,7 +157,7 @@ def not_reached(judged: Judged) -> list[str]:
 
 
 def stops_paying(points: Sequence[Row], raw: Raw, threshold: float) -> str | None:
-    """Where a step first brings under ``threshold`` of what it adds, and where one is slower."""
+    """Where a step first brings under ``threshold`` of the added resource, and where one slows."""
     over = axis(raw.over)
     steps = list(zip(points, points[1:], strict=False))
     sentences = []
@@ -167,10 +167,10 @@ def stops_paying(points: Sequence[Row], raw: Raw, threshold: float) -> str | Non
         gained = (after.speedup / before.speedup - 1) / (after.resource / before.resource - 1)
         if gained < threshold:
             if gained >= 0:
-                share, wanted = _told_apart(gained, threshold)
+                share, limit = _told_apart(gained, threshold)
                 sentences.append(
                     f"Going from {before.resource} to {after.resource} {over} brings {share} of the"
-                    f" added {over} as speed (under {wanted})."
+                    f" added {over} as speed (under {limit})."
                 )
             break
     for before, after in steps:
@@ -181,8 +181,8 @@ def stops_paying(points: Sequence[Row], raw: Raw, threshold: float) -> str | Non
 
 
 def _falls(steps: Sequence[tuple[Row, Row]], raw: Raw, threshold: float) -> str | None:
-    """The first step that loses so much of a figure that should stay that under ``threshold`` of
-    what it adds arrives.
+    """The first step that brings under ``threshold`` of the added resource, since it loses too much
+    of a figure that should stay.
     """
     for before, after in steps:
         gained = (after.speedup / before.speedup - 1) / (after.resource / before.resource - 1)
@@ -208,13 +208,13 @@ def _told_apart(share: float, threshold: float) -> tuple[str, str]:
 
 
 def _slower(before: Row, after: Row, raw: Raw) -> str:
-    shown = raw.measure.shown
-    first, then = (units.in_unit(point.median, shown) for point in (before, after))
+    unit = raw.measure.shown
+    first, then = (units.in_unit(point.median, unit) for point in (before, after))
     least = [point.min for point in (before, after) if point.min is not None]
     most = [point.max for point in (before, after) if point.max is not None]
-    known = len(least) == len(most) == 2
-    overlap = ", within the spread of the repeats" if known and max(least) <= min(most) else ""
+    has_spread = len(least) == len(most) == 2
+    overlap = ", within the spread of the repeats" if has_spread and max(least) <= min(most) else ""
     return (
         f"It gets slower from {before.resource} to {after.resource} {axis(raw.over)}"
-        f" ({first} {shown} to {then} {shown}{overlap})."
+        f" ({first} {unit} to {then} {unit}{overlap})."
     )

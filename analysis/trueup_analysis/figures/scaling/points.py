@@ -68,16 +68,18 @@ class Judged:
     def nothing(cls, records: int) -> Judged:
         """Of records that hold none."""
         numbers = (np.full(records, math.nan) for _ in range(3))
-        return cls(np.full(records, -1), *numbers, *(np.full(records, one) for one in (0, -1, -1)))
+        return cls(
+            np.full(records, -1), *numbers, *(np.full(records, default) for default in (0, -1, -1))
+        )
 
-    def put(self, row: int, place: int, shown: Headline) -> None:
-        """What stands for one record."""
-        self.place[row], self.median[row] = place, shown.value
-        self.low[row] = math.nan if shown.low is None else shown.low
-        self.high[row] = math.nan if shown.high is None else shown.high
-        self.n[row] = shown.n or 0
-        self.message_bytes[row] = -1 if shown.message_bytes is None else shown.message_bytes
-        self.judged_bytes[row] = -1 if shown.judged_bytes is None else shown.judged_bytes
+    def put(self, row: int, position: int, figure: Headline) -> None:
+        """Set the figure of one record."""
+        self.place[row], self.median[row] = position, figure.value
+        self.low[row] = math.nan if figure.low is None else figure.low
+        self.high[row] = math.nan if figure.high is None else figure.high
+        self.n[row] = figure.n or 0
+        self.message_bytes[row] = -1 if figure.message_bytes is None else figure.message_bytes
+        self.judged_bytes[row] = -1 if figure.judged_bytes is None else figure.judged_bytes
 
     def taken(self, rows: Any) -> Judged:
         """That of some records."""
@@ -110,7 +112,7 @@ class Points:
         return len(self.work)
 
     def taken(self, rows: Any) -> Points:
-        """Those at some places, or where a mask is true."""
+        """The records at some places, or where a mask is true."""
         return _taken(self, rows)
 
 
@@ -119,10 +121,10 @@ def _taken(held: _Held, rows: Any) -> _Held:
 
     def of(column: Any) -> Any:
         if isinstance(column, dict):
-            return {name: one[rows] for name, one in column.items()}
+            return {name: values[rows] for name, values in column.items()}
         return column[rows] if isinstance(column, np.ndarray) else column.taken(rows)
 
-    return replace(held, **{one.name: of(getattr(held, one.name)) for one in fields(held)})
+    return replace(held, **{field.name: of(getattr(held, field.name)) for field in fields(held)})
 
 
 def host_family(vm_size: str) -> str:
@@ -139,27 +141,27 @@ def points(
     *,
     across_sizes: bool,
 ) -> Points:
-    """The records with outcome ok: their resources, their figures, and what they may be compared
-    with."""
+    """The records with outcome ok: their resources, their figures, and the records that they may
+    be compared with."""
     of_it = records_of(loaded, benchmark)
     chosen = of_it.taken(of_it.words("outcome").marks(["ok"]))
     if not len(chosen):
-        why = f"none has outcome ok ({outcomes(of_it)}); `trueup list` has the reasons"
+        reason = f"none has outcome ok ({outcomes(of_it)}); `trueup list` has the reasons"
         if not len(of_it):
             every = all_of(loaded)
             held = every.words("benchmark").held()
-            why = f"it is not among {units.plural(len(every), 'record')} (of {', '.join(held)})"
-        raise BadInput(f"there is no scaling of {benchmark}: {why}")
+            reason = f"it is not among {units.plural(len(every), 'record')} (of {', '.join(held)})"
+        raise BadInput(f"there is no scaling of {benchmark}: {reason}")
     chosen = chosen.taken(_counted(chosen, view, refuse=True))
     judged, at_sizes = headlines(chosen, view, expectations)
     counts = judged.median > 0
     if not counts.any():
-        wanted = " or ".join(f"{one.label} ({one.metric})" for one in view.headlines)
+        labels = " or ".join(f"{measure.label} ({measure.metric})" for measure in view.headlines)
         names = loaded.figures.name
         held = names.taken(np.isin(loaded.figures.owners, chosen.records)).held()
         raise BadInput(
             f"{units.plural(len(chosen), f'{benchmark} record')} with outcome ok, but none has"
-            f" {wanted} above 0, so there is no scaling; they have {', '.join(held) or 'no figure'}"
+            f" {labels} above 0, so there is no scaling; they have {', '.join(held) or 'no figure'}"
         )
     chosen, judged = chosen.taken(counts), judged.taken(counts)
     figures = ByRecord(loaded)
@@ -169,7 +171,9 @@ def points(
     if at_sizes:
         _to_common_sizes(judged, work, chosen.records, view, at_sizes)
         work = first_of_each([work, numbered(judged.message_bytes)])[1]
-    lower = [place for place, one in enumerate(view.headlines) if one.direction == "lower"]
+    lower = [
+        position for position, measure in enumerate(view.headlines) if measure.direction == "lower"
+    ]
     done = beside["flop_rate"] * judged.median
     return Points(
         chosen,
@@ -194,14 +198,14 @@ def _counted(records: Coded, view: View, *, refuse: bool = False) -> NDArray[np.
     if refuse and not counted.any():
         for name in needed:
             require(records, name)
-    found: NDArray[np.bool_] = counted
-    return found
+    is_counted: NDArray[np.bool_] = counted
+    return is_counted
 
 
 def uncounted(loaded: Loaded) -> list[str]:
-    """Records that no table holds, because they do not say what they ran on; a sentence for each
-    benchmark."""
-    found = []
+    """Records that no table holds, because they do not say their number of nodes or cores; a
+    sentence for each benchmark."""
+    sentences = []
     for name, view in views().items():
         records = records_of(loaded, name)
         ok = records.taken(records.words("outcome").marks(["ok"]))
@@ -209,11 +213,11 @@ def uncounted(loaded: Loaded) -> list[str]:
             lacking = ok.taken(~_counted(ok, view))
             needed = "nodes" if view.resource == "gpus" else "nodes, ranks or threads"
             if len(lacking):
-                found.append(
+                sentences.append(
                     f"left out, {units.plural(len(lacking), f'{name} record')} without a number of"
                     f" {needed} (first: {lacking.first('source')})"
                 )
-    return found
+    return sentences
 
 
 def records_of(loaded: Loaded, benchmark: str) -> Coded:
@@ -230,22 +234,24 @@ def outcomes(records: Coded) -> str:
 
 
 def require(records: Coded, name: str) -> None:
-    """Refuse records that do not say what they are compared by."""
+    """Refuse records without the count that they are compared by."""
     missing = records.count(name) < 0
     if missing.any():
-        one = records.taken(missing)
-        what = "GPUs" if name == "gpus" else name.replace("_", " ")
-        raise BadInput(f"case {one.first('case')} ({one.first('source')}) does not say its {what}")
+        lacking = records.taken(missing)
+        quantity = "GPUs" if name == "gpus" else name.replace("_", " ")
+        raise BadInput(
+            f"case {lacking.first('case')} ({lacking.first('source')}) does not say its {quantity}"
+        )
 
 
 def _amounts(records: Coded, view: View) -> tuple[NDArray[np.bool_], Numbers]:
     """Whether each record's work grows with its resources, and how much of it each core has."""
     codes, ranks = records.words("parameters").codes, records.count("ranks")
     first, kind = first_of_each([codes, ranks])
-    said = records.mappings("parameters")
+    by_code = records.mappings("parameters")
     weak, by_process, amount = [], [], []
     for code, processes in zip(codes[first].tolist(), ranks[first].tolist(), strict=True):
-        parameters = said[code]
+        parameters = by_code[code]
         micro, batch = (parameters.get(name) for name in view.batch or ("", ""))
         # A training run whose whole batch is that of each process times the processes.
         is_each = isinstance(micro, int) and processes >= 0 and batch == micro * processes
@@ -263,19 +269,19 @@ def headlines(
     devices or at message sizes."""
     figures = ByRecord(records.loaded)
     every = [figures.held(measure).of(records.records) for measure in view.headlines]
-    found = Judged.nothing(len(records))
+    judged = Judged.nothing(len(records))
     placed = np.zeros(len(records), np.bool_)
-    for place, held in enumerate(every):
+    for position, held in enumerate(every):
         placed |= held.placed
-        rows = (found.place < 0) & ~np.isnan(held.value)
-        found.place[rows] = place
+        rows = (judged.place < 0) & ~np.isnan(held.value)
+        judged.place[rows] = position
         for ours, theirs in (
-            *((found.median, held.value), (found.low, held.low), (found.high, held.high)),
-            (found.n, held.n),
+            *((judged.median, held.value), (judged.low, held.low), (judged.high, held.high)),
+            (judged.n, held.n),
         ):
             ours[rows] = theirs[rows]
     if not placed.any():
-        return found, {}
+        return judged, {}
     of_cases = np.flatnonzero(placed)
     cases = read_cases(
         records.loaded,
@@ -284,59 +290,61 @@ def headlines(
     )
     at_sizes = {}
     for row, case in zip(of_cases.tolist(), cases, strict=True):
-        shown = headline(case, expectations)
-        found.place[row], found.median[row] = -1, math.nan
-        if shown is not None:
-            found.put(row, view.headlines.index(shown.measure), shown)
+        figure = headline(case, expectations)
+        judged.place[row], judged.median[row] = -1, math.nan
+        if figure is not None:
+            judged.put(row, view.headlines.index(figure.measure), figure)
             at_sizes[case.record] = case
-    return found, at_sizes
+    return judged, at_sizes
 
 
 def _to_common_sizes(
     judged: Judged, work: Counts, records: Counts, view: View, cases: Mapping[int, Case]
 ) -> None:
     """Take records of the same work at the largest size that is judged and that they hold, so that
-    what is expected of one node at another size does not part them; the size is part of the work.
+    an expectation of one node at another size does not part them; the size is part of the work.
     """
     for same in by_number(work):
         group = same[judged.message_bytes[same] >= 0]
-        # What never reached its size says nothing about which one counts.
+        # A record that never reached its size says nothing about which one counts.
         reached = judged.message_bytes[group[judged.judged_bytes[group] < 0]]
-        wanted = sorted(set(reached.tolist()), reverse=True)
-        if len(wanted) < 2:
+        judged_sizes = sorted(set(reached.tolist()), reverse=True)
+        if len(judged_sizes) < 2:
             continue
         for row in group.tolist():
-            case, place = cases[int(records[row])], int(judged.place[row])
-            measure = view.headlines[place]
-            held = {one.message_bytes for one in case.of(measure.metric)}
-            best = next((size for size in wanted if size in held), None)
+            case, position = cases[int(records[row])], int(judged.place[row])
+            measure = view.headlines[position]
+            held = {figure.message_bytes for figure in case.of(measure.metric)}
+            best = next((size for size in judged_sizes if size in held), None)
             if best not in {None, int(judged.message_bytes[row])}:
-                at_size = [one for one in case.of(measure.metric) if one.message_bytes == best]
+                at_size = [
+                    figure for figure in case.of(measure.metric) if figure.message_bytes == best
+                ]
                 again = at_headline(replace(case, figures=at_size), measure)
                 if again is not None:
-                    judged.put(row, place, again._replace(judged_bytes=None))
+                    judged.put(row, position, again._replace(judged_bytes=None))
 
 
 def _number(value: Any) -> float:
     """A parameter that counts something; NaN where a record says something else there."""
-    found = units.number(value)
-    return float("nan") if found is None or found <= 0 else found
+    number = units.number(value)
+    return float("nan") if number is None or number <= 0 else number
 
 
 def _layouts(records: Coded, work: Counts) -> Words:
     """How each record used its cores: "2x4 l3 basic" is 2 ranks of 4 threads bound to L3 groups."""
-    said = records.mappings("parameters")
-    tuned = {code: parameters.get("autotune") for code, parameters in said.items()}
+    by_code = records.mappings("parameters")
+    tuned = {code: parameters.get("autotune") for code, parameters in by_code.items()}
     codes = records.words("parameters").codes
     columns = (work, codes, records.count("ranks"), records.count("threads_per_rank"))
     first, number = first_of_each(columns)
-    kinds = list(zip(*(one[first].tolist() for one in columns), strict=True))
+    kinds = list(zip(*(column[first].tolist() for column in columns), strict=True))
     tunings: dict[int, set[Any]] = {}
     for of, code, *_ in kinds:
         tunings.setdefault(of, set()).add(tuned[code])
     labels = []
     for of, code, ranks, threads in kinds:
-        used = [said[code].get(name) for name in ("binding", "mpi", "launcher")]
+        used = [by_code[code].get(name) for name in ("binding", "mpi", "launcher")]
         words = [f"{ranks}x{threads}"] if ranks >= 0 and threads >= 0 else []
         words += [str(value) for value in used if value not in _NOT_USED]
         if len(tunings[of]) > 1:
@@ -349,39 +357,41 @@ def _variants(records: Coded, work: Counts, view: View) -> Words:
     """The settings of each record that others of the same work have otherwise: "transport=ib". They
     are not pooled.
     """
-    known = HOW.union(view.grows, view.spread, view.apart)
+    excluded = HOW.union(view.grows, view.spread, view.apart)
     nodes = records.words("nodes")
-    names = {name for word in nodes.held() for name in word.split("+")} | {units.UNKNOWN}
-    said = records.mappings("parameters")
+    names = {name for node_names in nodes.held() for name in node_names.split("+")} | {
+        units.UNKNOWN
+    }
+    by_code = records.mappings("parameters")
     codes = records.words("parameters").codes
     first, number = first_of_each([work, codes])
     pairs = list(zip(work[first].tolist(), codes[first].tolist(), strict=True))
     kinds: dict[int, list[Mapping[str, Any]]] = {}
     for of, code in pairs:
-        kinds.setdefault(of, []).append(said[code])
-    varying = {of: _varying(found, known, names) for of, found in kinds.items()}
+        kinds.setdefault(of, []).append(by_code[code])
+    varying = {of: _varying(mappings, excluded, names) for of, mappings in kinds.items()}
     texts = [
-        "; ".join(f"{name}={units.text(said[code].get(name))}" for name in varying[of])
+        "; ".join(f"{name}={units.text(by_code[code].get(name))}" for name in varying[of])
         for of, code in pairs
     ]
     return words_of(texts, number)
 
 
 def _varying(
-    kinds: Sequence[Mapping[str, Any]], known: frozenset[str], nodes: set[str]
+    kinds: Sequence[Mapping[str, Any]], excluded: frozenset[str], nodes: set[str]
 ) -> list[str]:
     """The settings in which records of the same work differ; not names of ``nodes``."""
-    found = []
-    for name in sorted({name for parameters in kinds for name in parameters}.difference(known)):
+    settings = []
+    for name in sorted({name for parameters in kinds for name in parameters}.difference(excluded)):
         values = {units.text(parameters.get(name)) for parameters in kinds}
         if 1 < len(values) <= _MOST_SETTINGS and not values <= nodes:
-            found += [name] if max(map(len, values)) <= _LONGEST_SETTING else []
-    return found
+            settings += [name] if max(map(len, values)) <= _LONGEST_SETTING else []
+    return settings
 
 
 def _works(
     records: Coded,
-    place: Counts,
+    positions: Counts,
     weak: NDArray[np.bool_],
     benchmark: str,
     view: View,
@@ -390,26 +400,26 @@ def _works(
 ) -> Counts:
     """Equal numbers for records that may be compared: same work, machine, tool version and origin,
     judged by the same figure."""
-    said, softwares, systems = map(records.mappings, ("parameters", "software", "system"))
+    parameter_sets, softwares, systems = map(records.mappings, ("parameters", "software", "system"))
     size, nodes = records.words("vm_size"), records.words("nodes")
     provenance = records.words("provenance")
     codes = [records.words(name).codes for name in ("parameters", "software", "system")]
     machine_codes = [size.codes, np.where(size.codes < 0, nodes.codes, -1)]
     first, number = first_of_each(
-        [*codes, *machine_codes, provenance.codes, weak.astype(np.int64), place]
+        [*codes, *machine_codes, provenance.codes, weak.astype(np.int64), positions]
     )
     apart = set(view.apart)
     texts = []
     for row in first.tolist():
         parameters, software, system = (
             of[int(column[row])]
-            for of, column in zip((said, softwares, systems), codes, strict=True)
+            for of, column in zip((parameter_sets, softwares, systems), codes, strict=True)
         )
         how = HOW.union(view.spread, view.grows if weak[row] else ())
         if apart:
             how |= set(parameters) - apart - set(view.grows)
         if "configuration" in parameters:
-            # A publication's table compares what it compares, also over constrained sizes.
+            # A publication's table keeps its own comparison, also over constrained sizes.
             machine = ""
         elif size.codes[row] < 0:
             machine = str(system.get("cpu_model") or nodes.words[nodes.codes[row]].split("+")[0])
@@ -417,6 +427,6 @@ def _works(
             vm_size = size.words[size.codes[row]]
             machine = host_family(vm_size) if across_sizes else vm_size
         work = (machine, software.get(benchmark, ""), work_of(parameters, how))
-        texts.append((int(provenance.codes[row]), int(place[row]), *work))
-    found = {text: work for work, text in enumerate(dict.fromkeys(texts))}
-    return np.array([found[text] for text in texts], np.int64)[number]
+        texts.append((int(provenance.codes[row]), int(positions[row]), *work))
+    work_numbers = {text: work for work, text in enumerate(dict.fromkeys(texts))}
+    return np.array([work_numbers[text] for text in texts], np.int64)[number]

@@ -41,8 +41,8 @@ class Raw(NamedTuple):
     @property
     def first(self) -> Mapping[str, Any]:
         """The parameters of its first record."""
-        found: Mapping[str, Any] = self.points.records.first("parameters")
-        return found
+        parameters: Mapping[str, Any] = self.points.records.first("parameters")
+        return parameters
 
     @property
     def message_bytes(self) -> int | None:
@@ -51,9 +51,9 @@ class Raw(NamedTuple):
 
 
 def axis(over: str, number: int = 2) -> str:
-    """What is counted, in words: "cores", "GPU", "nodes"."""
-    word = over.removesuffix("s") if number == 1 else over
-    return word.replace("gpu", "GPU")
+    """The counted resource, in words: "cores", "GPU", "nodes"."""
+    noun = over.removesuffix("s") if number == 1 else over
+    return noun.replace("gpu", "GPU")
 
 
 def split(
@@ -66,37 +66,40 @@ def split(
     """The series of the same work: within single nodes, and over nodes whatever the cores of
     each."""
     parts = _of_each_size(points) if weak else [points]
-    found: list[tuple[Over, Points]] = []
-    for part in parts:
+    series: list[tuple[Over, Points]] = []
+    for subset in parts:
         if over == "auto":
-            found += _auto(part, view)
+            series += _auto(subset, view)
         elif over == "gpus":
-            used = part.taken(part.records.count("gpus") > 0)
-            found += [("gpus", used)] if len(used) else []
+            used = subset.taken(subset.records.count("gpus") > 0)
+            series += [("gpus", used)] if len(used) else []
         else:
-            found.append((over, part))
-    for along, part in found:
-        require(part.records, "node_count" if along == "nodes" else along)
-    return found
+            series.append((over, subset))
+    for along, subset in series:
+        require(subset.records, "node_count" if along == "nodes" else along)
+    return series
 
 
 def _of_each_size(points: Points) -> list[Points]:
-    """Those with the same work on each core, the least first; last those that do not say."""
+    """Records grouped by their work on each core, the least first; last the ones that lack it."""
     order = np.argsort(points.points_each, kind="stable")
     each = points.points_each[order]
-    known = int((~np.isnan(each)).sum())
-    steps = np.flatnonzero(each[1:known] / each[: max(known - 1, 0)] > 1 + WEAK_TOLERANCE) + 1
-    parts = np.split(order, [*steps.tolist(), known])
-    return [points.taken(part) for part in parts if len(part)]
+    known_count = int((~np.isnan(each)).sum())
+    steps = (
+        np.flatnonzero(each[1:known_count] / each[: max(known_count - 1, 0)] > 1 + WEAK_TOLERANCE)
+        + 1
+    )
+    parts = np.split(order, [*steps.tolist(), known_count])
+    return [points.taken(rows) for rows in parts if len(rows)]
 
 
-def _auto(part: Points, view: View) -> list[tuple[Over, Points]]:
+def _auto(subset: Points, view: View) -> list[tuple[Over, Points]]:
     """Within single nodes where that is a scaling or there is nothing else, and over nodes where
     their number varies."""
-    nodes = part.records.count("node_count")
+    nodes = subset.records.count("node_count")
     several = bool(nodes.min() < nodes.max())
-    alone = part.taken(nodes == 1) if several else part
-    found: list[tuple[Over, Points]] = []
+    alone = subset.taken(nodes == 1) if several else subset
+    series: list[tuple[Over, Points]] = []
     on_gpus = (alone.records.count("gpus") != 0) & (view.resource == "gpus")
     sides: list[tuple[Over, Points]] = [
         ("cores", alone.taken(~on_gpus)),
@@ -106,14 +109,14 @@ def _auto(part: Points, view: View) -> list[tuple[Over, Points]]:
         points = side.taken(side.records.count(along) >= 0)
         if not len(points):
             # ``split`` refuses it, where it is all that there is.
-            found += [(along, side)] if len(side) and not several else []
+            series += [(along, side)] if len(side) and not several else []
             continue
         count = points.records.number(along)
         spans = bool(np.nanmax(count) >= _SPAN * np.nanmin(count))
         single = bool((points.records.count("node_count") == 1).all())
         if spans or (single and not several):
-            found.append((along, points))
+            series.append((along, points))
         elif not several:
             # Layouts of some cores more or less, on nodes of which only one count was measured.
-            found.append(("nodes", points))
-    return [*found, ("nodes", part)] if several else found
+            series.append(("nodes", points))
+    return [*series, ("nodes", subset)] if several else series

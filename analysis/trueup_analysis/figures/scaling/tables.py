@@ -34,10 +34,10 @@ class Series:
     Attributes:
         kind: "strong" (same work) or "weak" (same work per core).
         title: one line: benchmark, work, size or machine.
-        benchmark, over: what scaled; over is "cores", "gpus" or "nodes" (``axis`` is its word).
+        benchmark; over: the resource, "cores", "gpus" or "nodes" (``axis`` is its word).
         metric, unit, direction: the figure in median/min/max: run_time in s (lower), triad_rate in
             byte/s (higher); the first headline of the benchmark's view that the records hold.
-        label, shown: what people call the figure, and the unit that they read it in.
+        label, shown: the figure's name for readers, and the unit that they read it in.
         flat: the figure is of each device or rank (bus bandwidth), so it stays the same where
             scaling is perfect: efficiency is figure / baseline's figure, speed-up that times the
             ratio of resources, and kind is "weak".
@@ -124,29 +124,29 @@ def series(
             f" `trueup list --benchmark {benchmark}` has its figures, `trueup health` judges them"
         )
     comparable = points(loaded, benchmark, view, expectations, across_sizes=across_sizes)
-    found = []
+    raw_series = []
     for rows in by_number(comparable.work):
         group = comparable.taken(rows)
         kinds: list[tuple[Kind, Points]] = [
             ("strong", group.taken(~group.weak)),
             ("weak", group.taken(group.weak)),
         ]
-        for kind, part in kinds:
-            if len(part):
-                measure = view.headlines[int(part.judged.place[0])]
-                for along, points_of_it in split(part, view, over=over, weak=kind == "weak"):
-                    found.append(Raw(benchmark, view, measure, kind, along, points_of_it))
-    if over == "gpus" and not found:
+        for kind, subset in kinds:
+            if len(subset):
+                measure = view.headlines[int(subset.judged.place[0])]
+                for along, points_of_it in split(subset, view, over=over, weak=kind == "weak"):
+                    raw_series.append(Raw(benchmark, view, measure, kind, along, points_of_it))
+    if over == "gpus" and not raw_series:
         raise BadInput(f"no {benchmark} record says that it used GPUs (--over cores or nodes)")
-    titles = told_apart_titles(found)
+    titles = told_apart_titles(raw_series)
     return [
         _series(raw, title, baseline=baseline, threshold=threshold)
-        for raw, title in zip(found, titles, strict=True)
+        for raw, title in zip(raw_series, titles, strict=True)
     ]
 
 
 def every_series(loaded: Loaded, **options: Any) -> list[Series]:
-    """The series of every benchmark that has several counts of something, and of those that are run
+    """The series of every benchmark that has several counts of something, and of those run
     in several layouts; ``options`` are those of ``series`` without the benchmark.
 
     Raises:
@@ -156,7 +156,7 @@ def every_series(loaded: Loaded, **options: Any) -> list[Series]:
     ok = records.taken(records.words("outcome").marks(["ok"]))
     ran = ok.words("benchmark").held()
     names = [name for name, view in views().items() if name in ran and view.scales]
-    found: list[Series] = []
+    all_series: list[Series] = []
     refused: list[BadInput] = []
     for name in names:
         try:
@@ -164,17 +164,21 @@ def every_series(loaded: Loaded, **options: Any) -> list[Series]:
         except BadInput as error:
             refused.append(error)
             continue
-        found += [one for one in of_it if views()[name].layouts or len(one.best) > 1]
-    if found:
-        return found
+        all_series += [
+            scaling_series
+            for scaling_series in of_it
+            if views()[name].layouts or len(scaling_series.best) > 1
+        ]
+    if all_series:
+        return all_series
     if refused and len(refused) == len(names):
         raise refused[0]
-    why = f"none of {', '.join(names)} was run on several counts of nodes, cores or GPUs"
+    reason = f"none of {', '.join(names)} was run on several counts of nodes, cores or GPUs"
     if not ran:
-        why = f"none has outcome ok ({outcomes(records)}); `trueup list` has the reasons"
+        reason = f"none has outcome ok ({outcomes(records)}); `trueup list` has the reasons"
     elif not names:
-        why = f"{', '.join(ran)} measure each node, pair or device by itself"
-    raise BadInput(f"nothing scales among {units.plural(len(records), 'record')}: {why}")
+        reason = f"{', '.join(ran)} measure each node, pair or device by itself"
+    raise BadInput(f"nothing scales among {units.plural(len(records), 'record')}: {reason}")
 
 
 def left_out(loaded: Loaded, benchmark: str) -> list[str]:
@@ -187,7 +191,7 @@ def left_out(loaded: Loaded, benchmark: str) -> list[str]:
         figure = headlines(records, view, None)[0].median
         metrics = dict.fromkeys(measure.metric for measure in view.headlines)
     bad = ~records.words("outcome").marks(["ok"]) | ~(figure > 0)
-    why = f"it holds no median of {' or '.join(metrics)}"
+    no_median = f"it holds no median of {' or '.join(metrics)}"
     columns = [
         records.taken(bad).words(name).values()
         for name in ("outcome", "case", "nodes", "run_id", "reason")
@@ -195,7 +199,7 @@ def left_out(loaded: Loaded, benchmark: str) -> list[str]:
     zero = (figure[bad] <= 0).tolist()
     return [
         f"left out, {outcome}: {case} on {nodes} in {run_id}: "
-        + (str(reason) if outcome != "ok" else "its figure is 0" if is_zero else why)
+        + (str(reason) if outcome != "ok" else "its figure is 0" if is_zero else no_median)
         for outcome, case, nodes, run_id, reason, is_zero in zip(*columns, zero, strict=True)
     ]
 
@@ -292,30 +296,30 @@ def _pooled(raw: Raw) -> list[Row]:
     apart = ("cores", "node_count", *(["gpus"] if raw.view.resource == "gpus" else []))
     texts = (records.words("vm_size"), points.layout, points.variant)
     keys = [resource, *map(records.count, apart)]
-    number = first_of_each([*keys, *(one.codes for one in texts)])[1]
+    number = first_of_each([*keys, *(column.codes for column in texts)])[1]
     rows = [_row(points.taken(same), int(resource[same[0]])) for same in by_number(number)]
     lower = raw.measure.direction == "lower"
     rows.sort(key=lambda row: (row.resource, row.median if lower else -row.median, row.layout))
     alike: dict[tuple[int, str], list[Row]] = {}
     for row in rows:
         alike.setdefault((row.resource, row.layout), []).append(row)
-    seen: set[int] = set()
+    seen_resources: set[int] = set()
     for row in rows:
-        row.best = row.resource not in seen
-        seen.add(row.resource)
+        row.best = row.resource not in seen_resources
+        seen_resources.add(row.resource)
     # Rows of one layout at one count differ in their settings, which the layout then names.
     for same_layout in alike.values():
         parts = [set(row.variant.split("; ")) - {""} for row in same_layout]
         common = set.intersection(*parts)
-        for row, own in zip(same_layout, parts, strict=True):
-            row.layout = " ".join(filter(None, [row.layout, *sorted(own - common)]))
+        for row, row_settings in zip(same_layout, parts, strict=True):
+            row.layout = " ".join(filter(None, [row.layout, *sorted(row_settings - common)]))
     return rows
 
 
 def _row(same: Points, resource: int) -> Row:
     """Records of one layout at one resource."""
     records, judged = same.records, same.judged
-    low, high = (one[~np.isnan(one)] for one in (judged.low, judged.high))
+    low, high = (values[~np.isnan(values)] for values in (judged.low, judged.high))
     beside: dict[str, Any] = {name: _median(values) for name, values in same.beside.items()}
     return Row(
         resource=resource,
@@ -339,9 +343,9 @@ def _known(count: int) -> int | None:
 
 
 def _median(values: Numbers) -> float | None:
-    """Of those that are known."""
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else None
+    """The median of the known values."""
+    numbers = values[~np.isnan(values)]
+    return float(np.median(numbers)) if len(numbers) else None
 
 
 def _karp_flatt(speedup: float, ratio: float) -> float:

@@ -1,4 +1,4 @@
-"""What a series is called."""
+"""Titles of series."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 _ALWAYS = frozenset({"model", "configuration"})
 
 
-def told_apart_titles(found: Sequence[Raw]) -> list[str]:
-    """A title each; where two of one kind would be the same, with what they differ in."""
-    titles = [_title(raw) for raw in found]
+def told_apart_titles(raw_series: Sequence[Raw]) -> list[str]:
+    """A title each; where two of one kind would be the same, with their differences."""
+    titles = [_title(raw) for raw in raw_series]
     alike: dict[tuple[str, str, str], list[int]] = {}
-    for place, (raw, title) in enumerate(zip(found, titles, strict=True)):
-        alike.setdefault((raw.kind, raw.over, title), []).append(place)
+    for index, (raw, title) in enumerate(zip(raw_series, titles, strict=True)):
+        alike.setdefault((raw.kind, raw.over, title), []).append(index)
     for places in alike.values():
         if len(places) < 2:
             continue
-        about = [_about(found[place]) for place in places]
+        about = [_about(raw_series[index]) for index in places]
         names = dict.fromkeys(name for each in about for name in each)
         differing = [name for name in names if len({each.get(name) for each in about}) > 1]
         words = [_words(each, differing) for each in about]
-        for number, (place, text) in enumerate(zip(places, words, strict=True), 1):
-            own = text if words.count(text) == 1 else f"{text} number {number}".strip()
-            titles[place] += f", {own}"
+        for number, (index, text) in enumerate(zip(places, words, strict=True), 1):
+            suffix = text if words.count(text) == 1 else f"{text} number {number}".strip()
+            titles[index] += f", {suffix}"
     return titles
 
 
@@ -68,8 +68,8 @@ def _title(raw: Raw) -> str:
 
 def _apart(raw: Raw) -> list[str]:
     """The words by which the view tells problems apart: "all_reduce", "gdr" where that is on."""
-    told = HOW.union(_ALWAYS, dict(raw.view.titled), raw.view.spread)
-    values = {name: raw.first.get(name) for name in raw.view.apart if name not in told}
+    excluded = HOW.union(_ALWAYS, dict(raw.view.titled), raw.view.spread)
+    values = {name: raw.first.get(name) for name in raw.view.apart if name not in excluded}
     return [
         f"{name} {value}" if value == "yes" else value
         for name, value in values.items()
@@ -88,25 +88,25 @@ def _machine(records: Coded) -> str:
 
 
 def _about(raw: Raw) -> dict[str, str]:
-    """What may tell a series from another of the same title."""
+    """The properties that may tell a series from another of the same title."""
     records, view = raw.points.records, raw.view
     names = [*view.apart, *sorted(view.grows)]
     untold = HOW.union(view.spread, view.grows if raw.kind == "weak" else ())
-    shown = {
+    traits = {
         name: _plain(raw.first[name]) for name in names if name in raw.first and name not in untold
     }
     if not raw.view.apart:
-        shown |= {
+        traits |= {
             name: _plain(value)
             for name, value in sorted(raw.first.items())
             if name not in HOW.union(view.spread)
         }
     each = float(raw.points.points_each[0])
     if raw.kind == "weak":
-        shown["points of each core"] = units.UNKNOWN if math.isnan(each) else f"{each:,.0f}"
-    shown["CPU"] = units.text(records.first("system").get("cpu_model"))
-    shown["source"] = str(records.first("provenance"))
-    return shown
+        traits["points of each core"] = units.UNKNOWN if math.isnan(each) else f"{each:,.0f}"
+    traits["CPU"] = units.text(records.first("system").get("cpu_model"))
+    traits["source"] = str(records.first("provenance"))
+    return traits
 
 
 def _plain(value: Any) -> str:

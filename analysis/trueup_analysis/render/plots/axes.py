@@ -49,8 +49,8 @@ def title_y(axes: Axes, text: str) -> None:
 
 def shortened(text: str, most: int) -> str:
     """A label from data on one line; a longer one loses its middle, as names differ at the ends."""
-    shown = units.text(text)
-    return shown if len(shown) <= most else f"{shown[: most // 2]}…{shown[-(most - 1) // 2 :]}"
+    label = units.text(text)
+    return label if len(label) <= most else f"{label[: most // 2]}…{label[-(most - 1) // 2 :]}"
 
 
 def legend(axes: Axes, handles: Sequence[Any] = (), labels: Sequence[str] = ()) -> None:
@@ -66,7 +66,9 @@ def legend(axes: Axes, handles: Sequence[Any] = (), labels: Sequence[str] = ()) 
 def _legend_columns(labels: Sequence[str]) -> int:
     """Two where there are many labels, and the longest of either half fit side by side."""
     half = math.ceil(len(labels) / 2)
-    longest = [max(map(len, part), default=0) for part in (labels[:half], labels[half:])]
+    longest = [
+        max(map(len, half_labels), default=0) for half_labels in (labels[:half], labels[half:])
+    ]
     return 2 if len(labels) > 3 and sum(longest) <= LEGEND_PAIR else 1
 
 
@@ -91,12 +93,12 @@ def references(
         else:
             scale = axes.xaxis.get_transform()
             (middle,) = scale.transform([at(reference.x)])
-            left, right = scale.transform(axes.get_xlim())
-            reach = (right - left) * 0.04
+            left_end, right = scale.transform(axes.get_xlim())
+            reach = (right - left_end) * 0.04
             ends = scale.inverted().transform([middle - reach, middle, middle + reach])
             ys = [reference.value] * 3
             (drawn,) = axes.plot(ends, ys, color=ink, ls=dash, lw=2, zorder=2.5)
-            # Hollow: what was measured there stays in sight.
+            # Hollow: the measured points there stay in sight.
             drawn.set(marker="d", markevery=[1], markersize=8, markerfacecolor="none")
         handles.append(drawn)
     return handles
@@ -115,8 +117,8 @@ def number_axis(axes: Axes, plot: LinesPlot) -> Callable[[float], float]:
 def _linear_axis(axes: Axes, xs: Sequence[float]) -> Callable[[float], float]:
     margin = (xs[-1] - xs[0]) * 0.05 or 0.5
     axes.set_xlim(xs[0] - margin, xs[-1] + margin)
-    whole = all(x == int(x) for x in xs)
-    between = MaxNLocator(8, integer=whole, steps=[1, 2, 5, 10])
+    are_integers = all(x == int(x) for x in xs)
+    between = MaxNLocator(8, integer=are_integers, steps=[1, 2, 5, 10])
     axes.xaxis.set_major_locator(between if len(xs) > 1 else FixedLocator(xs))
     axes.xaxis.set_major_formatter(FuncFormatter(plain))
     return lambda x: x

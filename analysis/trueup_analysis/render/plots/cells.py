@@ -24,7 +24,7 @@ _MATRIX_LABEL: Final = 18
 _MATRIX_LABELS: Final = 24
 _CELLS_WITH_NUMBERS: Final = 16
 # An image of 200,000 cells takes at most 267 kB in base64 with a byte a cell. With 4 bits a cell
-# 600 x 600 take 240 kB: 15 colours, and one for what was not measured.
+# 600 x 600 take 240 kB: 15 colours, and one for pairs not measured.
 _CELLS_IN_ALL_COLOURS: Final = 200_000
 # White is none of the colours of a value, in any theme.
 _NOT_MEASURED: Final[dict[str, Any]] = {
@@ -79,10 +79,10 @@ def draw_matrix(plot: MatrixPlot, *, name: str, description: str) -> Drawing:
         bar.yaxis.tick_right()
         bar.yaxis.set_major_locator(MaxNLocator(5))
         bar.yaxis.set_major_formatter(FuncFormatter(plain))
-        for one in (axes, bar):
-            one.grid(visible=False)
-            one.spines[:].set_visible(True)
-            one.tick_params(length=2)
+        for panel in (axes, bar):
+            panel.grid(visible=False)
+            panel.spines[:].set_visible(True)
+            panel.tick_params(length=2)
         if not measured.all():
             legend(axes, [Patch(**_NOT_MEASURED)], ["not measured"])
 
@@ -130,20 +130,20 @@ def _write_numbers(
 def _label_cells(axes: Axes, plot: MatrixPlot) -> None:
     for axis, labels in ((axes.xaxis, plot.column_labels), (axes.yaxis, plot.row_labels)):
         room = len(labels) / _MATRIX_LABELS
-        places = [place for place, label in enumerate(labels) if label in plot.marked]
+        places = [index for index, label in enumerate(labels) if label in plot.marked]
         step = 1 if room <= 1 else 2 if room <= 2 else 5 * math.ceil(room / 5)
         places += range(0, len(labels), step)
         written: list[int] = []
-        for place in places:
-            if all(abs(place - other) >= room for other in written):
-                written.append(place)
+        for index in places:
+            if all(abs(index - other) >= room for other in written):
+                written.append(index)
         written.sort()
-        shown = [shortened(labels[place], _MATRIX_LABEL) for place in written]
-        axis.set_ticks(written, shown, fontsize=8)
-        for place, text in zip(written, axis.get_ticklabels(), strict=True):
-            if labels[place] in plot.marked:
+        tick_labels = [shortened(labels[index], _MATRIX_LABEL) for index in written]
+        axis.set_ticks(written, tick_labels, fontsize=8)
+        for index, text in zip(written, axis.get_ticklabels(), strict=True):
+            if labels[index] in plot.marked:
                 text.set(color=LIGHT["second"], weight="bold")
         # Level where the longest fits, else from bottom to top.
         width = 4.0 * 72 / min(len(labels), _MATRIX_LABELS)
-        if axis is axes.xaxis and max(map(len, shown)) * 0.64 * 8 > width:
+        if axis is axes.xaxis and max(map(len, tick_labels)) * 0.64 * 8 > width:
             axis.set_tick_params(rotation=90)

@@ -73,8 +73,8 @@ def draw_scaling(plot: ScalingPlot, *, name: str, description: str) -> Drawing:
 
 
 def draw_lines(plot: LinesPlot, *, name: str, description: str) -> Drawing:
-    """Lines that differ in colour, marker and dash, their spread as bands, and what they are held
-    against.
+    """Lines that differ in colour, marker and dash, their spread as bands, and the references
+    beside them.
 
     Raises:
         ValueError: there are more than eight lines, too many to be told apart.
@@ -82,7 +82,10 @@ def draw_lines(plot: LinesPlot, *, name: str, description: str) -> Drawing:
     if len(plot.lines) > _MOST_LINES:
         raise ValueError(f"{len(plot.lines)} lines are too many for one plot")
     grey = next((line for line in plot.lines if line.role == "usual"), None)
-    named = [*(line.label for line in plot.lines), *(one.label for one in plot.references)]
+    named = [
+        *(line.label for line in plot.lines),
+        *(reference.label for reference in plot.references),
+    ]
     labels = [shortened(label, LEGEND_LABEL) for label in named]
 
     def paint(axes: Axes) -> None:
@@ -124,13 +127,13 @@ def draw_lines(plot: LinesPlot, *, name: str, description: str) -> Drawing:
 def _noted(axes: Axes, lines: Sequence[Line], at: Callable[[float], float]) -> None:
     """Words beside points: to the right of each, above it, or below where one above would lie on
     another's."""
-    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    (left_end, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     taken: list[tuple[float, float]] = []
-    points = [one for line in lines for one in zip(line.xs, line.ys, line.notes, strict=False)]
+    points = [point for line in lines for point in zip(line.xs, line.ys, line.notes, strict=False)]
     for x, y, note in points:
-        place = (at(x) - left) / (right - left), (y - bottom) / (top - bottom)
-        near = any(abs(place[0] - a) < 0.25 and abs(place[1] - b) < 0.06 for a, b in taken)
-        taken.append((place[0], place[1] - (0.07 if near else 0)))
+        position = (at(x) - left_end) / (right - left_end), (y - bottom) / (top - bottom)
+        near = any(abs(position[0] - a) < 0.25 and abs(position[1] - b) < 0.06 for a, b in taken)
+        taken.append((position[0], position[1] - (0.07 if near else 0)))
         offset = (6, -11) if near else (6, 4)
         axes.annotate(note, (at(x), y), offset, textcoords="offset points", fontsize=8.5)
 
@@ -143,12 +146,12 @@ def draw_roofline(plot: RooflinePlot, *, name: str, description: str) -> Drawing
     def paint(axes: Axes) -> None:
         intensities = [point.x for point in plot.points]
         ridge = plot.peak / plot.bandwidth if plot.peak else max(intensities)
-        left = min([*intensities, ridge]) / 2.5
+        left_end = min([*intensities, ridge]) / 2.5
         right = max([*intensities, ridge]) * 3
         roof_end = min(ridge, right) if plot.peak else right
         axes.plot(
-            [left, roof_end],
-            [left * plot.bandwidth, roof_end * plot.bandwidth],
+            [left_end, roof_end],
+            [left_end * plot.bandwidth, roof_end * plot.bandwidth],
             color=LIGHT["second"],
             lw=1.8,
             label=plot.bandwidth_label,
@@ -166,8 +169,8 @@ def draw_roofline(plot: RooflinePlot, *, name: str, description: str) -> Drawing
         measured(axes, plot.points, label=_MEASURED, line=False)
         lowest = min(point.low for point in plot.points)
         highest = max(plot.peak or 0, right * plot.bandwidth if not plot.peak else 0)
-        axes.set_xlim(left, right)
-        axes.set_ylim(min(lowest, left * plot.bandwidth) / 1.5, highest * 1.6)
+        axes.set_xlim(left_end, right)
+        axes.set_ylim(min(lowest, left_end * plot.bandwidth) / 1.5, highest * 1.6)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(FixedLocator(one_two_five(*axis.get_view_interval())))
             axis.set_minor_locator(NullLocator())

@@ -1,4 +1,4 @@
-"""What is drawn: the figures of each kind of plot, in the units that its axes name."""
+"""Data of each kind of plot, in the units that its axes name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ScalingPlot:
 
 
 class Reference(NamedTuple):
-    """What measurements are held against: a peak, an expectation.
+    """A value to compare measurements with: a peak, an expectation.
 
     ``x`` is where it holds, None for everywhere; rows have no x.
     """
@@ -83,8 +83,8 @@ class LinesPlot:
 class MatrixPlot:
     """A figure for each pair of row and column; None was not measured.
 
-    ``value_label`` names what is measured and its unit. Labels in ``marked`` are written even where
-    there is room for a few only.
+    ``value_label`` names the measured quantity and its unit. Labels in ``marked`` are written even
+    where there is room for a few only.
     """
 
     row_title: str

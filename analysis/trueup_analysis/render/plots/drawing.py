@@ -6,7 +6,7 @@ import base64
 import io
 import re
 
-# The tree holds only what matplotlib has just written: no text from outside is parsed as XML.
+# The tree holds matplotlib's own output alone: no text from outside is parsed as XML.
 import xml.etree.ElementTree as ET
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -62,8 +62,8 @@ _STYLE: Final[dict[Any, Any]] = {
     "figure.constrained_layout.use": True,
 }
 _CELLS_SMOOTHED_FROM: Final = 200**2
-# Colours that are the same in the dark, as those of the cells are: as names, for what has a hash is
-# a theme's.
+# Colours that are the same in the dark, as those of the cells are. They are names: a colour with a
+# hash belongs to a theme.
 _FIXED: Final = {"#ffffff": "white", "#808080": "grey"}
 
 
@@ -96,7 +96,7 @@ class Drawing:
 @contextmanager
 def _styled() -> Iterator[None]:
     with mpl.rc_context():
-        # A reader's own matplotlibrc must not change what the report looks like.
+        # A reader's own matplotlibrc must not change the look of the report.
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
         yield
@@ -153,8 +153,8 @@ def _restyled(key: str, value: str, *, prefix: str) -> str:
     if key == "href":
         return f"#{prefix}-{value.removeprefix('#')}" if value.startswith("#") else value
     value = re.sub(r"url\(#", f"url(#{prefix}-", value)
-    for code, word in _FIXED.items():
-        value = value.replace(code, word)
+    for code, colour_name in _FIXED.items():
+        value = value.replace(code, colour_name)
     if key != "style":
         return value
     for colour, (light, _dark) in PALETTE.items():

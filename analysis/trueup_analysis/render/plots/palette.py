@@ -23,6 +23,6 @@ PALETTE: Final[dict[str, tuple[str, str]]] = {
 }
 LIGHT: Final = {name: pair[0] for name, pair in PALETTE.items()}
 LINE_COLOURS: Final = [*PALETTE][[*PALETTE].index("accent") :]
-# In characters: what a legend of one and of two columns has room for, and what leaves rows of dots
-# two thirds of the width.
+# Longest labels, in characters: of a legend of one column, of one of two columns, and of rows of
+# dots, which keep two thirds of the width.
 LEGEND_LABEL, LEGEND_PAIR, ROW_LABEL = 60, 52, 32

@@ -1,4 +1,4 @@
-"""What the kinds of plots share: which figures a measure has, and what they are held against."""
+"""Common to all kinds of plots: the figures of a measure, and their references."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ Drawn = tuple[Callable[..., Drawing], str, str]
 
 @dataclass(frozen=True)
 class Judged:
-    """What figures are held against.
+    """The references of figures.
 
     Attributes:
-        heads: the figures that stand for the cases.
-        bad: (node, benchmark) of what does not pass, to be named in plots of a fleet.
+        heads: the headline figures of the cases.
+        bad: (node, benchmark) of each verdict but passes, to be named in plots of a fleet.
     """
 
     expectations: Expectations
@@ -56,8 +56,8 @@ def axis(measures: Sequence[Measure]) -> str:
 
 def figures_of(case: Case, measure: Measure, statistic: str = "") -> list[Row]:
     """The rows that stand for a measure: those of one statistic."""
-    asked = statistic or measure.statistic
-    return case.typical(measure.metric, "" if asked == "median" else asked)
+    chosen = statistic or measure.statistic
+    return case.typical(measure.metric, "" if chosen == "median" else chosen)
 
 
 def by_unit(measures: Sequence[Measure]) -> list[list[Measure]]:
@@ -71,15 +71,15 @@ def by_unit(measures: Sequence[Measure]) -> list[list[Measure]]:
 def references(
     measures: Sequence[Measure], members: Sequence[Group], judged: Judged
 ) -> tuple[Reference, ...]:
-    """What is expected of the measures, each once."""
-    found: dict[tuple[float, int | None], Reference] = {}
+    """The expectations of the measures, each once."""
+    by_value: dict[tuple[float, int | None], Reference] = {}
     for group in members:
         for measure in measures:
             for item in judged_by(group.cases[0], measure.metric, judged.expectations):
                 if item.expected.base_unit == measure.unit:
-                    made = _reference(item, measure)
-                    found.setdefault((made.value, item.message_bytes), made)
-    return tuple(found.values())[:_REFERENCES]
+                    reference = _reference(item, measure)
+                    by_value.setdefault((reference.value, item.message_bytes), reference)
+    return tuple(by_value.values())[:_REFERENCES]
 
 
 def _reference(item: Expectation, measure: Measure) -> Reference:

@@ -29,9 +29,9 @@ _OUTLIERS: Final = 5
 _Curve = tuple["Case", "str | None", dict[int, float]]
 
 
-def over_sizes(chart: Chart, found: Sequence[Group], judged: Judged) -> Iterator[Drawn]:
+def over_sizes(chart: Chart, groups: Sequence[Group], judged: Judged) -> Iterator[Drawn]:
     together: dict[tuple[object, ...], list[Group]] = {}
-    for group in found:
+    for group in groups:
         together.setdefault((group.machine, group.apart), []).append(group)
     for members in together.values():
         for measures in by_unit(chart.measures):
@@ -39,7 +39,7 @@ def over_sizes(chart: Chart, found: Sequence[Group], judged: Judged) -> Iterator
             if not lines or max(len(line.xs) for line in lines) < PAIR:
                 continue
             expected = references(measures, members, judged)
-            words = apart_words(members[0], differing(found)) or members[0].label
+            words = apart_words(members[0], differing(groups)) or members[0].label
             title = f"{chart.title}: {words}, {members[0].machine}."
             # A rate is read where it levels out, which a logarithmic axis hides.
             scale: Literal["auto", "linear"] = (
@@ -82,18 +82,18 @@ def _group_lines(
         for curve in curves
         if any((node, group.benchmark) in judged.bad for node in curve[0].nodes)
     ]
-    what = plural(len(curves), "node" if len(group.nodes) > 1 else "device")
-    usual = _band_line([*words, f"median of {what}, 10th to 90th percentile"], curves, measure)
+    count = plural(len(curves), "node" if len(group.nodes) > 1 else "device")
+    usual = _band_line([*words, f"median of {count}, 10th to 90th percentile"], curves, measure)
     return [usual, *(_line(words, curve, measure, "outlier") for curve in bad[:_OUTLIERS])]
 
 
 def _by_device(case: Case, measure: Measure, statistic: str) -> dict[str | None, dict[int, float]]:
     """Device -> its figure by message size."""
-    found: dict[str | None, dict[int, float]] = {}
+    curves: dict[str | None, dict[int, float]] = {}
     for row in figures_of(case, measure, statistic):
         if row.message_bytes:
-            found.setdefault(row.device, {})[row.message_bytes] = row.value
-    return found
+            curves.setdefault(row.device, {})[row.message_bytes] = row.value
+    return curves
 
 
 def _band_line(words: Sequence[str], curves: Sequence[_Curve], measure: Measure) -> Line:
@@ -151,23 +151,23 @@ def _line_finding(
     lines: Sequence[Line],
     measure: Measure,
     expected: Sequence[Reference],
-    place: Callable[[int], str],
+    show_position: Callable[[int], str],
 ) -> str:
-    """Where each line begins and ends, and what is expected."""
+    """The ends of each line, and the expectations."""
     unit = f" {measure.shown}" if measure.shown else ""
-    said = [
-        f"{line.label}: {line.ys[0]:.4g}{unit} at {place(int(line.xs[0]))},"
-        f" {line.ys[-1]:.4g}{unit} at {place(int(line.xs[-1]))}"
+    sentences = [
+        f"{line.label}: {line.ys[0]:.4g}{unit} at {show_position(int(line.xs[0]))},"
+        f" {line.ys[-1]:.4g}{unit} at {show_position(int(line.xs[-1]))}"
         for line in lines
     ]
-    said += [f"{one.label[:1].upper()}{one.label[1:]}" for one in expected]
-    return f"{title} " + "; ".join(said) + "."
+    sentences += [f"{reference.label[:1].upper()}{reference.label[1:]}" for reference in expected]
+    return f"{title} " + "; ".join(sentences) + "."
 
 
-def over_parameter(chart: Chart, found: Sequence[Group]) -> Iterator[Drawn]:
+def over_parameter(chart: Chart, groups: Sequence[Group]) -> Iterator[Drawn]:
     """Lines over a parameter's values, those of other machines beside them."""
     together: dict[tuple[object, ...], dict[str, list[tuple[float, Group]]]] = {}
-    for group in found:
+    for group in groups:
         x = number(group.cases[0].parameters.get(chart.over))
         # 0 stands for "no limit", which has no place on an axis.
         if x is None or x <= 0:
@@ -185,13 +185,15 @@ def over_parameter(chart: Chart, found: Sequence[Group]) -> Iterator[Drawn]:
             ][:_LINES]
             if not lines or max(len(line.xs) for line in lines) < PAIR:
                 continue
-            word = chart.over.replace("_", " ")
+            parameter = chart.over.replace("_", " ")
             title = f"{chart.title}."
-            plot = LinesPlot(word, axis(measures), tuple(lines), "log" if chart.log else "linear")
+            plot = LinesPlot(
+                parameter, axis(measures), tuple(lines), "log" if chart.log else "linear"
+            )
             yield (
                 partial(draw_lines, plot),
                 title,
-                _line_finding(title, lines, measures[0], (), partial("{} {}".format, word)),
+                _line_finding(title, lines, measures[0], (), partial("{} {}".format, parameter)),
             )
 
 
@@ -201,17 +203,17 @@ def _parameter_lines(
     lines = []
     for measure in measures:
         for statistic in chart.statistics or ("",):
-            known = _by_parameter(members, measure, statistic)
-            if not known:
+            by_parameter = _by_parameter(members, measure, statistic)
+            if not by_parameter:
                 continue
             words = [machine.removeprefix("Standard_")] if machine else []
             words += [measure.label] if len(measures) > 1 or not words else []
             words += [statistic] if len(chart.statistics) > 1 else []
-            every = list(known.values())
+            every = list(by_parameter.values())
             several = max(map(len, every)) > 1
             low, high = (tuple(map(end, every)) if several else () for end in (min, max))
             middle = tuple(map(median, every))
-            lines.append(Line(", ".join(words), tuple(known), middle, low, high))
+            lines.append(Line(", ".join(words), tuple(by_parameter), middle, low, high))
     return lines
 
 

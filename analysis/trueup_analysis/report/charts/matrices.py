@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 _CELLS: Final = 600
 
 
-def matrices(chart: Chart, found: Sequence[Group], judged: Judged) -> Iterator[Drawn]:
+def matrices(chart: Chart, groups: Sequence[Group], judged: Judged) -> Iterator[Drawn]:
     for measure in chart.measures:
         parts: dict[tuple[object, ...], list[Group]] = {}
-        for group in found:
+        for group in groups:
             if chart.over == "node" and group.node_count != PAIR:
                 continue
             parts.setdefault((group.machine, group.apart), []).append(group)
@@ -43,21 +43,21 @@ def matrices(chart: Chart, found: Sequence[Group], judged: Judged) -> Iterator[D
 def _device_cells(members: Sequence[Group], measure: Measure) -> dict[tuple[str, str], float]:
     """From device to device; of several nodes the worst figure of each pair."""
     pick = min if measure.direction == "higher" else max
-    found: dict[tuple[str, str], float] = {}
+    cells: dict[tuple[str, str], float] = {}
     for group in members:
         for case in group.cases:
             for row in figures_of(case, measure):
-                one, _, other = (row.device or "").partition(">")
+                source, _, other = (row.device or "").partition(">")
                 if other:
                     value = scaled_to(row.value, measure.shown)
-                    found[one, other] = pick(found.get((one, other), value), value)
-    return found
+                    cells[source, other] = pick(cells.get((source, other), value), value)
+    return cells
 
 
 def _node_cells(members: Sequence[Group], measure: Measure) -> dict[tuple[str, str], float]:
     """From node to node; of several adapters the worst."""
     pick = min if measure.direction == "higher" else max
-    found: dict[tuple[str, str], float] = {}
+    cells: dict[tuple[str, str], float] = {}
     for group in members:
         for case in group.cases:
             if len(case.nodes) != PAIR:
@@ -68,8 +68,8 @@ def _node_cells(members: Sequence[Group], measure: Measure) -> dict[tuple[str, s
                 if (row.message_bytes or 0) == largest:
                     key = (case.nodes[0], case.nodes[1])
                     value = scaled_to(row.value, measure.shown)
-                    found[key] = pick(found.get(key, value), value)
-    return found
+                    cells[key] = pick(cells.get(key, value), value)
+    return cells
 
 
 def _matrix(
@@ -81,9 +81,9 @@ def _matrix(
 ) -> Drawn:
     pick = min if measure.direction == "higher" else max
     worst_first = sorted(cells, key=lambda pair: cells[pair], reverse=pick is max)
-    kept = list(dict.fromkeys(label for pair in worst_first for label in pair))[:_CELLS]
-    labels = sorted(kept, key=_by_number)
-    (one, other), worst = pick(cells.items(), key=lambda item: item[1])
+    worst_labels = list(dict.fromkeys(label for pair in worst_first for label in pair))[:_CELLS]
+    labels = sorted(worst_labels, key=_by_number)
+    (row, other), worst = pick(cells.items(), key=lambda item: item[1])
     nodes = list(dict.fromkeys(node for group in members for node in group.nodes))
     where = f"on {nodes[0]}" if len(nodes) == 1 else f"on {len(nodes):,} nodes"
     rule = ""
@@ -100,14 +100,14 @@ def _matrix(
         marked=frozenset(label for label in labels if (label, members[0].benchmark) in judged.bad),
     )
     middle = median(cells.values())
-    said = (
-        f"{title} Median {middle:.4g} {measure.shown}; worst {worst:.4g} {measure.shown} from {one}"
+    description = (
+        f"{title} Median {middle:.4g} {measure.shown}; worst {worst:.4g} {measure.shown} from {row}"
         f" to {other}."
     )
     return (
         partial(draw_matrix, plot),
-        f"{title}{rule} The worst is {worst:.4g} {measure.shown}, from {one} to {other}.",
-        said,
+        f"{title}{rule} The worst is {worst:.4g} {measure.shown}, from {row} to {other}.",
+        description,
     )
 
 

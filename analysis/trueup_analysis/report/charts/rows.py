@@ -1,4 +1,4 @@
-"""Rows, for what has no order: one a device, or one a case."""
+"""Rows, for values without an order: one per device, or one per case."""
 
 from __future__ import annotations
 
@@ -24,52 +24,52 @@ _ROWS: Final = 24
 _ENDS: Final = ("min", "max")
 
 
-def over_devices(chart: Chart, found: Sequence[Group], judged: Judged) -> Iterator[Drawn]:
+def over_devices(chart: Chart, groups: Sequence[Group], judged: Judged) -> Iterator[Drawn]:
     """One row a device of each group: the best above, the worst marked."""
-    names = differing(found)
-    for group in found:
-        # What a figure of a device is held against holds for that figure alone.
+    names = differing(groups)
+    for group in groups:
+        # The reference of a device's figure holds for that figure alone.
         for measure in chart.measures:
             points = _device_points(group, measure)
             if len(points) < PAIR:
                 continue
             higher = measure.direction == "higher"
-            order = sorted(range(len(points)), key=lambda place: points[place].x, reverse=higher)
-            shown = [points[place] for place in sorted(order[-_ROWS:])]
+            order = sorted(range(len(points)), key=lambda index: points[index].x, reverse=higher)
+            drawn = [points[index] for index in sorted(order[-_ROWS:])]
             # Of many nodes one bad device is seen at the end of its bar, not in the median.
-            ends = [point.low if higher else -point.high for point in shown]
+            ends = [point.low if higher else -point.high for point in drawn]
             where = ", ".join(filter(None, (apart_words(group, names), group.where)))
             title = f"{_titled(chart, [measure])}: {where}."
             expected = _held_against([measure], [group], judged)
-            plot = RowsPlot(axis([measure]), tuple(shown), None, ends.index(min(ends)), expected)
+            plot = RowsPlot(axis([measure]), tuple(drawn), None, ends.index(min(ends)), expected)
             worst = "" if len(group.cases) == 1 else _worst_device(group, measure)
             yield (
                 partial(draw_rows, plot),
-                f"{title}{_left_out(shown, points)}{worst}",
-                _finding(title, shown, measure, expected),
+                f"{title}{_left_out(drawn, points)}{worst}",
+                _finding(title, drawn, measure, expected),
             )
 
 
-def over_cases(chart: Chart, found: Sequence[Group], judged: Judged) -> Iterator[Drawn]:
+def over_cases(chart: Chart, groups: Sequence[Group], judged: Judged) -> Iterator[Drawn]:
     """One row a case; figures of one unit beside each other, the best marked where there is one."""
     for measures in by_unit(chart.measures):
-        points = _case_points(chart, found, measures)
+        points = _case_points(chart, groups, measures)
         if len(points) < PAIR:
             continue
         higher = measures[0].direction == "higher"
-        order = sorted(range(len(points)), key=lambda place: points[place].x, reverse=higher)
-        shown = [points[place] for place in sorted(order[:_ROWS])]
-        values = [point.x for point in shown]
+        order = sorted(range(len(points)), key=lambda index: points[index].x, reverse=higher)
+        drawn = [points[index] for index in sorted(order[:_ROWS])]
+        values = [point.x for point in drawn]
         best = values.index(max(values) if higher else min(values))
         title = f"{_titled(chart, measures)}."
-        expected = _held_against(measures, found, judged)
+        expected = _held_against(measures, groups, judged)
         plot = RowsPlot(
-            axis(measures), tuple(shown), best if len(measures) == 1 else None, None, expected
+            axis(measures), tuple(drawn), best if len(measures) == 1 else None, None, expected
         )
         yield (
             partial(draw_rows, plot),
-            f"{title}{_left_out(shown, points)}",
-            _finding(title, shown, measures[0], expected),
+            f"{title}{_left_out(drawn, points)}",
+            _finding(title, drawn, measures[0], expected),
         )
 
 
@@ -79,21 +79,21 @@ def _titled(chart: Chart, measures: Sequence[Measure]) -> str:
     return f"{chart.title}, {measures[0].label}" if alone else chart.title
 
 
-def _left_out(shown: Sequence[Point], points: Sequence[Point]) -> str:
-    few = len(shown) < len(points)
-    return f" {len(shown)} of {len(points)} are drawn." if few else ""
+def _left_out(drawn: Sequence[Point], points: Sequence[Point]) -> str:
+    few = len(drawn) < len(points)
+    return f" {len(drawn)} of {len(points)} are drawn." if few else ""
 
 
 def _finding(
-    title: str, shown: Sequence[Point], measure: Measure, expected: Sequence[Reference]
+    title: str, drawn: Sequence[Point], measure: Measure, expected: Sequence[Reference]
 ) -> str:
-    """The highest and the lowest, and what is expected."""
-    highest = max(shown, key=lambda point: point.x)
-    lowest = min(shown, key=lambda point: point.x)
+    """The highest and the lowest, and the expectations."""
+    highest = max(drawn, key=lambda point: point.x)
+    lowest = min(drawn, key=lambda point: point.x)
     return (
         f"{title} Highest {highest.x:.4g} {measure.shown}, {highest.label}; lowest"
         f" {lowest.x:.4g} {measure.shown}, {lowest.label}."
-        + "".join(f" {one.label[:1].upper()}{one.label[1:]}." for one in expected)
+        + "".join(f" {reference.label[:1].upper()}{reference.label[1:]}." for reference in expected)
     )
 
 
@@ -113,15 +113,15 @@ def _worst_device(group: Group, measure: Measure) -> str:
 def _held_against(
     measures: Sequence[Measure], members: Sequence[Group], judged: Judged
 ) -> tuple[Reference, ...]:
-    """What is expected, and one peak."""
-    found = {}
+    """The expectations, and one peak."""
+    peaks = {}
     for group in members:
         for measure in measures:
             value = judged.sizes.peak(group.cases[0], measure.peak)
             if value is not None:
-                shown = f"peak, nominal: {in_unit(value, measure.shown)} {measure.shown}"
-                found[value] = Reference(scaled_to(value, measure.shown), shown)
-    return references(measures, members, judged) + tuple(found.values())[:1]
+                label = f"peak, nominal: {in_unit(value, measure.shown)} {measure.shown}"
+                peaks[value] = Reference(scaled_to(value, measure.shown), label)
+    return references(measures, members, judged) + tuple(peaks.values())[:1]
 
 
 def _device_points(group: Group, measure: Measure) -> list[Point]:
@@ -146,10 +146,10 @@ def _point(label: str, typical: Sequence[float], ends: Sequence[float]) -> Point
 def _case_points(
     chart: Chart, members: Sequence[Group], measures: Sequence[Measure]
 ) -> list[Point]:
-    found = []
+    points = []
     machines = {group.machine for group in members}
     for group in members:
-        held = sum(any(group.cases[0].of(one.metric)) for one in measures)
+        held = sum(any(group.cases[0].of(measure.metric)) for measure in measures)
         for measure in measures:
             for statistic in chart.statistics or ("",):
                 values = _of_cases(group.cases, measure, statistic)
@@ -160,12 +160,12 @@ def _case_points(
                 words += [statistic] if len(chart.statistics) > 1 else []
                 words += [group.machine.removeprefix("Standard_")] if len(machines) > 1 else []
                 ends = [] if chart.statistics else _ends_of(group.cases, measure)
-                found.append(_point(", ".join(words), values, ends))
-    return found
+                points.append(_point(", ".join(words), values, ends))
+    return points
 
 
 def _name(group: Group, members: Sequence[Group]) -> str:
-    """A group's label; where others have the same, with what tells it from them."""
+    """A group's label; where others have the same one, with its difference from them."""
     if sum(other.label == group.label for other in members) == 1:
         return group.label
     return f"{group.label}, {apart_words(group, differing(members)) or group.where}"

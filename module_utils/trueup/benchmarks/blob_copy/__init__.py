@@ -1,1 +1,1 @@
-"""The benchmark blob_copy: what its tool prints (output) and how its figures are shown (view)."""
+"""The benchmark blob_copy: its output's parser (output) and how its figures are shown (view)."""

@@ -167,7 +167,7 @@ def capped(copies: float, limit: float, cap: Optional[float] = None) -> float:
 
     Args:
         copies: how many run at the same time.
-        limit: the account's limit for what comes in, bit/s.
+        limit: the account's limit for incoming data, bit/s.
         cap: the most that each copy may take, bit/s; None for the most, in steps of 100 Mb/s, that
             keeps all of them below the limit.
 
@@ -196,24 +196,36 @@ def capped(copies: float, limit: float, cap: Optional[float] = None) -> float:
     return cap
 
 
-def command(given: Mapping[str, Any], *, files: Sequence[str], cap: float) -> List[str]:
-    """The argv. No credential is in it; rates are whole, for what ran is compared with them.
+def command(parameters: Mapping[str, Any], *, files: Sequence[str], cap: float) -> List[str]:
+    """The argv. No credential is in it; rates are whole: the run is compared with them.
 
     Blobs have names of their own for each run: nothing of others' is written over, and the same run
     goes on where it was interrupted.
     """
-    name = f"trueup/{given['run_id']}/{given['node_name']}"
+    name = f"trueup/{parameters['run_id']}/{parameters['node_name']}"
     argv = [
-        os.path.join(given["prefix"], "venv", "bin", "python"),
-        os.path.join(given["prefix"], "blob_copy_driver.py"),
+        os.path.join(parameters["prefix"], "venv", "bin", "python"),
+        os.path.join(parameters["prefix"], "blob_copy_driver.py"),
         "--benchmark",
-        *(["--account-url", given["account_url"]] if given["account_url"] else []),
+        *(["--account-url", parameters["account_url"]] if parameters["account_url"] else []),
     ]
-    argv += ["--container", given["container"], "--name", name, "--program", given["program"]]
-    argv += ["--copies", str(len(files)), "--limit-mbps", repr(given["limit_mbps"])]
-    argv += ["--cap-mbps", repr(cap / 1e6), "--cores-kept", str(given["cores_kept"])]
-    argv += ["--block-mib", str(given["block_mib"]), "--connections", str(given["connections"])]
-    argv += ["--retries", str(given["retries"]), "--verify", given["verify"], "--"]
+    argv += [
+        "--container",
+        parameters["container"],
+        "--name",
+        name,
+        "--program",
+        parameters["program"],
+    ]
+    argv += ["--copies", str(len(files)), "--limit-mbps", repr(parameters["limit_mbps"])]
+    argv += ["--cap-mbps", repr(cap / 1e6), "--cores-kept", str(parameters["cores_kept"])]
+    argv += [
+        "--block-mib",
+        str(parameters["block_mib"]),
+        "--connections",
+        str(parameters["connections"]),
+    ]
+    argv += ["--retries", str(parameters["retries"]), "--verify", parameters["verify"], "--"]
     return [*argv, *files]
 
 
@@ -221,7 +233,7 @@ def account(account_url: str, connection_string: str) -> str:
     """The address of the account that one of the two names; no credential is in it."""
     parts = {
         name.strip().lower(): value.strip()
-        for name, _, value in (part.partition("=") for part in connection_string.split(";"))
+        for name, _, value in (pair.partition("=") for pair in connection_string.split(";"))
     }
     address = account_url or parts.get("blobendpoint", "")
     if not address and parts.get("accountname"):
@@ -252,14 +264,14 @@ def read_credentials(path: str) -> Dict[str, str]:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from error
     if mode & 0o077:
         raise BadInput(f"{path} can be read by others (mode {mode:04o}): chmod 600 it")
-    found = {}
+    credentials = {}
     for number, line in enumerate(lines, 1):
         name, _, value = line.partition("=")
         if line.strip() and not line.startswith("#"):
             if name not in CREDENTIALS:
                 raise BadInput(f"{path} line {number} is not one of {', '.join(CREDENTIALS)}")
-            found[name] = value.strip()
-    return found
+            credentials[name] = value.strip()
+    return credentials
 
 
 def require_address(account_url: str, container: str) -> None:
@@ -313,10 +325,10 @@ def random_files(folder: str, sizes: Sequence[int]) -> List[str]:
     paths = random_names(folder, sizes)
     try:
         for path, size in zip(paths, sizes):
-            left = size
+            remaining_bytes = size
             with open(path, "wb") as stream:
-                while left:
-                    left -= stream.write(os.urandom(min(left, 4 * _MIB)))
+                while remaining_bytes:
+                    remaining_bytes -= stream.write(os.urandom(min(remaining_bytes, 4 * _MIB)))
     except OSError as error:
         raise BadInput(f"{folder} cannot be filled: {error.strerror}") from error
     return paths
@@ -324,16 +336,15 @@ def random_files(folder: str, sizes: Sequence[int]) -> List[str]:
 
 def explain(text: str) -> Optional[str]:
     """The program's own sentence for why it failed; None where it said none."""
-    said = _SAID.findall(text)
-    return said[-1] if said else None
+    messages = _SAID.findall(text)
+    return messages[-1] if messages else None
 
 
 def judge(output: BlobCopyOutput, *, copies: int, cap: float, size_bytes: int) -> Optional[str]:
     """Why a run that ended is not a valid measurement, or None.
 
-    Checked: that it copied what it was asked to under the cap that it was given, that every
-    checksum is right, that no copy took more than its cap (with TOLERANCE), and that something was
-    sent at all.
+    Checked: that it made the requested copies under the given cap, that every checksum is right,
+    that no copy took more than its cap (with TOLERANCE), and that something was sent at all.
     """
     if len(output.copies) != copies:
         return f"{len(output.copies)} copies ran instead of {copies}"

@@ -1,4 +1,4 @@
-"""What the output of trueup's program for copying to Blob storage is told by."""
+"""Marks that identify the output of trueup's program for copying to Blob storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What trueup's program for copying files to Blob storage prints.
+"""Parser of the output of trueup's program for copying files to Blob storage.
 
 Its last line on standard output is ``trueup-blob_copy {...}``
 (roles/blob_checkpoint/files/blob_copy_driver.py); lines of progress, ``trueup-blob-copy: ...``,
@@ -70,7 +70,7 @@ class Copy(NamedTuple):
         cpus: the CPUs that it was allowed, as in 0-9.
         seconds: from its beginning to its last blob committed.
         verify_seconds: the time to compare checksums.
-        sent_bytes: what went out, repeated blocks counted again.
+        sent_bytes: bytes sent, repeated blocks counted again.
         retries: requests made again, all reasons.
         throttled, lost, corrupted, server_errors: answers that asked for less, connections that
             broke, blocks that arrived altered, other passing errors.
@@ -93,7 +93,7 @@ class Copy(NamedTuple):
 
     @property
     def sent_rate(self) -> float:
-        """What it took of the network, bit/s."""
+        """Its use of the network, bit/s."""
         return self.sent_bytes * 8 / self.seconds
 
 
@@ -122,22 +122,22 @@ class BlobCopyOutput:
 
     @property
     def warnings(self) -> List[str]:
-        """What the reader of the figures must know."""
-        found = []
+        """Warnings for the reader of the figures."""
+        warnings = []
         throttled = sum(copy.throttled for copy in self.copies)
         if throttled:
-            found.append(f"the account throttled {throttled} request(s): its limit was reached")
+            warnings.append(f"the account throttled {throttled} request(s): its limit was reached")
         corrupted = sum(copy.corrupted for copy in self.copies)
         if corrupted:
-            found.append(f"{corrupted} block(s) arrived altered and were sent again")
+            warnings.append(f"{corrupted} block(s) arrived altered and were sent again")
         resumed = sum(copy.resumed_bytes for copy in self.copies)
         if resumed:
-            found.append(
+            warnings.append(
                 f"{resumed} bytes were there from an interrupted run: the rate is that of the rest"
             )
         if self.program == "azcopy":
-            found.append("azcopy does not say how often it was throttled or retried")
-        return found
+            warnings.append("azcopy does not say how often it was throttled or retried")
+        return warnings
 
     @property
     def checks(self) -> Dict[str, bool]:
@@ -201,13 +201,13 @@ def parse_blob_copy(text: str) -> BlobCopyOutput:
             contradict each other.
     """
     lines = lines_of(text)
-    found = only(lines, DRIVER_PREFIX, "a second result line: two runs in one output")
-    if not found:
+    result_lines = only(lines, DRIVER_PREFIX, "a second result line: two runs in one output")
+    if not result_lines:
         raise ParseError(
             f"no line '{DRIVER_PREFIX.strip()} ...': the copies did not come to their end"
         )
-    refuse_after(lines[found[0].number :], "text after the result line, which is the last")
-    return _Reader(found[0]).output()
+    refuse_after(lines[result_lines[0].number :], "text after the result line, which is the last")
+    return _Reader(result_lines[0]).output()
 
 
 class _Reader:
@@ -220,8 +220,8 @@ class _Reader:
         raise self._line.error(reason)
 
     def output(self) -> BlobCopyOutput:
-        what = "the result line"
-        data = decoded(self._line, DRIVER_PREFIX, what, version=1, role="blob_checkpoint")
+        description = "the result line"
+        data = decoded(self._line, DRIVER_PREFIX, description, version=1, role="blob_checkpoint")
         try:
             json.dumps(data, allow_nan=False)
         except ValueError:

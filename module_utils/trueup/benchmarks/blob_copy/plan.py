@@ -9,11 +9,11 @@ from ...errors import BadInput
 from ...node import own_python
 from ...node.pythons import Need
 from ...options import module_spec
-from ...plan import Asked, Plan, Skipped
+from ...plan import Plan, PlanInputs, Skipped
 from .case import CREDENTIALS, OPTIONS, capped
 
 _NEEDED_MIB = 256
-# What trueup-blob-copy takes when it is not told otherwise.
+# Defaults of trueup-blob-copy.
 _SETTINGS = (
     *("account_url", "container", "limit_mbps", "copies", "cores_kept", "block_mib"),
     *("connections", "verify", "retries", "program"),
@@ -21,20 +21,20 @@ _SETTINGS = (
 _ADDRESS = re.compile(r"https://|http://(127\.0\.0\.1|localhost)[:/]")
 
 
-def programs(asked: Asked) -> Dict[str, Any]:
-    """What preflight asks the node for, as arguments of program_facts."""
-    return {**own_python.programs(asked, _need(asked)), "programs": ["azcopy"]}
+def programs(inputs: PlanInputs) -> Dict[str, Any]:
+    """Preflight queries for the node, as arguments of program_facts."""
+    return {**own_python.programs(inputs, _need(inputs)), "programs": ["azcopy"]}
 
 
-def _need(asked: Asked) -> Need:
-    return Need.of(asked.data["python"])
+def _need(inputs: PlanInputs) -> Need:
+    return Need.of(inputs.data["python"])
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """One case: every file at once. ``credential`` is the name that the program knows it by, empty
     without one; ``settings`` the defaults of the command, whose cap is that of its own copies."""
-    options = asked.options
-    wrong = _wrong(options, asked.secrets)
+    options = inputs.options
+    wrong = _wrong(options, inputs.secrets)
     caps = []
     for copies in (options["copies"], len(options["files"]) or options["copies"]):
         try:
@@ -48,16 +48,16 @@ def plan(asked: Asked) -> Plan:
     return Plan(
         values={
             "settings": settings,
-            "credential": _credential(asked.secrets),
+            "credential": _credential(inputs.secrets),
             "files": [
-                asked.program("roles/blob_checkpoint/files/blob_copy_driver.py"),
+                inputs.program("roles/blob_checkpoint/files/blob_copy_driver.py"),
                 {"path": f"{options['prefix']}/bin", "state": "directory"},
             ],
             "environment": own_python.environment(
-                asked, "blob_checkpoint", _need(asked), ["requirements.txt"]
+                inputs, "blob_checkpoint", _need(inputs), ["requirements.txt"]
             ),
         },
-        skipped=[Skipped("blob_checkpoint", why) for why in _lacking(asked)],
+        skipped=[Skipped("blob_checkpoint", reason) for reason in _lacking(inputs)],
         cases=[{name: options[name] for name in module_spec(OPTIONS)}],
     )
 
@@ -121,15 +121,17 @@ def _wrong(options: Mapping[str, Any], secrets: Mapping[str, str]) -> List[str]:
     return [sentence for broken, sentence in rules if broken]
 
 
-def _lacking(asked: Asked) -> List[str]:
-    """What this node cannot have the role for."""
-    container = asked.options["container"]
-    found = []
+def _lacking(inputs: PlanInputs) -> List[str]:
+    """Why this node cannot have the role."""
+    container = inputs.options["container"]
+    reasons = []
     if not container:
-        found.append("blob_checkpoint_container is not set to the container that checkpoints go to")
-    found += own_python.lacking(asked, "blob_checkpoint", _need(asked), mebibytes=_NEEDED_MIB)
-    if container and not any(asked.secrets.values()) and not asked.found["programs"]["azcopy"]:
-        found.append(
+        reasons.append(
+            "blob_checkpoint_container is not set to the container that checkpoints go to"
+        )
+    reasons += own_python.lacking(inputs, "blob_checkpoint", _need(inputs), mebibytes=_NEEDED_MIB)
+    if container and not any(inputs.secrets.values()) and not inputs.found["programs"]["azcopy"]:
+        reasons.append(
             "no credential is set, and azcopy, for the managed identity, is not on this node"
         )
-    return found
+    return reasons

@@ -1,1 +1,1 @@
-"""The benchmark dcgm: what dcgmi diag prints (output), its cases, and how figures are shown."""
+"""The benchmark dcgm: the parser of dcgmi diag (output), its cases, and how figures are shown."""

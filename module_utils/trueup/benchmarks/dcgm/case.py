@@ -86,16 +86,16 @@ def test_of(given: Mapping[str, Any]) -> Dict[str, Any]:
     return {"level": given["level"], "program": PROGRAM}
 
 
-def command(given: Mapping[str, Any]) -> List[str]:
+def command(parameters: Mapping[str, Any]) -> List[str]:
     """The program's argv. dcgmproftester runs as in Azure/ai-infrastructure-on-azure@a01b073
     infrastructure_validations/slurm/thermal_test/thermal_test.sh: all GPUs at once."""
-    if given["stress_seconds"]:
-        load = ["-t", str(proftester.FIELD), "-d", str(given["stress_seconds"])]
-        return [given["program"], "--no-dcgm-validation", "--max-processes", "0", *load]
-    which = ["-r", str(given["level"])]
-    if given["test_seconds"]:
-        which = ["-r", ARITHMETIC, "-p", f"{ARITHMETIC}.test_duration={given['test_seconds']}"]
-    return [given["program"], "diag", *which, "-v", "-j"]
+    if parameters["stress_seconds"]:
+        load = ["-t", str(proftester.FIELD), "-d", str(parameters["stress_seconds"])]
+        return [parameters["program"], "--no-dcgm-validation", "--max-processes", "0", *load]
+    which = ["-r", str(parameters["level"])]
+    if parameters["test_seconds"]:
+        which = ["-r", ARITHMETIC, "-p", f"{ARITHMETIC}.test_duration={parameters['test_seconds']}"]
+    return [parameters["program"], "diag", *which, "-v", "-j"]
 
 
 def start(argv: Sequence[str], *, timeout_seconds: float, **how: Any) -> process.Completed:
@@ -115,7 +115,7 @@ def start(argv: Sequence[str], *, timeout_seconds: float, **how: Any) -> process
     return replace(done, returncode=0) if failed else done
 
 
-def judge(output: DcgmOutput, gpus: int, given: Mapping[str, Any]) -> Optional[str]:
+def judge(output: DcgmOutput, gpus: int, parameters: Mapping[str, Any]) -> Optional[str]:
     """Why a run that ended is not a valid measurement, or None."""
     failed = output.failed
     if failed:
@@ -124,9 +124,9 @@ def judge(output: DcgmOutput, gpus: int, given: Mapping[str, Any]) -> Optional[s
         return "; ".join(texts + more)
     if output.gpu_count != gpus:
         return f"{output.gpu_count} GPUs were tested instead of {gpus}"
-    if given["stress_seconds"]:
-        return _stopped_early(output, given["stress_seconds"])
-    if given["test_seconds"] == 0 and given["level"] == 1:
+    if parameters["stress_seconds"]:
+        return _stopped_early(output, parameters["stress_seconds"])
+    if parameters["test_seconds"] == 0 and parameters["level"] == 1:
         return None
     hardware = [row for row in output.results if row.category != DEPLOYMENT]
     for number in output.gpus:

@@ -408,7 +408,7 @@ def _devices(result: Mapping[str, Any]) -> List[str]:
     ids = result.get("gpu_ids", result.get("gpu_id"))
     if ids is None or ids == "":
         return [""]
-    return [f"gpu{_number(part.strip())}" for part in str(ids).split(",")]
+    return [f"gpu{_number(gpu_id.strip())}" for gpu_id in str(ids).split(",")]
 
 
 def _texts(value: Any) -> Tuple[str, ...]:
@@ -525,7 +525,7 @@ class _Table:
     def gpus(self) -> Sequence[int]:
         """Numbers of the GPUs that the metadata counts."""
         ids = self.settings.get("GPU Device IDs Detected", "")
-        return range(len([part for part in ids.split(",") if part.strip()]))
+        return range(len([gpu_id for gpu_id in ids.split(",") if gpu_id.strip()]))
 
     def rows(self) -> List[Result]:
         """The results of all tests."""
@@ -589,12 +589,12 @@ def _checked(results: List[Result], listed: Sequence[int], settings: Dict[str, s
     gpus = _numbers(results, listed)
     complete = [*results, *_absent(results, gpus)]
     _check_figures(complete, gpus)
-    shown = {
+    parameters = {
         re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_"): value
         for name, value in settings.items()
     }
     version = settings.get("DCGM Version", settings.get("version"))
-    return DcgmOutput(tuple(complete), tuple(gpus), shown, tool_version=version)
+    return DcgmOutput(tuple(complete), tuple(gpus), parameters, tool_version=version)
 
 
 def _numbers(results: Sequence[Result], listed: Sequence[int]) -> List[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Sequence
 
-from ...plan import Asked, Plan, Settled, Skipped
+from ...plan import Plan, PlanInputs, Settled, Skipped
 from .case import ARITHMETIC_LEVEL, LEAST_LIMIT, LIMITS, STRESS
 
 # Azure's image has one of them (thermal_test.sh looks for 13 and 12).
@@ -13,14 +13,14 @@ _STRESS_PROGRAMS = ("dcgmproftester13", "dcgmproftester12", "dcgmproftester11")
 _STRESS_MORE_SECONDS = 300
 
 
-def programs(asked: Asked) -> Dict[str, Any]:
+def programs(inputs: PlanInputs) -> Dict[str, Any]:
     """Programs that preflight looks for, as arguments of program_facts."""
-    return {"programs": [asked.options["program"], *_stress_programs(asked)]}
+    return {"programs": [inputs.options["program"], *_stress_programs(inputs)]}
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """One to three cases."""
-    options = asked.options
+    options = inputs.options
     level, seconds = options["level"], options["arithmetic_seconds"]
     limit = options["timeout_seconds"]
     if 0 < limit < LEAST_LIMIT:
@@ -30,12 +30,12 @@ def plan(asked: Asked) -> Plan:
     if seconds and level < ARITHMETIC_LEVEL:
         longest = limit or LIMITS[2] + seconds
         cases.append({**same, "test_seconds": seconds, "timeout_seconds": longest})
-    lacking = _lacking(asked)
+    lacking = _lacking(inputs)
     if lacking:
         return Plan(skipped=[Skipped("dcgm", lacking)], cases=cases)
     stress = options["stress_seconds"]
-    names = _stress_programs(asked)
-    program = next((name for name in names if asked.found["programs"].get(name)), "")
+    names = _stress_programs(inputs)
+    program = next((name for name in names if inputs.found["programs"].get(name)), "")
     if stress and not program:
         missing = f"no {', '.join(names)} on this node: set dcgm_stress_program"
         return Plan(skipped=[Skipped(f"dcgm {STRESS}-{stress}s", missing)], cases=cases)
@@ -52,18 +52,18 @@ def settled(_planned: Mapping[str, Any], _variables: Mapping[str, Any]) -> Settl
     return Settled()
 
 
-def _stress_programs(asked: Asked) -> Sequence[str]:
+def _stress_programs(asked: PlanInputs) -> Sequence[str]:
     options = asked.options
     if not options["stress_seconds"]:
         return ()
     return (options["stress_program"],) if options["stress_program"] else _STRESS_PROGRAMS
 
 
-def _lacking(asked: Asked) -> str:
-    if not asked.node.get("gpus"):
+def _lacking(inputs: PlanInputs) -> str:
+    if not inputs.node.get("gpus"):
         return "nvidia-smi and PCI show no GPU"
-    program = asked.options["program"]
-    if asked.found["programs"].get(program):
+    program = inputs.options["program"]
+    if inputs.found["programs"].get(program):
         return ""
     return (
         f"no {program} on this node: install datacenter-gpu-manager-4 (role gpu_driver), or set"

@@ -1,1 +1,1 @@
-"""The benchmark devito: what its tool prints (output) and how its figures are shown (view)."""
+"""The benchmark devito: its output's parser (output) and how its figures are shown (view)."""

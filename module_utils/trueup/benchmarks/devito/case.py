@@ -1,4 +1,4 @@
-"""Devito's benchmark as a case: what may be asked for, what it needs, and how it is started."""
+"""Devito's benchmark as a case: its options, its needs, and how it is started."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ _STEP_MS = 2.0
 
 @dataclass(frozen=True)
 class Problem:
-    """What is computed, whatever the layout.
+    """The problem to compute, whatever the layout.
 
     Attributes:
         model: one of FIELDS.
@@ -284,7 +284,7 @@ class Problem:
         return "x".join(str(extent) for extent in self.shape)
 
     def parameters(self) -> Dict[str, Any]:
-        """The part of a record's parameters that says what was computed."""
+        """The part of a record's parameters that describes the problem."""
         return {
             "model": self.model,
             "shape": self.shape_text,
@@ -394,15 +394,15 @@ def environment(
 def jit_key(cpuinfo: str = "/proc/cpuinfo") -> str:
     """A name for this kind of CPU, so that machines that share a file system never share compiled
     kernels."""
-    kept = []
+    cpu_fields = []
     with open(cpuinfo, encoding="utf-8", errors="replace") as stream:
         for line in stream:
             name, _, value = line.partition(":")
             if name.strip() in ("model name", "flags", "Features", "CPU part"):
-                kept.append(value.strip())
+                cpu_fields.append(value.strip())
             if not line.strip():
                 break  # the first CPU stands for all
-    return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:12]
+    return hashlib.sha256("\n".join(cpu_fields).encode()).hexdigest()[:12]
 
 
 def roofline_fraction(
@@ -437,10 +437,10 @@ def roofline_fraction(
 
 
 def explain(text: str) -> Optional[str]:
-    """What the driver said was wrong in a run that ended with another exit status than 0, with the
-    node; None where it said nothing."""
-    found = re.search(rf"(?m)^(?:.*\s)?{re.escape(ERROR_PREFIX)}(.+)$", text)
-    return found.group(1).strip() if found else None
+    """The driver's error message and its node, from a run that ended with another exit status than
+    0; None where it printed none."""
+    match = re.search(rf"(?m)^(?:.*\s)?{re.escape(ERROR_PREFIX)}(.+)$", text)
+    return match.group(1).strip() if match else None
 
 
 def judge(

@@ -1,4 +1,4 @@
-"""What a Devito operator's output is told by."""
+"""Marks that identify a Devito operator's output."""
 
 from __future__ import annotations
 

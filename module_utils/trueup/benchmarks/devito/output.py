@@ -1,4 +1,4 @@
-"""What Devito's benchmark prints.
+"""Parser of the output of Devito's benchmark.
 
 Two forms are read:
 
@@ -121,7 +121,7 @@ class DevitoOutput:
 
     @property
     def warnings(self) -> List[str]:
-        """What the reader of the numbers must know."""
+        """Warnings for the reader of the figures."""
         if self.exact:
             return [self.tuning.ignored] if self.tuning.ignored else []
         shortest = min(repeat.seconds for repeat in self.repeats)
@@ -202,9 +202,9 @@ def _logged(lines: Sequence[Line]) -> List[Tuple[Line, Repeat]]:
             if ran.group(1) in _FORWARD:
                 waiting, seconds = line, _printed(ran.group(2), "run time", line)
             continue
-        shown = line.partition("Global performance: [")[2].rstrip()
-        if shown.endswith("]") and waiting:
-            repeats.append((waiting, _figures(seconds, shown[:-1], line)))
+        performance = line.partition("Global performance: [")[2].rstrip()
+        if performance.endswith("]") and waiting:
+            repeats.append((waiting, _figures(seconds, performance[:-1], line)))
             waiting = None
     _refuse_waiting(waiting)
     pointless = [line for line, repeat in repeats if repeat.points is None]
@@ -222,10 +222,10 @@ def _refuse_waiting(waiting: Optional[Line]) -> None:
 
 def _figures(seconds: float, text: str, line: Line) -> Repeat:
     values: Dict[str, float] = {}
-    for part in text.split(","):
-        figure = _FIGURE.fullmatch(part.strip())
+    for figure_text in text.split(","):
+        figure = _FIGURE.fullmatch(figure_text.strip())
         if not figure:
-            raise line.error(f"unknown figure {part.strip()!r} in Devito's performance")
+            raise line.error(f"unknown figure {figure_text.strip()!r} in Devito's performance")
         name = "OI" if figure.group("oi") else figure.group("unit")
         if name in values:
             raise line.error(f"{name} stands twice")
@@ -304,10 +304,10 @@ def _driver(line: Line) -> DevitoOutput:
         raise line.error(f"the driver's line lacks or spoils {error}") from None
 
 
-def _tuning(said: Mapping[str, Any]) -> Tuning:
-    texts = {name: said.get(name) for name in ("found_at", "ignored")}
+def _tuning(fields: Mapping[str, Any]) -> Tuning:
+    texts = {name: fields.get(name) for name in ("found_at", "ignored")}
     return Tuning(
-        reused=bool(said.get("reused")),
+        reused=bool(fields.get("reused")),
         **{name: None if text is None else str(text) for name, text in texts.items()},
     )
 

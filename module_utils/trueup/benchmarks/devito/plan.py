@@ -1,4 +1,4 @@
-"""The role devito, planned: what a node needs, its own sweep over layouts, and that over nodes."""
+"""The role devito, planned: a node's needs, its own sweep over layouts, and that over nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...node import mpi, own_python
 from ...node.affinity import Layout
 from ...node.pythons import Need, interpreter
 from ...options import for_module, row_refusals
-from ...plan import Asked, Now, Plan, Settled, Skipped, files_look
+from ...plan import Now, Plan, PlanInputs, Settled, Skipped, files_look
 from ...run import nodes as together
 from ...run.launcher import pmix
 from . import case as devito
@@ -27,71 +27,71 @@ _SINGLE_PER_DOUBLE = 2
 _NORMS = {"field": "field_norm", "receivers": "rec_norm"}
 
 
-def programs(asked: Asked) -> Dict[str, Any]:
-    """What preflight asks the node for, as arguments of program_facts."""
-    program = asked.options["program"]
+def programs(inputs: PlanInputs) -> Dict[str, Any]:
+    """Preflight queries for the node, as arguments of program_facts."""
+    program = inputs.options["program"]
     if program:
-        return {"python": program, "imports": ["devito"], "folders": [asked.options["prefix"]]}
-    return own_python.programs(asked, _need(asked))
+        return {"python": program, "imports": ["devito"], "folders": [inputs.options["prefix"]]}
+    return own_python.programs(inputs, _need(inputs))
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """A case for each layout; on the first of several nodes that may be used, those over nodes.
 
-    ``lead`` is that node, ``taken_over`` what is measured where ``found["lead"]``, the lead before,
-    is lost: this node records then which cases failed of it. ``building`` is the environment in
-    which mpi4py is built.
+    ``lead`` is that node, ``taken_over`` the cases that are measured where ``found["lead"]``, the
+    lead before, is lost: this node then records which cases failed. ``building`` is the environment
+    in which mpi4py is built.
 
     Raises:
         BadInput: a problem that cannot be.
     """
-    refused = _refused(asked)
+    refused = _refused(inputs)
     if refused:
         return Plan(refused=refused)
-    asked, notes = _with_shape(asked)
-    options = asked.options
-    alone = [_case(asked, layout) for layout in _layouts(asked)]
-    over = _node_cases(asked) if options["nodes"] else []
+    inputs, notes = _with_shape(inputs)
+    options = inputs.options
+    alone = [_case(inputs, layout) for layout in _layouts(inputs)]
+    over = _node_cases(inputs) if options["nodes"] else []
     for case in (*alone, *over):
         devito.Problem.parse(**{name: case[name] for name in _PROBLEM})
-    away = together.absent(options["nodes"], asked.hosts, asked.hostvars, "devito")
+    away = together.absent(options["nodes"], inputs.hosts, inputs.hostvars, "devito")
     lead = next((name for name in options["nodes"] if name not in away), "")
-    before = asked.found.get("lead", lead)
-    lost = before != lead and before not in asked.hosts
-    leads = lead == asked.host
-    ranks_by = mpi.of(asked.node)
+    before = inputs.found.get("lead", lead)
+    lost = before != lead and before not in inputs.hosts
+    leads = lead == inputs.host
+    ranks_by = mpi.of(inputs.node)
     return Plan(
         values={
-            "environment": _environment(asked),
+            "environment": _environment(inputs),
             "files": [
                 {"path": options["prefix"], "state": "directory"},
-                asked.program("roles/devito/files/devito_driver.py"),
+                inputs.program("roles/devito/files/devito_driver.py"),
             ],
             "building": {} if ranks_by is None else ranks_by.compiling,
             "lead": lead,
             "taken_over": over if leads and lost else [],
         },
-        skipped=_skipped(asked),
+        skipped=_skipped(inputs),
         cases=[*alone, *(over if leads else [])],
         notes=notes,
     )
 
 
 def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
-    """Whether the environment holds what is pinned, and the driver is in place."""
-    made = planned["environment"]
-    environment = [own_python.environment_look(made)] if made else []
+    """Whether the environment holds the pinned packages, and the driver is in place."""
+    venv = planned["environment"]
+    environment = [own_python.environment_look(venv)] if venv else []
     return Settled([files_look(planned["files"]), *environment])
 
 
 def completed(case: Mapping[str, Any], now: Now) -> Union[Dict[str, Any], Skipped]:
-    """The case with what the run says meanwhile: which of its nodes are gone, the norms that the
-    first layout of its problem gave, which every other must give too, and the memory bandwidth; or
-    why its layout cannot be the fastest, where that is searched for."""
+    """The case with facts from this run: which of its nodes are gone, the norms that the first
+    layout of its problem gave, which every other must give too, and the memory bandwidth; or, in a
+    search for the fastest layout, why its layout cannot be it."""
     several = "nodes" in case
-    found = {name: value for name, value in case.items() if name != "search"}
+    parameters = {name: value for name, value in case.items() if name != "search"}
     if several:
-        found["absent"] = together.absent(case["nodes"], now.hosts, now.hostvars, "devito")
+        parameters["absent"] = together.absent(case["nodes"], now.hosts, now.hostvars, "devito")
     of_problem = (
         record
         for record in now.records
@@ -99,11 +99,11 @@ def completed(case: Mapping[str, Any], now: Now) -> Union[Dict[str, Any], Skippe
         and (several or now.host in record["nodes"])
         and _is_of(record, case)
     )
-    found.update(_norms(next(of_problem, None)))
+    parameters.update(_norms(next(of_problem, None)))
     triads = [] if several else _triads(now)
-    found.update({"memory_bandwidth": max(triads)} if triads else {})
-    why = _slower(found, now) if case.get("search") == "fastest" else None
-    return Skipped(f"devito {search.named(_layout_of(case))}", why) if why else found
+    parameters.update({"memory_bandwidth": max(triads)} if triads else {})
+    reason = _slower(parameters, now) if case.get("search") == "fastest" else None
+    return Skipped(f"devito {search.named(_layout_of(case))}", reason) if reason else parameters
 
 
 def _slower(case: Mapping[str, Any], now: Now) -> Optional[str]:
@@ -143,7 +143,7 @@ def _ran(record: Mapping[str, Any]) -> search.Ran:
 
 
 def _triads(now: Now) -> List[float]:
-    """What STREAM measured on the node in this run."""
+    """STREAM's bandwidths on the node in this run."""
     return [
         rate
         for record in now.records
@@ -174,17 +174,19 @@ def fastest(
         records: of the run, those that ended ok.
         host: the node.
     """
-    own = [case for case in cases if "nodes" not in case and case["scaling"] == "strong"]
-    ranked = [one for case in own[:1] for one in _own(case, records, host)]
+    local_cases = [case for case in cases if "nodes" not in case and case["scaling"] == "strong"]
+    ranked = [candidate for case in local_cases[:1] for candidate in _own(case, records, host)]
     if not ranked:
         return ""
-    seconds, _, best = min(ranked, key=lambda one: one[:2])
+    seconds, _, best = min(ranked, key=lambda candidate: candidate[:2])
     reused = sum(record["parameters"].get("tuning") == "reused" for _, _, record in ranked)
-    told = f"; {reused} reused the block shape of an earlier run (devito_tuning)" if reused else ""
+    reuse_note = (
+        f"; {reused} reused the block shape of an earlier run (devito_tuning)" if reused else ""
+    )
     return (
         f"{host}: {best['ranks']} rank(s) x {best['threads_per_rank']} thread(s), binding"
         f" {best['parameters']['binding']}, is the fastest of {len(ranked)} layouts:"
-        f" {seconds:.3f} s median of {best['parameters']['repeats']} repeats{told}"
+        f" {seconds:.3f} s median of {best['parameters']['repeats']} repeats{reuse_note}"
     )
 
 
@@ -193,8 +195,8 @@ def _own(
 ) -> List[Tuple[float, int, Mapping[str, Any]]]:
     """Seconds, place and record of the node's own layouts of the case's problem."""
     return [
-        (seconds, place, record)
-        for place, record in enumerate(records)
+        (seconds, record_index, record)
+        for record_index, record in enumerate(records)
         if record["benchmark"] == "devito"
         and record["nodes"] == [host]
         and record["parameters"].get("launcher") == "local"
@@ -216,8 +218,8 @@ def _figures(record: Mapping[str, Any], name: str, statistic: str) -> List[float
     ]
 
 
-def _refused(asked: Asked) -> List[str]:
-    options = asked.options
+def _refused(inputs: PlanInputs) -> List[str]:
+    options = inputs.options
     refused = [
         text
         for name in ("layouts", "node_layouts")
@@ -228,16 +230,16 @@ def _refused(asked: Asked) -> List[str]:
         for name in ("shape", "node_shape")
         if options[name] and not re.fullmatch(devito.SHAPE, options[name])
     ]
-    return refused + (_refused_nodes(asked) if options["nodes"] else [])
+    return refused + (_refused_nodes(inputs) if options["nodes"] else [])
 
 
-def _refused_nodes(asked: Asked) -> List[str]:
-    """What is wrong with nodes that are to be measured together."""
-    options, nodes = asked.options, asked.options["nodes"]
-    strange = [name for name in nodes if name not in asked.hostvars]
+def _refused_nodes(inputs: PlanInputs) -> List[str]:
+    """Problems of nodes that are to be measured together."""
+    options, nodes = inputs.options, inputs.options["nodes"]
+    strange = [name for name in nodes if name not in inputs.hostvars]
     wrong = [count for count in options["node_counts"] if not 1 <= count <= len(nodes)]
     folder = options["job_directory"]
-    unlike = together.unlike(nodes, asked.hostvars)
+    unlike = together.unlike(nodes, inputs.hostvars)
     counts = ", ".join(map(str, wrong))
     rules = (
         (strange, f"devito_nodes: {', '.join(strange)} must be hosts of this inventory"),
@@ -254,73 +256,73 @@ def _refused_nodes(asked: Asked) -> List[str]:
     return [text for broken, text in rules if broken]
 
 
-def _with_shape(asked: Asked) -> Tuple[Asked, List[str]]:
+def _with_shape(inputs: PlanInputs) -> Tuple[PlanInputs, List[str]]:
     """The same with a shape: the one that is set, or one that fills the node, with a sentence."""
-    options = asked.options
+    options = inputs.options
     if options["shape"]:
-        return asked, []
+        return inputs, []
     if options["scaling"] == "weak":
-        return replace(asked, options={**options, "shape": devito.DEFAULT_SHARE}), []
-    others = {name: options[name] for name in _PROBLEM if name != "shape"}
-    most = _most_ranks(asked.node["layouts"])
-    cores, memory = most["ranks"] * most["threads_per_rank"], asked.node.get("memory_bytes")
-    shape = devito.filling(cores, memory, **others)
+        return replace(inputs, options={**options, "shape": devito.DEFAULT_SHARE}), []
+    problem_options = {name: options[name] for name in _PROBLEM if name != "shape"}
+    most = _most_ranks(inputs.node["layouts"])
+    cores, memory = most["ranks"] * most["threads_per_rank"], inputs.node.get("memory_bytes")
+    shape = devito.filling(cores, memory, **problem_options)
     gib = f" and {memory / 1024**3:.1f} GiB of memory" if memory else ""
     note = (
         f"Devito computes {shape} points, chosen by the {cores} core(s){gib} of the node. This is a"
         " trial of this machine, not the problem of the published article (preset devito-article)."
     )
-    return replace(asked, options={**options, "shape": shape, "sized_by": "machine"}), [note]
+    return replace(inputs, options={**options, "shape": shape, "sized_by": "machine"}), [note]
 
 
-def _layouts(asked: Asked) -> List[Mapping[str, Any]]:
-    """What the user wants, or the sweep of the node's topology; without mpirun, of one rank."""
-    layouts: Sequence[Mapping[str, Any]] = asked.options["layouts"] or asked.node["layouts"]
-    if _searches(asked):
-        found = search.ordered(map(_layout_of, layouts), asked.node.get("cores") or 0)
-        layouts = [asdict(one) for one in found]
-    return [one for one in layouts if one["ranks"] == 1 or mpi.of(asked.node)]
+def _layouts(inputs: PlanInputs) -> List[Mapping[str, Any]]:
+    """The user's layouts, or the sweep of the node's topology; without mpirun, of one rank."""
+    layouts: Sequence[Mapping[str, Any]] = inputs.options["layouts"] or inputs.node["layouts"]
+    if _searches(inputs):
+        ordered_layouts = search.ordered(map(_layout_of, layouts), inputs.node.get("cores") or 0)
+        layouts = [asdict(layout) for layout in ordered_layouts]
+    return [layout for layout in layouts if layout["ranks"] == 1 or mpi.of(inputs.node)]
 
 
-def _searches(asked: Asked) -> bool:
+def _searches(inputs: PlanInputs) -> bool:
     """Whether the fastest layout is searched for, in the sweep of the node's topology."""
-    options = asked.options
+    options = inputs.options
     searched = options["search"] == "fastest" and options["scaling"] == "strong"
     return searched and not options["layouts"]
 
 
-def _case(asked: Asked, layout: Mapping[str, Any]) -> Dict[str, Any]:
-    options = asked.options
+def _case(inputs: PlanInputs, layout: Mapping[str, Any]) -> Dict[str, Any]:
+    options = inputs.options
     share = layout["ranks"] * layout["threads_per_rank"] if options["scaling"] == "weak" else 1
-    peak = ((asked.node.get("catalog") or {}).get("peak_fp64_gflops") or 0) * 1e9
+    peak = ((inputs.node.get("catalog") or {}).get("peak_fp64_gflops") or 0) * 1e9
     return {
-        **for_module(devito.OPTIONS, asked.options),
+        **for_module(devito.OPTIONS, inputs.options),
         **_layout(layout),
         "shape": _grown(options["shape"], share),
         "sized_by": options.get("sized_by"),
         "peak_flops": peak * _SINGLE_PER_DOUBLE or None,
-        "search": "fastest" if _searches(asked) else None,
+        "search": "fastest" if _searches(inputs) else None,
     }
 
 
-def _node_cases(asked: Asked) -> List[Dict[str, Any]]:
+def _node_cases(inputs: PlanInputs) -> List[Dict[str, Any]]:
     """A case for each number of nodes, layout, launcher and halo exchange, in this order: from few
-    nodes to many, so that what a lost node leaves behind is the whole of the smaller ones. One rank
-    alone exchanges nothing, so it has one case."""
-    options = asked.options
+    nodes to many, so that a lost node leaves all of the smaller cases behind. One rank alone
+    exchanges nothing, so it has one case."""
+    options = inputs.options
     names, modes = options["nodes"], options["node_mpi_modes"]
     total = len(names)
     powers = [2**power for power in range(total.bit_length()) if 2**power < total]
     cases = []
     for count in sorted(set(options["node_counts"])) or [*powers, total]:
         share = count if options["node_scaling"] == "weak" else 1
-        for layout in options["node_layouts"] or [_most_ranks(asked.node["layouts"])]:
+        for layout in options["node_layouts"] or [_most_ranks(inputs.node["layouts"])]:
             several = count * layout["ranks"] > 1
             cases += [
                 {
-                    **for_module(devito.OPTIONS, asked.options),
+                    **for_module(devito.OPTIONS, inputs.options),
                     **_layout(layout),
-                    **_launched(asked, launcher, names[:count]),
+                    **_launched(inputs, launcher, names[:count]),
                     "shape": _grown(options["node_shape"] or options["shape"], share),
                     "sized_by": None if options["node_shape"] else options.get("sized_by"),
                     "mpi_mode": mode,
@@ -336,18 +338,18 @@ def _layout(layout: Mapping[str, Any]) -> Dict[str, Any]:
     return {name: layout[name] for name in _LAYOUT}
 
 
-def _layout_of(given: Mapping[str, Any]) -> Layout:
-    return Layout(**_layout(given))
+def _layout_of(parameters: Mapping[str, Any]) -> Layout:
+    return Layout(**_layout(parameters))
 
 
-def _launched(asked: Asked, launcher: str, names: Sequence[str]) -> Dict[str, Any]:
-    options = asked.options
+def _launched(inputs: PlanInputs, launcher: str, names: Sequence[str]) -> Dict[str, Any]:
+    options = inputs.options
     by = "mpirun" if launcher == "mpirun" else "srun"
     return {
         "nodes": list(names),
-        "hosts": together.hosts(names, asked.hostvars),
+        "hosts": together.hosts(names, inputs.hostvars),
         "launcher": launcher,
-        "launcher_arguments": pmix(launcher, options[f"{by}_arguments"], asked.node),
+        "launcher_arguments": pmix(launcher, options[f"{by}_arguments"], inputs.node),
         "job_directory": options["job_directory"] or None,
         "job_options": options["job_options"],
         "queue_seconds": options["queue_seconds"],
@@ -362,23 +364,25 @@ def _grown(shape: str, times: int) -> str:
 
 def _most_ranks(layouts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The layout that uses most cores, and of those the one of most ranks."""
-    return max(layouts, key=lambda one: (one["ranks"] * one["threads_per_rank"], one["ranks"]))
+    return max(
+        layouts, key=lambda layout: (layout["ranks"] * layout["threads_per_rank"], layout["ranks"])
+    )
 
 
-def _need(asked: Asked) -> Need:
-    return Need.of(asked.data["python"])
+def _need(inputs: PlanInputs) -> Need:
+    return Need.of(inputs.data["python"])
 
 
-def _environment(asked: Asked) -> Dict[str, Any]:
-    """What role pinned_venv is given; empty where a site's own Devito is measured."""
-    if asked.options["program"]:
+def _environment(inputs: PlanInputs) -> Dict[str, Any]:
+    """Arguments of role pinned_venv; empty where a site's own Devito is measured."""
+    if inputs.options["program"]:
         return {}
-    return own_python.environment(asked, "devito", _need(asked), _requirements(asked))
+    return own_python.environment(inputs, "devito", _need(inputs), _requirements(inputs))
 
 
-def _lacking(asked: Asked) -> List[str]:
-    """What keeps a site's own Python from running Devito, a sentence or none."""
-    program, python = asked.options["program"], asked.found["python"]
+def _lacking(inputs: PlanInputs) -> List[str]:
+    """Why a site's own Python cannot run Devito, a sentence or none."""
+    program, python = inputs.options["program"], inputs.found["python"]
     if python is None:
         return [f"devito_program {program} is not there, or does not run as a Python does"]
     if python["missing"]:
@@ -386,29 +390,29 @@ def _lacking(asked: Asked) -> List[str]:
     return []
 
 
-def _requirements(asked: Asked) -> List[str]:
+def _requirements(inputs: PlanInputs) -> List[str]:
     """Files of the role. mpi4py only where an MPI library is: without one it cannot be imported,
     and Devito runs without it."""
-    python = interpreter(asked, _need(asked))
+    python = interpreter(inputs, _need(inputs))
     version = ".".join(map(str, python.version)) if python else ""
-    own = asked.data["pins"].get(version, "")
-    names = ["requirements-pip.txt", f"requirements-build{own}.txt", f"requirements{own}.txt"]
-    return [*names, *(["requirements-mpi.txt"] if mpi.of(asked.node) else [])]
+    suffix = inputs.data["pins"].get(version, "")
+    names = ["requirements-pip.txt", f"requirements-build{suffix}.txt", f"requirements{suffix}.txt"]
+    return [*names, *(["requirements-mpi.txt"] if mpi.of(inputs.node) else [])]
 
 
-def _skipped(asked: Asked) -> List[Skipped]:
-    programs = asked.node["programs"]
-    whole = []
-    if not (programs["gcc"] or asked.node["privilege"]):
-        whole.append(
+def _skipped(inputs: PlanInputs) -> List[Skipped]:
+    programs = inputs.node["programs"]
+    reasons = []
+    if not (programs["gcc"] or inputs.node["privilege"]):
+        reasons.append(
             "no C compiler gcc on this node, and installing one needs root or sudo without a"
             " password"
         )
-    if asked.options["program"]:
-        whole += _lacking(asked)
+    if inputs.options["program"]:
+        reasons += _lacking(inputs)
     else:
-        whole += own_python.lacking(asked, "devito", _need(asked), mebibytes=_SPACE_MIB)
-    skipped = [Skipped("devito", why) for why in whole]
-    if mpi.of(asked.node) is None:
-        skipped.append(Skipped("devito layouts of several ranks", mpi.lacking(asked.node)))
+        reasons += own_python.lacking(inputs, "devito", _need(inputs), mebibytes=_SPACE_MIB)
+    skipped = [Skipped("devito", reason) for reason in reasons]
+    if mpi.of(inputs.node) is None:
+        skipped.append(Skipped("devito layouts of several ranks", mpi.lacking(inputs.node)))
     return skipped

@@ -1,8 +1,8 @@
-"""Which layouts of a node cannot be its fastest, by what ran and by what the machine can do.
+"""Which layouts of a node cannot be its fastest, from the runs so far and the machine's limits.
 
 A layout is left out only where a bound holds, and the bound's reason is told. Each bound has an
-allowance above what was seen, which its constant says with the source. What no bound excludes is
-measured.
+allowance above the measured figures, which its constant gives with the source. Layouts that no
+bound excludes are measured.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, T
 from ...node.affinity import Layout
 from ...node.topology import parse_cpu_list
 
-# What a part of a machine reaches beside idle parts, over its share of the whole machine's speed:
-# HBv3 clocks one core at 3.5 GHz and all at 3.0, and a tenth is added.
+# Speed of a part of a machine beside idle parts, over its share of the whole machine's speed: HBv3
+# clocks one core at 3.5 GHz and all at 3.0, and a tenth is added.
 _ALONE = 1.3
-# What memory can move at most, over STREAM's triad: HBv3's 16 channels of DDR4-3200 have 409.6
-# GB/s, and triad reaches 350.
+# Most bandwidth of the memory over STREAM's triad: HBv3's 16 channels of DDR4-3200 have 409.6 GB/s,
+# and triad reaches 350.
 _OVER_TRIAD = 1.25
-# Between two time steps a cache holds back at most what fits in it, once of the reads and once of
-# the writes; caches nearer to the cores hold at most as much again.
+# Between two time steps a cache holds back at most its own size, once of the reads and once of the
+# writes; caches nearer to the cores hold at most as much again.
 _HELD_BACK = 4
 # One core's clock over the one that a size's peak is quoted at: HBv3 3.5 GHz over 2.1.
 _OVER_CLOCK = 2.0
@@ -37,7 +37,7 @@ _FALLS = 1.05
 
 @dataclass(frozen=True)
 class Machine:
-    """What bounds a layout, as far as it is known.
+    """The known limits of a layout.
 
     Attributes:
         cores: of the node.
@@ -60,7 +60,9 @@ class Machine:
         """That of the fact ``trueup_node``."""
         return cls(
             cores=node.get("cores") or 0,
-            numa=tuple(tuple(parse_cpu_list(one["cpus"])) for one in node.get("numa") or ()),
+            numa=tuple(
+                tuple(parse_cpu_list(numa_node["cpus"])) for numa_node in node.get("numa") or ()
+            ),
             cache_bytes=node.get("last_level_cache_bytes"),
             bandwidth=bandwidth,
             peak_flops=peak_flops,
@@ -88,7 +90,7 @@ class Ran:
         seconds, least, most: median, minimum and maximum of its repeats.
         halo_share: of its time, the exchange of halos; 0 with one rank.
         flops: operations of a repeat.
-        step_bytes: of one time step, what must be read and written at least by Devito's count.
+        step_bytes: least bytes to read and write in one time step, by Devito's count.
         steps: of a repeat.
     """
 
@@ -103,7 +105,7 @@ class Ran:
 
     @property
     def computing(self) -> float:
-        """Of its seconds, what is no exchange of halos."""
+        """Its seconds without the exchange of halos."""
         return self.seconds * (1 - self.halo_share)
 
     @property
@@ -126,8 +128,8 @@ def named(layout: Layout) -> str:
 
 
 def ordered(layouts: Iterable[Layout], cores: int) -> List[Layout]:
-    """Layouts in the order of measuring: those of the whole machine, by what they tell of others;
-    then fewer and fewer threads."""
+    """Layouts in the order of measuring: first those of the whole machine, ordered by how much they
+    tell about others; then fewer and fewer threads."""
 
     def promise(layout: Layout) -> Tuple[int, int]:
         if layout.ranks * layout.threads_per_rank < cores and layout.ranks == 1:
@@ -136,17 +138,17 @@ def ordered(layouts: Iterable[Layout], cores: int) -> List[Layout]:
             return {"numa": 0, "l3": 1}.get(layout.binding, 3), layout.ranks
         return (4 if layout.binding == "none" and several else 2), 0
 
-    kept = list(layouts)
-    several = any(one.binding != "none" and one.ranks == 1 for one in kept)
-    return sorted(kept, key=promise)
+    candidates = list(layouts)
+    several = any(layout.binding != "none" and layout.ranks == 1 for layout in candidates)
+    return sorted(candidates, key=promise)
 
 
 def cannot_win(layout: Layout, ran: Sequence[Ran], machine: Machine) -> Optional[str]:
     """Why a layout is slower than the fastest of those that ran, in a sentence; None where that is
     not known, and for one that ran."""
-    if not ran or any(one.layout == layout for one in ran):
+    if not ran or any(run.layout == layout for run in ran):
         return None
-    best = min(ran, key=lambda one: one.seconds)
+    best = min(ran, key=lambda run: run.seconds)
     falls = _falls(layout, ran, machine)
     if falls:
         return falls
@@ -166,8 +168,8 @@ def _falls(layout: Layout, ran: Sequence[Ran], machine: Machine) -> Optional[str
     if layout.ranks > 1:
         return None
     series = sorted(
-        (one for one in ran if one.layout.ranks == 1 and one.layout.binding == layout.binding),
-        key=lambda one: one.layout.threads_per_rank,
+        (run for run in ran if run.layout.ranks == 1 and run.layout.binding == layout.binding),
+        key=lambda run: run.layout.threads_per_rank,
     )
     for fewer, more in zip(series, series[1:]):
         count = fewer.layout.threads_per_rank
@@ -181,10 +183,10 @@ def _falls(layout: Layout, ran: Sequence[Ran], machine: Machine) -> Optional[str
 
 
 def _by_share(layout: Layout, ran: Sequence[Ran], machine: Machine) -> Optional[Bound]:
-    """Of the NUMA nodes by what all of them reached together, each on its own memory and the
-    exchange of halos apart."""
+    """Bound of the NUMA nodes by the speed of all of them together, each on its own memory and
+    without the exchange of halos."""
     share, nodes = machine.share(layout), len(machine.numa)
-    wholes = [one.computing for one in ran if one.layout.ranks >= nodes and one.works]
+    wholes = [run.computing for run in ran if run.layout.ranks >= nodes and run.works]
     if share == 1 or not wholes:
         return None
     seconds = min(wholes)
@@ -196,16 +198,17 @@ def _by_share(layout: Layout, ran: Sequence[Ran], machine: Machine) -> Optional[
 
 
 def _by_bandwidth(layout: Layout, ran: Sequence[Ran], machine: Machine) -> Optional[Bound]:
-    """Of the memory of the layout's NUMA nodes, less what caches may hold back."""
-    share, one = machine.share(layout), ran[0]
-    if not (machine.bandwidth and machine.cache_bytes and one.step_bytes and one.steps):
+    """Bound of the memory of the layout's NUMA nodes, less the bytes that caches may hold back."""
+    share, first_run = machine.share(layout), ran[0]
+    if not (machine.bandwidth and machine.cache_bytes and first_run.step_bytes and first_run.steps):
         return None
-    moved = one.step_bytes - _HELD_BACK * machine.cache_bytes * share
+    moved = first_run.step_bytes - _HELD_BACK * machine.cache_bytes * share
     if moved <= 0:
         return None
     reached = machine.bandwidth * share * _OVER_TRIAD
     return Bound(
-        moved * one.steps / reached, f"its memory moves at most {reached / 1e9:.3g} GB/s by STREAM"
+        moved * first_run.steps / reached,
+        f"its memory moves at most {reached / 1e9:.3g} GB/s by STREAM",
     )
 
 
@@ -220,10 +223,10 @@ def _by_compute(layout: Layout, ran: Sequence[Ran], machine: Machine) -> Optiona
 
 def _by_halos(layout: Layout, ran: Sequence[Ran], _: Machine) -> Optional[Bound]:
     """Of more ranks than one on each domain: they exchange no less than fewer ranks do."""
-    fewer = [one for one in ran if 1 < one.layout.ranks < layout.ranks and one.works]
+    fewer = [run for run in ran if 1 < run.layout.ranks < layout.ranks and run.works]
     if not fewer or layout.threads_per_rank > 1:
         return None
-    last = max(fewer, key=lambda one: one.layout.ranks)
+    last = max(fewer, key=lambda run: run.layout.ranks)
     used = last.layout.ranks * last.layout.threads_per_rank / layout.ranks
     halos = last.seconds - last.computing
     return Bound(
@@ -236,10 +239,10 @@ def _by_halos(layout: Layout, ran: Sequence[Ran], _: Machine) -> Optional[Bound]
 def _by_pinned(layout: Layout, ran: Sequence[Ran], _: Machine) -> Optional[Bound]:
     """Of threads that nobody binds, by the same number of bound ones."""
     size = (layout.ranks, layout.threads_per_rank)
-    bound = [one for one in ran if (one.layout.ranks, one.layout.threads_per_rank) == size]
+    bound = [run for run in ran if (run.layout.ranks, run.layout.threads_per_rank) == size]
     if layout.binding != "none" or not bound:
         return None
-    seconds = min(one.seconds for one in bound)
+    seconds = min(run.seconds for run in bound)
     return Bound(
         seconds / _UNBOUND,
         f"the same threads, bound to cores, took {seconds:.3g} s, and unbound ones are at most"

@@ -1,1 +1,1 @@
-"""The benchmark fio: what its tool prints (output) and how its figures are shown (view)."""
+"""The benchmark fio: its output's parser (output) and how its figures are shown (view)."""

@@ -17,7 +17,7 @@ from ...record import Metric
 from .output import FioOutput
 
 _KIB, _MIB, _GIB = 1024, 1024**2, 1024**3
-# A timed run that ends this much early did not do what it was asked to.
+# A timed run that ends this much early did not do its work.
 _SHORTEST = 0.95
 _ALIGNMENT = 4096
 # fio prints times in whole milliseconds, so this time behind a rate makes it wrong by 2 % at most.
@@ -33,7 +33,7 @@ class Part:
     Attributes:
         name: in fio's output.
         options: fio's own names and values.
-        directions: what it must have done: read, write or both.
+        directions: the directions that it must have moved data in: read, write or both.
         block_bytes, jobs, iodepth, job_bytes: defaults that a user may change.
         file_bytes: size of each file where there are many; 0 for one file a job.
     """
@@ -49,13 +49,13 @@ class Part:
 
 
 _BOTH = ("read", "write")
-# What both EDA parts are. Source of the pattern: "Benchmark Different Capacities for EDA Workloads
+# Common to both EDA parts. Source of the pattern: "Benchmark Different Capacities for EDA Workloads
 # on Microsoft HPC Storages" (Azure HPC blog): front-end is thousands of short jobs with random
 # reads and writes over many small files, back-end hundreds of jobs with sequential reads and writes
 # of fewer, larger files, and a company runs both at once. Files of 16 KiB, 1200 a process: SPEC SFS
 # 2014 SP2, "What's new", EDA_FRONTEND. Neither gives shares of reads or sizes of back-end files and
-# I/Os: half reads, 4 KiB, 256 KiB (the rsize of the blog's mounts) and files of 64 MiB are ours.
-# Metadata operations (stat, create, unlink), much of the standard benchmark, are not in it.
+# I/Os: trueup takes half reads, 4 KiB, 256 KiB (the rsize of the blog's mounts) and files of 64
+# MiB. Metadata operations (stat, create, unlink), much of the standard benchmark, are not in it.
 _FRONTEND = Part(
     "frontend",
     {"rw": "randrw", "rwmixread": "50", "file_service_type": "random", "openfiles": "64"},
@@ -85,7 +85,7 @@ def _scratch(name: str, rw: str, done: str, *, random: bool) -> Tuple[Part, ...]
         options["norandommap"] = "1"  # fio's map of blocks done would cost time and memory
     if done == "write":
         options["overwrite"] = "1"  # else the first pass measures the allocation of blocks
-    part = Part(
+    job_group = Part(
         name,
         options,
         (done,),
@@ -94,7 +94,7 @@ def _scratch(name: str, rw: str, done: str, *, random: bool) -> Tuple[Part, ...]
         iodepth=64 if random else 16,
         job_bytes=2 * _GIB,
     )
-    return (part,)
+    return (job_group,)
 
 
 # Workload to the parts that run at the same time.
@@ -247,32 +247,38 @@ def settings(
         "job_bytes": job_bytes,
     }
     parts = []
-    for part in WORKLOADS[workload]:
-        changed = {name: numbers[name] or getattr(part, name) for name in numbers}
-        unit = part.file_bytes or changed["block_bytes"]
-        if part.file_bytes and changed["block_bytes"] > part.file_bytes:
+    for job_group in WORKLOADS[workload]:
+        changed = {name: numbers[name] or getattr(job_group, name) for name in numbers}
+        unit = job_group.file_bytes or changed["block_bytes"]
+        if job_group.file_bytes and changed["block_bytes"] > job_group.file_bytes:
             raise BadInput(
-                f"block_bytes {changed['block_bytes']} is larger than the files of {part.name}, "
-                f"{part.file_bytes}"
+                f"block_bytes {changed['block_bytes']} is larger than the files of"
+                f" {job_group.name}, {job_group.file_bytes}"
             )
         if changed["job_bytes"] < unit:
             raise BadInput(f"job_bytes {changed['job_bytes']} is smaller than one unit of {unit}")
         changed["job_bytes"] = changed["job_bytes"] // unit * unit
         parts.append(
-            Part(part.name, part.options, part.directions, file_bytes=part.file_bytes, **changed)
+            Part(
+                job_group.name,
+                job_group.options,
+                job_group.directions,
+                file_bytes=job_group.file_bytes,
+                **changed,
+            )
         )
     return Settings(workload, tuple(parts), runtime_seconds, engine)
 
 
 def case_name(chosen: Settings, iodepth: int) -> str:
-    """What the record calls it: EDA workloads are measured at several queue depths in one run."""
+    """Its name in the record: EDA workloads are measured at several queue depths in one run."""
     name = f"{chosen.workload}-{'direct' if chosen.direct else 'buffered'}"
     return f"{name}-qd{iodepth}" if iodepth and chosen.workload.startswith("eda_") else name
 
 
 def data_bytes(chosen: Settings) -> int:
-    """What the files of all jobs take."""
-    return sum(part.jobs * part.job_bytes for part in chosen.parts)
+    """Bytes of the files of all jobs."""
+    return sum(job_group.jobs * job_group.job_bytes for job_group in chosen.parts)
 
 
 def command(chosen: Settings, *, fio: str, folder: str) -> List[str]:
@@ -281,30 +287,34 @@ def command(chosen: Settings, *, fio: str, folder: str) -> List[str]:
     argv += [f"--directory={folder}", f"--ioengine={chosen.engine}"]
     argv += [f"--direct={int(chosen.direct)}", "--time_based=1"]
     argv += [f"--runtime={chosen.runtime_seconds}", "--group_reporting=1"]
-    # Percentiles of the whole latency, which is also what fio's mean is printed of.
+    # Percentiles of the whole latency; fio prints its mean too.
     argv += ["--lat_percentiles=1", "--clat_percentiles=0", "--percentile_list=50:99"]
-    for part in chosen.parts:
-        argv += [f"--name={part.name}", "--new_group=1"]
-        argv += [f"--{name}={value}" for name, value in part.options.items()]
-        argv += [f"--bs={part.block_bytes}", f"--numjobs={part.jobs}", f"--iodepth={part.iodepth}"]
-        argv += [f"--size={part.job_bytes}"]
-        if part.file_bytes:
-            argv += [f"--filesize={part.file_bytes}"]
-            argv += [f"--nrfiles={part.job_bytes // part.file_bytes}"]
+    for job_group in chosen.parts:
+        argv += [f"--name={job_group.name}", "--new_group=1"]
+        argv += [f"--{name}={value}" for name, value in job_group.options.items()]
+        argv += [
+            f"--bs={job_group.block_bytes}",
+            f"--numjobs={job_group.jobs}",
+            f"--iodepth={job_group.iodepth}",
+        ]
+        argv += [f"--size={job_group.job_bytes}"]
+        if job_group.file_bytes:
+            argv += [f"--filesize={job_group.file_bytes}"]
+            argv += [f"--nrfiles={job_group.job_bytes // job_group.file_bytes}"]
     return argv
 
 
-def direct_io(wanted: str, folder: str) -> bool:
+def direct_io(policy: str, folder: str) -> bool:
     """Whether to pass the page cache by (O_DIRECT), as asked for and as the file system can.
 
     Args:
-        wanted: required, preferred (buffered where the file system cannot) or off.
+        policy: required, preferred (buffered where the file system cannot) or off.
         folder: where a file is opened to find out.
 
     Raises:
         BadInput: it is required and the file system cannot.
     """
-    if wanted == "off":
+    if policy == "off":
         return False
     probe = os.path.join(folder, "probe")
     try:
@@ -312,7 +322,7 @@ def direct_io(wanted: str, folder: str) -> bool:
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise BadInput(f"{probe} cannot be written: {error.strerror}") from error
-        if wanted == "required":
+        if policy == "required":
             raise BadInput(
                 f"the file system of {folder} has no O_DIRECT: the page cache would be measured; "
                 "set direct to preferred or off"
@@ -327,13 +337,13 @@ def direct_io(wanted: str, folder: str) -> bool:
 def judge(output: FioOutput, chosen: Settings) -> Optional[str]:
     """Why a run that ended is not a valid measurement, or None."""
     ran = [job.name for job in output.jobs]
-    asked = [part.name for part in chosen.parts]
-    if ran != asked:
-        return f"fio ran the jobs {', '.join(ran)} instead of {', '.join(asked)}"
+    expected = [job_group.name for job_group in chosen.parts]
+    if ran != expected:
+        return f"fio ran the jobs {', '.join(ran)} instead of {', '.join(expected)}"
     if output.parameters.get("direct") != str(int(chosen.direct)):
         return f"fio ran with direct={output.parameters.get('direct')}"
-    for job, part in zip(output.jobs, chosen.parts):
-        if tuple(job.directions) != part.directions:
+    for job, job_group in zip(output.jobs, chosen.parts):
+        if tuple(job.directions) != job_group.directions:
             return f"job {job.name} did {' and '.join(job.directions)} only"
         for name, done in job.directions.items():
             if done.runtime_seconds < _SHORTEST * chosen.runtime_seconds:
@@ -365,7 +375,7 @@ class Files(NamedTuple):
 
     @property
     def data_bytes(self) -> int:
-        """What they take."""
+        """Bytes of the files."""
         return self.total * _FILE_BYTES
 
 
@@ -439,14 +449,14 @@ def judge_files(output: FioOutput, chosen: Files) -> Optional[str]:
     (job,) = output.jobs
     if job.options.get("ioengine") != OPERATIONS[chosen.workload]:
         return f"fio ran with ioengine={job.options.get('ioengine')}"
-    made = sum(done.total_ios or 0 for done in job.directions.values())
-    if made != chosen.total:
-        return f"fio made {made} operations of {chosen.total} files"
+    operation_count = sum(done.total_ios or 0 for done in job.directions.values())
+    if operation_count != chosen.total:
+        return f"fio made {operation_count} operations of {chosen.total} files"
     (done,) = job.directions.values()
     if done.runtime_seconds < _SHORTEST_FILES:
         least = math.ceil(chosen.files * _SHORTEST_FILES / done.runtime_seconds / 1000) * 1000
         return (
-            f"{made} operations took {done.runtime_seconds:g} s, and fio counts whole milliseconds:"
-            f" set files to {2 * least} or more"
+            f"{operation_count} operations took {done.runtime_seconds:g} s, and fio counts whole"
+            f" milliseconds: set files to {2 * least} or more"
         )
     return None

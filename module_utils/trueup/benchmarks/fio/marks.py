@@ -1,4 +1,4 @@
-"""What fio's output is told by."""
+"""Marks that identify fio's output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fio 2 and 3 print with ``--output-format=json`` or ``json+``.
+"""Parser of the output of fio 2 and 3 with ``--output-format=json`` or ``json+``.
 
 One JSON object, which fio lays out with one key a line; notes and warnings of fio (``fio: ...``,
 ``note: ...``) may stand before it. Of each job and direction it gives io_bytes, bw_bytes (byte/s),
@@ -53,28 +53,28 @@ _STATISTICS = ((50.0, "median"), (99.0, "p99"))
 _NS = 1e-9
 # fio's histogram has 64 bins for each power of two: a bin's middle is off by 1/128 at most.
 _BIN_ERROR = 1 / 64
-# What fio prints when it is given no percentile_list.
+# fio's percentiles without percentile_list.
 _DEFAULT_PERCENTILES = "1:5:10:20:30:40:50:60:70:80:90:95:99:99.5:99.9:99.95:99.99"
 # Engines that make one operation of a file where others move a block.
 _OPERATIONS = {"filecreate": "create", "filestat": "stat", "filedelete": "delete"}
-_MOST_DIGITS = 18  # of what a bin is called
-# Where jobs begin, what stands between them, and what else is read of the object that they are in.
+_MOST_DIGITS = 18  # of a bin's name
+# Where jobs begin, the text between them, and the other keys that are read of their object.
 _JOBS = re.compile(r'"jobs"[ \t\n\r]*:[ \t\n\r]*\[[ \t\n\r]*')
 _NEXT_JOB = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
 _ABOVE_JOBS = ("fio version", "global options")
-# What ends a line beside the line feed.
+# Line ends beside the line feed.
 _OTHER_ENDS = "\r\v\f\x1c\x1d\x1e"
-# What the output itself says of a job, if it says so.
+# Options of a job that the output may hold.
 _OPTIONS = ("rw", "bs", "ioengine", "iodepth", "numjobs", "direct")
 
 
 class Direction(NamedTuple):
-    """What one job did in one direction.
+    """Figures of one job in one direction.
 
     Attributes:
         bandwidth: byte/s.
         iops: I/Os per second.
-        total_ios: what was counted; None where fio does not say (to 2.1.13).
+        total_ios: number of I/Os; None where fio does not say (to 2.1.13).
         runtime_seconds: time behind the counts.
         mean_latency: seconds, None where fio was told not to measure it.
         percentiles: percentile to seconds, as printed; of the whole latency, or of the completion
@@ -118,13 +118,13 @@ class FioOutput:
     def parameters(self) -> dict[str, str]:
         """The job's name and options (rw, bs, ioengine, iodepth, numjobs, direct) where all jobs
         have the same."""
-        found = {"job": "+".join(job.name for job in self.jobs)}
+        parameters = {"job": "+".join(job.name for job in self.jobs)}
         for name in _OPTIONS:
             values = {job.options.get(name) for job in self.jobs}
             value = values.pop()
             if value is not None and not values:
-                found[name] = value
-        return found
+                parameters[name] = value
+        return parameters
 
     @property
     def checks(self) -> dict[str, bool]:
@@ -203,14 +203,14 @@ class _Reader:
         try:
             return self._output(before, *self._by_job(sum(len(line) + 1 for line in before)))
         except (ParseError, _Unreadable, ValueError, RecursionError):
-            # The whole tells what is wrong, if it is more than another layout than fio's.
+            # The whole output names the error, if there is more than a layout unlike fio's.
             self._job, self.old = -1, False
         return self._output(before, self._decode(len(before)))
 
     def _output(
         self, before: Sequence[str], data: Mapping[str, Any], each: Optional[Iterator[Any]] = None
     ) -> FioOutput:
-        """What an object says below these lines; ``each`` has the jobs if ``data`` has not."""
+        """The result of an object below these lines; ``each`` has the jobs if ``data`` has not."""
         version = data.get("fio version")
         match = re.fullmatch(r"fio-(([23])\.(\d+)\S*)", str(version))
         if not match:
@@ -235,8 +235,8 @@ class _Reader:
         )
 
     def _by_job(self, start: int) -> tuple[dict[str, Any], Iterator[Any]]:
-        """What stands there above the jobs, and each of these when it is asked for: all of them
-        take twice the memory of the text.
+        """The members above the jobs, and the jobs, each read on demand: all of them together take
+        twice the memory of the text.
 
         Raises:
             _Unreadable, ValueError, RecursionError: here or at a job, something is wrong, or laid
@@ -308,9 +308,9 @@ class _Reader:
         if order[:2] != list(_DIRECTIONS):
             self.refuse(f"job {name} has not read and write, in this order", "jobname")
         options = {**common, **_options(job.get("job options"))}
-        whole = _Block(self, _as_fio3(job) if self.old else job, f"job {name}")
-        found = {name: _direction(whole.below(name), options) for name in _DIRECTIONS}
-        done = {name: direction for name, direction in found.items() if direction}
+        block = _Block(self, _as_fio3(job) if self.old else job, f"job {name}")
+        directions = {name: _direction(block.below(name), options) for name in _DIRECTIONS}
+        done = {name: direction for name, direction in directions.items() if direction}
         if not done:
             self.refuse(f"job {name} neither read nor wrote anything", "jobname")
         return Job(name, options, done)
@@ -326,19 +326,19 @@ class _Reader:
         if self._job >= 0:
             names = [line for line in self._lines[start:] if '"jobname"' in line]
             at = names[self._job].number - 1 if len(names) > self._job else at
-        found = None
+        key_line = None
         for key in path:
             below = (line for line in self._lines[at:] if f'"{key}" :' in line)
-            found = next(below, found)
-            at = found.number - 1 if found else at
-        return found
+            key_line = next(below, key_line)
+            at = key_line.number - 1 if key_line else at
+        return key_line
 
 
 class _Block(NamedTuple):
     """An object within a job's, and where it stands.
 
     Attributes:
-        job: what the job is called: "job random".
+        job: the job's name: "job random".
         path: the keys to it: "read", "lat_ns".
     """
 
@@ -396,10 +396,10 @@ class _Times(NamedTuple):
 
 def _as_fio3(job: Mapping[str, Any]) -> dict[str, Any]:
     """A job of fio 2 in the keys and units of fio 3."""
-    found = dict(job)
+    converted = dict(job)
     for name in _DIRECTIONS:
         if isinstance(job.get(name), dict):
-            found[name] = {
+            converted[name] = {
                 f"{key}_ns" if key in _OLD_LATENCIES else key: (
                     _times_1000(value) if key in _OLD_LATENCIES else value
                 )
@@ -407,9 +407,9 @@ def _as_fio3(job: Mapping[str, Any]) -> dict[str, Any]:
                 if key not in _LATENCIES
             }
             if "io_kbytes" not in job[name] and is_count(job[name].get("io_bytes")):
-                found[name]["io_kbytes"] = job[name]["io_bytes"]
-                found[name]["io_bytes"] = 1024 * job[name]["io_bytes"]
-    return found
+                converted[name]["io_kbytes"] = job[name]["io_bytes"]
+                converted[name]["io_bytes"] = 1024 * job[name]["io_bytes"]
+    return converted
 
 
 def _times_1000(value: Any) -> Any:
@@ -417,30 +417,30 @@ def _times_1000(value: Any) -> Any:
     if not isinstance(value, dict):
         return 1000 * value if is_number(value) else value
     bins = value.get("bins")
-    found = {key: _times_1000(below) for key, below in value.items() if key != "bins"}
+    converted = {key: _times_1000(below) for key, below in value.items() if key != "bins"}
     if isinstance(bins, dict):
-        found["bins"] = {f"{key}000": number for key, number in bins.items()}
-    return found
+        converted["bins"] = {f"{key}000": number for key, number in bins.items()}
+    return converted
 
 
 def _unlike_others(job: Job) -> list[str]:
-    """What the reader of a job's latencies must know."""
-    found = []
+    """Warnings for the reader of a job's latencies."""
+    warnings = []
     for name, done in job.directions.items():
         if done.mean_latency is None:
-            found.append(f"job {job.name}: fio measured no {name} latency")
+            warnings.append(f"job {job.name}: fio measured no {name} latency")
         elif done.percentiles_are == "unclear":
-            found.append(
+            warnings.append(
                 f"job {job.name}: fio before 3.13 does not say of which latency its percentiles "
                 "are: they are left out"
             )
         elif done.percentiles_are == "clat_ns" and done.percentiles and not job.operation:
-            found.append(f"job {job.name}: percentiles are of the completion latency (clat)")
-    return found
+            warnings.append(f"job {job.name}: percentiles are of the completion latency (clat)")
+    return warnings
 
 
 def _direction(block: _Block, options: Mapping[str, str]) -> Optional[Direction]:
-    """What was done in one direction; None where nothing was."""
+    """The figures of one direction; None where nothing was done."""
     io_bytes, runtime = block.count("io_bytes"), block.count("runtime")
     total = block.count("total_ios") if "total_ios" in block.data or not block.coarse else None
     bandwidth = _check_rates(block, io_bytes, runtime, total)
@@ -455,7 +455,7 @@ def _direction(block: _Block, options: Mapping[str, str]) -> Optional[Direction]
     _agree(slat, clat, lat, in_flight)
     if lat.ios and total is not None and not 0 <= lat.ios - total <= in_flight:
         block.refuse(f"latency of {lat.ios} of {total} I/Os", "lat_ns", "N")
-    whole = _whole_latency(block, (clat, lat), total, options)
+    latency = _whole_latency(block, (clat, lat), total, options)
     of = lat if lat.percentiles else clat
     # Before 3.13 they stand in clat_ns, whichever of the two they are of.
     unclear = options.get("lat_percentiles", "0") != "0" and of is clat and bool(of.percentiles)
@@ -464,7 +464,7 @@ def _direction(block: _Block, options: Mapping[str, str]) -> Optional[Direction]
         iops=block.number("iops"),
         total_ios=total,
         runtime_seconds=runtime / 1000,
-        mean_latency=whole.mean * _NS if whole.ios else None,
+        mean_latency=latency.mean * _NS if latency.ios else None,
         latency_count=None if total is None else lat.ios or clat.ios,
         percentiles={
             percent: value * _NS for percent, value in of.percentiles.items() if not unclear
@@ -494,7 +494,7 @@ def _check_rates(block: _Block, io_bytes: int, runtime: int, total: Optional[int
     bandwidth = block.count("bw_bytes") if "bw_bytes" in block.data else rate
     if kbytes != io_bytes // 1024:
         block.refuse(f"io_kbytes {kbytes} is not io_bytes {io_bytes} / 1024", "io_kbytes")
-    # Where bytes are cut to KiB, a rate of KiB/s is known to what a KiB makes in that time.
+    # Where bytes are cut to KiB, a rate of KiB/s is exact to one KiB over that time.
     if not 0 <= bw - bandwidth // 1024 <= (1000 // runtime + 1 if block.coarse and runtime else 0):
         block.refuse(f"bw {bw} KiB/s is not bw_bytes {bandwidth} / 1024", "bw")
     if total is not None and (total == 0) != (io_bytes == 0):
@@ -549,24 +549,24 @@ def _times(block: _Block, total: Optional[int]) -> _Times:
 
 def _percentiles(block: _Block) -> dict[float, float]:
     """Percentile to ns."""
-    given = block.below("percentile").data
-    found: dict[float, float] = {}
-    for label, value in given.items():
+    values_by_label = block.below("percentile").data
+    percentiles: dict[float, float] = {}
+    for label, value in values_by_label.items():
         percent = _float(label)
-        known = percent is not None and 0 < percent <= 100
-        if percent is None or not known or not is_number(value) or not 0 <= value < _MOST:
+        is_percent = percent is not None and 0 < percent <= 100
+        if percent is None or not is_percent or not is_number(value) or not 0 <= value < _MOST:
             block.refuse(f"percentile {label!r} is {value!r}", "percentile", label)
-        found[percent] = float(value)
-    return found
+        percentiles[percent] = float(value)
+    return percentiles
 
 
 def _check_order(times: _Times) -> None:
-    found = times.percentiles
-    percents, values = list(found), list(found.values())
+    percentiles = times.percentiles
+    percents, values = list(percentiles), list(percentiles.values())
     if values != sorted(values) or percents != sorted(percents):
         times.block.refuse("the percentiles do not rise", "percentile")
     low, high = times.least * (1 - _BIN_ERROR) - 1, times.most * (1 + _BIN_ERROR) + 1
-    for percent, value in found.items():
+    for percent, value in percentiles.items():
         if not low <= value <= high:
             times.block.refuse(
                 f"percentile {percent:g} {value:g} is not between min and max", "percentile"
@@ -576,7 +576,9 @@ def _check_order(times: _Times) -> None:
 @lru_cache(maxsize=16)  # jobs of a run have the same
 def _listed(text: str) -> list[float]:
     """The percentiles of a percentile_list, which rise."""
-    return sorted(float(part) for part in text.split(":") if _float(part) is not None)
+    return sorted(
+        float(percentile) for percentile in text.split(":") if _float(percentile) is not None
+    )
 
 
 def _check_percentiles(
@@ -584,17 +586,22 @@ def _check_percentiles(
 ) -> None:
     """The percentiles are those that the options ask for: of lat with lat_percentiles, else of
     clat unless clat_percentiles is 0."""
-    wanted = _listed(options.get("percentile_list", _DEFAULT_PERCENTILES))
-    asked = "clat_ns" if options.get("clat_percentiles", "1") != "0" else ""
+    expected = _listed(options.get("percentile_list", _DEFAULT_PERCENTILES))
+    expected_key = "clat_ns" if options.get("clat_percentiles", "1") != "0" else ""
     lat = latencies[-1]
     # Before 3.13 (and N came later) they stand in clat_ns all the same.
     if options.get("lat_percentiles", "0") != "0" and (lat.percentiles or "N" in lat.block.data):
-        asked = "lat_ns"
+        expected_key = "lat_ns"
     for times in latencies:
-        key, found = times.block.path[-1], sorted(times.percentiles)
-        known = not times.block.coarse or "percentile_list" in options
-        if times.ios and known and (found or key == asked) and found != wanted:
-            block.refuse(f"{key} has the percentiles {found}, not {wanted}", key)
+        key, percents = times.block.path[-1], sorted(times.percentiles)
+        has_known_list = not times.block.coarse or "percentile_list" in options
+        if (
+            times.ios
+            and has_known_list
+            and (percents or key == expected_key)
+            and percents != expected
+        ):
+            block.refuse(f"{key} has the percentiles {percents}, not {expected}", key)
 
 
 def _check_bins(times: _Times) -> None:
@@ -612,8 +619,8 @@ def _check_bins(times: _Times) -> None:
         block.refuse(f"the bins' mean is {mean:.0f}, the printed one {times.mean:.0f}", "mean")
     for percent, value in times.percentiles.items():
         # The middle of the bin in which that share of the I/Os is reached, as fio takes it.
-        place = min(bisect_left(reached, percent / 100 * total), len(middles) - 1)
-        if value != (expected := middles[place]):
+        bin_index = min(bisect_left(reached, percent / 100 * total), len(middles) - 1)
+        if value != (expected := middles[bin_index]):
             block.refuse(
                 f"the bins' percentile {percent:g} is {expected}, the printed one {value:.0f}",
                 "percentile",
@@ -622,13 +629,15 @@ def _check_bins(times: _Times) -> None:
 
 def _counted(block: _Block) -> tuple[list[int], list[int]]:
     """The middles of the bins, ns, which rise, and the I/Os in each."""
-    bins, known = block.below("bins").data, block.reader.middles
-    middles, counts = list(map(known.get, bins)), list(bins.values())
+    bins, middle_by_label = block.below("bins").data, block.reader.middles
+    middles, counts = list(map(middle_by_label.get, bins)), list(bins.values())
     if unknown := None in middles:
         # Only as a number is printed: no two are the same one.
-        whole = {label: int(label) for label in bins if _is_bin(label)}
-        known.update({label: middle for label, middle in whole.items() if str(middle) == label})
-        middles = list(map(known.get, bins))
+        number_by_label = {label: int(label) for label in bins if _is_bin(label)}
+        middle_by_label.update(
+            {label: middle for label, middle in number_by_label.items() if str(middle) == label}
+        )
+        middles = list(map(middle_by_label.get, bins))
         unknown = None in middles
     plain = not unknown and set(map(type, counts)) <= {int} and min(counts, default=0) >= 0
     if plain and middles == sorted(rising := cast(list[int], middles)):
@@ -651,10 +660,10 @@ def _agree(slat: _Times, clat: _Times, lat: _Times, in_flight: int) -> None:
     if not lat.ios or clat.ios != lat.ios:
         return
     # fio 2 measures in whole us, and does not count an I/O that it issues again in all three.
-    whole, slack = slat.mean + clat.mean, 2000 + 0.01 * lat.mean if lat.block.coarse else 1
+    mean_sum, slack = slat.mean + clat.mean, 2000 + 0.01 * lat.mean if lat.block.coarse else 1
     # At the end of ramp_time I/Os in flight have a latency and no submission.
     slack += in_flight * lat.most / lat.ios
-    if slat.ios == lat.ios and abs(whole - lat.mean) > slack + 1e-6 * lat.mean:
+    if slat.ios == lat.ios and abs(mean_sum - lat.mean) > slack + 1e-6 * lat.mean:
         lat.block.refuse(
             f"slat {slat.mean} and clat {clat.mean} ns do not make lat {lat.mean}", "mean"
         )
@@ -663,7 +672,7 @@ def _agree(slat: _Times, clat: _Times, lat: _Times, in_flight: int) -> None:
 
 
 class _Unreadable(Exception):
-    """What the JSON decoder meets and cannot name the line of."""
+    """An error of the JSON decoder, which cannot name its line."""
 
     def __init__(self, message: str, key: str) -> None:
         self.key = key
@@ -671,18 +680,18 @@ class _Unreadable(Exception):
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) == len(pairs) and "0.00" not in found:
-        return found
+    members = dict(pairs)
+    if len(members) == len(pairs) and "0.00" not in members:
+        return members
     # How fio before 3.4 fills up a list of percentiles.
     pairs = [pair for pair in pairs if pair != ("0.00", 0)]
-    found = dict(pairs)
+    members = dict(pairs)
     # Options may be given twice, and are all text; figures may not.
-    if len(found) != len(pairs) and not all(isinstance(value, str) for _, value in pairs):
+    if len(members) != len(pairs) and not all(isinstance(value, str) for _, value in pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise _Unreadable(f"{twice} stands twice in one JSON object", twice)
-    return found
+    return members
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -698,7 +707,7 @@ class _WholeNumbers(dict[str, int]):
 
 
 def _decoder() -> Callable[[str, int], tuple[Any, int]]:
-    """What gives the value that begins somewhere in a text, and where it ends."""
+    """A function that gives the value that begins at a position of a text, and its end."""
     return json.JSONDecoder(
         object_pairs_hook=_unique,
         parse_constant=_no_constant,

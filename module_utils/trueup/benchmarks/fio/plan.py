@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping
 
 from ...options import for_module
-from ...plan import Asked, Plan, Skipped
+from ...plan import Plan, PlanInputs, Skipped
 from .case import OPTIONS
 
 
-def programs(_: Asked) -> Dict[str, Any]:
-    """What preflight asks the node for, as arguments of program_facts."""
+def programs(_: PlanInputs) -> Dict[str, Any]:
+    """Preflight queries for the node, as arguments of program_facts."""
     return {"programs": ["fio"]}
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """A case for each workload; skipped where no folder is named or fio cannot be installed."""
-    options = asked.options
+    options = inputs.options
     refused = []
     if options["directory"] and not options["directory"].startswith("/"):
         refused.append(f"fio_directory is {options['directory']}: give a path that begins with /")
@@ -28,21 +28,21 @@ def plan(asked: Asked) -> Plan:
     depths = options["iodepths"]
     if len(set(depths)) != len(depths):
         refused.append(f"fio_iodepths is {', '.join(map(str, depths))}: give each number once")
-    there = asked.found["programs"]["fio"] is not None
+    has_fio = inputs.found["programs"]["fio"] is not None
     lacking = []
     if not options["directory"]:
         lacking.append("fio_directory is not set to a folder on the storage to measure")
-    if not there and not asked.node["privilege"]:
+    if not has_fio and not inputs.node["privilege"]:
         lacking.append(
             "no fio on this node, and installing it needs root or sudo without a password"
         )
-    given = for_module(OPTIONS, options)
+    module_options = for_module(OPTIONS, options)
     return Plan(
-        values={"install": not there and asked.node["privilege"] is not None},
-        skipped=[Skipped("fio", why) for why in lacking],
+        values={"install": not has_fio and inputs.node["privilege"] is not None},
+        skipped=[Skipped("fio", reason) for reason in lacking],
         refused=refused,
         cases=[
-            {**given, "workload": workload, "iodepth": depth}
+            {**module_options, "workload": workload, "iodepth": depth}
             for workload in options["workloads"]
             for depth in _depths(options, workload)
         ],
@@ -51,5 +51,5 @@ def plan(asked: Asked) -> Plan:
 
 def _depths(options: Mapping[str, Any], workload: str) -> List[int]:
     """The queue depths at which a workload is measured."""
-    given: List[int] = options["iodepths"] if workload.startswith("eda_") else []
-    return given or [options["iodepth"]]
+    depths: List[int] = options["iodepths"] if workload.startswith("eda_") else []
+    return depths or [options["iodepth"]]

@@ -46,7 +46,7 @@ VIEW = View(
         Chart("rows", _FILES, "case", "Rate of operations of files"),
         Chart("lines", (_READ, _WRITE), "block_bytes", "Bandwidth over block size", log=True),
     ),
-    # What is moved: read and written.
+    # Data moved: read and written.
     work=(Work("TB", "tb", "read_bandwidth", 1e12, also=("write_bandwidth",)),),
     method="fio runs all processes of a workload at once for a given time (metadata workloads: one"
     " operation of each file), and bandwidth and I/O rate are of all processes together, latencies"

@@ -1,1 +1,1 @@
-"""The benchmark gemm: what its tool prints (output) and how its figures are shown (view)."""
+"""The benchmark gemm: its output's parser (output) and how its figures are shown (view)."""

@@ -62,7 +62,7 @@ OPTIONS = (
         " catalog/topologies.yml for the node's size, and where it has none what sysfs says.",
         [],
     ),
-    time_limit(900, "the case", why="Loading PyTorch takes most of it on a cold disk."),
+    time_limit(900, "the case", reason="Loading PyTorch takes most of it on a cold disk."),
 )
 
 
@@ -70,7 +70,7 @@ def judge(output: GemmOutput, cpus: Sequence[str]) -> Optional[str]:
     """Why a run that ended is not a valid measurement, or None.
 
     Args:
-        output: what was read.
+        output: the parsed output.
         cpus: for each GPU by number, the CPUs that its process was to run on.
     """
     for gpu in output.gpus:

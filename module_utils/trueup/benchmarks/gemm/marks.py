@@ -1,4 +1,4 @@
-"""What the output of trueup's program for matrix products is told by."""
+"""Marks that identify the output of trueup's program for matrix products."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ PROGRAM = "pytorch"
 # The largest error of 4096 sampled elements, in units of their root mean square, for factors of
 # normally distributed numbers. An H100 and an H200 gave the same for n 1024 to 32768 (2026-11-27,
 # PyTorch 2.11): fp64 7e-15 to 3.4e-14, tf32 1.2e-3, bf16 1.1e-2 (its result is rounded to bf16).
-# Left are three times that, fp64 what another order of summing may give. The sums of fp8 have fewer
-# bits, and its error grows with n: 1.0e-2 at 1024, 2.5e-2 at 16384, 3.8e-2 at 32768, 6.1e-2 at
-# 65536.
+# Three times that is allowed, for fp64 the error of another order of summing. The sums of fp8 have
+# fewer bits, and its error grows with n: 1.0e-2 at 1024, 2.5e-2 at 16384, 3.8e-2 at 32768, 6.1e-2
+# at 65536.
 LARGEST_ERROR = {"fp64": 1e-12, "tf32": 4e-3, "bf16": 4e-2, "fp8": 7e-2}
 _FP8_GROWS_FROM = 16384
 
@@ -75,13 +75,13 @@ class GemmOutput:
     @property
     def parameters(self) -> Dict[str, str]:
         """The program, the GPU's name, the sizes, and whether all GPUs ran at once."""
-        found = {
+        parameters = {
             "program": PROGRAM,
             "gpus_at_once": "all" if self.together else "one",
             "gpu_name": self.gpus[0].name,
         }
-        found.update((f"n_{name}", str(n)) for name, n in self.gpus[0].sizes.items())
-        return found
+        parameters.update((f"n_{name}", str(n)) for name, n in self.gpus[0].sizes.items())
+        return parameters
 
     @property
     def checks(self) -> Dict[str, bool]:
@@ -95,11 +95,13 @@ class GemmOutput:
 
     @property
     def warnings(self) -> List[str]:
-        """What was not measured, and why; each reason once."""
-        found = [
-            f"{name} is skipped: {why}" for gpu in self.gpus for name, why in gpu.skipped.items()
+        """Precisions that were not measured, and why; each reason once."""
+        warnings = [
+            f"{name} is skipped: {reason}"
+            for gpu in self.gpus
+            for name, reason in gpu.skipped.items()
         ]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(warnings))
 
     def metrics(self) -> List[Metric]:
         """For each precision: median, min and max of each GPU, and the slowest GPU's median."""
@@ -107,11 +109,11 @@ class GemmOutput:
         for name in self.gpus[0].rates:
             medians = []
             for gpu in self.gpus:
-                own = summarise(
+                gpu_metrics = summarise(
                     f"gemm_{name}", gpu.rates[name], "flop/s", "higher", device=f"gpu{gpu.number}"
                 )
-                medians.append(own[0].value)
-                rows += own
+                medians.append(gpu_metrics[0].value)
+                rows += gpu_metrics
             least = min(medians)
             rows.append(
                 Metric(f"gemm_{name}", least, "flop/s", "higher", statistic="min", n=len(medians))
@@ -133,12 +135,12 @@ def parse_gemm(text: str) -> GemmOutput:
             missing, stands twice or cannot be.
     """
     begin = f'{{"tool": "{OUR_TOOL}"'
-    found = [line for line in lines_of(text) if line.startswith(begin)]
-    if not found:
+    result_lines = [line for line in lines_of(text) if line.startswith(begin)]
+    if not result_lines:
         raise ParseError(f"no line {begin} ...}}")
-    if len(found) > 1:
-        raise found[1].error(f"several lines {begin} ...}}")
-    line = found[0]
+    if len(result_lines) > 1:
+        raise result_lines[1].error(f"several lines {begin} ...}}")
+    line = result_lines[0]
     data = decoded(line, "", "the line", version=_FORMAT, role="gemm")
     if data.pop("sha256", None) != digest(data)[:16]:
         raise line.error("the checksum is not that of the line's content: it is damaged")
@@ -162,7 +164,7 @@ def _check_alike(gpus: Sequence[Gpu], line: Line) -> None:
     if len({(tuple(gpu.rates), tuple(gpu.sizes.values())) for gpu in gpus}) != 1:
         raise line.error("the GPUs were not measured alike")
     if not gpus[0].rates:
-        reasons = "; ".join(f"{name}: {why}" for name, why in gpus[0].skipped.items())
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in gpus[0].skipped.items())
         raise line.error("no precision was measured" + (f": {reasons}" if reasons else ""))
 
 

@@ -24,7 +24,7 @@ _FP64 = rate(
 
 
 def _work(precision: str) -> Work:
-    """GPUs that ran one after the other do not add up to what the node does."""
+    """GPUs that ran one after the other do not add up to the node's rate."""
     unit, key = f"PFLOP in {precision}", f"pflop_in_{precision}"
     return Work(unit, key, f"gemm_{precision}", 1e15, parameter="gpus_at_once", value="all")
 

@@ -1,1 +1,1 @@
-"""The benchmark gpu_copy: what its tool prints (output) and how its figures are shown (view)."""
+"""The benchmark gpu_copy: its output's parser (output) and how its figures are shown (view)."""

@@ -13,7 +13,7 @@ from .output import GpuCopyOutput
 
 # GPU numbers are then those of nvidia-smi, on every run.
 ENVIRONMENT = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-# What can measure, the best first.
+# Programs that can measure, the best first.
 TOOLS = ("nvbandwidth", "bandwidthTest", "pytorch")
 
 OPTIONS = (
@@ -98,7 +98,7 @@ OPTIONS = (
         "read",
         choices=("read", "write", "none"),
     ),
-    time_limit(900, "the case", why="8 GPUs: 8 runs of some 10 s and one of 56 pairs."),
+    time_limit(900, "the case", reason="8 GPUs: 8 runs of some 10 s and one of 56 pairs."),
 )
 
 
@@ -110,9 +110,9 @@ class Beside:
         known: the NUMA node of every GPU is known; otherwise some may run on all CPUs.
     """
 
-    def __init__(self, cpus: Sequence[str], *, known: bool) -> None:
+    def __init__(self, cpus: Sequence[str], *, is_known: bool) -> None:
         self.cpus: List[str] = list(cpus)
-        self.known = known
+        self.known = is_known
 
     @property
     def binding(self) -> str:
@@ -130,8 +130,8 @@ def cpus_beside(
 
     Args:
         gpus: of the node, in PCI order, each with its address ``pci``.
-        masks: hexadecimal CPU masks, one a GPU, as the catalog knows them for a VM size; empty for
-            what sysfs says of each address.
+        masks: hexadecimal CPU masks, one a GPU, as the catalog knows them for a VM size; empty to
+            take the CPUs that sysfs gives for each address.
         topology: the machine's usable CPUs.
         sysfs_root: where sysfs is mounted.
 
@@ -142,20 +142,20 @@ def cpus_beside(
         raise BadInput("the node shows no GPU: nothing to measure")
     if masks and len(masks) != len(gpus):
         raise BadInput(f"{len(masks)} CPU masks for {len(gpus)} GPUs: give one a GPU, or none")
-    found: List[str] = []
-    known = True
+    cpu_lists: List[str] = []
+    is_known = True
     for number, gpu in enumerate(gpus):
         if masks:
-            found.append(_masked(number, str(masks[number]), topology))
+            cpu_lists.append(_masked(number, str(masks[number]), topology))
             continue
         node = _numa_node(sysfs_root, str(gpu.get("pci", "")))
         if node is None and len(topology.numa) == 1:
             node = next(iter(topology.numa))
         # A node without usable CPUs is as good as an unknown one.
-        here = topology.numa.get(-1 if node is None else node)
-        known = known and here is not None
-        found.append(format_cpu_list(here or topology.cpus))
-    return Beside(found, known=known)
+        node_cpus = topology.numa.get(-1 if node is None else node)
+        is_known = is_known and node_cpus is not None
+        cpu_lists.append(format_cpu_list(node_cpus or topology.cpus))
+    return Beside(cpu_lists, is_known=is_known)
 
 
 def _masked(number: int, mask: str, topology: Topology) -> str:
@@ -175,16 +175,16 @@ def _numa_node(sysfs_root: str, pci: str) -> Optional[int]:
     return int(text) if text.isdecimal() else None
 
 
-def judge(output: GpuCopyOutput, wanted: Mapping[str, str]) -> Optional[str]:
+def judge(output: GpuCopyOutput, expected_cpus: Mapping[str, str]) -> Optional[str]:
     """Why a run that ended is not a valid measurement, or None.
 
     Args:
-        output: what was read.
-        wanted: section (``gpu0``) to the CPUs that it was to run on.
+        output: the parsed output.
+        expected_cpus: section (``gpu0``) to the CPUs that it was to run on.
     """
     if not output.correct:
         return "copied data differ from what was sent"
     ran: Dict[str, str] = {name: cpus for name, cpus in output.cpus.items() if name != "peers"}
-    if ran != dict(wanted):
-        return f"it ran on CPUs {ran} instead of {dict(wanted)}"
+    if ran != dict(expected_cpus):
+        return f"it ran on CPUs {ran} instead of {dict(expected_cpus)}"
     return None

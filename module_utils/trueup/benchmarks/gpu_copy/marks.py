@@ -1,4 +1,4 @@
-"""What the output of programs that measure GPU copies is told by."""
+"""Marks that identify the output of programs that measure GPU copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs that measure copies from, to and between GPUs print.
+"""Parser of the output of programs that measure copies from, to and between GPUs.
 
 Four forms are read, alone or as the sections of trueup's own program, which runs the tool once for
 each GPU and once for all (roles/gpu_copy/files/gpu_copy.py):
@@ -14,10 +14,10 @@ Units, read in the sources: nvbandwidth (v0.8, memcpy.cpp) and bandwidthTest (ba
 print GB/s of 1e9 byte/s. bandwidthTest before CUDA 10.1, and the one in extras/demo_suite of later
 releases, print MB/s: of 2^20 byte/s in the samples of CUDA 5 (copyright 2013), and of 1,024,000
 byte/s since CUDA 6.5 (2014), which take a second for 1024 ms. Only the samples since CUDA 7 (2015)
-close with a NOTE. Times of ``--csv`` are bytes over what is printed times 2^20 in all of these, and
-in GB/s of CUDA 10.1 and 10.2. For a copy
-within a GPU's memory nvbandwidth counts what is copied, and bandwidthTest what is read and written,
-twice as much; ``d2d_bandwidth`` is what is copied.
+close with a NOTE. Times of ``--csv`` are bytes over the printed rate times 2^20 in all of these,
+and in GB/s of CUDA 10.1 and 10.2. For a copy within a GPU's memory nvbandwidth counts the copied
+bytes, and bandwidthTest the bytes read and written, twice as much; ``d2d_bandwidth`` is of the
+copied bytes.
 
 nvbandwidth's heading of a peer matrix does not say which way the data go: in its read test the
 GPU of the row reads from the GPU of the column, in its write test it writes to it (testcases_ce.cpp
@@ -71,12 +71,12 @@ class GpuCopyOutput:
         figures: kind (KINDS) to device (``gpu0``; for peers ``gpu0>gpu1``) to its rates: one for
             each repeat where the program prints them, else the one that it prints.
         sizes: kind to device and bytes of a copy to its rate, where one program measured several.
-        statistic: what a single rate is of its samples.
+        statistic: the statistic that a single rate is of its samples.
         samples: how many stand behind a single rate; None where the output does not say.
         peer_access: ``all`` where every GPU reaches every other, ``partial`` or ``none``; None
             where peers were not measured.
         cpus: section (``gpu0``) to the CPUs that it ran on; trueup's own program alone says.
-        correct: no program found that copied data differ from what was sent.
+        correct: no program found that copied data differ from the data sent.
         peer_test: which peer test the figures are of, ``read`` or ``write``.
         unverified: why figures may be of another unit.
     """
@@ -108,16 +108,16 @@ class GpuCopyOutput:
     @property
     def parameters(self) -> dict[str, str]:
         """The program, its host memory, and how many GPUs reach each other."""
-        found = {"program": self.program, "memory": self.memory}
+        parameters = {"program": self.program, "memory": self.memory}
         if self.peer_access is not None:
-            found["peer_access"] = self.peer_access
+            parameters["peer_access"] = self.peer_access
         if self.peer_test is not None:
-            found["peer_test"] = self.peer_test
-        return found
+            parameters["peer_test"] = self.peer_test
+        return parameters
 
     @property
     def checks(self) -> dict[str, bool]:
-        """Whether what arrived is what was sent, as far as the program looked."""
+        """Whether the data arrived as sent, as far as the program looked."""
         return {"data_correct": self.correct}
 
     def metrics(self) -> list[Metric]:
@@ -157,7 +157,7 @@ class GpuCopyOutput:
 
 @dataclass
 class _Part:
-    """What one run of one program gave, GPUs numbered as that run saw them."""
+    """Results of one run of one program, GPUs numbered as that run saw them."""
 
     program: str
     version: Optional[str] = None
@@ -223,8 +223,8 @@ def parse_gpu_copy(text: str) -> GpuCopyOutput:
     lines = lines_of(text, "\n")
     if OUR_MARK in text:
         return _of_sections(_Lines(lines))
-    part = _part(lines, _form_of(text))
-    return _joined([(part, None)], cpus={}, samples=None)
+    section = _part(lines, _form_of(text))
+    return _joined([(section, None)], cpus={}, samples=None)
 
 
 # --- sections of trueup's own program ------------------------------------------------------------
@@ -265,11 +265,11 @@ def _of_sections(reader: _Lines) -> GpuCopyOutput:
         name, gpus = begin.group(1), [int(gpu) for gpu in begin.group(2).split(",")]
         if name in cpus or name not in ("peers", f"gpu{gpus[0]}"):
             reader.fail(f"section {name} stands twice or is of another GPU")
-        part, end = _section(reader, begin)
-        if parts and part.program != parts[0][0].program:
-            reader.fail(f"section {name} is the output of {part.program}")
+        section, end = _section(reader, begin)
+        if parts and section.program != parts[0][0].program:
+            reader.fail(f"section {name} is the output of {section.program}")
         cpus[name], samples = begin.group(4), int(begin.group(5))
-        parts.append((part, gpus))
+        parts.append((section, gpus))
         ends.append(end)
     raise ParseError("no line 'done' of trueup's program: the output is cut off")
 
@@ -281,7 +281,7 @@ def _refuse_more(lines: Sequence[Line], message: str) -> None:
 
 
 def _section(reader: _Lines, begin: Match[str]) -> tuple[_Part, str]:
-    """What a section holds, and its closing line."""
+    """The content of a section, and its closing line."""
     name, start = begin.group(1), reader.at
     while reader.more() and not reader.peek().startswith(OUR_MARK):
         reader.take()
@@ -292,12 +292,12 @@ def _section(reader: _Lines, begin: Match[str]) -> tuple[_Part, str]:
         reader.fail(f"expected the end of section {name}")
     if int(end.group(3)) != len(body) or end.group(4) != _crc([begin.group(0), *body]):
         reader.fail(f"section {name} is not what was written: it is damaged")
-    part = _part(body, begin.group(3))
-    if part.sizes:
+    section = _part(body, begin.group(3))
+    if section.sizes:
         reader.fail(f"section {name} is of several sizes: expected bandwidthTest's quick mode")
-    if int(end.group(2)) and part.correct:
+    if int(end.group(2)) and section.correct:
         reader.fail(f"the program of section {name} ended with status {end.group(2)}")
-    return part, line
+    return section, line
 
 
 def _joined(
@@ -309,15 +309,15 @@ def _joined(
     figures: Figures = {}
     warnings: list[str] = []
     software: dict[str, str] = {}
-    for part, gpus in parts:
-        _number(part, gpus, figures)
-        warnings += [warning for warning in part.warnings if warning not in warnings]
-        software.update(part.software)
-    correct = all(part.correct for part, _ in parts)
+    for section, gpus in parts:
+        _number(section, gpus, figures)
+        warnings += [warning for warning in section.warnings if warning not in warnings]
+        software.update(section.software)
+    correct = all(section.correct for section, _ in parts)
     first = parts[0][0]
     if correct:
         _check_figures(figures, first, warnings)
-    peers = next((part for part, _ in parts if part.peer_access is not None), first)
+    peers = next((section for section, _ in parts if section.peer_access is not None), first)
     return GpuCopyOutput(
         program=first.program,
         figures={kind: figures[kind] for kind in KINDS if kind in figures},
@@ -331,7 +331,7 @@ def _joined(
         cpus=cpus,
         correct=correct,
         warnings=warnings,
-        unverified=[why for part, _ in parts for why in part.unverified],
+        unverified=[sentence for section, _ in parts for sentence in section.unverified],
         software=software,
     )
 
@@ -344,9 +344,9 @@ def _check_figures(figures: Figures, first: _Part, warnings: Sequence[str]) -> N
         raise ParseError("host to device and device to host were measured on different GPUs")
 
 
-def _number(part: _Part, gpus: Optional[list[int]], figures: Figures) -> None:
+def _number(section: _Part, gpus: Optional[list[int]], figures: Figures) -> None:
     """Add a part's figures under the node's own numbers of its GPUs."""
-    for kind, of_kind in part.figures.items():
+    for kind, of_kind in section.figures.items():
         for numbers, rates in of_kind.items():
             if gpus is not None and max(numbers) >= len(gpus):
                 raise ParseError(f"a figure of GPU {max(numbers)} in a section of {len(gpus)}")
@@ -373,13 +373,13 @@ def _part(lines: Sequence[Line], form: str) -> _Part:
     return _BandwidthTest(lines).read() if form == "bandwidthTest" else _pytorch(lines)
 
 
-def _rate(text: str, what: str, lines: _Lines, unit: str = "GB/s") -> float:
+def _rate(text: str, label: str, lines: _Lines, unit: str = "GB/s") -> float:
     """A printed figure as byte/s."""
     if not re.fullmatch(r"[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?", text):
-        lines.fail(f"{what} {text!r} is not a bandwidth")
+        lines.fail(f"{label} {text!r} is not a bandwidth")
     value = float(text) * _UNITS[unit]
     if not 0 < value < _MOST:
-        lines.fail(f"{what} {text} {unit} is not a bandwidth that a GPU can have")
+        lines.fail(f"{label} {text} {unit} is not a bandwidth that a GPU can have")
     return value
 
 
@@ -393,7 +393,7 @@ _WRONG_DATA = "Invalid value when checking the pattern"
 # The last line since 0.6; before, nothing tells a whole output from one that ends after a test.
 _CLOSING = "Performance can vary"
 _ROW = re.compile(r"([0-9]+)((?:\s+(?:[0-9]+\.[0-9]{2}|N/A))+)")
-# Test to its kind and heading. What else nvbandwidth measures is checked and not reported.
+# Test to its kind and heading. Other tests of nvbandwidth are checked and not reported.
 _TESTS = {
     "host_to_device_memcpy_ce": ("h2d", "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)"),
     "device_to_host_memcpy_ce": ("d2h", "memcpy CE CPU(row) <- GPU(column) bandwidth (GB/s)"),
@@ -407,7 +407,7 @@ _TESTS = {
         "memcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)",
     ),
 }
-# What the JSON may name beside these, whose names nothing else in it confirms (v0.5 to v0.8).
+# Other tests that the JSON may name, with no heading that confirms the name (v0.5 to v0.8).
 _OTHER_TESTS = re.compile(
     r"(?:host_to_device|device_to_host)_(?:bidirectional_memcpy_(?:ce|sm)|memcpy_sm)"
     r"|(?:multinode_)?device_to_device_(?:memcpy|bidirectional_memcpy)_(?:read|write)_(?:ce|sm)"
@@ -440,7 +440,7 @@ class _Text:
         self.part = _Part("nvbandwidth")
         self.found: dict[str, _Matrix] = {}
         self.begun = self.closed = self.ended = False
-        # The first that fits a line says what it is.
+        # The first that fits a line gives its kind.
         self._kinds: _Kinds = (
             (_VERSION, self._version),
             (re.compile(r"(?:NOTE: .*)?"), self._nothing),
@@ -462,17 +462,17 @@ class _Text:
             if self.part.version is None and line and not _VERSION.fullmatch(line):
                 self.lines.fail("expected 'nvbandwidth Version: v...'", 0)
             self.lines.handle(self._kinds)
-        part = self.part
-        if part.version is None:
+        section = self.part
+        if section.version is None:
             raise ParseError("no line 'nvbandwidth Version: v...'")
-        if part.correct and not self.closed:
-            if not re.match(r"0\.[0-5](?:\.|$)", part.version):
+        if section.correct and not self.closed:
+            if not re.match(r"0\.[0-5](?:\.|$)", section.version):
                 raise ParseError(f"no closing line '{_CLOSING} ...': the output is cut off")
-            part.warnings.append(
-                f"nvbandwidth {part.version} prints no closing line: tests may lack at its end"
+            section.warnings.append(
+                f"nvbandwidth {section.version} prints no closing line: tests may lack at its end"
             )
-        _take_matrices(part, self.found)
-        return part
+        _take_matrices(section, self.found)
+        return section
 
     def _version(self, match: Match[str]) -> None:
         if self.part.version is not None:
@@ -529,15 +529,15 @@ def _text_test(lines: _Lines, name: str) -> Optional[_Matrix]:
 
     None where nvbandwidth found wrong data.
     """
-    kind, wanted = _TESTS.get(name, ("", ""))
+    kind, expected_heading = _TESTS.get(name, ("", ""))
     matrix: _Matrix = []
     first = True
     while first or _HEADING.fullmatch(lines.peek()):
         heading = lines.take()
         if _WRONG_DATA in heading:
             return None
-        if not _HEADING.fullmatch(heading) or (wanted and heading != wanted):
-            lines.fail(f"test {name}: expected the heading {wanted or 'of a matrix'!r}")
+        if not _HEADING.fullmatch(heading) or (expected_heading and heading != expected_heading):
+            lines.fail(f"test {name}: expected the heading {expected_heading or 'of a matrix'!r}")
         matrix = _text_matrix(lines, name)
         _check_sum(lines, name, matrix)
         first = False
@@ -602,41 +602,41 @@ def _check_shape(matrix: _Matrix, name: str, lines: _Lines) -> None:
         lines.fail(f"test {name}: expected one row, with a figure for each GPU")
 
 
-def _take_matrices(part: _Part, found: Mapping[str, _Matrix]) -> None:
-    """Put what is reported into the part, and name what is not."""
-    ignored = [name for name in found if name not in _TESTS]
-    if _READ in found and _WRITE in found:
+def _take_matrices(section: _Part, matrices: Mapping[str, _Matrix]) -> None:
+    """Put the reported matrices into the part, and name the others."""
+    ignored = [name for name in matrices if name not in _TESTS]
+    if _READ in matrices and _WRITE in matrices:
         ignored.append(_WRITE)
-    for name, matrix in found.items():
+    for name, matrix in matrices.items():
         if name in ignored:
-            part.warnings.append(f"nvbandwidth's test {name} is not reported")
+            section.warnings.append(f"nvbandwidth's test {name} is not reported")
             continue
         kind = _TESTS[name][0]
         if kind == "p2p":
-            _take_peers(part, matrix, reads=name == _READ)
+            _take_peers(section, matrix, reads=name == _READ)
         else:
             for gpu, value in enumerate(matrix[0]):
-                part.add(kind, (gpu,), [(value or 0.0) * _GB])
+                section.add(kind, (gpu,), [(value or 0.0) * _GB])
 
 
-def _take_peers(part: _Part, matrix: _Matrix, *, reads: bool) -> None:
-    part.peer_test = "read" if reads else "write"
+def _take_peers(section: _Part, matrix: _Matrix, *, reads: bool) -> None:
+    section.peer_test = "read" if reads else "write"
     missing = []
     for row, cells in enumerate(matrix):
         for column, value in enumerate(cells):
             pair = (column, row) if reads else (row, column)
             if value is not None:
-                part.add("p2p", pair, [value * _GB])
+                section.add("p2p", pair, [value * _GB])
             elif row != column:
                 missing.append(f"gpu{pair[0]}>gpu{pair[1]}")
-    _say_missing(part, missing, len(matrix))
+    _say_missing(section, missing, len(matrix))
 
 
-def _say_missing(part: _Part, missing: Sequence[str], gpus: int) -> None:
+def _say_missing(section: _Part, missing: Sequence[str], gpus: int) -> None:
     pairs = gpus * (gpus - 1)
-    part.peer_access = "all" if not missing else "none" if len(missing) == pairs else "partial"
+    section.peer_access = "all" if not missing else "none" if len(missing) == pairs else "partial"
     if missing:
-        part.warnings.append(
+        section.warnings.append(
             f"{len(missing)} of {pairs} pairs of GPUs do not reach each other and have no figure:"
             f" {', '.join(missing)}"
         )
@@ -656,49 +656,53 @@ def _loads(lines: Sequence[Line]) -> Any:
         raise lines[0].error(f"the JSON is damaged: {error}") from None
 
 
-def _nvbandwidth_json(given: Sequence[Line]) -> _Part:
-    part = _Part("nvbandwidth")
-    data = _loads(given)
-    lines = _Lines(given)
+def _nvbandwidth_json(raw_lines: Sequence[Line]) -> _Part:
+    section = _Part("nvbandwidth")
+    data = _loads(raw_lines)
+    lines = _Lines(raw_lines)
     lines.take()
-    found: dict[str, Optional[_Matrix]] = {}
+    matrices: dict[str, Optional[_Matrix]] = {}
     try:
         data = data["nvbandwidth"]
         if "error" in data:
             lines.fail(f"nvbandwidth reports an error: {str(data['error'])[:200]}")
-        part.version = str(data.get("version", "")).lstrip("v") or None
+        section.version = str(data.get("version", "")).lstrip("v") or None
         if "warning" in data:
-            part.warnings.append(f"nvbandwidth: {str(data['warning'])[:200]}")
+            section.warnings.append(f"nvbandwidth: {str(data['warning'])[:200]}")
         if not isinstance(data["testcases"], list) or not data["testcases"]:
             lines.fail("no testcases")
         for case in data["testcases"]:
-            if str(case["name"]) in found:
+            if str(case["name"]) in matrices:
                 lines.fail(f"test {case['name']} stands twice")
-            found[str(case["name"])] = _json_test(case, part, lines)
+            matrices[str(case["name"])] = _json_test(case, section, lines)
     except (AttributeError, KeyError, TypeError) as error:
-        raise given[0].error(f"the JSON lacks or spoils {error}") from None
-    _take_matrices(part, {name: matrix for name, matrix in found.items() if matrix is not None})
-    return part
+        raise raw_lines[0].error(f"the JSON lacks or spoils {error}") from None
+    _take_matrices(
+        section, {name: matrix for name, matrix in matrices.items() if matrix is not None}
+    )
+    return section
 
 
-def _json_test(case: Mapping[str, Any], part: _Part, lines: _Lines) -> Optional[_Matrix]:
+def _json_test(case: Mapping[str, Any], section: _Part, lines: _Lines) -> Optional[_Matrix]:
     """The matrix of one test; None, and a warning, where it has none that is reported."""
     name, status = str(case["name"]), str(case["status"])
     if status == "ERROR":
-        part.warnings.append(f"this nvbandwidth has no test {name}")
+        section.warnings.append(f"this nvbandwidth has no test {name}")
         return None
     if name not in _TESTS and not _OTHER_TESTS.fullmatch(name):
         lines.fail(f"test {name} is not known")
     if status == "Waived":
-        part.warnings.append(f"nvbandwidth waived {name}: this machine cannot run it")
+        section.warnings.append(f"nvbandwidth waived {name}: this machine cannot run it")
         return None
     if status != "Passed":
         lines.fail(f"test {name} has status {status}: {str(case.get('error', ''))[:200]}")
     if name not in _TESTS:
-        for heading, others in _SAME_HEADING.items():
-            if str(case["bandwidth_description"]).strip() == heading and not others.fullmatch(name):
+        for heading, names_pattern in _SAME_HEADING.items():
+            if str(
+                case["bandwidth_description"]
+            ).strip() == heading and not names_pattern.fullmatch(name):
                 lines.fail(f"test {name} has the description of another test")
-        part.warnings.append(f"nvbandwidth's test {name} is not reported")
+        section.warnings.append(f"nvbandwidth's test {name} is not reported")
         return None
     return _json_matrix(case, name, lines)
 
@@ -745,7 +749,7 @@ _DEVICE = re.compile(r"Device ([0-9]+): (.+)")
 _KIND_OF = {"Host to Device": "h2d", "Device to Host": "d2h", "Device to Device": "d2d"}
 _MIB = float(1 << 20)
 _UNITS = {"GB/s": _GB, "MB/s": 1_024_000.0}
-# What the time in a line of CSV is derived with.
+# Factors from which the time in a line of CSV is derived.
 _OF_TIMES = {"GB/s": (_GB, _MIB), "MB/s": (_MIB,)}
 _WHICH_MB = (
     "no line 'NOTE: The CUDA Samples ...' below: MB/s are read as 1,024,000 byte/s, as since CUDA"
@@ -758,7 +762,7 @@ _TWICE = (
 
 
 def _shmoo_sizes(kilo: int) -> list[int]:
-    """What shmoo mode goes through; a kilobyte has 1024 bytes before CUDA 10.1."""
+    """Sizes of shmoo mode; a kilobyte has 1024 bytes before CUDA 10.1."""
     mega, sizes = kilo * kilo, [kilo]
     for limit, step in (
         *((20 * kilo, kilo), (50 * kilo, 2 * kilo), (100 * kilo, 10 * kilo), (mega, 100 * kilo)),
@@ -818,8 +822,8 @@ class _BandwidthTest:
         return self.part
 
     def _refuse_faster_than_memory(self) -> None:
-        """A copy from or to the host that is faster than what the GPU's own memory reads and
-        writes is another direction's figure."""
+        """A copy from or to the host that is faster than the GPU's own memory reads and writes is
+        another direction's figure."""
         memory = self.rates.get("d2d", {})
         size = max(memory, default=0)
         for kind in ("h2d", "d2h"):
@@ -828,19 +832,21 @@ class _BandwidthTest:
 
     def _fill(self) -> None:
         """Put the rates into the part, which knows runs of one size and of several."""
-        part, gpu = self.part, self.device or 0
-        part.memory = self.memories.pop() if self.memories else part.memory
+        section, gpu = self.part, self.device or 0
+        section.memory = self.memories.pop() if self.memories else section.memory
         lacks = [name for name, kind in _KIND_OF.items() if kind not in self.rates]
         if lacks:
-            part.warnings.append(f"bandwidthTest was not asked for {', '.join(lacks)}: no figure")
+            section.warnings.append(
+                f"bandwidthTest was not asked for {', '.join(lacks)}: no figure"
+            )
         if "d2d" in self.rates:
-            part.warnings.append(_TWICE)
+            section.warnings.append(_TWICE)
         for kind, rates in self.rates.items():
             halved = {size: rate / 2 if kind == "d2d" else rate for size, rate in rates.items()}
             if self.mode == "Quick":
-                part.add(kind, (gpu,), list(halved.values()))
+                section.add(kind, (gpu,), list(halved.values()))
             else:
-                part.sizes[kind] = {(f"gpu{gpu}", size): rate for size, rate in halved.items()}
+                section.sizes[kind] = {(f"gpu{gpu}", size): rate for size, rate in halved.items()}
 
     def _after(self, line: str) -> None:
         if line.startswith(STANDARD_ERROR):
@@ -922,7 +928,7 @@ class _BandwidthTest:
         pass
 
     def _other(self, _match: Match[str]) -> None:
-        if self.begun:  # above stands what the shell said
+        if self.begun:  # above stand the shell's messages
             self.lines.fail("not a line that bandwidthTest prints")
 
 
@@ -973,39 +979,39 @@ def _csv_row(lines: _Lines, csv: Match[str], rates: dict[int, float]) -> None:
 # --- trueup's own PyTorch program ----------------------------------------------------------------
 
 
-def _pytorch(given: Sequence[Line]) -> _Part:
-    part = _Part("pytorch")
-    line = next((line for line in given if line.strip()), None)
+def _pytorch(raw_lines: Sequence[Line]) -> _Part:
+    section = _Part("pytorch")
+    line = next((line for line in raw_lines if line.strip()), None)
     if line is None or not line.startswith(f'{{"tool": "{OUR_TOOL}"'):
         raise ParseError("expected the JSON line of trueup's PyTorch program")
-    lines = _Lines(given)
-    lines.at = given.index(line) + 1
+    lines = _Lines(raw_lines)
+    lines.at = raw_lines.index(line) + 1
     _refuse_more(lines.lines[lines.at :], "there is more after it")
     data = decoded(line, "", "the line", version=_FORMAT, role="gpu_copy")
     if data.pop("sha256", None) != digest(data)[:16]:
         raise line.error("its checksum is not that of its content: it is damaged")
     try:
-        part.version = f"torch {data['torch']}"
-        part.software = {"torch": str(data["torch"]), "cuda": str(data["cuda"])}
-        part.correct = data["correct"] is True
-        missing = [pair for test in data["tests"] for pair in _torch_test(test, part, lines)]
-        peers, gpus = len(part.figures.get("p2p", {})) + len(missing), int(data["gpus"])
+        section.version = f"torch {data['torch']}"
+        section.software = {"torch": str(data["torch"]), "cuda": str(data["cuda"])}
+        section.correct = data["correct"] is True
+        missing = [pair for test in data["tests"] for pair in _torch_test(test, section, lines)]
+        peers, gpus = len(section.figures.get("p2p", {})) + len(missing), int(data["gpus"])
         if peers:
-            part.peer_test = "write"
+            section.peer_test = "write"
             if peers != gpus * (gpus - 1):
                 lines.fail(f"{peers} pairs, which is not all of {gpus} GPUs")
-            _say_missing(part, missing, gpus)
+            _say_missing(section, missing, gpus)
     except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise line.error(f"the line lacks or spoils {error}") from None
-    return part
+    return section
 
 
-def _torch_test(test: Mapping[str, Any], part: _Part, lines: _Lines) -> list[str]:
+def _torch_test(test: Mapping[str, Any], section: _Part, lines: _Lines) -> list[str]:
     """Take one test's figures; returns the pair of GPUs if they do not reach each other."""
     kind, gpus = str(test["test"]), tuple(int(gpu) for gpu in test["gpus"])
     if kind not in KINDS or len(gpus) != (2 if kind == "p2p" else 1):
         lines.fail(f"test {kind} of {len(gpus)} GPUs is not known")
-    if gpus in part.figures.get(kind, {}):
+    if gpus in section.figures.get(kind, {}):
         lines.fail(f"{kind} of GPU {gpus} stands twice")
     if test["seconds"] is None and kind == "p2p":
         return [f"gpu{gpus[0]}>gpu{gpus[1]}"]
@@ -1013,5 +1019,5 @@ def _torch_test(test: Mapping[str, Any], part: _Part, lines: _Lines) -> list[str
     rates = [moved / float(seconds) for seconds in test["seconds"]]
     if len(rates) < 3 or not all(0 < rate < _MOST for rate in rates):
         lines.fail(f"{kind} of GPU {gpus}: fewer than 3 repeats, or no possible time")
-    part.add(kind, gpus, rates)
+    section.add(kind, gpus, rates)
     return []

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from ...node.gpu_places import gpu_places
 from ...node.nccl_setup import gpu_generation
 from ...options import for_module
-from ...plan import Asked, Plan, Settled, Skipped, files_look
+from ...plan import Plan, PlanInputs, Settled, Skipped, files_look
 from .case import OPTIONS, TOOLS
 
 _OLDEST = [3, 9]
@@ -19,55 +19,55 @@ _BOOST_HEADER = "/usr/include/boost/program_options.hpp"
 _MOST_JOBS = 16
 
 
-def programs(asked: Asked) -> Dict[str, Any]:
-    """What preflight asks the node for, as arguments of program_facts."""
-    building = [*_BUILD_TOOLS, *_nvcc(asked)] if _may_build(asked) else []
+def programs(inputs: PlanInputs) -> Dict[str, Any]:
+    """Preflight queries for the node, as arguments of program_facts."""
+    building = [*_BUILD_TOOLS, *_nvcc(inputs)] if _may_build(inputs) else []
     return {
         "programs": [
-            *(place for tool in _wanted(asked) for place in _places(asked, tool)),
+            *(candidate for tool in _wanted(inputs) for candidate in _places(inputs, tool)),
             *building,
         ],
-        "files": _boost(asked) if building else [],
-        "python": asked.options["python"],
+        "files": _boost(inputs) if building else [],
+        "python": inputs.options["python"],
         "imports": ["torch"],
     }
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """One case of all GPUs and their peers, with the first tool that is there.
 
     Values: ``files`` as config_files takes them; ``build`` is empty, or how nvbandwidth is built
     since there is none, as playbooks/tasks/build.yml takes it.
     """
-    gpus = asked.node.get("gpus") or []
-    masks = asked.options["gpu_masks"]
+    gpus = inputs.node.get("gpus") or []
+    masks = inputs.options["gpu_masks"]
     if masks and len(masks) != len(gpus):
         return Plan(
             refused=[f"gpu_copy_gpu_masks has {len(masks)} masks for {len(gpus)} GPUs: one each"]
         )
     if not masks:
-        size, layouts = asked.node.get("vm_size"), asked.catalog("topologies.yml")
-        masks = [place.mask for place in gpu_places(size, len(gpus), layouts)]
-    if not re.fullmatch(r"[0-9a-f]{40}", asked.options["source_commit"]):
-        told = "give the whole commit, 40 hexadecimal digits; a branch or tag may move"
-        return Plan(refused=[f"gpu_copy_source_commit: {told}"])
-    tool, program = _first(asked)
-    build = [_build(asked)] if gpus and tool is None and not _unbuildable(asked) else []
+        size, layouts = inputs.node.get("vm_size"), inputs.catalog("topologies.yml")
+        masks = [gpu.mask for gpu in gpu_places(size, len(gpus), layouts)]
+    if not re.fullmatch(r"[0-9a-f]{40}", inputs.options["source_commit"]):
+        hint = "give the whole commit, 40 hexadecimal digits; a branch or tag may move"
+        return Plan(refused=[f"gpu_copy_source_commit: {hint}"])
+    tool, program = _first(inputs)
+    build = [_build(inputs)] if gpus and tool is None and not _unbuildable(inputs) else []
     if build:
-        tool, program = _BUILT, _own(asked)
-    lacking = _lacking(asked, len(gpus), tool)
-    python = asked.found["python"] or {"path": asked.options["python"]}
+        tool, program = _BUILT, _own(inputs)
+    lacking = _lacking(inputs, len(gpus), tool)
+    python = inputs.found["python"] or {"path": inputs.options["python"]}
     case = {
-        **for_module(OPTIONS, asked.options),
-        # Without any, the case fails with what its tool says.
-        "tool": tool or _wanted(asked)[-1],
+        **for_module(OPTIONS, inputs.options),
+        # Without any, the case fails with its tool's message.
+        "tool": tool or _wanted(inputs)[-1],
         "program": program,
         "python": python["path"],
         "gpu_masks": masks,
     }
     return Plan(
         values={
-            "files": [asked.program("roles/gpu_copy/files/gpu_copy.py")],
+            "files": [inputs.program("roles/gpu_copy/files/gpu_copy.py")],
             "build": build,
         },
         skipped=[Skipped("gpu_copy", lacking)] if lacking else [],
@@ -80,84 +80,84 @@ def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
     return Settled([files_look(planned["files"])], owed=bool(planned["build"]))
 
 
-def _wanted(asked: Asked) -> List[str]:
-    tool = asked.options["tool"]
+def _wanted(inputs: PlanInputs) -> List[str]:
+    tool = inputs.options["tool"]
     return [tool] if tool in TOOLS else list(TOOLS)
 
 
-def _places(asked: Asked, tool: str) -> List[str]:
+def _places(inputs: PlanInputs, tool: str) -> List[str]:
     """Where a program of CUDA may be: by its name in PATH, then in each folder."""
     if tool == _PYTORCH:
         return []
-    own = [_own(asked)] if tool == _BUILT else []
-    return [tool, *own, *(f"{folder}/{tool}" for folder in asked.options["search"])]
+    built_paths = [_own(inputs)] if tool == _BUILT else []
+    return [tool, *built_paths, *(f"{folder}/{tool}" for folder in inputs.options["search"])]
 
 
-def _source(asked: Asked) -> str:
+def _source(inputs: PlanInputs) -> str:
     """The folder of the source and its build: another for another commit."""
-    return f"{asked.options['prefix']}/nvbandwidth-{asked.options['source_commit'][:12]}"
+    return f"{inputs.options['prefix']}/nvbandwidth-{inputs.options['source_commit'][:12]}"
 
 
-def _own(asked: Asked) -> str:
-    return f"{_source(asked)}/build/{_BUILT}"
+def _own(inputs: PlanInputs) -> str:
+    return f"{_source(inputs)}/build/{_BUILT}"
 
 
-def _nvcc(asked: Asked) -> List[str]:
-    return ["nvcc", f"{asked.options['cuda_home']}/bin/nvcc"]
+def _nvcc(inputs: PlanInputs) -> List[str]:
+    return ["nvcc", f"{inputs.options['cuda_home']}/bin/nvcc"]
 
 
-def _may_build(asked: Asked) -> bool:
-    return bool(asked.options["source_repository"]) and _BUILT in _wanted(asked)
+def _may_build(inputs: PlanInputs) -> bool:
+    return bool(inputs.options["source_repository"]) and _BUILT in _wanted(inputs)
 
 
-def _unbuildable(asked: Asked) -> str:
-    """What keeps nvbandwidth from being built, as the end of a sentence; empty where nothing."""
-    if not _may_build(asked):
+def _unbuildable(inputs: PlanInputs) -> str:
+    """Why nvbandwidth cannot be built, as the end of a sentence; empty where it can."""
+    if not _may_build(inputs):
         return "nothing is to be built"
-    programs = asked.found["programs"]
+    programs = inputs.found["programs"]
     lacking = [name for name in _BUILD_TOOLS if not programs[name]]
-    lacking += [] if any(programs[place] for place in _nvcc(asked)) else ["nvcc"]
-    if not _has_boost(asked) and not _packages(asked):
+    lacking += [] if any(programs[candidate] for candidate in _nvcc(inputs)) else ["nvcc"]
+    if not _has_boost(inputs) and not _packages(inputs):
         lacking.append("Boost's program_options")
     return f"there is no {', '.join(lacking)} to build nvbandwidth with" if lacking else ""
 
 
-def _boost(asked: Asked) -> List[str]:
+def _boost(inputs: PlanInputs) -> List[str]:
     """The files of Boost's program_options that nvbandwidth is built with: the header, which other
     packages have too, and the library, which it links statically but on Fedora and its kin."""
-    machine = asked.node.get("architecture") or "x86_64"
+    machine = inputs.node.get("architecture") or "x86_64"
     library = f"/usr/lib/{machine}-linux-gnu/libboost_program_options.a"
-    if asked.node.get("package_manager") == "dnf":
+    if inputs.node.get("package_manager") == "dnf":
         library = "/usr/lib64/libboost_program_options.so"
     return [_BOOST_HEADER, library]
 
 
-def _has_boost(asked: Asked) -> bool:
-    return all(asked.found["files"][path] for path in _boost(asked))
+def _has_boost(inputs: PlanInputs) -> bool:
+    return all(inputs.found["files"][path] for path in _boost(inputs))
 
 
-def _packages(asked: Asked) -> List[str]:
+def _packages(inputs: PlanInputs) -> List[str]:
     """Packages that are missing and can be installed here."""
-    node = asked.node
-    if _has_boost(asked) or node.get("privilege") not in ("root", "sudo"):
+    node = inputs.node
+    if _has_boost(inputs) or node.get("privilege") not in ("root", "sudo"):
         return []
-    names: List[str] = asked.options["build_packages"].get(node.get("package_manager"), [])
+    names: List[str] = inputs.options["build_packages"].get(node.get("package_manager"), [])
     return names
 
 
-def _build(asked: Asked) -> Dict[str, Any]:
-    programs, made = asked.found["programs"], gpu_generation(asked.node)
-    nvcc = next(programs[place] for place in _nvcc(asked) if programs[place])
+def _build(inputs: PlanInputs) -> Dict[str, Any]:
+    programs, cuda_arch = inputs.found["programs"], gpu_generation(inputs.node)
+    nvcc = next(programs[candidate] for candidate in _nvcc(inputs) if programs[candidate])
     # Without it nvbandwidth looks for the GPUs of the machine by a program of its own.
-    code = [f"-DCMAKE_CUDA_ARCHITECTURES={made}"] if made else []
-    jobs = min(int(asked.node.get("cores") or 1), _MOST_JOBS)
+    code = [f"-DCMAKE_CUDA_ARCHITECTURES={cuda_arch}"] if cuda_arch else []
+    jobs = min(int(inputs.node.get("cores") or 1), _MOST_JOBS)
     cmake = programs["cmake"]
     return {
-        "repository": asked.options["source_repository"],
-        "commit": asked.options["source_commit"],
-        "source": _source(asked),
-        "made": f"{_source(asked)}/build",
-        "packages": _packages(asked),
+        "repository": inputs.options["source_repository"],
+        "commit": inputs.options["source_commit"],
+        "source": _source(inputs),
+        "made": f"{_source(inputs)}/build",
+        "packages": _packages(inputs),
         "environment": {"LC_ALL": "C"},
         "commands": [
             [cmake, "-S", ".", "-B", "build", f"-DCMAKE_CUDA_COMPILER={nvcc}", *code],
@@ -166,33 +166,35 @@ def _build(asked: Asked) -> Dict[str, Any]:
     }
 
 
-def _first(asked: Asked) -> Tuple[Optional[str], Optional[str]]:
+def _first(inputs: PlanInputs) -> Tuple[Optional[str], Optional[str]]:
     """The first tool that is there, and the path of its program."""
-    for tool in _wanted(asked):
-        paths = [asked.found["programs"][place] for place in _places(asked, tool)]
+    for tool in _wanted(inputs):
+        paths = [inputs.found["programs"][candidate] for candidate in _places(inputs, tool)]
         path = next(filter(None, paths), None)
         if path:
             return tool, path
-        python = asked.found["python"]
+        python = inputs.found["python"]
         if tool == _PYTORCH and python and not python["missing"]:
             return tool, None
     return None, None
 
 
-def _lacking(asked: Asked, gpus: int, tool: Optional[str]) -> str:
-    python, found = asked.options["python"], asked.found["python"]
+def _lacking(inputs: PlanInputs, gpus: int, tool: Optional[str]) -> str:
+    python, python_facts = inputs.options["python"], inputs.found["python"]
     if gpus == 0:
         return "nvidia-smi and PCI show no GPU"
-    if found is None:
+    if python_facts is None:
         return f"no {python} on this node"
-    if found["version"][:2] < _OLDEST:
+    if python_facts["version"][:2] < _OLDEST:
         return f"{python} is older than 3.9: set gpu_copy_python"
     if tool:
         return ""
-    why = f"; {_unbuildable(asked)}" if _may_build(asked) else ""
-    if len(_wanted(asked)) == 1:
-        return f"there is no {asked.options['tool']} (gpu_copy_search, gpu_copy_python){why}"
+    build_note = f"; {_unbuildable(inputs)}" if _may_build(inputs) else ""
+    if len(_wanted(inputs)) == 1:
+        return (
+            f"there is no {inputs.options['tool']} (gpu_copy_search, gpu_copy_python){build_note}"
+        )
     return (
         "neither nvbandwidth nor bandwidthTest is in PATH or gpu_copy_search,"
-        f" {python} has no torch{why}"
+        f" {python} has no torch{build_note}"
     )

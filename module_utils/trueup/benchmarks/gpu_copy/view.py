@@ -22,7 +22,7 @@ VIEW = View(
         Chart("rows", (_D2D,), "device", "Bandwidth within each GPU's memory"),
         Chart("matrix", (_P2P,), "device", "Bandwidth from GPU to GPU"),
     ),
-    # One GPU after the other: what they reach at the same time is another figure.
+    # One GPU after the other: their rate at the same time is another figure.
     work=(Work("TB", "tb", "h2d_bandwidth", 1e12, together=False),),
     method="nvbandwidth, bandwidthTest or a PyTorch program copies from pinned host memory to one"
     " GPU after the other and back, within its memory, and from each GPU to each other one, and"

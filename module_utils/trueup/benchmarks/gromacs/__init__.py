@@ -1,1 +1,1 @@
-"""The benchmark gromacs: what its tool prints (output) and how its figures are shown (view)."""
+"""The benchmark gromacs: its output's parser (output) and how its figures are shown (view)."""

@@ -1,4 +1,4 @@
-"""A GROMACS benchmark as a case: what may be asked for, and whether the run was as asked."""
+"""A GROMACS benchmark as a case: its options, and whether the run was as asked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...errors import BadInput
 from ...options import ModuleOption, Option, RoleOption
 from .output import GromacsOutput, fatal_error
 
-# mdrun's options for what runs on a GPU, in its own order.
+# mdrun's options for the work on a GPU, in its own order.
 OFFLOAD = ("nb", "pme", "bonded", "update")
 
 # The counters are reset when that part of the steps is done: then mdrun has settled.
@@ -21,7 +21,7 @@ _DEFAULT_RESET = 0.5
 _MOST_THREADS = 64
 # Up to so many cores a rank for each is worth a run.
 _MOST_SINGLE_RANKS = 16
-# A domain is not smaller than the cut-off and what the pair list reaches beyond it.
+# A domain is not smaller than the cut-off and the pair list's reach beyond it.
 _NM_FOR_A_RANK = 1.2
 # A smaller box would see itself.
 LEAST_BOX_NM = 2.4
@@ -152,8 +152,8 @@ OPTIONS = (
     ),
     ModuleOption("threads_per_rank", "OpenMP threads of each rank.", 1, least=1),
     *(
-        Option(name, f"Where {what}. {_ELSEWHERE}", "auto", choices=_PLACES)
-        for name, what in (
+        Option(name, f"Where {sentence}. {_ELSEWHERE}", "auto", choices=_PLACES)
+        for name, sentence in (
             ("nb", "short-ranged interactions are computed"),
             ("pme", "long-ranged electrostatics are computed"),
             ("bonded", "bonded interactions are computed"),
@@ -239,10 +239,10 @@ class Settings:
         return f"container {self.image[2]}" if self.image else "system"
 
     def software(self) -> Dict[str, str]:
-        """What a record's software holds besides GROMACS' own version."""
+        """A record's software besides GROMACS' own version."""
         if self.eessi:
-            found = _EESSI_INIT.fullmatch(self.eessi[0])
-            version = found.group(1) if found else self.eessi[0]
+            match = _EESSI_INIT.fullmatch(self.eessi[0])
+            version = match.group(1) if match else self.eessi[0]
             return {"eessi": version, "gromacs_module": self.eessi[1]}
         return {"container_sha256": self.image[2]} if self.image else {}
 
@@ -250,17 +250,17 @@ class Settings:
     def case(self) -> str:
         """The case's name: problem and layout, stable from run to run."""
         stem = re.sub(r"[^A-Za-z0-9._-]", "_", os.path.splitext(os.path.basename(self.tpr))[0])
-        what = f"water{self.water_box:g}nm" if self.water_box else (stem.strip("._-") or "tpr")
+        problem = f"water{self.water_box:g}nm" if self.water_box else (stem.strip("._-") or "tpr")
         placed = [f"{n}_{self.offload[n]}" for n in OFFLOAD if self.offload[n] != "auto"]
         layout = f"r{self.ranks}t{self.threads}"
         if self.tune_pme:
             placed.append("tuned")
         if self.pme_ranks >= 0:
             layout += f"p{self.pme_ranks}"
-        return "-".join([what, layout, *placed])
+        return "-".join([problem, layout, *placed])
 
     def parameters(self) -> Dict[str, Any]:
-        """What a record says of what was asked for."""
+        """The requested settings, as a record's parameters."""
         return {
             "tpr": os.path.basename(self.tpr),
             "sha256_asked": self.sha256,
@@ -290,7 +290,7 @@ def layouts(
     single = cores if cores <= _MOST_SINGLE_RANKS else 0
     counts = {1, gpus} if gpus else {1, numa, l3_groups, single}
     share = cores // gpus if gpus else 0
-    found = []
+    candidates = []
     for ranks in sorted(counts & _ranks_of(water_box, cores)):
         threads = min(share or cores // ranks, _MOST_THREADS)
         # Uneven groups would leave cores idle.
@@ -300,8 +300,8 @@ def layouts(
         # PME on a GPU is one rank's work; mdrun itself leaves it on the CPU with several.
         if gpus > 1 and ranks > 1 and pme != "cpu":
             layout["pme_ranks"] = 1
-        found.append(layout)
-    return found
+        candidates.append(layout)
+    return candidates
 
 
 def filling(cores: int, gpus: int) -> float:
@@ -318,54 +318,54 @@ def _ranks_of(water_box: float, cores: int) -> Set[int]:
     return {*range(1, max(most, 1) + 1)}
 
 
-def settings(given: Mapping[str, Any], *, cpus: Optional[int] = None) -> Settings:
-    """What the module's parameters ask for.
+def settings(parameters: Mapping[str, Any], *, cpus: Optional[int] = None) -> Settings:
+    """The settings that the module's parameters ask for.
 
     Args:
-        given: the module's parameters, each in its range.
+        parameters: the module's parameters, each in its range.
         cpus: that the run may use; None where that is not known yet.
 
     Raises:
         BadInput: parameters that do not go together, naming them.
     """
-    tpr, sha256 = _tpr(given)
-    ranks, threads = given["ranks"], given["threads_per_rank"]
-    # mdrun only warns, and its ranks wait for each other busily: minutes for what takes a second.
+    tpr, sha256 = _tpr(parameters)
+    ranks, threads = parameters["ranks"], parameters["threads_per_rank"]
+    # mdrun only warns, and its ranks wait for each other busily: a second's work takes minutes.
     if cpus is not None and ranks * threads > cpus:
         raise BadInput(f"{ranks} ranks x {threads} threads are more than the {cpus} CPUs there are")
-    steps, reset = given["steps"], given["reset_step"]
+    steps, reset = parameters["steps"], parameters["reset_step"]
     if reset < 0:
         reset = int(steps * _DEFAULT_RESET)
     if reset >= steps:
         raise BadInput(f"reset_step {reset} is not before the end at {steps} steps")
-    offload = {name: given[name] for name in OFFLOAD}
+    offload = {name: parameters[name] for name in OFFLOAD}
     # mdrun's own rule, said before anything is built.
     if offload["nb"] == "cpu" and "gpu" in offload.values():
         raise BadInput("nb is cpu: pme, bonded and update can be on a GPU only where nb is")
-    if given["pme_ranks"] >= ranks:
+    if parameters["pme_ranks"] >= ranks:
         raise BadInput(
-            f"pme_ranks {given['pme_ranks']} is not -1 (mdrun's choice) to {ranks - 1}, one less"
-            " than there are ranks"
+            f"pme_ranks {parameters['pme_ranks']} is not -1 (mdrun's choice) to {ranks - 1}, one"
+            f" less than there are ranks"
         )
     return Settings(
         tpr=tpr,
         sha256=sha256,
-        water_box=0.0 if tpr else given["water_box"],
+        water_box=0.0 if tpr else parameters["water_box"],
         ranks=ranks,
         threads=threads,
         steps=steps,
         reset_step=reset,
         offload=offload,
-        pin=given["pin"],
-        tune_pme=given["tune_pme"],
-        pme_ranks=given["pme_ranks"],
-        eessi=_eessi(given),
-        image=_image(given),
+        pin=parameters["pin"],
+        tune_pme=parameters["tune_pme"],
+        pme_ranks=parameters["pme_ranks"],
+        eessi=_eessi(parameters),
+        image=_image(parameters),
     )
 
 
-def _tpr(given: Mapping[str, Any]) -> Tuple[str, str]:
-    tpr, sha256 = given["tpr"], given["tpr_sha256"].lower()
+def _tpr(parameters: Mapping[str, Any]) -> Tuple[str, str]:
+    tpr, sha256 = parameters["tpr"], parameters["tpr_sha256"].lower()
     if tpr and not re.fullmatch(r"[0-9a-f]{64}", sha256):
         raise BadInput(f"tpr_sha256 {sha256!r} is no sha256: sha256sum {tpr} prints it")
     if sha256 and not tpr:
@@ -373,10 +373,10 @@ def _tpr(given: Mapping[str, Any]) -> Tuple[str, str]:
     return tpr, sha256
 
 
-def _eessi(given: Mapping[str, Any]) -> Sequence[str]:
-    if given["source"] != "eessi":
+def _eessi(parameters: Mapping[str, Any]) -> Sequence[str]:
+    if parameters["source"] != "eessi":
         return ()
-    init, module = given["eessi_init"] or "", given["eessi_module"]
+    init, module = parameters["eessi_init"] or "", parameters["eessi_module"]
     if not init.startswith("/") or not re.fullmatch(r"[A-Za-z0-9._+-]+/[A-Za-z0-9._+-]+", module):
         raise BadInput(
             f"source is eessi: give eessi_init {init!r} as an absolute path, and eessi_module "
@@ -385,31 +385,31 @@ def _eessi(given: Mapping[str, Any]) -> Sequence[str]:
     return (init, module)
 
 
-def _image(given: Mapping[str, Any]) -> Sequence[str]:
-    if given["source"] != "container":
+def _image(parameters: Mapping[str, Any]) -> Sequence[str]:
+    if parameters["source"] != "container":
         return ()
-    image, sha256 = given["container_image"], given["container_sha256"].lower()
+    image, sha256 = parameters["container_image"], parameters["container_sha256"].lower()
     if not image.startswith("/") or not re.fullmatch(r"[0-9a-f]{64}", sha256):
         raise BadInput(
             f"source is container: give container_image {image!r} as an absolute path, and its "
             f"sha256 in container_sha256 ({sha256!r} is none)"
         )
-    return (given["container_runtime"], image, sha256)
+    return (parameters["container_runtime"], image, sha256)
 
 
 def _inside(chosen: Settings, folder: str, variables: Sequence[str]) -> List[str]:
-    """What stands before each program of GROMACS to run it in the image."""
+    """The words before each program of GROMACS that run it in the image."""
     if not chosen.image:
         return []
     runtime, image, _ = chosen.image
     folders = [folder, *([os.path.dirname(chosen.tpr)] if chosen.tpr else [])]
     if runtime == "enroot":
-        mounts = [word for each in folders for word in ("--mount", f"{each}:{each}")]
-        passed = [word for name in variables for word in ("--env", name)]
+        mounts = [argument for each in folders for argument in ("--mount", f"{each}:{each}")]
+        passed = [argument for name in variables for argument in ("--env", name)]
         return ["enroot", "start", *passed, *mounts, image, "env", "--chdir", folder]
     # --nv is harmless without a GPU: it warns.
     nv = ["--nv"] if "gpu" in chosen.offload.values() else []
-    binds = [word for each in folders for word in ("--bind", each)]
+    binds = [argument for each in folders for argument in ("--bind", each)]
     return ["apptainer", "exec", *nv, *binds, "--pwd", folder, image]
 
 
@@ -431,11 +431,11 @@ def command(
     enter = ["bash", "-c", _IN_EESSI, "bash", *chosen.eessi] if chosen.eessi else []
     argv = [*enter, python, driver, "--program", program, "--mpirun", mpirun, "--folder", folder]
     if chosen.eessi:
-        # EasyBuild's variable in each of its modules: else a gmx of the node could be what ran.
+        # EasyBuild's variable in each of its modules: else a gmx of the node could have run.
         argv += ["--below", "EBROOTGROMACS"]
     if chosen.image:
         argv += ["--image", chosen.image[1], "--image-sha256", chosen.image[2]]
-        argv += [f"--inside={word}" for word in _inside(chosen, folder, variables)]
+        argv += [f"--inside={argument}" for argument in _inside(chosen, folder, variables)]
     if chosen.tpr:
         argv += ["--tpr", chosen.tpr, "--sha256", chosen.sha256]
     else:
@@ -490,8 +490,8 @@ def _not_as_asked(output: GromacsOutput, chosen: Settings) -> Optional[str]:
     if output.threads != chosen.threads:
         return f"{output.threads} threads ran in a rank instead of {chosen.threads}"
     if output.steps_done != chosen.steps:
-        why = f" ({output.stopped})" if output.stopped else ""
-        return f"{output.steps_done} of {chosen.steps} steps were done{why}"
+        stop_note = f" ({output.stopped})" if output.stopped else ""
+        return f"{output.steps_done} of {chosen.steps} steps were done{stop_note}"
     if output.steps_timed != chosen.steps - chosen.reset_step + 1:
         return f"{output.steps_timed} steps were timed: the counters were not reset as asked"
     return _elsewhere(output, chosen)
@@ -499,9 +499,9 @@ def _not_as_asked(output: GromacsOutput, chosen: Settings) -> Optional[str]:
 
 def _elsewhere(output: GromacsOutput, chosen: Settings) -> Optional[str]:
     for name in OFFLOAD:
-        asked, ran = chosen.offload[name], output.offload[name]
-        if asked == "cpu" and ran != "cpu":
+        requested, ran = chosen.offload[name], output.offload[name]
+        if requested == "cpu" and ran != "cpu":
             return f"{name} ran on a GPU, and the CPU was asked for"
-        if asked == "gpu" and ran == "cpu":
+        if requested == "gpu" and ran == "cpu":
             return f"{name} ran on the CPU, and a GPU was asked for"
     return None

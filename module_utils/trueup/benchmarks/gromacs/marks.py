@@ -1,4 +1,4 @@
-"""What a log of mdrun is told by."""
+"""Marks that identify a log of mdrun."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What GROMACS' ``mdrun`` writes in its log (``md.log``), versions 2018 to 2026.
+"""Parser of the log of GROMACS' ``mdrun`` (``md.log``), versions 2018 to 2026.
 
-Either the log alone, or what trueup's driver prints (roles/gromacs/files/gromacs_driver.py): the
+Either the log alone, or the output of trueup's driver (roles/gromacs/files/gromacs_driver.py): the
 log, and then the line ``trueup-gromacs {...}`` with the log's sha256, so that no damage passes.
 
 The layout was read off GROMACS 2022.5 and public logs of 2019 to 2026 (the columns ms/step and
@@ -60,7 +60,7 @@ _TIME = re.compile(r" +Time: +(\d+\.\d+) +(\d+\.\d+) +(\d+\.\d+)$")
 _LONG_TIME = re.compile(r" +(?:\d+d)?(?:\d+h)?[\d:]+$")
 _PERFORMANCE = re.compile(r"Performance:((?: +\S+)+) *$")
 _COLUMN = re.compile(r"\(([^()]+)\)")
-# What a column of the performance may be; the last three are checked, the others only told apart.
+# Possible columns of the performance; the last three are checked, the others only told apart.
 _COLUMNS = ("Mnbf/s", "GFlops", "MFlops", "ns/day", "hour/ns", "ms/step", "Matom*steps/s")
 _MAPPING = re.compile(
     r"Mapping of GPU IDs to the (\d+) GPU tasks? in the \d+ ranks? on this node: *$"
@@ -91,7 +91,7 @@ _BEST_SIMD = re.compile(r"Highest SIMD level supported by all nodes in run: (\S+
 _TUNED = "PP/PME load balancing changed the cut-off and PME settings"
 _ENERGY_WIDTH = 15
 _SECONDS_A_DAY = 86400
-# What a figure printed with three decimals is off by at most.
+# Largest error of a figure printed with three decimals.
 _ROUNDED = 0.000501
 
 
@@ -107,13 +107,13 @@ class GromacsOutput:
             statistics, and 1000 here; ``steps_asked`` is None for a run without an end.
         dt_ps: time step, ps.
         ranks: all, those for PME alone included; ``threads`` is of each rank that does PP.
-        offload: what of nb, pme, bonded and update ran on a GPU: gpu, cpu or mixed.
+        offload: where nb, pme, bonded and update ran: gpu, cpu or mixed.
         gpus: those that were given work on the first node.
         node_count: None where the log does not say it.
         drift: of the conserved energy, kJ/mol/ps per atom; None where no energies were printed.
         unsettled: lines that say that constraints could not be met.
         stopped: why it ended before its last step, if it did.
-        driver: what trueup's driver added; empty for a log alone.
+        driver: fields that trueup's driver added; empty for a log alone.
     """
 
     ns_per_day: float
@@ -144,30 +144,34 @@ class GromacsOutput:
 
     @property
     def parameters(self) -> Dict[str, str]:
-        """What was simulated, on what: atoms, steps, dt_ps, layout, precision, offload."""
-        found = {
+        """Problem and layout: atoms, steps, dt_ps, layout, precision, offload."""
+        parameters = {
             "atoms": str(self.atoms),
             "steps": str(self.steps_done),
             "dt_ps": f"{self.dt_ps:g}",
             "layout": f"{self.ranks}x{self.threads}",
-            "offload": ",".join(n for n, place in self.offload.items() if place != "cpu") or "none",
+            "offload": ",".join(n for n, device in self.offload.items() if device != "cpu")
+            or "none",
         }
-        return {**found, **{name: self.build[name] for name in self.build if name == "precision"}}
+        return {
+            **parameters,
+            **{name: self.build[name] for name in self.build if name == "precision"},
+        }
 
     @property
     def checks(self) -> Dict[str, bool]:
         """That constraints held, and that the run was not stopped before its last step."""
-        whole = self.steps_asked is None or self.steps_done == self.steps_asked
+        is_complete = self.steps_asked is None or self.steps_done == self.steps_asked
         return {
             "constraints_hold": not self.unsettled,
-            "all_steps_done": self.stopped is None and whole,
+            "all_steps_done": self.stopped is None and is_complete,
         }
 
     def metrics(self) -> List[Metric]:
         """step_rate [1/s], simulation_rate [ns/day], run_time [s], energy_drift [kJ/mol/ps].
 
-        ns/day and kJ/mol/ps per atom are no base units: they are what everybody in this field reads
-        and what GROMACS prints. step_rate is the same figure in one.
+        ns/day and kJ/mol/ps per atom are no base units: everybody in this field reads them and
+        GROMACS prints them. step_rate is the same figure in one.
         """
         rows = [
             _single("step_rate", self.ns_per_day * 1000 / self.dt_ps / _SECONDS_A_DAY, "1/s"),
@@ -192,17 +196,17 @@ def _single(name: str, value: float, unit: str, direction: str = "higher") -> Me
 
 
 def fatal_error(text: str) -> Optional[str]:
-    """The sentence of GROMACS' fatal error, or what says that the system blew up; None where
-    neither is there."""
+    """The sentence of GROMACS' fatal error, or the line that says that the system blew up; None
+    where neither is there."""
     lines = text.splitlines()
     for at, line in enumerate(lines):
         if line.startswith(_FATAL):
-            said = []
+            message_lines = []
             for following in lines[at + 1 :]:
                 if not following.strip() or following.startswith(("-----", "For more information")):
                     break
-                said.append(following.strip())
-            return " ".join([line.strip(), *said])
+                message_lines.append(following.strip())
+            return " ".join([line.strip(), *message_lines])
     for number, line in enumerate(lines, 1):
         if _UNSETTLED.search(line):
             return f"{line.strip()} (line {number})"
@@ -222,17 +226,17 @@ def parse_gromacs(text: str) -> GromacsOutput:
 
 def _split(lines: Sequence[Line]) -> Tuple[Dict[str, str], Sequence[Line]]:
     """The driver's fields and the log that it vouches for; no fields for a log alone."""
-    found = only(lines, DRIVER_PREFIX, "a second result line of the driver")
-    if not found:
+    driver_lines = only(lines, DRIVER_PREFIX, "a second result line of the driver")
+    if not driver_lines:
         return {}, lines
-    line = found[0]
+    line = driver_lines[0]
     data = decoded(line, DRIVER_PREFIX, "the driver's line", version=1, role="gromacs")
     fields = ("log_sha256", "tpr_sha256", "mdrun")
     if set(data) != {"format", *fields} or not all(isinstance(data[n], str) for n in fields):
         raise line.error(f"the driver's line has not {', '.join(fields)}")
     log = lines[: line.number - 1]
-    whole = "\n".join([*log, ""])
-    got = hashlib.sha256(whole.encode("utf-8", errors="replace")).hexdigest()
+    log_text = "\n".join([*log, ""])
+    got = hashlib.sha256(log_text.encode("utf-8", errors="replace")).hexdigest()
     if got != data["log_sha256"]:
         raise line.error(
             f"the log above is damaged: its sha256 is {got}, the driver's {data['log_sha256']}"
@@ -303,28 +307,28 @@ class _Reader:
     # --- finding lines
 
     def _all(self, pattern: Pattern[str]) -> List[Tuple[Line, Match[str]]]:
-        found = ((line, pattern.match(line)) for line in self._lines)
-        return [(line, match) for line, match in found if match]
+        pairs = ((line, pattern.match(line)) for line in self._lines)
+        return [(line, match) for line, match in pairs if match]
 
-    def _next(self, pattern: Pattern[str], what: str) -> Tuple[Line, Match[str]]:
+    def _next(self, pattern: Pattern[str], description: str) -> Tuple[Line, Match[str]]:
         """The only line of that form, which must come after the last one that was read."""
-        found = self._all(pattern)
-        if not found:
-            raise ParseError(f"no {what}: the log is cut off or damaged, or is not of mdrun")
-        if len(found) > 1:
-            raise found[1][0].error(f"a second {what}: two runs in one log")
-        line, match = found[0]
+        matches = self._all(pattern)
+        if not matches:
+            raise ParseError(f"no {description}: the log is cut off or damaged, or is not of mdrun")
+        if len(matches) > 1:
+            raise matches[1][0].error(f"a second {description}: two runs in one log")
+        line, match = matches[0]
         if line.number < self._at:
-            raise line.error(f"{what} stands too early in the log")
+            raise line.error(f"{description} stands too early in the log")
         self._at = line.number
         return line, match
 
     def _at_most_one(self, pattern: Pattern[str]) -> Optional[Tuple[Line, Match[str]]]:
         """A line that not every version prints."""
-        found = self._all(pattern)
-        if len(found) > 1:
-            raise found[1][0].error("this line stands twice: two runs in one log")
-        return found[0] if found else None
+        matches = self._all(pattern)
+        if len(matches) > 1:
+            raise matches[1][0].error("this line stands twice: two runs in one log")
+        return matches[0] if matches else None
 
     def _below(self, line: Line) -> Line:
         """The next line; an empty one at the end."""
@@ -349,8 +353,8 @@ class _Reader:
         return version
 
     def _build(self) -> Dict[str, str]:
-        found = ((name, self._all(pattern)) for name, pattern in _BUILD.items())
-        return {name: matches[0][1].group(1) for name, matches in found if matches}
+        by_name = ((name, self._all(pattern)) for name, pattern in _BUILD.items())
+        return {name: matches[0][1].group(1) for name, matches in by_name if matches}
 
     def _input(self) -> Tuple[Optional[int], float]:
         dt = _positive(*self._next(_DT, "dt in the input parameters"), "dt")
@@ -358,8 +362,8 @@ class _Reader:
         override = self._all(_OVERRIDE)
         if len(override) > 1:
             raise override[1][0].error("nsteps is overridden twice: two runs in one log")
-        asked = int((override[0][1] if override else match).group(1))
-        return (None if asked < 0 else asked), dt
+        requested_steps = int((override[0][1] if override else match).group(1))
+        return (None if requested_steps < 0 else requested_steps), dt
 
     def _node_count(self) -> Optional[int]:
         counts = {int(match.group(1)) for _, match in self._all(_NODES)}
@@ -373,7 +377,7 @@ class _Reader:
         return atoms
 
     def _gpus(self) -> Tuple[Dict[str, str], int]:
-        """What ran on GPUs, and on how many."""
+        """The work that ran on GPUs, and on how many."""
         mapping, on_gpu, update, pme = map(self._at_most_one, (_MAPPING, _ON_GPU, _UPDATE, _PME))
         if mapping is None:
             stray = on_gpu or update or pme
@@ -385,7 +389,7 @@ class _Reader:
         has_pme = any(kind == "PME" for kind, _ in tasks)
         if has_pme != (pme is not None) and on_gpu:
             raise line.error("the GPU tasks and what they do contradict each other about PME")
-        # 2018 maps the tasks and does not say what they do.
+        # 2018 maps the tasks and does not say which they are.
         all_of_pme = pme is None or pme[1].group(1) == "all aspects"
         offload = {
             "nb": "gpu",  # whatever else is there, the short-ranged interactions are
@@ -410,13 +414,13 @@ class _Reader:
     ) -> Tuple[Tuple[Line, int], Tuple[Line, int], Dict[int, Tuple[str, Line]], Optional[Line]]:
         """First and last step that the log shows (line, step), the conserved energy at each (as
         printed, and its line), and the line of the averages' table."""
-        shown: List[Tuple[Line, int]] = []
+        steps: List[Tuple[Line, int]] = []
         energies: Dict[int, Tuple[str, Line]] = {}
         names: List[str] = []
         averages: Optional[Line] = None
         for line in self._lines[started.number :]:
             if re.match(r" +Step +Time(?: +Lambda)?$", line):
-                shown.append(self._step(line, shown))
+                steps.append(self._step(line, steps))
             elif "A V E R A G E S" in line:
                 if averages is not None:
                     raise line.error("a second table of averages: two runs in one log")
@@ -427,38 +431,38 @@ class _Reader:
                     names = names or list(table)
                     if list(table) != names:
                         raise line.error("other energies than at the steps before")
-                    self._keep_energy(line, table, shown, energies)
-        if len(shown) < 2:
+                    self._keep_energy(line, table, steps, energies)
+        if len(steps) < 2:
             raise ParseError("no first and last step: the log is cut off or damaged")
-        return shown[0], shown[-1], energies, averages
+        return steps[0], steps[-1], energies, averages
 
     @staticmethod
     def _keep_energy(
         line: Line,
         table: Mapping[str, Tuple[str, Line]],
-        shown: Sequence[Tuple[Line, int]],
+        steps: Sequence[Tuple[Line, int]],
         energies: Dict[int, Tuple[str, Line]],
     ) -> None:
         """The conserved energy of a step's table, among those of the other steps."""
         name = "Conserved En." if "Conserved En." in table else "Total Energy"
         if name not in table:
             return
-        if not shown:
+        if not steps:
             raise line.error("energies before the first step")
-        if shown[-1][1] in energies:
-            raise line.error(f"a second table of energies of step {shown[-1][1]}")
+        if steps[-1][1] in energies:
+            raise line.error(f"a second table of energies of step {steps[-1][1]}")
         _check_total(table)
-        energies[shown[-1][1]] = table[name]
+        energies[steps[-1][1]] = table[name]
 
-    def _step(self, header: Line, shown: List[Tuple[Line, int]]) -> Tuple[Line, int]:
+    def _step(self, header: Line, steps: List[Tuple[Line, int]]) -> Tuple[Line, int]:
         line = self._below(header)
         words = line.split()
         if len(words) not in (2, 3) or not words[0].isdecimal():
             raise (line or header).error("no step below 'Step Time'")
         step = int(words[0])
         _float(words[1], "time", line)
-        if shown and step <= shown[-1][1]:
-            raise line.error(f"step {step} after step {shown[-1][1]}")
+        if steps and step <= steps[-1][1]:
+            raise line.error(f"step {step} after step {steps[-1][1]}")
         return line, step
 
     def _table(self, header: Line) -> Dict[str, Tuple[str, Line]]:
@@ -483,14 +487,14 @@ class _Reader:
 
     def _reset(self, started: Line, first: int, last: int) -> int:
         """The step from which time is counted."""
-        found = self._all(_RESET)
+        resets = self._all(_RESET)
         restarted = [line for line in self._lines if line.startswith("Restarted time on ")]
-        if len(found) > 1 or len(restarted) != len(found):
-            line = found[-1][0] if found else restarted[0]
+        if len(resets) > 1 or len(restarted) != len(resets):
+            line = resets[-1][0] if resets else restarted[0]
             raise line.error("the counters were not reset exactly once, or not at all")
-        if not found:
+        if not resets:
             return first
-        line, match = found[0]
+        line, match = resets[0]
         step = int(match.group(1))
         if line.number < started.number or not first <= step <= last:
             raise line.error(f"counters reset at step {step}, of {first} to {last}")
@@ -511,26 +515,26 @@ class _Reader:
         if len(printed) > 1 or len(over) != len(printed):
             line = [*over, *printed][-1][0]
             raise line.error("the energy drift stands twice, or not with its time")
-        shown = [energies[step] for step in ends if step in energies]
-        if len(shown) < len(ends):
+        end_energies = [energies[step] for step in ends if step in energies]
+        if len(end_energies) < len(ends):
             if printed:
                 raise printed[0][0].error("an energy drift without energies at both ends")
             return None
         steps = ends[1] - ends[0]
-        for text, line in shown:
+        for text, line in end_energies:
             if not _ENERGY.fullmatch(text.strip()):
                 raise line.error(f"conserved energy {text.strip()!r} is cut off or damaged")
-        first, last = (_float(text, "conserved energy", line) for text, line in shown)
-        computed = _over(last - first, steps, dt, atoms, shown[-1][1])
+        first, last = (_float(text, "conserved energy", line) for text, line in end_energies)
+        computed = _over(last - first, steps, dt, atoms, end_energies[-1][1])
         if not printed:
             return computed
         line, match = printed[0]
         if line.number < started.number:
             raise line.error("the energy drift stands before the run")
         drift = _float(match.group(1), "energy drift", line)
-        said = _positive(*over[0], "length of the simulation")
-        if not math.isclose(said, steps * dt, rel_tol=1e-5):
-            raise over[0][0].error(f"{said:g} ps are not {steps} steps of {dt:g} ps")
+        printed_ps = _positive(*over[0], "length of the simulation")
+        if not math.isclose(printed_ps, steps * dt, rel_tol=1e-5):
+            raise over[0][0].error(f"{printed_ps:g} ps are not {steps} steps of {dt:g} ps")
         # Energies have six digits, the drift three.
         allowed = 1.01 * _half_digit(first, last) / (steps * dt * atoms)
         if abs(drift - computed) > allowed + 0.0051 * abs(drift) + 5e-12:
@@ -570,8 +574,8 @@ class _Reader:
         if line.number != header.number + 1:
             raise line.error("'Time:' does not stand below its header")
         core, wall, percent = (
-            _positive(line, match, what, group)
-            for group, what in ((1, "core time"), (2, "wall time"), (3, "percentage"))
+            _positive(line, match, label, group)
+            for group, label in ((1, "core time"), (2, "wall time"), (3, "percentage"))
         )
         slack = _ROUNDED * percent / wall + 100 * _ROUNDED / wall + 0.0501
         if abs(100 * core / wall - percent) > slack:
@@ -614,49 +618,49 @@ class _Reader:
         refuse_after(self._lines[line.number :], "text after 'Finished mdrun'")
 
     def _warnings(self, build: Mapping[str, str]) -> List[str]:
-        found = []
+        warnings = []
         best = self._all(_BEST_SIMD)
         if best and build.get("simd", best[0][1].group(1)) != best[0][1].group(1):
-            found.append(
+            warnings.append(
                 f"built for {build['simd']}, and this CPU has {best[0][1].group(1)}: a build for "
                 "it is faster"
             )
-        found += [
+        warnings += [
             f"{line.strip()}: the others have logs of their own, and ns/day is this one's"
             for line in self._lines
             if re.match(r"This is simulation \d+ out of \d+ running as a composite", line)
         ]
-        found += [
+        warnings += [
             line.strip()
             for line in self._lines
             if line.startswith("NOTE: ") or _STOPPED.search(line)
         ]
         if any(_TUNED in line for line in self._lines):
-            found.append("PME was tuned during the run: grid and cut-off are not the input's")
-        return list(dict.fromkeys(found))
+            warnings.append("PME was tuned during the run: grid and cut-off are not the input's")
+        return list(dict.fromkeys(warnings))
 
 
-def _float(text: str, what: str, line: Line) -> float:
+def _float(text: str, label: str, line: Line) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise line.error(f"{what} {text!r} is not a number") from None
+        raise line.error(f"{label} {text!r} is not a number") from None
     if not math.isfinite(value):
-        raise line.error(f"{what} is {text.strip()}: the simulation blew up")
+        raise line.error(f"{label} is {text.strip()}: the simulation blew up")
     return value
 
 
-def _positive(line: Line, match: Match[str], what: str, group: int = 1) -> float:
-    value = _float(match.group(group), what, line)
+def _positive(line: Line, match: Match[str], label: str, group: int = 1) -> float:
+    value = _float(match.group(group), label, line)
     if value <= 0:
-        raise line.error(f"{what} {match.group(group)!r} is not a positive number")
+        raise line.error(f"{label} {match.group(group)!r} is not a positive number")
     return value
 
 
-def _same(said: Optional[Tuple[Line, Match[str]]], counted: int, what: str) -> None:
-    if said and int(said[1].group(1)) != counted:
-        number = int(said[1].group(1))
-        raise said[0].error(f"{number} {what} here, and {counted} in the time accounting")
+def _same(line_match: Optional[Tuple[Line, Match[str]]], counted: int, noun: str) -> None:
+    if line_match and int(line_match[1].group(1)) != counted:
+        number = int(line_match[1].group(1))
+        raise line_match[0].error(f"{number} {noun} here, and {counted} in the time accounting")
 
 
 def _cells(line: str) -> List[str]:
@@ -669,7 +673,9 @@ def _cells(line: str) -> List[str]:
 
 def _half_digit(*energies: float) -> float:
     """How far their sum may be off: half of the sixth digit of each."""
-    return sum(10.0 ** (math.floor(math.log10(abs(one))) - 5) for one in energies if one) / 2
+    return (
+        sum(10.0 ** (math.floor(math.log10(abs(energy))) - 5) for energy in energies if energy) / 2
+    )
 
 
 def _check_total(table: Mapping[str, Tuple[str, Line]]) -> None:
@@ -693,8 +699,8 @@ def _figures(header: Line, line: Line, words: Sequence[str]) -> Dict[str, float]
         raise line.error(f"{len(names)} columns and {len(words)} figures")
     if not {"ns/day", "hour/ns"} <= set(names):
         raise header.error("ns/day and hour/ns are not both there")
-    figures = {name: _float(word, name, line) for name, word in zip(names, words)}
-    for name, word in zip(names, words):
+    figures = {name: _float(text, name, line) for name, text in zip(names, words)}
+    for name, text in zip(names, words):
         if figures[name] < 0 or (name == "ns/day" and not figures[name]):
-            raise line.error(f"{name} {word} is not a positive number")
+            raise line.error(f"{name} {text} is not a positive number")
     return figures

@@ -6,7 +6,7 @@ from ...view import Measure, Timed, View, Work, rate, seconds
 
 VIEW = View(
     title="GROMACS",
-    # What this field compares. Steps a second are the same for one input.
+    # The figures that this field compares. Steps a second are the same for one input.
     headlines=(rate("simulation_rate", "simulation rate", "ns/day"),),
     figures=(
         rate("step_rate", "step rate", "steps/s"),

@@ -1,1 +1,1 @@
-"""The benchmark hpl: what its tool prints (output) and how its figures are shown (view)."""
+"""The benchmark hpl: its output's parser (output) and how its figures are shown (view)."""

@@ -87,7 +87,7 @@ OPTIONS = (
         "layouts",
         "Layouts to measure, one case each. ranks 0: one on each GPU or else NUMA node;"
         " threads_per_rank 0: all cores, shared evenly; binding: none, core, l3 or numa.",
-        [{one.name: one.default for one in _LAYOUT}],
+        [{option.name: option.default for option in _LAYOUT}],
         fields=_LAYOUT,
         filled=True,
     ),
@@ -171,7 +171,7 @@ _BY_DIGEST = re.compile(r"[a-z0-9][a-zA-Z0-9.:_/-]*@sha256:[0-9a-f]{64}")
 
 
 class Problem(NamedTuple):
-    """What HPL is asked to solve: order, block size and grid."""
+    """The problem that HPL is asked to solve: order, block size and grid."""
 
     n: int
     nb: int
@@ -254,7 +254,7 @@ def order(
 
 
 def block(nb: int, gpus: int) -> int:
-    """The block size, where 0 stands for what suits CPUs or NVIDIA's HPL."""
+    """The block size, where 0 stands for the size that suits CPUs or NVIDIA's HPL."""
     return nb or (_BLOCK_OF_NVIDIA if gpus else _BLOCK)
 
 
@@ -318,13 +318,13 @@ class Container(NamedTuple):
     sha256: str
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Optional[Container]:
+    def of(cls, parameters: Mapping[str, Any]) -> Optional[Container]:
         """The container that the options name; None for none.
 
         Raises:
             BadInput: an image without its digest, or a file without sha256.
         """
-        image, sha256 = given["container_image"], given["container_sha256"].lower()
+        image, sha256 = parameters["container_image"], parameters["container_sha256"].lower()
         if not image:
             return None
         if image.startswith("/"):
@@ -342,7 +342,7 @@ class Container(NamedTuple):
 
     @property
     def runtime(self) -> str:
-        """What runs the image."""
+        """The program that runs the image."""
         return "enroot" if self.image.startswith("/") else "docker"
 
     @property
@@ -356,11 +356,11 @@ class Container(NamedTuple):
         """The argv that runs a program in the container, with all GPUs and in the folder."""
         named = sorted(variables)
         if self.runtime == "enroot":
-            passed = [word for name in named for word in ("--env", name)]
+            passed = [argument for name in named for argument in ("--env", name)]
             mounted = ["--mount", f"{folder}:{folder}"]
             start = ["enroot", "start", *passed, *mounted, self.image]
             return [*start, "env", "--chdir", folder, *program]
-        passed = [word for name in named for word in ("--env", f"{name}={variables[name]}")]
+        passed = [argument for name in named for argument in ("--env", f"{name}={variables[name]}")]
         return [
             # The role pulls the image; --init hands a signal on to mpirun.
             *("docker", "run", "--rm", "--init", "--pull=never", "--gpus=all"),
@@ -376,9 +376,9 @@ class Container(NamedTuple):
 
 def in_container(program: str, arguments: Sequence[str], *, ranks: int, folder: str) -> List[str]:
     """mpirun of the container with NVIDIA's script, which binds each rank by its affinities."""
-    given = [] if "--dat" in arguments else ["--dat", os.path.join(folder, INPUT)]
+    input_arguments = [] if "--dat" in arguments else ["--dat", os.path.join(folder, INPUT)]
     start = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "-np", str(ranks)]
-    return [*start, program, *given, *arguments]
+    return [*start, program, *input_arguments, *arguments]
 
 
 def environment(threads_per_rank: int, *, gpus: int = 0) -> Dict[str, str]:
@@ -387,21 +387,21 @@ def environment(threads_per_rank: int, *, gpus: int = 0) -> Dict[str, str]:
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "MKL_NUM_THREADS")
     variables = dict.fromkeys(names, str(threads_per_rank))
     if gpus:
-        variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # what masks and affinities go by
+        variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # masks and affinities follow it
     return variables
 
 
 def blas_of(ldd: str) -> Optional[str]:
-    """The BLAS that a program loads, from what ldd prints of it: the path of libblas (resolved:
+    """The BLAS that a program loads, from ldd's output: the path of libblas (resolved:
     distributions choose it by a link) or else of another BLAS; None where it shows none.
 
     Raises:
         BadInput: it is the reference BLAS, an order of magnitude slower than any other: 12 against
             124 to 171 GFLOP/s on 2 cores of an AMD EPYC (2026-11-20).
     """
-    found: Dict[str, str] = dict(re.findall(r"^[ \t]*(\S+) => (/\S+)", ldd, re.MULTILINE))
+    libraries: Dict[str, str] = dict(re.findall(r"^[ \t]*(\S+) => (/\S+)", ldd, re.MULTILINE))
     for name in ("libblas", "libopenblas", "libblis", "libmkl", "libflexiblas"):
-        for library, path in found.items():
+        for library, path in libraries.items():
             if library.startswith(name):
                 real = os.path.realpath(path)
                 if re.search(r"/blas/libblas\.so|/libblas\.so\.3\.\d+", real):
@@ -443,9 +443,11 @@ def judge(output: HplOutput, problem: Problem) -> Optional[str]:
         return f"{len(output.tests)} tests ran instead of 1"
     test = output.tests[0]
     ran: Dict[str, Any] = {"N": test.n, "NB": test.nb, "P x Q": f"{test.p}x{test.q}"}
-    asked = {"N": problem.n, "NB": problem.nb, "P x Q": problem.grid}
+    expected = {"N": problem.n, "NB": problem.nb, "P x Q": problem.grid}
     other = [
-        f"{name} {ran[name]} instead of {asked[name]}" for name in ran if ran[name] != asked[name]
+        f"{name} {ran[name]} instead of {expected[name]}"
+        for name in ran
+        if ran[name] != expected[name]
     ]
     if other:
         return f"HPL ran another problem than it was given: {', '.join(other)}"

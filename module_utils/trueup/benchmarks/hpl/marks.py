@@ -1,4 +1,4 @@
-"""What HPL's output is told by."""
+"""Marks that identify HPL's output."""
 
 from __future__ import annotations
 

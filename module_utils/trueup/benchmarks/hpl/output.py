@@ -1,4 +1,4 @@
-"""What High-Performance Linpack prints: xhpl, NVIDIA's HPL, and hpcc with its summary.
+"""Parser of High-Performance Linpack's output: xhpl, NVIDIA's HPL, and hpcc with its summary.
 
 - xhpl: a table ``T/V N NB P Q Time Gflops``, for each test a row and a residual line that ends in
   PASSED or FAILED, then ``Finished N tests ...`` with the counts, and ``End of Tests.``
@@ -105,12 +105,12 @@ class HplOutput:
     @property
     def parameters(self) -> Dict[str, str]:
         """n, nb, p, q and gpus, where they are the same in all tests."""
-        found = {}
+        parameters = {}
         for name in ("n", "nb", "p", "q", "gpus"):
             values = {getattr(test, name) for test in self.tests}
             if len(values) == 1 and None not in values:
-                found[name] = str(values.pop())
-        return found
+                parameters[name] = str(values.pop())
+        return parameters
 
     @property
     def checks(self) -> Dict[str, bool]:
@@ -175,24 +175,26 @@ def parse_hpl(text: str) -> HplOutput:
 
 
 def _version(lines: Sequence[Line]) -> Optional[str]:
-    """What the program calls itself: "2.3", "hpcc 1.5.0"; None where it does not."""
-    said = {"{}": _BANNER, "HPL-NVIDIA {}": _NVIDIA, "hpcc {}": _HPCC}
-    found = {words: _first(pattern, lines) for words, pattern in said.items()}
-    return ", ".join(words.format(one.group(1)) for words, one in found.items() if one) or None
+    """The program's name and version: "2.3", "hpcc 1.5.0"; None where it prints none."""
+    patterns = {"{}": _BANNER, "HPL-NVIDIA {}": _NVIDIA, "hpcc {}": _HPCC}
+    matches = {words: _first(pattern, lines) for words, pattern in patterns.items()}
+    return (
+        ", ".join(words.format(match.group(1)) for words, match in matches.items() if match) or None
+    )
 
 
 def _first(pattern: Pattern[str], lines: Sequence[Line]) -> Optional[Match[str]]:
-    return next((found for found in map(pattern.fullmatch, lines) if found), None)
+    return next((match for match in map(pattern.fullmatch, lines) if match), None)
 
 
 def _errors(lines: Sequence[Line]) -> List[str]:
-    """What stands below each ``HPL ERROR from process``, each once."""
-    found = [
+    """The text below each ``HPL ERROR from process``, each once."""
+    messages = [
         " ".join(lines[number + 1 : number + 2]).strip("<> ") or line
         for number, line in enumerate(lines)
         if line.startswith(_ERROR)
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(messages))
 
 
 # ---- the table
@@ -243,30 +245,30 @@ def _header(lines: Sequence[Line]) -> Line:
 
 
 def _preamble(lines: Sequence[Line]) -> Tuple[float, List[Tuple[str, Set[int]]]]:
-    """The threshold of the residuals, and what HPL says it will run: (N, values), (NB, values)."""
+    """The threshold of the residuals, and the announced runs: (N, values), (NB, values)."""
     threshold = _STANDARD_THRESHOLD
     echoes: List[Tuple[str, Set[int]]] = []
     open_list: Optional[Set[int]] = None
     for line in lines:
-        found = _THRESHOLD.fullmatch(line)
-        if found:
-            threshold = float(_positive(found.group(1), "threshold", line))
+        threshold_match = _THRESHOLD.fullmatch(line)
+        if threshold_match:
+            threshold = float(_positive(threshold_match.group(1), "threshold", line))
         echo = re.fullmatch(r"(N|NB|P|Q)\s+:((?:\s+\d+)+)", line)
         if echo:
-            open_list = {int(word) for word in echo.group(2).split()}
+            open_list = {int(number) for number in echo.group(2).split()}
             echoes.append((echo.group(1), open_list))
         elif open_list is not None and re.fullmatch(r"\d[\d\s]*", line):
-            open_list.update(int(word) for word in line.split())
+            open_list.update(int(number) for number in line.split())
         else:
             open_list = None
     return threshold, echoes
 
 
 def _row(line: Line, echoes: Sequence[Tuple[str, Set[int]]], *, per_gpu: bool) -> HplTest:
-    found = _ROW.fullmatch(line)
-    if not found:
+    match = _ROW.fullmatch(line)
+    if not match:
         raise line.error("a row of the table is cut off or has other columns")
-    variant, *sizes, time_text, gflops_text, gpu_text = found.groups()
+    variant, *sizes, time_text, gflops_text, gpu_text = match.groups()
     n, nb, p, q = (int(size) for size in sizes)
     if 0 in (n, nb, p, q):
         raise line.error("N, NB, P or Q is 0")
@@ -302,18 +304,18 @@ def _row(line: Line, echoes: Sequence[Tuple[str, Set[int]]], *, per_gpu: bool) -
 
 def _test(row: HplTest, line: Line, threshold: float) -> HplTest:
     """The row with its residual."""
-    found = _RESIDUAL.fullmatch(line)
-    if not found:
+    match = _RESIDUAL.fullmatch(line)
+    if not match:
         raise line.error("the residual line is cut off or of another form")
-    passed = found.group(2) == "PASSED"
+    passed = match.group(2) == "PASSED"
     residual: Optional[float] = None
-    if not re.fullmatch(r"[+-]?(?:nan|inf)", found.group(1), re.IGNORECASE):
-        residual = float(_positive(found.group(1), "residual", line, zero=True))
-        if not _FIGURE_OF_RESIDUAL.fullmatch(found.group(1)):
-            raise line.error(f"residual {found.group(1)} is cut off or damaged")
+    if not re.fullmatch(r"[+-]?(?:nan|inf)", match.group(1), re.IGNORECASE):
+        residual = float(_positive(match.group(1), "residual", line, zero=True))
+        if not _FIGURE_OF_RESIDUAL.fullmatch(match.group(1)):
+            raise line.error(f"residual {match.group(1)} is cut off or damaged")
     if passed != (residual is not None and residual < threshold):
         raise line.error(
-            f"residual {found.group(1)} is {found.group(2)} against a threshold of {threshold:g}"
+            f"residual {match.group(1)} is {match.group(2)} against a threshold of {threshold:g}"
         )
     return replace(row, residual=residual, passed=passed)
 
@@ -323,10 +325,10 @@ def _ending(lines: Sequence[Line], end: Line, tests: Sequence[HplTest]) -> int:
     counts: List[int] = []
     after = [*lines[end.number - 1 :], *[Line("", len(lines) + 1)] * len(_ENDING)]
     for pattern, line in zip(_ENDING, after):
-        found = pattern.fullmatch(line)
-        if not found:
+        match = pattern.fullmatch(line)
+        if not match:
             raise line.error("the counts after 'Finished' are cut off or damaged")
-        counts.append(int(found.group(1)))
+        counts.append(int(match.group(1)))
     finished, passed, failed, skipped = counts
     if finished != passed + failed + skipped:
         raise end.error(
@@ -356,11 +358,11 @@ def _summary(lines: Sequence[Line]) -> Dict[str, Tuple[Line, str]]:
     """hpcc's keys to line and value; empty where the output has no summary."""
     keys: Dict[str, Tuple[Line, str]] = {}
     for line in lines:
-        found = re.fullmatch(r"(\w+)=(\S*)", line)
-        if found and (found.group(1).startswith("HPL_") or found.group(1) == "Success"):
-            if found.group(1) in keys:
-                raise line.error(f"{found.group(1)} stands twice")
-            keys[found.group(1)] = (line, found.group(2))
+        match = re.fullmatch(r"(\w+)=(\S*)", line)
+        if match and (match.group(1).startswith("HPL_") or match.group(1) == "Success"):
+            if match.group(1) in keys:
+                raise line.error(f"{match.group(1)} stands twice")
+            keys[match.group(1)] = (line, match.group(2))
     if not any(name.startswith("HPL_") for name in keys):
         if _SUMMARY_BEGIN in lines:
             raise ParseError("hpcc's summary has no HPL figures: the output is cut off")

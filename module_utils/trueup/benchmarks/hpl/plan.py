@@ -12,7 +12,7 @@ from ...node.gpu_places import GpuPlace, gpu_places
 from ...node.system import catalog_of
 from ...node.topology import cpu_mask, format_cpu_list
 from ...options import for_module
-from ...plan import Asked, Now, Plan, Skipped
+from ...plan import Now, Plan, PlanInputs, Skipped
 from ...run import nodes as together
 from ...run.launcher import pmix
 from .case import NVIDIA_PROGRAM, OPTIONS, Container, require_memory_of_gpus
@@ -56,7 +56,7 @@ class Build(NamedTuple):
         archive: the release.
         blas: the BLAS to link; empty where the node has none yet.
         mpicc: the compiler of the node's MPI.
-        environment: what that needs.
+        environment: variables that the compiler needs.
     """
 
     made: str
@@ -66,15 +66,15 @@ class Build(NamedTuple):
     environment: Mapping[str, str]
 
     @classmethod
-    def of(cls, asked: Asked) -> Build:
+    def of(cls, plan_inputs: PlanInputs) -> Build:
         """The build for this node. The program's name holds the checksum of all that goes into it,
         the CPU too, so that a folder that nodes share serves several kinds."""
-        options, ranks_by = asked.options, mpi.of(asked.node)
+        options, ranks_by = plan_inputs.options, mpi.of(plan_inputs.node)
         compiling = ranks_by.compiling if ranks_by else {}
         mpicc = compiling.get("MPICC", "mpicc")
-        blas = _blas(asked)
+        blas = _blas(plan_inputs)
         home = ranks_by.path if ranks_by and compiling else ""
-        inputs = (options["sha256"].lower(), blas, home, asked.node.get("cpu_model"), _FLAGS)
+        inputs = (options["sha256"].lower(), blas, home, plan_inputs.node.get("cpu_model"), _FLAGS)
         digest = hashlib.sha256("\n".join(map(str, inputs)).encode()).hexdigest()[:12]
         return cls(
             made=f"{options['prefix']}/xhpl-{digest}",
@@ -88,9 +88,9 @@ class Build(NamedTuple):
         )
 
 
-def programs(asked: Asked) -> Dict[str, Any]:
-    """What preflight asks the node for, as arguments of program_facts."""
-    options = asked.options
+def programs(inputs: PlanInputs) -> Dict[str, Any]:
+    """Preflight queries for the node, as arguments of program_facts."""
+    options = inputs.options
     container = Container.of(options)
     if container:
         files = [container.image] if container.runtime == "enroot" else []
@@ -99,50 +99,52 @@ def programs(asked: Asked) -> Dict[str, Any]:
         return {"programs": [options["program"]]}
     files = [options["blas"]] if options["blas"] else [_AOCL, *_OPENBLAS]
     # The program's name depends on the BLAS, which is not known before the answer.
-    asked_with = [Build.of(_with_files(asked, [path])) for path in files]
+    asked_with = [Build.of(_with_files(inputs, [path])) for path in files]
     return {
         "programs": ["gcc", asked_with[0].mpicc, *(build.made for build in asked_with)],
         "files": files,
     }
 
 
-def asks(asked: Asked) -> Dict[str, Any]:
-    """What installing the packages for the build would remove or downgrade."""
-    packages = _packages(asked)
-    return transactions.question(asked.node, packages) if packages else {}
+def asks(inputs: PlanInputs) -> Dict[str, Any]:
+    """Packages that installing those for the build would remove or downgrade."""
+    packages = _packages(inputs)
+    return transactions.question(inputs.node, packages) if packages else {}
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """A case for each layout, and on the first of several nodes those over nodes.
 
-    Values: ``packages``, the ``folder``, ``downloads`` as trueup_download takes them, what is
+    Values: ``packages``, the ``folder``, ``downloads`` as trueup_download takes them, commands
     ``to_build`` (``argv``, ``creates``, ``environment``) and the ``images`` to pull.
 
     Raises:
         BadInput: options that do not go together.
     """
-    refused = _refused(asked)
+    refused = _refused(inputs)
     if refused:
         return Plan(refused=refused)
-    container = Container.of(asked.options)
-    lacking = _lacking_container(asked, container) if container else _lacking(asked)
-    require_memory_of_gpus(_gpus(asked), 1 if lacking else _memory(asked))
-    installs = not (lacking or container or asked.options["program"] or _built(asked))
-    build = Build.of(asked)
+    container = Container.of(inputs.options)
+    lacking = _lacking_container(inputs, container) if container else _lacking(inputs)
+    require_memory_of_gpus(_gpus(inputs), 1 if lacking else _memory(inputs))
+    installs = not (lacking or container or inputs.options["program"] or _built(inputs))
+    build = Build.of(inputs)
     if installs and not build.blas:
         # The package's, once it is there.
-        build = Build.of(_with_files(asked, [_OPENBLAS[0]]))
-    program = asked.options["program"] or (NVIDIA_PROGRAM if container else build.made)
+        build = Build.of(_with_files(inputs, [_OPENBLAS[0]]))
+    program = inputs.options["program"] or (NVIDIA_PROGRAM if container else build.made)
     return Plan(
         values={
-            "packages": _packages(asked) if installs else [],
-            "folder": [{"path": asked.options["prefix"], "state": "directory"}] if installs else [],
-            "downloads": _downloads(asked, build) if installs else [],
+            "packages": _packages(inputs) if installs else [],
+            "folder": [{"path": inputs.options["prefix"], "state": "directory"}]
+            if installs
+            else [],
+            "downloads": _downloads(inputs, build) if installs else [],
             "to_build": _commands(build) if installs else [],
             "images": _images(container) if container and not lacking else [],
         },
         skipped=[Skipped("hpl", lacking)] if lacking else [],
-        cases=_cases(asked, program),
+        cases=_cases(inputs, program),
     )
 
 
@@ -156,41 +158,41 @@ def completed(case: Mapping[str, Any], now: Now) -> Dict[str, Any]:
 # ---- the build
 
 
-def _with_files(asked: Asked, present: Sequence[str]) -> Asked:
+def _with_files(inputs: PlanInputs, present: Sequence[str]) -> PlanInputs:
     """The same, with these files and no others on the node."""
-    found = {**asked.found, "files": dict.fromkeys(present, True)}
-    return Asked(**{**vars(asked), "found": found})
+    facts = {**inputs.found, "files": dict.fromkeys(present, True)}
+    return PlanInputs(**{**vars(inputs), "found": facts})
 
 
-def _blas(asked: Asked) -> str:
+def _blas(inputs: PlanInputs) -> str:
     """The BLAS to link: the user's, AOCL on AMD's CPUs, OpenBLAS; empty where none is there."""
-    files = asked.found.get("files", {})
-    if asked.options["blas"]:
-        return str(asked.options["blas"])
-    by_amd = "AMD" in str(asked.node.get("cpu_model") or "")
-    wanted = [*([_AOCL] if by_amd else []), *_OPENBLAS]
-    return next((path for path in wanted if files.get(path)), "")
+    files = inputs.found.get("files", {})
+    if inputs.options["blas"]:
+        return str(inputs.options["blas"])
+    by_amd = "AMD" in str(inputs.node.get("cpu_model") or "")
+    candidates = [*([_AOCL] if by_amd else []), *_OPENBLAS]
+    return next((path for path in candidates if files.get(path)), "")
 
 
-def _built(asked: Asked) -> bool:
-    return asked.found["programs"].get(Build.of(asked).made) is not None
+def _built(inputs: PlanInputs) -> bool:
+    return inputs.found["programs"].get(Build.of(inputs).made) is not None
 
 
-def _packages(asked: Asked) -> List[str]:
+def _packages(inputs: PlanInputs) -> List[str]:
     """The packages of a build that the role may install, by apt."""
-    node, options = asked.node, asked.options
+    node, options = inputs.node, inputs.options
     elsewhere = options["program"] or options["container_image"]
     if elsewhere or node["package_manager"] != "apt" or node["privilege"] is None:
         return []
     ranks_by = mpi.of(node)
     has_mpi = node.get("hpc_image") or (ranks_by and ranks_by.environment)
-    blas = [] if _blas(asked) else [_BLAS_PACKAGE]
+    blas = [] if _blas(inputs) else [_BLAS_PACKAGE]
     return [*_COMPILER, *blas, *([] if has_mpi else _MPI)]
 
 
-def _downloads(asked: Asked, build: Build) -> List[Dict[str, str]]:
-    sha256 = f"sha256:{asked.options['sha256'].lower()}"
-    return [{"url": asked.options["url"], "dest": build.archive, "checksum": sha256}]
+def _downloads(inputs: PlanInputs, build: Build) -> List[Dict[str, str]]:
+    sha256 = f"sha256:{inputs.options['sha256'].lower()}"
+    return [{"url": inputs.options["url"], "dest": build.archive, "checksum": sha256}]
 
 
 def _commands(build: Build) -> List[Dict[str, Any]]:
@@ -202,34 +204,34 @@ def _images(container: Container) -> List[str]:
     return [container.image] if container.runtime == "docker" else []
 
 
-def _lacking(asked: Asked) -> str:
+def _lacking(inputs: PlanInputs) -> str:
     """Why the node can have no program; empty where it can."""
-    options, found = asked.options, asked.found["programs"]
+    options, program_paths = inputs.options, inputs.found["programs"]
     if options["program"]:
-        there = found[options["program"]] is not None
+        is_present = program_paths[options["program"]] is not None
         named = f"no {options['program']} on this node, and hpl_program names it"
-        return "" if there else named
-    if _built(asked):
+        return "" if is_present else named
+    if _built(inputs):
         return ""
-    if _packages(asked):
-        lost = transactions.cost(asked.found)
+    if _packages(inputs):
+        lost = transactions.cost(inputs.found)
         if lost:
             return (
                 f"the packages to build HPL with would remove or downgrade {lost}: set hpl_program"
                 " to a build against the node's own MPI"
             )
-        ranks_by = mpi.of(asked.node)
-        if ranks_by or not asked.node.get("hpc_image"):
+        ranks_by = mpi.of(inputs.node)
+        if ranks_by or not inputs.node.get("hpc_image"):
             return ""
-    build = Build.of(asked)
+    build = Build.of(inputs)
     missing = [
         name
-        for name, there in (
-            ("gcc", found.get("gcc")),
-            ("mpicc", found.get(build.mpicc)),
+        for name, path in (
+            ("gcc", program_paths.get("gcc")),
+            ("mpicc", program_paths.get(build.mpicc)),
             ("a fast BLAS (hpl_blas can name one)", build.blas),
         )
-        if not there
+        if not path
     ]
     if not missing:
         return ""
@@ -242,68 +244,73 @@ def _lacking(asked: Asked) -> str:
 # ---- GPUs
 
 
-def _lacking_container(asked: Asked, container: Container) -> str:
+def _lacking_container(inputs: PlanInputs, container: Container) -> str:
     """Why the node cannot run NVIDIA's container; empty where it can."""
-    if not _attached(asked):
+    if not _attached(inputs):
         return "no GPU on this node for NVIDIA's HPL container"
-    if asked.found["programs"].get(container.runtime) is None:
+    if inputs.found["programs"].get(container.runtime) is None:
         return f"no {container.runtime} on this node to run NVIDIA's HPL container"
-    if not all(asked.found.get("files", {}).values()):
+    if not all(inputs.found.get("files", {}).values()):
         return f"{container.image} is not on this node"
     return ""
 
 
-def _attached(asked: Asked) -> int:
-    return len(asked.node.get("gpus") or [])
+def _attached(inputs: PlanInputs) -> int:
+    return len(inputs.node.get("gpus") or [])
 
 
-def _gpus(asked: Asked) -> int:
+def _gpus(inputs: PlanInputs) -> int:
     """GPUs of a node that are used; in a container all of them by default."""
-    given: int = asked.options["gpus"]
-    return given or (_attached(asked) if asked.options["container_image"] else 0)
+    gpu_count: int = inputs.options["gpus"]
+    return gpu_count or (_attached(inputs) if inputs.options["container_image"] else 0)
 
 
-def _memory(asked: Asked) -> int:
+def _memory(inputs: PlanInputs) -> int:
     """Bytes that the matrix takes a share of; 0 leaves it to the node's available memory."""
-    given: int = asked.options["memory_bytes"]
-    if given or not _gpus(asked):
-        return given
-    gib = catalog_of(asked.node).get("gpu_memory_gib") or 0
-    gpus = (asked.node.get("gpus") or [])[: _gpus(asked)]
-    shown = [gpu.get("memory_bytes") or int(gib * _GIB) for gpu in gpus]
-    return sum(shown) if len(shown) == _gpus(asked) and all(shown) else 0
+    memory_bytes: int = inputs.options["memory_bytes"]
+    if memory_bytes or not _gpus(inputs):
+        return memory_bytes
+    gib = catalog_of(inputs.node).get("gpu_memory_gib") or 0
+    gpus = (inputs.node.get("gpus") or [])[: _gpus(inputs)]
+    gpu_memories = [gpu.get("memory_bytes") or int(gib * _GIB) for gpu in gpus]
+    return sum(gpu_memories) if len(gpu_memories) == _gpus(inputs) and all(gpu_memories) else 0
 
 
-def _places(asked: Asked) -> Sequence[GpuPlace]:
+def _places(inputs: PlanInputs) -> Sequence[GpuPlace]:
     """Places of the GPUs that are used; none without any, or where the catalog has no layout."""
-    used, attached = _gpus(asked), _attached(asked)
+    used, attached = _gpus(inputs), _attached(inputs)
     if not 0 < used <= attached:
         return ()
-    return gpu_places(asked.node.get("vm_size"), attached, asked.catalog("topologies.yml"))[:used]
+    return gpu_places(inputs.node.get("vm_size"), attached, inputs.catalog("topologies.yml"))[:used]
 
 
 def _beside(
-    asked: Asked, places: Sequence[GpuPlace], program: str, layout: Mapping[str, Any]
+    inputs: PlanInputs, places: Sequence[GpuPlace], program: str, layout: Mapping[str, Any]
 ) -> Dict[str, List[str]]:
     """Each rank's CPUs beside its GPU, and the affinities for NVIDIA's hpl.sh that the user does
     not give; a layout of another binding than numa has none."""
-    given: List[str] = asked.options["arguments"]
+    arguments: List[str] = inputs.options["arguments"]
     if not places or layout.get("binding", "numa") != "numa":
-        return {"gpu_masks": [], "arguments": given}
+        return {"gpu_masks": [], "arguments": arguments}
     by_script = os.path.basename(program) == os.path.basename(NVIDIA_PROGRAM)
     options = affinities(places) if by_script else {}
-    added = [word for name, text in options.items() if name not in given for word in (name, text)]
-    return {"gpu_masks": [cpu_mask(place.share) for place in places], "arguments": [*added, *given]}
+    added = [
+        argument
+        for name, text in options.items()
+        if name not in arguments
+        for argument in (name, text)
+    ]
+    return {"gpu_masks": [cpu_mask(gpu.share) for gpu in places], "arguments": [*added, *arguments]}
 
 
 def affinities(places: Sequence[GpuPlace]) -> Dict[str, str]:
     """Options of hpl.sh, a list by rank each, as the NDv4 article has them. Adapters go by the
     names that Azure's images give them; the article's are of images before that."""
     by_rank = {
-        "cpu": [format_cpu_list(place.share) for place in places],
-        "mem": [str(place.numa) for place in places],
-        "ucx": [place.adapter for place in places if place.adapter],
-        "gpu": [str(place.number) for place in places],
+        "cpu": [format_cpu_list(gpu.share) for gpu in places],
+        "mem": [str(gpu.numa) for gpu in places],
+        "ucx": [gpu.adapter for gpu in places if gpu.adapter],
+        "gpu": [str(gpu.number) for gpu in places],
     }
     return {f"--{name}-affinity": ":".join(texts) for name, texts in by_rank.items() if texts}
 
@@ -311,16 +318,16 @@ def affinities(places: Sequence[GpuPlace]) -> Dict[str, str]:
 # ---- cases
 
 
-def _refused(asked: Asked) -> List[str]:
-    """What is wrong with nodes that are to be measured together, and with a container."""
-    options, nodes = asked.options, asked.options["nodes"]
+def _refused(inputs: PlanInputs) -> List[str]:
+    """Problems of nodes that are to be measured together, and of a container."""
+    options, nodes = inputs.options, inputs.options["nodes"]
     try:
         container: Optional[Container] = Container.of(options)
     except BadInput as error:
         return [f"hpl_{error}"]
-    strange = [name for name in nodes if name not in asked.hostvars]
+    strange = [name for name in nodes if name not in inputs.hostvars]
     wrong = [str(count) for count in options["node_counts"] if not 1 <= count <= len(nodes)]
-    unlike = together.unlike(nodes, asked.hostvars)
+    unlike = together.unlike(nodes, inputs.hostvars)
     by_slurm = options["launcher"] == "slurm"
     rules = (
         (strange, f"hpl_nodes: {', '.join(strange)} must be hosts of this inventory"),
@@ -342,28 +349,28 @@ def _refused(asked: Asked) -> List[str]:
     return [text for broken, text in rules if broken]
 
 
-def _cases(asked: Asked, program: str) -> List[Dict[str, Any]]:
-    options = asked.options
-    given = {
+def _cases(inputs: PlanInputs, program: str) -> List[Dict[str, Any]]:
+    options = inputs.options
+    shared_options = {
         **for_module(OPTIONS, options),
         "program": program,
-        "gpus": _gpus(asked),
-        "memory_bytes": _memory(asked),
+        "gpus": _gpus(inputs),
+        "memory_bytes": _memory(inputs),
     }
-    places = _places(asked)
+    places = _places(inputs)
     alone = [
-        {**given, **_beside(asked, places, program, layout), **layout}
+        {**shared_options, **_beside(inputs, places, program, layout), **layout}
         for layout in options["layouts"]
     ]
     nodes = options["nodes"]
-    if not nodes or asked.host != nodes[0]:
+    if not nodes or inputs.host != nodes[0]:
         return alone
     counts = sorted(set(options["node_counts"])) or [len(nodes)]
-    over = [{**case, **_launched(asked, nodes[:count])} for count in counts for case in alone]
+    over = [{**case, **_launched(inputs, nodes[:count])} for count in counts for case in alone]
     return [*alone, *over]
 
 
-def _launched(asked: Asked, names: Sequence[str]) -> Dict[str, Any]:
+def _launched(asked: PlanInputs, names: Sequence[str]) -> Dict[str, Any]:
     options, launcher = asked.options, asked.options["launcher"]
     return {
         "nodes": list(names),

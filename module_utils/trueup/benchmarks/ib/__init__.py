@@ -1,1 +1,1 @@
-"""The benchmark ib: what its tool prints (output) and how its figures are shown (view)."""
+"""The benchmark ib: its output's parser (output) and how its figures are shown (view)."""

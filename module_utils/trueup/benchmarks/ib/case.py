@@ -201,7 +201,7 @@ OPTIONS = (
         60,
         why="A controller with few forks starts the servers late.",
     ),
-    time_limit(300, why="All sizes at 200 Gb/s take 4 s, on soft-RoCE half an hour."),
+    time_limit(300, reason="All sizes at 200 Gb/s take 4 s, on soft-RoCE half an hour."),
     SYSFS_ROOT,
 )
 _LOOPBACK = "127.0.0.1"
@@ -281,27 +281,29 @@ def require_one_size(message_bytes: int, duration_seconds: int) -> None:
         )
 
 
-def judge(output: IbOutput, wanted: Test, *, ends: int) -> Optional[str]:
+def judge(output: IbOutput, requested: Test, *, ends: int) -> Optional[str]:
     """Why a run that ended is not the measurement that was asked for, or None."""
-    sizes = SIZES if wanted.message_bytes is None else (wanted.message_bytes,)
-    gdr = "no" if wanted.gpu is None else "yes"
-    pairs = wanted.queue_pairs if wanted.test.endswith("_bw") else 1
-    for name, got, asked in (
-        ("test", (output.verb, output.kind), _MEASURES[wanted.test]),
-        ("device", output.device, wanted.device),
+    sizes = SIZES if requested.message_bytes is None else (requested.message_bytes,)
+    gdr = "no" if requested.gpu is None else "yes"
+    pairs = requested.queue_pairs if requested.test.endswith("_bw") else 1
+    for name, got, expected in (
+        ("test", (output.verb, output.kind), _MEASURES[requested.test]),
+        ("device", output.device, requested.device),
         ("sizes", tuple(row.message_bytes for row in output.rows), tuple(sizes)),
         ("GPU memory", output.parameters["gdr"], gdr),
         ("queue pairs", output.parameters["queue_pairs"], str(pairs)),
     ):
-        if got != asked:
-            return f"{name}: perftest measured {_words(got)}, not {_words(asked)} as asked"
+        if got != expected:
+            return f"{name}: perftest measured {_words(got)}, not {_words(expected)} as asked"
     if ends == 2 and len(output.ends) < 2:
         return "the server's end printed no figures"
     return None
 
 
 def _words(value: object) -> str:
-    return " ".join(str(one) for one in value) if isinstance(value, tuple) else str(value)
+    return (
+        " ".join(str(component) for component in value) if isinstance(value, tuple) else str(value)
+    )
 
 
 def run_server(
@@ -338,14 +340,14 @@ def run_client(
     started = time.monotonic()
     while True:
         tried = time.monotonic() - started
-        left = max(1.0, timeout_seconds - tried)
-        done = process.run(argv, timeout_seconds=left, environment=environment)
+        remaining_seconds = max(1.0, timeout_seconds - tried)
+        done = process.run(argv, timeout_seconds=remaining_seconds, environment=environment)
         refused = done.returncode != 0 and REFUSED in done.stdout + done.stderr
         waited = time.monotonic() - started
         if not refused or waited + _RETRY_SECONDS > min(connect_seconds, timeout_seconds):
             break
         time.sleep(_RETRY_SECONDS)
-    failure = done.failure(left)
+    failure = done.failure(remaining_seconds)
     if refused:
         failure = (
             f"no server answered at {argv[-1]} within {connect_seconds:g} s: is TCP port "
@@ -379,9 +381,9 @@ def run_pair(
         while not _listening(port, proc_root) and not ends["server"].ended(0):
             time.sleep(_POLL_SECONDS)
         if not ends["server"].ended(0):
-            left = max(1.0, timeout_seconds - (time.monotonic() - started))
-            ends["client"] = _Watcher(client, left, environment)
-            ends["client"].ended(left + _GRACE_SECONDS)
+            remaining_seconds = max(1.0, timeout_seconds - (time.monotonic() - started))
+            ends["client"] = _Watcher(client, remaining_seconds, environment)
+            ends["client"].ended(remaining_seconds + _GRACE_SECONDS)
             went_well = ends["client"].done is not None and ends["client"].done.returncode == 0
             ends["server"].ended(_GRACE_SECONDS if went_well else _SHORT_GRACE_SECONDS)
     finally:
@@ -436,12 +438,12 @@ class _Watcher:
         """
         if self.done is None and self._receiver.poll(seconds):
             try:
-                answer = self._receiver.recv()
+                outcome = self._receiver.recv()
             except EOFError:
                 return True
-            if isinstance(answer, OSError):
-                raise answer
-            self.done = answer
+            if isinstance(outcome, OSError):
+                raise outcome
+            self.done = outcome
         return self.done is not None
 
     def close(self) -> None:
@@ -454,12 +456,12 @@ class _Watcher:
 def _watch(
     sender: Any, argv: Sequence[str], timeout_seconds: float, environment: Mapping[str, str]
 ) -> None:
-    answer: object
+    outcome: object
     try:
-        answer = process.run(argv, timeout_seconds=timeout_seconds, environment=environment)
+        outcome = process.run(argv, timeout_seconds=timeout_seconds, environment=environment)
     except OSError as error:
-        answer = error
-    sender.send(answer)
+        outcome = error
+    sender.send(outcome)
 
 
 def _listening(port: int, proc_root: str) -> bool:
@@ -484,7 +486,7 @@ def _labelled(side: str, done: Optional[process.Completed]) -> str:
 
 
 def _port(argv: Sequence[str]) -> str:
-    return next(word.partition("=")[2] for word in argv if word.startswith("--port="))
+    return next(argument.partition("=")[2] for argument in argv if argument.startswith("--port="))
 
 
 def numa_cpus(device: Mapping[str, Any], numa: Mapping[int, Tuple[int, ...]]) -> Tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What perftest's output is told by."""
+"""Marks that identify perftest's output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What perftest prints: ib_write_bw, ib_read_bw, ib_send_lat and their kin, 4.5 to 26.
+"""Parser of perftest's output: ib_write_bw, ib_read_bw, ib_send_lat and their kin, 4.5 to 26.
 
 One end prints a banner (``RDMA_Write BW Test``), its settings, the addresses, a table and a line of
 dashes. Read are
@@ -26,7 +26,7 @@ from ...reading import Line, lines_of
 from ...record import Metric
 
 TOOL = "ib"
-# What `--all` measures.
+# Sizes of `--all`.
 SIZES = tuple(1 << power for power in range(1, 24))
 
 _VERBS = {"RDMA_Write": "write", "RDMA_Read": "read", "Send": "send"}
@@ -51,13 +51,13 @@ _CPU = "CPU_Util[%]"
 _LEAST_ITERATIONS = 5
 # Iterations whose times are in no latency but the least and most.
 _LATENCY_TAIL = 3
-# What two rounded times may be off together, and the first distance whose square overflows.
+# Largest error of two rounded times together, and the first distance whose square overflows.
 _ROUNDED, _MOST_DEVIATION = 0.011, 46340
 # Of a test over a duration, which has whole seconds: at least one, at most eleven days.
 _LEAST_SECONDS, _MOST_SECONDS = 0.5, 1e6
 # Beyond any adapter, and beyond any message that arrives.
 _MOST_BITS, _MOST_USEC = 1e13, 1e9
-# What the ends agree on before they measure.
+# Settings that the ends agree on before they measure.
 _AGREED = ("Connection type", "Mtu", "Link type", "Number of qps")
 # The client alone prints its send queue's depth, the server of a send its receive queue's.
 _DEPTHS = (("TX depth", "client"), ("RX depth", "server"))
@@ -88,9 +88,9 @@ _ERROR = re.compile(
     r"|.* returned \d|.*\berror[ =]",
     re.IGNORECASE,
 )
-# What a client prints that finds no server.
+# A client's message when it finds no server.
 REFUSED = "Couldn't connect to "
-# ibv_wc_status of rdma-core's libibverbs/verbs.h: what ends a measurement on a sick fabric.
+# ibv_wc_status of rdma-core's libibverbs/verbs.h: statuses that end a measurement on a sick fabric.
 _STATUS = re.compile(r"(?i)failed status (\d{1,3})\b")
 _STATUSES = {
     4: "local protection error",
@@ -102,13 +102,13 @@ _STATUSES = {
 
 
 def explain(text: str) -> Optional[str]:
-    """What perftest says went wrong, the first end's words first; None where it says no more than
+    """perftest's error messages, those of the first end first; None where it prints nothing beyond
     REFUSED."""
     lines = [" ".join(line.split())[:200] for line in text.splitlines()]
-    said = [line for line in lines if _ERROR.match(line) and REFUSED not in line]
-    if not said:
+    error_lines = [line for line in lines if _ERROR.match(line) and REFUSED not in line]
+    if not error_lines:
         return None
-    words = "; ".join(dict.fromkeys(said[:2]))
+    words = "; ".join(dict.fromkeys(error_lines[:2]))
     status = _STATUS.search(words)
     meaning = _STATUSES.get(int(status.group(1))) if status else None
     return f"{words} ({meaning})" if meaning else words
@@ -138,13 +138,13 @@ class IbRow(NamedTuple):
 
 @dataclass(frozen=True)
 class IbOutput:
-    """What one test measured.
+    """Results of one test.
 
     Attributes:
         verb: write, read or send.
         kind: BW or Latency.
         device: the client's RDMA device, or that of the only end there is.
-        settings: what the banner says, by perftest's names.
+        settings: the banner's settings, by perftest's names.
         rows: a row for each size, ascending.
         ends: the ends whose output this is: client, server, or one that does not say which.
         gpus: GPU whose memory each of the ends used, None for the host's.
@@ -182,7 +182,7 @@ class IbOutput:
 
     @property
     def checks(self) -> Dict[str, bool]:
-        """Empty: perftest does not look at what arrives."""
+        """Empty: perftest does not look at the arriving data."""
         return {}
 
     @property
@@ -297,10 +297,10 @@ def _labelled(lines: Sequence[Line]) -> List[Tuple[str, List[Line]]]:
             parts[-1][1].append(line)
         else:
             side = label.group(1) or ""
-            # What an end said on standard error belongs to its output.
+            # An end's messages on standard error belong to its output.
             if label.group(3) or (label.group(2) and side == parts[-1][0]):
                 continue
-            if side in [one for one, _ in parts]:
+            if side in [earlier_side for earlier_side, _ in parts]:
                 raise line.error(f"the part {line} stands twice")
             parts.append((side, []))
     return parts
@@ -330,20 +330,20 @@ def _blocks(lines: Sequence[Line]) -> Optional[List[List[Line]]]:
     addresses, it does not matter whose they are.
     """
     parts = _parted(lines)
-    banners = [part for part in parts if any(_banner(line) for line in part)]
-    tables = [part for part in parts if any(_HEADER_START.match(line) for line in part)]
-    if (len(banners), len(tables)) != (2, 2) or {_kind(part) for part in banners} != {"BW"}:
+    banners = [block for block in parts if any(_banner(line) for line in block)]
+    tables = [block for block in parts if any(_HEADER_START.match(line) for line in block)]
+    if (len(banners), len(tables)) != (2, 2) or {_kind(block) for block in banners} != {"BW"}:
         return None
     # Each begins below dashes, each table ends above some, and both banners are above the tables.
     if parts[0] in (*banners, *tables) or parts[-1] in tables:
         return None
     if parts.index(banners[1]) > parts.index(tables[0]):
         return None
-    banners.sort(key=lambda part: not any(line.strip().startswith("TX depth") for line in part))
+    banners.sort(key=lambda block: not any(line.strip().startswith("TX depth") for line in block))
     tables.sort(key=len, reverse=True)
-    others = [line for part in parts if part not in (*banners, *tables) for line in part]
+    shared_lines = [line for block in parts if block not in (*banners, *tables) for line in block]
     ends = []
-    for rest, banner, table in zip(([], others), banners, tables):
+    for rest, banner, table in zip(([], shared_lines), banners, tables):
         ends.append([*rest, *banner, *table, Line(banner[0], table[-1].number + 1)])
     return ends
 
@@ -358,9 +358,9 @@ def _parted(lines: Sequence[Line]) -> List[List[Line]]:
     return parts
 
 
-def _kind(part: Sequence[Line]) -> str:
+def _kind(block: Sequence[Line]) -> str:
     """BW or Latency, where the part holds one banner."""
-    kinds = [found[2] for found in map(_banner, part) if found]
+    kinds = [match[2] for match in map(_banner, block) if match]
     return kinds[0] if len(kinds) == 1 else ""
 
 
@@ -447,9 +447,9 @@ def _read_setting(end: _End, line: Line, *, mixed: bool) -> None:
     # Two settings in a line have tabs between them, or blanks where these were lost; one name ends
     # in a tab: "rdma_cm QPs\t : OFF".
     fields = re.split(r"\t|(?<=\S) {2,}(?=[A-Za-z])", line.replace("\t :", " :"))
-    found = [_SETTING.fullmatch(field.strip()) for field in fields if field.strip()]
-    pairs = [(match[1].rstrip(), match[2].lstrip()) for match in found if match]
-    if len(pairs) < len(found):
+    matches = [_SETTING.fullmatch(field.strip()) for field in fields if field.strip()]
+    pairs = [(match[1].rstrip(), match[2].lstrip()) for match in matches if match]
+    if len(pairs) < len(matches):
         end.warnings.append(f"perftest also printed, line {line.number}: {line.strip()}")
         return
     for name, value in pairs:
@@ -472,10 +472,10 @@ def _header(line: Line) -> Tuple[Tuple[str, ...], str]:
         else:
             columns.append(column.replace("%%", "%"))
     unit = units.pop() if units else ""
-    known = tuple(columns[:-1] if columns[-1:] == [_CPU] else columns)
-    if known not in _TABLES or units:
+    table_columns = tuple(columns[:-1] if columns[-1:] == [_CPU] else columns)
+    if table_columns not in _TABLES or units:
         raise line.error("a header of other columns than perftest's tables have")
-    if _TABLES[known] == "BW" and unit not in _UNITS:
+    if _TABLES[table_columns] == "BW" and unit not in _UNITS:
         raise line.error(f"the unit {unit or 'of the bandwidth'} is not known")
     return tuple(columns), unit
 
@@ -526,8 +526,8 @@ def _bandwidth(size: int, named: Mapping[str, str], unit: int, line: Line) -> Di
 def _latency(named: Mapping[str, str], iterations: int, line: Line) -> Dict[str, float]:
     """The times in seconds, where they are in order and can be of so many iterations."""
     times = {
-        column: _decimal(word, 2, line)
-        for column, word in named.items()
+        column: _decimal(text, 2, line)
+        for column, text in named.items()
         if column.endswith("[usec]") and column != "t_stdev[usec]"
     }
     order = [
@@ -571,22 +571,26 @@ def _check_spread(
     # Each distance from the mean is cut to whole microseconds, and its square must fit in 32 bits.
     widest = [int(max(abs(mean - a), abs(mean - b)) + _ROUNDED) for a, b in zip(order, order[1:])]
     square = sum(many * wide**2 for many, wide in zip(parts, widest)) / count
-    known = re.fullmatch(r"[0-9]{1,9}\.[0-9]{2}", deviation)
-    if known and max(widest) < _MOST_DEVIATION and float(deviation) > math.sqrt(square) + _ROUNDED:
+    deviation_match = re.fullmatch(r"[0-9]{1,9}\.[0-9]{2}", deviation)
+    if (
+        deviation_match
+        and max(widest) < _MOST_DEVIATION
+        and float(deviation) > math.sqrt(square) + _ROUNDED
+    ):
         raise line.error(f"a deviation of {deviation} is not possible between these percentiles")
 
 
-def _whole(word: str, least: int, line: Line) -> int:
-    if not re.fullmatch(r"[1-9][0-9]{0,17}", word) or int(word) < least:
-        raise line.error(f"{word!r} is no count of {least} or more")
-    return int(word)
+def _whole(text: str, least: int, line: Line) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,17}", text) or int(text) < least:
+        raise line.error(f"{text!r} is no count of {least} or more")
+    return int(text)
 
 
-def _decimal(word: str, places: int, line: Line) -> float:
-    match = re.fullmatch(r"(?:0|[1-9][0-9]{0,17})\.([0-9]+)", word)
+def _decimal(text: str, places: int, line: Line) -> float:
+    match = re.fullmatch(r"(?:0|[1-9][0-9]{0,17})\.([0-9]+)", text)
     if match is None or len(match.group(1)) != places:
-        raise line.error(f"{word!r} is not a number with {places} places")
-    return float(word)
+        raise line.error(f"{text!r} is not a number with {places} places")
+    return float(text)
 
 
 def _check_end(end: _End) -> None:
@@ -646,12 +650,12 @@ def _check_duration(end: _End, verb: str) -> None:
 
 def _settle_side(end: _End) -> None:
     """Which end it is: the client alone prints its send queue's depth."""
-    said = [side for depth, side in _DEPTHS if depth in end.settings]
-    said += ["server"] if end.waits else []
-    for one in said:
-        if one != (end.side or said[0]):
-            raise end.banners[0][0].error(f"the {end.side or said[0]}'s part is that of a {one}")
-    end.side = end.side or (said or ["server"])[0]
+    sides = [side for depth, side in _DEPTHS if depth in end.settings]
+    sides += ["server"] if end.waits else []
+    for side in sides:
+        if side != (end.side or sides[0]):
+            raise end.banners[0][0].error(f"the {end.side or sides[0]}'s part is that of a {side}")
+    end.side = end.side or (sides or ["server"])[0]
 
 
 def _chosen(ends: Sequence[_End]) -> _End:
@@ -666,19 +670,19 @@ def _chosen(ends: Sequence[_End]) -> _End:
     return clients[0] if clients else ends[0]
 
 
-def _compare(one: _End, two: _End) -> None:
+def _compare(first: _End, two: _End) -> None:
     """That two ends were in one test."""
     line = two.banners[0][0]
-    if one.banners[0][1:] != two.banners[0][1:]:
+    if first.banners[0][1:] != two.banners[0][1:]:
         raise line.error("the ends ran different tests")
     for name in _AGREED:
-        if one.settings[name] != two.settings[name]:
+        if first.settings[name] != two.settings[name]:
             raise two.where[name].error(f"{name} is not the same at both ends")
-    if one.headers[0][1:] != two.headers[0][1:]:
+    if first.headers[0][1:] != two.headers[0][1:]:
         raise two.headers[0][0].error("the ends print different columns or units")
-    client, server = (one, two) if one.side == "client" else (two, one)
-    # Of a latency each measures for itself; what they did is the same.
-    latency = one.banners[0][3] == "Latency"
+    client, server = (first, two) if first.side == "client" else (two, first)
+    # Each end measures latency for itself; their settings are the same.
+    latency = first.banners[0][3] == "Latency"
     mine, its = (
         [row.words[: 2 if latency else None] for row in end.rows] for end in (client, server)
     )

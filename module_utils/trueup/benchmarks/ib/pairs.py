@@ -37,7 +37,7 @@ def _round(ring: Sequence[Optional[str]], number: int) -> List[Pair]:
     turned = [ring[0], *ring[1 + moved :], *ring[1 : 1 + moved]]
     half = len(ring) // 2
     facing = zip(turned[:half], reversed(turned[half:]))
-    pairs = [[one, two] for one, two in facing if one is not None and two is not None]
+    pairs = [[first, two] for first, two in facing if first is not None and two is not None]
     # The one that stays would be the server in every round.
     if number % 2 and pairs and pairs[0][0] == ring[0]:
         pairs[0].reverse()

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 from ...errors import BadInput
 from ...node.gpu_places import gpu_places
 from ...options import for_module
-from ...plan import Asked, Plan, Settled, Skipped
+from ...plan import Plan, PlanInputs, Settled, Skipped
 from .case import OPTIONS, PROGRAMS, require_one_size
 from .pairs import round_pair
 
@@ -23,58 +23,62 @@ _CUDA = "--use_cuda"
 _MOST_JOBS = 16
 
 
-def programs(asked: Asked) -> Dict[str, Any]:
-    """What preflight asks the node for, as arguments of program_facts."""
-    wanted: Dict[str, Any] = {"programs": [_perftest(asked)]}
-    if _gpus(asked):
-        wanted["mentions"] = dict.fromkeys((_perftest(asked), _perftest(asked, _folder())), _CUDA)
-    return wanted
+def programs(inputs: PlanInputs) -> Dict[str, Any]:
+    """Preflight queries for the node, as arguments of program_facts."""
+    arguments: Dict[str, Any] = {"programs": [_perftest(inputs)]}
+    if _gpus(inputs):
+        arguments["mentions"] = dict.fromkeys(
+            (_perftest(inputs), _perftest(inputs, _folder())), _CUDA
+        )
+    return arguments
 
 
-def asks(asked: Asked) -> Dict[str, Any]:
-    """What else: whether a perftest of ours is of the commit."""
-    return {"nccl_facts": {"builds": [_build(asked)]}} if _gpus(asked) else {}
+def asks(inputs: PlanInputs) -> Dict[str, Any]:
+    """Further queries: whether the perftest that trueup built is of the commit."""
+    return {"nccl_facts": {"builds": [_build(inputs)]}} if _gpus(inputs) else {}
 
 
-def asks_to_measure(asked: Asked) -> Dict[str, Any]:
+def asks_to_measure(inputs: PlanInputs) -> Dict[str, Any]:
     """Its devices."""
-    return {"ib_facts": {"sysfs_root": asked.variables.get("trueup_sysfs_root")}}
+    return {"ib_facts": {"sysfs_root": inputs.variables.get("trueup_sysfs_root")}}
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """Cases of each device, and with ``found["nodes"]`` this node's part in each round of pairs.
 
-    ``found`` holds what is known of: ``trueup_rdma``, as ib_facts has it; ``nodes``, each node with
+    ``found`` holds the known facts: ``trueup_rdma``, as ib_facts has it; ``nodes``, each node with
     its address; ``batch``, hosts of the batch; ``forks`` of the controller.
 
     Raises:
         BadInput: options that do not go together, no device, or nodes that cannot be paired.
     """
-    options = asked.options
+    options = inputs.options
     for case in (*options["cases"], *options["gpu_cases"], *options["pairwise_cases"]):
         require_one_size(case["message_bytes"], options["duration_seconds"])
     elsewhere = sorted(set(options["gpus"]) - set(options["devices"]))
     if options["devices"] and elsewhere:
         raise BadInput(f"ib_gpus holds {', '.join(elsewhere)}, which ib_devices does not")
     packaged = options["folder"] == _PACKAGED
-    there = asked.found["programs"][_perftest(asked)] is not None
-    lacking = _lacking(asked, can=there or (packaged and asked.node["privilege"] is not None))
-    devices = _devices(asked)
-    build = _build(asked) if _is_built(asked) else {}
+    is_installed = inputs.found["programs"][_perftest(inputs)] is not None
+    lacking = _lacking(
+        inputs, can=is_installed or (packaged and inputs.node["privilege"] is not None)
+    )
+    devices = _devices(inputs)
+    build = _build(inputs) if _is_built(inputs) else {}
     skipped = [Skipped("ib", lacking)] if lacking else []
-    # Once devices are known, what could be built has been.
-    late = "trueup_rdma" in asked.found or not build
-    if not lacking and late and _is_without_cuda(asked):
-        skipped = [Skipped(_FROM_GPUS, _why_without(asked))]
+    # Once devices are known, possible builds are done.
+    late = "trueup_rdma" in inputs.found or not build
+    if not lacking and late and _is_without_cuda(inputs):
+        skipped = [Skipped(_FROM_GPUS, _why_without(inputs))]
     return Plan(
         values={
-            "install": packaged and not there,
+            "install": packaged and not is_installed,
             "build": build,
-            **_pairwise(asked, devices or []),
+            **_pairwise(inputs, devices or []),
         },
         skipped=skipped,
-        refused=_refused(asked, devices),
-        cases=_cases(asked, devices or []),
+        refused=_refused(inputs, devices),
+        cases=_cases(inputs, devices or []),
     )
 
 
@@ -90,15 +94,15 @@ def _folder() -> str:
     return f"{_BUILT}/bin"
 
 
-def _perftest(asked: Asked, folder: str = "") -> str:
-    return f"{folder or asked.options['folder']}/{PROGRAMS['write_bw']}"
+def _perftest(inputs: PlanInputs, folder: str = "") -> str:
+    return f"{folder or inputs.options['folder']}/{PROGRAMS['write_bw']}"
 
 
-def _build(asked: Asked) -> Dict[str, Any]:
+def _build(inputs: PlanInputs) -> Dict[str, Any]:
     """perftest with CUDA, as nccl_facts and playbooks/tasks/build.yml take it."""
-    options = asked.options
+    options = inputs.options
     header = f"{options['cuda_home']}/include/cuda.h"
-    make = ["make", f"--jobs={min(asked.node.get('cores') or 1, _MOST_JOBS)}"]
+    make = ["make", f"--jobs={min(inputs.node.get('cores') or 1, _MOST_JOBS)}"]
     return {
         "name": "perftest",
         "repository": options["perftest_repository"],
@@ -106,7 +110,7 @@ def _build(asked: Asked) -> Dict[str, Any]:
         "source": _SOURCE,
         "made": _BUILT,
         "files": [f"bin/{program}" for program in PROGRAMS.values()],
-        "packages": options["perftest_packages"].get(asked.node.get("package_manager"), []),
+        "packages": options["perftest_packages"].get(inputs.node.get("package_manager"), []),
         "environment": {"LC_ALL": "C"},
         "commands": [
             # configure goes on without it, and makes a perftest without CUDA.
@@ -119,156 +123,160 @@ def _build(asked: Asked) -> Dict[str, Any]:
     }
 
 
-def _cuda_folder(asked: Asked) -> str:
+def _cuda_folder(inputs: PlanInputs) -> str:
     """The folder of a perftest that has CUDA: the node's own, else the one built here; empty where
     neither has."""
-    mentioned = asked.found.get("mentions", {})
-    for folder in (asked.options["folder"], _folder()):
-        if mentioned.get(_perftest(asked, folder)):
+    mentioned = inputs.found.get("mentions", {})
+    for folder in (inputs.options["folder"], _folder()):
+        if mentioned.get(_perftest(inputs, folder)):
             return str(folder)
     return ""
 
 
-def _is_without_cuda(asked: Asked) -> bool:
+def _is_without_cuda(inputs: PlanInputs) -> bool:
     """Whether adapters would be measured from GPU memory, and no perftest can."""
-    return bool(_gpus(asked) and asked.options["gpu_cases"]) and not _cuda_folder(asked)
+    return bool(_gpus(inputs) and inputs.options["gpu_cases"]) and not _cuda_folder(inputs)
 
 
-def _is_built(asked: Asked) -> bool:
+def _is_built(inputs: PlanInputs) -> bool:
     """Whether a perftest with CUDA is to be built: where none has it, or ours is outdated."""
-    options, node = asked.options, asked.node
-    wanted = bool(_gpus(asked) and options["gpu_cases"]) and options["perftest_cuda"] == "build"
+    options, node = inputs.options, inputs.node
+    wants_cuda = (
+        bool(_gpus(inputs) and options["gpu_cases"]) and options["perftest_cuda"] == "build"
+    )
     can = node.get("privilege") is not None
     can = can and node.get("package_manager") in options["perftest_packages"]
-    old = "perftest" in asked.found.get("outdated", [])
+    old = "perftest" in inputs.found.get("outdated", [])
     return (
-        wanted
+        wants_cuda
         and can
         and old
         and options["folder"] == _PACKAGED
-        and _cuda_folder(asked) != _PACKAGED
+        and _cuda_folder(inputs) != _PACKAGED
     )
 
 
-def _why_without(asked: Asked) -> str:
-    own = _perftest(asked)
-    why = {
-        "": asked.options["folder"] != _PACKAGED,
-        ", and ib_perftest_cuda is leave": asked.options["perftest_cuda"] == "leave",
-        ", and building one did not work": _is_built(asked),
+def _why_without(inputs: PlanInputs) -> str:
+    program = _perftest(inputs)
+    reasons = {
+        "": inputs.options["folder"] != _PACKAGED,
+        ", and ib_perftest_cuda is leave": inputs.options["perftest_cuda"] == "leave",
+        ", and building one did not work": _is_built(inputs),
         ", and building one needs root or sudo without a password, and apt or dnf": True,
     }
-    return f"{own} has no CUDA{next(text for text, holds in why.items() if holds)}"
+    return f"{program} has no CUDA{next(text for text, holds in reasons.items() if holds)}"
 
 
-def _lacking(asked: Asked, *, can: bool) -> str:
-    node = asked.node
-    there = any(one["link_layer"] == "InfiniBand" for one in node.get("infiniband") or [])
+def _lacking(inputs: PlanInputs, *, can: bool) -> str:
+    node = inputs.node
+    has_infiniband = any(
+        device["link_layer"] == "InfiniBand" for device in node.get("infiniband") or []
+    )
     expected = (node.get("catalog") or {}).get("rdma_nics") or 0
-    if not (asked.options["devices"] or there or expected):
+    if not (inputs.options["devices"] or has_infiniband or expected):
         return "no InfiniBand device on this node, its size has none, and ib_devices names no other"
     if not can:
         return (
-            f"no {_perftest(asked)} on this node, and installing perftest needs root or sudo"
+            f"no {_perftest(inputs)} on this node, and installing perftest needs root or sudo"
             " without a password"
         )
     return ""
 
 
-def _devices(asked: Asked) -> Optional[List[str]]:
-    """Names of what is measured; None where nobody has looked yet."""
-    if "trueup_rdma" not in asked.found:
+def _devices(inputs: PlanInputs) -> Optional[List[str]]:
+    """Names of the devices to measure; None where nobody has looked yet."""
+    if "trueup_rdma" not in inputs.found:
         return None
-    rows = asked.found["trueup_rdma"]["devices"]
-    found = [row["device"] for row in rows if row["kind"] == "infiniband"]
-    return list(asked.options["devices"]) or found
+    rows = inputs.found["trueup_rdma"]["devices"]
+    infiniband_devices = [row["device"] for row in rows if row["kind"] == "infiniband"]
+    return list(inputs.options["devices"]) or infiniband_devices
 
 
-def _refused(asked: Asked, devices: Optional[Sequence[str]]) -> List[str]:
-    if "nodes" not in asked.found:
-        if devices == [] and not asked.found.get("may_rest"):
+def _refused(inputs: PlanInputs, devices: Optional[Sequence[str]]) -> List[str]:
+    if "nodes" not in inputs.found:
+        if devices == [] and not inputs.found.get("may_rest"):
             return [
                 "no InfiniBand device on this node; see role rdma, or name others in ib_devices"
             ]
         return []
-    nodes, batch, hosts = len(asked.found["nodes"]), asked.found["batch"], len(asked.hosts)
+    nodes, batch, hosts = len(inputs.found["nodes"]), inputs.found["batch"], len(inputs.hosts)
     if nodes >= 2 and batch == hosts:
         return []
-    why = (
+    reason = (
         f"{nodes} nodes with an InfiniBand device (or ib_pairwise_device) in a batch of {batch} of"
         f" {hosts} hosts: pairs need two nodes, and a play without serial"
     )
-    return [why]
+    return [reason]
 
 
-def _case(asked: Asked, case: Mapping[str, Any], device: str, **more: Any) -> Dict[str, Any]:
-    given = {**for_module(OPTIONS, asked.options), "device": device, **case, **more}
-    if "trueup_sysfs_root" in asked.variables:
-        given["sysfs_root"] = asked.variables["trueup_sysfs_root"]
-    return given
+def _case(inputs: PlanInputs, case: Mapping[str, Any], device: str, **more: Any) -> Dict[str, Any]:
+    parameters = {**for_module(OPTIONS, inputs.options), "device": device, **case, **more}
+    if "trueup_sysfs_root" in inputs.variables:
+        parameters["sysfs_root"] = inputs.variables["trueup_sysfs_root"]
+    return parameters
 
 
-def _gpus(asked: Asked) -> Mapping[str, int]:
+def _gpus(inputs: PlanInputs) -> Mapping[str, int]:
     """The GPU of each adapter: those of ib_gpus, or those beside them by the layout of the node's
     size."""
-    given: Mapping[str, int] = asked.options["gpus"]
-    attached = len(asked.node.get("gpus") or [])
-    if given or not attached:
-        return given
-    places = gpu_places(asked.node.get("vm_size"), attached, asked.catalog("topologies.yml"))
-    return {place.adapter: place.number for place in places if place.adapter}
+    gpu_by_adapter: Mapping[str, int] = inputs.options["gpus"]
+    attached = len(inputs.node.get("gpus") or [])
+    if gpu_by_adapter or not attached:
+        return gpu_by_adapter
+    places = gpu_places(inputs.node.get("vm_size"), attached, inputs.catalog("topologies.yml"))
+    return {gpu.adapter: gpu.number for gpu in places if gpu.adapter}
 
 
-def _cases(asked: Asked, devices: Sequence[str]) -> List[Dict[str, Any]]:
+def _cases(inputs: PlanInputs, devices: Sequence[str]) -> List[Dict[str, Any]]:
     """Every device from host memory, then those that have a GPU from GPU memory, where a perftest
     can."""
-    options, folder = asked.options, _cuda_folder(asked)
-    gpus = _gpus(asked) if folder else {}
-    of_host = [_case(asked, case, device) for device in devices for case in options["cases"]]
+    options, folder = inputs.options, _cuda_folder(inputs)
+    gpus = _gpus(inputs) if folder else {}
+    of_host = [_case(inputs, case, device) for device in devices for case in options["cases"]]
     return of_host + [
-        _case(asked, case, device, gpu=gpus[device], folder=folder)
+        _case(inputs, case, device, gpu=gpus[device], folder=folder)
         for device in devices
         if device in gpus
         for case in options["gpu_cases"]
     ]
 
 
-def _pairwise(asked: Asked, devices: Sequence[str]) -> Dict[str, Any]:
+def _pairwise(inputs: PlanInputs, devices: Sequence[str]) -> Dict[str, Any]:
     """This node for the others, and once all are known its part in each round."""
-    options = asked.options
+    options = inputs.options
     device = options["pairwise_device"] or next(iter(devices), "")
-    reached = asked.hostvars.get(asked.host, {}).get("ansible_host")
-    own = {
+    reached = inputs.hostvars.get(inputs.host, {}).get("ansible_host")
+    pair_values = {
         "pair_device": device,
-        "pair_node": [asked.host, options["address"] or reached or asked.host],
+        "pair_node": [inputs.host, options["address"] or reached or inputs.host],
     }
-    nodes: Optional[Mapping[str, str]] = asked.found.get("nodes")
+    nodes: Optional[Mapping[str, str]] = inputs.found.get("nodes")
     if nodes is None:
-        return own
+        return pair_values
     memory: Dict[str, Any] = {}
     if options["pairwise_gpu_memory"] and device:
-        gpus = _gpus(asked)
+        gpus = _gpus(inputs)
         if device not in gpus:
             raise BadInput(f"ib_pairwise_gpu_memory: ib_gpus has no GPU for {device}")
-        if not _cuda_folder(asked):
-            raise BadInput(f"ib_pairwise_gpu_memory: {_why_without(asked)}")
-        memory = {"gpu": gpus[device], "folder": _cuda_folder(asked)}
-    cases = [_case(asked, case, device, **memory) for case in options["pairwise_cases"]]
-    seconds = _server_seconds(asked, len(nodes))
+        if not _cuda_folder(inputs):
+            raise BadInput(f"ib_pairwise_gpu_memory: {_why_without(inputs)}")
+        memory = {"gpu": gpus[device], "folder": _cuda_folder(inputs)}
+    cases = [_case(inputs, case, device, **memory) for case in options["pairwise_cases"]]
+    seconds = _server_seconds(inputs, len(nodes))
     names = list(nodes)
     pairs = [
-        round_pair(names, number, asked.host) for number in range(len(names) - 1 + len(names) % 2)
+        round_pair(names, number, inputs.host) for number in range(len(names) - 1 + len(names) % 2)
     ]
     return {
-        **own,
+        **pair_values,
         "pair_cases": cases,
-        "rounds": [_part(pair, asked.host, nodes, seconds) for pair in pairs],
+        "rounds": [_part(pair, inputs.host, nodes, seconds) for pair in pairs],
         "server_seconds": seconds,
     }
 
 
 def _part(pair: Sequence[str], host: str, nodes: Mapping[str, str], seconds: int) -> Dict[str, Any]:
-    """What a node does in a round: ``peer``, and what the module is given besides the case."""
+    """A node's part in a round: ``peer``, and the module's arguments besides the case."""
     if not pair:
         return {"peer": "", "end": {"role": "rests"}}
     server, client = pair
@@ -278,9 +286,9 @@ def _part(pair: Sequence[str], host: str, nodes: Mapping[str, str], seconds: int
     return {"peer": server, "end": end}
 
 
-def _server_seconds(asked: Asked, nodes: int) -> int:
+def _server_seconds(inputs: PlanInputs, nodes: int) -> int:
     """Clients start in waves of as many as the controller has forks: the last server waits for all
     of them."""
-    waves = math.ceil(nodes / 2 / asked.found["forks"])
-    seconds: int = asked.options["connect_seconds"] + asked.options["timeout_seconds"] * waves
+    waves = math.ceil(nodes / 2 / inputs.found["forks"])
+    seconds: int = inputs.options["connect_seconds"] + inputs.options["timeout_seconds"] * waves
     return seconds

@@ -1,1 +1,1 @@
-"""The benchmark megatron: what its tool prints (output) and how its figures are shown (view)."""
+"""The benchmark megatron: its output's parser (output) and how its figures are shown (view)."""

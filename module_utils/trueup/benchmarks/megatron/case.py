@@ -1,4 +1,4 @@
-"""A training run as a case: options, model, layout, command, and what its rates are."""
+"""A training run as a case: options, model, layout, command, and the meaning of its rates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .output import MegatronOutput
 
 _PADDING = 128  # Megatron-LM pads the vocabulary to a multiple of it
 TORCHRUN = "torchrun"
-# The role's word for what the model's runs had.
+# The role's word for the settings of the model's runs.
 CATALOG = "catalog"
 PROGRAMS = ("gpt_driver", "megatron", "megatron_deepspeed")
 PRECISIONS = ("fp32", "bf16", "fp16", "fp8")
@@ -325,7 +325,7 @@ _PLACE = {
     ),
     "slurm": "RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS",
 }
-# What sh says of a node where that cannot be: no Python at the prefix, another MPI, no scontrol.
+# sh's message for a node where that cannot be: no Python at the prefix, another MPI, no scontrol.
 _NO_PLACE = re.compile(
     r"(?m)^(sh: .*(?:\bexec: |/venv/bin/python: |OMPI_COMM_WORLD_RANK: |MASTER_ADDR: ).*)$"
 )
@@ -334,7 +334,7 @@ _EXEC = 'export RANK LOCAL_RANK WORLD_SIZE; exec "$@"'
 
 @dataclass(frozen=True)
 class Run:
-    """What is trained, by what, where.
+    """The model to train, the program, and the nodes.
 
     Attributes:
         program: one of PROGRAMS.
@@ -374,10 +374,10 @@ class Run:
     save_interval: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot run.
+        """Refuse impossible runs.
 
         Raises:
-            BadInput: naming what is wrong, and the mend.
+            BadInput: naming the error, and the mend.
         """
         for wrong, message in [*self._places(), *self._combinations(), *self._of_megatron_lm()]:
             if wrong:
@@ -385,7 +385,7 @@ class Run:
 
     def _of_megatron_lm(self) -> Iterator[Tuple[bool, str]]:
         ours, by = self.program == "megatron", self.tensor_parallel * self.pipeline_parallel
-        whole = self.world_size % by == 0
+        is_divisible = self.world_size % by == 0
         yield (
             not ours and (by > 1 or self.accumulated > 0),
             (
@@ -394,7 +394,7 @@ class Run:
             ),
         )
         yield (
-            not whole or self.model.layers % self.pipeline_parallel > 0,
+            not is_divisible or self.model.layers % self.pipeline_parallel > 0,
             (
                 f"tensor_parallel {self.tensor_parallel} x pipeline_parallel"
                 f" {self.pipeline_parallel} must divide the {self.world_size} processes, and"
@@ -402,7 +402,7 @@ class Run:
             ),
         )
         yield (
-            whole and self.accumulated % (self.micro_batch * self.copies) > 0,
+            is_divisible and self.accumulated % (self.micro_batch * self.copies) > 0,
             (
                 f"global_batch {self.accumulated} is not a multiple of micro_batch"
                 f" {self.micro_batch} x {self.copies} copies of the model"
@@ -504,15 +504,15 @@ class Run:
 
     @property
     def framework(self) -> str:
-        """What trains."""
+        """The program that trains."""
         if self.program == "gpt_driver":
             return "deepspeed" if self.deepspeed else "pytorch"
         return "megatron_lm" if self.program == "megatron" else "megatron_deepspeed"
 
 
-def asked(given: Mapping[str, Any]) -> Run:
-    """The run that parameters by the names of megatron_bench describe; what starts it may be called
-    as the module does (local) or as records do (torchrun).
+def asked(module_parameters: Mapping[str, Any]) -> Run:
+    """The run that parameters by the names of megatron_bench describe; its launcher may be named as
+    in the module (local) or as in records (torchrun).
 
     Raises:
         BadInput: it cannot be.
@@ -520,12 +520,14 @@ def asked(given: Mapping[str, Any]) -> Run:
     same = ("program", "micro_batch", "iterations", "processes", "nodes", "node_rank", "backend")
     more = ("zero_stage", "offload", "recompute", "precision", "threads", *_OF_MEGATRON_LM)
     return Run(
-        model=Model(**{name: given[name] for name in _MODEL}),
-        rendezvous=given["rendezvous_address"],
-        port=given["rendezvous_port"],
-        launcher=TORCHRUN if given["launcher"] == "local" else given["launcher"],
-        accumulated=given["global_batch"],
-        **{name: given[name] for name in same + more},
+        model=Model(**{name: module_parameters[name] for name in _MODEL}),
+        rendezvous=module_parameters["rendezvous_address"],
+        port=module_parameters["rendezvous_port"],
+        launcher=TORCHRUN
+        if module_parameters["launcher"] == "local"
+        else module_parameters["launcher"],
+        accumulated=module_parameters["global_batch"],
+        **{name: module_parameters[name] for name in same + more},
     )
 
 
@@ -566,7 +568,7 @@ _RECORDED = (
 
 
 def parameters(run: Run) -> Dict[str, Any]:
-    """A record's parameters: what was asked for."""
+    """A record's parameters: the requested settings."""
     return {
         "program": "gpt_driver" if run.program == "gpt_driver" else "megatron",
         **{name: getattr(run.model, name) for name in _MODEL},
@@ -683,12 +685,12 @@ def _program(run: Run, prefix: str, deepspeed_config: str, data: Mapping[str, st
 
 def _driver(run: Run, prefix: str, deepspeed_config: str) -> List[str]:
     argv = [os.path.join(prefix, "gpt_driver.py")]
-    told = {**vars(run.model), **vars(run)}
+    settings = {**vars(run.model), **vars(run)}
     for name in (
         *("layers", "hidden_size", "attention_heads", "sequence_length", "vocabulary_size"),
         *("micro_batch", "iterations", "backend"),
     ):
-        argv += [f"--{name.replace('_', '-')}", str(told[name])]
+        argv += [f"--{name.replace('_', '-')}", str(settings[name])]
     argv += ["--threads", str(run.threads)] if run.threads else []
     argv += ["--recompute"] if run.recompute else []
     argv += ["--bf16"] if run.precision == "bf16" else []
@@ -735,32 +737,34 @@ def _saving(run: Run) -> List[str]:
 
 def environment(run: Run, interface: str, variables: Mapping[str, str]) -> Dict[str, str]:
     """The variables of the run: the interface that processes meet over, threads, and NCCL's; and
-    what torchrun would set by itself, where it does not start them."""
-    found: Dict[str, str] = {}
+    those that torchrun would set by itself, where it does not start them."""
+    run_variables: Dict[str, str] = {}
     if run.launcher != TORCHRUN:
         address = run.rendezvous or ("127.0.0.1" if len(run.nodes) == 1 else "")
-        found.update({"MASTER_ADDR": address} if address else {})
-        found["MASTER_PORT"] = str(run.port)
+        run_variables.update({"MASTER_ADDR": address} if address else {})
+        run_variables["MASTER_PORT"] = str(run.port)
         if run.processes > 1:
-            found["OMP_NUM_THREADS"] = "1"
+            run_variables["OMP_NUM_THREADS"] = "1"
     if interface:
-        found["GLOO_SOCKET_IFNAME"] = interface
+        run_variables["GLOO_SOCKET_IFNAME"] = interface
         if run.backend == "nccl":
-            found["NCCL_SOCKET_IFNAME"] = interface
+            run_variables["NCCL_SOCKET_IFNAME"] = interface
     if run.threads:
-        found["OMP_NUM_THREADS"] = str(run.threads)
+        run_variables["OMP_NUM_THREADS"] = str(run.threads)
     if run.program != "gpt_driver":
-        found["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"  # Megatron's order of kernels asks for it
+        run_variables["CUDA_DEVICE_MAX_CONNECTIONS"] = (
+            "1"  # Megatron's order of kernels asks for it
+        )
     if run.backend == "gloo":
-        found["CUDA_VISIBLE_DEVICES"] = ""
-    found.update({str(name): str(value) for name, value in variables.items()})
-    return found
+        run_variables["CUDA_VISIBLE_DEVICES"] = ""
+    run_variables.update({str(name): str(value) for name, value in variables.items()})
+    return run_variables
 
 
 def explain(text: str) -> Optional[str]:
-    """Why a launcher's processes did not become Python on a node, from what was printed."""
-    found = _NO_PLACE.search(text)
-    return f"on a node, {found.group(1)}" if found else None
+    """Why a launcher's processes did not become Python on a node, from the printed output."""
+    match = _NO_PLACE.search(text)
+    return f"on a node, {match.group(1)}" if match else None
 
 
 def last_checkpoint(run: Run) -> Optional[str]:
@@ -801,13 +805,13 @@ def rates(run: Run, output: MegatronOutput) -> List[Metric]:
 
 
 def _told(run: Run, output: MegatronOutput) -> Dict[str, Any]:
-    """What the log must say of what was asked for, where it says it."""
-    wanted = {**parameters(run), "world_size": run.world_size}
+    """Requested settings that the log must confirm, where it shows them."""
+    expected = {**parameters(run), "world_size": run.world_size}
     if output.exact and run.world_size == 1 and not run.deepspeed:
-        wanted["backend"] = "none"  # one process exchanges nothing
+        expected["backend"] = "none"  # one process exchanges nothing
     if not run.threads:
-        del wanted["threads"]  # PyTorch's choice
-    return wanted
+        del expected["threads"]  # PyTorch's choice
+    return expected
 
 
 def judge(run: Run, output: MegatronOutput) -> Optional[str]:
@@ -816,11 +820,11 @@ def judge(run: Run, output: MegatronOutput) -> Optional[str]:
 
 
 def _other_run(run: Run, output: MegatronOutput) -> Optional[str]:
-    """What ran that was not asked for."""
+    """How the run differs from the requested one."""
     ran = "gpt_driver" if output.exact else "megatron"
-    wanted = _told(run, output)
-    if ran != wanted["program"]:
-        return f"{ran} ran instead of {wanted['program']}"
+    expected = _told(run, output)
+    if ran != expected["program"]:
+        return f"{ran} ran instead of {expected['program']}"
     if output.part:
         return output.part[0]
     last = output.iterations[-1]
@@ -832,8 +836,8 @@ def _other_run(run: Run, output: MegatronOutput) -> Optional[str]:
     if device is not None and (device == "cpu") != (run.backend == "gloo"):
         return f"it ran on {device}, which is not what backend {run.backend} is for"
     for name, value in output.parameters.items():
-        if name in wanted and value != str(wanted[name]):
-            return f"{name} was {value} instead of {wanted[name]}"
+        if name in expected and value != str(expected[name]):
+            return f"{name} was {value} instead of {expected[name]}"
     saves = run.iterations // run.save_interval if run.save_interval else 0
     # Megatron writes a last one, whatever the interval.
     if output.exact and len(output.saves) != saves:
@@ -857,12 +861,12 @@ def _other_place(run: Run, output: MegatronOutput) -> Optional[str]:
 
 def _untrained(output: MegatronOutput) -> Optional[str]:
     failed = [name for name, passed in output.checks.items() if not passed]
-    said = [output.reasons[name] for name in failed if name in output.reasons]
+    reasons = [output.reasons[name] for name in failed if name in output.reasons]
     broken = [name for name in failed if name not in output.reasons]
-    if said:
-        return "; ".join([*said, *(f"{name} failed" for name in broken)])
+    if reasons:
+        return "; ".join([*reasons, *(f"{name} failed" for name in broken)])
     if broken:
         losses = [item.loss for item in output.iterations if item.loss is not None]
-        seen = f"{losses[0]:.4f} to {losses[-1]:.4f}" if len(losses) > 1 else "not finite"
-        return f"it did not train: {', '.join(broken)} failed (loss {seen})"
+        loss_range = f"{losses[0]:.4f} to {losses[-1]:.4f}" if len(losses) > 1 else "not finite"
+        return f"it did not train: {', '.join(broken)} failed (loss {loss_range})"
     return None

@@ -1,5 +1,5 @@
 """Floating-point operations of one training iteration of a GPT-like model, by the formulas that the
-field prints rates with, and what a rate or a step time means.
+field prints rates with, and the meaning of a rate or a step time.
 
 Three counts, which differ by up to a third for the same run:
 
@@ -12,13 +12,13 @@ Three counts, which differ by up to a third for the same run:
   here; with the micro batch it is that of one GPU. The logits are not recomputed, which is why V
   stands over 16 and not over 12.
 - **megatron**: ``72 B s l h^2 (1 + s/(6h) + V/(12 l h))``. The same model without recomputation,
-  three passes ("model FLOPs"): what equation 3 gives with a factor of 3 in place of 4 for the
+  three passes ("model FLOPs"): equation 3 with a factor of 3 in place of 4 for the
   layers. Megatron-DeepSpeed of July 2022 (commit 1f19913ca43ac32e4bb1aec5efababdd29240fd8,
   megatron/training.py) multiplies the whole of equation 3 by 3/4 where nothing is recomputed, and
   so counts three quarters of the logits; where activations are recomputed it prints the article's.
-- **megatron_lm**: what Megatron-LM itself prints as ``throughput per GPU (TFLOP/s/GPU)``: three
-  passes, and half of the attention scores, since the causal mask leaves half of them; with grouped
-  queries, SwiGLU and any size of the feed-forward part. Source: NVIDIA/Megatron-LM, branch
+- **megatron_lm**: the rate that Megatron-LM itself prints as ``throughput per GPU (TFLOP/s/GPU)``:
+  three passes, and half of the attention scores, since the causal mask leaves half of them; with
+  grouped queries, SwiGLU and any size of the feed-forward part. Source: NVIDIA/Megatron-LM, branch
   core_r0.16.0, commit ddc0d6774783b032ddceacc5714e653651daecb9, megatron/training/training.py,
   ``num_floating_point_operations``, for dense models with multi-head or grouped attention.
 
@@ -67,7 +67,7 @@ class Model:
     learned_positions: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what is no model.
+        """Refuse impossible models.
 
         Raises:
             BadInput: naming the number that is wrong.
@@ -200,10 +200,10 @@ def seconds_for(flops: float, rate_per_gpu: float, gpus: int) -> float:
 
 def _quotient(flops: float, by: float, gpus: int, name: str) -> float:
     """flops / (by x gpus), where it is a number above 0."""
-    found = flops / gpus / by
-    if not (math.isfinite(found) and found > 0):
+    quotient = flops / gpus / by
+    if not (math.isfinite(quotient) and quotient > 0):
         raise BadInput(f"{name} {by:g} is too small or too large to compute with")
-    return found
+    return quotient
 
 
 def _batch(batch: int) -> int:

@@ -1,4 +1,4 @@
-"""What the log of a training run is told by."""
+"""Marks that identify the log of a training run."""
 
 from __future__ import annotations
 

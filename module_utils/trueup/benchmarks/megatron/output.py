@@ -21,13 +21,13 @@ iteration, samples per second are batch / time, a rate times its step time
 is the same in all lines, tokens are samples x length, and every line has the same fields.
 
 Megatron's own log may be a part: of a job that was cut or still runs (its last line may be half a
-line), or that was resumed. It is read over the iterations that are there, and says what is not; of
-several starts in one log, each from a checkpoint, the last one counts.
+line), or that was resumed. It is read over its iterations, and names the missing ones; of several
+starts in one log, each from a checkpoint, the last one counts.
 
 Checkpoints are timed by Megatron's own timers, ``save-checkpoint ...: (least, most)`` in ms over
-the ranks, of which the slowest is what the job waits for; with ``--async-save`` it is the part that
-training waits for. Where lines have a time, tokens by the clock are known too: from the first line
-to the last, over all starts, with checkpoints, evaluation, outages and what was done twice in it.
+the ranks, and the job waits for the slowest; with ``--async-save`` it is the part that training
+waits for. Where lines have a time, tokens by the clock are known too: from the first line to the
+last, over all starts, with checkpoints, evaluation, outages and repeated iterations in it.
 
 Warm-up: the first quarter of the lines is left out of all times and rates, at least 2 and at most 4
 of them. DeepSpeed on Azure (2022-07-26) saw a steady state within 3 to 4 iterations; and the second
@@ -75,9 +75,9 @@ _BEGIN = (
 _TIME, _HEAD = 3, 5  # groups of a time, and of all of it
 _SECONDS = {b"%02d" % second: second for second in range(60)}
 _LINE = re.compile(rf"(?:^|[\s:>]){_BEGIN}(?P<fields>.*)$")
-# What only such a line holds: one that holds it and is not of the form above is damaged.
+# Text that only such a line holds: a line with it that has not the form above is damaged.
 _LIKE = re.compile(r"elapsed time per iteration|consumed samples:|number of nan iterations")
-# What else than "iteration" a line holds of which anything is read.
+# Words other than "iteration" of the lines that are read.
 _WORDS = ("..", "consumed samples:", "padded vocab", STANDARD_ERROR)
 _ARGUMENTS = {
     "num_layers": "layers",
@@ -96,7 +96,7 @@ _LOADED = re.compile(r"successfully loaded checkpoint .* at iteration (\d+)")
 _TIMED = re.compile(
     r"\b(save|load)-checkpoint \.{2,}: (?:\(\d{1,12}\.\d+, (\d{1,12}\.\d+)\)|(\d{1,12}\.\d+)\s*$)"
 )
-# What the vocabulary was padded to stands in no table.
+# The padded size of the vocabulary stands in no table.
 _PADDED = re.compile(r"> padded vocab \(size: \d+\) with \d+ dummy tokens \(new size: (\d+)\)")
 
 _MS = "elapsed time per iteration (ms)"
@@ -128,7 +128,7 @@ _NEEDED = (
     *("number of skipped iterations", "number of nan iterations"),
 )
 _WHOLE = (_NEEDED[0], *_NEEDED[2:])
-# What else is read of a line; the rest is only known to be numbers.
+# Fields that are read of a line; the others are only checked to be numbers.
 _READ = {*_NEEDED, _LM_LOSS, _RATE, _RATE_DS, _SAMPLES, _TOKENS}
 _COUNT = r"\d{1,18}"
 _FIGURE = r"\d{1,18}(?:\.\d{1,9})?(?:E[+-]\d\d)?"
@@ -181,10 +181,10 @@ class Resume(NamedTuple):
 class MegatronOutput:
     """A run. ``exact``: figures are the driver's, unrounded.
 
-    ``sequence_length`` is None where the log does not say it (Megatron-LM). ``part``: what of the
-    run is not in the log, a sentence each. ``saves`` and ``loads`` are seconds of each checkpoint,
-    ``resumes`` the starts from one after another start; ``clocked`` is samples and seconds between
-    the first and the last line of all starts, None without times.
+    ``sequence_length`` is None where the log does not say it (Megatron-LM). ``part``: the parts of
+    the run that the log lacks, a sentence each. ``saves`` and ``loads`` are seconds of each
+    checkpoint, ``resumes`` the starts from one after another start; ``clocked`` is samples and
+    seconds between the first and the last line of all starts, None without times.
     """
 
     program: str
@@ -246,23 +246,23 @@ class MegatronOutput:
 
     @property
     def warnings(self) -> list[str]:
-        """What the reader of the numbers must know."""
+        """Warnings for the reader of the figures."""
         interval = self.iterations[-1].number - self.iterations[-2].number
         lines = len(self.iterations)
-        said = [*self.part]
-        said.append(
+        warnings = [*self.part]
+        warnings.append(
             f"the first {warm_up(lines)} of {lines} lines are warm-up and in no time or rate"
         )
         if interval > 1:
-            said.append(f"each line is the mean of {interval} iterations")
+            warnings.append(f"each line is the mean of {interval} iterations")
         if not self.exact:
-            said.append("the log rounds step times to 0.1 ms")
-        return said
+            warnings.append("the log rounds step times to 0.1 ms")
+        return warnings
 
     def metrics(self) -> list[Metric]:
         """step_time [s], sample_throughput and, where the length is known, token_throughput [1/s],
         train_flops_printed [flop/s a GPU] where it is printed, checkpoint_save_time and
-        checkpoint_load_time [s], what _lost says, loss_first and loss_last."""
+        checkpoint_load_time [s], the metrics of _lost, loss_first and loss_last."""
         measured = self.measured
         rows = summarise("step_time", [item.seconds for item in measured], "s", "lower")
         rates = [item.batch / item.seconds for item in measured]
@@ -286,8 +286,9 @@ class MegatronOutput:
         return rows
 
     def _lost(self) -> list[Metric]:
-        """What the clock says: sample_rate_clocked and token_rate_clocked [1/s], and of starts from
-        a checkpoint iterations_redone and resume_time [s], the outage and what was redone."""
+        """Metrics by the clock: sample_rate_clocked and token_rate_clocked [1/s], and of starts
+        from a checkpoint iterations_redone and resume_time [s], the outage and the repeated
+        iterations."""
         rows: list[Metric] = []
         if self.clocked is not None:
             samples, seconds = self.clocked
@@ -299,10 +300,14 @@ class MegatronOutput:
             ]
         if self.resumes:
             step = statistics.median(item.seconds for item in self.measured)
-            redone = [one.redone for one in self.resumes]
+            redone = [resume.redone for resume in self.resumes]
             rows.append(Metric("iterations_redone", sum(redone), "1", "lower", n=len(redone)))
-            known = [one.away + one.redone * step for one in self.resumes if one.away is not None]
-            rows += summarise("resume_time", known, "s", "lower") if known else []
+            resume_times = [
+                resume.away + resume.redone * step
+                for resume in self.resumes
+                if resume.away is not None
+            ]
+            rows += summarise("resume_time", resume_times, "s", "lower") if resume_times else []
         return rows
 
 
@@ -315,7 +320,7 @@ def _falls(losses: Sequence[float], share: float) -> bool:
     count = max(2, len(losses) // 4) if len(losses) > _FEWEST_LINES else 1
     if len(losses) < 2:
         return False
-    first, last = (math.fsum(part) / count for part in (losses[:count], losses[-count:]))
+    first, last = (math.fsum(quarter) / count for quarter in (losses[:count], losses[-count:]))
     return first - last > max(3 * _scatter(losses) * math.sqrt(2 / count), share * first)
 
 
@@ -369,12 +374,12 @@ def _output(text: str) -> MegatronOutput:
     log = _logged(text)
     logged = log.iterations
     begins = _check_order(logged)
-    part = log.part + _check_same(log, begins=begins)
+    omissions = log.part + _check_same(log, begins=begins)
     _check_rates(logged, deepspeed=log.deepspeed)
     driven = _driver(text)
     if driven is not None:
-        if part:
-            raise _error(logged[-1], f"not gpt_driver's whole log: {part[0]}")
+        if omissions:
+            raise _error(logged[-1], f"not gpt_driver's whole log: {omissions[0]}")
         return _with_driver(*driven, log)
     lengths = {item.length for item in logged}
     if len(lengths) > 1:
@@ -386,7 +391,7 @@ def _output(text: str) -> MegatronOutput:
         exact=False,
         sequence_length=lengths.pop(),
         parameters={"program": "megatron", **log.arguments},
-        part=tuple(part),
+        part=tuple(omissions),
         **log.told(),
     )
 
@@ -413,19 +418,19 @@ class _Layout(NamedTuple):
         return cls(re.compile(" ?" + _BEGIN + values + r" *", re.ASCII), names, {})
 
     def at(self, shape: bytes, line: str) -> Optional[struct.Struct]:
-        """Where lines of a shape, of which this is one, have what the pattern reads; None where it
-        does not match them."""
-        known = self.places.get(shape)
-        match = None if known else self.pattern.fullmatch(line)
+        """Where lines of a shape, of which this is one, hold the fields of the pattern; None where
+        it does not match them."""
+        layout = self.places.get(shape)
+        match = None if layout else self.pattern.fullmatch(line)
         if match:
             if len(self.places) >= _MOST_SHAPES:
                 self.places.clear()
-            self.places[shape] = known = _places(match)
-        return known
+            self.places[shape] = layout = _places(match)
+        return layout
 
     def iterations(self, rows: Sequence[tuple[bytes, ...]], first: int) -> list[Iteration]:
-        """What ``_iteration`` makes of such lines, a column at a time, which takes a third of its
-        time; none where it may refuse one.
+        """The iterations of such lines, as ``_iteration`` reads them, but a column at a time, which
+        takes a third of its time; none where it may refuse one.
 
         Args:
             first: the number of the first line.
@@ -443,9 +448,9 @@ class _Layout(NamedTuple):
         if _SAMPLES in fields and not all(map(_fits_batch, fields[_SAMPLES], seconds, batch)):
             return []
         rates = fields.get(_RATE, fields.get(_RATE_DS))
-        here = repeat(_NOWHERE)
+        nowhere = repeat(_NOWHERE)
         try:
-            made = zip(
+            iteration_fields = zip(
                 map(int, numbers),
                 _numbers(int, totals),
                 consumed,
@@ -456,12 +461,12 @@ class _Layout(NamedTuple):
                 nan,
                 count(first),
                 repeat(None) if rates is None else [rate * 1e12 for rate in rates],
-                map(_length, map(int, fields[_TOKENS]), consumed, here)
+                map(_length, map(int, fields[_TOKENS]), consumed, nowhere)
                 if _TOKENS in fields
                 else repeat(None),
                 _times(*columns[:_TIME]),
             )
-            return list(tuples(Iteration, made))
+            return list(tuples(Iteration, iteration_fields))
         except (KeyError, ParseError, ValueError):
             return []
 
@@ -497,12 +502,12 @@ def _value(name: str) -> str:
 
 @dataclass
 class _Log:
-    """Lines of iterations since the last start, and what else the log says.
+    """Lines of iterations since the last start, and the log's other facts.
 
     Attributes:
         arguments: Megatron's own table of them.
         ended: where it was told to end early.
-        part: what of it is not there.
+        part: the parts of the log that are missing.
         first: of all starts; stepped: seconds of all steps after it; forward: whether the times of
             lines go on.
         deepspeed: whether the first iteration has Megatron-DeepSpeed's rate.
@@ -525,7 +530,7 @@ class _Log:
     resumes: list[Resume] = field(default_factory=list)
 
     def told(self) -> dict[str, Any]:
-        """What MegatronOutput has of checkpoints, starts and the clock."""
+        """Fields of MegatronOutput for checkpoints, starts and the clock."""
         first, last = self.first, self.iterations[-1]
         clocked = None
         if first is not None and None not in (first.at, last.at):
@@ -533,8 +538,8 @@ class _Log:
             samples = last.consumed - first.consumed
             # A clock that ran less than the steps took was set back, or is damaged.
             steps = self.stepped * (1 - _CLOCK)
-            known = self.forward and seconds >= steps and samples > 0
-            clocked = (samples, seconds) if known else None
+            is_plausible = self.forward and seconds >= steps and samples > 0
+            clocked = (samples, seconds) if is_plausible else None
         return {
             "saves": tuple(self.times["save"]),
             "loads": tuple(self.times["load"]),
@@ -584,12 +589,12 @@ class _Log:
             lines = some.splitlines()
             for number, raw in enumerate(lines, first):
                 # Twice as fast as any() of the other words.
-                if "iteration" in raw or any(word in raw for word in _WORDS):
+                if "iteration" in raw or any(keyword in raw for keyword in _WORDS):
                     yield number, raw
             first += len(lines)
 
     def _runs(self, piece: str) -> Iterator[tuple[str, list[tuple[bytes, ...]]]]:
-        """Lines that follow one another, and what is read of each where all are laid out as those
+        """Lines that follow one another, and the fields of each where all are laid out as those
         before, by a comparison with those: a pattern takes twice as long."""
         if self.layout is None:
             yield piece, []
@@ -622,31 +627,31 @@ class _Log:
         more to say of one, and then none is taken."""
         if self.layout is None or self.loaded is not None:
             return False
-        found = self.layout.iterations(rows, first)
-        self._clock(found)
-        self.iterations += found
-        return bool(found)
+        iterations = self.layout.iterations(rows, first)
+        self._clock(iterations)
+        self.iterations += iterations
+        return bool(iterations)
 
-    def _take(self, found: Iteration, line: Line) -> None:
-        self._clock([found])
+    def _take(self, iteration: Iteration, line: Line) -> None:
+        self._clock([iteration])
         if self.loaded is not None and self.iterations:
             last = self.iterations[-1].number
             self.part.append(
                 f"the run was resumed at iteration {self.loaded}: what it did before, iterations "
                 f"{self.iterations[0].number} to {last}, is left out"
             )
-            self.resumes.append(_resume(self.iterations[-1], found, self.loaded))
+            self.resumes.append(_resume(self.iterations[-1], iteration, self.loaded))
             self.iterations, self.ended = [], None
         self.loaded = None
         if not self.iterations:
             self.deepspeed = f" {_RATE_DS}:" in line
-        self.iterations.append(found)
+        self.iterations.append(iteration)
 
-    def _clock(self, found: Sequence[Iteration]) -> None:
+    def _clock(self, iterations: Sequence[Iteration]) -> None:
         """Take the times of lines, before they are among the others."""
         stepped, forward = self.stepped, self.forward
         last = self.iterations[-1] if self.iterations else None
-        for item in found:
+        for item in iterations:
             if last is None:
                 self.first = item
             else:
@@ -663,8 +668,8 @@ def _resume(before: Iteration, after: Iteration, loaded: int) -> Resume:
     if before.at is not None and after.at is not None:
         away = after.at - before.at - after.seconds
     # Negative: a log's clock that was set back, or lines of two jobs that ran beside each other.
-    known = away is not None and away >= 0
-    return Resume(redone=max(0, before.number - loaded), away=away if known else None)
+    is_plausible = away is not None and away >= 0
+    return Resume(redone=max(0, before.number - loaded), away=away if is_plausible else None)
 
 
 def _logged(text: str) -> _Log:
@@ -687,8 +692,10 @@ def _shape(fields: Mapping[str, float]) -> Optional[list[str]]:
     """The fields that every line has; None for a line whose loss is no number, which has others."""
     if fields.get(_LM_LOSS) is None or not math.isfinite(fields[_LM_LOSS]):
         return None
-    said = [name for name in fields if name != "skipped samples" and not _LOSSES.fullmatch(name)]
-    return sorted(said, key=lambda name: name in _LACKING)
+    field_names = [
+        name for name in fields if name != "skipped samples" and not _LOSSES.fullmatch(name)
+    ]
+    return sorted(field_names, key=lambda name: name in _LACKING)
 
 
 def _argument(line: str) -> Optional[tuple[str, str]]:
@@ -705,27 +712,27 @@ def _fields(text: str, line: Line) -> dict[str, float]:
     """The fields after ``iteration N/ TOTAL |``."""
     if not text.rstrip().endswith("|"):
         raise line.error("the line of an iteration is cut off")
-    found: dict[str, float] = {}
-    for part in text.rstrip()[:-1].split("|"):
-        name, colon, value = part.strip().rpartition(": ")
+    fields: dict[str, float] = {}
+    for field_text in text.rstrip()[:-1].split("|"):
+        name, colon, value = field_text.strip().rpartition(": ")
         value = value.strip()
         if not colon:
-            raise line.error(f"{part.strip()!r} is not a figure with a name")
-        if name in found:
+            raise line.error(f"{field_text.strip()!r} is not a figure with a name")
+        if name in fields:
             raise line.error(f"{name} stands twice")
         if name in _COUNTS:
-            known = re.fullmatch(_COUNT, value)
+            match = re.fullmatch(_COUNT, value)
         elif name in _FIGURES or _LOSSES.fullmatch(name):
-            known = re.fullmatch(_FIGURE_OR_NONE, value)
+            match = re.fullmatch(_FIGURE_OR_NONE, value)
         else:
             raise line.error(f"{name!r} is not a known figure")
-        if not known:
+        if not match:
             raise line.error(f"{name} {value!r} is not a number")
-        found[name] = float(value)
-    lacking = [name for name in _NEEDED if name not in found]
+        fields[name] = float(value)
+    lacking = [name for name in _NEEDED if name not in fields]
     if lacking:
         raise line.error(f"no {lacking[0]} in the line of an iteration")
-    return found
+    return fields
 
 
 def _iteration(match: re.Match[str], fields: Mapping[str, float], line: Line) -> Iteration:
@@ -764,13 +771,13 @@ def _iteration(match: re.Match[str], fields: Mapping[str, float], line: Line) ->
 
 def _seconds(match: Match[str], line: Line) -> Optional[float]:
     """The time of a line; a zone is not in it, and UTC has no hour twice."""
-    minute, second, part = match.group("minute", "second", "part")
+    minute, second, fraction = match.group("minute", "second", "part")
     if minute is None:
         return None
     try:
-        return _times([minute.encode()], [second.encode()], [part.encode()])[0]
+        return _times([minute.encode()], [second.encode()], [fraction.encode()])[0]
     except (KeyError, ValueError) as error:
-        raise line.error(f"{minute}:{second}.{part} is no time") from error
+        raise line.error(f"{minute}:{second}.{fraction} is no time") from error
 
 
 def _times(
@@ -785,8 +792,8 @@ def _times(
         return [None] * len(minutes)
     begun = {text: _minute(text.decode()) for text in {*minutes}}
     return [
-        ((begun[minute] + _SECONDS[second]) * 1_000_000 + int(part.ljust(6, b"0"))) / 1_000_000
-        for minute, second, part in zip(minutes, seconds, parts)
+        ((begun[minute] + _SECONDS[second]) * 1_000_000 + int(fraction.ljust(6, b"0"))) / 1_000_000
+        for minute, second, fraction in zip(minutes, seconds, parts)
     ]
 
 
@@ -798,8 +805,8 @@ def _minute(text: str) -> int:
 
 def _length(tokens: int, consumed: int, line: Line) -> int:
     """Tokens of a sample."""
-    length, left = divmod(tokens, consumed) if consumed else (0, 1)
-    if left or length < 1:
+    length, remainder = divmod(tokens, consumed) if consumed else (0, 1)
+    if remainder or length < 1:
         raise line.error(f"{tokens} consumed tokens are not a whole length x {consumed} samples")
     return length
 
@@ -814,8 +821,8 @@ def _share(value: float, half: float) -> float:
     return half / value if value > half else 1.0
 
 
-def _agree(one: float, other: float, share: float) -> bool:
-    return abs(one - other) <= max(one, other) * share * 1.01 + 1e-12
+def _agree(figure: float, other: float, share: float) -> bool:
+    return abs(figure - other) <= max(figure, other) * share * 1.01 + 1e-12
 
 
 def _error(item: Iteration, message: str) -> ParseError:
@@ -834,20 +841,20 @@ def _check_order(logged: Sequence[Iteration]) -> bool:
     # Newer versions of Megatron-LM print the first iteration whatever the interval.
     begins = {(interval, 2 * interval)} | ({(1, interval)} if interval > 1 else set())
     for before, item in zip(logged, logged[1:]):
-        wanted = before.number + interval
+        expected_number = before.number + interval
         if item is logged[1] and (first, second) in begins:
             continue
-        if item.number != wanted or interval < 1:
+        if item.number != expected_number or interval < 1:
             raise _error(
                 item,
-                f"iteration {item.number} stands where {wanted} was to come: lines are missing,"
-                " doubled or out of order",
+                f"iteration {item.number} stands where {expected_number} was to come: lines are"
+                f" missing, doubled or out of order",
             )
     return (first, second) in begins
 
 
 def _check_same(log: _Log, *, begins: bool) -> list[str]:
-    """The same total and batch in every line; returns what is missing at either end."""
+    """The same total and batch in every line; returns the parts missing at either end."""
     logged = log.iterations
     first, last = logged[0], logged[-1]
     # A resumed run may have begun with another batch.
@@ -878,7 +885,7 @@ def _check_same(log: _Log, *, begins: bool) -> list[str]:
 
 
 def _check_rates(logged: Sequence[Iteration], *, deepspeed: bool) -> None:
-    """A rate times its step time is the same work in every line, within what is printed."""
+    """A rate times its step time is the same work in every line, within the printed precision."""
     half = 0.005e12 if deepspeed else 0.05e12
     # The work lies in the range that all lines allow; damage makes that range empty.
     least, most = 0.0, math.inf
@@ -905,19 +912,19 @@ def _driver(text: str) -> Optional[tuple[Mapping[str, Any], Line]]:
         return None
     lines = lines_of(text)
     firsts = [line for line in lines if line.startswith(DRIVER_FIRST)]
-    found = [line for line in lines if line.startswith(DRIVER_PREFIX)]
-    if not firsts and not found:
+    last_lines = [line for line in lines if line.startswith(DRIVER_PREFIX)]
+    if not firsts and not last_lines:
         raise ParseError("the first and the last line of gpt_driver are damaged")
-    if len(firsts) != 1 or len(found) != 1:
-        raise (found or firsts[:1])[-1].error(
-            f"{len(firsts)} first and {len(found)} last lines of gpt_driver, and one of each is"
-            " needed: the run did not end, or two are in one output"
+    if len(firsts) != 1 or len(last_lines) != 1:
+        raise (last_lines or firsts[:1])[-1].error(
+            f"{len(firsts)} first and {len(last_lines)} last lines of gpt_driver, and one of each"
+            f" is needed: the run did not end, or two are in one output"
         )
-    line = found[0]
+    line = last_lines[0]
     if firsts[0].number > line.number:
         raise line.error("gpt_driver's last line stands before its first")
-    what = "gpt_driver's last line"
-    data = decoded(line, DRIVER_PREFIX, what, version=1, role="training")
+    description = "gpt_driver's last line"
+    data = decoded(line, DRIVER_PREFIX, description, version=1, role="training")
     if data.pop("check", None) != zlib.crc32(json.dumps(data, sort_keys=True).encode()):
         raise line.error("gpt_driver's last line does not match its checksum")
     return data, line

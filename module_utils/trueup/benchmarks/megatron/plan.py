@@ -15,7 +15,7 @@ from ...node.gpu_places import bound, gpu_places
 from ...node.nccl_setup import PROFILES, job_variables
 from ...node.pythons import Need
 from ...options import ROLE, for_module, refusals
-from ...plan import Asked, Plan, Skipped
+from ...plan import Plan, PlanInputs, Skipped
 from ...run import nodes as together
 from ...run.launcher import bind_argv, pmix
 from .case import CATALOG, OPTIONS, TORCHRUN
@@ -27,19 +27,19 @@ _RECOMPUTE = {"true": True, "yes": True, "false": False, "no": False}
 _DIVIDED = {"tensor_parallel": 1, "pipeline_parallel": 1, "global_batch": 0}
 
 
-def programs(asked: Asked) -> Dict[str, Any]:
-    """What preflight asks the node for, as arguments of program_facts."""
-    _, versions = _version_set(asked)
-    return {**own_python.programs(asked, Need.of(versions["python"])), "programs": ["git"]}
+def programs(inputs: PlanInputs) -> Dict[str, Any]:
+    """Preflight queries for the node, as arguments of program_facts."""
+    _, versions = _version_set(inputs)
+    return {**own_python.programs(inputs, Need.of(versions["python"])), "programs": ["git"]}
 
 
 class _Chosen(NamedTuple):
-    """What ``auto`` and ``catalog`` come to on this node.
+    """The values of ``auto`` and ``catalog`` on this node.
 
     Attributes:
         gpus: how many the node has.
         set_name, versions: the version set of catalog/training.yml.
-        program: what trains.
+        program: the program that trains.
         model: of the catalog or the user's own, with ``runs``.
         parallelism: how the catalog's runs of it were made.
     """
@@ -54,7 +54,7 @@ class _Chosen(NamedTuple):
 
     @property
     def need(self) -> Need:
-        """What the set's pins need of Python."""
+        """The set's requirements of Python."""
         return Need.of(self.versions["python"])
 
     @property
@@ -74,7 +74,7 @@ class _Chosen(NamedTuple):
         return {"repository": mirror or source["repository"], "commit": source["commit"]}
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """One case, on each node that has a part in it.
 
     ``clone`` is Megatron's repository and commit, or empty, ``files`` DeepSpeed's configurations,
@@ -82,17 +82,17 @@ def plan(asked: Asked) -> Plan:
     ``processes``, ``node_count`` and ``gpus`` are for the launchers of the user's own jobs, as is
     ``mpirun``.
     """
-    options, catalog = asked.options, asked.catalog("training.yml")
+    options, catalog = inputs.options, inputs.catalog("training.yml")
     hosts = [name.strip() for name in options["hosts"] if name.strip()]
-    refused = _wrong(options, hosts, catalog, asked.hostvars)
+    refused = _wrong(options, hosts, catalog, inputs.hostvars)
     if refused:
         return Plan(refused=refused)
-    chosen = _choose(asked, catalog)
-    nodes = hosts or [asked.host]
-    case = _case(asked, chosen, nodes)
-    lacking = _lacking(asked, chosen)
-    mine = asked.host in (nodes if options["launcher"] == TORCHRUN else nodes[:1])
-    refused = _impossible(asked, chosen, nodes)
+    chosen = _choose(inputs, catalog)
+    nodes = hosts or [inputs.host]
+    case = _case(inputs, chosen, nodes)
+    lacking = _lacking(inputs, chosen)
+    mine = inputs.host in (nodes if options["launcher"] == TORCHRUN else nodes[:1])
+    refused = _impossible(inputs, chosen, nodes)
     if mine and not lacking:
         refused += _no_run(case, nodes)
     return Plan(
@@ -100,17 +100,17 @@ def plan(asked: Asked) -> Plan:
             "clone": chosen.clone(options["megatron_repository"]),
             "files": _files(case, chosen, catalog),
             "environment": own_python.environment(
-                asked, "training", chosen.need, chosen.versions["requirements"]
+                inputs, "training", chosen.need, chosen.versions["requirements"]
             ),
-            "stale_link": not options["venv"] and own_python.venv(asked)["link"],
+            "stale_link": not options["venv"] and own_python.venv(inputs)["link"],
             "processes": case["processes"],
             "node_count": len(nodes),
             "gpus": chosen.gpus,
             **_launching(case),
-            **_told(asked.options, chosen.gpus),
-            "mpirun": started_by(asked.node),
+            **_told(inputs.options, chosen.gpus),
+            "mpirun": started_by(inputs.node),
         },
-        skipped=[Skipped("training", why) for why in lacking],
+        skipped=[Skipped("training", reason) for reason in lacking],
         refused=[f"training: {text}." for text in refused],
         cases=[case] if mine else [],
     )
@@ -122,7 +122,7 @@ def _launching(case: Mapping[str, Any]) -> Dict[str, str]:
     placement = bound(case["gpu_masks"], case["processes"])
     if placement is None:
         return {"srun": "", "bind": "", "torchrun": ""}
-    bind = " ".join(shlex.quote(word) for word in bind_argv(placement))
+    bind = " ".join(shlex.quote(argument) for argument in bind_argv(placement))
     return {
         "srun": f"--cpu-bind={srun_cpu_bind(placement)} ",
         "bind": f"{bind} ",
@@ -132,26 +132,26 @@ def _launching(case: Mapping[str, Any]) -> Dict[str, str]:
 
 def started_by(node: Mapping[str, Any]) -> str:
     """Words of a shell that start the node's Open MPI; that of the session where it has none."""
-    found = mpi.of(node)
-    if found is None or not found.environment or found.by_hydra:
+    mpi_launcher = mpi.of(node)
+    if mpi_launcher is None or not mpi_launcher.environment or mpi_launcher.by_hydra:
         return "mpirun"
     name = "LD_LIBRARY_PATH"
     more = {name: f'"${{{name}:+:${name}}}"'}
-    told = (
+    assignments = (
         f"{key}={shlex.quote(value)}{more.get(key, '')}"
-        for key, value in found.environment.items()
-        # What else the fact says is for programs that use MPI: these do not.
+        for key, value in mpi_launcher.environment.items()
+        # Other variables of the fact are for programs that use MPI: these do not.
         if key in ("OPAL_PREFIX", name)
     )
-    return " ".join(["env", *told, shlex.quote(found.path)])
+    return " ".join(["env", *assignments, shlex.quote(mpi_launcher.path)])
 
 
 def _told(options: Mapping[str, Any], gpus: int) -> Dict[str, str]:
     """Variables in these launchers: ``exports`` are lines of a shell that has ``nodes``, how many
     take part; ``passed`` are words of mpirun, with a blank behind them."""
     interface, lines = options["interface"], []
-    told = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), interface)
-    told = {**(told if interface else {}), **options["variables"]}
+    variables = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), interface)
+    variables = {**(variables if interface else {}), **options["variables"]}
     if gpus:
         lines += [
             "# What NCCL is told on one node or several (role nccl), where that role has been.",
@@ -159,10 +159,10 @@ def _told(options: Mapping[str, Any], gpus: int) -> Dict[str, str]:
             f'[ "$nodes" = 1 ] || profile={PROFILES}/multi_node_training.sh',
             '[ ! -e "$profile" ] || . "$profile"',
         ]
-    set_to = [f"{name}={shlex.quote(str(value))}" for name, value in sorted(told.items())]
+    set_to = [f"{name}={shlex.quote(str(value))}" for name, value in sorted(variables.items())]
     return {
-        "exports": "\n".join([*lines, *(f"export {one}" for one in set_to)]),
-        "passed": "".join(f"-x {one} " for one in set_to),
+        "exports": "\n".join([*lines, *(f"export {assignment}" for assignment in set_to)]),
+        "passed": "".join(f"-x {assignment} " for assignment in set_to),
     }
 
 
@@ -172,17 +172,19 @@ def _wrong(
     catalog: Mapping[str, Any],
     hostvars: Mapping[str, Any],
 ) -> List[str]:
-    """What no node could make of the variables, a sentence each."""
-    models, own = catalog["models"], options["custom_model"]
+    """Why no node could use the variables, a sentence each."""
+    models, custom_model = catalog["models"], options["custom_model"]
     refused = []
     if options["model"] not in ("auto", "custom", *models):
         refused.append(
             f"training_model {options['model']} is none of auto, custom, {', '.join(models)}."
         )
     may = {*_OWN_MODEL, "vocabulary_size"}
-    if not set(own) <= may or (options["model"] == "custom" and not set(_OWN_MODEL) <= set(own)):
+    if not set(custom_model) <= may or (
+        options["model"] == "custom" and not set(_OWN_MODEL) <= set(custom_model)
+    ):
         refused.append(
-            f"training_custom_model has {', '.join(own) or 'nothing'}: it has"
+            f"training_custom_model has {', '.join(custom_model) or 'nothing'}: it has"
             f" {', '.join(_OWN_MODEL)}, may have vocabulary_size, and nothing else."
         )
     if options["recompute"].lower() not in (CATALOG, *_RECOMPUTE):
@@ -199,22 +201,25 @@ def _wrong(
     return refused
 
 
-def _version_set(asked: Asked) -> Tuple[str, Mapping[str, Any]]:
+def _version_set(inputs: PlanInputs) -> Tuple[str, Mapping[str, Any]]:
     """The set of catalog/training.yml that the node gets, by its name."""
-    name = asked.options["version_set"]
+    name = inputs.options["version_set"]
     if name == "auto":
-        name = "current" if asked.node.get("gpus") else "cpu"
-    return name, asked.catalog("training.yml")["sets"][name]
+        name = "current" if inputs.node.get("gpus") else "cpu"
+    return name, inputs.catalog("training.yml")["sets"][name]
 
 
-def _choose(asked: Asked, catalog: Mapping[str, Any]) -> _Chosen:
-    options, gpus = asked.options, len(asked.node.get("gpus") or [])
+def _choose(inputs: PlanInputs, catalog: Mapping[str, Any]) -> _Chosen:
+    options, gpus = inputs.options, len(inputs.node.get("gpus") or [])
     program, name = options["program"], options["model"]
-    set_name, versions = _version_set(asked)
+    set_name, versions = _version_set(inputs)
     if name == "auto":
         name = "1.3B" if gpus else "tiny"
-    own = {"runs": [{"sequence_length": 1024, "micro_batch": [1]}], **options["custom_model"]}
-    model = own if name == "custom" else catalog["models"][name]
+    custom_model = {
+        "runs": [{"sequence_length": 1024, "micro_batch": [1]}],
+        **options["custom_model"],
+    }
+    model = custom_model if name == "custom" else catalog["models"][name]
     parallelism = catalog["parallelism"].get(name, {})
     asked_stage = options["zero_stage"]
     stage = parallelism.get("zero_stage", 0) if asked_stage == CATALOG else asked_stage
@@ -234,63 +239,63 @@ def _choose(asked: Asked, catalog: Mapping[str, Any]) -> _Chosen:
     )
 
 
-def _case(asked: Asked, chosen: _Chosen, nodes: List[str]) -> Dict[str, Any]:
-    options = asked.options
+def _case(inputs: PlanInputs, chosen: _Chosen, nodes: List[str]) -> Dict[str, Any]:
+    options = inputs.options
     processes = options["processes"] or chosen.gpus or 2
-    cores = asked.node.get("cores") or 1
+    cores = inputs.node.get("cores") or 1
     return {
         **for_module(OPTIONS, options),
         "job_options": options["job_options"],
         **{name: chosen.model[name] for name in (*_OWN_MODEL, "vocabulary_size")},
         **_work(options, chosen),
-        **_where(asked, nodes),
+        **_where(inputs, nodes),
         "processes": processes,
         "threads": options["threads"] or (0 if chosen.gpus else max(1, cores // processes)),
         "backend": "nccl" if chosen.gpus else "gloo",
-        **_bound(asked, chosen, processes, len(nodes)),
+        **_bound(inputs, chosen, processes, len(nodes)),
     }
 
 
-def _bound(asked: Asked, chosen: _Chosen, processes: int, nodes: int) -> Dict[str, Any]:
+def _bound(inputs: PlanInputs, chosen: _Chosen, processes: int, nodes: int) -> Dict[str, Any]:
     """CPU masks and variables of the processes, and srun's --mpi, on GPUs of a size that the
     catalog knows; nothing of it anywhere else."""
-    options, size = asked.options, asked.node.get("vm_size")
-    given = {"launcher_arguments": options["launcher_arguments"], "gpu_masks": []}
+    options, size = inputs.options, inputs.node.get("vm_size")
+    defaults = {"launcher_arguments": options["launcher_arguments"], "gpu_masks": []}
     if not (chosen.gpus and size):
-        return given
-    places = gpu_places(size, chosen.gpus, asked.catalog("topologies.yml"))
-    told = job_variables(asked, "multi_node" if nodes > 1 else "single_node", "training")
+        return defaults
+    places = gpu_places(size, chosen.gpus, inputs.catalog("topologies.yml"))
+    variables = job_variables(inputs, "multi_node" if nodes > 1 else "single_node", "training")
     if options["interface"]:
-        told.pop("NCCL_SOCKET_IFNAME", None)
+        variables.pop("NCCL_SOCKET_IFNAME", None)
     return {
-        "gpu_masks": [place.mask for place in places] if processes <= len(places) else [],
-        "variables": {**told, **options["variables"]},
-        "launcher_arguments": pmix(options["launcher"], options["launcher_arguments"], asked.node),
+        "gpu_masks": [gpu.mask for gpu in places] if processes <= len(places) else [],
+        "variables": {**variables, **options["variables"]},
+        "launcher_arguments": pmix(options["launcher"], options["launcher_arguments"], inputs.node),
     }
 
 
-def _where(asked: Asked, nodes: List[str]) -> Dict[str, Any]:
-    """Which nodes, and what starts the processes there."""
-    options, launcher = asked.options, asked.options["launcher"]
+def _where(inputs: PlanInputs, nodes: List[str]) -> Dict[str, Any]:
+    """The nodes, and the launcher of the processes there."""
+    options, launcher = inputs.options, inputs.options["launcher"]
     # mpirun on one node needs no name for it, nor ssh.
     named = [] if launcher == "mpirun" and len(nodes) == 1 else nodes
-    rank = nodes.index(asked.host) if asked.host in nodes else 0
+    rank = nodes.index(inputs.host) if inputs.host in nodes else 0
     return {
         "nodes": named,
-        "hosts": together.hosts(named, asked.hostvars),
-        "absent": together.absent(nodes, asked.hosts, asked.hostvars, "training"),
+        "hosts": together.hosts(named, inputs.hostvars),
+        "absent": together.absent(nodes, inputs.hosts, inputs.hostvars, "training"),
         "launcher": "local" if launcher == TORCHRUN else launcher,
         "launcher_path": options["launcher_path"] or None,
         "job_directory": options["job_directory"] or None,
         "node_rank": rank,
         # The record is the first one's.
-        "node": _facts(asked.hostvars, nodes[0]) if rank else None,
-        "rendezvous_address": options["rendezvous_address"] or _first(asked, nodes),
+        "node": _facts(inputs.hostvars, nodes[0]) if rank else None,
+        "rendezvous_address": options["rendezvous_address"] or _first(inputs, nodes),
     }
 
 
 def _work(options: Mapping[str, Any], chosen: _Chosen) -> Dict[str, Any]:
-    """What each process computes; the catalog's last run says what nobody has asked for."""
+    """The work of each process; the catalog's last run gives the values that the user left out."""
     run, offload = chosen.model["runs"][-1], options["offload"]
     recompute = options["recompute"].lower()
     return {
@@ -309,10 +314,10 @@ def _work(options: Mapping[str, Any], chosen: _Chosen) -> Dict[str, Any]:
 
 
 def _divided(chosen: _Chosen, name: str) -> int:
-    """How the catalog's runs of the model were divided; what is not for this program is left out:
-    the article's 1 and 1 are everybody's."""
-    known = chosen.parallelism if chosen.program == "megatron" else {}
-    return int(known.get(name, _DIVIDED[name]))
+    """How the catalog's runs of the model were divided; values that are not for this program are
+    left out: the article's 1 and 1 are everybody's."""
+    parallelism = chosen.parallelism if chosen.program == "megatron" else {}
+    return int(parallelism.get(name, _DIVIDED[name]))
 
 
 def _facts(hostvars: Mapping[str, Any], name: str) -> Dict[str, Any]:
@@ -320,16 +325,16 @@ def _facts(hostvars: Mapping[str, Any], name: str) -> Dict[str, Any]:
     return facts
 
 
-def _first(asked: Asked, nodes: List[str]) -> str:
+def _first(inputs: PlanInputs, nodes: List[str]) -> str:
     """Where the others meet; of a Slurm job and one node, nowhere that must be said."""
-    if len(nodes) == 1 or asked.options["launcher"] == "slurm":
+    if len(nodes) == 1 or inputs.options["launcher"] == "slurm":
         return ""
-    return str(asked.hostvars[nodes[0]].get("ansible_host") or nodes[0])
+    return str(inputs.hostvars[nodes[0]].get("ansible_host") or nodes[0])
 
 
-def _precision(wanted: str, chosen: _Chosen) -> str:
-    if wanted != "auto":
-        return wanted
+def _precision(requested: str, chosen: _Chosen) -> str:
+    if requested != "auto":
+        return requested
     return _of_set(chosen) if chosen.gpus else "fp32"
 
 
@@ -337,19 +342,19 @@ def _of_set(chosen: _Chosen) -> str:
     return "fp16" if chosen.set_name == "article-2022" else "bf16"
 
 
-def _lacking(asked: Asked, chosen: _Chosen) -> List[str]:
+def _lacking(inputs: PlanInputs, chosen: _Chosen) -> List[str]:
     """Why this node cannot have the role, a sentence each."""
-    options = asked.options
+    options = inputs.options
     megatron = chosen.program != "gpt_driver"
     sharded = not megatron and chosen.zero_stage > 0
-    own, of_set = not options["venv"], f"the version set {chosen.set_name}"
+    builds_venv, of_set = not options["venv"], f"the version set {chosen.set_name}"
     rules = (
         (
-            own and not chosen.versions["requirements"],
+            builds_venv and not chosen.versions["requirements"],
             f"{of_set} is no set of wheels to install: set training_venv",
         ),
         (
-            megatron and not asked.found["programs"]["git"],
+            megatron and not inputs.found["programs"]["git"],
             "no git on this node, which Megatron is fetched with",
         ),
         (
@@ -358,7 +363,7 @@ def _lacking(asked: Asked, chosen: _Chosen) -> List[str]:
         ),
         (chosen.old_torch, _needs_torch(chosen)),
         (
-            own and sharded and "deepspeed" not in chosen.versions["versions"],
+            builds_venv and sharded and "deepspeed" not in chosen.versions["versions"],
             f"zero_stage {chosen.zero_stage} needs DeepSpeed, which {of_set} does not have",
         ),
         (
@@ -366,15 +371,15 @@ def _lacking(asked: Asked, chosen: _Chosen) -> List[str]:
             "megatron_deepspeed has no made-up data, and training_data is not set",
         ),
     )
-    found = _environment(asked, chosen) if own else []
-    found += lacks_cuda_13(asked) if own and chosen.gpus else []
-    return [*found, *(why for lacks, why in rules if lacks)]
+    reasons = _environment(inputs, chosen) if builds_venv else []
+    reasons += lacks_cuda_13(inputs) if builds_venv and chosen.gpus else []
+    return [*reasons, *(reason for lacks, reason in rules if lacks)]
 
 
-def _environment(asked: Asked, chosen: _Chosen) -> List[str]:
-    """What keeps the role from making its own."""
+def _environment(inputs: PlanInputs, chosen: _Chosen) -> List[str]:
+    """Why the role cannot make its own."""
     space = _NEEDED_MIB[bool(chosen.gpus)]
-    return own_python.lacking(asked, "training", chosen.need, mebibytes=space)
+    return own_python.lacking(inputs, "training", chosen.need, mebibytes=space)
 
 
 def _needs_torch(chosen: _Chosen) -> str:
@@ -384,9 +389,9 @@ def _needs_torch(chosen: _Chosen) -> str:
     )
 
 
-def _impossible(asked: Asked, chosen: _Chosen, nodes: List[str]) -> List[str]:
-    """What this node refuses."""
-    options, venv = asked.options, own_python.venv(asked)
+def _impossible(inputs: PlanInputs, chosen: _Chosen, nodes: List[str]) -> List[str]:
+    """Why this node refuses."""
+    options, venv = inputs.options, own_python.venv(inputs)
     refused = []
     # gpt_driver that was not named is no mistake: the node is skipped.
     if chosen.old_torch and options["program"] == "gpt_driver":
@@ -401,21 +406,21 @@ def _impossible(asked: Asked, chosen: _Chosen, nodes: List[str]) -> List[str]:
             "training_launcher slurm needs training_job_directory, the absolute path of a folder"
             f" that all nodes share, and not '{options['job_directory']}'"
         )
-    unlike = together.unlike(nodes, asked.hostvars)
+    unlike = together.unlike(nodes, inputs.hostvars)
     return [*refused, *([f"training_hosts: {unlike}"] if unlike else [])]
 
 
 def _no_run(case: Mapping[str, Any], nodes: List[str]) -> List[str]:
     """Why the case cannot be run, by the module's own rules; empty where it can."""
-    of_the_module = [one for one in OPTIONS if one.of != ROLE]
+    of_the_module = [option for option in OPTIONS if option.of != ROLE]
     try:
-        whole = {name: int(case[name]) for name in (*_OWN_MODEL, "vocabulary_size")}
+        model_numbers = {name: int(case[name]) for name in (*_OWN_MODEL, "vocabulary_size")}
     except (TypeError, ValueError):
         return ["training_custom_model has a number that is not whole"]
-    refused = refusals(of_the_module, {**case, **whole})
+    refused = refusals(of_the_module, {**case, **model_numbers})
     if not refused:
         try:
-            run_of({**case, **whole, "nodes": nodes})
+            run_of({**case, **model_numbers, "nodes": nodes})
         except BadInput as error:
             refused = [str(error)]
     return refused
@@ -425,25 +430,25 @@ def _files(
     case: Mapping[str, Any], chosen: _Chosen, catalog: Mapping[str, Any]
 ) -> List[Dict[str, str]]:
     """DeepSpeed's configuration of this node's run, and of each catalog model's."""
-    found = {
+    contents = {
         "zero.json": deepspeed_configuration(
             case["micro_batch"], case["zero_stage"], case["offload"], case["precision"]
         )
     }
-    for name, made in catalog["parallelism"].items():
-        if made["zero_stage"] < 2:
+    for name, parallelism in catalog["parallelism"].items():
+        if parallelism["zero_stage"] < 2:
             # Megatron-LM's own optimizer.
             continue
         micro_batch = catalog["models"][name]["runs"][-1]["micro_batch"][-1]
-        found[f"zero-{name}.json"] = deepspeed_configuration(
-            micro_batch, made["zero_stage"], made["offload"], _of_set(chosen)
+        contents[f"zero-{name}.json"] = deepspeed_configuration(
+            micro_batch, parallelism["zero_stage"], parallelism["offload"], _of_set(chosen)
         )
     return [
         {
             "path": f"{case['prefix']}/{name}",
             "content": json.dumps(content, indent=2, sort_keys=True) + "\n",
         }
-        for name, content in found.items()
+        for name, content in contents.items()
     ]
 
 

@@ -1,1 +1,1 @@
-"""The benchmark nccl: what its tool prints (output) and how its figures are shown (view)."""
+"""The benchmark nccl: its output's parser (output) and how its figures are shown (view)."""

@@ -228,11 +228,11 @@ OPTIONS = (
     time_limit(
         900,
         "one collective",
-        why="25 operations of 16 GiB at 200 GB/s take 4 s; over sockets, 100 times that.",
+        reason="25 operations of 16 GiB at 200 GB/s take 4 s; over sockets, 100 times that.",
     ),
     *LAUNCHER,
 )
-# What the log must hold for judge() to tell the way that the data took.
+# Settings of the log that judge() needs to tell the way of the data.
 _LOGGING = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,GRAPH"}
 _LOG_FILE = "NCCL_DEBUG_FILE"
 _FALL_BACK = {
@@ -247,7 +247,7 @@ _FALL_BACK = {
 
 
 class Job(NamedTuple):
-    """What is run, and on which nodes.
+    """The programs to run, and their nodes.
 
     Attributes:
         binary_dir: nccl-tests' folder build.
@@ -274,7 +274,7 @@ class Job(NamedTuple):
     loopback: bool = False
 
     def check(self) -> None:
-        """Refuse what cannot be run or would measure nothing.
+        """Refuse cases that cannot run or would measure nothing.
 
         Raises:
             BadInput: naming the parameter and the number that is wrong.
@@ -341,13 +341,13 @@ def environment(variables: Mapping[str, str]) -> Dict[str, str]:
 
 def software(output: NcclOutput) -> Dict[str, str]:
     """Versions for the record, and the topology file that NCCL loaded."""
-    known = {
+    versions = {
         "nccl": output.nccl_version,
         "nccl_tests": output.tool_version,
         "nccl_net_plugins": ",".join(output.log.plugins),
         "topology_file": output.log.topology_file,
     }
-    return {name: value for name, value in known.items() if value}
+    return {name: value for name, value in versions.items() if value}
 
 
 def judge(
@@ -358,11 +358,10 @@ def judge(
     gpudirect: bool = False,
     topology_file: Optional[str] = None,
 ) -> Optional[str]:
-    """Why a run that ended is not a valid measurement, or None. What is wrong in its results comes
-    before all else.
+    """Why a run that ended is not a valid measurement, or None. Errors in its results come first.
 
     Args:
-        transports: what must have been used: nvlink within nodes, ib between them (and on one node,
+        transports: required transports: nvlink within nodes, ib between them (and on one node,
             where NCCL was told to leave NVLink alone).
         gpudirect: networks must have read and written GPU memory.
         topology_file: the one that must have been loaded; empty: none may have been; None: either.
@@ -377,8 +376,8 @@ def judge(
 
 
 def explain(text: str) -> Optional[str]:
-    """What nccl-tests' output itself says was wrong in a run that ended with another exit status
-    than 0; None where it says nothing."""
+    """The error message of nccl-tests itself in a run that ended with another exit status than 0;
+    None where it printed none."""
     try:
         return _wrong_values(parse_nccl(text))
     except ParseError:
@@ -411,15 +410,15 @@ def _wrong_run(output: NcclOutput, job: Job) -> Optional[str]:
 
 def _wrong_way(output: NcclOutput, job: Job, transports: Sequence[str]) -> Optional[str]:
     log = output.log
-    wanted: List[Tuple[str, str, Optional[str]]] = []
+    requirements: List[Tuple[str, str, Optional[str]]] = []
     if "nvlink" in transports and job.gpus_per_node > 1:
-        wanted.append(("within the node", "nvlink", log.within))
+        requirements.append(("within the node", "nvlink", log.within))
     if "ib" in transports:
         if job.node_count > 1:
-            wanted.append(("between nodes", "ib", log.between))
+            requirements.append(("between nodes", "ib", log.between))
         else:
-            wanted.append(("within the node", "ib", log.within))
-    for where, need, used in wanted:
+            requirements.append(("within the node", "ib", log.within))
+    for where, need, used in requirements:
         if used == need:
             continue
         if used in {None, "unknown"}:
@@ -437,14 +436,14 @@ def _wrong_access(output: NcclOutput, *, gpudirect: bool) -> Optional[str]:
     return f"GPUDirect RDMA was not used on {some} of the channels: is nvidia-peermem loaded?"
 
 
-def _wrong_topology(output: NcclOutput, wanted: Optional[str]) -> Optional[str]:
+def _wrong_topology(output: NcclOutput, expected: Optional[str]) -> Optional[str]:
     loaded = output.log.topology_file
-    if wanted is None or loaded == (wanted or "none"):
+    if expected is None or loaded == (expected or "none"):
         return None
     if loaded == "unknown":
         return "whether the topology file was loaded cannot be told: NCCL's log does not show it"
-    if not wanted:
+    if not expected:
         return f"the topology file {loaded} was loaded, and none was to be"
-    if wanted in output.log.topology_failed:
-        return f"NCCL could not open the topology file {wanted}"
-    return f"the topology file {wanted} was not loaded (loaded: {loaded})"
+    if expected in output.log.topology_failed:
+        return f"NCCL could not open the topology file {expected}"
+    return f"the topology file {expected} was not loaded (loaded: {loaded})"

@@ -1,4 +1,4 @@
-"""What NCCL's own log (NCCL_DEBUG=INFO) says of the way that data took.
+"""The way that data took, from NCCL's own log (NCCL_DEBUG=INFO).
 
 The formats are those of NCCL 2.4 to 2.30, from its source: transport/p2p.cc, shm.cc, net.cc and
 coll_net.cc ("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read", "via SHM/direct",
@@ -6,7 +6,7 @@ coll_net.cc ("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read", "via SHM/direct",
 topology file"), graph/paths.cc ("GPU/0-100000 :GPU/0-200000 (2/240.0/NVL)"), init.cc ("NCCL version
 2.30.4+cuda13.0", "Using network IB") and plugin/net ("NET/Plugin: Loaded net plugin IBext_v11").
 
-The log answers only what it shows: what it does not is ``unknown``.
+The log answers only from its lines: everything else is ``unknown``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
-# What a pair of ranks talks over, the worst first: one pair that fell back makes all wait.
+# Transports of a pair of ranks, the worst first: one pair that fell back makes all wait.
 _WORST_FIRST = ("socket", "other", "shm", "roce", "unknown", "ib", "p2p", "nvlink")
 # NVL is a link or a switch between two GPUs, NVB two links with a GPU between them.
 _NVLINK_PATHS = {"NVL", "NVB"}
@@ -33,11 +33,11 @@ _NETWORK = re.compile(r"Using network (\S.*)")
 _PLUGIN = re.compile(r"NET/Plugin ?: Loaded (net|collnet) plugin (\S+)")
 _TOPOLOGY = re.compile(r"Loading topology file (\S+)")
 _NO_TOPOLOGY = re.compile(r"Could not open XML topology file (\S+) : ")
-# Rank 0 says what it chose for each call (TUNING in NCCL_DEBUG_SUBSYS), to 2.22 by number.
+# Rank 0 logs its choice for each call (TUNING in NCCL_DEBUG_SUBSYS), to 2.22 by number.
 _CHOICE = re.compile(r"(?:\w+: *)?\d+ Bytes -> Algo (\w+) proto (\w+)")
 _ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 _PROTOCOLS = ("ll", "ll128", "simple")
-# What messages begin with that are read, but for choices.
+# First letters of the messages that are read, but for choices.
 _FIRST = frozenset("CRNULG=")
 _CHOSEN = " Bytes -> Algo "
 _CHANNELS = ("Channel ", "Ring ")
@@ -50,8 +50,8 @@ class NcclLog(NamedTuple):
     """How NCCL moved the data.
 
     Attributes:
-        within: what GPUs of one node talked over: nvlink; p2p (between GPUs, whether over NVLink is
-            not shown, or it was PCIe); shm (host memory); ib, roce, socket, other (a network);
+        within: transport between GPUs of one node: nvlink; p2p (between GPUs, whether over NVLink
+            is not shown, or it was PCIe); shm (host memory); ib, roce, socket, other (a network);
             unknown; None where no node has two ranks.
         between: the same between nodes, None on one node.
         gpudirect: whether networks read and wrote GPU memory: yes, no, partly or unknown.
@@ -63,7 +63,7 @@ class NcclLog(NamedTuple):
         topology_failed: topology files that were asked for and could not be opened.
         algorithms: algorithms and protocols that were chosen ("ring/simple"), where it says so.
         version: of the NCCL library that ran.
-        why_unknown: what the log lacks, a sentence, where transport is unknown.
+        why_unknown: the missing lines of the log, a sentence, where transport is unknown.
         warnings: NCCL's own, each once.
     """
 
@@ -83,18 +83,17 @@ class NcclLog(NamedTuple):
 
     @property
     def transport(self) -> str:
-        """What the slower part of the way is: between nodes, or within the node where there is
-        one."""
+        """The slower part of the way: between nodes, or within the node where there is one."""
         return self.between or self.within or "unknown"
 
 
 class LogReader:
-    """Collects what the lines say, each thing once; the questions are answered at the end."""
+    """Collects the facts of the lines, each once; the questions are answered at the end."""
 
     def __init__(self) -> None:
         self.hosts: Mapping[int, str] = {}
         self.empty = True
-        # What says nothing new: hosts with messages, and with channels, whatever their number.
+        # Messages already read, by host; those of channels without the channel's number.
         self.messages: Set[Tuple[str, str]] = set()
         self.channels: Set[Tuple[str, str]] = set()
         self.ways: Dict[Tuple[int, int, str, str], None] = {}  # from, to, way, host of the line
@@ -128,26 +127,26 @@ class LogReader:
             return
         channel = message.startswith(_CHANNELS)
         key = (host, message.partition(" : ")[2] if channel else message)
-        seen = self.channels if channel else self.messages
-        if key in seen:
+        seen_keys = self.channels if channel else self.messages
+        if key in seen_keys:
             return
         self._read(host, message.strip())
         # Of two lists of adapters the last one counts, even if it is the first one again.
         again = _CHANNEL.match(message) is None if channel else "NET/IB" in message
-        if not again and len(seen) < _MOST_SEEN:
-            seen.add(key)
+        if not again and len(seen_keys) < _MOST_SEEN:
+            seen_keys.add(key)
 
     def _read(self, host: str, message: str) -> None:
-        if found := _CHANNEL.match(message):
-            self.ways[(int(found[1]), int(found[2]), found[3], host)] = None
-        elif found := re.match(r"NET/IB ?: Using( \[\d+\].*?)(?:;|$)", message):
-            for index, name, link in re.findall(r"\[(\d+)\]([\w.-]+):\d[\d:]*/(\w+)", found[1]):
+        if match := _CHANNEL.match(message):
+            self.ways[(int(match[1]), int(match[2]), match[3], host)] = None
+        elif match := re.match(r"NET/IB ?: Using( \[\d+\].*?)(?:;|$)", message):
+            for index, name, link in re.findall(r"\[(\d+)\]([\w.-]+):\d[\d:]*/(\w+)", match[1]):
                 self.links.setdefault(host, {})[int(index)] = link
                 self.adapters[f"{name}/{link}"] = None
-        elif found := re.match(r"NCCL version ((\d+)\.(\d+)\.\d+\S*)", message):
-            self.versions[found[1]] = (int(found[2]), int(found[3]))
-        elif found := _CHOICE.match(message):
-            chosen = _named(found[1], _ALGORITHMS), _named(found[2], _PROTOCOLS)
+        elif match := re.match(r"NCCL version ((\d+)\.(\d+)\.\d+\S*)", message):
+            self.versions[match[1]] = (int(match[2]), int(match[3]))
+        elif match := _CHOICE.match(message):
+            chosen = _named(match[1], _ALGORITHMS), _named(match[2], _PROTOCOLS)
             self.chosen["/".join(chosen)] = None
         elif re.match(r"GPU/\S+ :", message):
             types = set(_GPU_PATH.findall(message)) - {"LOC"}
@@ -161,8 +160,8 @@ class LogReader:
             (_NETWORK, self.networks),
             (_PLUGIN, self.plugins),
         ):
-            if found := pattern.match(message):
-                names[found[found.re.groups]] = None
+            if match := pattern.match(message):
+                names[match[match.re.groups]] = None
 
     def way(self, how: str, host: str) -> str:
         """The transport of one channel."""
@@ -170,15 +169,15 @@ class LogReader:
             return "p2p"
         if how.startswith("SHM"):
             return "shm"
-        found = re.match(r"NET/(.+?)/(\d+)(?:\(\d+\))?((?:/GDRDMA)?)", how)
-        if not found:
+        match = re.match(r"NET/(.+?)/(\d+)(?:\(\d+\))?((?:/GDRDMA)?)", how)
+        if not match:
             return "other"
-        name, index = found[1], int(found[2])
+        name, index = match[1], int(match[2])
         if name == "Socket":
             return "socket"
         if not name.startswith("IB"):
             return "other"
-        self.gdr.append(bool(found[3]))
+        self.gdr.append(bool(match[3]))
         links = self.links.get(host, {})
         # Several adapters that NCCL has merged have a number of their own, past the list's.
         used = {links[index]} if index in links else set(links.values())
@@ -187,7 +186,7 @@ class LogReader:
         return "ib" if used == {"IB"} else "roce"
 
     def answer(self, hosts_of_ranks: Mapping[int, str]) -> NcclLog:
-        """What the log says; ``hosts_of_ranks`` is the machine of each rank."""
+        """The facts of the log; ``hosts_of_ranks`` is the machine of each rank."""
         if self.empty:
             return NcclLog()
         self.hosts = hosts_of_ranks
@@ -243,10 +242,10 @@ class LogReader:
         return "NCCL's log does not list its adapters (NET in NCCL_DEBUG_SUBSYS)"
 
 
-def _named(word: str, names: Sequence[str]) -> str:
+def _named(text: str, names: Sequence[str]) -> str:
     """A choice by its name, where NCCL gives its number."""
-    known = word.isdecimal() and int(word) < len(names)
-    return names[int(word)] if known else word.lower()
+    is_number = text.isdecimal() and int(text) < len(names)
+    return names[int(text)] if is_number else text.lower()
 
 
 def _worst(ways: Set[Tuple[str, str]], hosts: Sequence[str]) -> Tuple[Optional[str], List[str]]:
@@ -254,10 +253,10 @@ def _worst(ways: Set[Tuple[str, str]], hosts: Sequence[str]) -> Tuple[Optional[s
     would be a good one and some were not shown, and None without hosts."""
     if not hosts:
         return None, []
-    wanted, shown = set(hosts), {host for host, _ in ways}
-    seen = {way for host, way in ways if host in wanted}
-    lacking = [host for host in hosts if host not in shown]
-    worst = next((way for way in _WORST_FIRST if way in seen), "unknown")
+    requested_hosts, logged_hosts = set(hosts), {host for host, _ in ways}
+    used_ways = {way for host, way in ways if host in requested_hosts}
+    lacking = [host for host in hosts if host not in logged_hosts]
+    worst = next((way for way in _WORST_FIRST if way in used_ways), "unknown")
     good = worst not in {"socket", "other", "shm", "roce"}
     return ("unknown" if lacking and good else worst), lacking
 

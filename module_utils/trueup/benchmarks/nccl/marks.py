@@ -1,4 +1,4 @@
-"""What nccl-tests' output is told by."""
+"""Marks that identify nccl-tests' output."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _OURS = re.compile(
     r"|# +size +count +type\b[^#\n]*\balgbw\b"
 )
 
-# A line of NCCL's log: what stands before its mark, with the host, and what a message begins with
-# that is read here.
+# A line of NCCL's log: the text before its mark, with the host, and the beginnings of the messages
+# that are read here.
 _HEAD = r"\s*(?:\[[^\]\s]*\]<\w+>: ?|\d+: )?(?:\[[0-9][^][]*\] )?([A-Za-z][\w.-]*):\d+:\d+ "
 _HEAD += r"(?:\[-?\d+\] )?"
 _READ = r" *(?:Channel |Ring |Coll|NET/|Using network|Loading topology|Could not open|NCCL version"

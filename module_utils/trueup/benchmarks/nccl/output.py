@@ -1,4 +1,4 @@
-"""What nccl-tests prints: its table, or the JSON file of its option -J.
+"""Parser of nccl-tests' output: its table, or the JSON file of its option -J.
 
 Formats, from nccl-tests' source (src/common.cu and src/util.cu, NCCL 2.4's tests of 2019 to version
 2.19.6 of 2026):
@@ -85,10 +85,10 @@ _STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 # Whose errors nobody reads.
 _NOWHERE = Line("", 0)
 _Read = TypeVar("_Read")
-# What mpirun and srun put before a line.
+# Labels that mpirun and srun put before a line.
 _TAG = re.compile(r"\s*\[(?:[^\]\s]*@)?\d+,\d+\]<(stdout|stderr|stddiag)>: ?")
 _LABEL = re.compile(r" *\d+: ")
-# What a line begins with that may be nccl-tests' own or has one of these before it, or is UCX's.
+# Beginnings of lines that may be nccl-tests' own, have one of these labels, or are UCX's.
 _BEGINNING = re.compile(r"\s*(?:#|\d+ |\d+: |\[(?:[^\]\s]*\]<|[\d.]+\] |standard error\]))")
 _UCX = re.compile(r"\[[\d.]+\] .*\bUCX +(?:FATAL|ERROR|WARN|INFO|DIAG|DEBUG)\b")
 
@@ -178,8 +178,8 @@ class _Settings:
 
     Attributes:
         ranks: how many there can be: one number, but for a table without a list of them.
-        missing: what the text lacks to say so, its sizes, or what its columns are; then ``least``
-            to ``by_factor`` are not used.
+        missing: the facts that the text lacks: this number, its sizes, or the meaning of its
+            columns; then ``least`` to ``by_factor`` are not used.
         elided: whoever pasted the table left rows out.
     """
 
@@ -200,14 +200,14 @@ class _Settings:
             raise ParseError(f"a step of {self.step} between sizes leads nowhere")
         if self.by_factor and self.least < 1:
             raise ParseError("minBytes 0 times a factor leads nowhere")
-        found: list[int] = []
+        sizes: list[int] = []
         size = min(self.least, self.most)
         while size <= self.most:
-            found.append(size)
-            if len(found) > _MOST_SIZES:
+            sizes.append(size)
+            if len(sizes) > _MOST_SIZES:
                 raise ParseError(f"the header asks for more than {_MOST_SIZES} sizes")
             size = size * self.step if self.by_factor else size + self.step
-        return found
+        return sizes
 
 
 class _Model(NamedTuple):
@@ -368,11 +368,11 @@ class NcclOutput:
         out_of_bounds: the tool's count of wrong results, None where it did not check.
         average_ok: the tool's verdict on the average against NCCL_TESTS_MIN_BW, None without one.
         counts_wrong: the tables count wrong elements; old ones give the largest relative error.
-        log: what NCCL's own log says.
+        log: the facts of NCCL's own log.
         same_column: algbw is printed as busbw (all_gather and reduce_scatter to 2019).
         empty_rows: rows of 0 bytes, left out.
-        errors: what NCCL said at the end.
-        unverified: what the text lacks to check the figures against.
+        errors: NCCL's messages at the end.
+        unverified: facts that the text lacks for checks of the figures.
     """
 
     operation: str
@@ -447,32 +447,32 @@ class NcclOutput:
 
     @property
     def warnings(self) -> list[str]:
-        """What the reader of the numbers must know."""
-        found = []
+        """Warnings for the reader of the figures."""
+        warnings = []
         if self.out_of_bounds is None:
-            found.append("nccl-tests did not check the results (validation: 0)")
+            warnings.append("nccl-tests did not check the results (validation: 0)")
         if self.operation == "unknown":
-            found.append(
+            warnings.append(
                 f"the output does not say which operation it is: {' or '.join(self.may_be)}"
             )
         if self.ranks == 1:
-            found.append("one rank: nothing is sent, and busbw is 0 or means nothing")
+            warnings.append("one rank: nothing is sent, and busbw is 0 or means nothing")
         if self.log.transport == "unknown" and self.ranks != 1:
-            found.append(f"the transport is unknown: {self.log.why_unknown}")
+            warnings.append(f"the transport is unknown: {self.log.why_unknown}")
         if self.log.transport == "p2p":
-            found.append(
+            warnings.append(
                 "GPUs talked directly; NCCL's log does not show that it was over NVLink "
                 "(GRAPH in NCCL_DEBUG_SUBSYS would)"
             )
         if self.cpu_time:
-            found.append("the times are the CPU's (-C); bandwidths are of the GPUs' time")
+            warnings.append("the times are the CPU's (-C); bandwidths are of the GPUs' time")
         if self.same_column:
-            found.append("this old version prints busbw in the column algbw: algbw is left out")
+            warnings.append("this old version prints busbw in the column algbw: algbw is left out")
         if self.empty_rows:
-            found.append(f"{self.empty_rows} rows of 0 bytes are left out: too small to divide")
-        found += [f"a topology file was not opened: {name}" for name in self.log.topology_failed]
-        found += [f"NCCL: {text}" for text in (*self.log.warnings, *self.errors)]
-        return found
+            warnings.append(f"{self.empty_rows} rows of 0 bytes are left out: too small to divide")
+        warnings += [f"a topology file was not opened: {name}" for name in self.log.topology_failed]
+        warnings += [f"NCCL: {text}" for text in (*self.log.warnings, *self.errors)]
+        return warnings
 
     def metrics(self) -> list[Metric]:
         """By size: busbw and algbw [byte/s], time or cpu_time [s], wrong [1]; the same
@@ -480,16 +480,16 @@ class NcclOutput:
         by_size: dict[int, list[Row]] = {}
         for row in self.rows:
             by_size.setdefault(row.size, []).append(row)
-        found: list[Metric] = []
+        metrics: list[Metric] = []
         for size, rows in by_size.items():
             for suffix, bodies in (
                 ("", [row.out_of_place for row in rows]),
                 ("_in_place", [row.in_place for row in rows]),
             ):
-                there = [body for body in bodies if body is not None]
-                if there:
-                    found += self._figures(size, suffix, there)
-        return found
+                measured = [body for body in bodies if body is not None]
+                if measured:
+                    metrics += self._figures(size, suffix, measured)
+        return metrics
 
     def _figures(self, size: int, suffix: str, bodies: Sequence[Body]) -> Iterator[Metric]:
         time = "cpu_time" if self.cpu_time else "time"
@@ -539,16 +539,19 @@ def parse_nccl(text: str) -> NcclOutput:
     except ParseError as error:
         if error.line_number is None or error.line:
             raise
-        line = _Table(each_line(text), wanted=error.line_number).line
+        line = _Table(each_line(text), line_number=error.line_number).line
         raise line.error(error.message) from None
 
 
 class _Table:
     """The printed form, read line by line in the order in which it must stand."""
 
-    def __init__(self, lines: Iterator[str], wanted: int = 0) -> None:
+    def __init__(self, lines: Iterator[str], line_number: int = 0) -> None:
         self.log = LogReader()
-        self.wanted, self.line = wanted, Line("", wanted)  # a row's line that is to be kept
+        self.wanted, self.line = (
+            line_number,
+            Line("", line_number),
+        )  # a row's line that is to be kept
         # The host of a line that begins so, of lines of the log alone.
         self.heads: dict[str, Optional[str]] = {}
         self.names: dict[str, str] = {}  # of hosts as a line has them, the host's own
@@ -599,12 +602,12 @@ class _Table:
     def _own(self, lines: Iterator[str]) -> Iterator[Line]:
         """Lines of the tool's own standard output, those that NCCL's log cut put together again.
         Before and after the table other programs' lines are one empty line."""
-        told = False
+        has_yielded = False
         for number, raw in self._numbered(lines):
             if not self.pending and self._of_others(raw):
-                if told:
+                if has_yielded:
                     yield Line("", number)
-                    told = False
+                    has_yielded = False
                 continue
             self.aside = self.aside or raw == STANDARD_ERROR
             line, of_output = _unlabelled(raw)
@@ -616,9 +619,9 @@ class _Table:
             if self.aside or not of_output or _UCX.match(line.strip()):
                 continue
             if line.strip() or not self.pending:
-                whole = Line((self.pending + line).rstrip(), number)
-                self.pending, told = "", True
-                yield whole
+                joined_line = Line((self.pending + line).rstrip(), number)
+                self.pending, has_yielded = "", True
+                yield joined_line
         if self.pending:
             yield Line(self.pending.rstrip(), self.last)
 
@@ -661,23 +664,23 @@ class _Table:
         return bool(rows)
 
     def _before_log(self, line: str) -> Optional[str]:
-        """What of the tool's own stands before a message of NCCL's log in a line, which is noted;
-        None where the line holds no such message."""
+        """The tool's own text before a message of NCCL's log in a line; the message is noted. None
+        where the line holds no such message."""
         if re.fullmatch(r"NCCL version \d+\.\d+\.\d\S*", line.strip()):
             self.log.take("", "INFO", line.strip())
             return ""
-        found = _LOG.search(line) if "NCCL " in line else None
-        if not found:
+        match = _LOG.search(line) if "NCCL " in line else None
+        if not match:
             return None
-        host = self._name(found[1])
-        self.log.take(host, found[2], found[3])
+        host = self._name(match[1])
+        self.log.take(host, match[2], match[3])
         # A cut row's last cell may stand right before the name of the machine.
-        return line[: found.start()] + found[1][: len(found[1]) - len(host)]
+        return line[: match.start()] + match[1][: len(match[1]) - len(host)]
 
     def _name(self, host: str) -> str:
         if host not in self.names:
-            own = (name for name in self.machines if host != name and host.endswith(name))
-            self.names[host] = next(own, host)
+            candidates = (name for name in self.machines if host != name and host.endswith(name))
+            self.names[host] = next(candidates, host)
         return self.names[host]
 
     def _host(self, head: str) -> Optional[str]:
@@ -692,28 +695,28 @@ class _Table:
         return self.heads[head]
 
     def _host_alone(self, line: str) -> Optional[str]:
-        found = _LOG.search(line + _INFO)
-        # What stands in brackets may be of any length.
-        if not found or "(" in line or found.start(2) != len(line) + len("NCCL "):
+        match = _LOG.search(line + _INFO)
+        # Text in brackets may be of any length.
+        if not match or "(" in line or match.start(2) != len(line) + len("NCCL "):
             return None
-        alone = not line[: found.start()].strip() and self._name(found[1]) == found[1]
-        return found[1] if alone else None
+        alone = not line[: match.start()].strip() and self._name(match[1]) == match[1]
+        return match[1] if alone else None
 
     def _before(self, line: Line, before: str) -> None:
-        if found := _TESTS.fullmatch(line):
-            self.tests_version, self.nccl_version = found[1], _version(int(found[3]))
+        if match := _TESTS.fullmatch(line):
+            self.tests_version, self.nccl_version = match[1], _version(int(match[3]))
             self.figures = _Figures("fitted")  # 2.17.4 is the first that prints its version
-        elif found := re.fullmatch(r"# Collective test starting: (\S+)", line):
-            self.started = found[1]
+        elif match := re.fullmatch(r"# Collective test starting: (\S+)", line):
+            self.started = match[1]
         elif line.startswith("# nThread"):
             self._read_settings(line)
         elif re.match(r"# +Rank\b", line):
             self._read_device(line)
         elif line.startswith("# Reducing"):
-            found = re.fullmatch(r"# Reducing maxBytes to (\d+) due to memory limitation", line)
-            if not found:
+            match = re.fullmatch(r"# Reducing maxBytes to (\d+) due to memory limitation", line)
+            if not match:
                 raise line.error("the reduced maxBytes is damaged")
-            self.reduced = int(found[1])
+            self.reduced = int(match[1])
         elif _COLUMNS.fullmatch(line):
             if not _SIDES.fullmatch(before):
                 self.lacks.append(
@@ -724,23 +727,23 @@ class _Table:
             raise line.error("a part of the table stands before its header")
 
     def _read_settings(self, line: Line) -> None:
-        found = _SETTINGS.fullmatch(line)
-        if not found:
+        match = _SETTINGS.fullmatch(line)
+        if not match:
             raise line.error("the header's settings are damaged")
         if self.settings:
             raise line.error(
                 "a second header: several processes print, so nccl-tests was built without MPI, "
                 "or two runs stand in one file"
             )
-        self.settings = (found, line)
+        self.settings = (match, line)
 
     def _read_device(self, line: Line) -> None:
-        found = _DEVICE.fullmatch(line)
-        if not found:
+        match = _DEVICE.fullmatch(line)
+        if not match:
             raise line.error("a rank's line is damaged")
-        self.devices.append((int(found[1]), int(found[2] or 0), found[3], line))
-        if found[3] not in self.machines:
-            self.machines[found[3]] = None
+        self.devices.append((int(match[1]), int(match[2] or 0), match[3], line))
+        if match[3] not in self.machines:
+            self.machines[match[3]] = None
             self.heads.clear()
             self.names.clear()
 
@@ -752,31 +755,31 @@ class _Table:
         if not line:
             return
         if self.out_of_bounds:
-            found = re.fullmatch(r"# Avg bus bandwidth +: (\S+)(?: (OK|FAILED))?", line)
-            if not found:
+            match = re.fullmatch(r"# Avg bus bandwidth +: (\S+)(?: (OK|FAILED))?", line)
+            if not match:
                 raise line.error("'# Avg bus bandwidth' was expected")
-            self.average = (_printed(found[1], line), found[2], line)
+            self.average = (_printed(match[1], line), match[2], line)
             return
         if _ELIDED.fullmatch(line):
             self.elided = True
             return
         if line.startswith("#"):
-            found = re.fullmatch(r"# Out of bounds values +: (\d+) (OK|FAILED)", line)
-            if not found:
+            match = re.fullmatch(r"# Out of bounds values +: (\d+) (OK|FAILED)", line)
+            if not match:
                 raise line.error("neither a row nor '# Out of bounds values'")
-            if (found[2] == "OK") != (int(found[1]) == 0):
+            if (match[2] == "OK") != (int(match[1]) == 0):
                 raise line.error("the count of values out of bounds is damaged")
-            self.out_of_bounds = (int(found[1]), line)
+            self.out_of_bounds = (int(match[1]), line)
             return
         self.rows.append(_row(line, self.columns, self.figures))
 
     def _after(self, line: Line) -> None:
-        if found := re.fullmatch(r"# Collective test concluded: (\S+)", line):
+        if match := re.fullmatch(r"# Collective test concluded: (\S+)", line):
             if self.concluded:
                 raise line.error("the test concludes twice")
-            self.concluded = found[1]
-        elif found := re.fullmatch(r"# error: (\S.*)", line):
-            self.errors.append(found[1])
+            self.concluded = match[1]
+        elif match := re.fullmatch(r"# error: (\S.*)", line):
+            self.errors.append(match[1])
         elif (
             _FOOTER.match(line)
             or _COLUMNS.fullmatch(line)
@@ -788,11 +791,11 @@ class _Table:
     def _settings(self) -> _Settings:
         if not self.settings or not self.devices:
             return self._pasted()
-        found, line = self.settings
-        of_process = int(found[1]) * int(found[2])
-        for place, (rank, _group, _host, listed) in enumerate(self.devices):
-            if rank != place:
-                raise listed.error(f"rank {place} was expected")
+        match, line = self.settings
+        of_process = int(match[1]) * int(match[2])
+        for expected_rank, (rank, _group, _host, listed) in enumerate(self.devices):
+            if rank != expected_rank:
+                raise listed.error(f"rank {expected_rank} was expected")
         if len(self.devices) % max(1, of_process):
             raise line.error(
                 f"{len(self.devices)} ranks are listed, and each process has {of_process}: lines"
@@ -800,19 +803,19 @@ class _Table:
             )
         group = self.devices[0][1]
         return _Settings(
-            threads=int(found[1]),
-            least=int(found[3]),
-            most=int(found[4]) if self.reduced is None else self.reduced,
-            step=int(found[5]),
-            by_factor=found[6] == "factor",
-            iterations=int(found[8]),
-            validation=int(found[10]),
+            threads=int(match[1]),
+            least=int(match[3]),
+            most=int(match[4]) if self.reduced is None else self.reduced,
+            step=int(match[5]),
+            by_factor=match[6] == "factor",
+            iterations=int(match[8]),
+            validation=int(match[10]),
             ranks=(sum(device[1] == group for device in self.devices),),
         )
 
     def _pasted(self) -> _Settings:
-        """Of a table whose header or list of ranks was left out; what else stands above may be of
-        another one, and is not used."""
+        """Settings of a table whose header or list of ranks was left out; other text above may be
+        of another table, and is not used."""
         self.devices = []
         bodies = [body for row in self.rows for body in (row.out_of_place, row.in_place) if body]
         return _Settings(
@@ -869,7 +872,7 @@ def _columns(line: Line) -> list[str]:
         ParseError: a name that is not known, or one that is missing.
     """
     names = line[1:].split()
-    at = next((place for place, name in enumerate(names) if name in {"time", "cputime"}), None)
+    at = next((index for index, name in enumerate(names) if name in {"time", "cputime"}), None)
     lead = names[:at] if at is not None else names
     if at is None or lead not in (
         ["size", "count", "type"],
@@ -911,12 +914,12 @@ def _row(line: Line, columns: Sequence[str], figures: _Figures) -> Row:
         cells.insert(names.index("redop"), "")
     if len(cells) != len(names):
         raise line.error(f"the row has {len(cells)} columns and its header {len(names)}")
-    start = next(place for place, name in enumerate(names) if name in {"time", "cputime"})
+    start = next(index for index, name in enumerate(names) if name in {"time", "cputime"})
     lead = dict(zip(names[:start], cells))
     width = (len(names) - start) // 2
     bodies = [
-        _body(dict(zip(names[start : start + width], part)), line, figures)
-        for part in (cells[start : start + width], cells[start + width :])
+        _body(dict(zip(names[start : start + width], half_cells)), line, figures)
+        for half_cells in (cells[start : start + width], cells[start + width :])
     ]
     row = Row(
         size=_whole(lead["size"], line),
@@ -935,7 +938,7 @@ def _plain_rows(
     lines: Sequence[str], first: int, names: Sequence[str], figures: _Figures
 ) -> list[Row]:
     """The rows of lines that hold nothing else, a column at a time, which takes a tenth of
-    ``_row``'s time; none where one may be anything but what ``_row`` takes.
+    ``_row``'s time; none where ``_row`` might refuse one.
 
     Args:
         first: the number of the first line.
@@ -974,10 +977,10 @@ def _plain_rows(
 def _table_of(lines: Sequence[str]) -> list[list[str]]:
     """The words of lines, column by column; none where a line has more of them than another."""
     width = len(lines[0].split()) + 1
-    # In one piece, which is quicker than line by line; what ends a line is no figure.
+    # In one piece, which is quicker than line by line; the end of a line is no figure.
     words = f" {_END} ".join([*lines, ""]).split()
     even = len(words) == width * len(lines) and words[width - 1 :: width].count(_END) == len(lines)
-    return [words[place::width] for place in range(width - 1)] if even else []
+    return [words[column::width] for column in range(width - 1)] if even else []
 
 
 def _bodies(columns: Sequence[Sequence[str]], figures: _Figures) -> Iterator[Body]:
@@ -993,20 +996,20 @@ def _bodies(columns: Sequence[Sequence[str]], figures: _Figures) -> Iterator[Bod
 def _reports(
     columns: Sequence[Sequence[str]], figures: _Figures
 ) -> list[tuple[float, float, float]]:
-    """What -I says of the iterations of each row."""
+    """The figures of -I for the iterations of each row."""
     least, most, p99, _variation = (figures.column(texts, _TIME) for texts in columns)
-    found = [(a.value, b.value, c.value) for a, b, c in zip(least, most, p99)]
-    if not all(0 < a <= c <= b for a, b, c in found):
+    reports = [(a.value, b.value, c.value) for a, b, c in zip(least, most, p99)]
+    if not all(0 < a <= c <= b for a, b, c in reports):
         raise _NOWHERE.error("i_min, i_p99 and i_max do not ascend")
-    return found
+    return reports
 
 
 def _each(texts: Sequence[str], read: Callable[[str, Line], _Read]) -> list[_Read]:
-    """What the texts say, most of which are the same."""
-    known = {text: read(text, _NOWHERE) for text in set(texts)}
-    if len(known) == 1:
-        return [*known.values()] * len(texts)
-    return [known[text] for text in texts]
+    """The values of the texts, most of which are the same."""
+    by_text = {text: read(text, _NOWHERE) for text in set(texts)}
+    if len(by_text) == 1:
+        return [*by_text.values()] * len(texts)
+    return [by_text[text] for text in texts]
 
 
 def _type(text: str, line: Line) -> str:
@@ -1072,8 +1075,8 @@ class _Figures:
         Raises:
             ParseError: no form is left, so that a digit has got lost.
         """
-        known = self._known[width]
-        figure = known.get(text)
+        cache = self._known[width]
+        figure = cache.get(text)
         if figure is None:
             figure = _printed(text, line)
             self.forms -= {
@@ -1084,21 +1087,21 @@ class _Figures:
                     f"{text!r} has lost decimals, or the table mixes those of nccl-tests before "
                     "and since 2.17.3"
                 )
-            if len(known) >= _MOST_FIGURES:
-                known.clear()
-            known[text] = figure
+            if len(cache) >= _MOST_FIGURES:
+                cache.clear()
+            cache[text] = figure
         return figure
 
     def column(self, texts: Sequence[str], width: int) -> list[_Printed]:
         """Many of them; an error names no line."""
-        known, cell = self._known[width].get, self.cell
-        return [known(text) or cell(text, width, _NOWHERE) for text in texts]
+        lookup, cell = self._known[width].get, self.cell
+        return [lookup(text) or cell(text, width, _NOWHERE) for text in texts]
 
     def forget(self, forms: set[str]) -> None:
         """Those so far can be printed in these forms."""
         self.forms = forms
-        for known in self._known.values():
-            known.clear()
+        for cache in self._known.values():
+            cache.clear()
 
 
 def _fits_width(text: str, _value: float, width: int) -> bool:
@@ -1121,11 +1124,11 @@ _FORMS: dict[str, Callable[[str, float, int], bool]] = {
 
 
 def _printed(text: str, line: Line) -> _Printed:
-    found = _NUMBER.fullmatch(text)
-    if not found:
+    match = _NUMBER.fullmatch(text)
+    if not match:
         raise line.error(f"{text!r} is not a number that can be measured")
-    decimals = len(found[1] or "")
-    if found.lastindex != _EXPONENT and decimals < len(_HALVES):
+    decimals = len(match[1] or "")
+    if match.lastindex != _EXPONENT and decimals < len(_HALVES):
         value, half = float(text), _HALVES[decimals]
     else:
         try:
@@ -1152,12 +1155,12 @@ def _root(text: str, line: Line) -> int:
 
 
 def _operation(program: str) -> str:
-    found = re.match(r"(?:.*/)?([a-z_]+)_perf", program)
-    if not found or found[1] not in _NAMES:
+    match = re.match(r"(?:.*/)?([a-z_]+)_perf", program)
+    if not match or match[1] not in _NAMES:
         raise ParseError(
             f"the program {program!r} is none of {', '.join(f'{name}_perf' for name in _NAMES)}"
         )
-    return found[1]
+    return match[1]
 
 
 def _version(code: int) -> str:
@@ -1175,9 +1178,9 @@ def _assembled(
     *,
     counts_wrong: bool,
     cpu_time: bool,
-    **known: Any,
+    **extra_fields: Any,
 ) -> NcclOutput:
-    """The output of rows that fit together, whatever form they came in; ``known`` goes into it."""
+    """The output of rows that fit together, whatever form they came in, with ``extra_fields``."""
     _check_rows(rows, settings)
     checked = settings.validation > 0
     models = _fitting(rows, settings, named, old=not counts_wrong, by_wall_time=not cpu_time)
@@ -1208,7 +1211,7 @@ def _assembled(
         unverified=settings.missing,
         same_column=any(model in _MODELS_2019 for model in models),
         empty_rows=len(rows) - len(full),
-        **known,
+        **extra_fields,
     )
 
 
@@ -1234,11 +1237,11 @@ def _fitting(
     by_wall_time: bool,
 ) -> list[_Model]:
     """The operations that all rows can be of."""
-    known = (*_MODELS, *_ALSO, _HYPERCUBE) if named else (*_MODELS, *_ALSO)
-    known = (*known, *_MODELS_2019) if old else known
+    candidates = (*_MODELS, *_ALSO, _HYPERCUBE) if named else (*_MODELS, *_ALSO)
+    candidates = (*candidates, *_MODELS_2019) if old else candidates
     alive = [
         (model, model.ranks_of(rows, settings.ranks))
-        for model in known
+        for model in candidates
         if named in {None, model.operation}
     ]
     how = {"by_wall_time": by_wall_time, "checked": settings.validation > 0}
@@ -1262,14 +1265,14 @@ def _fitting_each(
     ordered = sorted(rows, key=lambda row: -row.size) if len(settings.ranks) > 1 else rows
     for row in ordered:
         narrowed = [(model, _narrowed(model, ranks, row, how)) for model, ranks in alive]
-        left = [(model, ranks) for model, ranks in narrowed if ranks]
-        if not left:
+        remaining = [(model, ranks) for model, ranks in narrowed if ranks]
+        if not remaining:
             raise row.error(
                 str(alive[0][0].wrong_with(row, settings.ranks[0], **how))
                 if len(settings.ranks) == 1
                 else "no operation and number of ranks fits this row and the others"
             )
-        alive = left
+        alive = remaining
     return [model for model, _ranks in alive]
 
 
@@ -1310,24 +1313,24 @@ def _cycles(rows: Sequence[Row], settings: _Settings, *, shared: Optional[bool])
     sizes = settings.sizes()
     width, [ranks] = _TYPE_BYTES[rows[0].type], settings.ranks
     # By how they are rounded: -1 where they are not divided, else the generation of nccl-tests.
-    wanted: dict[int, list[int]] = {}
+    expected_sizes: dict[int, list[int]] = {}
     if shared in {None, False}:
-        wanted[-1] = [asked // width * width for asked in sizes]
+        expected_sizes[-1] = [size // width * width for size in sizes]
     if shared in {None, True}:
-        for generation, shares in enumerate(
-            zip(*(_shares(asked, width, ranks) for asked in sizes))
-        ):
-            wanted[generation] = [share * ranks * width for share in shares]
+        for generation, shares in enumerate(zip(*(_shares(size, width, ranks) for size in sizes))):
+            expected_sizes[generation] = [share * ranks * width for share in shares]
     cycles = len(rows) // len(sizes)
-    there = [row.size for row in rows]
-    if any(there == way * cycles for way in wanted.values()):
+    row_sizes = [row.size for row in rows]
+    if any(row_sizes == way * cycles for way in expected_sizes.values()):
         return cycles
     for number, row in enumerate(rows):
-        place = number % len(sizes)
-        wanted = {key: way for key, way in wanted.items() if way[place] == row.size}
-        if not wanted:
+        size_index = number % len(sizes)
+        expected_sizes = {
+            key: way for key, way in expected_sizes.items() if way[size_index] == row.size
+        }
+        if not expected_sizes:
             raise row.error(
-                f"size {row.size} stands where {sizes[place]} was to come: rows are missing, "
+                f"size {row.size} stands where {sizes[size_index]} was to come: rows are missing, "
                 "doubled or out of order"
             )
     raise rows[-1].error(
@@ -1347,7 +1350,7 @@ def _check_average(
     figures = [
         body.busbw for row in rows for body in (row.out_of_place, row.in_place) if body is not None
     ]
-    own = _Printed(
+    computed = _Printed(
         sum(figure.value for figure in figures) / len(figures),
         sum(figure.half for figure in figures) / len(figures),
     )
@@ -1355,15 +1358,15 @@ def _check_average(
     # %g leaves trailing zeros out, so its digits do not show how precise it is.
     magnitude = math.floor(math.log10(printed.value)) if printed.value > 0 else 0
     exact = _Printed(printed.value, 0.5 * 10.0 ** (magnitude - _G_DIGITS + 1))
-    if not own.may_be(exact):
+    if not computed.may_be(exact):
         raise line.error(
-            f"the average is {printed.value:g} GB/s, and that of the rows {own.value:.6g}: a row "
-            "is missing or damaged"
+            f"the average is {printed.value:g} GB/s, and that of the rows {computed.value:.6g}: a"
+            f" row is missing or damaged"
         )
 
 
 def _check_wrong(rows: Sequence[Row], out_of_bounds: tuple[int, Line], *, counts: bool) -> None:
-    """Where results were checked, each row says so; and what it says is what the end says."""
+    """Where results were checked, each row says so, and agrees with the verdict at the end."""
     for row in rows:
         if row.out_of_place and row.out_of_place.wrong is None:
             raise row.error(
@@ -1397,8 +1400,8 @@ def _from_json(text: str) -> NcclOutput:
     except ParseError as error:
         if error.line_number is None or error.line:
             raise
-        place = error.line_number
-        raise _json_line(place, data["results"][place]).error(error.message) from None
+        row_index = error.line_number
+        raise _json_line(row_index, data["results"][row_index]).error(error.message) from None
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise line.error(f"the JSON lacks or spoils {error}") from None
 
@@ -1409,7 +1412,7 @@ def _from_object(data: Mapping[str, Any], line: Line) -> NcclOutput:
     missing = {"results", "out_of_bounds", "average_bus_bandwidth", "end_time"} - set(data)
     if missing:
         raise line.error(f"the run did not end: the JSON lacks {', '.join(sorted(missing))}")
-    rows = [_json_row(place, entry, line) for place, entry in enumerate(data["results"])]
+    rows = [_json_row(row_index, entry, line) for row_index, entry in enumerate(data["results"])]
     bounds, average = data["out_of_bounds"], data["average_bus_bandwidth"]
     count = _int(bounds["count"])
     if bounds["okay"] != ("true" if count == 0 else "false"):
@@ -1439,9 +1442,9 @@ def _from_object(data: Mapping[str, Any], line: Line) -> NcclOutput:
 def _processes(config: Mapping[str, Any], line: Line) -> list[Mapping[str, Any]]:
     """Of each process of the first group the first device: others the JSON does not list."""
     devices: list[Mapping[str, Any]] = config["devices"]
-    for place, device in enumerate(devices):
-        if device["rank"] != place * _int(config["nthreads"]) * _int(config["ngpus"]):
-            raise line.error(f"the JSON has rank {device['rank']} as that of process {place}")
+    for index, device in enumerate(devices):
+        if device["rank"] != index * _int(config["nthreads"]) * _int(config["ngpus"]):
+            raise line.error(f"the JSON has rank {device['rank']} as that of process {index}")
     return [device for device in devices if device["group"] == devices[0]["group"]]
 
 
@@ -1451,8 +1454,8 @@ def _json_settings(config: Mapping[str, Any], processes: int, rows: Sequence[Row
     return _Settings(
         threads=_int(config["nthreads"]),
         least=_int(config["minimum_bytes"]),
-        # It is written before nccl-tests reduces it to what fits in memory, and a size that is
-        # divided among the ranks is rounded down: past this none can have been reached.
+        # It is written before nccl-tests reduces it to the size that fits in memory, and a size
+        # that is divided among the ranks is rounded down: past this none can have been reached.
         most=min(
             _int(config["maximum_bytes"]),
             max((row.size for row in rows), default=0) + _COARSEST_SHARE * ranks,
@@ -1465,12 +1468,12 @@ def _json_settings(config: Mapping[str, Any], processes: int, rows: Sequence[Row
     )
 
 
-def _json_line(place: int, entry: Mapping[str, Any]) -> Line:
-    """What an error calls a row."""
-    return Line(f"results[{place}] of {entry['size']} bytes", 1)
+def _json_line(row_index: int, entry: Mapping[str, Any]) -> Line:
+    """An error's name for a row."""
+    return Line(f"results[{row_index}] of {entry['size']} bytes", 1)
 
 
-def _json_row(place: int, entry: Mapping[str, Any], line: Line) -> Row:
+def _json_row(row_index: int, entry: Mapping[str, Any], line: Line) -> Row:
     row = Row(
         size=_int(entry["size"]),
         elements=_int(entry["count"]),
@@ -1479,9 +1482,9 @@ def _json_row(place: int, entry: Mapping[str, Any], line: Line) -> Row:
         root=_root(entry["root"].strip(), line),
         out_of_place=_json_body(entry, "out_of_place"),
         in_place=_json_body(entry, "in_place"),
-        line=place,
+        line=row_index,
     )
-    return _checked_row(row, _json_line(place, entry))
+    return _checked_row(row, _json_line(row_index, entry))
 
 
 def _json_body(entry: Mapping[str, Any], side: str) -> Optional[Body]:

@@ -1,4 +1,4 @@
-"""The role nccl, planned: what a node is given of NCCL, and the collectives that are measured."""
+"""The role nccl, planned: a node's NCCL files and settings, and the collectives to measure."""
 
 from __future__ import annotations
 
@@ -9,54 +9,54 @@ from ...node.gpu_places import gpu_places
 from ...node.nccl_setup import Setup
 from ...node.system import catalog_of
 from ...options import for_module
-from ...plan import Asked, Now, Plan, Settled, Skipped, files_look, packages_look
+from ...plan import Now, Plan, PlanInputs, Settled, Skipped, files_look, packages_look
 from ...run import nodes as together
 from ...run.launcher import pmix
 from . import case as nccl
 
 
-def asks(asked: Asked) -> Dict[str, Any]:
-    """What the node is asked for: its libraries, builds and topology file."""
-    setup = Setup.of(asked)
+def asks(inputs: PlanInputs) -> Dict[str, Any]:
+    """Queries for the node: its libraries, builds and topology file."""
+    setup = Setup.of(inputs)
     files = {
-        f"{what}_{name}": getattr(shipped, name)
-        for what, shipped in setup.shipped().items()
+        f"{kind}_{name}": getattr(shipped, name)
+        for kind, shipped in setup.shipped().items()
         for name in ("file", "link")
     }
     return {"nccl_facts": {"builds": setup.builds(), **files}}
 
 
-def plan(asked: Asked) -> Plan:
-    """A case for each collective and number of nodes. ``asked.found`` is what nccl_facts says.
+def plan(inputs: PlanInputs) -> Plan:
+    """A case for each collective and number of nodes. ``inputs.found`` is the result of nccl_facts.
 
-    Values: ``kept`` (the image's NCCL is used), ``repository`` and ``packages``, what is
-    ``to_build``, ``files`` as config_files takes them, and what is ``wrong``. ``topology`` is what
-    run.json keeps, and ``warnings`` what Ansible prints.
+    Values: ``kept`` (the image's NCCL is used), ``repository`` and ``packages``, the builds in
+    ``to_build``, ``files`` as config_files takes them, and the errors in ``wrong``. run.json keeps
+    ``topology``, and Ansible prints ``warnings``.
     """
-    setup = Setup.of(asked)
-    unlike = together.unlike(asked.options["nodes"], asked.hostvars)
+    setup = Setup.of(inputs)
+    unlike = together.unlike(inputs.options["nodes"], inputs.hostvars)
     refused = [
-        *setup.refused(asked.found),
+        *setup.refused(inputs.found),
         *([f"nccl_nodes: {unlike}."] if unlike else []),
-        *_refused_counts(asked.options),
+        *_refused_counts(inputs.options),
     ]
     if refused:
         return Plan(refused=refused)
     values: Dict[str, Any] = {
         "kept": setup.kept,
         "repository": setup.repository(),
-        "packages": asked.options["packages"][asked.node["package_manager"]],
-        "topology": setup.chosen(asked.found),
-        "warnings": setup.warnings(asked.found),
-        "to_build": setup.to_build(asked.found),
-        "files": setup.files(asked.found),
-        "wrong": setup.wrong(asked.found),
+        "packages": inputs.options["packages"][inputs.node["package_manager"]],
+        "topology": setup.chosen(inputs.found),
+        "warnings": setup.warnings(inputs.found),
+        "to_build": setup.to_build(inputs.found),
+        "files": setup.files(inputs.found),
+        "wrong": setup.wrong(inputs.found),
     }
-    return Plan(values=values, skipped=_skipped(asked), cases=_cases(asked, setup))
+    return Plan(values=values, skipped=_skipped(inputs), cases=_cases(inputs, setup))
 
 
 def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled:
-    """Whether NCCL is installed, built and told what it is to be told."""
+    """Whether NCCL is installed, built and configured."""
     installed = packages_look(
         variables["trueup_node"],
         planned["packages"],
@@ -76,39 +76,39 @@ def completed(case: Mapping[str, Any], now: Now) -> Dict[str, Any]:
     return {**case, "absent": together.absent(case["nodes"], now.hosts, now.hostvars)}
 
 
-def _gpus(asked: Asked) -> int:
+def _gpus(inputs: PlanInputs) -> int:
     """GPUs used on each node."""
-    return asked.options["gpus_per_node"] or _attached(asked)
+    return inputs.options["gpus_per_node"] or _attached(inputs)
 
 
-def _attached(asked: Asked) -> int:
-    in_catalog: int = catalog_of(asked.node).get("gpus") or 0
-    return len(asked.node["gpus"] or []) or in_catalog
+def _attached(inputs: PlanInputs) -> int:
+    in_catalog: int = catalog_of(inputs.node).get("gpus") or 0
+    return len(inputs.node["gpus"] or []) or in_catalog
 
 
-def _masks(asked: Asked) -> List[str]:
+def _masks(inputs: PlanInputs) -> List[str]:
     """The CPUs of each rank of a node: those beside its GPU, where the catalog has a layout."""
-    size, layouts = asked.node["vm_size"], asked.catalog("topologies.yml")
-    masks = [place.mask for place in gpu_places(size, _attached(asked), layouts)]
-    return masks[: _gpus(asked)]
+    size, layouts = inputs.node["vm_size"], inputs.catalog("topologies.yml")
+    masks = [gpu.mask for gpu in gpu_places(size, _attached(inputs), layouts)]
+    return masks[: _gpus(inputs)]
 
 
-def _skipped(asked: Asked) -> List[Skipped]:
-    """The benchmark only: what a node's family gets of NCCL is configured all the same."""
-    measured = [name for key in ("plan", "health_plan") for name in _planned(asked, key)]
-    nodes, gpus = asked.options["nodes"], _gpus(asked)
-    why = ""
+def _skipped(inputs: PlanInputs) -> List[Skipped]:
+    """Skips of the benchmark only: a node's family gets its NCCL settings all the same."""
+    measured = [name for key in ("plan", "health_plan") for name in _planned(inputs, key)]
+    nodes, gpus = inputs.options["nodes"], _gpus(inputs)
+    reason = ""
     if gpus == 0:
-        why = "no GPU on this node"
+        reason = "no GPU on this node"
     elif gpus == 1 and len(nodes) < 2:
-        why = "one GPU has nobody to talk to; nccl_nodes can name several nodes"
-    elif nodes and asked.host != nodes[0]:
-        why = f"measured from {nodes[0]}, the first of nccl_nodes"
-    return [Skipped("nccl", why)] if why and "nccl" in measured else []
+        reason = "one GPU has nobody to talk to; nccl_nodes can name several nodes"
+    elif nodes and inputs.host != nodes[0]:
+        reason = f"measured from {nodes[0]}, the first of nccl_nodes"
+    return [Skipped("nccl", reason)] if reason and "nccl" in measured else []
 
 
-def _planned(asked: Asked, key: str) -> List[str]:
-    names: List[str] = asked.variables.get(f"trueup_{key}", [])
+def _planned(inputs: PlanInputs, key: str) -> List[str]:
+    names: List[str] = inputs.variables.get(f"trueup_{key}", [])
     return names
 
 
@@ -122,44 +122,44 @@ def _refused_counts(options: Mapping[str, Any]) -> List[str]:
     ]
 
 
-def _cases(asked: Asked, setup: Setup) -> List[Dict[str, Any]]:
-    counts = asked.options["node_counts"]
-    on_each = [_on_first(asked, count) for count in counts] or [asked]
+def _cases(inputs: PlanInputs, setup: Setup) -> List[Dict[str, Any]]:
+    counts = inputs.options["node_counts"]
+    on_each = [_on_first(inputs, count) for count in counts] or [inputs]
     return [case for on_some in on_each for case in _cases_of(on_some, setup)]
 
 
-def _on_first(asked: Asked, count: int) -> Asked:
+def _on_first(inputs: PlanInputs, count: int) -> PlanInputs:
     """The question for the first nodes alone; one node needs no name."""
-    nodes = asked.options["nodes"][:count] if count > 1 else []
-    return replace(asked, options={**asked.options, "nodes": nodes})
+    nodes = inputs.options["nodes"][:count] if count > 1 else []
+    return replace(inputs, options={**inputs.options, "nodes": nodes})
 
 
-def _cases_of(asked: Asked, setup: Setup) -> List[Dict[str, Any]]:
-    options = asked.options
+def _cases_of(inputs: PlanInputs, setup: Setup) -> List[Dict[str, Any]]:
+    options = inputs.options
     launcher = options["launcher"]
-    transports = _transports(asked, setup)
+    transports = _transports(inputs, setup)
     by_size = options["transport_expected"] == "by_size"
     cases = [
         {
             **for_module(nccl.OPTIONS, options),
             "operation": operation,
-            "gpus_per_node": _gpus(asked),
-            "gpu_masks": _masks(asked) if launcher != "local" else [],
+            "gpus_per_node": _gpus(inputs),
+            "gpu_masks": _masks(inputs) if launcher != "local" else [],
             "nodes": options["nodes"],
-            "hosts": together.hosts(options["nodes"], asked.hostvars),
+            "hosts": together.hosts(options["nodes"], inputs.hostvars),
             "launcher": launcher,
-            "launcher_arguments": pmix(launcher, options["launcher_arguments"], asked.node),
+            "launcher_arguments": pmix(launcher, options["launcher_arguments"], inputs.node),
             "job_directory": options["job_directory"] or None,
             "job_options": options["job_options"],
             "variables": setup.variables(
-                "multi_node" if _several(asked) else "single_node", "collective_test"
+                "multi_node" if _several(inputs) else "single_node", "collective_test"
             ),
             "transports": transports,
             "gpudirect": by_size and "ib" in transports,
         }
         for operation in options["operations"]
     ]
-    return cases + ([_over_ib(cases[0])] if cases and _is_looped(asked, setup) else [])
+    return cases + ([_over_ib(cases[0])] if cases and _is_looped(inputs, setup) else [])
 
 
 # NVLink and the host's memory off, the adapters whatever their distance: AzNHC's
@@ -169,11 +169,11 @@ _LOOPBACK = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET_GDR_LEV
 _LOOPBACK_FROM = 4 * 1024**3
 
 
-def _is_looped(asked: Asked, setup: Setup) -> bool:
+def _is_looped(inputs: PlanInputs, setup: Setup) -> bool:
     """Whether one node's GPUs are also measured over its adapters alone."""
     by_size = setup.layout is not None and setup.layout.ib_loopback
-    chosen = {"by_size": by_size, "always": True, "never": False}[asked.options["ib_loopback"]]
-    return chosen and setup.rdma and not _several(asked) and _gpus(asked) > 1
+    chosen = {"by_size": by_size, "always": True, "never": False}[inputs.options["ib_loopback"]]
+    return chosen and setup.rdma and not _several(inputs) and _gpus(inputs) > 1
 
 
 def _over_ib(case: Mapping[str, Any]) -> Dict[str, Any]:
@@ -189,15 +189,15 @@ def _over_ib(case: Mapping[str, Any]) -> Dict[str, Any]:
     }
 
 
-def _transports(asked: Asked, setup: Setup) -> List[str]:
-    """What NCCL's log must show."""
-    expected = asked.options["transport_expected"]
+def _transports(inputs: PlanInputs, setup: Setup) -> List[str]:
+    """The transports that NCCL's log must show."""
+    expected = inputs.options["transport_expected"]
     if expected != "by_size":
         return [] if expected == "any" else [expected]
-    switched = catalog_of(asked.node).get("gpu_fabric") == "nvswitch"
-    found = ["nvlink"] if switched and _gpus(asked) > 1 else []
-    return [*found, *(["ib"] if setup.rdma and _several(asked) else [])]
+    switched = catalog_of(inputs.node).get("gpu_fabric") == "nvswitch"
+    within_node = ["nvlink"] if switched and _gpus(inputs) > 1 else []
+    return [*within_node, *(["ib"] if setup.rdma and _several(inputs) else [])]
 
 
-def _several(asked: Asked) -> bool:
-    return len(asked.options["nodes"]) > 1
+def _several(inputs: PlanInputs) -> bool:
+    return len(inputs.options["nodes"]) > 1

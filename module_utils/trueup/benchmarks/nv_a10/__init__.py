@@ -1,1 +1,1 @@
-"""The benchmark nv_a10: what ffmpeg and nvidia-smi print (output), the case, and its view."""
+"""The benchmark nv_a10: the parser of ffmpeg and nvidia-smi (output), the case, and its view."""

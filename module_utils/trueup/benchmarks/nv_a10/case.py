@@ -107,7 +107,7 @@ OPTIONS = (
         least=60,
     ),
     Option("megabits_per_second", "Bit rate that a session is encoded to.", 20, least=1),
-    time_limit(900, why="10 sessions at 2 frames a second, which nobody would use."),
+    time_limit(900, reason="10 sessions at 2 frames a second, which nobody would use."),
 )
 
 # The options that are a case's parameters as they are.
@@ -119,17 +119,19 @@ _PARAMETERS = (
 
 def measure(bench: Bench) -> None:
     """Take the case to its end."""
-    given, gpus = bench.given, len(bench.given["node"].get("gpus") or [])
-    copies = given["kind"] == "copy"
-    picture = f"{given['width']}x{given['height']}-{given['chroma']}"
-    windows = given["node"].get("system") == "windows"
-    more = {} if copies else {"encoder": given["encoder"], "sessions": given["sessions"]}
+    parameters, gpus = bench.given, len(bench.given["node"].get("gpus") or [])
+    copies = parameters["kind"] == "copy"
+    picture = f"{parameters['width']}x{parameters['height']}-{parameters['chroma']}"
+    windows = parameters["node"].get("system") == "windows"
+    more = {} if copies else {"encoder": parameters["encoder"], "sessions": parameters["sessions"]}
     bench.prepare(
-        case=f"copy-{picture}" if copies else f"{given['encoder']}-{picture}-s{given['sessions']}",
-        command=command(given, gpus),
+        case=f"copy-{picture}"
+        if copies
+        else f"{parameters['encoder']}-{picture}-s{parameters['sessions']}",
+        command=command(parameters, gpus),
         environment={} if windows else {"LC_ALL": "C"},
-        parameters={**{name: given[name] for name in _PARAMETERS}, **more},
-        gpus=gpus if copies or given["encoder"] != "libx264" else 0,
+        parameters={**{name: parameters[name] for name in _PARAMETERS}, **more},
+        gpus=gpus if copies or parameters["encoder"] != "libx264" else 0,
     )
     # Nobody samples the encoder of a GPU that is not used.
     sampler = ["nvidia-smi", f"--query-gpu={','.join(SAMPLED)}", "--format=csv", "-lms", "500"]
@@ -138,31 +140,40 @@ def measure(bench: Bench) -> None:
     if output.tool_version:
         bench.case.software["ffmpeg"] = output.tool_version
     bench.finish(
-        metrics=[*output.metrics(), *held(output, given["frames_per_second"])],
-        invalid=judge(output, given),
+        metrics=[*output.metrics(), *held(output, parameters["frames_per_second"])],
+        invalid=judge(output, parameters),
     )
 
 
-def command(given: Mapping[str, Any], gpus: int) -> List[str]:
+def command(parameters: Mapping[str, Any], gpus: int) -> List[str]:
     """ffmpeg's argv: a picture that is drawn once, and an output for each session; sessions are
     spread over the GPUs."""
-    size = f"{given['width']}x{given['height']}"
-    picture = f"testsrc2=size={size}:rate={given['frames_per_second']},format=yuv{given['chroma']}p"
+    size = f"{parameters['width']}x{parameters['height']}"
+    rate, chroma = parameters["frames_per_second"], parameters["chroma"]
+    picture = f"testsrc2=size={size}:rate={rate},format=yuv{chroma}p"
     argv = [
-        *(given["ffmpeg"], "-nostdin", "-nostats", "-loglevel", "verbose", "-benchmark"),
+        *(parameters["ffmpeg"], "-nostdin", "-nostats", "-loglevel", "verbose", "-benchmark"),
         *("-progress", "pipe:1", "-stats_period", "5"),
     ]
     drawn = ["-f", "lavfi", "-i", f"{picture},loop=loop=-1:size={_DRAWN}:start=0", "-map", "0:v"]
-    frames = ["-frames:v", str(given["frames"])]
-    if given["kind"] == "copy":
+    frames = ["-frames:v", str(parameters["frames"])]
+    if parameters["kind"] == "copy":
         device = ["-init_hw_device", "cuda=gpu:0", "-filter_hw_device", "gpu"]
-        through = f"hwupload,hwdownload,format=yuv{given['chroma']}p"
+        through = f"hwupload,hwdownload,format=yuv{parameters['chroma']}p"
         return [*argv, *device, *drawn, "-vf", through, *frames, "-f", "null", "-"]
     argv += drawn[:-2]
-    for number in range(given["sessions"]):
-        on = ("-gpu", str(number % gpus)) if gpus and given["encoder"] != "libx264" else ()
-        argv += ["-map", "0:v", *frames, "-c:v", given["encoder"], *ENCODERS[given["encoder"]], *on]
-        argv += ["-b:v", f"{given['megabits_per_second']}M", "-f", "null", "-"]
+    for number in range(parameters["sessions"]):
+        on = ("-gpu", str(number % gpus)) if gpus and parameters["encoder"] != "libx264" else ()
+        argv += [
+            "-map",
+            "0:v",
+            *frames,
+            "-c:v",
+            parameters["encoder"],
+            *ENCODERS[parameters["encoder"]],
+            *on,
+        ]
+        argv += ["-b:v", f"{parameters['megabits_per_second']}M", "-f", "null", "-"]
     return argv
 
 
@@ -174,25 +185,25 @@ def held(output: NvA10Output, frames_per_second: float) -> List[Metric]:
     return [Metric("sessions_held", float(len(output.sessions)), "1", "higher")]
 
 
-def judge(output: NvA10Output, given: Mapping[str, Any]) -> Optional[str]:
+def judge(output: NvA10Output, parameters: Mapping[str, Any]) -> Optional[str]:
     """Why a run that ended is not a valid measurement, or None."""
-    wanted = 1 if given["kind"] == "copy" else given["sessions"]
-    if len(output.sessions) != wanted:
-        return f"{len(output.sessions)} sessions ran instead of {wanted}"
-    asked: Dict[str, Any] = {
-        "frames": given["frames"],
-        "pixels": f"yuv{given['chroma']}p",
-        "width": given["width"],
-        "height": given["height"],
+    expected_sessions = 1 if parameters["kind"] == "copy" else parameters["sessions"]
+    if len(output.sessions) != expected_sessions:
+        return f"{len(output.sessions)} sessions ran instead of {expected_sessions}"
+    expected: Dict[str, Any] = {
+        "frames": parameters["frames"],
+        "pixels": f"yuv{parameters['chroma']}p",
+        "width": parameters["width"],
+        "height": parameters["height"],
     }
-    if given["kind"] == "encode":
-        asked["encoder"] = given["encoder"]
+    if parameters["kind"] == "encode":
+        expected["encoder"] = parameters["encoder"]
     for number, session in enumerate(output.sessions):
-        for name, value in asked.items():
+        for name, value in expected.items():
             if getattr(session, name) != value:
                 return f"session {number} has {name} {getattr(session, name)} instead of {value}"
     if output.duplicated or output.dropped:
         return f"{output.duplicated} frames were repeated and {output.dropped} dropped"
-    if output.seen is not None and output.seen > wanted:
+    if output.seen is not None and output.seen > expected_sessions:
         return f"the GPU showed {output.seen} encoder sessions: others encode on it too"
     return None

@@ -1,4 +1,4 @@
-"""What ffmpeg's output is told by."""
+"""Marks that identify ffmpeg's output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ffmpeg prints when one process encodes N sessions at once, and nvidia-smi beside it.
+"""Parser of ffmpeg's output for N sessions in one process, and of nvidia-smi's beside it.
 
 Read are ffmpeg's own lines with ``-loglevel verbose -benchmark -progress pipe:1``, which are the
 same from 5.1 to 9.0 (seen in outputs of 5.1.9, 7.0.2 and 9.0.2; fftools/ffmpeg.c and
@@ -26,7 +26,7 @@ SAMPLED = (
     *("index", "encoder.stats.sessionCount", "encoder.stats.averageFps"),
     "encoder.stats.averageLatency",
 )
-# What ffmpeg makes of frames that are not encoded: the case that copies them.
+# ffmpeg's names for frames that are not encoded: the case that copies them.
 _UNCODED = ("wrapped_avframe", "rawvideo")
 # Bytes of a pixel.
 _PIXEL_BYTES = {"yuv444p": 3.0, "yuv420p": 1.5}
@@ -49,7 +49,7 @@ _TIMES = re.compile(
     r" rtime=([0-9]{1,9}\.[0-9]{3})s"
 )
 _PROGRESS = re.compile(r"(frame|fps|dup_frames|drop_frames|progress)= *([0-9a-z.]{1,20})")
-# Why ffmpeg ended: the first line that says so is the cause, what follows are consequences.
+# Why ffmpeg ended: the first such line is the cause, the lines after it are consequences.
 _WRONG = re.compile(
     r"(?:\[[\w#:/]{1,60} @ \w{1,20}\] )?"
     r"((?:Cannot load|OpenEncodeSessionEx failed|No capable|No NVENC"
@@ -107,11 +107,11 @@ class NvA10Output:
     @property
     def frames(self) -> int:
         """Those of the session that encoded fewest."""
-        return min(one.frames for one in self.sessions)
+        return min(session.frames for session in self.sessions)
 
     @property
     def parameters(self) -> Dict[str, str]:
-        """What the output says of the case."""
+        """Parameters of the case in the output."""
         first = self.sessions[0]
         return {
             "encoder": first.encoder,
@@ -122,7 +122,10 @@ class NvA10Output:
     @property
     def checks(self) -> Dict[str, bool]:
         """Whether all sessions encoded the same, and every frame once."""
-        alike = {(one.encoder, one.pixels, one.width, one.frames) for one in self.sessions}
+        alike = {
+            (session.encoder, session.pixels, session.width, session.frames)
+            for session in self.sessions
+        }
         return {
             "sessions_alike": len(alike) == 1,
             "every_frame": not self.duplicated + self.dropped,
@@ -137,12 +140,17 @@ class NvA10Output:
         if first.encoder in _UNCODED:
             size = _PIXEL_BYTES[first.pixels] * first.width * first.height
             return [Metric("frame_copy_rate", size * frames / self.seconds, "byte/s", "higher")]
-        of_all = sum(one.frames for one in self.sessions)
+        of_all = sum(session.frames for session in self.sessions)
         rows = [
             Metric("session_frame_rate", frames / self.seconds, "1/s", "higher"),
             Metric("session_frame_time", self.seconds / frames, "s", "lower"),
             Metric("frame_cpu_time", self.cpu_seconds / of_all, "s", "lower"),
-            Metric("frame_size", sum(one.size for one in self.sessions) / of_all, "byte", "none"),
+            Metric(
+                "frame_size",
+                sum(session.size for session in self.sessions) / of_all,
+                "byte",
+                "none",
+            ),
         ]
         if self.latencies:
             rows += summarise("encoder_latency", self.latencies, "s", "lower")
@@ -158,17 +166,17 @@ def parse_nv_a10(text: str) -> NvA10Output:
     """
     lines = lines_of(text)
     at = next((n for n, line in enumerate(lines) if line == BESIDE), len(lines))
-    # The sampler is ended in the middle of what it writes.
-    own, beside = lines[:at], lines[at + 1 : None if text.endswith("\n") else -1]
-    progress = _progress(own)
-    sessions = _sessions(own)
-    times = _one(own, _TIMES, "line 'bench: utime=... rtime=...' of -benchmark")
-    user, system, seconds = (float(part) for part in times.groups())
-    frames = min(one.frames for one in sessions)
+    # The sampler is ended in the middle of a line.
+    ffmpeg_lines, beside = lines[:at], lines[at + 1 : None if text.endswith("\n") else -1]
+    progress = _progress(ffmpeg_lines)
+    sessions = _sessions(ffmpeg_lines)
+    times = _one(ffmpeg_lines, _TIMES, "line 'bench: utime=... rtime=...' of -benchmark")
+    user, system, seconds = (float(number) for number in times.groups())
+    frames = min(session.frames for session in sessions)
     if not seconds:
         raise ParseError("ffmpeg ran for 0 s: nothing was measured")
-    latencies, seen = _samples(beside)
-    version = next(filter(None, map(_VERSION.match, own)), None)
+    latencies, encoder_sessions = _samples(beside)
+    version = next(filter(None, map(_VERSION.match, ffmpeg_lines)), None)
     return NvA10Output(
         sessions=sessions,
         seconds=seconds,
@@ -176,7 +184,7 @@ def parse_nv_a10(text: str) -> NvA10Output:
         duplicated=_whole(progress, "dup_frames"),
         dropped=_whole(progress, "drop_frames"),
         latencies=latencies,
-        seen=seen,
+        seen=encoder_sessions,
         tool_version=version.group(1) if version else None,
         unverified=_rate_checked(progress, frames, sessions[0].frames, seconds),
     )
@@ -185,19 +193,19 @@ def parse_nv_a10(text: str) -> NvA10Output:
 def explain(text: str) -> Optional[str]:
     """Why ffmpeg failed, in its own words; None where it does not say."""
     for line in text.splitlines():
-        found = _WRONG.match(line)
-        if found:
-            return found.group(1).strip()
+        match = _WRONG.match(line)
+        if match:
+            return match.group(1).strip()
     return None
 
 
-def _one(lines: Sequence[Line], pattern: Pattern[str], what: str) -> Match[str]:
-    found = [(match, line) for line in lines for match in [pattern.match(line)] if match]
-    if not found:
-        raise ParseError(f"no {what}: the output is cut off")
-    if len(found) > 1:
-        raise found[1][1].error(f"a second {what}")
-    return found[0][0]
+def _one(lines: Sequence[Line], pattern: Pattern[str], description: str) -> Match[str]:
+    matches = [(match, line) for line in lines for match in [pattern.match(line)] if match]
+    if not matches:
+        raise ParseError(f"no {description}: the output is cut off")
+    if len(matches) > 1:
+        raise matches[1][1].error(f"a second {description}")
+    return matches[0][0]
 
 
 def _progress(lines: Sequence[Line]) -> Dict[str, str]:
@@ -253,9 +261,11 @@ def _sessions(lines: Sequence[Line]) -> Tuple[Session, ...]:
     if not counts or len(counts) > _MOST_SESSIONS:
         raise ParseError(f"{len(counts)} lines 'Output stream #N:0 (video): ... frames encoded'")
     numbers = list(range(len(counts)))
-    for what, found in (("counts", counts), ("mappings", encoders), ("streams", streams)):
-        if sorted(found) != numbers:
-            raise ParseError(f"{what} are of outputs {sorted(found)[:20]}, not 0 to {numbers[-1]}")
+    for label, by_number in (("counts", counts), ("mappings", encoders), ("streams", streams)):
+        if sorted(by_number) != numbers:
+            raise ParseError(
+                f"{label} are of outputs {sorted(by_number)[:20]}, not 0 to {numbers[-1]}"
+            )
     return tuple(
         Session(
             _encoder(*encoders[n].group(2, 3)),
@@ -274,27 +284,27 @@ def _encoder(codec: str, program: str) -> str:
 
 def _by_number(lines: Sequence[Line], pattern: Pattern[str]) -> Dict[int, Match[str]]:
     """Matches by the number of the output."""
-    found: Dict[int, Match[str]] = {}
+    matches: Dict[int, Match[str]] = {}
     for line in lines:
         match = pattern.match(line.strip())
         if match:
             number = int(match.group(1))
-            if number in found:
+            if number in matches:
                 raise line.error(f"output {number} stands twice")
-            found[number] = match
-    return found
+            matches[number] = match
+    return matches
 
 
 def _streams(lines: Sequence[Line]) -> Dict[int, Tuple[str, int, int]]:
     """Pixel format, width and height of each output: the first stream below its heading."""
-    found: Dict[int, Tuple[str, int, int]] = {}
+    streams: Dict[int, Tuple[str, int, int]] = {}
     heading: Optional[int] = None
     for line in lines:
         text = line.strip()
         output = _OUTPUT.match(text)
         if output:
             heading = int(output.group(1))
-            if heading in found:
+            if heading in streams:
                 raise line.error(f"output {heading} stands twice")
         stream = _STREAM.match(text)
         if stream is None or heading is None or int(stream.group(1)) != heading:
@@ -302,9 +312,9 @@ def _streams(lines: Sequence[Line]) -> Dict[int, Tuple[str, int, int]]:
         pixels, picture = _FORMAT.search(text), _PICTURE.search(text)
         if pixels is None or picture is None or pixels.group(1) not in _PIXEL_BYTES:
             raise line.error("expected a pixel format of 4:2:0 or 4:4:4 and a picture's size")
-        found[heading] = (pixels.group(1), int(picture.group(1)), int(picture.group(2)))
+        streams[heading] = (pixels.group(1), int(picture.group(1)), int(picture.group(2)))
         heading = None
-    return found
+    return streams
 
 
 def _samples(lines: Sequence[Line]) -> Tuple[Tuple[float, ...], Optional[int]]:
@@ -327,6 +337,6 @@ def _samples(lines: Sequence[Line]) -> Tuple[Tuple[float, ...], Optional[int]]:
     return tuple(latencies), sum(most.values()) or None
 
 
-def _same_column(cell: str, wanted: str) -> bool:
+def _same_column(cell: str, column: str) -> bool:
     """A unit in brackets behind it is not said by every release."""
-    return cell.partition(" [")[0] == wanted
+    return cell.partition(" [")[0] == column

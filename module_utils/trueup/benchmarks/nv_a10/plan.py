@@ -7,68 +7,68 @@ import re
 from typing import Any, Dict, List
 
 from ...options import for_module
-from ...plan import Asked, Plan, Skipped, sentences
+from ...plan import Plan, PlanInputs, Skipped, sentences
 from .case import OPTIONS
 
 # It is on every Windows, and users of a session host cannot write there.
 _DOWNLOADS = r"C:\Program Files"
 
 
-def asks(asked: Asked) -> Dict[str, Any]:
-    """What preflight asks the node: whether ffmpeg is there already."""
-    program = _program(asked)
-    if not _windows(asked):
+def asks(inputs: PlanInputs) -> Dict[str, Any]:
+    """Preflight queries for the node: whether ffmpeg is there already."""
+    program = _program(inputs)
+    if not _windows(inputs):
         return {"program_facts": {"programs": [program]}}
     return {"windows_facts": {"files": [program]}} if "\\" in program else {}
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """A case for each number of sessions, and one of copies where there is a GPU.
 
     ``install`` is package, windows or empty; on Windows ``download`` and ``unzip`` are the
     arguments of win_get_url and win_unzip.
     """
-    options = asked.options
-    url, sha256, folder = _zip(asked), options["ffmpeg_sha256"].lower(), _folder(asked)
+    options = inputs.options
+    url, sha256, folder = _zip(inputs), options["ffmpeg_sha256"].lower(), _folder(inputs)
     refused = sentences(
         {
             "nv_a10_ffmpeg_sha256 is no SHA-256: give the zip's 64 hexadecimal digits.": bool(url)
             and not re.fullmatch(r"[0-9a-f]{64}", sha256),
         }
     )
-    gpus = asked.node.get("gpus") or []
+    gpus = inputs.node.get("gpus") or []
     encoder = options["encoder"]
-    of_size = (asked.node.get("catalog") or {}).get("gpus")
-    if not gpus and of_size and _windows(asked):
+    of_size = (inputs.node.get("catalog") or {}).get("gpus")
+    if not gpus and of_size and _windows(inputs):
         # Windows shows none before its driver is there, which this run may install: where the role
         # windows_gpu fails, nothing is measured.
         gpus = [{}] * int(of_size)
     if encoder == "auto":
         # A size with GPUs of which none is seen is broken: its CPU is not measured instead.
         encoder = "h264_nvenc" if gpus or of_size else "libx264"
-    lacking = _lacking(asked, gpus, encoder)
-    program = _program(asked)
-    kept = f"{_DOWNLOADS}\\trueup-ffmpeg-{sha256[:12]}.zip"
-    given = {**for_module(OPTIONS, options), "encoder": encoder, "ffmpeg": program}
+    lacking = _lacking(inputs, gpus, encoder)
+    program = _program(inputs)
+    archive = f"{_DOWNLOADS}\\trueup-ffmpeg-{sha256[:12]}.zip"
+    module_options = {**for_module(OPTIONS, options), "encoder": encoder, "ffmpeg": program}
     cases: List[Dict[str, Any]] = [
-        {**given, "kind": "encode", "sessions": number} for number in options["sessions"]
+        {**module_options, "kind": "encode", "sessions": number} for number in options["sessions"]
     ]
     skipped = [Skipped("nv_a10", lacking)] if lacking else []
     if options["copies"] and gpus:
-        cases.append({**given, "kind": "copy"})
+        cases.append({**module_options, "kind": "copy"})
     return Plan(
         values={
-            "install": _install(asked),
+            "install": _install(inputs),
             "download": {
                 "url": url,
-                "dest": kept,
+                "dest": archive,
                 "checksum": sha256,
                 # Its default is SHA-1; with force it would download again on every run.
                 "checksum_algorithm": "sha256",
                 "force": False,
                 "url_timeout": 600,
             },
-            "unzip": {"src": kept, "dest": folder, "creates": program},
+            "unzip": {"src": archive, "dest": folder, "creates": program},
         },
         skipped=skipped,
         refused=refused,
@@ -76,58 +76,58 @@ def plan(asked: Asked) -> Plan:
     )
 
 
-def _windows(asked: Asked) -> bool:
-    return asked.node.get("system") == "windows"
+def _windows(inputs: PlanInputs) -> bool:
+    return inputs.node.get("system") == "windows"
 
 
-def _folder(asked: Asked) -> str:
+def _folder(inputs: PlanInputs) -> str:
     """Where the zip is unpacked: another folder for another zip."""
-    return f"{asked.options['prefix']}\\{asked.options['ffmpeg_sha256'].lower()[:12]}"
+    return f"{inputs.options['prefix']}\\{inputs.options['ffmpeg_sha256'].lower()[:12]}"
 
 
-def _zip(asked: Asked) -> str:
+def _zip(asked: PlanInputs) -> str:
     """Address of the zip with ffmpeg; empty where the node needs none."""
     whole = re.match(r"[A-Za-z]:|[\\/]", asked.options["ffmpeg"])
     return asked.options["ffmpeg_url"] if _windows(asked) and not whole else ""
 
 
-def _program(asked: Asked) -> str:
+def _program(inputs: PlanInputs) -> str:
     """The program that is run: in the zip's folder where there is a zip."""
-    url, program = _zip(asked), str(asked.options["ffmpeg"])
+    url, program = _zip(inputs), str(inputs.options["ffmpeg"])
     if not url:
         return program
     if program == "ffmpeg":
         stem = url.rpartition("/")[2]
         stem = stem[:-4] if stem.lower().endswith(".zip") else stem
         program = ntpath.join(stem, "bin", "ffmpeg.exe")
-    return ntpath.join(_folder(asked), program)
+    return ntpath.join(_folder(inputs), program)
 
 
-def _has_ffmpeg(asked: Asked) -> bool:
-    program = _program(asked)
-    if _windows(asked):
+def _has_ffmpeg(inputs: PlanInputs) -> bool:
+    program = _program(inputs)
+    if _windows(inputs):
         # A name without a folder is looked for in the host's PATH when it is run.
-        return "\\" not in program or bool(asked.found.get("files", {}).get(program))
-    return bool(asked.found["programs"].get(program))
+        return "\\" not in program or bool(inputs.found.get("files", {}).get(program))
+    return bool(inputs.found["programs"].get(program))
 
 
-def _install(asked: Asked) -> str:
-    if _windows(asked):
-        return "windows" if _zip(asked) and not _has_ffmpeg(asked) else ""
-    return "" if _has_ffmpeg(asked) else "package"
+def _install(inputs: PlanInputs) -> str:
+    if _windows(inputs):
+        return "windows" if _zip(inputs) and not _has_ffmpeg(inputs) else ""
+    return "" if _has_ffmpeg(inputs) else "package"
 
 
-def _lacking(asked: Asked, gpus: List[Any], encoder: str) -> str:
+def _lacking(inputs: PlanInputs, gpus: List[Any], encoder: str) -> str:
     """Why the node cannot be measured; empty where it can."""
     if not gpus and encoder != "libx264":
         return f"the node shows no GPU for {encoder}: set nv_a10_encoder to libx264 for its CPU"
-    program = asked.options["ffmpeg"]
-    if _windows(asked):
-        there = bool(_zip(asked)) or _has_ffmpeg(asked)
+    program = inputs.options["ffmpeg"]
+    if _windows(inputs):
+        there = bool(_zip(inputs)) or _has_ffmpeg(inputs)
         return "" if there else f"there is no {program} on this host"
-    if _has_ffmpeg(asked):
+    if _has_ffmpeg(inputs):
         return ""
     if program != "ffmpeg":
         return f"there is no {program} on this node (nv_a10_ffmpeg)"
-    root = asked.node.get("privilege") in ("root", "sudo")
+    root = inputs.node.get("privilege") in ("root", "sudo")
     return "" if root else "no ffmpeg on this node, and installing it needs root or sudo"

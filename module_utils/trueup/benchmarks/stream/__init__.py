@@ -1,1 +1,1 @@
-"""The benchmark stream: what its tool prints (output) and how its figures are shown (view)."""
+"""The benchmark stream: its output's parser (output) and how its figures are shown (view)."""

@@ -50,7 +50,7 @@ OPTIONS = (
         0,
     ),
     Option("repeats", "Repeats of each kernel.", 10, why="STREAM's own default is 10.", least=3),
-    time_limit(600, why="HBv3: 3 arrays of 6 GiB, 10 repeats of 4 kernels take about 5 s."),
+    time_limit(600, reason="HBv3: 3 arrays of 6 GiB, 10 repeats of 4 kernels take about 5 s."),
 )
 
 _BYTES_PER_ELEMENT = 8

@@ -1,4 +1,4 @@
-"""What a STREAM benchmark's output is told by."""
+"""Marks that identify a STREAM benchmark's output."""
 
 from __future__ import annotations
 

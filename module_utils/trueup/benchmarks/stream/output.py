@@ -1,4 +1,4 @@
-"""What memory-bandwidth benchmarks of the STREAM kind print.
+"""Parser of memory-bandwidth benchmarks of the STREAM kind.
 
 Two forms are read:
 
@@ -54,7 +54,7 @@ class StreamOutput:
             validate.
         valid: the tool's own check of the arrays.
         cpus: the CPU that each thread ran on.
-        unverified: what the text lacks to check the figures against.
+        unverified: facts that the text lacks for checks of the figures.
     """
 
     rates: Mapping[str, Tuple[float, ...]]
@@ -82,12 +82,12 @@ class StreamOutput:
 
     @property
     def checks(self) -> Dict[str, bool]:
-        """Whether the arrays hold what the kernels must leave."""
+        """Whether the arrays hold the values that the kernels must leave."""
         return {"solution_validates": self.valid}
 
     @property
     def warnings(self) -> List[str]:
-        """What the reader of the numbers must know."""
+        """Warnings for the reader of the figures."""
         if self.best_mean_worst:
             return ["STREAM prints the best of its repeats and the mean, no median"]
         return []
@@ -175,11 +175,11 @@ def _classic(lines: Sequence[Line], tables: Sequence[Line]) -> StreamOutput:
     if not tables:
         raise ParseError("no table 'Function Best Rate MB/s Avg time Min time Max time'")
     text = "\n".join(lines)
-    elements, word, times, threads = (
-        int(found.group(1)) if found else None
-        for found in (pattern.search(text) for pattern in (_ELEMENTS, _WORD, _TIMES, _THREADS))
+    elements, word_bytes, times, threads = (
+        int(match.group(1)) if match else None
+        for match in (pattern.search(text) for pattern in (_ELEMENTS, _WORD, _TIMES, _THREADS))
     )
-    array = elements * (word or 8) if elements else None
+    array = elements * (word_bytes or 8) if elements else None
     rates = _table(lines[tables[0].number :], tables[0], array)
     verdicts = ("Solution Validates", "Failed Validation")
     verdict = next((line for line in lines if line.strip().startswith(verdicts)), None)

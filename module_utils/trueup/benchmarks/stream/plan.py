@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
-from ...plan import Asked, Look, Plan, Settled, Skipped, files_look
+from ...plan import Look, Plan, PlanInputs, Settled, Skipped, files_look
 
 _FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=gnu11")
 _SOURCE = "roles/stream/files/stream_kernel.c"
@@ -15,23 +15,23 @@ _ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
 _OF_STORES = {"streaming": ("-DSTREAMING_STORES",), "regular": ()}
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """A case for each kind of stores; skipped where the kernel cannot be compiled.
 
     Values: ``files`` as config_files takes them, and the ``kernels`` to compile: the ``argv`` and
     the file that it ``creates``.
     """
-    threads, binding = _placement(asked)
-    can_compile = asked.node["programs"].get("gcc") or asked.node["privilege"]
+    threads, binding = _placement(inputs)
+    can_compile = inputs.node["programs"].get("gcc") or inputs.node["privilege"]
     lacking = (
         "no C compiler gcc on this node, and installing one needs root or sudo without a password"
     )
     return Plan(
-        values={"kernels": _kernels(asked), "files": _files(asked)},
+        values={"kernels": _kernels(inputs), "files": _files(inputs)},
         skipped=[] if can_compile else [Skipped("stream", lacking)],
         cases=[
-            {**asked.options, "stores": stores, "threads": threads, "binding": binding}
-            for stores in asked.options["stores"]
+            {**inputs.options, "stores": stores, "threads": threads, "binding": binding}
+            for stores in inputs.options["stores"]
         ],
     )
 
@@ -49,45 +49,45 @@ def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
     return Settled([files_look(planned["files"]), *kernels])
 
 
-def _placement(asked: Asked) -> Tuple[int, str]:
+def _placement(inputs: PlanInputs) -> Tuple[int, str]:
     """Threads and binding: the size's own where none are asked for and the catalog has them."""
-    threads: int = asked.options["threads"]
+    threads: int = inputs.options["threads"]
     if threads:
         return threads, "core"
-    for row in asked.catalog("stream_placements.yml"):
-        if asked.node["vm_size"] in row["sizes"]:
+    for row in inputs.catalog("stream_placements.yml"):
+        if inputs.node["vm_size"] in row["sizes"]:
             return row["threads"], "l3"
-    return asked.node["cores"] or 0, "core"
+    return inputs.node["cores"] or 0, "core"
 
 
-def _kernels(asked: Asked) -> List[Dict[str, Any]]:
+def _kernels(inputs: PlanInputs) -> List[Dict[str, Any]]:
     """How the kernel of each kind of stores is compiled. The binary's name holds the checksum of
     source and flags, so that an old kernel never passes for a new one."""
-    prefix = asked.options["prefix"]
+    prefix = inputs.options["prefix"]
     kernels = []
-    for stores, flags, binary in _binaries(asked):
-        made = f"{prefix}/{binary}"
+    for stores, flags, binary in _binaries(inputs):
+        binary_path = f"{prefix}/{binary}"
         # Whole paths, no chdir: in check mode on a fresh node the folder is not there yet.
-        argv = ["sh", "-c", _COMPILE, made, f"{prefix}/stream_kernel.c", "-lm", *flags]
-        kernels.append({"stores": stores, "argv": argv, "creates": made})
+        argv = ["sh", "-c", _COMPILE, binary_path, f"{prefix}/stream_kernel.c", "-lm", *flags]
+        kernels.append({"stores": stores, "argv": argv, "creates": binary_path})
     return kernels
 
 
-def _files(asked: Asked) -> List[Dict[str, Any]]:
+def _files(inputs: PlanInputs) -> List[Dict[str, Any]]:
     """The folder, the kernel's source, and a link to each compiled kernel."""
-    prefix = asked.options["prefix"]
+    prefix = inputs.options["prefix"]
     links = [
         {"path": f"{prefix}/stream_kernel-{stores}", "state": "link", "target": binary}
-        for stores, _, binary in _binaries(asked)
+        for stores, _, binary in _binaries(inputs)
     ]
     source = {"path": f"{prefix}/stream_kernel.c", "source": _SOURCE}
     return [{"path": prefix, "state": "directory"}, source, *links]
 
 
-def _binaries(asked: Asked) -> Iterator[Tuple[str, List[str], str]]:
-    """Each kind of stores, the compiler's flags and the name of what is compiled."""
-    source = asked.text(_SOURCE)
-    for stores in asked.options["stores"]:
+def _binaries(inputs: PlanInputs) -> Iterator[Tuple[str, List[str], str]]:
+    """Each kind of stores, the compiler's flags and the name of the compiled kernel."""
+    source = inputs.text(_SOURCE)
+    for stores in inputs.options["stores"]:
         flags = [*_FLAGS, *_OF_STORES[stores]]
         digest = hashlib.sha256((source + " ".join(flags)).encode()).hexdigest()[:12]
         yield stores, flags, f"stream_kernel-{stores}-{digest}"

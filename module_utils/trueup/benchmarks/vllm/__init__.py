@@ -1,1 +1,1 @@
-"""The benchmark vllm: what its tool prints (output) and how its figures are shown (view)."""
+"""The benchmark vllm: its output's parser (output) and how its figures are shown (view)."""

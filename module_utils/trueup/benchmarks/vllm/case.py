@@ -333,13 +333,13 @@ OPTIONS = (
     time_limit(3600),
 )
 
-# The module's options that say what is sent, and their defaults, where 0 is the profile's own.
+# The module's options of the load, and their defaults, where 0 is the profile's own.
 _SENT = (
     *("num_prompts", "request_rate", "ramp_up_start", "ramp_up_end", "max_concurrency"),
     *("random_input_tokens", "random_output_tokens", "seed", "dataset_path", "dataset_sha256"),
     *("goodput_ms", "failed_share_allowed", "warmup_requests"),
 )
-LOAD: Dict[str, Any] = {one.name: one.default for one in OPTIONS if one.name in _SENT}
+LOAD: Dict[str, Any] = {option.name: option.default for option in OPTIONS if option.name in _SENT}
 
 
 class Lengths(NamedTuple):
@@ -356,16 +356,16 @@ class Lengths(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """What is asked of the server.
+    """The load for the server.
 
     Attributes:
         data: where prompts come from: random (vLLM makes them), conversations (a file of the
             inference benchmarker, from which prompts are written), problems (vLLM's own reader of
             the AIME set), prompts (the user's file).
-        file: what the user must have, by name.
+        file: the file that the user must have, by name.
         source: where that comes from.
         inputs, outputs: lengths, where the profile sets them.
-        num_prompts, max_concurrency, ramp: what a user may change; 0 or None is without.
+        num_prompts, max_concurrency, ramp: settings that a user may change; 0 or None is without.
         cpu_num_prompts, cpu_ramp: on a server without GPUs, where they differ.
         endpoint: completions or chat.
     """
@@ -465,46 +465,48 @@ class Settings:
         return f"rate{self.request_rate:g}" if self.request_rate else "rateinf"
 
 
-def settings(given: Mapping[str, Any]) -> Settings:
+def settings(parameters: Mapping[str, Any]) -> Settings:
     """The profile with the user's numbers; 0 means the profile's own.
 
     Args:
-        given: the module's parameters, each in its range.
+        parameters: the module's parameters, each in its range.
 
     Raises:
         BadInput: naming the parameter that is wrong.
     """
-    profile = PROFILES[given["profile"]]
-    model = given["served_model_name"] or given["model"]
+    profile = PROFILES[parameters["profile"]]
+    model = parameters["served_model_name"] or parameters["model"]
     if not model:
         raise BadInput("model is empty: set it to what the server serves")
-    cpu = not given["gpus"]
+    cpu = not parameters["gpus"]
     return Settings(
-        profile=given["profile"],
-        base_url=_base_url(given["base_url"]),
+        profile=parameters["profile"],
+        base_url=_base_url(parameters["base_url"]),
         model=model,
-        tokenizer=given["tokenizer"] or given["model"] or model,
-        dataset_path=_dataset_path(profile, given),
-        dataset_sha256=_sha256(given["dataset_sha256"]),
-        downloads_allowed=given["downloads_allowed"],
-        num_prompts=prompts_of(profile, given["num_prompts"], cpu=cpu),
-        warmup_requests=given["warmup_requests"],
-        request_rate=_rate(given["request_rate"]),
-        ramp=_ramp(given, profile.cpu_ramp if cpu and profile.cpu_ramp else profile.ramp),
-        max_concurrency=given["max_concurrency"] or profile.max_concurrency,
-        endpoint=profile.endpoint if given["endpoint"] == "profile" else given["endpoint"],
-        random_input_tokens=given["random_input_tokens"],
-        random_output_tokens=given["random_output_tokens"],
-        seed=given["seed"],
-        goodput_ms=_goodput(given["goodput_ms"]),
-        failed_share_allowed=given["failed_share_allowed"],
-        sample_seconds=given["sample_seconds"],
+        tokenizer=parameters["tokenizer"] or parameters["model"] or model,
+        dataset_path=_dataset_path(profile, parameters),
+        dataset_sha256=_sha256(parameters["dataset_sha256"]),
+        downloads_allowed=parameters["downloads_allowed"],
+        num_prompts=prompts_of(profile, parameters["num_prompts"], cpu=cpu),
+        warmup_requests=parameters["warmup_requests"],
+        request_rate=_rate(parameters["request_rate"]),
+        ramp=_ramp(parameters, profile.cpu_ramp if cpu and profile.cpu_ramp else profile.ramp),
+        max_concurrency=parameters["max_concurrency"] or profile.max_concurrency,
+        endpoint=profile.endpoint
+        if parameters["endpoint"] == "profile"
+        else parameters["endpoint"],
+        random_input_tokens=parameters["random_input_tokens"],
+        random_output_tokens=parameters["random_output_tokens"],
+        seed=parameters["seed"],
+        goodput_ms=_goodput(parameters["goodput_ms"]),
+        failed_share_allowed=parameters["failed_share_allowed"],
+        sample_seconds=parameters["sample_seconds"],
     )
 
 
-def prompts_of(profile: Profile, asked: int, *, cpu: bool) -> int:
-    """How many requests a case has; ``asked`` 0 means the profile's own number."""
-    return asked or (profile.cpu_num_prompts if cpu else 0) or profile.num_prompts
+def prompts_of(profile: Profile, num_prompts: int, *, cpu: bool) -> int:
+    """The number of requests of a case; ``num_prompts`` 0 means the profile's own."""
+    return num_prompts or (profile.cpu_num_prompts if cpu else 0) or profile.num_prompts
 
 
 def _base_url(text: str) -> str:
@@ -521,9 +523,9 @@ def _base_url(text: str) -> str:
     return text.rstrip("/")
 
 
-def _dataset_path(profile: Profile, given: Mapping[str, Any]) -> str:
-    # Not of Ansible's type path: what was asked is recorded as it was asked.
-    path = os.path.expandvars(os.path.expanduser(str(given["dataset_path"] or "")))
+def _dataset_path(profile: Profile, parameters: Mapping[str, Any]) -> str:
+    # Not of Ansible's type path: the record has the path as the user wrote it.
+    path = os.path.expandvars(os.path.expanduser(str(parameters["dataset_path"] or "")))
     if profile.data == "random":
         if path:
             raise BadInput(f"profile random takes no dataset_path, and has {path}")
@@ -532,11 +534,11 @@ def _dataset_path(profile: Profile, given: Mapping[str, Any]) -> str:
         if profile.data == "prompts" and not path.endswith(".jsonl"):
             raise BadInput(f"dataset_path {path} does not end in .jsonl, as vLLM wants it")
         return path
-    if profile.downloaded and given["downloads_allowed"]:
+    if profile.downloaded and parameters["downloads_allowed"]:
         return ""
     raise BadInput(
-        f"profile {given['profile']} needs {profile.file} on the node (from {profile.source}): "
-        "set dataset_path"
+        f"profile {parameters['profile']} needs {profile.file} on the node (from"
+        f" {profile.source}): set dataset_path"
     )
 
 
@@ -552,51 +554,53 @@ def _rate(rate: float) -> float:
     return float(rate)
 
 
-def _ramp(given: Mapping[str, Any], own: Optional[Tuple[int, int]]) -> Optional[Tuple[int, int]]:
-    start, end = given["ramp_up_start"], given["ramp_up_end"]
+def _ramp(
+    parameters: Mapping[str, Any], profile_ramp: Optional[Tuple[int, int]]
+) -> Optional[Tuple[int, int]]:
+    start, end = parameters["ramp_up_start"], parameters["ramp_up_end"]
     if not end:
         if start:
             raise BadInput(f"ramp_up_start {start} stands without ramp_up_end")
-        return None if given["request_rate"] else own
-    if given["request_rate"]:
+        return None if parameters["request_rate"] else profile_ramp
+    if parameters["request_rate"]:
         raise BadInput(
-            f"request_rate {given['request_rate']:g} and ramp_up_end {end} exclude each other"
+            f"request_rate {parameters['request_rate']:g} and ramp_up_end {end} exclude each other"
         )
     if start > end:
         raise BadInput(f"ramp_up_start {start} is above ramp_up_end {end}")
     return start, end
 
 
-def _goodput(given: Mapping[str, Any]) -> Dict[str, float]:
-    found = {}
-    for name in sorted(given):
+def _goodput(limits_ms: Mapping[str, Any]) -> Dict[str, float]:
+    limits = {}
+    for name in sorted(limits_ms):
         if name not in _GOODPUT:
             raise BadInput(f"goodput_ms {name!r} is unknown; there are: {', '.join(_GOODPUT)}")
         try:
-            found[name] = float(given[name])
+            limits[name] = float(limits_ms[name])
         except (TypeError, ValueError):
-            raise BadInput(f"goodput_ms {name} {given[name]!r} is not a number") from None
-        if not 0 < found[name] < float("inf"):
-            raise BadInput(f"goodput_ms {name} {given[name]!r} is not a positive number")
-    return found
+            raise BadInput(f"goodput_ms {name} {limits_ms[name]!r} is not a number") from None
+        if not 0 < limits[name] < float("inf"):
+            raise BadInput(f"goodput_ms {name} {limits_ms[name]!r} is not a positive number")
+    return limits
 
 
 def asked_text(options: Mapping[str, Any]) -> str:
-    """What was asked for, before the profile's own numbers: equal texts for equal options.
+    """The requested settings, before the profile's own numbers: equal texts for equal options.
 
     Args:
-        options: those of LOAD; numbers may be text, as Ansible's variables are, and what is not
-            there has its default. Others are passed over.
+        options: those of LOAD; numbers may be text, as Ansible's variables are, and a missing one
+            has its default. Others are passed over.
 
     Raises:
         BadInput: a value is of another kind than the option's.
     """
-    asked = {name: _like(name, options.get(name, usual), usual) for name, usual in LOAD.items()}
-    return _sorted_json("what is asked", asked)
+    load = {name: _like(name, options.get(name, usual), usual) for name, usual in LOAD.items()}
+    return _sorted_json("what is asked", load)
 
 
 def arguments_text(arguments: Mapping[str, Any]) -> str:
-    """A server's arguments: equal texts for what ``vllm serve`` takes for the same.
+    """A server's arguments: equal texts for arguments that ``vllm serve`` takes as equal.
 
     Raises:
         BadInput: a value that JSON cannot hold.
@@ -619,7 +623,7 @@ def _like(name: str, value: Any, usual: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A number or a switch that is given as text as what it says."""
+    """A number or a switch that is given as text, as a number or a boolean."""
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     if isinstance(value, (str, float)):
@@ -629,11 +633,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _sorted_json(what: str, value: Mapping[str, Any]) -> str:
+def _sorted_json(label: str, value: Mapping[str, Any]) -> str:
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise BadInput(f"{what} cannot be written as JSON: {error}") from None
+        raise BadInput(f"{label} cannot be written as JSON: {error}") from None
 
 
 # --- the server ----------------------------------------------------------------------------------
@@ -660,7 +664,7 @@ class Endpoint:
             requests: how many are sent, so that each of several engines gets some.
 
         Raises:
-            BadInput: one sentence with what is wrong and the mend.
+            BadInput: one sentence with the error and the mend.
         """
         self._ask("/health")
         listed = self._of(self._ask("/v1/models"), "data", list)
@@ -670,16 +674,16 @@ class Endpoint:
                 f"the server at {self._base_url} serves {', '.join(sorted(models)) or 'nothing'} "
                 f"and not {model}: set served_model_name"
             )
-        asked: Dict[str, Any] = {"model": model, "max_tokens": 1, "temperature": 0}
+        request_body: Dict[str, Any] = {"model": model, "max_tokens": 1, "temperature": 0}
         path = "/v1/completions"
         if endpoint == "chat":
             path = "/v1/chat/completions"
-            asked["messages"] = [{"role": "user", "content": "ready?"}]
+            request_body["messages"] = [{"role": "user", "content": "ready?"}]
         else:
-            asked["prompt"] = "ready?"
+            request_body["prompt"] = "ready?"
         for _ in range(requests):
             # /health stays well while an engine on another node is lost.
-            self._ask(path, asked)
+            self._ask(path, request_body)
         longest = models[model].get("max_model_len")
         return longest if isinstance(longest, int) else 0
 
@@ -702,7 +706,7 @@ class Endpoint:
         if self._key:
             request.add_header("Authorization", f"Bearer {self._key}")
         try:
-            # The server is what is measured: never a proxy.
+            # The server is measured: never a proxy.
             reply = bounded_http.ask(
                 lambda: _OPENER.open(request, timeout=_ANSWER_SECONDS), _ANSWER_SECONDS
             )
@@ -722,14 +726,14 @@ class Endpoint:
             reason = getattr(error, "reason", None) or error
             if isinstance(reason, (socket.timeout, TimeoutError, bounded_http.Overdue)):
                 raise BadInput(self._silent(path)) from None
-            why = getattr(reason, "strerror", None) or reason
-            raise BadInput(self._gone(why)) from None
+            cause = getattr(reason, "strerror", None) or reason
+            raise BadInput(self._gone(cause)) from None
         if not 200 <= reply.status < 300:
             raise BadInput(self._refusal(path, reply))
         return reply.body.decode("utf-8", "replace")
 
-    def _gone(self, why: Any) -> str:
-        return f"no server answers at {self._base_url} ({why}): start it, or set base_url"
+    def _gone(self, reason: Any) -> str:
+        return f"no server answers at {self._base_url} ({reason}): start it, or set base_url"
 
     def _silent(self, path: str) -> str:
         return (
@@ -745,25 +749,25 @@ class Endpoint:
                     "to the one that it was started with"
                 )
             return f"the server at {self._base_url} wants an API key (HTTP 401): set api_key"
-        said = ""
+        message = ""
         with contextlib.suppress(bounded_http.NotJson, AttributeError):
-            answer = bounded_http.parse_json(reply.body)
-            said = str((answer.get("error") or answer).get("message") or "")[:200]
-        what = f": {said}" if said else ""
+            response = bounded_http.parse_json(reply.body)
+            message = str((response.get("error") or response).get("message") or "")[:200]
+        detail = f": {message}" if message else ""
         if path == "/health":
-            return f"the server at {self._base_url} is not well (HTTP {reply.status}{what})"
-        return f"the server at {self._base_url} answers {path} with HTTP {reply.status}{what}"
+            return f"the server at {self._base_url} is not well (HTTP {reply.status}{detail})"
+        return f"the server at {self._base_url} answers {path} with HTTP {reply.status}{detail}"
 
     def _of(self, text: str, member: str, kind: type) -> Any:
         """A member of an answer, which must be of that kind."""
         try:
-            answer = bounded_http.parse_json(text)
+            response = bounded_http.parse_json(text)
         except bounded_http.NotJson:
-            answer = None
-        found = answer.get(member) if isinstance(answer, dict) else None
-        if not isinstance(found, kind):
+            response = None
+        member_value = response.get(member) if isinstance(response, dict) else None
+        if not isinstance(member_value, kind):
             raise BadInput(f"what answers at {self._base_url} is no vLLM server: set base_url")
-        return found
+        return member_value
 
 
 _REFUSED = re.compile(r"^Error: (.+)$", re.MULTILINE)
@@ -779,7 +783,7 @@ def download_error(text: str) -> str:
 
 
 def fingerprint(path: str) -> str:
-    """The sha256 of a file; of a folder, that of what ``sha256sum`` prints of its files in order.
+    """The sha256 of a file; of a folder, that of ``sha256sum``'s output for its files in order.
 
     Raises:
         BadInput: it cannot be read.
@@ -834,14 +838,15 @@ def require_dataset(chosen: Settings) -> str:
     if os.path.isdir(path) != (profile.data == "problems"):
         kind = "folder with the files of" if profile.data == "problems" else "file:"
         raise BadInput(f"dataset_path {path} is not the {kind} {profile.file}")
-    found = fingerprint(path)
-    if chosen.dataset_sha256 and chosen.dataset_sha256 != found:
+    sha256 = fingerprint(path)
+    if chosen.dataset_sha256 and chosen.dataset_sha256 != sha256:
         raise BadInput(
-            f"dataset_path {path} has sha256 {found}, and dataset_sha256 is {chosen.dataset_sha256}"
+            f"dataset_path {path} has sha256 {sha256}, and dataset_sha256 is"
+            f" {chosen.dataset_sha256}"
         )
     if profile.data == "prompts":
         _require_prompts(path)
-    return found
+    return sha256
 
 
 def _require_prompts(path: str) -> None:
@@ -927,9 +932,9 @@ def _cut(text: str, tokens: int, model: str, server: Endpoint) -> Optional[str]:
     # A token stands for one byte at least.
     if len(text.encode()) < tokens:
         return None
-    # Most texts are far longer than what is kept: 16 bytes a token are more than enough.
-    found = server.tokens(model, text[: tokens * 16])
-    return server.text(model, found[:tokens]) if len(found) >= tokens else None
+    # Most texts are far longer than needed: 16 bytes a token are more than enough.
+    token_ids = server.tokens(model, text[: tokens * 16])
+    return server.text(model, token_ids[:tokens]) if len(token_ids) >= tokens else None
 
 
 def require_length(chosen: Settings, longest: int) -> None:
@@ -945,7 +950,11 @@ def require_length(chosen: Settings, longest: int) -> None:
     if profile.data == "random":
         needed = chosen.random_input_tokens + chosen.random_output_tokens
     else:
-        lengths = [part.longest for part in (profile.inputs, profile.outputs) if part]
+        lengths = [
+            distribution.longest
+            for distribution in (profile.inputs, profile.outputs)
+            if distribution
+        ]
         needed = sum(lengths)
     if longest and needed > longest:
         raise BadInput(
@@ -958,7 +967,7 @@ def require_length(chosen: Settings, longest: int) -> None:
 
 
 def command(chosen: Settings, *, python: str, driver: str, program: str, folder: str) -> List[str]:
-    """The argv: the driver, and after ``--`` what it runs."""
+    """The argv: the driver, and after ``--`` the command that it runs."""
     argv = [python, driver, "--base-url", chosen.base_url]
     argv += ["--sample-seconds", f"{chosen.sample_seconds:g}", "--"]
     argv += [program, "bench", "serve", "--base-url", chosen.base_url]
@@ -972,8 +981,7 @@ def command(chosen: Settings, *, python: str, driver: str, program: str, folder:
     argv += ["--num-prompts", str(chosen.num_prompts), "--seed", str(chosen.seed)]
     if chosen.warmup_requests:
         argv += ["--num-warmups", str(chosen.warmup_requests)]
-    # vLLM 0.32 leaves it to the server otherwise; greedy is what older versions and the articles
-    # used.
+    # vLLM 0.32 leaves it to the server otherwise; older versions and the articles used greedy.
     argv += ["--temperature", "0"]
     if chosen.ramp:
         argv += ["--ramp-up-strategy", "linear", "--ramp-up-start-rps", str(chosen.ramp[0])]
@@ -1014,21 +1022,21 @@ def _data_options(chosen: Settings, folder: str) -> List[str]:
 
 
 def data_parameters(chosen: Settings) -> Dict[str, Any]:
-    """The part of a record's parameters that says what the requests were."""
+    """The part of a record's parameters that describes the requests."""
     profile = chosen.data
     if profile.data == "random":
         return {
             "random_input_tokens": chosen.random_input_tokens,
             "random_output_tokens": chosen.random_output_tokens,
         }
-    found: Dict[str, Any] = {"dataset": os.path.basename(chosen.dataset_path) or profile.file}
+    parameters: Dict[str, Any] = {"dataset": os.path.basename(chosen.dataset_path) or profile.file}
     for name, lengths in (("input", profile.inputs), ("output", profile.outputs)):
         if lengths:
-            found[f"{name}_tokens"] = (
+            parameters[f"{name}_tokens"] = (
                 f"normal({lengths.middle}, {lengths.deviation}) in "
                 f"{lengths.shortest}..{lengths.longest}"
             )
-    return found
+    return parameters
 
 
 def environment(*, downloads_allowed: bool, hf_home: str, hub: str = "") -> Dict[str, str]:
@@ -1062,7 +1070,7 @@ def case_name(chosen: Settings, server: str) -> str:
 
 
 def explain(text: str) -> Optional[str]:
-    """Why a run that ended with another status than 0 failed, from what it printed."""
+    """Why a run that ended with another status than 0 failed, from its output."""
     stated = _STATED.findall(text)
     if stated:
         error = first_error(text.splitlines())
@@ -1090,11 +1098,11 @@ def judge(output: VllmOutput, chosen: Settings) -> Optional[str]:
     if chosen.data.data == "random":
         # The end-of-text token is ignored there: every answer is as long as was asked for. Of the
         # other profiles the number is a maximum, and says nothing of a shorter answer.
-        asked = output.completed * chosen.random_output_tokens
-        if output.output_tokens != asked:
+        expected_tokens = output.completed * chosen.random_output_tokens
+        if output.output_tokens != expected_tokens:
             return (
                 f"{output.completed} requests brought {output.output_tokens} tokens and asked for "
-                f"{asked}"
+                f"{expected_tokens}"
             )
     return None
 

@@ -1,4 +1,4 @@
-"""What a node serves, out of what the user says."""
+"""The endpoints that a node serves, from the user's list."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def endpoints_of(
         ``unit``, its systemd service.
 
     Raises:
-        BadInput: what is given cannot be meant.
+        BadInput: an endpoint that cannot be meant.
     """
     if not isinstance(endpoints, list):
         raise BadInput(f"vllm_endpoints is no list but {endpoints!r}")
@@ -45,20 +45,20 @@ def endpoints_of(
     names: Set[str] = set()
     ports: Dict[int, str] = {}
     for endpoint in endpoints:
-        whole = _endpoint(endpoint, host, hosts, api_key)
-        if whole["name"] in names:
-            raise BadInput(f"vllm_endpoints: two are called {whole['name']}")
-        names.add(whole["name"])
-        if host not in whole["nodes"]:
+        resolved = _endpoint(endpoint, host, hosts, api_key)
+        if resolved["name"] in names:
+            raise BadInput(f"vllm_endpoints: two are called {resolved['name']}")
+        names.add(resolved["name"])
+        if host not in resolved["nodes"]:
             continue
-        if whole["rank"] == 0:
-            if whole["port"] in ports:
+        if resolved["rank"] == 0:
+            if resolved["port"] in ports:
                 raise BadInput(
-                    f"vllm_endpoints: {ports[whole['port']]} and {whole['name']} both want port"
-                    f" {whole['port']} of {host}"
+                    f"vllm_endpoints: {ports[resolved['port']]} and {resolved['name']} both want"
+                    f" port {resolved['port']} of {host}"
                 )
-            ports[whole["port"]] = whole["name"]
-        mine.append(whole)
+            ports[resolved["port"]] = resolved["name"]
+        mine.append(resolved)
     return mine
 
 
@@ -82,49 +82,49 @@ def reachable(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _endpoint(given: Any, host: str, hosts: List[str], api_key: str) -> Dict[str, Any]:
-    if not isinstance(given, dict) or not {"name", "recipe"} <= given.keys():
-        raise BadInput(f"vllm_endpoints: {given!r} needs name and recipe")
-    whole: Dict[str, Any] = {
+def _endpoint(endpoint: Any, host: str, hosts: List[str], api_key: str) -> Dict[str, Any]:
+    if not isinstance(endpoint, dict) or not {"name", "recipe"} <= endpoint.keys():
+        raise BadInput(f"vllm_endpoints: {endpoint!r} needs name and recipe")
+    members: Dict[str, Any] = {
         "port": 8000,
         "host": "127.0.0.1",
         "model": "",
         "nodes": [host],
         "arguments": {},
         "addresses": [],
-        **given,
+        **endpoint,
     }
-    wrong = _wrong_member(whole) or _wrong_value(whole, hosts, api_key)
+    wrong = _wrong_member(members) or _wrong_value(members, hosts, api_key)
     if wrong:
-        raise BadInput(f"vllm_endpoints, {given['name']}: {wrong}")
+        raise BadInput(f"vllm_endpoints, {endpoint['name']}: {wrong}")
     return {
-        **whole,
-        "rank": whole["nodes"].index(host) if host in whole["nodes"] else None,
-        "unit": f"trueup-vllm-{whole['name']}.service",
-        "base_url": f"http://{reachable(whole['host'])}:{whole['port']}",
+        **members,
+        "rank": members["nodes"].index(host) if host in members["nodes"] else None,
+        "unit": f"trueup-vllm-{members['name']}.service",
+        "base_url": f"http://{reachable(members['host'])}:{members['port']}",
     }
 
 
-def _wrong_member(whole: Dict[str, Any]) -> Optional[str]:
-    for member, value in whole.items():
-        wanted = _MEMBERS.get(member)
-        if wanted is None:
+def _wrong_member(members: Dict[str, Any]) -> Optional[str]:
+    for member, value in members.items():
+        expected_type = _MEMBERS.get(member)
+        if expected_type is None:
             return f"no member is called {member}; there are {', '.join(_MEMBERS)}"
-        if not isinstance(value, wanted) or isinstance(value, bool):
-            return f"{member} {value!r} is no {wanted.__name__}"
+        if not isinstance(value, expected_type) or isinstance(value, bool):
+            return f"{member} {value!r} is no {expected_type.__name__}"
     return None
 
 
-def _wrong_value(whole: Dict[str, Any], hosts: List[str], api_key: str) -> Optional[str]:
-    nodes, addresses = whole["nodes"], whole["addresses"]
+def _wrong_value(members: Dict[str, Any], hosts: List[str], api_key: str) -> Optional[str]:
+    nodes, addresses = members["nodes"], members["addresses"]
     strangers = [str(name) for name in nodes if name not in hosts]
-    names = [str(one) for one in addresses if not _is_address(one)]
-    listens = whole["host"]
+    names = [str(address) for address in addresses if not _is_address(address)]
+    listens = members["host"]
     outside = listens not in ("127.0.0.1", "::1", "localhost")
     # The first that is so.
     wrong = {
-        "a name holds small letters, digits and dashes": not _NAME.match(whole["name"]),
-        f"{whole['port']} is no port": not 0 < whole["port"] < 1 << 16,
+        "a name holds small letters, digits and dashes": not _NAME.match(members["name"]),
+        f"{members['port']} is no port": not 0 < members["port"] < 1 << 16,
         "nodes is empty": not nodes,
         "a node stands twice in nodes": len(set(map(str, nodes))) < len(nodes),
         f"the inventory has no host {', '.join(strangers)}": bool(strangers),

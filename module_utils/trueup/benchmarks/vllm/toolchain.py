@@ -1,4 +1,4 @@
-"""What a server runs and compiles against when it starts, and where its unit lets it look.
+"""Libraries and tools of a server when it starts, and where its unit lets it look.
 
 Of the wheels of vLLM 0.32.0 and FlashInfer 0.7.0.post1: FlashInfer's sampler is warmed up at each
 start, which runs ``ninja`` by PATH even where its kernels are built (flashinfer/jit/cpp_ext.py),
@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
 
-# What systemd gives a service that names no PATH (systemd.exec(5)), and the system's own.
+# systemd's PATH for a service that names none (systemd.exec(5)), and the system's own.
 _SYSTEM = (
     *("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"),
     *("/sbin", "/bin"),
 )
-# What the pins bring, and what the system must have.
+# Programs of the pins, and programs that the system must have.
 _OWN = {"cuda": ("ninja",), "cpu": ()}
 _SYSTEMS = {"cuda": ("gcc", "c++"), "cpu": ("g++", "lscpu")}
-# The package that brings what is missing, by package manager; with g++ comes gcc.
+# The package of each missing program, by package manager; with g++ comes gcc.
 _PACKAGES = {"apt": {"lscpu": "util-linux"}, "dnf": {"lscpu": "util-linux"}}
 _COMPILER = {"apt": "g++", "dnf": "gcc-c++"}
 # Below CUDA_HOME: one file of each package that is needed (nvcc, cudart-dev, curand-dev).
@@ -30,7 +30,7 @@ _SAMPLER = "VLLM_USE_FLASHINFER_SAMPLER"
 
 
 class Toolchain(NamedTuple):
-    """What servers of one node find by their units' variables alone.
+    """Programs that servers of one node find by their units' variables alone.
 
     Attributes:
         build: of vLLM, cuda or cpu.
@@ -63,44 +63,46 @@ class Toolchain(NamedTuple):
 
     @property
     def files(self) -> List[str]:
-        """What must be there of CUDA's toolkit."""
-        wanted = _TOOLKIT if self.compiles_cuda else ()
-        return [f"{self.cuda_home}/{name}" for name in wanted]
+        """Files of CUDA's toolkit that must be there."""
+        names = _TOOLKIT if self.compiles_cuda else ()
+        return [f"{self.cuda_home}/{name}" for name in names]
 
     @property
     def question(self) -> Dict[str, List[str]]:
-        """What preflight asks the node for, as arguments of program_facts."""
-        places = [place for found in self.programs.values() for place in found]
+        """Preflight queries for the node, as arguments of program_facts."""
+        places = [candidate for candidates in self.programs.values() for candidate in candidates]
         return {"programs": places, "files": self.files}
 
-    def missing(self, found: Mapping[str, Any]) -> List[str]:
+    def missing(self, facts: Mapping[str, Any]) -> List[str]:
         """Programs of the system that the node does not have."""
-        there = found.get("programs") or {}
+        program_paths = facts.get("programs") or {}
         return [
             name
             for name, places in self.programs.items()
-            if not any(there.get(place) for place in places)
+            if not any(program_paths.get(candidate) for candidate in places)
         ]
 
-    def packages(self, found: Mapping[str, Any], manager: str) -> List[str]:
-        """Those that bring what is missing."""
-        others = _PACKAGES.get(manager, {})
-        named = [others.get(name, _COMPILER.get(manager, "")) for name in self.missing(found)]
+    def packages(self, facts: Mapping[str, Any], manager: str) -> List[str]:
+        """Packages of the missing programs."""
+        package_names = _PACKAGES.get(manager, {})
+        named = [
+            package_names.get(name, _COMPILER.get(manager, "")) for name in self.missing(facts)
+        ]
         return [name for name in dict.fromkeys(named) if name]
 
-    def without_toolkit(self, found: Mapping[str, Any]) -> List[str]:
+    def without_toolkit(self, facts: Mapping[str, Any]) -> List[str]:
         """Why no server can start for want of CUDA's toolkit, as a sentence; none where it can."""
-        there = found.get("files") or {}
-        lacks = [path for path in self.files if not there.get(path)]
+        present_files = facts.get("files") or {}
+        lacks = [path for path in self.files if not present_files.get(path)]
         if not lacks:
             return []
-        why = (
+        reason = (
             f"there is no {' and no '.join(lacks)}, which FlashInfer and DeepGEMM compile with when"
             " a server starts: install CUDA's toolkit of the driver's version (package"
             " cuda-toolkit-13-0), set vllm_cuda_home to one, or give a recipe without DeepGEMM and"
             f' DeepEP the environment {_SAMPLER}: "0"'
         )
-        return [why]
+        return [reason]
 
 
 def compiles_cuda(recipes: Sequence[Mapping[str, Any]]) -> bool:

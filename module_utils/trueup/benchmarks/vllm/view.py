@@ -20,7 +20,7 @@ VIEW = View(
         _TOTAL,
         _REQUESTS,
         _GOODPUT,
-        *(one for pair in _LATENCIES for one in pair),
+        *(measure for pair in _LATENCIES for measure in pair),
         Measure("requests_failed", "requests failed", "1", "lower", "", grows=False),
         Measure(
             "requests_waiting",
@@ -55,7 +55,7 @@ VIEW = View(
             "lines",
             measures,
             over,
-            f"{what} over {load}",
+            f"{label} over {load}",
             log=True,
             statistics=statistics,
             along=("num_prompts",),
@@ -64,7 +64,7 @@ VIEW = View(
             ("max_concurrency", "requests in flight"),
             ("request_rate", "request rate"),
         )
-        for what, measures, statistics in (
+        for label, measures, statistics in (
             ("Throughput", (_OUTPUT, _TOTAL), ()),
             ("TTFT and E2EL", (_TTFT, _E2EL), _TYPICAL_AND_TAIL),
             ("TPOT and ITL", (_TPOT, _ITL), _TYPICAL_AND_TAIL),

@@ -1,6 +1,6 @@
-"""Whether a subscription may have a deployment: quota of cores, and what is restricted where.
+"""Checks whether a subscription can take a deployment: core quota, and restrictions of sizes.
 
-Both take an answer of Azure's as it came; nothing is asked in here.
+Both checks take Azure's answer unchanged; this module sends no request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Need:
 
 
 class Quota(NamedTuple):
-    """A need held against what the subscription has.
+    """A need compared with the subscription's quota.
 
     Attributes:
         limit, used: of the subscription; None where its answer has no such quota.
@@ -41,7 +41,7 @@ class Quota(NamedTuple):
     missing: Optional[int]
 
     def problem(self) -> Optional[str]:
-        """What stands against it, in a sentence; None where it is enough."""
+        """The problem with the quota, in a sentence; None if the quota is enough."""
         sizes, vcpus = ", ".join(self.need.sizes), self.need.vcpus
         if self.need.name is None:
             return f"the quota of {sizes} ({vcpus} vCPUs) is not known by name, and was not checked"
@@ -55,16 +55,16 @@ class Quota(NamedTuple):
         )
 
 
-def needs(made: Parameters, catalog: Catalog) -> List[Need]:
+def needs(parameters: Parameters, catalog: Catalog) -> List[Need]:
     """The cores that a deployment takes, by quota. A size with fewer cores than it is sold with
     counts all that it is sold with."""
-    nodes = made.nodes
+    nodes = parameters.nodes
     counts = {"nodes.size": nodes.count}
     cores: Dict[Optional[str], int] = {}
     sizes: Dict[Optional[str], List[str]] = {}
-    for place, size in made.sizes().items():
-        vcpus = (sold_vcpus(size) or catalog.sizes[size]["vcpus"]) * counts.get(place, 1)
-        spot = place == "nodes.size" and nodes.spot
+    for path, size in parameters.sizes().items():
+        vcpus = (sold_vcpus(size) or catalog.sizes[size]["vcpus"]) * counts.get(path, 1)
+        spot = path == "nodes.size" and nodes.spot
         names = [SPOT_CORES] if spot else [catalog.quota(size), ALL_CORES]
         for name in names:
             cores[name] = cores.get(name, 0) + vcpus
@@ -72,31 +72,31 @@ def needs(made: Parameters, catalog: Catalog) -> List[Need]:
     return [Need(name, cores[name], tuple(dict.fromkeys(sizes[name]))) for name in cores]
 
 
-def held_against(wanted: Sequence[Need], usages: Sequence[Mapping[str, Any]]) -> List[Quota]:
-    """Each need with what the subscription has of it.
+def held_against(required: Sequence[Need], usages: Sequence[Mapping[str, Any]]) -> List[Quota]:
+    """Each need with the subscription's quota.
 
     Args:
-        wanted: as ``needs`` returns them.
+        required: as ``needs`` returns them.
         usages: ``value`` of Microsoft.Compute/locations/REGION/usages.
 
     Raises:
         TrueupError: a usage that has not the documented members.
     """
-    known = {}
-    for number, one in enumerate(usages, 1):
-        name = one.get("name") if isinstance(one, Mapping) else None
+    usage_by_name = {}
+    for number, usage in enumerate(usages, 1):
+        name = usage.get("name") if isinstance(usage, Mapping) else None
         value = name.get("value") if isinstance(name, Mapping) else None
         if not isinstance(value, str) or not all(
-            is_count(one.get(member)) for member in ("limit", "currentValue")
+            is_count(usage.get(member)) for member in ("limit", "currentValue")
         ):
             raise TrueupError(f"Azure's list of usages: entry {number} is not as documented")
-        known[_folded(value)] = (one["limit"], one["currentValue"])
-    found = []
-    for need in wanted:
-        limit, used = known.get(_folded(need.name or ""), (None, None))
+        usage_by_name[_folded(value)] = (usage["limit"], usage["currentValue"])
+    quotas = []
+    for need in required:
+        limit, used = usage_by_name.get(_folded(need.name or ""), (None, None))
         missing = None if limit is None else max(0, need.vcpus - (limit - used))
-        found.append(Quota(need, limit, used, missing))
-    return found
+        quotas.append(Quota(need, limit, used, missing))
+    return quotas
 
 
 def _folded(name: str) -> str:
@@ -104,25 +104,25 @@ def _folded(name: str) -> str:
     return "".join(name.split()).casefold()
 
 
-def restrictions(made: Parameters, skus: Sequence[Mapping[str, Any]]) -> List[str]:
-    """What stands against the sizes of a deployment, a sentence each.
+def restrictions(parameters: Parameters, skus: Sequence[Mapping[str, Any]]) -> List[str]:
+    """Restrictions on the sizes of a deployment, a sentence each.
 
     Args:
-        made: what is deployed.
+        parameters: of the deployment.
         skus: ``value`` of Microsoft.Compute/skus, of this region or of all.
 
     Raises:
         TrueupError: a SKU that has not the documented members.
     """
-    found = []
-    for place, size in made.sizes().items():
-        rows = [one for one in skus if _is(one, size) and _in(one, made.region)]
+    problems = []
+    for path, size in parameters.sizes().items():
+        rows = [sku for sku in skus if _is(sku, size) and _in(sku, parameters.region)]
         if not rows:
-            found.append(f"{size} is not offered in {made.region} to this subscription")
+            problems.append(f"{size} is not offered in {parameters.region} to this subscription")
         for row in rows:
-            found += _restricted(row, size, made)
-            found += _unable(row, size, made, node=place == "nodes.size")
-    return list(dict.fromkeys(found))
+            problems += _restricted(row, size, parameters)
+            problems += _unable(row, size, parameters, node=path == "nodes.size")
+    return list(dict.fromkeys(problems))
 
 
 def _is(row: Mapping[str, Any], size: str) -> bool:
@@ -133,48 +133,52 @@ def _is(row: Mapping[str, Any], size: str) -> bool:
 
 
 def _in(row: Mapping[str, Any], region: str) -> bool:
-    return region in [str(one).casefold() for one in row.get("locations") or ()]
+    return region in [str(location).casefold() for location in row.get("locations") or ()]
 
 
-def _restricted(row: Mapping[str, Any], size: str, made: Parameters) -> List[str]:
-    found = []
+def _restricted(row: Mapping[str, Any], size: str, parameters: Parameters) -> List[str]:
+    problems = []
     offered = [
         str(zone) for info in row.get("locationInfo") or () for zone in info.get("zones") or ()
     ]
-    if made.zone and made.zone not in offered:
-        there = f"; it is in {', '.join(sorted(offered))}" if offered else ", which has none of it"
-        found.append(f"{size} is not in zone {made.zone} of {made.region}{there}")
-    for one in row.get("restrictions") or ():
-        why = one.get("reasonCode") or "no reason given"
-        info = one.get("restrictionInfo") or {}
-        if one.get("type") == "Zone":
-            if made.zone and made.zone in [str(zone) for zone in info.get("zones") or ()]:
-                found.append(f"{size} is restricted in zone {made.zone} of {made.region} ({why})")
+    if parameters.zone and parameters.zone not in offered:
+        suffix = f"; it is in {', '.join(sorted(offered))}" if offered else ", which has none of it"
+        problems.append(f"{size} is not in zone {parameters.zone} of {parameters.region}{suffix}")
+    for restriction in row.get("restrictions") or ():
+        reason = restriction.get("reasonCode") or "no reason given"
+        info = restriction.get("restrictionInfo") or {}
+        if restriction.get("type") == "Zone":
+            if parameters.zone and parameters.zone in [
+                str(zone) for zone in info.get("zones") or ()
+            ]:
+                problems.append(
+                    f"{size} is restricted in zone {parameters.zone} of {parameters.region}"
+                    f" ({reason})"
+                )
         else:
-            found.append(f"{size} is restricted in {made.region} ({why})")
-    return found
+            problems.append(f"{size} is restricted in {parameters.region} ({reason})")
+    return problems
 
 
-def _unable(row: Mapping[str, Any], size: str, made: Parameters, *, node: bool) -> List[str]:
-    """What the size cannot do of what is asked of it; a capability that is not listed says
-    nothing."""
+def _unable(row: Mapping[str, Any], size: str, parameters: Parameters, *, node: bool) -> List[str]:
+    """Requested features that the size lacks; a capability that is not listed is not judged."""
     able = {
-        str(one.get("name")): str(one.get("value")).casefold()
-        for one in row.get("capabilities") or ()
+        str(capability.get("name")): str(capability.get("value")).casefold()
+        for capability in row.get("capabilities") or ()
     }
     wrong = {
-        "cannot start with Trusted Launch": made.security == "trusted_launch"
+        "cannot start with Trusted Launch": parameters.security == "trusted_launch"
         and able.get("TrustedLaunchDisabled") == "true",
         "is not sold as spot": node
-        and made.nodes.spot
+        and parameters.nodes.spot
         and able.get("LowPriorityCapable") == "false",
         "takes no capacity reservation": node
-        and bool(made.nodes.reservation)
+        and bool(parameters.nodes.reservation)
         and able.get("CapacityReservationSupported") == "false",
         # Every adapter of a template has it.
         "has no accelerated networking": able.get("AcceleratedNetworkingEnabled") == "false",
         "takes no Premium SSD": node
-        and made.nodes.os_disk == "Premium_LRS"
+        and parameters.nodes.os_disk == "Premium_LRS"
         and able.get("PremiumIO") == "false",
     }
-    return [f"{size} {what}" for what, holds in wrong.items() if holds]
+    return [f"{size} {problem}" for problem, holds in wrong.items() if holds]

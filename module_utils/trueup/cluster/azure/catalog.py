@@ -1,6 +1,6 @@
-"""What the catalog knows of Azure that a deployment needs: sizes, images, names of quota, regions.
+"""The catalog's data on Azure for a deployment: sizes, images, quota names, regions.
 
-No YAML, files or network in here: the documents come as they were read (catalog/azure.yml).
+No YAML, files or network in here: the caller passes the parsed documents (catalog/azure.yml).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _SIZE = re.compile(r"Standard_[A-Z]+(\d+)(?:-\d+)?([a-z]*)", re.IGNORECASE)
 
 
 def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def _named(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(one, str) for one in value.values())
+    return isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
 
 
 def _images(value: Any) -> bool:
@@ -45,8 +45,10 @@ def _quota(value: Any) -> bool:
 
 def _places(value: Any) -> bool:
     return isinstance(value, Mapping) and all(
-        isinstance(place, list) and len(place) == _DEGREES and all(map(is_number, place))
-        for place in value.values()
+        isinstance(coordinates, list)
+        and len(coordinates) == _DEGREES
+        and all(map(is_number, coordinates))
+        for coordinates in value.values()
     )
 
 
@@ -64,7 +66,7 @@ _MEMBERS: Mapping[str, Callable[[Any], bool]] = {
 
 @dataclass(frozen=True)
 class Catalog:
-    """What is known.
+    """The catalog's data.
 
     Attributes:
         sizes: the rows of vm_sizes.csv by size, as ``node.sizes`` reads them.
@@ -127,20 +129,22 @@ class Catalog:
     def others(
         self, sizes: Sequence[str], region: str
     ) -> Tuple[List[Tuple[str, float]], List[str]]:
-        """The other regions that have all of these sizes: those whose place is known with how far
-        they are in km, the nearest first; and the names of the rest."""
+        """The other regions that have all of these sizes: regions with known coordinates and their
+        distance in km, the nearest first; and the names of the rest."""
         every = [self.sold.get(size.lower(), frozenset()) for size in sizes]
         have = sorted(frozenset.intersection(*every) - {region}) if every else []
-        here = self.facts["regions"].get(region)
-        known = [one for one in have if here and one in self.facts["regions"]]
-        far = [(one, _km(here, self.facts["regions"][one])) for one in known]
-        return sorted(far, key=lambda one: one[1]), [one for one in have if one not in known]
+        origin = self.facts["regions"].get(region)
+        located = [candidate for candidate in have if origin and candidate in self.facts["regions"]]
+        far = [(candidate, _km(origin, self.facts["regions"][candidate])) for candidate in located]
+        return sorted(far, key=lambda pair: pair[1]), [
+            candidate for candidate in have if candidate not in located
+        ]
 
 
 def sold_vcpus(size: str) -> Optional[int]:
     """The vCPUs that a size is sold with, which its name says first: 120 of HB120-16rs_v3."""
-    found = _SIZE.match(size)
-    return int(found[1]) if found else None
+    match = _SIZE.match(size)
+    return int(match[1]) if match else None
 
 
 def takes_premium(size: str) -> bool:
@@ -148,15 +152,15 @@ def takes_premium(size: str) -> bool:
 
     Source: MicrosoftDocs/azure-compute-docs articles/virtual-machines/vm-naming-conventions.md.
     """
-    found = _SIZE.match(size)
-    return found is not None and "s" in found[2].lower()
+    match = _SIZE.match(size)
+    return match is not None and "s" in match[2].lower()
 
 
-def _km(one: Sequence[float], other: Sequence[float]) -> float:
+def _km(first: Sequence[float], other: Sequence[float]) -> float:
     """The way over the ground between two places in degrees."""
-    (north, east), (north2, east2) = (map(math.radians, place) for place in (one, other))
-    part = (
+    (north, east), (north2, east2) = (map(math.radians, point) for point in (first, other))
+    haversine = (
         math.sin((north2 - north) / 2) ** 2
         + math.cos(north) * math.cos(north2) * math.sin((east2 - east) / 2) ** 2
     )
-    return 2 * _EARTH_KM * math.asin(math.sqrt(part))
+    return 2 * _EARTH_KM * math.asin(math.sqrt(haversine))

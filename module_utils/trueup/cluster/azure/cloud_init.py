@@ -1,5 +1,5 @@
-"""What cloud-init is given for a machine's first start: files, and the unit of systemd that runs
-one of them from then on."""
+"""The cloud-init document for a machine's first start: files, and the unit of systemd that runs one
+of them from then on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def document(files: Mapping[str, str], *starts: str) -> str:
 
     Args:
         files: texts by path, readable by all.
-        starts: what ``systemctl`` is told, a line each. cloud-init takes the status of the last one
+        starts: arguments of ``systemctl``, a line each. cloud-init takes the status of the last one
             for that of all.
     """
     content = {

@@ -1,6 +1,6 @@
-"""What a deployment costs an hour, by line, and what of it still bills while its VMs are stopped.
+"""Cost of a deployment per hour, by line, and the lines that bill while its VMs are stopped.
 
-The catalog has prices of VMs alone, and a user gives others. A line without a price is listed and
+The catalog has prices of VMs alone; the user gives others. A line without a price is listed and
 counted, the total then says "at least", and a limit holds only where the user allows such a line.
 """
 
@@ -26,7 +26,7 @@ class Price(NamedTuple):
 
 @dataclass(frozen=True)
 class Line:
-    """One thing that bills.
+    """One billed item.
 
     Attributes:
         what: in words.
@@ -64,7 +64,7 @@ class Cost(NamedTuple):
 
     @property
     def usd_per_hour(self) -> float:
-        """Of what has a price."""
+        """The sum of all lines with a price."""
         return sum(line.usd_per_hour or 0.0 for line in self.lines)
 
     @property
@@ -93,10 +93,10 @@ class Cost(NamedTuple):
         """Why it may not be made; None where it may."""
         if self.limit is None:
             return None
-        found = []
+        problems = []
         if self.usd_per_hour > self.limit:
             least = "at least " if self.unpriced else ""
-            found.append(
+            problems.append(
                 f"it costs {least}{self.usd_per_hour:,.2f} US$ an hour, above max_usd_per_hour"
                 f" ({self.limit:g} US$): take fewer or smaller nodes, or raise it"
             )
@@ -105,37 +105,37 @@ class Cost(NamedTuple):
             kinds = list(dict.fromkeys(line.kind for line in refused))
             each = ", ".join(f"{kind}: ..." for kind in kinds)
             allowed = ", ".join(dict.fromkeys([*self.unpriced_allowed, *kinds]))
-            found.append(
+            problems.append(
                 f"max_usd_per_hour ({self.limit:g} US$) cannot hold, since the price table has no"
                 f" price of {'; '.join(line.what for line in refused)}: give US$ an hour of one as"
                 f" prices: {{{each}}}, or accept an unknown bill by unpriced_allowed: [{allowed}]"
             )
-        return "; ".join(found) or None
+        return "; ".join(problems) or None
 
 
 Find = Callable[[str, str, str], Optional[Price]]
 
 
-def cost(made: Parameters, find: Find, hours: float, limit: Optional[float] = None) -> Cost:
-    """What a deployment costs.
+def cost(parameters: Parameters, find: Find, hours: float, limit: Optional[float] = None) -> Cost:
+    """The cost of a deployment.
 
     Args:
-        made: what is deployed.
+        parameters: of the deployment.
         find: the price of a size in a region by an offer (payg, spot), on Linux.
         hours: until it expires.
         limit: US$ an hour; else that of the parameters.
     """
-    nodes, login, server = made.nodes, made.login.size, made.storage.server
+    nodes, login, server = parameters.nodes, parameters.login.size, parameters.storage.server
     offer = SPOT if nodes.spot else LIST
 
-    def line(what: str, kind: str, count: int, *, stopped: bool = True) -> Line:
-        return Line(what, kind, count, _given(made, kind), stopped=stopped)
+    def line(label: str, kind: str, count: int, *, stopped: bool = True) -> Line:
+        return Line(label, kind, count, _given(parameters, kind), stopped=stopped)
 
-    def machines(what: str, kind: str, count: int, size: str, offered: str) -> Line:
-        price = _given(made, kind) or find(size, made.region, offered)
+    def machines(label: str, kind: str, count: int, size: str, offered: str) -> Line:
+        price = _given(parameters, kind) or find(size, parameters.region, offered)
         # Reserved capacity bills at the list price whether a node uses it or not.
-        kept = bool(nodes.reservation) and kind == "nodes"
-        return Line(f"{what} ({size})", kind, count, price, offered, stopped=kept)
+        is_reserved = bool(nodes.reservation) and kind == "nodes"
+        return Line(f"{label} ({size})", kind, count, price, offered, stopped=is_reserved)
 
     lines = [machines("nodes", "nodes", nodes.count, nodes.size, offer)]
     if login:
@@ -144,30 +144,30 @@ def cost(made: Parameters, find: Find, hours: float, limit: Optional[float] = No
         lines.append(machines("NFS server", "server", 1, server, LIST))
     lines += [
         line(
-            f"disks of {one.of} ({one.sku}, {one.gib:,} GiB each)",
-            "storage" if one.of == NFS_DATA else "disks",
-            one.count,
+            f"disks of {disk.of} ({disk.sku}, {disk.gib:,} GiB each)",
+            "storage" if disk.of == NFS_DATA else "disks",
+            disk.count,
         )
-        for one in disks(made)
+        for disk in disks(parameters)
     ]
-    lines += [line(f"public address {name}", "address", 1) for name in public_addresses(made)]
-    if made.outbound == "nat":
+    lines += [line(f"public address {name}", "address", 1) for name in public_addresses(parameters)]
+    if parameters.outbound == "nat":
         lines.append(line("NAT gateway", "nat", 1))
-    if made.bastion:
+    if parameters.bastion:
         lines.append(line("Bastion (Standard)", "bastion", 1))
-    if made.storage.kind == "anf":
-        what = f"Azure NetApp Files ({made.storage.anf_level}, {made.storage.tib} TiB)"
-        lines.append(line(what, "storage", 1))
-    if made.storage.kind == "amlfs":
-        what = f"Managed Lustre ({made.storage.amlfs_sku}, {made.storage.tib} TiB)"
-        lines.append(line(what, "storage", 1))
-    what = "data that leaves Azure or goes through the NAT gateway"
-    lines.append(line(what, "traffic", 1, stopped=False))
-    most = made.max_usd_per_hour if limit is None else limit
-    return Cost(tuple(lines), most, hours, made.unpriced_allowed)
+    if parameters.storage.kind == "anf":
+        label = f"Azure NetApp Files ({parameters.storage.anf_level}, {parameters.storage.tib} TiB)"
+        lines.append(line(label, "storage", 1))
+    if parameters.storage.kind == "amlfs":
+        label = f"Managed Lustre ({parameters.storage.amlfs_sku}, {parameters.storage.tib} TiB)"
+        lines.append(line(label, "storage", 1))
+    label = "data that leaves Azure or goes through the NAT gateway"
+    lines.append(line(label, "traffic", 1, stopped=False))
+    most = parameters.max_usd_per_hour if limit is None else limit
+    return Cost(tuple(lines), most, hours, parameters.unpriced_allowed)
 
 
-def _given(made: Parameters, kind: str) -> Optional[Price]:
+def _given(parameters: Parameters, kind: str) -> Optional[Price]:
     """The user's price of a line; None where there is none."""
-    price = made.prices.get(kind)
+    price = parameters.prices.get(kind)
     return None if price is None else Price(float(price), "", "your parameters (prices)")

@@ -1,5 +1,5 @@
-"""One deployment in one place: what stands against it, its resource group, what would change, the
-deployment itself and what it is refused with.
+"""One deployment in one region or zone: obstacles, resource group, expected changes, the deployment
+itself and its errors.
 
 Shapes: azure-mgmt-resource (deployments, what-if, operations) and azure-mgmt-compute (SKUs, usages,
 instances of sets), which are generated from Microsoft's specification.
@@ -67,7 +67,7 @@ _ADVICE: Mapping[str, str] = {
 
 
 class Failure(NamedTuple):
-    """What Azure did not make, its innermost code, and what it said."""
+    """A resource that Azure did not make, the innermost error code, and Azure's message."""
 
     what: str
     code: str
@@ -75,31 +75,31 @@ class Failure(NamedTuple):
 
     def __str__(self) -> str:
         advice = _ADVICE.get(self.code)
-        said = self.said.rstrip(".")
-        return f"{self.what}: {said}{f' - {advice}' if advice else ''}"
+        message = self.said.rstrip(".")
+        return f"{self.what}: {message}{f' - {advice}' if advice else ''}"
 
 
 class NotDeployed(TrueupError):
-    """Azure did not make all of it; ``failures`` say what and why."""
+    """Azure did not make all resources; ``failures`` lists each one with the reason."""
 
     def __init__(self, name: str, failures: Sequence[Failure], request: str = "") -> None:
-        some = "; ".join(dict.fromkeys(str(one) for one in failures))
+        some = "; ".join(dict.fromkeys(str(failure) for failure in failures))
         super().__init__(f"deployment {name} failed: {some}{request}")
         self.failures = tuple(failures)
 
     @property
     def no_room(self) -> bool:
         """Whether nothing but room or quota was missing."""
-        return bool(self.failures) and all(one.code in NO_ROOM for one in self.failures)
+        return bool(self.failures) and all(failure.code in NO_ROOM for failure in self.failures)
 
 
 class Change(NamedTuple):
-    """What the deployment would do to one resource.
+    """The effect of the deployment on one resource.
 
     Attributes:
         what: its type and name.
         kind: Azure's word: Create, Modify, Deploy, Delete, NoChange, Ignore, Unsupported.
-        before, after: what changes, as text; all of it of what is created.
+        before, after: the changed properties, as text; of a new resource all properties.
         why: of Unsupported, Azure's reason.
     """
 
@@ -134,26 +134,26 @@ def _security(properties: Any) -> Security:
 
 
 class Deployment:
-    """A run's deployment in one place.
+    """A run's deployment in one region or zone.
 
     Args:
         manager: asks Azure; the first of its subscriptions is deployed to.
-        made: what is deployed, and where.
+        parameters: of the deployment, with its region and zone.
         run: the run's id.
-        tell: is told how it goes.
+        tell: gets progress messages.
         password: of Windows nodes.
     """
 
     def __init__(
         self,
         manager: Manager,
-        made: Parameters,
+        parameters: Parameters,
         catalog: Catalog,
         run: str,
         tell: rest.Tell,
         password: str = "",
     ) -> None:
-        self.made = made
+        self.made = parameters
         self._password = password
         self.run = run
         self.name = f"trueup-{run}"
@@ -163,13 +163,13 @@ class Deployment:
         subscription = f"/subscriptions/{manager.login.subscriptions[0]}"
         self._subscription = subscription
         self._compute = f"{subscription}/providers/Microsoft.Compute"
-        self._group = f"{subscription}/resourcegroups/{made.resource_group}"
+        self._group = f"{subscription}/resourcegroups/{parameters.resource_group}"
         self._path = f"{self._group}/providers/{DEPLOYMENTS}/{self.name}"
 
     def _version(self, kind: str) -> Dict[str, str]:
         return {"api-version": self._catalog.api_version(kind)}
 
-    # ---- what stands against it -----------------------------------------------------------------
+    # ---- obstacles ------------------------------------------------------------------------------
 
     def against(self) -> Tuple[List[str], List[str]]:
         """What stands against it where it is to be, and what could not be held against Azure's
@@ -208,30 +208,33 @@ class Deployment:
             raise BadInput(f"the login lacks a {switch.NEED}")
         return [f"the login may not read its permissions, so this is not checked: {switch.NEED}"]
 
-    def _against(self, made: Parameters) -> Tuple[List[str], List[str]]:
+    def _against(self, parameters: Parameters) -> Tuple[List[str], List[str]]:
         skus = self._manager.every(
             f"{self._compute}/skus",
             self._catalog.api_version(_SKUS),
-            **{"$filter": f"location eq '{made.region}'"},
+            **{"$filter": f"location eq '{parameters.region}'"},
         )
         usages = self._manager.every(
-            f"{self._compute}/locations/{made.region}/usages", self._catalog.api_version(_USAGES)
+            f"{self._compute}/locations/{parameters.region}/usages",
+            self._catalog.api_version(_USAGES),
         )
-        quotas = availability.held_against(availability.needs(made, self._catalog), usages)
-        problems = [(one.missing, one.problem()) for one in quotas]
-        found = availability.restrictions(made, skus)
-        found += [text for missing, text in problems if missing and text]
-        return found, [text for missing, text in problems if not missing and text]
+        quotas = availability.held_against(availability.needs(parameters, self._catalog), usages)
+        problems = [(quota.missing, quota.problem()) for quota in quotas]
+        obstacles = availability.restrictions(parameters, skus)
+        obstacles += [text for missing, text in problems if missing and text]
+        return obstacles, [text for missing, text in problems if not missing and text]
 
     def nearest(self) -> str:
         """Which other region has all of it, in a sentence."""
         near, unplaced = self._catalog.others(list(self.made.sizes().values()), self.made.region)
-        places = [(name, f" ({km:.0f} km)") for name, km in near] + [(one, "") for one in unplaced]
+        places = [(name, f" ({km:.0f} km)") for name, km in near] + [
+            (region, "") for region in unplaced
+        ]
         for name, far in places[:_MOST_REGIONS]:
             if not self._against(replace(self.made, region=name, zone=""))[0]:
                 return f"the nearest region that has all of it for this subscription is {name}{far}"
-        asked = ", ".join(name for name, _ in places[:_MOST_REGIONS])
-        return f"none of {asked} has all of it for this subscription" if asked else ""
+        region_names = ", ".join(name for name, _ in places[:_MOST_REGIONS])
+        return f"none of {region_names} has all of it for this subscription" if region_names else ""
 
     # ---- the resource group ---------------------------------------------------------------------
 
@@ -239,35 +242,35 @@ class Deployment:
         """The resource group; None where there is none. One that Azure deletes is waited for.
 
         Raises:
-            BadInput: it is another run's or nobody's of ours, or in another region.
+            BadInput: it belongs to another run or to no run, or is in another region.
         """
-        found = self._got(self._group, GROUPS)
-        if found is None:
+        group = self._got(self._group, GROUPS)
+        if group is None:
             return None
-        state = (found.get("properties") or {}).get("provisioningState")
+        state = (group.get("properties") or {}).get("provisioningState")
         if str(state).lower() == "deleting":
             self._wait_for_removal()
             return None
-        name, tags = self.made.resource_group, found.get("tags") or {}
+        name, tags = self.made.resource_group, group.get("tags") or {}
         if tags.get("run") != self.run:
             whose = "nobody's of trueup" if "run" not in tags else f"of the run {tags['run']}"
             raise BadInput(
                 f"the resource group {name} is there and is {whose}: remove it (`ansible-playbook"
                 " playbooks/teardown.yml`), or give another resource_group"
             )
-        if str(found.get("location", "")).lower() != self.made.region:
+        if str(group.get("location", "")).lower() != self.made.region:
             raise BadInput(
-                f"the resource group {name} of this run is in {found.get('location')}, and region"
+                f"the resource group {name} of this run is in {group.get('location')}, and region"
                 f" is {self.made.region}: remove the run first"
             )
-        return found
+        return group
 
     def make_group(self) -> None:
         """Make the resource group, unless it is there."""
         if self.group() is None:
             body = arm.resource_group(self.made, self.run)
-            answer = self._manager.request("PUT", self._group, self._version(GROUPS), body)
-            self._manager.finished(answer, f"resource group {self.made.resource_group}")
+            response = self._manager.request("PUT", self._group, self._version(GROUPS), body)
+            self._manager.finished(response, f"resource group {self.made.resource_group}")
 
     def remove(self) -> None:
         """Remove the run, and wait until it is gone.
@@ -278,24 +281,24 @@ class Deployment:
         removal = Teardown(self._manager, self._catalog, self.run, self._tell)
         groups = removal.end()
         if groups:
-            left = removal.left(groups, lambda *_: None)
-            raise TrueupError("; ".join(left.sentences(self.run)))
+            leftovers = removal.left(groups, lambda *_: None)
+            raise TrueupError("; ".join(leftovers.sentences(self.run)))
 
     def _wait_for_removal(self) -> None:
         version = self._version(GROUPS)["api-version"]
-        here = f"{self._manager.url}{self._group}?api-version={version}"
-        order = rest.Answer(202, {"location": here}, b"", "DELETE", here)
-        what = f"removal of resource group {self.made.resource_group}, which goes on"
-        self._manager.finished(order, what, tell=self._tell)
+        url = f"{self._manager.url}{self._group}?api-version={version}"
+        order = rest.Response(202, {"location": url}, b"", "DELETE", url)
+        label = f"removal of resource group {self.made.resource_group}, which goes on"
+        self._manager.finished(order, label, tell=self._tell)
 
     # ---- the deployment -------------------------------------------------------------------------
 
     def standing(self) -> Optional[str]:
         """The state of the run's deployment in small letters; None where there is none."""
-        found = self._got(self._path, DEPLOYMENTS)
-        if found is None:
+        deployment = self._got(self._path, DEPLOYMENTS)
+        if deployment is None:
             return None
-        return str((found.get("properties") or {}).get("provisioningState", "")).lower()
+        return str((deployment.get("properties") or {}).get("provisioningState", "")).lower()
 
     def deploy(self, key: str) -> None:
         """Deploy, or go on with the deployment that runs.
@@ -306,24 +309,24 @@ class Deployment:
         Raises:
             NotDeployed: Azure did not make all of it.
         """
-        what = f"deployment {self.name}"
+        label = f"deployment {self.name}"
         version = self._version(DEPLOYMENTS)
         try:
             if self.standing() in ("accepted", "running"):
-                answer = self._manager.request("GET", self._path, version)
+                response = self._manager.request("GET", self._path, version)
             else:
-                answer = self._ordered(key)
-            self._manager.finished(answer, what, tell=self._tell)
+                response = self._ordered(key)
+            self._manager.finished(response, label, tell=self._tell)
         except rest.Failed as error:
             raise self._not_deployed(error) from None
         except rest.Refused as error:
-            known = error.code in _ADVICE or _is_quota(error.code, error.said)
-            if error.status in _NOT_ALLOWED or not known:
+            is_known = error.code in _ADVICE or _is_quota(error.code, error.said)
+            if error.status in _NOT_ALLOWED or not is_known:
                 raise
             failure = _failure("the template", error.code, str(error))
             raise NotDeployed(self.name, [failure]) from None
 
-    def _ordered(self, key: str) -> rest.Answer:
+    def _ordered(self, key: str) -> rest.Response:
         version = self._version(DEPLOYMENTS)
         try:
             return self._manager.request("PUT", self._path, version, self._body(key))
@@ -345,29 +348,29 @@ class Deployment:
         return arm.template(self.made, self._catalog, self.run, self._manager.url)
 
     def _not_deployed(self, error: rest.Failed) -> NotDeployed:
-        """What the operations of the deployment say; what it said itself where they cannot be
-        had."""
+        """The errors of the deployment's operations; if they cannot be read, the deployment's own
+        error."""
         try:
             version = self._catalog.api_version(DEPLOYMENTS)
             rows = self._manager.every(f"{self._path}/operations", version)
         except TrueupError:
             rows = []
-        found = [one for row in rows if (one := _failed(row.get("properties")))]
-        if found:
-            return NotDeployed(self.name, found, error.request)
+        failures = [failure for row in rows if (failure := _failed(row.get("properties")))]
+        if failures:
+            return NotDeployed(self.name, failures, error.request)
         return NotDeployed(self.name, [_failure("Azure", error.code, str(error))])
 
     def what_if(self, key: str) -> List[Change]:
-        """What the deployment would change; of a group that is not there, Azure is not asked, and
-        all is created."""
+        """The changes that the deployment would make. Without a resource group Azure is not asked,
+        and every resource is new."""
         if self.group() is None:
             return [
-                Change(f"{one['type']}/{one['name']}", "Create", after=_text(one))
-                for one in self._template()["resources"]
+                Change(f"{resource['type']}/{resource['name']}", "Create", after=_text(resource))
+                for resource in self._template()["resources"]
             ]
         path, version = f"{self._path}/whatIf", self._version(DEPLOYMENTS)
-        answer = self._manager.request("POST", path, version, self._body(key), question=True)
-        document = self._manager.finished(answer, f"what-if of {self.name}", tell=self._tell)
+        response = self._manager.request("POST", path, version, self._body(key), question=True)
+        document = self._manager.finished(response, f"what-if of {self.name}", tell=self._tell)
         properties = document.get("properties")
         rows = properties.get("changes") if isinstance(properties, Mapping) else None
         if not isinstance(rows, list):
@@ -380,7 +383,7 @@ class Deployment:
         """The run's machines as Resource Graph lists them, up to a minute late."""
         groups = [self.made.resource_group]
         every = machines(self._manager, groups, groups)
-        return [one for one in every if one.tags.get("run") == self.run]
+        return [machine for machine in every if machine.tags.get("run") == self.run]
 
     def security(self, of: Sequence[Machine]) -> Dict[str, Security]:
         """The security of machines as Azure has made them, by their names.
@@ -388,21 +391,21 @@ class Deployment:
         Raises:
             TrueupError: Azure does not list one of them.
         """
-        sets = dict.fromkeys(one.scale_set_id for one in of if one.uniform)
+        sets = dict.fromkeys(machine.scale_set_id for machine in of if machine.uniform)
         paths = [(f"{path}/virtualMachines", _SETS) for path in sets]
-        if any(not one.uniform for one in of):
+        if any(not machine.uniform for machine in of):
             paths.append((f"{self._group}/providers/{_MACHINES}", _MACHINES))
-        found = {}
+        security_by_id = {}
         for path, kind in paths:
             for row in self._manager.every(path, self._catalog.api_version(kind)):
-                found[str(row.get("id")).lower()] = _security(row.get("properties"))
-        unlisted = [one.name for one in of if one.id.lower() not in found]
+                security_by_id[str(row.get("id")).lower()] = _security(row.get("properties"))
+        unlisted = [machine.name for machine in of if machine.id.lower() not in security_by_id]
         if unlisted:
             raise TrueupError(f"Azure lists no properties of {', '.join(unlisted)}")
-        return {one.name: found[one.id.lower()] for one in of}
+        return {machine.name: security_by_id[machine.id.lower()] for machine in of}
 
     def mounts(self) -> List[Dict[str, str]]:
-        """What nodes mount, as the role shared_storage takes it.
+        """The mounts of the nodes, as the role shared_storage takes them.
 
         Raises:
             TrueupError: the storage is there, and Azure names no address of it.
@@ -414,12 +417,12 @@ class Deployment:
             return []
         kind, path = service
         where = f"{self._group}/providers/{path}"
-        found = (self._got(where, kind) or {}).get("properties") or {}
+        properties = (self._got(where, kind) or {}).get("properties") or {}
         if self.made.storage.kind == "anf":
-            targets = found.get("mountTargets") or [{}]
+            targets = properties.get("mountTargets") or [{}]
             address, share = targets[0].get("ipAddress"), f":/{path.rpartition('/')[2]}"
         else:
-            address = (found.get("clientInfo") or {}).get("mgsAddress")
+            address = (properties.get("clientInfo") or {}).get("mgsAddress")
             share = "@tcp:/lustrefs"
         if not address:
             raise TrueupError(f"Azure names no address at which {path} is mounted")
@@ -428,33 +431,35 @@ class Deployment:
     def discard(self, unwanted: Sequence[Machine]) -> None:
         """Remove machines, and wait until they are gone."""
         by_set: Dict[str, List[str]] = {}
-        for one in unwanted:
-            if one.uniform:
-                by_set.setdefault(one.scale_set_id, []).append(one.id.rpartition("/")[2])
+        for machine in unwanted:
+            if machine.uniform:
+                by_set.setdefault(machine.scale_set_id, []).append(machine.id.rpartition("/")[2])
         orders = [
             ("POST", f"{path}/delete", _SETS, {"instanceIds": ids}) for path, ids in by_set.items()
         ]
-        orders += [("DELETE", one.id, _MACHINES, {}) for one in unwanted if not one.uniform]
+        orders += [
+            ("DELETE", machine.id, _MACHINES, {}) for machine in unwanted if not machine.uniform
+        ]
         for method, path, kind, body in orders:
-            answer = self._manager.request(method, path, self._version(kind), body or None)
-            self._manager.finished(answer, f"removal of {path.rpartition('/providers/')[2]}")
+            response = self._manager.request(method, path, self._version(kind), body or None)
+            self._manager.finished(response, f"removal of {path.rpartition('/providers/')[2]}")
 
     def _got(self, path: str, kind: str) -> Optional[Dict[str, Any]]:
         try:
-            answer = self._manager.request("GET", path, self._version(kind))
+            response = self._manager.request("GET", path, self._version(kind))
         except rest.Refused as error:
             if error.status != _NOT_FOUND:
                 raise
             return None
-        return self._manager.document(answer, f"GET {path}")
+        return self._manager.document(response, f"GET {path}")
 
 
-def _is_quota(code: str, said: str) -> bool:
-    return code == "OperationNotAllowed" and "quota" in said.lower()
+def _is_quota(code: str, message: str) -> bool:
+    return code == "OperationNotAllowed" and "quota" in message.lower()
 
 
-def _failure(what: str, code: str, said: str) -> Failure:
-    return Failure(what, QUOTA if _is_quota(code, said) else code, said)
+def _failure(subject: str, code: str, message: str) -> Failure:
+    return Failure(subject, QUOTA if _is_quota(code, message) else code, message)
 
 
 def _failed(properties: Any) -> Optional[Failure]:
@@ -466,37 +471,42 @@ def _failed(properties: Any) -> Optional[Failure]:
     message = properties.get("statusMessage")
     error = message.get("error") if isinstance(message, Mapping) else None
     target = properties.get("targetResource") or {}
-    what = f"{target.get('resourceType', 'a resource')} {target.get('resourceName', '')}".strip()
+    resource = (
+        f"{target.get('resourceType', 'a resource')} {target.get('resourceName', '')}".strip()
+    )
     if not isinstance(error, Mapping):
-        return Failure(what, str(properties.get("statusCode", "")), str(message)[:200])
+        return Failure(resource, str(properties.get("statusCode", "")), str(message)[:200])
     inner = rest.innermost(error)
-    code, said = str(inner.get("code", "")), " ".join(str(inner.get("message", "")).split())
-    return _failure(what, code, f"{code}: {said}")
+    code, text = str(inner.get("code", "")), " ".join(str(inner.get("message", "")).split())
+    return _failure(resource, code, f"{code}: {text}")
 
 
 def _change(row: Any) -> Change:
     if not isinstance(row, Mapping) or not isinstance(row.get("resourceId"), str):
         raise TrueupError("Azure's what-if has a change without a resourceId")
-    what = row["resourceId"].rpartition("/providers/")[2]
-    kind, why = str(row.get("changeType")), str(row.get("unsupportedReason") or "")
+    resource = row["resourceId"].rpartition("/providers/")[2]
+    kind, reason = str(row.get("changeType")), str(row.get("unsupportedReason") or "")
     if kind == "Create":
-        return Change(what, kind, after=_text(row.get("after")))
+        return Change(resource, kind, after=_text(row.get("after")))
     if kind == "Delete":
-        return Change(what, kind, before=_text(row.get("before")))
+        return Change(resource, kind, before=_text(row.get("before")))
     if kind != "Modify":
-        return Change(what, kind, why=why)
+        return Change(resource, kind, why=reason)
     lines = _deltas(row.get("delta") or [], "")
-    before, after = ("".join(f"{path}: {one[side]}\n" for path, *one in lines) for side in (0, 1))
-    return Change(what, kind, before, after)
+    before, after = (
+        "".join(f"{path}: {sides[side]}\n" for path, *sides in lines) for side in (0, 1)
+    )
+    return Change(resource, kind, before, after)
 
 
 def _deltas(rows: Any, where: str) -> List[Tuple[str, str, str]]:
     """Path, before and after of each property that changes.
 
-    What reads as deleted is what Azure filled in and the template does not name; what refers to
-    another resource's state (``reference()``) is not worked out by what-if, and always differs.
+    Two kinds of changes are skipped. A deleted property is one that Azure filled in and the
+    template does not name. A property that refers to another resource's state (``reference()``)
+    is not computed by Azure's what-if, and always differs.
     """
-    found = []
+    deltas = []
     for row in rows if isinstance(rows, list) else []:
         path, kind = f"{where}{row.get('path')}", row.get("propertyChangeType")
         after = row.get("after")
@@ -504,10 +514,10 @@ def _deltas(rows: Any, where: str) -> List[Tuple[str, str, str]]:
         if kind in ("NoEffect", "Delete") or referred:
             continue
         if row.get("children"):
-            found += _deltas(row["children"], f"{path}.")
+            deltas += _deltas(row["children"], f"{path}.")
         else:
-            found.append((path, _plain(row.get("before")), _plain(after)))
-    return found
+            deltas.append((path, _plain(row.get("before")), _plain(after)))
+    return deltas
 
 
 def _plain(value: Any) -> str:
@@ -515,7 +525,7 @@ def _plain(value: Any) -> str:
 
 
 def _text(resource: Any) -> str:
-    """A resource, less what no reader reads."""
+    """A resource as JSON, with its customData shortened."""
     if isinstance(resource, Mapping):
         resource = _without(resource)
     return json.dumps(resource, indent=2, sort_keys=True) + "\n"
@@ -524,7 +534,7 @@ def _text(resource: Any) -> str:
 def _without(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {
-            name: f"({len(str(part))} characters)" if name == "customData" else _without(part)
-            for name, part in value.items()
+            name: f"({len(str(child))} characters)" if name == "customData" else _without(child)
+            for name, child in value.items()
         }
-    return [_without(part) for part in value] if isinstance(value, list) else value
+    return [_without(child) for child in value] if isinstance(value, list) else value

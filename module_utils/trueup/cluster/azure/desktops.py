@@ -42,7 +42,7 @@ _POOL = re.compile(
 )
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where a host pool is."""
 
     subscription: str
@@ -60,16 +60,16 @@ class Place(NamedTuple):
         return f"{self.below}/hostPools/{quote(self.name)}"
 
 
-def place_of(path: str) -> Place:
+def place_of(path: str) -> Location:
     """Where the host pool of an id is.
 
     Raises:
         TrueupError: it is no host pool's id.
     """
-    found = _POOL.fullmatch(path)
-    if found is None:
+    match = _POOL.fullmatch(path)
+    if match is None:
         raise TrueupError(f"{path[:200]!r} is no host pool's id")
-    return Place(*map(unquote, found.groups()))
+    return Location(*map(unquote, match.groups()))
 
 
 class Change(NamedTuple):
@@ -87,7 +87,7 @@ class Host(NamedTuple):
         name: as its path has it, with or without a domain.
         allows: whether new sessions may come.
         heartbeat: the last one; None where the service has none.
-        failed: of each check that did not succeed its name and what the service says.
+        failed: name and message of each check that did not succeed.
     """
 
     path: str
@@ -130,12 +130,12 @@ def moment(text: Any) -> Optional[datetime]:
     """A time of the service's, which has up to seven digits of a second; None where it is none."""
     shorter = re.sub(r"(\.\d{6})\d+", r"\1", str(text or "")).replace("Z", "+00:00")
     # Python 3.9 takes three or six digits.
-    shorter = re.sub(r"\.(\d{1,6})(?=[+-]|$)", lambda found: "." + found[1].ljust(6, "0"), shorter)
+    shorter = re.sub(r"\.(\d{1,6})(?=[+-]|$)", lambda match: "." + match[1].ljust(6, "0"), shorter)
     try:
-        found = datetime.fromisoformat(shorter)
+        parsed = datetime.fromisoformat(shorter)
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)
 
 
 def host_of(row: Mapping[str, Any]) -> Host:
@@ -164,13 +164,13 @@ def host_of(row: Mapping[str, Any]) -> Host:
 
 
 def _failed(checks: Any) -> Iterator[str]:
-    for one in checks if isinstance(checks, list) else []:
-        if not isinstance(one, dict) or one.get("healthCheckResult") == _SUCCEEDED:
+    for check in checks if isinstance(checks, list) else []:
+        if not isinstance(check, dict) or check.get("healthCheckResult") == _SUCCEEDED:
             continue
-        details = one.get("additionalFailureDetails")
-        said = str(details.get("message") or "") if isinstance(details, dict) else ""
-        result = said or str(one.get("healthCheckResult") or "no result")
-        yield f"{one.get('healthCheckName')}: {' '.join(result.split())[:200]}"
+        details = check.get("additionalFailureDetails")
+        message = str(details.get("message") or "") if isinstance(details, dict) else ""
+        result = message or str(check.get("healthCheckResult") or "no result")
+        yield f"{check.get('healthCheckName')}: {' '.join(result.split())[:200]}"
 
 
 def ends_of(token: str) -> Optional[datetime]:
@@ -187,32 +187,38 @@ def ends_of(token: str) -> Optional[datetime]:
         return None
 
 
-def _as_told(given: Any, kept: Any) -> bool:
-    """Whether what is kept is what was given; ids of resources have no case."""
-    if isinstance(given, str) and given.startswith("/subscriptions/"):
-        return isinstance(kept, str) and kept.lower() == given.lower()
-    return bool(given == kept)
+def _as_told(declared: Any, actual: Any) -> bool:
+    """Whether the actual value is the declared one; ids of resources have no case."""
+    if isinstance(declared, str) and declared.startswith("/subscriptions/"):
+        return isinstance(actual, str) and actual.lower() == declared.lower()
+    return bool(declared == actual)
 
 
 class Desktops:
-    """One host pool and what belongs to it.
+    """One host pool and its resources.
 
     Args:
-        check: change nothing, and say what would be changed.
-        tell: is told what is waited for.
+        check: change nothing, and list the planned changes.
+        tell: gets messages while it waits.
         now: the time, with a zone.
     """
 
     def __init__(
         self,
         manager: Manager,
-        place: Place,
+        pool_id: Location,
         *,
         check: bool = False,
         tell: Tell = print,
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
-        self.manager, self.place, self.check, self.tell, self.now = manager, place, check, tell, now
+        self.manager, self.place, self.check, self.tell, self.now = (
+            manager,
+            pool_id,
+            check,
+            tell,
+            now,
+        )
         self.changes: list[Change] = []
         self._there = False
 
@@ -225,14 +231,14 @@ class Desktops:
             BadInput: its hosts are managed by a session host configuration, or the resource group
                 or subscription is not there.
         """
-        found = self._get(self.place.path, MANAGED_VERSION)
-        if found is not None and _properties(found).get("managementType") == "Automated":
+        document = self._get(self.place.path, MANAGED_VERSION)
+        if document is not None and _properties(document).get("managementType") == "Automated":
             raise BadInput(
                 f"the host pool {self.place.name} is managed by a session host configuration"
                 " (managementType Automated): it gives no registration token and makes its hosts"
                 " itself. Make a pool of standard management: this cannot be changed in a pool"
             )
-        return found
+        return document
 
     def known(self) -> Row:
         """The pool's document.
@@ -240,14 +246,14 @@ class Desktops:
         Raises:
             BadInput: there is none.
         """
-        found = self.pool()
-        if found is None:
+        document = self.pool()
+        if document is None:
             raise BadInput(
                 f"there is no host pool {self.place.name} in the resource group {self.place.group}"
                 f" of subscription {self.place.subscription}: check avd_session_host_pool,"
                 " _resource_group and _subscription, or set avd_session_host_azure to manage"
             )
-        return found
+        return document
 
     def _get(self, path: str, version: str = VERSION) -> Optional[Row]:
         try:
@@ -272,8 +278,8 @@ class Desktops:
         workspace: str = "",
         users: Sequence[Mapping[str, str]] = (),
     ) -> list[Change]:
-        """Make the pool, its groups, applications and workspace, and let users in. What is declared
-        is kept so; what is not is left alone.
+        """Make the pool, its groups, applications and workspace, and let users in. Declared
+        properties are enforced; others are left alone.
 
         Args:
             properties: of the pool, in Azure's names.
@@ -282,7 +288,7 @@ class Desktops:
                 each group.
 
         Returns:
-            What was changed, or in check mode would be.
+            The changes; in check mode the planned ones.
 
         Raises:
             TrueupError: something cannot be so, or Azure refuses it.
@@ -297,24 +303,27 @@ class Desktops:
         for group in groups:
             path = f"{below}/applicationGroups/{quote(group['name'])}"
             references.append(path)
-            given = {"hostPoolArmPath": self.place.path, **group["properties"]}
+            declared = {"hostPoolArmPath": self.place.path, **group["properties"]}
             fixed = ("hostPoolArmPath", "applicationGroupType")
-            self._kept(path, given, location=location, tags=tags, fixed=fixed)
-            for one in group["applications"]:
-                where = f"{path}/applications/{quote(one['name'])}"
-                self._kept(where, one["properties"], location="", tags={})
-            there = not self.check or self._get(path) is not None
+            self._kept(path, declared, location=location, tags=tags, fixed=fixed)
+            for application in group["applications"]:
+                where = f"{path}/applications/{quote(application['name'])}"
+                self._kept(where, application["properties"], location="", tags={})
+            exists = not self.check or self._get(path) is not None
             for user in users:
-                self.allow(path, DESKTOP_USER, user, there=there)
+                self.allow(path, DESKTOP_USER, user, exists=exists)
         if workspace:
             path = f"{below}/workspaces/{quote(workspace)}"
-            found = self._get(path)
+            document = self._get(path)
             # Groups of others in it stay.
-            shown = _properties(found or {}).get("applicationGroupReferences") or []
-            low = [str(one).lower() for one in shown]
-            every = [*shown, *(one for one in references if one.lower() not in low)]
-            given = {"applicationGroupReferences": every}
-            self._kept(path, given, location=location, tags=tags)
+            existing = _properties(document or {}).get("applicationGroupReferences") or []
+            low = [str(reference).lower() for reference in existing]
+            every = [
+                *existing,
+                *(reference for reference in references if reference.lower() not in low),
+            ]
+            declared = {"applicationGroupReferences": every}
+            self._kept(path, declared, location=location, tags=tags)
         return self.changes
 
     def _kept(
@@ -327,28 +336,32 @@ class Desktops:
         fixed: tuple[str, ...] = (),
     ) -> None:
         """A resource with these properties and tags, among others."""
-        found, name = self._get(path), path.rpartition("/")[2]
+        document, name = self._get(path), path.rpartition("/")[2]
         kind = path.split("/")[-2]
-        if found is None:
+        if document is None:
             regional = {"location": location, "tags": dict(tags)} if location else {}
             body = {**regional, "properties": dict(properties)}
             self._send("PUT", path, body, Change(f"{kind}/{name}", {}, body))
             return
-        kept = _properties(found)
-        differ = {key: one for key, one in properties.items() if not _as_told(one, kept.get(key))}
+        actual = _properties(document)
+        differ = {
+            key: declared
+            for key, declared in properties.items()
+            if not _as_told(declared, actual.get(key))
+        }
         wrong = [key for key in differ if key in fixed]
         if wrong:
             raise BadInput(
-                f"{kind}/{name} has {wrong[0]} {kept.get(wrong[0])!r} and not"
+                f"{kind}/{name} has {wrong[0]} {actual.get(wrong[0])!r} and not"
                 f" {properties[wrong[0]]!r}, which Azure does not change: give it another name, or"
                 " delete it"
             )
-        old = found.get("tags") or {}
+        old = document.get("tags") or {}
         body = {"properties": differ} if differ else {}
         if any(old.get(key) != value for key, value in tags.items()):
             body["tags"] = {**old, **tags}
         if body:
-            before = {"properties": {key: kept.get(key) for key in differ}} if differ else {}
+            before = {"properties": {key: actual.get(key) for key in differ}} if differ else {}
             if "tags" in body:
                 before["tags"] = old
             self._send("PATCH", path, body, Change(f"{kind}/{name}", before, body))
@@ -358,11 +371,11 @@ class Desktops:
         if not self.check:
             self.manager.request(method, path, {"api-version": VERSION}, body)
 
-    def allow(self, scope: str, role: str, user: Mapping[str, str], *, there: bool = True) -> None:
+    def allow(self, scope: str, role: str, user: Mapping[str, str], *, exists: bool = True) -> None:
         """Let a user or group have a role on a resource, unless they have it there or above it.
 
         Args:
-            there: whether the resource is; in check mode it may not be yet.
+            exists: whether the resource exists; in check mode it may not yet.
         """
         roles = f"{scope}/providers/Microsoft.Authorization/roleAssignments"
         definition = f"/subscriptions/{self.place.subscription}/providers/Microsoft.Authorization"
@@ -372,17 +385,17 @@ class Desktops:
             "principalType": user["type"],
         }
         every: list[Row] = []
-        if there:
+        if exists:
             every = self.manager.every(roles, _ROLES_VERSION, **{"$filter": "atScope()"})
-        for one in every:
-            has = _properties(one)
+        for assignment in every:
+            has = _properties(assignment)
             same = str(has.get("principalId")).lower() == user["id"].lower()
             if same and str(has.get("roleDefinitionId")).lower().endswith(role):
                 return
         # The same id each time: an assignment that was lost is made again, not twice.
         name = uuid.uuid5(uuid.NAMESPACE_URL, f"{scope.lower()} {role} {user['id'].lower()}")
-        what = f"role assignment of {user['id']} on {scope.rpartition('/')[2]}"
-        self.changes.append(Change(what, {}, body))
+        label = f"role assignment of {user['id']} on {scope.rpartition('/')[2]}"
+        self.changes.append(Change(label, {}, body))
         if self.check:
             return
         try:
@@ -402,27 +415,27 @@ class Desktops:
             TrueupError: the pool gives none.
         """
         self.known()
-        said = self._token()
-        ends = moment(said.get("expirationTime"))
-        if said.get("token") and ends and ends - self.now() > _LEFT_OF_TOKEN:
-            return str(said["token"])
+        registration = self._token()
+        ends = moment(registration.get("expirationTime"))
+        if registration.get("token") and ends and ends - self.now() > _LEFT_OF_TOKEN:
+            return str(registration["token"])
         until = (self.now() + timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%SZ")
         info = {"expirationTime": until, "registrationTokenOperation": "Update"}
         body = {"properties": {"registrationInfo": info}}
         self._for_token("PATCH", self.place.path, body)
-        said = self._token()
-        if not said.get("token"):
+        registration = self._token()
+        if not registration.get("token"):
             raise TrueupError(
                 f"the host pool {self.place.name} gives no registration token although one was made"
                 f" until {until}: make one in the portal, and give it as avd_session_host_token"
             )
-        return str(said["token"])
+        return str(registration["token"])
 
     def _token(self) -> Row:
-        answer = self._for_token("POST", f"{self.place.path}/retrieveRegistrationToken", {})
-        return self.manager.document(answer, "POST retrieveRegistrationToken")
+        response = self._for_token("POST", f"{self.place.path}/retrieveRegistrationToken", {})
+        return self.manager.document(response, "POST retrieveRegistrationToken")
 
-    def _for_token(self, method: str, path: str, body: Mapping[str, Any]) -> rest.Answer:
+    def _for_token(self, method: str, path: str, body: Mapping[str, Any]) -> rest.Response:
         try:
             return self.manager.request(method, path, {"api-version": VERSION}, body, question=True)
         except rest.Refused as error:
@@ -447,11 +460,11 @@ class Desktops:
         self._there = self._there or self.pool() is not None
         if not self._there:
             return None
-        for one in self.hosts():
-            same_id = bool(vm_id) and one.vm_id.lower() == vm_id.lower()
-            path = one.resource_id.lower()
+        for host in self.hosts():
+            same_id = bool(vm_id) and host.vm_id.lower() == vm_id.lower()
+            path = host.resource_id.lower()
             if same_id or (bool(path) and path == resource_id.lower()):
-                return one
+                return host
         return None
 
     def sessions(self, host: Host) -> list[Session]:
@@ -478,7 +491,7 @@ class Desktops:
         Raises:
             TrueupError: it does not after so many seconds; why.
         """
-        until, told = self.manager.clock() + seconds, ""
+        until, last_message = self.manager.clock() + seconds, ""
         while True:
             host = self.host(vm_id, resource_id)
             wrong = ["it is not in the pool"]
@@ -492,9 +505,9 @@ class Desktops:
                     f"{name} does not serve users of the pool {self.place.name} after"
                     f" {seconds:.0f} s: {'; '.join(wrong)}"
                 )
-            if wrong != [told]:
-                told = "; ".join(wrong)
-                self.tell(f"{self.place.name}: waiting, {told}")
+            if wrong != [last_message]:
+                last_message = "; ".join(wrong)
+                self.tell(f"{self.place.name}: waiting, {last_message}")
             self._pause(until)
 
     def empty(
@@ -512,33 +525,33 @@ class Desktops:
             UsersStayError: users are left, and stay.
         """
         until = self.manager.clock() + seconds
-        left = self.wait_until_gone([host], title=title, text=text, until=until)
-        if not left:
+        remaining = self.wait_until_gone([host], title=title, text=text, until=until)
+        if not remaining:
             return []
-        named = ", ".join(sorted(f"{one.user} ({one.state})" for one in left))
+        named = ", ".join(sorted(f"{session.user} ({session.state})" for session in remaining))
         if not signs_out:
             raise UsersStayError(
-                f"{len(left)} sessions are still on {host.name} after {seconds:.0f} s: {named}"
+                f"{len(remaining)} sessions are still on {host.name} after {seconds:.0f} s: {named}"
             )
         self._end(host, until)
-        return sorted(one.user for one in left)
+        return sorted(session.user for session in remaining)
 
     def wait_until_gone(
         self, hosts: Sequence[Host], *, title: str, text: str, until: float
     ) -> list[Session]:
         """Tell the users of these hosts once, and wait until ``until`` of the manager's clock; the
         sessions that are left."""
-        told: set[str] = set()
+        notified: set[str] = set()
         while True:
-            left = [one for host in hosts for one in self.sessions(host)]
-            for one in left:
-                if one.path not in told:
-                    told.add(one.path)
-                    self._say(one, title, text)
-            if not left or self.manager.clock() >= until:
-                return left
+            remaining = [session for host in hosts for session in self.sessions(host)]
+            for session in remaining:
+                if session.path not in notified:
+                    notified.add(session.path)
+                    self._say(session, title, text)
+            if not remaining or self.manager.clock() >= until:
+                return remaining
             seconds = until - self.manager.clock()
-            self.tell(f"{self.place.name}: {len(left)} sessions are left, {seconds:.0f} s")
+            self.tell(f"{self.place.name}: {len(remaining)} sessions are left, {seconds:.0f} s")
             self._pause(until)
 
     def forget(self, host: Host) -> None:
@@ -562,15 +575,15 @@ class Desktops:
     def _end(self, host: Host, began: float) -> None:
         query = {"api-version": VERSION, "force": "true"}
         while True:
-            left = self.sessions(host)
-            if not left:
+            remaining = self.sessions(host)
+            if not remaining:
                 return
             if self.manager.clock() >= began + _SIGN_OUT_SECONDS:
-                named = ", ".join(sorted(one.user for one in left))
+                named = ", ".join(sorted(session.user for session in remaining))
                 raise UsersStayError(f"{host.name}: these users could not be signed out: {named}")
-            for one in left:
+            for session in remaining:
                 try:
-                    self.manager.request("DELETE", one.path, query)
+                    self.manager.request("DELETE", session.path, query)
                 except rest.Refused as error:
                     if error.status != _NOT_FOUND:
                         raise
@@ -578,5 +591,5 @@ class Desktops:
 
 
 def _properties(row: Mapping[str, Any]) -> dict[str, Any]:
-    found = row.get("properties")
-    return found if isinstance(found, dict) else {}
+    properties = row.get("properties")
+    return properties if isinstance(properties, dict) else {}

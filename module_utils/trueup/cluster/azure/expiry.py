@@ -7,7 +7,7 @@
 For Python 3.6 and its standard library alone: it is sent to a VM as it stands here, with
 bounded_http.py beside it. The VM's identity gives the token, instance metadata says which group it
 is in, and no other group is named in any call. Exit status: 0 nothing was due, or all was asked
-for; 1 the journal says what failed, and the next minute tries again.
+for; 1 the journal names the error, and the next minute tries again.
 
 Source: https://learn.microsoft.com/entra/identity/managed-identities-azure-resources and
 https://learn.microsoft.com/rest/api/resources for the calls.
@@ -52,10 +52,10 @@ class Trouble(Exception):
 
 def moment(text: Any) -> Optional[float]:
     """Seconds since 1970 of a time in UTC such as 2026-11-24T18:00Z; None where it is none."""
-    found = _TIME.fullmatch(text.strip()) if isinstance(text, str) else None
-    if not found:
+    match = _TIME.fullmatch(text.strip()) if isinstance(text, str) else None
+    if not match:
         return None
-    day, clock, seconds = found.group(1, 2, 3)
+    day, clock, seconds = match.group(1, 2, 3)
     try:
         parsed = time.strptime(f"{day} {clock}:{seconds or '00'}", "%Y-%m-%d %H:%M:%S")
     except ValueError:
@@ -174,16 +174,20 @@ class Azure:
         )
         self.token = ""
         compute = self.metadata("instance/compute", "2021-02-01", format="json")
-        place = [compute.get(name) for name in ("subscriptionId", "resourceGroupName", "name")]
-        if not all(isinstance(one, str) and one for one in place):
+        identifiers = [
+            compute.get(name) for name in ("subscriptionId", "resourceGroupName", "name")
+        ]
+        if not all(isinstance(identifier, str) and identifier for identifier in identifiers):
             raise Trouble("instance metadata does not say which VM this is")
-        subscription, group, name = [urllib.parse.quote(str(one), safe="()") for one in place]
+        subscription, group, name = [
+            urllib.parse.quote(str(identifier), safe="()") for identifier in identifiers
+        ]
         self.group = f"/subscriptions/{subscription}/resourceGroups/{group}"
         self.self = f"{self.group}/providers/Microsoft.Compute/virtualMachines/{name}"
-        given = self.metadata(
+        response = self.metadata(
             "identity/oauth2/token", "2018-02-01", resource=config["manager"] + "/"
         )
-        self.token = str(given.get("access_token") or "")
+        self.token = str(response.get("access_token") or "")
         if not self.token:
             raise Trouble("instance metadata gives no token")
 
@@ -203,26 +207,26 @@ class Azure:
 
     def call(self, method: str, url: str, headers: Dict[str, str]) -> Dict[str, Any]:
         """The document of an answer, {} without one."""
-        what = f"{method} {urllib.parse.urlsplit(url).path}"
+        label = f"{method} {urllib.parse.urlsplit(url).path}"
         if self.left() <= 0:
-            raise Trouble(f"{what}: not asked, {PASS_SECONDS} s are over")
+            raise Trouble(f"{label}: not asked, {PASS_SECONDS} s are over")
         request = urllib.request.Request(url, headers=headers, method=method)  # noqa: S310 WHY: of the config
         seconds = min(CALL_SECONDS, self.left())
         try:
             reply = bounded_http.ask(lambda: self.opener.open(request, timeout=seconds), seconds)
             self.keep_date(reply.headers)
             if not 200 <= reply.status < 300:
-                said = " ".join(reply.body[:2000].decode("utf-8", "replace").split())[:400]
+                message = " ".join(reply.body[:2000].decode("utf-8", "replace").split())[:400]
                 number = reply.headers.get("x-ms-request-id", "none")
-                raise Trouble(f"{what}: status {reply.status}, {said} (request {number})")
-            found = bounded_http.parse_json(reply.body) if reply.body.strip() else {}
+                raise Trouble(f"{label}: status {reply.status}, {message} (request {number})")
+            document = bounded_http.parse_json(reply.body) if reply.body.strip() else {}
         except bounded_http.NotJson as error:
-            raise Trouble(f"{what}: the answer {error}") from None
+            raise Trouble(f"{label}: the answer {error}") from None
         except (OSError, ValueError, http.client.HTTPException) as error:
-            raise Trouble(f"{what}: {type(error).__name__} {error}") from None
-        if not isinstance(found, dict):
-            raise Trouble(f"{what}: the answer is no JSON object")
-        return found
+            raise Trouble(f"{label}: {type(error).__name__} {error}") from None
+        if not isinstance(document, dict):
+            raise Trouble(f"{label}: the answer is no JSON object")
+        return document
 
     def keep_date(self, headers: Any) -> None:
         parsed = email.utils.parsedate_tz(headers.get("Date") or "")
@@ -232,14 +236,14 @@ class Azure:
     def every(self, path: str, kind: str = "groups") -> List[Any]:
         """All rows of a list."""
         page = self.ask("GET", path, kind)
-        found: List[Any] = []
+        rows: List[Any] = []
         for _ in range(MOST_PAGES):
             if not isinstance(page.get("value"), list):
                 raise Trouble(f"{path} is no list")
-            found += page["value"]
+            rows += page["value"]
             link = page.get("nextLink")
             if not link:
-                return found
+                return rows
             if not str(link).startswith(self.config["manager"] + "/"):
                 raise Trouble(f"{path} goes on at another host")
             page = self.call("GET", str(link), {"Authorization": "Bearer " + self.token})
@@ -255,20 +259,24 @@ def one_pass(azure: Azure, check: bool = False) -> int:
     """Look once, and end the run where it is due; the exit status."""
     config = azure.config
     group = azure.ask("GET", azure.group)
-    whole = tag(group, "run") == config["run"]
-    said = tag(group, "expires") if whole else None
-    ends = moment(said)
+    owns_group = tag(group, "run") == config["run"]
+    expires = tag(group, "expires") if owns_group else None
+    ends = moment(expires)
     if ends is None:
         ends = moment(config["expires"])
-        why = f"tag expires is {said!r}" if whole else f"the group's run is {tag(group, 'run')!r}"
-        say(f"{azure.group}: {why}: the time of the deployment holds, {config['expires']}")
+        reason = (
+            f"tag expires is {expires!r}"
+            if owns_group
+            else f"the group's run is {tag(group, 'run')!r}"
+        )
+        say(f"{azure.group}: {reason}: the time of the deployment holds, {config['expires']}")
     if ends is None:
         raise Trouble(f"the config's expires is {config['expires']!r}, which is no time")
     if check:
         say(f"run {config['run']} ends at {time.strftime('%Y-%m-%dT%H:%MZ', time.gmtime(ends))}")
     if check or azure.date < ends:
         return 0
-    return _end(azure, whole, azure.date - ends)
+    return _end(azure, owns_group, azure.date - ends)
 
 
 def _sorted(azure: Azure) -> Tuple[List[Dict[str, Any]], List[str], int]:
@@ -284,44 +292,47 @@ def _sorted(azure: Azure) -> Tuple[List[Dict[str, Any]], List[str], int]:
             # Its disks count as others' until it answers: machines end all the same.
             say(str(trouble))
             failed += 1
-    mine, others = sort_out(listed, run, disks_of(machines))
-    return mine, others, failed
+    mine, other_ids = sort_out(listed, run, disks_of(machines))
+    return mine, other_ids, failed
 
 
-def _end(azure: Azure, whole: bool, late: float) -> int:
+def _end(azure: Azure, owns_group: bool, late: float) -> int:
     """Ask for the end of the run: sets, VMs, and the group if all of it is the run's."""
-    mine, others, failed = _sorted(azure)
+    mine, other_ids, failed = _sorted(azure)
     by_kind = {
-        kind: [one["id"] for one in mine if str(one.get("type")).lower() == kind]
+        kind: [resource["id"] for resource in mine if str(resource.get("type")).lower() == kind]
         for kind in (SETS, VMS)
     }
-    vms = [one for one in by_kind[VMS] if one.lower() != azure.self.lower()]
-    say(f"run {azure.config['run']} has expired: {len(mine)} resources of it, {len(others)} others")
-    failed += sum([_delete(azure, one) for one in by_kind[SETS]])
-    for number, one in enumerate(vms):
-        if whole and not others and azure.left() < PASS_SECONDS - VMS_SECONDS:
+    vms = [vm_id for vm_id in by_kind[VMS] if vm_id.lower() != azure.self.lower()]
+    say(
+        f"run {azure.config['run']} has expired: {len(mine)} resources of it, {len(other_ids)}"
+        f" others"
+    )
+    failed += sum([_delete(azure, set_id) for set_id in by_kind[SETS]])
+    for number, vm_id in enumerate(vms):
+        if owns_group and not other_ids and azure.left() < PASS_SECONDS - VMS_SECONDS:
             say(f"{len(vms) - number} VMs are left to the deletion of the group")
             break
-        failed += _delete(azure, one)
-    if whole and not others:
+        failed += _delete(azure, vm_id)
+    if owns_group and not other_ids:
         return int(bool(failed + _delete(azure, azure.group, "groups")))
-    names = ", ".join(others[:MOST_NAMES])
+    names = ", ".join(other_ids[:MOST_NAMES])
     say(f"{azure.group} is kept: {names or 'its tag run is not this run'}")
     if not vms and not by_kind[SETS] and late >= LAST_SECONDS:
         failed += _delete(azure, azure.self)
     return int(bool(failed))
 
 
-def _delete(azure: Azure, place: str, kind: str = "compute") -> int:
+def _delete(azure: Azure, path: str, kind: str = "compute") -> int:
     """Ask for a deletion; 1 where it was refused."""
     try:
-        azure.ask("DELETE", place, kind)
+        azure.ask("DELETE", path, kind)
     except Trouble as trouble:
         if ": status 404," in str(trouble):
             return 0
         say(str(trouble))
         return 1
-    say(f"DELETE {place}: asked")
+    say(f"DELETE {path}: asked")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What runs of ours left on Azure: all that carries the tags ``run`` and ``expires``, by run."""
+"""Leftovers of runs on Azure: all resources with the tags ``run`` and ``expires``, by run."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from . import expiry
 from .catalog import Catalog
 from .cost import Find
 from .manager import Manager, Row
-from .teardown import GROUPS, Left, Teardown, Tell, tagged
+from .teardown import GROUPS, Remaining, Teardown, Tell, tagged
 
 _HOUR = 3600.0
 
 
 class Leftover(NamedTuple):
-    """What is there of one run.
+    """The remaining resources of one run.
 
     Attributes:
         run, owner, recipe: as its tags say.
         expires: as its group's tag says, which extends a run; else as the latest of its resources.
         ends: the same in seconds since 1970; None where it is no time.
         groups: names.
-        left: what is there, and what it costs.
+        left: the resources, and their cost.
     """
 
     run: str
@@ -31,7 +31,7 @@ class Leftover(NamedTuple):
     expires: str
     ends: Optional[float]
     groups: Tuple[str, ...]
-    left: Left
+    left: Remaining
 
     def hours_over(self, now: float) -> Optional[float]:
         """Since its expiry, negative before it; None where ``expires`` is no time."""
@@ -58,12 +58,12 @@ class Leftover(NamedTuple):
 
 
 def leftovers(manager: Manager, catalog: Catalog, find: Find, tell: Tell = print) -> List[Leftover]:
-    """The runs of which something is there, the longest expired first.
+    """The runs with remaining resources, the longest expired first.
 
     Args:
         catalog: versions of the API.
         find: the price of a size in a region by an offer.
-        tell: is told what could not be asked.
+        tell: gets messages about failed requests.
     """
     version = catalog.api_version(GROUPS)
     by_run: Dict[str, List[Row]] = {}
@@ -71,32 +71,32 @@ def leftovers(manager: Manager, catalog: Catalog, find: Find, tell: Tell = print
         for row in tagged(manager, kind, version):
             if expiry.tag(row, "expires") is not None:
                 by_run.setdefault(str(expiry.tag(row, "run")), []).append(row)
-    found = []
+    runs = []
     for run, rows in by_run.items():
         work = Teardown(manager, catalog, run, tell)
-        groups = [one for one in work.groups(rows) if one.ids]
+        groups = [group for group in work.groups(rows) if group.ids]
         if groups:
-            names = tuple(one.name for one in groups)
-            left = work.left(groups, find)
-            found.append(Leftover(run, *_said(rows), groups=names, left=left))
-    return sorted(found, key=lambda one: (one.ends or 0.0, one.run))
+            names = tuple(group.name for group in groups)
+            remaining = work.left(groups, find)
+            runs.append(Leftover(run, *_said(rows), groups=names, left=remaining))
+    return sorted(runs, key=lambda leftover: (leftover.ends or 0.0, leftover.run))
 
 
 def _said(rows: List[Row]) -> Tuple[str, str, str, Optional[float]]:
     """Owner, recipe, expiry of a run's rows, of which its groups stand first."""
-    of_groups = [one for one in rows if "/providers/" not in str(one.get("id"))]
-    texts = [str(expiry.tag(one, "expires")) for one in of_groups or rows]
+    of_groups = [row for row in rows if "/providers/" not in str(row.get("id"))]
+    texts = [str(expiry.tag(row, "expires")) for row in of_groups or rows]
     expires = max(texts, key=lambda text: expiry.moment(text) or 0.0)
 
     def first(name: str) -> str:
-        words: List[Any] = [expiry.tag(one, name) for one in rows]
-        return next((str(one) for one in words if one), "")
+        words: List[Any] = [expiry.tag(row, name) for row in rows]
+        return next((str(text) for text in words if text), "")
 
     return first("owner"), first("recipe"), expires, expiry.moment(expires)
 
 
-def warnings(found: List[Leftover], now: Optional[float] = None) -> List[str]:
+def warnings(runs: List[Leftover], now: Optional[float] = None) -> List[str]:
     """A sentence for each run that should be gone, and how to remove them."""
     moment = time.time() if now is None else now
-    past = [one.sentence(moment) for one in found if one.past(moment)]
+    past = [leftover.sentence(moment) for leftover in runs if leftover.past(moment)]
     return [*past, "`trueup azure leftovers --delete` removes what has expired"] if past else []

@@ -1,6 +1,6 @@
-"""Who is signed in to Azure, by azure-cli-core: the profile that ``az login`` leaves.
+"""The login to Azure, by azure-cli-core: the profile that ``az login`` leaves.
 
-azure-cli-core knows users, service principals and managed identities, and keeps what it needs below
+azure-cli-core knows users, service principals and managed identities, and keeps its files below
 AZURE_CONFIG_DIR (~/.azure). Nothing here writes a credential. It runs on the controller alone.
 """
 
@@ -22,7 +22,7 @@ _LOGIN = "run `az login` (on a machine with a managed identity: `az login --iden
 
 @dataclass(frozen=True)
 class Login:
-    """A token for Azure Resource Manager, where that is, and what is looked at.
+    """A token for Azure Resource Manager, its endpoint, and the subscriptions.
 
     Attributes:
         endpoint: https://HOST of Azure Resource Manager in this cloud.
@@ -58,7 +58,7 @@ def sign_in(names: Sequence[str]) -> Login:
         raise BadInput(f"azure-cli-core is not installed ({missing}): {INSTALL}") from None
     try:
         cli = get_default_cli()
-        # What az itself sets before a command, and the profile reads.
+        # az itself sets this before a command, and the profile reads it.
         cli.data["command"] = "rest"
         profile = Profile(cli_ctx=cli)
         chosen = choose(profile.load_cached_subscriptions(), names, cli.cloud.name)
@@ -67,8 +67,8 @@ def sign_in(names: Sequence[str]) -> Login:
         )
         endpoint = str(cli.cloud.endpoints.resource_manager).rstrip("/")
     except (CLIError, RequestException, ValueError, OSError) as error:
-        said = " ".join(str(error).split())[:300] or type(error).__name__
-        raise TrueupError(f"Azure's login gave no token ({said}): {_LOGIN}") from None
+        message = " ".join(str(error).split())[:300] or type(error).__name__
+        raise TrueupError(f"Azure's login gave no token ({message}): {_LOGIN}") from None
     if not endpoint.startswith("https://"):
         raise BadInput(
             f"the cloud {cli.cloud.name} has {endpoint!r} as its resource manager, which is not"
@@ -77,46 +77,50 @@ def sign_in(names: Sequence[str]) -> Login:
     return Login(endpoint, str(token), chosen)
 
 
-def choose(known: Sequence[Dict[str, Any]], names: Sequence[str], cloud: str) -> Tuple[str, ...]:
+def choose(
+    subscriptions: Sequence[Dict[str, Any]], names: Sequence[str], cloud: str
+) -> Tuple[str, ...]:
     """The ids of the subscriptions with these ids or names; the default one without any.
 
     Args:
-        known: the subscriptions of the login as azure-cli-core keeps them: ``id``, ``name``,
+        subscriptions: of the login, as azure-cli-core keeps them: ``id``, ``name``,
             ``tenantId``, ``isDefault``.
 
     Raises:
         BadInput: nobody is signed in, a name is not known, means two, or they are of two tenants.
     """
-    if not known:
+    if not subscriptions:
         raise BadInput(f"nobody is signed in to the cloud {cloud}: {_LOGIN}")
     if not names:
-        found = [one for one in known if one.get("isDefault")]
-        if len(found) != 1:
+        selected = [subscription for subscription in subscriptions if subscription.get("isDefault")]
+        if len(selected) != 1:
             raise BadInput(
                 "the login has no default subscription: name it in subscriptions, or run"
                 " `az account set --subscription NAME`"
             )
     else:
-        found = [_named(known, name) for name in names]
-    tenants = {str(one.get("tenantId")) for one in found}
+        selected = [_named(subscriptions, name) for name in names]
+    tenants = {str(subscription.get("tenantId")) for subscription in selected}
     if len(tenants) > 1:
         raise BadInput(
             f"subscriptions are of {len(tenants)} tenants, and one token is good for one: write an"
             " inventory file for each"
         )
-    return tuple(dict.fromkeys(str(one["id"]) for one in found))
+    return tuple(dict.fromkeys(str(subscription["id"]) for subscription in selected))
 
 
-def _named(known: Sequence[Dict[str, Any]], name: str) -> Dict[str, Any]:
+def _named(subscriptions: Sequence[Dict[str, Any]], name: str) -> Dict[str, Any]:
     low = name.lower()
-    found: List[Dict[str, Any]] = [
-        one for one in known if low in (str(one["id"]).lower(), str(one["name"]).lower())
+    matches: List[Dict[str, Any]] = [
+        subscription
+        for subscription in subscriptions
+        if low in (str(subscription["id"]).lower(), str(subscription["name"]).lower())
     ]
-    if len(found) > 1:
-        raise BadInput(f"{len(found)} subscriptions are called {name!r}: give the id instead")
-    if not found:
-        near = did_you_mean(name, [str(one["name"]) for one in known])
+    if len(matches) > 1:
+        raise BadInput(f"{len(matches)} subscriptions are called {name!r}: give the id instead")
+    if not matches:
+        near = did_you_mean(name, [str(subscription["name"]) for subscription in subscriptions])
         raise BadInput(
             f"the login has no subscription {name!r}{near or '; `az account list` shows them'}"
         )
-    return found[0]
+    return matches[0]

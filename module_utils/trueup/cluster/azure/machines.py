@@ -141,13 +141,15 @@ def machines(
         vm_groups: resource groups of virtual machines, ``*`` for all, none for no machine.
         set_groups: the same of instances of uniform scale sets.
     """
-    found = without_addresses(manager, vm_groups, set_groups)
-    sets = {one.scale_set_id: one.subscription for one in found.values() if one.uniform}
+    by_id = without_addresses(manager, vm_groups, set_groups)
+    sets = {
+        machine.scale_set_id: machine.subscription for machine in by_id.values() if machine.uniform
+    }
     for scale_set in sorted(sets):
         for machine, addresses in set_addresses(manager, scale_set).items():
-            if machine in found:
-                found[machine] = replace(found[machine], private=addresses)
-    return [found[key] for key in sorted(found)]
+            if machine in by_id:
+                by_id[machine] = replace(by_id[machine], private=addresses)
+    return [by_id[key] for key in sorted(by_id)]
 
 
 def without_addresses(
@@ -155,20 +157,20 @@ def without_addresses(
 ) -> Dict[str, Machine]:
     """The same by id in lower case; instances of uniform sets have no address, which would be a
     call for each set."""
-    found: Dict[str, Machine] = {}
+    by_id: Dict[str, Machine] = {}
     for query in queries(vm_groups, set_groups):
         for row in manager.query(query):
-            one = machine_of(row)
+            machine = machine_of(row)
             # A row for each public address of the machine.
-            before = found.get(one.id.lower())
-            found[one.id.lower()] = one if before is None else _together(before, one)
-    return found
+            before = by_id.get(machine.id.lower())
+            by_id[machine.id.lower()] = machine if before is None else _together(before, machine)
+    return by_id
 
 
 def queries(vm_groups: Sequence[str], set_groups: Sequence[str]) -> List[str]:
-    """What Resource Graph is asked for the machines of these resource groups."""
-    asked = ((_VMS, vm_groups), (_INSTANCES, set_groups))
-    return [text.format(groups=_within(groups)) for text, groups in asked if groups]
+    """The Resource Graph queries for the machines of these resource groups."""
+    templates = ((_VMS, vm_groups), (_INSTANCES, set_groups))
+    return [text.format(groups=_within(groups)) for text, groups in templates if groups]
 
 
 def _within(groups: Sequence[str]) -> str:
@@ -184,19 +186,19 @@ def _within(groups: Sequence[str]) -> str:
 
 def set_addresses(manager: Manager, scale_set: str) -> Dict[str, Tuple[str, ...]]:
     """The private addresses of a uniform set's instances, by their ids in lower case."""
-    found: Dict[str, Tuple[str, ...]] = {}
+    addresses: Dict[str, Tuple[str, ...]] = {}
     for interface in manager.every(f"{scale_set}/networkInterfaces", NETWORK_VERSION):
         properties = _dict(interface.get("properties"))
         machine = _text(_dict(properties.get("virtualMachine")).get("id")).lower()
         if properties.get("primary") is not False and machine:
-            found[machine] = private_addresses(properties.get("ipConfigurations"))
-    return found
+            addresses[machine] = private_addresses(properties.get("ipConfigurations"))
+    return addresses
 
 
 def private_addresses(configurations: Any) -> Tuple[str, ...]:
     """The addresses of an interface's configurations, IPv4 before IPv6 and the primary one first.
 
-    A prefix behind an address (Azure gives it for a block) is left out; what is no address too.
+    A prefix behind an address (Azure gives it for a block) is left out; so is any other text.
     """
     ranked: List[Tuple[int, bool, int, str]] = []
     entries = configurations if isinstance(configurations, list) else []
@@ -255,13 +257,13 @@ def machine_of(row: Row) -> Machine:
     )
 
 
-def _together(one: Machine, other: Machine) -> Machine:
+def _together(first: Machine, other: Machine) -> Machine:
     """One machine of two rows."""
     return replace(
-        one,
-        private=tuple(dict.fromkeys(one.private + other.private)),
-        public=tuple(dict.fromkeys(one.public + other.public)),
-        public_names=tuple(dict.fromkeys(one.public_names + other.public_names)),
+        first,
+        private=tuple(dict.fromkeys(first.private + other.private)),
+        public=tuple(dict.fromkeys(first.public + other.public)),
+        public_names=tuple(dict.fromkeys(first.public_names + other.public_names)),
     )
 
 
@@ -274,7 +276,7 @@ def _text(value: Any) -> str:
 
 
 def facts(machine: Machine) -> Dict[str, Any]:
-    """What expressions see of a machine, under the names that azure.azcollection's azure_rm uses
+    """A machine's facts for expressions, under the names that azure.azcollection's azure_rm uses
     where it has one."""
     return {
         "id": machine.id,
@@ -293,9 +295,9 @@ def facts(machine: Machine) -> Dict[str, Any]:
         "os_profile": {"system": machine.system or "unknown"},
         "priority": machine.priority,
         "tags": dict(machine.tags),
-        "private_ipv4_addresses": [one for one in machine.private if ":" not in one],
-        "private_ipv6_addresses": [one for one in machine.private if ":" in one],
-        "public_ipv4_addresses": [one for one in machine.public if ":" not in one],
+        "private_ipv4_addresses": [address for address in machine.private if ":" not in address],
+        "private_ipv6_addresses": [address for address in machine.private if ":" in address],
+        "public_ipv4_addresses": [address for address in machine.public if ":" not in address],
         "public_dns_hostnames": list(machine.public_names),
         "vmss": {"id": machine.scale_set_id, "name": machine.scale_set}
         if machine.scale_set_id
@@ -308,24 +310,24 @@ def facts(machine: Machine) -> Dict[str, Any]:
 
 
 def hostvars(machine: Machine, connect_to: str) -> Dict[str, Any]:
-    """The variables of a host: what Azure says, each name with ``azure_`` before it, and what
+    """The variables of a host: Azure's facts with the prefix ``azure_``, and the variables that
     Ansible and the roles read.
 
     Args:
         connect_to: ``private`` or ``public``, the address that Ansible connects to; without a
             public one the private one.
     """
-    said = facts(machine)
-    found = {f"azure_{name}": value for name, value in said.items()}
+    machine_facts = facts(machine)
+    variables = {f"azure_{name}": value for name, value in machine_facts.items()}
     private = machine.private[0] if machine.private else ""
     public = machine.public[0] if machine.public and connect_to == "public" else ""
     if public or private:
-        found["ansible_host"] = public or private
+        variables["ansible_host"] = public or private
     if private:
-        found["slurm_node_address"] = private
+        variables["slurm_node_address"] = private
     if machine.placement:
-        found["slurm_placement_group"] = machine.placement
-    return found
+        variables["slurm_placement_group"] = machine.placement
+    return variables
 
 
 def own_groups(machine: Machine) -> List[str]:
@@ -339,7 +341,7 @@ def own_groups(machine: Machine) -> List[str]:
         "placement": machine.placement,
         "priority": machine.priority,
     }
-    named = [f"azure_{kind}_{word}" for kind, word in words.items() if word]
+    named = [f"azure_{kind}_{text}" for kind, text in words.items() if text]
     # By the group windows plays tell Windows hosts apart.
     system = [f"azure_{machine.system}"] * bool(machine.system)
     marked = ["windows"] * (machine.system == "windows")
@@ -351,15 +353,17 @@ def safe(name: str) -> str:
     return re.sub(r"\W", "_", name.lower(), flags=re.ASCII)
 
 
-def host_names(found: Sequence[Machine]) -> Dict[str, str]:
+def host_names(listed: Sequence[Machine]) -> Dict[str, str]:
     """The machines' names by id: their own, and where several machines have one name, with four
     hexadecimal digits of the id behind it."""
     counts: Dict[str, int] = {}
-    for one in found:
-        counts[one.name.lower()] = counts.get(one.name.lower(), 0) + 1
+    for machine in listed:
+        counts[machine.name.lower()] = counts.get(machine.name.lower(), 0) + 1
     return {
-        one.id: one.name if counts[one.name.lower()] == 1 else f"{one.name}_{_digest(one.id)}"
-        for one in found
+        machine.id: machine.name
+        if counts[machine.name.lower()] == 1
+        else f"{machine.name}_{_digest(machine.id)}"
+        for machine in listed
     }
 
 

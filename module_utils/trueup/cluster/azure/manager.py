@@ -55,9 +55,9 @@ def page_of(document: Mapping[str, Any]) -> Page:
     return Page(rows, total, None if token is None else str(token))
 
 
-def _role(what: str) -> str:
+def _role(call: str) -> str:
     """The role that a call (METHOD PATH) needs."""
-    if what.startswith("GET ") or what == f"POST {GRAPH}":
+    if call.startswith("GET ") or call == f"POST {GRAPH}":
         return "Reader"
     return "Contributor, or Owner where the deployment assigns a role"
 
@@ -125,19 +125,19 @@ class Manager(rest.Client):
 
     patience_name = deadline_name
 
-    def refusal(self, what: str, answer: rest.Answer, said: str) -> str:
-        named = rest.request_number(answer)
-        if answer.status == 401:
+    def refusal(self, call: str, response: rest.Response, message: str) -> str:
+        named = rest.request_number(response)
+        if response.status == 401:
             return (
-                f"{self.url} does not take the login's token for {what} (status 401"
-                f"{': ' + said if said else ''}){named}: run `az login` again"
+                f"{self.url} does not take the login's token for {call} (status 401"
+                f"{': ' + message if message else ''}){named}: run `az login` again"
             )
-        if answer.status == 403:
+        if response.status == 403:
             return (
-                f"the login may not {what} at {self.url} (status 403"
-                f"{': ' + said if said else ''}){named}: give it the role {_role(what)}"
+                f"the login may not {call} at {self.url} (status 403"
+                f"{': ' + message if message else ''}){named}: give it the role {_role(call)}"
             )
-        return super().refusal(what, answer, said)
+        return super().refusal(call, response, message)
 
     def query(self, text: str) -> List[Row]:
         """All rows of a Resource Graph query, which must project ``id``.
@@ -159,7 +159,7 @@ class Manager(rest.Client):
     def _pages_of(self, text: str) -> tuple[List[Row], int]:
         rows: List[Row] = []
         options: Dict[str, Any] = {"$top": PAGE_ROWS}
-        seen: Set[str] = set()
+        tokens: Set[str] = set()
         while True:
             body = {
                 "subscriptions": list(self.login.subscriptions),
@@ -170,12 +170,12 @@ class Manager(rest.Client):
             rows += page.rows
             if page.token is None:
                 return rows, page.total
-            if page.token in seen or not page.rows or len(seen) >= rest.MAX_PAGES:
+            if page.token in tokens or not page.rows or len(tokens) >= rest.MAX_PAGES:
                 raise TrueupError(
                     f"Resource Graph gives its pages in a circle after {len(rows)} of {page.total}"
                     " rows; nothing was taken from it"
                 )
-            seen.add(page.token)
+            tokens.add(page.token)
             options = {"$top": PAGE_ROWS, "$skipToken": page.token}
 
     def every(self, path: str, version: str, **query: str) -> List[Row]:
@@ -184,7 +184,7 @@ class Manager(rest.Client):
         entries: List[Row] = []
         for document in documents:
             value = document.get("value")
-            if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+            if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
                 raise TrueupError(f"{self.url} answers GET {path} without a list of entries")
             entries += value
         return entries

@@ -1,6 +1,5 @@
-"""The run's NFS server: what cloud-init does there to its data disks (``node_nfs``), and how
-Ansible takes it. The role nfs_server exports what is mounted, and shared_storage mounts it on
-nodes."""
+"""The run's NFS server: cloud-init mounts its data disks (``node_nfs``), and Ansible gets its
+variables. The role nfs_server exports the mount, and shared_storage mounts it on nodes."""
 
 from __future__ import annotations
 
@@ -32,22 +31,22 @@ WantedBy=multi-user.target
 """
 
 
-def ready(made: Parameters) -> str:
-    """What the server says yes to once its disks are mounted; else it says why they are not."""
-    return f"sudo -n python3 {_PROGRAM} {made.storage.server_disks}"
+def ready(parameters: Parameters) -> str:
+    """Command that succeeds on the server once its disks are mounted, and else prints why not."""
+    return f"sudo -n python3 {_PROGRAM} {parameters.storage.server_disks}"
 
 
-def custom_data(made: Parameters) -> str:
-    """What cloud-init does on the server."""
-    service = _SERVICE.format(program=_PROGRAM, disks=made.storage.server_disks)
+def custom_data(parameters: Parameters) -> str:
+    """The cloud-init document of the server."""
+    service = _SERVICE.format(program=_PROGRAM, disks=parameters.storage.server_disks)
     files = {_PROGRAM: inspect.getsource(node_nfs), f"/etc/systemd/system/{_UNIT}": service}
     return cloud_init.document(files, f"enable {_UNIT}", f"start {_UNIT}")
 
 
-def variables(made: Parameters) -> Dict[str, Any]:
+def variables(parameters: Parameters) -> Dict[str, Any]:
     """Ansible's variables of the server, which is no node that is measured."""
     return {
-        "nfs_server_exports": [{"path": node_nfs.FOLDER, "clients": [made.network]}],
+        "nfs_server_exports": [{"path": node_nfs.FOLDER, "clients": [parameters.network]}],
         "shared_storage_mounts": [],
         "trueup_benchmarks": [],
         "trueup_health_benchmarks": [],

@@ -30,7 +30,7 @@ OPTIONS = "defaults,noatime,nofail"
 
 
 class Trouble(Exception):
-    """What stands against it, in one sentence."""
+    """An obstacle, in one sentence."""
 
 
 def say(text: str) -> None:
@@ -39,7 +39,7 @@ def say(text: str) -> None:
 
 
 def run(*argv: str) -> str:
-    """What a program prints."""
+    """The output of a program."""
     try:
         done = subprocess.run(  # noqa: UP022 WHY: Python 3.6 has no capture_output
             argv,
@@ -54,8 +54,8 @@ def run(*argv: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Trouble(f"{argv[0]} could not be run: {error}") from None
     if done.returncode:
-        said = " ".join((done.stdout + done.stderr).decode(errors="replace").split())
-        raise Trouble(f"{' '.join(argv)} failed with status {done.returncode}: {said[-300:]}")
+        output = " ".join((done.stdout + done.stderr).decode(errors="replace").split())
+        raise Trouble(f"{' '.join(argv)} failed with status {done.returncode}: {output[-300:]}")
     return done.stdout.decode(errors="replace")
 
 
@@ -63,28 +63,28 @@ def data_disks(count: int) -> List[str]:
     """The disks, by LUN, once all are there."""
     ends = time.monotonic() + WAIT_SECONDS
     while True:
-        found = {}
+        by_lun = {}
         for lun in range(count):
-            there = [link.format(lun) for link in LINKS if os.path.exists(link.format(lun))]
-            if there:
-                found[lun] = os.path.realpath(there[0])
-        if len(found) == count:
+            links = [link.format(lun) for link in LINKS if os.path.exists(link.format(lun))]
+            if links:
+                by_lun[lun] = os.path.realpath(links[0])
+        if len(by_lun) == count:
             break
         if time.monotonic() >= ends:
-            missing = ", ".join(str(lun) for lun in range(count) if lun not in found)
+            missing = ", ".join(str(lun) for lun in range(count) if lun not in by_lun)
             names = " or ".join(link.format("N") for link in LINKS)
             raise Trouble(
                 f"no data disk of LUN {missing} after {WAIT_SECONDS} s ({names}), of {count} disks:"
                 " nothing was written"
             )
         time.sleep(1)
-    if len(set(found.values())) < count:
-        raise Trouble(f"two LUNs are one disk: {found}")
-    return [found[lun] for lun in range(count)]
+    if len(set(by_lun.values())) < count:
+        raise Trouble(f"two LUNs are one disk: {by_lun}")
+    return [by_lun[lun] for lun in range(count)]
 
 
 def signatures(device: str) -> Set[str]:
-    """What is on a device, as wipefs names it; nothing where it is blank."""
+    """The signatures on a device, as wipefs names them; none on a blank device."""
     return set(run("wipefs", "--no-act", "--noheadings", "--output", "TYPE", device).split())
 
 
@@ -107,10 +107,10 @@ def array(disks: List[str]) -> str:
             raise refused({disk: held[disk] for disk in disks})
         named = [exported(run("mdadm", "--examine", "--export", disk)) for disk in disks]
         ours = all(
-            one.get("MD_NAME", "").rpartition(":")[2] == LABEL
-            and one.get("MD_UUID") == named[0].get("MD_UUID")
-            and one.get("MD_DEVICES") == str(len(disks))
-            for one in named
+            member.get("MD_NAME", "").rpartition(":")[2] == LABEL
+            and member.get("MD_UUID") == named[0].get("MD_UUID")
+            and member.get("MD_DEVICES") == str(len(disks))
+            for member in named
         )
         if not ours:
             raise Trouble(f"{', '.join(disks)} are of another RAID: nothing was written")

@@ -6,12 +6,12 @@
 Fetches the release (a git bundle) and verifies its sha256 before anything of it is used, makes an
 environment of the release's own pinned packages, has ansible-pull run the release's
 playbooks/pull.yml, and puts the records into a container of Azure Blob storage by the machine's
-identity. What was done is not done again: a second start, also one after a kill or a reboot, goes
-on where the first one ended.
+identity. Finished steps are not repeated: a second start, also after a kill or a reboot, goes on
+where the first one ended.
 
 For Python 3.6 and its standard library alone: it is sent to a VM as it stands here, with
 bounded_http.py beside it. Exit status: 0 the machine is configured and its records are in the
-container; 1 the journal says what failed.
+container; 1 the journal names the error.
 
 Source: https://learn.microsoft.com/entra/identity/managed-identities-azure-resources and
 https://learn.microsoft.com/rest/api/storageservices/put-blob for the calls.
@@ -56,23 +56,25 @@ _PRECONDITION = (409, 412)
 PYTHONS = ("python3.12", "python3.11", "python3.13", "python3")
 USABLE = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))"
 _ERROR = re.compile(r"ERROR|fatal: |\bmsg: ")
-# What the run says of itself; all else of it is written once.
+# Files of the run that change; every other file is written once.
 CHANGING = ("run.json", "pull.log")
 
 
 class Trouble(Exception):
-    """What failed, in one sentence."""
+    """A failure, in one sentence."""
 
 
 class _OnlyHttps(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, req: Any, *given: Any, **named: Any) -> Any:
+    def redirect_request(self, req: Any, *arguments: Any, **named: Any) -> Any:
         """Elsewhere by https alone, and without our token."""
-        found = super().redirect_request(req, *given, **named)
-        if found is not None and not found.full_url.startswith("https://"):
-            raise Trouble(f"{req.full_url} leads to {found.full_url[:200]}, which is not https")
-        if found is not None:
-            found.remove_header("Authorization")
-        return found
+        redirected = super().redirect_request(req, *arguments, **named)
+        if redirected is not None and not redirected.full_url.startswith("https://"):
+            raise Trouble(
+                f"{req.full_url} leads to {redirected.full_url[:200]}, which is not https"
+            )
+        if redirected is not None:
+            redirected.remove_header("Authorization")
+        return redirected
 
 
 class Machine:
@@ -140,57 +142,57 @@ class Machine:
         self.environment()
         self.play()
 
-    def fetch(self, url: str, sha256: str, place: str, headers: Dict[str, str]) -> None:
+    def fetch(self, url: str, sha256: str, path: str, headers: Dict[str, str]) -> None:
         """The file of this sum, downloaded unless it is there; one of another sum is not kept."""
-        if sum_of(place) == sha256:
+        if sum_of(path) == sha256:
             return
-        part = f"{place}.part"
+        partial = f"{path}.part"
         ends = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                reply = download(url, part, headers, max(CALL_SECONDS, ends - time.monotonic()))
+                reply = download(url, partial, headers, max(CALL_SECONDS, ends - time.monotonic()))
                 if reply.status == http.client.OK:
                     break
-                why = f"status {reply.status} ({reply.reason})"
+                reason = f"status {reply.status} ({reply.reason})"
                 if reply.status not in _MAY_PASS:
-                    raise Trouble(f"{url} cannot be had: {why}")
+                    raise Trouble(f"{url} cannot be had: {reason}")
             except bounded_http.TooLarge as error:
                 raise Trouble(f"{url} has {error}") from None
             except (OSError, http.client.HTTPException) as error:
-                why = str(error) or type(error).__name__
+                reason = str(error) or type(error).__name__
             if time.monotonic() > ends:
-                raise Trouble(f"{url} cannot be had for {PATIENCE_SECONDS:g} s: {why}")
-            self.say(f"{url}: {why}; asking again")
+                raise Trouble(f"{url} cannot be had for {PATIENCE_SECONDS:g} s: {reason}")
+            self.say(f"{url}: {reason}; asking again")
             time.sleep(PAUSE_SECONDS)
-        found = sum_of(part)
-        if found != sha256:
-            os.remove(part)
+        actual = sum_of(partial)
+        if actual != sha256:
+            os.remove(partial)
             raise Trouble(
-                f"{url} has sha256 {found}, and {sha256} is pinned: nothing of it was used"
+                f"{url} has sha256 {actual}, and {sha256} is pinned: nothing of it was used"
             )
-        os.replace(part, place)
+        os.replace(partial, path)
 
     def unpack(self) -> str:
         """The release's files; its commit."""
         if not shutil.which("git"):
             self.install("git")
         listed = self.answer(["git", "bundle", "list-heads", self.bundle])
-        found = re.search(rf"(?m)^([0-9a-f]{{40,64}}) refs/heads/{BRANCH}$", listed)
-        if not found:
+        match = re.search(rf"(?m)^([0-9a-f]{{40,64}}) refs/heads/{BRANCH}$", listed)
+        if not match:
             raise Trouble(f"the release has no branch {BRANCH}: make it by `make release`")
-        commit = found.group(1)
+        commit = match.group(1)
         # ansible-pull takes no bundle for a repository.
-        for source, place, how in (
+        for source, directory, how in (
             (self.bundle, self.repository, ["--bare"]),
             (self.repository, self.checkout, []),
         ):
             try:
-                here = self.answer(["git", "-C", place, "rev-parse", BRANCH]).strip()
+                head = self.answer(["git", "-C", directory, "rev-parse", BRANCH]).strip()
             except Trouble:
-                here = ""
-            if here != commit:
-                shutil.rmtree(place, ignore_errors=True)
-                self.run(["git", "clone", "--quiet", *how, "--branch", BRANCH, source, place])
+                head = ""
+            if head != commit:
+                shutil.rmtree(directory, ignore_errors=True)
+                self.run(["git", "clone", "--quiet", *how, "--branch", BRANCH, source, directory])
         return commit
 
     def install(self, package: str) -> None:
@@ -241,18 +243,18 @@ class Machine:
                 f"no Python of 3.11 or newer with venv is on this image, and no build for {machine}"
                 " is pinned"
             )
-        place = os.path.join(self.folder, f"python-{build['sha256'][:12]}")
-        path = os.path.join(place, "bin", "python3")
+        directory = os.path.join(self.folder, f"python-{build['sha256'][:12]}")
+        path = os.path.join(directory, "bin", "python3")
         if os.path.exists(path):
             return path
         self.say(f"no Python of 3.11 or newer with venv is on this image: taking {build['url']}")
-        archive = f"{place}.tar.gz"
+        archive = f"{directory}.tar.gz"
         self.fetch(build["url"], build["sha256"], archive, {})
-        shutil.rmtree(f"{place}.part", ignore_errors=True)
+        shutil.rmtree(f"{directory}.part", ignore_errors=True)
         with tarfile.open(archive) as stream:
-            stream.extractall(f"{place}.part")  # noqa: S202 WHY: its sha256 is pinned
-        [inside] = os.listdir(f"{place}.part")
-        os.rename(os.path.join(f"{place}.part", inside), place)
+            stream.extractall(f"{directory}.part")  # noqa: S202 WHY: its sha256 is pinned
+        [inside] = os.listdir(f"{directory}.part")
+        os.rename(os.path.join(f"{directory}.part", inside), directory)
         return path
 
     # ---- the play -------------------------------------------------------------------------------
@@ -265,8 +267,8 @@ class Machine:
             inventory, f"{self.name} ansible_connection=local\nlocalhost ansible_connection=local\n"
         )
         variables = os.path.join(self.folder, "variables.json")
-        given = {**self.config["variables"], "trueup_resume": self.config["run"]}
-        write(variables, json.dumps(given, indent=2, sort_keys=True) + "\n")
+        play_variables = {**self.config["variables"], "trueup_resume": self.config["run"]}
+        write(variables, json.dumps(play_variables, indent=2, sort_keys=True) + "\n")
         programs = os.path.join(self.venv, "bin")
         self.run(
             [
@@ -279,7 +281,7 @@ class Machine:
             PATH=f"{programs}:{os.environ.get('PATH', os.defpath)}",
             ANSIBLE_CONFIG=os.path.join(self.checkout, "ansible.cfg"),
             TRUEUP_RESULTS=self.results,
-            # What it says before and after Ansible's own output is not to come at the end.
+            # Its lines before and after Ansible's own output must not come at the end.
             PYTHONUNBUFFERED="1",
         )
 
@@ -289,7 +291,7 @@ class Machine:
         Raises:
             Trouble: it did not end with status 0; with the last line that tells of an error.
         """
-        last = why = ""
+        last = reason = ""
         with subprocess.Popen(
             argv,
             cwd=cwd,
@@ -301,21 +303,21 @@ class Machine:
             for content in child.stdout or ():
                 line = content.decode("utf-8", "replace").rstrip()
                 last = line.strip() or last
-                why = last if _ERROR.search(line) else why
+                reason = last if _ERROR.search(line) else reason
                 self.say(line)
         if child.returncode != 0:
             name = os.path.basename(argv[0])
-            raise Trouble(f"{name} ended with status {child.returncode}: {(why or last)[:300]}")
+            raise Trouble(f"{name} ended with status {child.returncode}: {(reason or last)[:300]}")
 
     def answer(self, argv: List[str]) -> str:
-        """What a command prints."""
+        """The output of a command."""
         with tempfile.TemporaryFile() as wrong:
             try:
                 return subprocess.check_output(argv, stderr=wrong).decode("utf-8", "replace")
             except subprocess.CalledProcessError:
                 wrong.seek(0)
-                why = wrong.read().decode("utf-8", "replace").strip()[-300:]
-                raise Trouble(f"{' '.join(argv[:3])}: {why}") from None
+                reason = wrong.read().decode("utf-8", "replace").strip()[-300:]
+                raise Trouble(f"{' '.join(argv[:3])}: {reason}") from None
 
     # ---- Azure ----------------------------------------------------------------------------------
 
@@ -339,18 +341,18 @@ class Machine:
             reply = bounded_http.ask(
                 lambda: opener.open(request, timeout=CALL_SECONDS), CALL_SECONDS, 2**20
             )
-            found = bounded_http.parse_json(reply.checked())
+            document = bounded_http.parse_json(reply.checked())
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise Trouble(f"instance metadata ({path}): {error or type(error).__name__}") from None
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise Trouble(f"instance metadata ({path}) is no JSON object")
-        return found
+        return document
 
     def rights(self, url: str) -> Dict[str, str]:
         """Headers by which the identity reads or writes a blob in the container's account; none for
         any other server."""
         records, other = (
-            urllib.parse.urlsplit(one).netloc for one in (self.config["records"], url)
+            urllib.parse.urlsplit(address).netloc for address in (self.config["records"], url)
         )
         if not records or records != other:
             return {}
@@ -361,7 +363,7 @@ class Machine:
         return {"Authorization": f"Bearer {token}", "x-ms-version": STORAGE_VERSION}
 
     def upload(self) -> None:
-        """Each file of the run to CONTAINER/RUN/NAME; what is there is not overwritten."""
+        """Write each file of the run to CONTAINER/RUN/NAME; existing blobs are not overwritten."""
         root = os.path.join(self.results, self.config["run"])
         paths = sorted(files(root))
         headers = self.rights(self.config["records"])
@@ -406,11 +408,11 @@ def call(
     return bounded_http.ask(lambda: opener.open(request, timeout=CALL_SECONDS), seconds)
 
 
-def download(url: str, place: str, headers: Dict[str, str], seconds: float) -> bounded_http.Reply:
+def download(url: str, path: str, headers: Dict[str, str], seconds: float) -> bounded_http.Reply:
     """A file; the reply says whether its content counts."""
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 WHY: of the config
     opener = urllib.request.build_opener(_OnlyHttps())
-    with open(place, "wb") as stream:
+    with open(path, "wb") as stream:
         return bounded_http.save(
             lambda: opener.open(request, timeout=CALL_SECONDS), stream, seconds, MOST_BYTES
         )

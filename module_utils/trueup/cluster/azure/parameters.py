@@ -1,5 +1,5 @@
-"""What a deployment is made of: parameters declared once, a reader that names every wrong value at
-once, and the rules that hold between them.
+"""Parameters of a deployment: declared once, with a reader that names every wrong value at once,
+and the rules that hold between them.
 
 A recipe (catalog/azure_recipes) and a user's file hold the same members; the file's win. No YAML,
 files, clock or network in here.
@@ -40,7 +40,7 @@ _VARIABLE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _TAG = 256
 # Of a Premium SSD: MicrosoftDocs/azure-compute-docs virtual-machines/disks-types.md, 2026-08.
 _MOST_GIB = 32767
-# azure-mgmt-compute 39.0.0, OSProfile.admin_username: what Azure does not take.
+# azure-mgmt-compute 39.0.0, OSProfile.admin_username: names that Azure refuses.
 _TAKEN_USERS = re.compile(
     "administrator|admin[12]?|a|actuser|adm|aspnet|backup|console|david|guest|john|owner|root"
     "|server|sql|support(_388945a0)?|sys|test[123]?|user[1-5]?"
@@ -280,7 +280,7 @@ class Nodes:
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where it is made; members as ``_PLACE`` declares them."""
 
     region: str
@@ -329,7 +329,7 @@ class Parameters:
     owner: str
     region: str
     zone: str
-    elsewhere: Tuple[Place, ...]
+    elsewhere: Tuple[Location, ...]
     resource_group: str
     expires: str
     hours: int
@@ -362,25 +362,31 @@ class Parameters:
             "login.size": self.login.size,
             "storage.server_size": self.storage.server,
         }
-        return {place: size for place, size in named.items() if size}
+        return {path: size for path, size in named.items() if size}
 
     @property
-    def place(self) -> Place:
-        return Place(self.region, self.zone)
+    def place(self) -> Location:
+        return Location(self.region, self.zone)
 
     def places(self) -> List[Parameters]:
         """The same in each place, in the order in which they are tried."""
-        return [self, *(replace(self, region=one.region, zone=one.zone) for one in self.elsewhere)]
+        return [
+            self,
+            *(
+                replace(self, region=location.region, zone=location.zone)
+                for location in self.elsewhere
+            ),
+        ]
 
     def lacking(self) -> List[str]:
-        """What must be said before it is made, though a plan can do without; a sentence each."""
-        found = [] if self.owner else ["owner is empty: say who answers for it"]
+        """Missing parameters that a deployment needs and a plan does not; a sentence each."""
+        missing = [] if self.owner else ["owner is empty: say who answers for it"]
         if not self.bastion and not (self.login.size and self.ssh_from):
-            found.append(
+            missing.append(
                 "nothing outside can reach it: give your range of addresses as ssh_from (such as"
                 " 203.0.113.7/32) with a login node, or bastion: true"
             )
-        return found
+        return missing
 
 
 def read(
@@ -404,36 +410,36 @@ def read(
         if not isinstance(layer, Mapping):
             raise BadInput(f"recipe {recipe}: a file of parameters is a mapping of names to values")
     plain = [_plain(layer) for layer in layers]
-    wrong = [found for layer in plain for found in misfits(OPTIONS, layer)]
-    bad = {place.split("[")[0] for place, _ in wrong}
+    wrong = [misfit for layer in plain for misfit in misfits(OPTIONS, layer)]
+    bad = {path.split("[")[0] for path, _ in wrong}
     values = merged(OPTIONS, *(_without(layer, bad) for layer in plain))
-    for place in ("region", "nodes.size"):
-        top, _, inner = place.partition(".")
-        given = values[top][inner] if inner else values[top]
-        if not given and not bad & {top, place}:
-            wrong.append((place, f"{place} is missing"))
-            bad.add(place)
-    made = _made(recipe, values, catalog, now)
-    found = [text for _, text in wrong]
+    for path in ("region", "nodes.size"):
+        top, _, inner = path.partition(".")
+        value = values[top][inner] if inner else values[top]
+        if not value and not bad & {top, path}:
+            wrong.append((path, f"{path} is missing"))
+            bad.add(path)
+    parameters = _made(recipe, values, catalog, now)
+    problems = [text for _, text in wrong]
     for needs, rule in _RULES:
         if not _touched(bad, needs):
-            found += rule(made, catalog, now)
-    if found:
-        count = "a value is" if len(found) == 1 else f"{len(found)} values are"
-        raise BadInput(f"recipe {recipe}: {count} wrong: {'; '.join(found)}")
-    return made
+            problems += rule(parameters, catalog, now)
+    if problems:
+        count = "a value is" if len(problems) == 1 else f"{len(problems)} values are"
+        raise BadInput(f"recipe {recipe}: {count} wrong: {'; '.join(problems)}")
+    return parameters
 
 
 def _plain(layer: Mapping[Any, Any]) -> Dict[Any, Any]:
     """YAML's times as the text that they were."""
-    found = dict(layer)
-    expires = found.get("expires")
+    plain = dict(layer)
+    expires = plain.get("expires")
     if isinstance(expires, datetime):
         zone = expires if expires.tzinfo else expires.replace(tzinfo=timezone.utc)
-        found["expires"] = zone.isoformat()
+        plain["expires"] = zone.isoformat()
     elif isinstance(expires, date):
-        found["expires"] = f"{expires.isoformat()}T00:00Z"
-    return found
+        plain["expires"] = f"{expires.isoformat()}T00:00Z"
+    return plain
 
 
 def _without(layer: Mapping[Any, Any], bad: Set[str], where: str = "") -> Dict[Any, Any]:
@@ -448,16 +454,16 @@ def _without(layer: Mapping[Any, Any], bad: Set[str], where: str = "") -> Dict[A
 def _touched(bad: Set[str], needs: Sequence[str]) -> bool:
     """Whether a value that a rule looks at is wrong by itself."""
     return any(
-        place == need or place.startswith(f"{need}.") or need.startswith(f"{place}.")
-        for place in bad
+        path == need or path.startswith(f"{need}.") or need.startswith(f"{path}.")
+        for path in bad
         for need in needs
     )
 
 
 def _made(recipe: str, values: Mapping[str, Any], catalog: Catalog, now: datetime) -> Parameters:
     nodes, login, storage = (dict(values[name]) for name in ("nodes", "login", "storage"))
-    for part, name in ((nodes, "size"), (login, "size"), (storage, "server_size")):
-        part[name] = catalog.size(part[name] or "") or part[name] or ""
+    for section, name in ((nodes, "size"), (login, "size"), (storage, "server_size")):
+        section[name] = catalog.size(section[name] or "") or section[name] or ""
     rest = {name: value for name, value in values.items() if name not in _PARTS}
     ends = now.astimezone(timezone.utc) + timedelta(hours=values["hours"])
     parsed = _time(rest["expires"])
@@ -483,23 +489,24 @@ def _made(recipe: str, values: Mapping[str, Any], catalog: Catalog, now: datetim
 
 
 def _images(
-    given: str, nodes: Mapping[str, Any], login: Mapping[str, Any], catalog: Catalog
+    image: str, nodes: Mapping[str, Any], login: Mapping[str, Any], catalog: Catalog
 ) -> Tuple[str, str]:
     """The image of Linux machines, and that of the nodes where it is another one."""
-    own = str(nodes["image"])
+    node_image = str(nodes["image"])
     if nodes["system"] != "windows":
-        return given or catalog.image(nodes["size"]) or "", own
+        return image or catalog.image(nodes["size"]) or "", node_image
     return (
-        given or catalog.image(login["size"]) or "",
-        own or catalog.image(nodes["size"], "windows_images") or "",
+        image or catalog.image(login["size"]) or "",
+        node_image or catalog.image(nodes["size"], "windows_images") or "",
     )
 
 
 def _placed(
     region: Optional[str], rows: Optional[Sequence[Mapping[str, str]]]
-) -> Tuple[Place, ...]:
+) -> Tuple[Location, ...]:
     return tuple(
-        Place(_region_name(row.get("region") or region), row.get("zone", "")) for row in rows or ()
+        Location(_region_name(row.get("region") or region), row.get("zone", ""))
+        for row in rows or ()
     )
 
 
@@ -514,133 +521,137 @@ _LISTS = ("ssh_from", "unpriced_allowed", "accepted_licences", "generated_secret
 def _time(text: str) -> Optional[datetime]:
     """A time with its zone, in UTC; None where it is none."""
     try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        return found.astimezone(timezone.utc) if found.tzinfo else None
+        parsed = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        return parsed.astimezone(timezone.utc) if parsed.tzinfo else None
     except (ValueError, OverflowError):
         return None
 
 
-# ---- rules between values: each gives a sentence for what cannot be -----------------------------
+# ---- rules between values: each gives a sentence for each problem -------------------------------
 
 
-def _sizes(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
-    found = []
-    for place, size in made.sizes().items():
+def _sizes(parameters: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
+    problems = []
+    for path, size in parameters.sizes().items():
         status = str(catalog.sizes.get(size, {}).get("status", ""))
         if size not in catalog.sizes:
             near = catalog.near_size(size)
             hint = f": did you mean {near}?" if near else ""
-            found.append(f"{place} is {size!r}, which the catalog does not know{hint}")
+            problems.append(f"{path} is {size!r}, which the catalog does not know{hint}")
         elif status.startswith("retired"):
-            found.append(f"{place} is {size}, which is {status}")
-    return found
+            problems.append(f"{path} is {size}, which is {status}")
+    return problems
 
 
-def _region(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
+def _region(parameters: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
     """A size that the region does not sell; of a region without any price nothing is known."""
-    if made.region not in catalog.priced_regions():
+    if parameters.region not in catalog.priced_regions():
         return []
     missing = {
-        place: size
-        for place, size in made.sizes().items()
+        path: size
+        for path, size in parameters.sizes().items()
         if size in catalog.sizes
         and catalog.sold.get(size.lower())
-        and made.region not in catalog.sold[size.lower()]
+        and parameters.region not in catalog.sold[size.lower()]
     }
     if not missing:
         return []
-    near, unplaced = catalog.others(list(made.sizes().values()), made.region)
+    near, unplaced = catalog.others(list(parameters.sizes().values()), parameters.region)
     if near:
         hint = f"the nearest region that has all of it is {near[0][0]} ({near[0][1]:.0f} km)"
     elif unplaced:
         hint = f"all of it is sold in {', '.join(unplaced)}"
     else:
         hint = "no region of the price table has all of it"
-    what = " and ".join(dict.fromkeys(missing.values()))
-    text = f"region is {made.region}, which does not sell {what} as far as prices are known"
+    sizes = " and ".join(dict.fromkeys(missing.values()))
+    text = f"region is {parameters.region}, which does not sell {sizes} as far as prices are known"
     return [f"{text}; {hint}"]
 
 
-def _elsewhere(made: Parameters, catalog: Catalog, now: datetime) -> List[str]:
-    found = []
-    every = made.places()
-    for number, one in enumerate(every[1:]):
+def _elsewhere(parameters: Parameters, catalog: Catalog, now: datetime) -> List[str]:
+    problems = []
+    every = parameters.places()
+    for number, alternative in enumerate(every[1:]):
         where = f"elsewhere[{number}]"
-        if one.place in [before.place for before in every[: number + 1]]:
-            found.append(f"{where} is {one.place}, which is tried before")
-        elif one.region != made.region:
-            found += [f"{where}: {text}" for text in _region(one, catalog, now)]
-    return found
+        if alternative.place in [before.place for before in every[: number + 1]]:
+            problems.append(f"{where} is {alternative.place}, which is tried before")
+        elif alternative.region != parameters.region:
+            problems += [f"{where}: {text}" for text in _region(alternative, catalog, now)]
+    return problems
 
 
-def _image(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
-    nodes = made.nodes
+def _image(parameters: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
+    nodes = parameters.nodes
     # Login node and NFS server are of Linux, whatever the nodes are.
-    every = [("image", made.image, made.login.size if nodes.windows else nodes.size)]
+    every = [("image", parameters.image, parameters.login.size if nodes.windows else nodes.size)]
     if nodes.windows or nodes.image:
         every.append(("nodes.image", nodes.image, nodes.size))
-    found = []
-    for place, image, size in every:
+    problems = []
+    for path, image, size in every:
         if image and not _IMAGE.fullmatch(image):
-            text = f"{place} is {image!r}: it must be publisher:offer:sku:version"
-            found.append(f"{text} with an exact version of digits, not latest")
+            text = f"{path} is {image!r}: it must be publisher:offer:sku:version"
+            problems.append(f"{text} with an exact version of digits, not latest")
         elif not image and catalog.family(size):
-            text = f"{place} is empty, and none is pinned for {catalog.family(size)}"
-            found.append(f"{text}: give publisher:offer:sku:version")
-    return found
+            text = f"{path} is empty, and none is pinned for {catalog.family(size)}"
+            problems.append(f"{text}: give publisher:offer:sku:version")
+    return problems
 
 
-def _placement(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
-    nodes, found = made.nodes, []
+def _placement(parameters: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
+    nodes, problems = parameters.nodes, []
     if nodes.least > nodes.count:
-        found.append(f"nodes.least is {nodes.least}: it is at most nodes.count ({nodes.count})")
+        problems.append(f"nodes.least is {nodes.least}: it is at most nodes.count ({nodes.count})")
     if nodes.placement == "single" and nodes.count > MOST_IN_ONE_GROUP:
-        found.append(
+        problems.append(
             f"nodes.count is {nodes.count}: separate VMs of one template are at most"
             f" {MOST_IN_ONE_GROUP}; use a flexible set"
         )
     infiniband = catalog.sizes.get(nodes.size, {}).get("rdma_nics")
     if infiniband and nodes.count > 1 and nodes.placement == "single":
-        found.append(
+        problems.append(
             f"nodes.placement is single with {nodes.count} nodes of {nodes.size}: separate VMs"
             " share no placement group, so InfiniBand does not connect them; use uniform"
         )
-    return found
+    return problems
 
 
-def _spot(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
-    nodes, found = made.nodes, []
+def _spot(parameters: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
+    nodes, problems = parameters.nodes, []
     if nodes.spot and nodes.reservation:
-        found.append("nodes.reservation is given with priority spot, which takes no reservation")
+        problems.append("nodes.reservation is given with priority spot, which takes no reservation")
     if nodes.reservation and not _RESERVATION.fullmatch(nodes.reservation):
-        found.append(
+        problems.append(
             f"nodes.reservation is {nodes.reservation!r}: it must be"
             " /subscriptions/.../providers/Microsoft.Compute/capacityReservationGroups/NAME"
         )
     if nodes.max_price != -1 and not nodes.spot:
-        found.append("nodes.max_price is for spot nodes, and nodes.priority is regular")
+        problems.append("nodes.max_price is for spot nodes, and nodes.priority is regular")
     elif nodes.max_price != -1 and not nodes.max_price > 0:
-        found.append(f"nodes.max_price is {nodes.max_price:g}: it must be above 0, or -1")
-    return found
+        problems.append(f"nodes.max_price is {nodes.max_price:g}: it must be above 0, or -1")
+    return problems
 
 
-def _security(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
-    found = []
-    if made.security == "trusted_launch":
-        unable = [size for size in made.sizes().values() if size in _listed(catalog)]
-        found += [
+def _security(parameters: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
+    problems = []
+    if parameters.security == "trusted_launch":
+        unable = [size for size in parameters.sizes().values() if size in _listed(catalog)]
+        problems += [
             f"security is trusted_launch, with which {size} cannot start: use standard"
             for size in dict.fromkeys(unable)
         ]
-    elif made.secure_boot:
-        found.append("secure_boot is true, which needs security: trusted_launch")
-    family = catalog.family(made.nodes.size)
-    if made.secure_boot and not made.nodes.windows and family in catalog.facts["secure_boot_off"]:
-        found.append(
-            f"secure_boot is true, with which the drivers of {made.nodes.size} do not load on"
+    elif parameters.secure_boot:
+        problems.append("secure_boot is true, which needs security: trusted_launch")
+    family = catalog.family(parameters.nodes.size)
+    if (
+        parameters.secure_boot
+        and not parameters.nodes.windows
+        and family in catalog.facts["secure_boot_off"]
+    ):
+        problems.append(
+            f"secure_boot is true, with which the drivers of {parameters.nodes.size} do not load on"
             " Linux: leave it off"
         )
-    return found
+    return problems
 
 
 def _listed(catalog: Catalog) -> Sequence[str]:
@@ -648,161 +659,170 @@ def _listed(catalog: Catalog) -> Sequence[str]:
     return sizes
 
 
-def _disks(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
-    found = []
-    if made.nodes.os_disk == "Premium_LRS" and not takes_premium(made.nodes.size):
-        found.append(f"nodes.os_disk is Premium_LRS, which {made.nodes.size} does not take")
-    if made.storage.server and not takes_premium(made.storage.server):
-        found.append(
-            f"storage.server_size is {made.storage.server}, which takes no Premium SSD for its data"
+def _disks(parameters: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
+    problems = []
+    if parameters.nodes.os_disk == "Premium_LRS" and not takes_premium(parameters.nodes.size):
+        problems.append(
+            f"nodes.os_disk is Premium_LRS, which {parameters.nodes.size} does not take"
         )
-    return found
+    if parameters.storage.server and not takes_premium(parameters.storage.server):
+        problems.append(
+            f"storage.server_size is {parameters.storage.server}, which takes no Premium SSD for"
+            f" its data"
+        )
+    return problems
 
 
-def _access(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
-    found = []
-    for number, text in enumerate(made.ssh_from):
-        place = f"ssh_from[{number}]"
+def _access(parameters: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
+    problems = []
+    for number, text in enumerate(parameters.ssh_from):
+        path = f"ssh_from[{number}]"
         try:
-            given = ipaddress.ip_network(text)
+            network = ipaddress.ip_network(text)
         except ValueError as error:
-            found.append(
-                f"{place} is {text!r}: it must be a range such as 203.0.113.0/24 ({error})"
+            problems.append(
+                f"{path} is {text!r}: it must be a range such as 203.0.113.0/24 ({error})"
             )
             continue
-        if given.version != 4:
-            found.append(f"{place} is {text!r}: the network has IPv4 addresses alone")
-        elif given.prefixlen < _WIDEST and not made.ssh_from_anywhere:
-            found.append(
-                f"{place} is {text}, which opens ssh to {given.num_addresses:,} addresses: give"
+        if network.version != 4:
+            problems.append(f"{path} is {text!r}: the network has IPv4 addresses alone")
+        elif network.prefixlen < _WIDEST and not parameters.ssh_from_anywhere:
+            problems.append(
+                f"{path} is {text}, which opens ssh to {network.num_addresses:,} addresses: give"
                 " your own range, or say ssh_from_anywhere: true"
             )
-    if made.ssh_from and not made.login.size:
-        found.append("ssh_from is given without login.size: only a login node has a public address")
-    return found
+    if parameters.ssh_from and not parameters.login.size:
+        problems.append(
+            "ssh_from is given without login.size: only a login node has a public address"
+        )
+    return problems
 
 
-def _network(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
+def _network(parameters: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
     try:
-        given = ipaddress.ip_network(made.network)
+        network = ipaddress.ip_network(parameters.network)
     except ValueError as error:
-        return [f"network is {made.network!r}: it must be a range such as 10.42.0.0/16 ({error})"]
-    if given.version != 4 or not given.is_private or given.prefixlen not in _NETWORK:
-        text = f"network is {made.network}: it must be a private range of IPv4"
+        return [
+            f"network is {parameters.network!r}: it must be a range such as 10.42.0.0/16 ({error})"
+        ]
+    if network.version != 4 or not network.is_private or network.prefixlen not in _NETWORK:
+        text = f"network is {parameters.network}: it must be a private range of IPv4"
         return [f"{text} of /{_NETWORK[0]} to /{_NETWORK[-1]}"]
     return []
 
 
-def _names(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
-    found = []
-    if not _GROUP.fullmatch(made.resource_group):
-        found.append(
-            f"resource_group is {made.resource_group!r}: it must have 1 to 90 letters, digits,"
-            " -, _, ., ( and ), and not end with a dot"
+def _names(parameters: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
+    problems = []
+    if not _GROUP.fullmatch(parameters.resource_group):
+        problems.append(
+            f"resource_group is {parameters.resource_group!r}: it must have 1 to 90 letters,"
+            f" digits, -, _, ., ( and ), and not end with a dot"
         )
-    if not _USER.fullmatch(made.admin_user) or _TAKEN_USERS.fullmatch(made.admin_user):
-        found.append(
-            f"admin_user is {made.admin_user!r}: it must be a Linux user's name of at most 32"
+    if not _USER.fullmatch(parameters.admin_user) or _TAKEN_USERS.fullmatch(parameters.admin_user):
+        problems.append(
+            f"admin_user is {parameters.admin_user!r}: it must be a Linux user's name of at most 32"
             " characters that Azure takes (not admin, root, user, test and the like)"
         )
-    if len(made.owner) > _TAG or "\n" in made.owner:
-        found.append(
-            f"owner has {len(made.owner)} characters: a tag has one line of at most {_TAG}"
+    if len(parameters.owner) > _TAG or "\n" in parameters.owner:
+        problems.append(
+            f"owner has {len(parameters.owner)} characters: a tag has one line of at most {_TAG}"
         )
-    return found
+    return problems
 
 
-def _expiry(made: Parameters, _catalog: Catalog, now: datetime) -> List[str]:
-    ends = _time(made.expires)
+def _expiry(parameters: Parameters, _catalog: Catalog, now: datetime) -> List[str]:
+    ends = _time(parameters.expires)
     if ends is None:
         return ["expires is no time with its zone, such as 2026-11-24T18:00Z"]
     if ends <= now:
-        return [f"expires is {made.expires}, which has passed"]
+        return [f"expires is {parameters.expires}, which has passed"]
     return []
 
 
-def _start(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
-    text = made.cloud_init
+def _start(parameters: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
+    text = parameters.cloud_init
     if not text:
         return []
-    found = ["cloud_init is given with pull, which writes it"] if made.pull.release else []
+    problems = ["cloud_init is given with pull, which writes it"] if parameters.pull.release else []
     if not text.startswith(("#cloud-config\n", "#!")):
-        found.append("cloud_init must begin with #cloud-config and a new line, or with #!")
+        problems.append("cloud_init must begin with #cloud-config and a new line, or with #!")
     length = len(text.encode())
     if length > _CUSTOM_DATA:
-        found.append(f"cloud_init has {length:,} bytes: Azure takes at most {_CUSTOM_DATA:,}")
-    return found
+        problems.append(f"cloud_init has {length:,} bytes: Azure takes at most {_CUSTOM_DATA:,}")
+    return problems
 
 
-def _pull(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
-    found = pulled.wrong(made.pull)
-    if not made.pull.release or found:
-        return found
-    if made.outbound == "none":
-        found.append("pull.release is given with outbound none: nodes cannot fetch it")
-    for name in pulled.secret(made.variables):
-        found.append(f"variables has {name}, which pull would show to whoever is on a node")
-    length = len(started(made, "20260101T000000Z-0000", catalog))
+def _pull(parameters: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
+    problems = pulled.wrong(parameters.pull)
+    if not parameters.pull.release or problems:
+        return problems
+    if parameters.outbound == "none":
+        problems.append("pull.release is given with outbound none: nodes cannot fetch it")
+    for name in pulled.secret(parameters.variables):
+        problems.append(f"variables has {name}, which pull would show to whoever is on a node")
+    length = len(started(parameters, "20260101T000000Z-0000", catalog))
     if length > _CUSTOM_DATA:
-        found.append(f"variables: with them nodes get {length:,} bytes of at most {_CUSTOM_DATA:,}")
-    return found
+        problems.append(
+            f"variables: with them nodes get {length:,} bytes of at most {_CUSTOM_DATA:,}"
+        )
+    return problems
 
 
-def started(made: Parameters, run: str, catalog: Catalog) -> str:
-    """What cloud-init does on nodes; empty where nothing."""
-    if not made.pull.release:
-        return made.cloud_init
-    return pulled.document(made.pull, run, made.variables, catalog.builds)
+def started(parameters: Parameters, run: str, catalog: Catalog) -> str:
+    """The cloud-init document of nodes; empty if there is none."""
+    if not parameters.pull.release:
+        return parameters.cloud_init
+    return pulled.document(parameters.pull, run, parameters.variables, catalog.builds)
 
 
-def _prices(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
-    found = []
-    for kind, price in made.prices.items():
+def _prices(parameters: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
+    problems = []
+    for kind, price in parameters.prices.items():
         if kind not in KINDS:
             near = did_you_mean(str(kind), KINDS) or f"; there are {', '.join(KINDS)}"
-            found.append(f"prices has {kind!r}, which is no kind of line{near}")
+            problems.append(f"prices has {kind!r}, which is no kind of line{near}")
         elif not is_number(price) or price < 0:
-            found.append(f"prices.{kind} is {price!r}: it must be US$ an hour, 0 or more")
-    return found
+            problems.append(f"prices.{kind} is {price!r}: it must be US$ an hour, 0 or more")
+    return problems
 
 
-def _variables(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
-    found = []
-    for name in made.variables:
+def _variables(parameters: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
+    problems = []
+    for name in parameters.variables:
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
-            found.append(f"variables has {name!r}, which is no name of an Ansible variable")
+            problems.append(f"variables has {name!r}, which is no name of an Ansible variable")
         elif name.startswith("ansible_"):
-            found.append(f"variables has {name}: how a node is reached is the run's own")
-    return found
+            problems.append(f"variables has {name}: how a node is reached is the run's own")
+    return problems
 
 
-def _storage(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
-    storage = made.storage
+def _storage(parameters: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
+    storage = parameters.storage
     if storage.kind == "none":
         return ["storage.tib is given without storage.kind"] if storage.tib else []
-    found = []
+    problems = []
     if storage.tib < 1:
-        found.append(f"storage.tib is {storage.tib}: {storage.kind} needs 1 or more")
+        problems.append(f"storage.tib is {storage.tib}: {storage.kind} needs 1 or more")
     step = AMLFS[storage.amlfs_sku]
     if storage.kind == "amlfs" and storage.tib % step:
-        found.append(
+        problems.append(
             f"storage.tib is {storage.tib}: {storage.amlfs_sku} comes in multiples of {step} TiB"
         )
     if storage.kind == "anf" and storage.tib > 100:
-        found.append(f"storage.tib is {storage.tib}: one volume has at most 100 TiB")
+        problems.append(f"storage.tib is {storage.tib}: one volume has at most 100 TiB")
     if storage.kind == "nfs" and not storage.server_size:
-        found.append("storage.server_size is empty, and kind nfs needs a server")
+        problems.append("storage.server_size is empty, and kind nfs needs a server")
     each = storage.tib * 1024 / storage.server_disks
     if storage.kind == "nfs" and each > _MOST_GIB:
-        found.append(
+        problems.append(
             f"storage.server_disks is {storage.server_disks}: a disk has at most {_MOST_GIB:,}"
             f" GiB, and these would have {each:,.0f}"
         )
-    return found
+    return problems
 
 
 _Rule = Callable[[Parameters, Catalog, datetime], List[str]]
-# Each with the values that it looks at: it has nothing to say where one of them is wrong by itself.
+# Each with the values that it reads: the rule is skipped if one of them is wrong by itself.
 _RULES: Sequence[Tuple[Tuple[str, ...], _Rule]] = (
     (("nodes.size", "login.size", "storage.server_size", "storage.kind"), _sizes),
     (("region", "nodes.size", "login.size", "storage.server_size", "storage.kind"), _region),

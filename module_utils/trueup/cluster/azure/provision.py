@@ -39,15 +39,15 @@ Opened = Callable[..., Tuple[int, int]]
 
 
 @dataclass
-class There:
-    """What is there in the end.
+class Deployed:
+    """The result of a run.
 
     Attributes:
-        made: where it is, and as what it was asked for.
-        nodes: those that answer.
+        made: the parameters of its deployment, with region and zone.
+        nodes: the nodes that answer.
         login: the login node's public address; empty where it has none.
         changed: whether something was made or removed.
-        notes: what is not as it was asked for, a sentence each.
+        notes: differences from the parameters, a sentence each.
     """
 
     made: Parameters
@@ -59,7 +59,7 @@ class There:
 
 @dataclass(frozen=True)
 class Foreseen:
-    """What would change, and where; ``asked`` whether Azure said it."""
+    """The expected changes and their region; ``asked``: whether Azure computed them."""
 
     made: Parameters
     changes: Sequence[Change]
@@ -91,7 +91,7 @@ class Provision(NamedTuple):
     clock: Callable[[], float] = time.monotonic
 
     def changes(self) -> Foreseen:
-        """What would change, and where; nothing is made.
+        """The expected changes and their region; nothing is made.
 
         Raises:
             BadInput: something stands against it in every place.
@@ -100,59 +100,59 @@ class Provision(NamedTuple):
         key = self.state.public_key() if os.path.exists(self.state.path(KEY)) else _NO_KEY
         tried = []
         for deployment in self._left():
-            why = "" if self._standing(deployment) else self._against(deployment)
-            if not why:
-                asked = deployment.group() is not None
-                return Foreseen(deployment.made, deployment.what_if(key), asked)
-            tried.append((deployment, why))
-        raise self._nowhere(tried, made=False)
+            reason = "" if self._standing(deployment) else self._against(deployment)
+            if not reason:
+                group_exists = deployment.group() is not None
+                return Foreseen(deployment.made, deployment.what_if(key), group_exists)
+            tried.append((deployment, reason))
+        raise self._nowhere(tried, has_deployed=False)
 
-    def make(self) -> There:
-        """Make what is not there, and wait until the nodes answer.
+    def make(self) -> Deployed:
+        """Make the missing resources, and wait until the nodes answer.
 
         Raises:
             TrueupError: no place had all of it, and nothing of it is left; or Azure or the nodes
-                failed in another way, and what was made is there.
+                failed in another way, and the resources made so far remain.
         """
-        kept = (KEY, PASSWORD) if self.places[0].nodes.windows else (KEY,)
-        had_key = all(os.path.exists(self.state.path(name)) for name in kept)
+        key_files = (KEY, PASSWORD) if self.places[0].nodes.windows else (KEY,)
+        had_key = all(os.path.exists(self.state.path(name)) for name in key_files)
         key = self.state.public_key()
-        tried, made = [], False
+        tried, has_deployed = [], False
         for deployment in self._left():
             self.manager.within(CHECK_SECONDS)
-            there = There(deployment.made)
+            provisioned = Deployed(deployment.made)
             standing = self._standing(deployment)
             if standing and not had_key:
                 raise BadInput(
                     f"the run {self.state.run} is on Azure, and its key is not in"
                     f" {self.state.folder}: go on where it was begun, or tear it down"
                 )
-            why = "" if standing else self._against(deployment)
-            if not why:
-                made = True
-                why = self._deployed(deployment, key, standing, there)
-            if not why:
-                return self._reached(deployment, there)
-            self.tell(f"{deployment.made.place}: {why}")
-            tried.append((deployment, why))
-        raise self._nowhere(tried, made=made)
+            reason = "" if standing else self._against(deployment)
+            if not reason:
+                has_deployed = True
+                reason = self._deployed(deployment, key, standing, provisioned)
+            if not reason:
+                return self._reached(deployment, provisioned)
+            self.tell(f"{deployment.made.place}: {reason}")
+            tried.append((deployment, reason))
+        raise self._nowhere(tried, has_deployed=has_deployed)
 
     def _left(self) -> List[Deployment]:
         """The places that are left to try: from where the run is, if it is somewhere."""
         at = self.state.read()
-        # One that is not there yet is made with the key; what-if takes any.
-        kept = os.path.exists(self.state.path(KEY)) and self.places[0].nodes.windows
-        password = self.state.password() if kept else windows.password()
-        found = [
-            Deployment(self.manager, one, self.catalog, self.state.run, self.tell, password)
-            for one in self.places
+        # A missing password is made with the key; Azure's what-if takes any password.
+        has_stored_password = os.path.exists(self.state.path(KEY)) and self.places[0].nodes.windows
+        password = self.state.password() if has_stored_password else windows.password()
+        deployments = [
+            Deployment(self.manager, alternative, self.catalog, self.state.run, self.tell, password)
+            for alternative in self.places
         ]
-        here = [
+        current = [
             number
-            for number, one in enumerate(self.places)
-            if (one.region, one.zone) == (at.get("region"), at.get("zone"))
+            for number, alternative in enumerate(self.places)
+            if (alternative.region, alternative.zone) == (at.get("region"), at.get("zone"))
         ]
-        return found[here[0] :] if here else found
+        return deployments[current[0] :] if current else deployments
 
     def _standing(self, deployment: Deployment) -> str:
         """The state of the run's deployment; empty where there is none."""
@@ -164,34 +164,38 @@ class Provision(NamedTuple):
             self.tell(text)
         return "; ".join(against)
 
-    def _nowhere(self, tried: Sequence[Tuple[Deployment, str]], *, made: bool) -> TrueupError:
-        some = "; ".join(f"{one.made.place}: {why}" for one, why in tried)
-        if made:
+    def _nowhere(
+        self, tried: Sequence[Tuple[Deployment, str]], *, has_deployed: bool
+    ) -> TrueupError:
+        some = "; ".join(f"{deployment.made.place}: {reason}" for deployment, reason in tried)
+        if has_deployed:
             removed = "what was made was removed"
             return TrueupError(f"no place had all of it, and {removed}: {some}")
         near = tried[0][0].nearest()
         return BadInput(f"it cannot be made: {some}{f'; {near}' if near else ''}")
 
-    def _deployed(self, deployment: Deployment, key: str, standing: str, there: There) -> str:
+    def _deployed(
+        self, deployment: Deployment, key: str, standing: str, provisioned: Deployed
+    ) -> str:
         """Deploy; why the place has no room for it, in which case nothing of it is left there."""
-        made = deployment.made
-        if standing and self.state.read().get("nodes_of") == made.nodes.count:
+        parameters = deployment.made
+        if standing and self.state.read().get("nodes_of") == parameters.nodes.count:
             # Fewer nodes were enough.
             return ""
-        if standing == "succeeded" and not any(one.counts for one in deployment.what_if(key)):
+        if standing == "succeeded" and not any(change.counts for change in deployment.what_if(key)):
             return ""
-        there.changed = True
+        provisioned.changed = True
         self.state.write(
-            recipe=made.recipe,
+            recipe=parameters.recipe,
             subscription=self.manager.login.subscriptions[0],
-            group=made.resource_group,
-            region=made.region,
-            zone=made.zone,
-            expires=made.expires,
+            group=parameters.resource_group,
+            region=parameters.region,
+            zone=parameters.zone,
+            expires=parameters.expires,
             nodes=None,
             nodes_of=None,
         )
-        self.tell(f"{made.place}: resource group {made.resource_group}")
+        self.tell(f"{parameters.place}: resource group {parameters.resource_group}")
         deployment.make_group()
         self.manager.within(DEPLOY_SECONDS)
         try:
@@ -200,7 +204,7 @@ class Provision(NamedTuple):
             if not error.no_room:
                 raise
             self.tell(str(error))
-            if self._enough(deployment, there):
+            if self._enough(deployment, provisioned):
                 return ""
             self.manager.within(REMOVE_SECONDS)
             deployment.remove()
@@ -208,7 +212,7 @@ class Provision(NamedTuple):
             return str(error)
         return ""
 
-    def _enough(self, deployment: Deployment, there: There) -> bool:
+    def _enough(self, deployment: Deployment, provisioned: Deployed) -> bool:
         """Whether enough nodes run after Azure gave no more; the rest of them is removed."""
         nodes = deployment.made.nodes
         if nodes.least == nodes.count:
@@ -217,8 +221,8 @@ class Provision(NamedTuple):
         running = _running(every)
         if len(running) < nodes.least:
             return False
-        unused = [one for one in _nodes(every) if one not in running]
-        self._use(deployment, running, unused, there, "Azure had no room for more")
+        unused = [node for node in _nodes(every) if node not in running]
+        self._use(deployment, running, unused, provisioned, "Azure had no room for more")
         return True
 
     def _use(
@@ -226,89 +230,95 @@ class Provision(NamedTuple):
         deployment: Deployment,
         used: Sequence[Machine],
         unused: Sequence[Machine],
-        there: There,
-        why: str,
+        provisioned: Deployed,
+        reason: str,
     ) -> None:
         """Go on with fewer nodes."""
-        wanted = deployment.made.nodes.count
-        there.notes.append(f"{len(used)} of {wanted} nodes are used: {why}")
-        self.tell(there.notes[-1])
-        there.changed = True
+        requested = deployment.made.nodes.count
+        provisioned.notes.append(f"{len(used)} of {requested} nodes are used: {reason}")
+        self.tell(provisioned.notes[-1])
+        provisioned.changed = True
         self.manager.within(REMOVE_SECONDS)
         deployment.discard(unused)
-        self.state.write(nodes=len(used), nodes_of=wanted)
+        self.state.write(nodes=len(used), nodes_of=requested)
 
-    def _listed(self, deployment: Deployment, wanted: int) -> List[Machine]:
+    def _listed(self, deployment: Deployment, requested: int) -> List[Machine]:
         """The run's machines, once as many nodes run as are wanted and the login node has its
         address, or the time for it is over."""
         ends = self.clock() + LIST_SECONDS
         self.manager.within(LIST_SECONDS + CHECK_SECONDS)
         while True:
             every = deployment.machines()
-            there = len(_running(every))
-            made = deployment.made
-            others = (_login_address(every) or not made.ssh_from) and (
-                _server(every) or not made.storage.server
+            running_count = len(_running(every))
+            parameters = deployment.made
+            others_ready = (_login_address(every) or not parameters.ssh_from) and (
+                _server(every) or not parameters.storage.server
             )
-            if (there >= wanted and others) or self.clock() >= ends:
+            if (running_count >= requested and others_ready) or self.clock() >= ends:
                 return every
-            self.tell(f"{there} of {wanted} nodes are listed as running")
+            self.tell(f"{running_count} of {requested} nodes are listed as running")
             self.sleep(LIST_PAUSE_SECONDS)
 
-    def _reached(self, deployment: Deployment, there: There) -> There:
-        """What is there, once the nodes answer."""
-        made = deployment.made
-        wanted = self.state.read().get("nodes") or made.nodes.count
-        every = self._listed(deployment, wanted)
+    def _reached(self, deployment: Deployment, provisioned: Deployed) -> Deployed:
+        """The result, once the nodes answer."""
+        parameters = deployment.made
+        requested = self.state.read().get("nodes") or parameters.nodes.count
+        every = self._listed(deployment, requested)
         running = _running(every)
-        there.login = _login_address(every)
-        self._look_at_security(deployment, running, there)
+        provisioned.login = _login_address(every)
+        self._look_at_security(deployment, running, provisioned)
         subscription = self.manager.login.subscriptions[0]
-        self.state.write_access(made, subscription, there.login, deployment.mounts())
-        why = {one.name: f"it is {one.power}" for one in _nodes(every) if one not in running}
-        if there.login:
-            addresses = {one.name: one.private[0] for one in running}
+        self.state.write_access(parameters, subscription, provisioned.login, deployment.mounts())
+        reasons = {
+            node.name: f"it is {node.power}" for node in _nodes(every) if node not in running
+        }
+        if provisioned.login:
+            addresses = {node.name: node.private[0] for node in running}
             config = self.state.path(CONFIG)
             server = _server(every)
             if server:
                 addresses[server.name] = server.private[0]
-            if made.nodes.windows:
-                why.update(self._deaf(config, addresses))
+            if parameters.nodes.windows:
+                reasons.update(self._deaf(config, addresses))
                 port, process = self.opened(config, LOGIN_ALIAS, self.state.read())
                 self.state.write(socks=port, socks_process=process)
                 # With its port.
-                self.state.write_access(made, subscription, there.login)
+                self.state.write_access(parameters, subscription, provisioned.login)
             else:
                 limit = REACH_SECONDS
-                why.update(self.silent(addresses, config, self.tell, limit_seconds=limit))
-            if made.storage.server:
-                self._look_at_server(config, made, server, why)
-            if not switch.missing(made):
-                self._look_at_switch(config, there)
+                reasons.update(self.silent(addresses, config, self.tell, limit_seconds=limit))
+            if parameters.storage.server:
+                self._look_at_server(config, parameters, server, reasons)
+            if not switch.missing(parameters):
+                self._look_at_switch(config, provisioned)
         else:
-            there.notes.append(
+            provisioned.notes.append(
                 "the login node has no public address: nobody has looked whether nodes answer, and"
                 " the inventory is of use within the network alone"
             )
-        there.nodes = [one for one in running if one.name not in why]
-        if len(there.nodes) < wanted:
-            self._fewer(deployment, there, wanted, _nodes(every), why)
-        return there
+        provisioned.nodes = [node for node in running if node.name not in reasons]
+        if len(provisioned.nodes) < requested:
+            self._fewer(deployment, provisioned, requested, _nodes(every), reasons)
+        return provisioned
 
     def _deaf(self, config: str, addresses: Mapping[str, str]) -> Dict[str, str]:
         """The Windows nodes on which WinRM does not take the login node's connection, with why."""
-        ends, found = self.clock() + REACH_SECONDS, {}
+        ends, reasons = self.clock() + REACH_SECONDS, {}
         for number, (name, address) in enumerate(addresses.items(), 1):
-            left = max(0.0, ends - self.clock())
+            seconds_left = max(0.0, ends - self.clock())
             ask = windows.listens(address)
-            against = self.unmet(config, LOGIN_ALIAS, ask, limit_seconds=left)
+            against = self.unmet(config, LOGIN_ALIAS, ask, limit_seconds=seconds_left)
             if against:
-                found[name] = f"WinRM does not answer the login node: {against}"
-            self.tell(f"{number - len(found)} of {len(addresses)} Windows nodes answer by WinRM")
-        return found
+                reasons[name] = f"WinRM does not answer the login node: {against}"
+            self.tell(f"{number - len(reasons)} of {len(addresses)} Windows nodes answer by WinRM")
+        return reasons
 
     def _look_at_server(
-        self, config: str, made: Parameters, server: Optional[Machine], why: Dict[str, str]
+        self,
+        config: str,
+        parameters: Parameters,
+        server: Optional[Machine],
+        reasons: Dict[str, str],
     ) -> None:
         """Leave the NFS server out of the nodes that do not answer.
 
@@ -317,11 +327,11 @@ class Provision(NamedTuple):
         """
         against = "it is not listed by Azure as running"
         if server:
-            against = why.pop(server.name, "")
+            against = reasons.pop(server.name, "")
             if not against.startswith(reach.NO_ANSWER):
                 # It says why itself, where cloud-init says only that it failed.
                 against = self.unmet(
-                    config, server.private[0], nfs.ready(made), limit_seconds=SERVED_SECONDS
+                    config, server.private[0], nfs.ready(parameters), limit_seconds=SERVED_SECONDS
                 )
         if against:
             raise TrueupError(
@@ -330,66 +340,76 @@ class Provision(NamedTuple):
             )
 
     def _look_at_security(
-        self, deployment: Deployment, nodes: Sequence[Machine], there: There
+        self, deployment: Deployment, nodes: Sequence[Machine], provisioned: Deployed
     ) -> None:
         """Note nodes of another security type than was asked for, as a policy makes them.
 
         Raises:
             TrueupError: Secure Boot is on, and drivers of the size do not load under it.
         """
-        made = deployment.made
-        found = deployment.security(nodes)
-        others = sorted(name for name, one in found.items() if one.kind != made.security)
-        locked = sorted(name for name, one in found.items() if one.secure_boot)
-        family = self.catalog.family(made.nodes.size)
-        unable = not made.nodes.windows and family in self.catalog.facts["secure_boot_off"]
+        parameters = deployment.made
+        security_of = deployment.security(nodes)
+        deviating = sorted(
+            name for name, security in security_of.items() if security.kind != parameters.security
+        )
+        locked = sorted(name for name, security in security_of.items() if security.secure_boot)
+        family = self.catalog.family(parameters.nodes.size)
+        unable = not parameters.nodes.windows and family in self.catalog.facts["secure_boot_off"]
         if locked and unable:
             raise TrueupError(
                 f"Secure Boot is on for {_some(locked)}, though it was not asked for, and the"
-                f" drivers of {made.nodes.size} do not load under it: end the policy or the"
+                f" drivers of {parameters.nodes.size} do not load under it: end the policy or the"
                 " subscription's default that turns it on, and remove the run. What was made is"
                 " there and bills"
             )
-        if others:
-            there.notes.append(
-                f"{_some(others)}: the security type is {found[others[0]].kind}, and"
-                f" {made.security} was asked for"
+        if deviating:
+            provisioned.notes.append(
+                f"{_some(deviating)}: the security type is {security_of[deviating[0]].kind}, and"
+                f" {parameters.security} was asked for"
             )
 
-    def _look_at_switch(self, config: str, there: There) -> None:
+    def _look_at_switch(self, config: str, provisioned: Deployed) -> None:
         """Note where the login node does not end the run."""
-        why = self.unmet(config, LOGIN_ALIAS, switch.ARMED, limit_seconds=ARMED_SECONDS)
-        if why:
-            there.notes.append(
+        reason = self.unmet(config, LOGIN_ALIAS, switch.ARMED, limit_seconds=ARMED_SECONDS)
+        if reason:
+            provisioned.notes.append(
                 "the login node does not end the run when the controller dies, and nothing else"
-                f" does: {why}"
+                f" does: {reason}"
             )
 
     def _fewer(
         self,
         deployment: Deployment,
-        there: There,
-        wanted: int,
+        provisioned: Deployed,
+        requested: int,
         every: Sequence[Machine],
-        why: Dict[str, str],
+        reasons: Dict[str, str],
     ) -> None:
         """Go on with the nodes that answer, where they are enough.
 
         Raises:
             TrueupError: they are not.
         """
-        named = [f"{name}: {text}" for name, text in sorted(why.items())]
+        named = [f"{name}: {text}" for name, text in sorted(reasons.items())]
         some = "; ".join(named[:_MOST_NAMED])
         if len(named) > _MOST_NAMED:
             some += f"; and {len(named) - _MOST_NAMED} more"
-        if len(every) < wanted:
-            some = "; ".join(filter(None, [some, f"{wanted - len(every)} are not listed by Azure"]))
-        if len(there.nodes) < deployment.made.nodes.least:
+        if len(every) < requested:
+            some = "; ".join(
+                filter(None, [some, f"{requested - len(every)} are not listed by Azure"])
+            )
+        if len(provisioned.nodes) < deployment.made.nodes.least:
             raise TrueupError(
-                f"{len(there.nodes)} of {wanted} nodes answer ({some}), and"
+                f"{len(provisioned.nodes)} of {requested} nodes answer ({some}), and"
                 f" {deployment.made.nodes.least} are needed: what was made is there and bills"
             )
-        self._use(deployment, there.nodes, [one for one in every if one.name in why], there, some)
+        self._use(
+            deployment,
+            provisioned.nodes,
+            [node for node in every if node.name in reasons],
+            provisioned,
+            some,
+        )
 
 
 def _some(names: Sequence[str]) -> str:
@@ -399,73 +419,86 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _nodes(every: Sequence[Machine]) -> List[Machine]:
-    return [one for one in every if one.tags.get("role") == "compute"]
+    return [machine for machine in every if machine.tags.get("role") == "compute"]
 
 
 def _running(every: Sequence[Machine]) -> List[Machine]:
-    return [one for one in _nodes(every) if one.power == "running" and one.private]
+    return [node for node in _nodes(every) if node.power == "running" and node.private]
 
 
 def _server(every: Sequence[Machine]) -> Optional[Machine]:
     """The NFS server, where it runs."""
-    servers = (one for one in every if one.tags.get("role") == "storage")
-    return next((one for one in servers if one.power == "running" and one.private), None)
+    servers = (machine for machine in every if machine.tags.get("role") == "storage")
+    return next(
+        (server for server in servers if server.power == "running" and server.private), None
+    )
 
 
 def _login_address(every: Sequence[Machine]) -> str:
-    login = (one for one in every if one.tags.get("role") == "login")
-    return next((address for one in login for address in one.public), "")
+    login = (machine for machine in every if machine.tags.get("role") == "login")
+    return next((address for machine in login for address in machine.public), "")
 
 
-def summary(there: There, cost: Cost, state: State) -> List[str]:
-    """What is there, what it costs, when it ends, how to log in and how to remove it."""
-    made = there.made
-    login = f" and a login node ({there.login or 'no public address'})" if made.login.size else ""
-    done = "made" if there.changed else "there before, nothing changed"
-    few = f", priced as {made.nodes.count} nodes" if len(there.nodes) < made.nodes.count else ""
-    nodes = f"{len(there.nodes)} of {made.nodes.count} nodes of {made.nodes.size}"
+def summary(provisioned: Deployed, cost: Cost, state: State) -> List[str]:
+    """Sentences on the run: nodes, cost, expiry, login and removal."""
+    parameters = provisioned.made
+    login = (
+        f" and a login node ({provisioned.login or 'no public address'})"
+        if parameters.login.size
+        else ""
+    )
+    done = "made" if provisioned.changed else "there before, nothing changed"
+    few = (
+        f", priced as {parameters.nodes.count} nodes"
+        if len(provisioned.nodes) < parameters.nodes.count
+        else ""
+    )
+    nodes = f"{len(provisioned.nodes)} of {parameters.nodes.count} nodes of {parameters.nodes.size}"
     ssh = f"ssh -F {state.path(CONFIG)}"
-    where = f"{made.place}, resource group {made.resource_group}"
-    found = [
+    where = f"{parameters.place}, resource group {parameters.resource_group}"
+    sentences = [
         f"Run {state.run}: {nodes}{login} in {where} ({done}).",
-        *(f"{text}." for text in there.notes),
+        *(f"{text}." for text in provisioned.notes),
         f"It costs {cost.sentence()}{few}.",
     ]
-    found += windows.rate(made)
+    sentences += windows.rate(parameters)
     if cost.unpriced:
-        found.append(f"Not priced: {'; '.join(line.what for line in cost.unpriced)}.")
-    found += [f"It expires {made.expires}.", *switch.promise(made)]
-    if there.login:
-        found.append(f"Log in: {ssh} {LOGIN_ALIAS}")
-        linux = [] if made.nodes.windows else there.nodes[:1]
-        found += [f"Log in to {one.name}: {ssh} {one.private[0]}" for one in linux]
-    if there.login and made.nodes.windows:
-        found.append(
+        sentences.append(f"Not priced: {'; '.join(line.what for line in cost.unpriced)}.")
+    sentences += [f"It expires {parameters.expires}.", *switch.promise(parameters)]
+    if provisioned.login:
+        sentences.append(f"Log in: {ssh} {LOGIN_ALIAS}")
+        linux = [] if parameters.nodes.windows else provisioned.nodes[:1]
+        sentences += [f"Log in to {node.name}: {ssh} {node.private[0]}" for node in linux]
+    if provisioned.login and parameters.nodes.windows:
+        sentences.append(
             f"Windows nodes are reached by WinRM through {way.HERE}:{state.read()['socks']}, which"
-            f" is ssh's to the login node and open until the run is removed; {made.admin_user}'s"
-            f" password is in {state.path(PASSWORD)}"
+            f" is ssh's to the login node and open until the run is removed;"
+            f" {parameters.admin_user}'s password is in {state.path(PASSWORD)}"
         )
-    secrets = [name for name in made.generated_secrets if os.path.exists(state.path(name))]
-    found += [
+    secrets = [name for name in parameters.generated_secrets if os.path.exists(state.path(name))]
+    sentences += [
         f"{name} of the run is in {state.path(name)}, unless {GENERATED[name]} gives another."
         for name in secrets
     ]
     return [
-        *found,
+        *sentences,
         f"Configure and measure: ansible-playbook -i {state.path(INVENTORY)} site.yml",
         f"Remove: ansible-playbook playbooks/teardown.yml -e trueup_azure_run={state.run}",
     ]
 
 
-def foreseen(found: Foreseen, cost: Cost) -> List[str]:
-    """What would change, in check mode."""
-    made, counted = found.made, [one for one in found.changes if one.counts]
-    some = "; ".join(f"{one.kind} {one.what}" for one in counted)
-    unsupported = [one for one in found.changes if one.kind == "Unsupported"]
-    where = f"{made.place}, resource group {made.resource_group}"
+def foreseen(forecast: Foreseen, cost: Cost) -> List[str]:
+    """Sentences on the expected changes, in check mode."""
+    parameters, counted = forecast.made, [change for change in forecast.changes if change.counts]
+    some = "; ".join(f"{change.kind} {change.what}" for change in counted)
+    unsupported = [change for change in forecast.changes if change.kind == "Unsupported"]
+    where = f"{parameters.place}, resource group {parameters.resource_group}"
     return [
         f"{len(counted)} resources would change in {where}{': ' if some else ''}{some}.",
-        *(f"Azure cannot say what becomes of {one.what}: {one.why}." for one in unsupported),
-        *([] if found.asked else [_NOT_ASKED]),
+        *(
+            f"Azure cannot say what becomes of {change.what}: {change.why}."
+            for change in unsupported
+        ),
+        *([] if forecast.asked else [_NOT_ASKED]),
         f"It costs {cost.sentence()}.",
     ]

@@ -56,7 +56,7 @@ WantedBy=multi-user.target
 
 @dataclass(frozen=True)
 class Pull:
-    """What nodes do to themselves; members as ``OPTIONS`` declares them."""
+    """How nodes configure themselves; members as ``OPTIONS`` declares them."""
 
     release: str = ""
     sha256: str = ""
@@ -65,55 +65,57 @@ class Pull:
 
 
 def wrong(pull: Pull) -> List[str]:
-    """What cannot be, in sentences."""
-    found = []
+    """Problems of these settings, a sentence each."""
+    problems = []
     if not pull.release:
-        given = [name for name in ("sha256", "records", "identity") if getattr(pull, name)]
-        return [f"pull.{given[0]} is given without pull.release"] if given else []
-    found += _plain("pull.release", pull.release, "the release's file")
+        present = [name for name in ("sha256", "records", "identity") if getattr(pull, name)]
+        return [f"pull.{present[0]} is given without pull.release"] if present else []
+    problems += _plain("pull.release", pull.release, "the release's file")
     if not _SHA256.fullmatch(pull.sha256):
-        found.append(
+        problems.append(
             f"pull.sha256 is {pull.sha256!r}: it must be the 64 small hex digits of the release, as"
             " `make release` prints them"
         )
     if pull.records:
-        found += _plain("pull.records", pull.records, "https://ACCOUNT.blob.core.windows.net/NAME")
+        problems += _plain(
+            "pull.records", pull.records, "https://ACCOUNT.blob.core.windows.net/NAME"
+        )
         if not _CONTAINER.fullmatch(urlsplit(pull.records).path):
-            found.append(f"pull.records is {pull.records!r}: it must end in a container's name")
+            problems.append(f"pull.records is {pull.records!r}: it must end in a container's name")
         if not pull.identity:
-            found.append("pull.identity is empty: who may write to pull.records?")
+            problems.append("pull.identity is empty: who may write to pull.records?")
     if pull.identity and not _IDENTITY.fullmatch(pull.identity):
-        found.append(
+        problems.append(
             f"pull.identity is {pull.identity!r}: it must be"
             " /subscriptions/.../providers/Microsoft.ManagedIdentity/userAssignedIdentities/NAME"
         )
-    return found
+    return problems
 
 
-def _plain(place: str, url: str, what: str) -> List[str]:
-    """Refuse what is not encrypted, and what shows a credential to whoever is on the node."""
+def _plain(path: str, url: str, expected: str) -> List[str]:
+    """Refuse a URL without encryption, or with a credential that users of the node could read."""
     try:
         parts = urlsplit(url)
         plain = parts.scheme == "https" and parts.hostname and len(parts.path) > 1
     except ValueError:
         plain = False
     if not plain or not url.isascii() or not url.isprintable() or " " in url:
-        return [f"{place} is {url!r}: it must be {what} by https"]
+        return [f"{path} is {url!r}: it must be {expected} by https"]
     if parts.query or parts.fragment or parts.username is not None:
-        return [f"{place} has a credential or a query, which whoever is on a node could read"]
+        return [f"{path} has a credential or a query, which whoever is on a node could read"]
     return []
 
 
 def secret(variables: Mapping[str, Any]) -> List[str]:
-    """Those of Ansible's variables that must not be on a node, by name."""
+    """The names of Ansible variables that must not be on a node."""
     return [name for name, value in variables.items() if redact({name: value}) != {name: value}]
 
 
 def document(
     pull: Pull, run: str, variables: Mapping[str, Any], builds: Mapping[str, Mapping[str, str]]
 ) -> str:
-    """What cloud-init does on a node. It ends with the program, so that cloud-init's own status
-    tells how that did; systemd starts it again at each boot.
+    """The cloud-init document of a node. It ends with the program, so that cloud-init's own status
+    is the program's status; systemd starts it again at each boot.
 
     Args:
         run: the run's id.

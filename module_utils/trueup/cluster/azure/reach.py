@@ -1,4 +1,4 @@
-"""Whether machines answer by ssh and have done what cloud-init does at their first start.
+"""Checks whether machines answer by ssh and cloud-init has finished their first start.
 
 Source: cloud-init's documentation of ``cloud-init status --wait``, whose exit status is 0 when it
 is done, 1 after an error and 2 when it is done with errors that it went on after.
@@ -23,14 +23,14 @@ _ASK = (
     " [ $code = 0 ] || cloud-init status --long 2>&1 | tail -n 4; exit $code"
 )
 
-# (argv, seconds) -> exit status and what was said.
+# (argv, seconds) -> exit status and output.
 Run = Callable[[Tuple[str, ...], float], Tuple[int, str]]
 Tell = Callable[[str], None]
 
 
 def run(argv: Tuple[str, ...], seconds: float) -> Tuple[int, str]:
-    """The exit status of a command and the end of what it says; that of ssh without an answer where
-    it takes longer."""
+    """The exit status of a command and the end of its output; after the time limit the status of
+    ssh without an answer."""
     try:
         done = subprocess.run(
             argv,
@@ -45,8 +45,8 @@ def run(argv: Tuple[str, ...], seconds: float) -> Tuple[int, str]:
         return _NO_ANSWER, "no answer in time"
     except OSError as error:
         return _NO_ANSWER, f"ssh could not be run: {error.strerror}"
-    said = " ".join((done.stdout + done.stderr).split())
-    return done.returncode, said[-_SAID_CHARACTERS:]
+    output = " ".join((done.stdout + done.stderr).split())
+    return done.returncode, output[-_SAID_CHARACTERS:]
 
 
 def unmet(
@@ -67,9 +67,9 @@ def unmet(
     ends = clock() + limit_seconds
     argv = ("ssh", "-F", config, "-o", "BatchMode=yes", "-o", "LogLevel=ERROR", host, ask)
     while True:
-        code, said = run(argv, max(1.0, ends - clock()))
+        code, output = run(argv, max(1.0, ends - clock()))
         if code == 0 or clock() >= ends:
-            return "" if code == 0 else said or f"status {code}"
+            return "" if code == 0 else output or f"status {code}"
         sleep(_PAUSE_SECONDS)
 
 
@@ -89,27 +89,27 @@ def silent(
         config: a file of ssh's with the way to them.
         limit_seconds: how long all of them may take.
     """
-    ends, over, found = clock() + limit_seconds, threading.Event(), {}
+    ends, over, reasons = clock() + limit_seconds, threading.Event(), {}
 
-    def asked(address: str) -> str:
+    def ask_node(address: str) -> str:
         argv = ("ssh", "-F", config, "-o", "BatchMode=yes", "-o", "LogLevel=ERROR", address, _ASK)
         while True:
-            code, said = run(argv, max(1.0, ends - clock()))
+            code, output = run(argv, max(1.0, ends - clock()))
             if code in (0, _RECOVERED):
                 return ""
             if code != _NO_ANSWER:
-                return f"cloud-init failed: {said or f'status {code}'}"
+                return f"cloud-init failed: {output or f'status {code}'}"
             if clock() >= ends or over.wait(_PAUSE_SECONDS):
-                return f"{NO_ANSWER}: {said or 'without a word'}"
+                return f"{NO_ANSWER}: {output or 'without a word'}"
 
     with ThreadPoolExecutor(_TOGETHER) as pool:
         try:
-            waiting = {pool.submit(asked, address): name for name, address in nodes.items()}
+            waiting = {pool.submit(ask_node, address): name for name, address in nodes.items()}
             for number, done in enumerate(as_completed(waiting), 1):
-                why = done.result()
-                if why:
-                    found[waiting[done]] = why
-                tell(f"{number - len(found)} of {len(nodes)} nodes answer by ssh")
+                reason = done.result()
+                if reason:
+                    reasons[waiting[done]] = reason
+                tell(f"{number - len(reasons)} of {len(nodes)} nodes answer by ssh")
         finally:
             over.set()
-    return found
+    return reasons

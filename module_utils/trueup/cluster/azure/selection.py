@@ -1,4 +1,4 @@
-"""Which of the machines become hosts: JMESPath over what is said of each (controller only)."""
+"""Selects the machines that become hosts: JMESPath over the facts of each (controller only)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ class Selection:
     Args:
         option: its name, for messages.
         expressions: JMESPath.
-        known: the names that an expression may ask for.
+        known_names: the names that an expression may ask for.
 
     Raises:
         BadInput: an expression is none, or asks for a name that no machine has: a text stands in
             single quotes, and Jinja is another language.
     """
 
-    def __init__(self, option: str, expressions: Sequence[str], known: Collection[str]) -> None:
+    def __init__(
+        self, option: str, expressions: Sequence[str], known_names: Collection[str]
+    ) -> None:
         try:
             import jmespath
             from jmespath.exceptions import JMESPathError
@@ -44,12 +46,14 @@ class Selection:
             try:
                 compiled = jmespath.compile(text)
             except JMESPathError as error:
-                said = " ".join(str(error).split())
-                raise BadInput(f"{option}: {text!r} is no JMESPath expression ({said})") from None
+                message = " ".join(str(error).split())
+                raise BadInput(
+                    f"{option}: {text!r} is no JMESPath expression ({message})"
+                ) from None
             for name in _names(compiled.parsed):
-                if name not in known:
+                if name not in known_names:
                     mend = (
-                        did_you_mean(name, known)
+                        did_you_mean(name, known_names)
                         or f"; a text is written '{name}', in single quotes"
                     )
                     raise BadInput(
@@ -63,8 +67,8 @@ class Selection:
             try:
                 value = compiled.search(facts)
             except self._error as error:
-                said = " ".join(str(error).split())
-                raise BadInput(f"{self.option}: {text!r} fails for {name} ({said})") from None
+                message = " ".join(str(error).split())
+                raise BadInput(f"{self.option}: {text!r} fails for {name} ({message})") from None
             if value:
                 return True
         return False

@@ -1,8 +1,8 @@
 """A Windows host and its host pool together: registering, waiting until it serves users, draining
 it before a change and giving it back after it.
 
-What the host is asked goes through :class:`Machine`, and what Azure is asked through
-:class:`desktops.Desktops`; so both can be others in a test.
+Calls to the host go through :class:`Machine`, and calls to Azure through
+:class:`host_pools.Desktops`; a test can replace both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _VM = re.compile(
 
 
 class Identity(NamedTuple):
-    """What a machine is on Azure, by its instance metadata."""
+    """A machine's identity on Azure, by its instance metadata."""
 
     name: str
     vm_id: str
@@ -41,18 +41,18 @@ class Identity(NamedTuple):
     location: str
 
 
-def identity_of(compute: Mapping[str, Any], known: Mapping[str, Any]) -> Identity:
-    """Who a host says it is. It is asked of Azure, and rights are given on it, under that name.
+def identity_of(compute: Mapping[str, Any], inventory: Mapping[str, Any]) -> Identity:
+    """The identity that a host claims. Azure is asked, and rights are given, under that name.
 
     Args:
         compute: of its instance metadata.
-        known: what the inventory says of it: ``azure_id`` and ``azure_vmid``, where it has them.
+        inventory: its variables ``azure_id`` and ``azure_vmid``, where it has them.
 
     Raises:
         BadInput: that is no virtual machine, or another one than the inventory's.
         KeyError, TypeError: it is not as Azure writes it.
     """
-    found = Identity(
+    identity = Identity(
         name=compute["name"],
         vm_id=compute["vmId"],
         resource_id=compute["resourceId"],
@@ -60,15 +60,15 @@ def identity_of(compute: Mapping[str, Any], known: Mapping[str, Any]) -> Identit
         group=compute["resourceGroupName"],
         location=compute["location"],
     )
-    said = _VM.fullmatch(found.resource_id)
-    place = (found.subscription.lower(), found.group.lower())
-    if said is None or (said[1].lower(), said[2].lower()) != place:
-        raise BadInput(f"the host is not believed: {found.resource_id!r} is no VM of its group")
-    for name, value in (("azure_id", found.resource_id), ("azure_vmid", found.vm_id)):
-        meant = str(known.get(name) or value)
+    match = _VM.fullmatch(identity.resource_id)
+    scope = (identity.subscription.lower(), identity.group.lower())
+    if match is None or (match[1].lower(), match[2].lower()) != scope:
+        raise BadInput(f"the host is not believed: {identity.resource_id!r} is no VM of its group")
+    for name, value in (("azure_id", identity.resource_id), ("azure_vmid", identity.vm_id)):
+        meant = str(inventory.get(name) or value)
         if meant.lower() != value.lower():
             raise BadInput(f"the host is not believed: it is {value!r}, and {name} is {meant!r}")
-    return found
+    return identity
 
 
 class Machine(Protocol):
@@ -87,7 +87,7 @@ class Machine(Protocol):
         """Take a token that is of no use out of the registry."""
 
     def events(self) -> List[Event]:
-        """What the agent has logged in the last minutes, newest first."""
+        """The agent's log entries of the last minutes, newest first."""
 
     def mark(self, text: str) -> None:
         """Write down on the host that trueup drained it; empty: take that away."""
@@ -98,7 +98,7 @@ class Machine(Protocol):
 
 @dataclass
 class Outcome:
-    """What came of it: sentences for a reader, warnings among them."""
+    """The result: sentences for a reader, warnings among them."""
 
     changed: bool = False
     said: List[str] = field(default_factory=list)
@@ -191,8 +191,8 @@ class Work:
             over = self.clock() >= until
             if over or self.clock() >= look:
                 look = self.clock() + _LOOK_SECONDS
-                events = [one for one in self.machine.events() if one.since(began)]
-                if any(INVALID_TOKEN in one.message for one in events):
+                events = [event for event in self.machine.events() if event.since(began)]
+                if any(INVALID_TOKEN in event.message for event in events):
                     self.machine.forget()
                     origin = "the token of avd_session_host_token" if self.token else "the token"
                     raise TrueupError(
@@ -254,7 +254,7 @@ class Work:
             return Outcome(host.allows, [f"{host.name} would be drained"] * host.allows)
         ours = host.allows or bool(self.machine.marked())
         if host.allows:
-            # First the mark: a run that dies after it leaves what the next one gives back.
+            # The mark comes first: if this run dies, the next one gives the host back.
             self.machine.mark(self.now().strftime("%Y-%m-%dT%H:%M:%SZ"))
             self.desktops.set_allowed(host, allowed=False)
         try:
@@ -334,7 +334,7 @@ def _shown(events: List[Event]) -> str:
     """The last events, for a reader."""
     if not events:
         return "its event log (Application, WVD-Agent) says nothing of it"
-    texts = [f"event {one.id}: {' '.join(one.message.split())[:200]}" for one in events]
+    texts = [f"event {event.id}: {' '.join(event.message.split())[:200]}" for event in events]
     return "; ".join(texts[:_MOST_EVENTS])
 
 
@@ -354,7 +354,7 @@ def end_pools(
     nothing is raised.
 
     Args:
-        rows: resources as Azure lists them; those that are no host pool are not looked at.
+        rows: resources as Azure lists them; only host pools are used.
         seconds: for all pools together.
     """
     until = manager.clock() + seconds
@@ -362,8 +362,8 @@ def end_pools(
         if str(row.get("type")).lower() != f"{PROVIDER}/hostPools".lower():
             continue
         try:
-            place = place_of(str(row.get("id")))
-            _end_pool(Desktops(manager, place, tell=tell), title, text, until)
+            pool_id = place_of(str(row.get("id")))
+            _end_pool(Desktops(manager, pool_id, tell=tell), title, text, until)
         except TrueupError as error:
             tell(f"host pool {row.get('name')}: {error}")
 
@@ -373,10 +373,10 @@ def _end_pool(desktops: Desktops, title: str, text: str, until: float) -> None:
     for host in hosts:
         if host.allows:
             desktops.set_allowed(host, allowed=False)
-    left = desktops.wait_until_gone(hosts, title=title, text=text, until=until)
-    named = ", ".join(sorted(one.user for one in left))
+    remaining = desktops.wait_until_gone(hosts, title=title, text=text, until=until)
+    named = ", ".join(sorted(session.user for session in remaining))
     stay = f"; their time was over, and these users lose what they have not saved: {named}"
     name = desktops.place.name
-    desktops.tell(f"host pool {name}: {len(hosts)} hosts drained{stay if left else ''}")
+    desktops.tell(f"host pool {name}: {len(hosts)} hosts drained{stay if remaining else ''}")
     for host in hosts:
         desktops.forget(host)

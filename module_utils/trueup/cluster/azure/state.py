@@ -1,6 +1,6 @@
-"""What the controller keeps of a run on Azure: what it is, its ssh key, and how its nodes are
-reached. ``run.json`` is there before anything is made, and holds no secret; teardown finds by it
-what a run left, and without it by the run's tag.
+"""The controller's folder of a run on Azure: its description, its ssh key, and the way to its
+nodes. ``run.json`` is written before any resource is made, and holds no secret; teardown finds the
+run's resources by it, and without it by the run's tag.
 
     RUN/run.json                    run, recipe, subscription, group, region, zone, expires
     RUN/id_ed25519[.pub]            the run's key
@@ -64,7 +64,7 @@ class State:
         return os.path.join(self.folder, *names)
 
     def read(self) -> Dict[str, Any]:
-        """What ``run.json`` says; {} where there is none.
+        """The content of ``run.json``; {} if there is none.
 
         Raises:
             BadInput: it cannot be read, or is another run's.
@@ -115,18 +115,18 @@ class State:
         with open(path, encoding="utf-8") as stream:
             return stream.read()
 
-    def _generated(self, made: Parameters) -> Dict[str, str]:
+    def _generated(self, parameters: Parameters) -> Dict[str, str]:
         """Variables of secrets that are made for the run. They are read where they are used: the
         environment's, else the run's file, which is made unless it is there."""
-        found = {}
-        for name in made.generated_secrets:
+        variables = {}
+        for name in parameters.generated_secrets:
             path = self.path(name)
             if not os.path.exists(path):
                 self._put(name, secrets.token_urlsafe(32))
             of_environment = f"lookup('ansible.builtin.env', '{GENERATED[name]}')"
             of_run = f"lookup('ansible.builtin.file', {json.dumps(path)})"
-            found[name] = f"{{{{ {of_environment} or {of_run} }}}}"
-        return found
+            variables[name] = f"{{{{ {of_environment} or {of_run} }}}}"
+        return variables
 
     def forget_hosts(self) -> None:
         """Take no machine for one that had its address before."""
@@ -135,11 +135,11 @@ class State:
 
     @contextlib.contextmanager
     def alone(self, seconds: float = 60.0) -> Iterator[None]:
-        """Nobody else on this controller makes the run in the meantime. What was killed needs some
-        seconds to see it, and is waited for.
+        """Lock the run against other processes on this controller. A killed process needs some
+        seconds to end, and is waited for.
 
         Raises:
-            BadInput: somebody does after the time.
+            BadInput: another process still has the lock after the time.
         """
         self._made()
         try:
@@ -168,27 +168,27 @@ class State:
 
     def write_access(
         self,
-        made: Parameters,
+        parameters: Parameters,
         subscription: str,
         address: str,
         mounts: Sequence[Mapping[str, str]] = (),
     ) -> None:
-        """Write how the nodes are reached, by ssh and by Ansible, and what they mount.
+        """Write the way to the nodes, for ssh and for Ansible, and their mounts.
 
         Args:
             address: the login node's public one; empty where there is none, and the nodes are
                 reached from within alone.
             mounts: as the role shared_storage takes them.
         """
-        self._put(CONFIG, "\n".join(self._ssh_config(made, address)) + "\n")
+        self._put(CONFIG, "\n".join(self._ssh_config(parameters, address)) + "\n")
         groups = {"azure_role_compute": "tags.role == 'compute'"}
-        if made.storage.server:
+        if parameters.storage.server:
             groups["nfs_server"] = "tags.role == 'storage'"
         plugin = {
             "plugin": "azure_hpc",
             "subscriptions": [subscription],
-            "include_vm_resource_groups": [made.resource_group],
-            "include_vmss_resource_groups": [made.resource_group],
+            "include_vm_resource_groups": [parameters.resource_group],
+            "include_vmss_resource_groups": [parameters.resource_group],
             "include": [f"tags.run == '{self.run}' && {role}" for role in groups.values()],
             "exclude": ["powerstate != 'running'"],
             # The names by which they know each other (Azure's name service), and MPI calls them.
@@ -198,9 +198,9 @@ class State:
         }
         variables = {
             **({"shared_storage_mounts": list(mounts)} if mounts else {}),
-            **self._generated(made),
-            **made.variables,
-            "ansible_user": made.admin_user,
+            **self._generated(parameters),
+            **parameters.variables,
+            "ansible_user": parameters.admin_user,
             "ansible_ssh_common_args": f"-F {shlex.quote(self.path(CONFIG))}",
             # Two runs have the same private addresses, and Ansible's own path tells them not apart.
             "ansible_control_path": f"%(directory)s/{self.run[-4:]}{self.run[9:15]}-%%h",
@@ -209,29 +209,32 @@ class State:
         }
         head = f"# Machines of the run {self.run}, written by playbooks/provision.yml.\n"
         files = {"azure_hpc.yml": plugin, "group_vars/azure_linux.yml": variables}
-        if made.nodes.windows:
-            files = {"azure_hpc.yml": plugin, "group_vars/windows.yml": self._of_windows(made)}
-        if made.storage.server:
+        if parameters.nodes.windows:
+            files = {
+                "azure_hpc.yml": plugin,
+                "group_vars/windows.yml": self._of_windows(parameters),
+            }
+        if parameters.storage.server:
             # Of groups as near to a host, Ansible takes the later one's in the alphabet.
-            files["group_vars/nfs_server.yml"] = nfs.variables(made)
+            files["group_vars/nfs_server.yml"] = nfs.variables(parameters)
         for name, document in files.items():
             text = head + json.dumps(document, indent=2) + "\n"
             self._put(os.path.join(INVENTORY, name), text)
 
-    def _of_windows(self, made: Parameters) -> Dict[str, Any]:
+    def _of_windows(self, parameters: Parameters) -> Dict[str, Any]:
         port = self.read().get("socks", 0)
         return {
-            # By it teardown finds what the role makes.
-            "avd_session_host_tags": template.tags(made, self.run),
-            **made.variables,
-            **windows.variables(made.admin_user, self.path(PASSWORD), port),
+            # Teardown finds the role's resources by it.
+            "avd_session_host_tags": template.tags(parameters, self.run),
+            **parameters.variables,
+            **windows.variables(parameters.admin_user, self.path(PASSWORD), port),
         }
 
-    def _ssh_config(self, made: Parameters, address: str) -> List[str]:
-        within = ".".join(made.network.split(".")[:2])
+    def _ssh_config(self, parameters: Parameters, address: str) -> List[str]:
+        within = ".".join(parameters.network.split(".")[:2])
         lines = [
             "Host *",
-            f"  User {made.admin_user}",
+            f"  User {parameters.admin_user}",
             f"  IdentityFile {self._quoted(KEY)}",
             "  IdentitiesOnly yes",
             f"  UserKnownHostsFile {self._quoted(KNOWN)}",
@@ -296,6 +299,6 @@ def _keygen(*arguments: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise TrueupError(f"ssh-keygen could not be run: {error}") from None
     if done.returncode:
-        said = " ".join(done.stderr.split())[:200]
-        raise TrueupError(f"ssh-keygen made no key for the run: {said}")
+        message = " ".join(done.stderr.split())[:200]
+        raise TrueupError(f"ssh-keygen made no key for the run: {message}")
     return done.stdout

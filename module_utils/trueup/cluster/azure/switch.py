@@ -31,7 +31,7 @@ RIGHTS = (
 NEED = f"right: {_WRITE} in the subscription or the group, for the login node's identity: {RIGHTS}"
 _COMMAND = f"python3 {cloud_init.PROGRAMS}/expiry.py {cloud_init.PROGRAMS}/expiry.json"
 CHECK = f"{_COMMAND} --check"
-# What a login node says yes to that ends the run.
+# Succeeds on a login node that ends the run.
 ARMED = f"systemctl is-active trueup-expiry.timer && {CHECK}"
 
 _SERVICE = f"""\
@@ -60,13 +60,13 @@ WantedBy=timers.target
 """
 
 
-def missing(made: Parameters) -> str:
+def missing(parameters: Parameters) -> str:
     """Why nothing in Azure ends the run by itself; empty where the switch does."""
-    if made.switch == "none":
+    if parameters.switch == "none":
         return "switch is none"
-    if not made.login.size:
+    if not parameters.login.size:
         return "there is no login node, on which the switch runs"
-    if made.outbound == "none" and not made.ssh_from:
+    if parameters.outbound == "none" and not parameters.ssh_from:
         return "the login node, on which the switch runs, has no way out to Azure Resource Manager"
     return ""
 
@@ -87,13 +87,13 @@ def may_assign(permissions: Sequence[Mapping[str, Any]]) -> bool:
     return any(matches(one, "actions") and not matches(one, "notActions") for one in permissions)
 
 
-def promise(made: Parameters) -> List[str]:
-    """What happens when the controller dies, in sentences."""
-    why = missing(made)
-    if why:
-        text = f"Nothing stops the machines when the controller dies ({why})"
+def promise(parameters: Parameters) -> List[str]:
+    """The consequences of a dead controller, in sentences."""
+    reason = missing(parameters)
+    if reason:
+        text = f"Nothing stops the machines when the controller dies ({reason})"
         return [f"{text}: they bill until `trueup azure leftovers --delete`."]
-    asked = (
+    deletion = (
         f"When the controller dies, the login node asks Azure within {WITHIN_MINUTES} minutes after"
         " the group's tag expires to delete nodes and then the group, as long as it runs itself;"
         " how long Azure takes to delete is not promised."
@@ -102,11 +102,11 @@ def promise(made: Parameters) -> List[str]:
         "Until Azure has deleted it, each line of the costs bills. Who can run a program on the"
         " login node is Contributor of the group."
     )
-    return [asked, rest]
+    return [deletion, rest]
 
 
 def custom_data(run: str, expires: str, manager: str, versions: Dict[str, str]) -> str:
-    """What cloud-init does on the login node.
+    """The cloud-init document of the login node.
 
     Args:
         expires: holds where the group has no tag ``expires`` that is a time.
@@ -136,10 +136,10 @@ def assignment(machine: str, version: str, group_role: str) -> Dict[str, Any]:
         version: of the API that says its identity.
         group_role: the role's id.
     """
-    place = f"resourceId('Microsoft.Compute/virtualMachines', '{machine}')"
+    resource_id = f"resourceId('Microsoft.Compute/virtualMachines', '{machine}')"
     return {
         "roleDefinitionId": "[subscriptionResourceId("
         f"'Microsoft.Authorization/roleDefinitions', '{group_role}')]",
-        "principalId": f"[reference({place}, '{version}', 'Full').identity.principalId]",
+        "principalId": f"[reference({resource_id}, '{version}', 'Full').identity.principalId]",
         "principalType": "ServicePrincipal",
     }

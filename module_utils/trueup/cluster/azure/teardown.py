@@ -1,10 +1,10 @@
-"""The end of a run on Azure: what carries its tag ``run`` is deleted, and what is left is named.
+"""The end of a run on Azure: all resources with its tag ``run`` are deleted, the rest is listed.
 
-Azure Resource Manager is asked, whose lists know a tag at once; Resource Graph is behind by up to a
-minute and says here only which machines are left and run. A group is deleted whole where it carries
-the run's tag and holds nothing else (``expiry.sort_out`` says what is the run's); else the run's
-resources are deleted one by one. Nothing of the controller's is needed: the run's id is
-enough.
+The lists come from Azure Resource Manager, which knows a tag at once; Resource Graph is up to a
+minute late and only tells which of the remaining machines run. A whole group is deleted if it
+carries the run's tag and holds nothing else (``expiry.sort_out`` finds the run's resources); else
+the run's resources are deleted one by one. The run's id is enough: no file of the controller is
+needed.
 
 Source: https://learn.microsoft.com/rest/api/resources for groups, lists and deployments, and
 https://learn.microsoft.com/rest/api/authorization for role assignments.
@@ -30,7 +30,7 @@ from .session_host import end_pools
 _DEPLOYMENTS = "Microsoft.Resources/deployments"
 GROUPS = "Microsoft.Resources/resourceGroups"
 _GROUP = re.compile(r"/subscriptions/[^/]+/resourceGroups/([^/]+)", re.IGNORECASE)
-# What goes first; what is in no stage goes last.
+# Order of deletion; a type that is in no stage goes last.
 _STAGES: tuple[tuple[str, ...], ...] = (
     (
         "Microsoft.Compute/virtualMachineScaleSets",
@@ -56,7 +56,7 @@ _STAGES: tuple[tuple[str, ...], ...] = (
 )
 _STAGE = {kind.lower(): number for number, kinds in enumerate(_STAGES) for kind in kinds}
 _LOCKED = "ScopeLocked"
-# What users of a run's host pools are told, and the seconds that they have.
+# Message to the users of a run's host pools, and the seconds that they have.
 _POOL_TITLE, _POOL_SECONDS = "This desktop is going away", 300.0
 _POOL_TEXT = "Please save your work and sign out within 5 minutes: this desktop is deleted then."
 # Of one resource in a row, where another operation holds it.
@@ -69,12 +69,12 @@ Tell = Callable[[str], None]
 
 
 class Group(NamedTuple):
-    """A resource group that holds something of a run.
+    """A resource group with resources of a run.
 
     Attributes:
         run: of the group's own tag; empty without one.
         mine: the run's resources in it, as Azure lists them.
-        others: the ids of what is not the run's.
+        others: the ids of all other resources.
     """
 
     id: str
@@ -89,21 +89,21 @@ class Group(NamedTuple):
 
     @property
     def ids(self) -> list[str]:
-        """What is to be deleted of it."""
-        return [one["id"] for one in self.mine] + [self.id] * self.whole
+        """The ids of the resources to delete."""
+        return [resource["id"] for resource in self.mine] + [self.id] * self.whole
 
 
-class Left(NamedTuple):
-    """What a run still has.
+class Remaining(NamedTuple):
+    """The remaining resources of a run.
 
     Attributes:
         ids: resources and groups.
-        why: by id, what Azure said when it was to be deleted.
+        why: by id, Azure's error of its deletion.
         kept: groups that others use, with the ids of theirs.
         where: the subscriptions that were looked at.
-        machines: how many bill computing.
-        usd_per_hour: of those with a price.
-        unpriced: what has none, in words.
+        machines: the number that bill computing.
+        usd_per_hour: of the resources with a price.
+        unpriced: the resources without a price, in words.
     """
 
     ids: tuple[str, ...]
@@ -116,21 +116,28 @@ class Left(NamedTuple):
 
     def sentences(self, run: str) -> list[str]:
         """All of it, for a reader."""
-        found = [
+        sentences = [
             f"group {name} is kept, for it holds {len(theirs)} resources that are not of run {run}:"
             f" {_some(theirs, expiry.MOST_NAMES)}"
             for name, theirs in self.kept.items()
         ]
         if not self.ids:
             return [
-                *found,
+                *sentences,
                 f"nothing is left of run {run} in subscription {' or '.join(self.where)}",
             ]
         head = f"{len(self.ids)} left of run {run}: {self.cost_sentence()}"
-        return [*found, head, *(f"{one}: {self.why.get(one, 'still there')}" for one in self.ids)]
+        return [
+            *sentences,
+            head,
+            *(
+                f"{resource_id}: {self.why.get(resource_id, 'still there')}"
+                for resource_id in self.ids
+            ),
+        ]
 
     def cost_sentence(self) -> str:
-        """What bills."""
+        """The running cost, in a sentence."""
         least = "at least " if self.unpriced else ""
         text = (
             f"{self.machines} machines bill computing, {least}{self.usd_per_hour:,.2f} US$ an hour"
@@ -145,15 +152,15 @@ def tagged(manager: Manager, kind: str, version: str, run: str = "") -> list[Row
 
     The list is looked through again: a server that overlooks the filter lists everything.
     """
-    wanted = "tagName eq 'run'" + (f" and tagValue eq '{run}'" if run else "")
-    found: dict[str, Row] = {}
+    tag_filter = "tagName eq 'run'" + (f" and tagValue eq '{run}'" if run else "")
+    by_id: dict[str, Row] = {}
     for subscription in manager.login.subscriptions:
         path = f"/subscriptions/{subscription}/{kind}"
-        for row in manager.every(path, version, **{"$filter": wanted}):
+        for row in manager.every(path, version, **{"$filter": tag_filter}):
             of = expiry.tag(row, "run")
             if is_run_id(str(of)) and (not run or of == run):
-                found[str(row.get("id")).lower()] = row
-    return list(found.values())
+                by_id[str(row.get("id")).lower()] = row
+    return list(by_id.values())
 
 
 @dataclass
@@ -162,7 +169,7 @@ class Teardown:
 
     Args:
         run: its id.
-        tell: is told what is done.
+        tell: gets progress messages.
 
     Raises:
         BadInput: the run is no run's id.
@@ -183,7 +190,7 @@ class Teardown:
         self._version = self.catalog.api_version(GROUPS)
         # Azure's lists differ in case.
         versions = self.catalog.facts["api_versions"]
-        self._versions = {kind.lower(): str(one) for kind, one in versions.items()}
+        self._versions = {kind.lower(): str(version) for kind, version in versions.items()}
 
     def find(self) -> list[Group]:
         """The groups that hold something of the run."""
@@ -195,29 +202,29 @@ class Teardown:
         """The groups of rows that ``tagged`` gave, as they are now."""
         places: dict[str, str] = {}
         for row in rows:
-            found = _GROUP.match(str(row.get("id")))
-            if not found:
+            match = _GROUP.match(str(row.get("id")))
+            if not match:
                 raise TrueupError(f"Azure lists {str(row.get('id'))[:200]!r}, which is in no group")
-            places.setdefault(found[0].lower(), found[0])
-        looked = [self._look(place) for _, place in sorted(places.items())]
-        return [one for one in looked if one is not None]
+            places.setdefault(match[0].lower(), match[0])
+        looked = [self._look(path) for _, path in sorted(places.items())]
+        return [group for group in looked if group is not None]
 
-    def _look(self, place: str) -> Optional[Group]:
+    def _look(self, path: str) -> Optional[Group]:
         """A group as it is now; None where it is gone."""
         query = {"api-version": self._version}
         try:
-            of = str(expiry.tag(self.manager.get(place, query), "run") or "")
-            listed = self.manager.every(f"{place}/resources", self._version)
-            listed = expiry.within_group(listed, place)
+            of = str(expiry.tag(self.manager.get(path, query), "run") or "")
+            listed = self.manager.every(f"{path}/resources", self._version)
+            listed = expiry.within_group(listed, path)
             disks = expiry.disks_of(self._machines(listed))
-            mine, others = expiry.sort_out(listed, self.run, disks)
+            mine, other_ids = expiry.sort_out(listed, self.run, disks)
         except rest.Refused as error:
             if error.status == 404:
                 return None
             raise
         except expiry.Trouble as trouble:
             raise TrueupError(str(trouble)) from None
-        return Group(place, of, mine, others, whole=of == self.run and not others)
+        return Group(path, of, mine, other_ids, whole=of == self.run and not other_ids)
 
     def _machines(self, listed: list[Row]) -> list[Row]:
         """The run's machines that have disks in a group."""
@@ -232,11 +239,11 @@ class Teardown:
         return machines
 
     def end(self) -> list[Group]:
-        """Delete all of the run; what is left of it."""
+        """Delete all of the run; the groups that are left."""
         before: list[str] = []
         for _ in range(_ROUNDS):
             groups = self.find()
-            now = sorted(one.lower() for group in groups for one in group.ids)
+            now = sorted(resource_id.lower() for group in groups for resource_id in group.ids)
             if now == before:
                 break
             before = now
@@ -247,10 +254,10 @@ class Teardown:
             groups = self.find()
         return groups
 
-    def _end_group(self, place: str) -> None:
-        self._cancel(place)
+    def _end_group(self, path: str) -> None:
+        self._cancel(path)
         # A list is old when other groups were waited for.
-        group = self._look(place)
+        group = self._look(path)
         if group is None:
             return
         end_pools(
@@ -264,30 +271,30 @@ class Teardown:
         if group.whole:
             self.tell(f"delete group {group.name} with {len(group.mine)} resources")
             self._delete([[(group.id, self._version)]])
-            group = self._look(place)
+            group = self._look(path)
             if group is None:
                 return
         rights = self._rights(group)
         stages: dict[int, list[tuple[str, str]]] = {}
-        within = tuple(f"{one['id'].lower()}/" for one in group.mine)
-        for one in group.mine:
-            kind, low = str(one.get("type")), one["id"].lower()
+        within = tuple(f"{resource['id'].lower()}/" for resource in group.mine)
+        for resource in group.mine:
+            kind, low = str(resource.get("type")), resource["id"].lower()
             if low.startswith(within) and kind.lower() not in _STAGE:
-                continue  # it goes with what it is in
+                continue  # deleted with its parent
             version = self._versions.get(kind.lower())
             if version is None:
                 self.why[low] = f"catalog azure.yml pins no version of {kind}: delete it by hand"
                 continue
             stage = _STAGE.get(kind.lower(), len(_STAGES))
-            stages.setdefault(stage, []).append((one["id"], version))
+            stages.setdefault(stage, []).append((resource["id"], version))
         if stages:
             count = sum(map(len, stages.values()))
             self.tell(f"delete {count} resources of group {group.name} one by one")
         self._delete([*(work for _, work in sorted(stages.items())), rights])
 
-    def _cancel(self, place: str) -> None:
+    def _cancel(self, group_path: str) -> None:
         """Cancel the run's deployment where it still goes on."""
-        path = f"{place}/providers/{_DEPLOYMENTS}/trueup-{self.run}"
+        path = f"{group_path}/providers/{_DEPLOYMENTS}/trueup-{self.run}"
         query = {"api-version": self.catalog.api_version(_DEPLOYMENTS)}
         try:
             for attempt in range(_ATTEMPTS * _ATTEMPTS):
@@ -311,11 +318,14 @@ class Teardown:
     def _rights(self, group: Group) -> list[tuple[str, str]]:
         """The role assignments of the run's machines in a group that stays."""
         version = self.catalog.api_version(switch.ASSIGNMENTS)
-        found: list[tuple[str, str]] = []
-        for one in group.mine:
-            if str(one.get("type")).lower() != expiry.VMS or expiry.tag(one, "role") != "login":
+        assignments: list[tuple[str, str]] = []
+        for resource in group.mine:
+            if (
+                str(resource.get("type")).lower() != expiry.VMS
+                or expiry.tag(resource, "role") != "login"
+            ):
                 continue
-            principal = self._principal(one["id"])
+            principal = self._principal(resource["id"])
             if not principal:
                 continue
             path = f"{group.id}/providers/{switch.ASSIGNMENTS}"
@@ -324,14 +334,14 @@ class Teardown:
             except rest.Refused as error:
                 self.tell(f"role assignments of {group.name} were not listed: {error}")
                 continue
-            found += [
+            assignments += [
                 (str(row.get("id")), version)
                 for row in rows
                 if str(row.get("id")).lower().startswith(f"{path.lower()}/")
                 and isinstance(row.get("properties"), dict)
                 and row["properties"].get("principalId") == principal
             ]
-        return found
+        return assignments
 
     def _principal(self, machine: str) -> str:
         """A machine's own identity; empty where it has none."""
@@ -344,8 +354,8 @@ class Teardown:
         return str(identity.get("principalId") or "") if isinstance(identity, dict) else ""
 
     def _delete(self, stages: Iterable[Sequence[tuple[str, str]]]) -> None:
-        """Delete these (id, version), those of a stage together; what something else holds is
-        asked for again after all the others."""
+        """Delete these (id, version), one stage after the other. A deletion that another resource
+        blocks is repeated after all the others."""
         waiting = list(stages)
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -355,85 +365,103 @@ class Teardown:
                 return
 
     def _stage(self, work: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """What of a stage has to be asked for again."""
-        orders = [(one, self._order(*one)) for one in work]
+        """The deletions of a stage that must be repeated."""
+        orders = [(target, self._order(*target)) for target in work]
         return [
-            one for one, order in orders if order is not None and not self._ended(one[0], order)
+            target
+            for target, order in orders
+            if order is not None and not self._ended(target[0], order)
         ]
 
-    def _order(self, place: str, version: str) -> Union[rest.Answer, rest.Refused, None]:
+    def _order(self, path: str, version: str) -> Union[rest.Response, rest.Refused, None]:
         """Ask for a deletion: the answer, the refusal if it may pass, or None."""
         try:
             # Asked twice it deletes once.
-            return self.manager.request("DELETE", place, {"api-version": version}, question=True)
+            return self.manager.request("DELETE", path, {"api-version": version}, question=True)
         except rest.Refused as error:
             if error.status == 404:
                 return None
-            self.why[place.lower()] = str(error)
+            self.why[path.lower()] = str(error)
             return error if _may_pass(error) else None
 
-    def _ended(self, place: str, order: Union[rest.Answer, rest.Refused]) -> bool:
+    def _ended(self, path: str, order: Union[rest.Response, rest.Refused]) -> bool:
         """Whether a deletion came to an end, and needs no further order."""
         if isinstance(order, rest.Refused):
             return False
         try:
-            self.manager.finished(order, f"DELETE {place}", tell=self.tell)
+            self.manager.finished(order, f"DELETE {path}", tell=self.tell)
         except (rest.Failed, rest.Refused, rest.Unreadable) as error:
-            self.why[place.lower()] = str(error)
+            self.why[path.lower()] = str(error)
             return getattr(error, "code", "") == _LOCKED
         return True
 
-    def left(self, groups: Sequence[Group], find: Find) -> Left:
-        """What is left, and what it costs an hour.
+    def left(self, groups: Sequence[Group], find: Find) -> Remaining:
+        """The remaining resources, and their cost per hour.
 
         Args:
             groups: as ``end`` or ``find`` gives them.
             find: the price of a size in a region by an offer.
         """
-        ids = tuple(one for group in groups for one in group.ids)
-        kept = {group.name: tuple(group.others) for group in groups if group.others}
+        ids = tuple(resource_id for group in groups for resource_id in group.ids)
+        shared_groups = {group.name: tuple(group.others) for group in groups if group.others}
         bills = self._bills(groups, find) if ids else (0, 0.0, ())
-        why = {one: self.why[one.lower()] for one in ids if one.lower() in self.why}
-        return Left(ids, why, kept, self.manager.login.subscriptions, *bills)
+        reasons = {
+            resource_id: self.why[resource_id.lower()]
+            for resource_id in ids
+            if resource_id.lower() in self.why
+        }
+        return Remaining(ids, reasons, shared_groups, self.manager.login.subscriptions, *bills)
 
     def _bills(self, groups: Sequence[Group], find: Find) -> tuple[int, float, tuple[str, ...]]:
         try:
             return cost_of(self.manager, groups, find)
         except TrueupError as error:
             self.tell(f"which machines run is not known: {error}")
-            return 0, 0.0, tuple(str(one.get("name")) for group in groups for one in group.mine)
+            return (
+                0,
+                0.0,
+                tuple(str(resource.get("name")) for group in groups for resource in group.mine),
+            )
 
 
 def cost_of(
     manager: Manager, groups: Iterable[Group], find: Find
 ) -> tuple[int, float, tuple[str, ...]]:
-    """How many machines bill computing, US$ an hour of those with a price, and what has none."""
-    rows = {one["id"].lower(): str(one.get("type")) for group in groups for one in group.mine}
+    """Number of machines that bill computing, US$ an hour of the priced ones, and all unpriced."""
+    rows = {
+        resource["id"].lower(): str(resource.get("type"))
+        for group in groups
+        for resource in group.mine
+    }
     names = sorted({group.name for group in groups if group.mine})
     computing = (expiry.VMS, expiry.SETS)
     unpriced = [kind.rpartition("/")[2] for kind in rows.values() if kind.lower() not in computing]
-    count, usd, known = 0, 0.0, set()
-    there = [one for one, kind in rows.items() if kind.lower() in computing]
-    listed = without_addresses(manager, names, names) if there else {}
-    for one in listed.values():
-        place = one.scale_set_id.lower() if one.uniform else one.id.lower()
-        if place not in there:
+    count, usd, listed_ids = 0, 0.0, set()
+    computing_ids = [resource_id for resource_id, kind in rows.items() if kind.lower() in computing]
+    listed = without_addresses(manager, names, names) if computing_ids else {}
+    for machine in listed.values():
+        owner_id = machine.scale_set_id.lower() if machine.uniform else machine.id.lower()
+        if owner_id not in computing_ids:
             continue
-        known |= {place, one.scale_set_id.lower()}
-        if one.power in _NO_COMPUTING:
+        listed_ids |= {owner_id, machine.scale_set_id.lower()}
+        if machine.power in _NO_COMPUTING:
             continue
         count += 1
-        price = find(one.size, one.location, _offer(one))
+        price = find(machine.size, machine.location, _offer(machine))
         if price is None:
-            unpriced.append(f"{one.name} ({one.size})")
+            unpriced.append(f"{machine.name} ({machine.size})")
         else:
             usd += price.usd_per_hour
-    unpriced += [one.rpartition("/")[2] for one in there if one not in known]
+    unpriced += [
+        resource_id.rpartition("/")[2]
+        for resource_id in computing_ids
+        if resource_id not in listed_ids
+    ]
     return count, usd, tuple(unpriced)
 
 
-def _offer(one: Machine) -> str:
-    return LIST if one.priority == "Regular" else SPOT
+def _offer(machine: Machine) -> str:
+    return LIST if machine.priority == "Regular" else SPOT
 
 
 def _may_pass(error: rest.Refused) -> bool:

@@ -36,7 +36,7 @@ _AMLFS = "Microsoft.StorageCache/amlFilesystems"
 # Names within the resource group.
 NETWORK, PREFIX, LOGIN, SET = "network", "node", "login", "nodes"
 _ANF_NAMES, _LUSTRE = ("files", "pool", "shared"), "lustre"
-# What a machine or a set is for: its tag ``role``.
+# The purpose of a machine or a set: its tag ``role``.
 ROLES = {LOGIN: "login", nfs.SERVER: "storage"}
 _RESOURCES = "Microsoft.Resources/resourceGroups"
 
@@ -45,7 +45,7 @@ Resource = Dict[str, Any]
 
 @dataclass(frozen=True)
 class Disk:
-    """Managed disks of one kind: what they belong to, how many, GiB each, their SKU."""
+    """Managed disks of one kind: their owner, how many, GiB each, their SKU."""
 
     of: str
     count: int
@@ -54,52 +54,57 @@ class Disk:
 
 
 class ScaleSet(NamedTuple):
-    """One scale set of the nodes: its name, what its machines' names begin with, its capacity."""
+    """One scale set of the nodes: its name, the prefix of its machines' names, its capacity."""
 
     name: str
     prefix: str
     capacity: int
 
 
-def one_group(made: Parameters, catalog: Catalog) -> bool:
+def one_group(parameters: Parameters, catalog: Catalog) -> bool:
     """Whether a scale set is one placement group: always a uniform one, and where InfiniBand is."""
-    nodes = made.nodes
+    nodes = parameters.nodes
     return nodes.placement == "uniform" or bool(catalog.sizes[nodes.size].get("rdma_nics"))
 
 
-def scale_sets(made: Parameters, catalog: Catalog) -> List[ScaleSet]:
+def scale_sets(parameters: Parameters, catalog: Catalog) -> List[ScaleSet]:
     """The scale sets of the nodes; none of separate VMs. More nodes than one placement group holds
     are several sets of about the same size."""
-    nodes = made.nodes
+    nodes = parameters.nodes
     if nodes.placement == "single":
         return []
-    number = -(-nodes.count // MOST_IN_ONE_GROUP) if one_group(made, catalog) else 1
+    number = -(-nodes.count // MOST_IN_ONE_GROUP) if one_group(parameters, catalog) else 1
     if number == 1:
         return [ScaleSet(SET, PREFIX, nodes.count)]
     each, more = divmod(nodes.count, number)
     return [
-        ScaleSet(f"{SET}-{place}", f"{PREFIX}{place}-", each + (place <= more))
-        for place in range(1, number + 1)
+        ScaleSet(f"{SET}-{set_number}", f"{PREFIX}{set_number}-", each + (set_number <= more))
+        for set_number in range(1, number + 1)
     ]
 
 
-def tags(made: Parameters, run: str) -> Dict[str, str]:
-    """What every resource and the group are marked with."""
-    return {"owner": made.owner, "run": run, "expires": made.expires, "recipe": made.recipe}
+def tags(parameters: Parameters, run: str) -> Dict[str, str]:
+    """The tags of every resource and of the group."""
+    return {
+        "owner": parameters.owner,
+        "run": run,
+        "expires": parameters.expires,
+        "recipe": parameters.recipe,
+    }
 
 
-def resource_group(made: Parameters, run: str) -> Dict[str, Any]:
+def resource_group(parameters: Parameters, run: str) -> Dict[str, Any]:
     """The body of the request that makes the resource group."""
-    return {"location": made.region, "tags": tags(made, run)}
+    return {"location": parameters.region, "tags": tags(parameters, run)}
 
 
 def template(
-    made: Parameters, catalog: Catalog, run: str, manager: str = switch.PUBLIC
+    parameters: Parameters, catalog: Catalog, run: str, manager: str = switch.PUBLIC
 ) -> Dict[str, Any]:
     """The template that is deployed into the resource group.
 
     Args:
-        made: what is deployed.
+        parameters: of the deployment.
         catalog: versions of the API.
         run: the run's id.
         manager: https://HOST of Azure Resource Manager, which the login node asks too.
@@ -107,95 +112,102 @@ def template(
     Raises:
         BadInput: the catalog pins no version of a type.
     """
-    resources = _Writer(made, catalog, run, manager).resources()
-    given = {KEY: ("string", "Public key of the run.")}
-    if made.nodes.windows:
-        given[windows.PASSWORD] = ("secureString", "The administrator's of Windows nodes.")
+    resources = _Writer(parameters, catalog, run, manager).resources()
+    template_parameters = {KEY: ("string", "Public key of the run.")}
+    if parameters.nodes.windows:
+        template_parameters[windows.PASSWORD] = (
+            "secureString",
+            "The administrator's of Windows nodes.",
+        )
     return {
         "$schema": SCHEMA,
         "contentVersion": "1.0.0.0",
         "parameters": {
             name: {"type": kind, "metadata": {"description": text}}
-            for name, (kind, text) in given.items()
+            for name, (kind, text) in template_parameters.items()
         },
         "resources": resources,
     }
 
 
-def disks(made: Parameters) -> List[Disk]:
+def disks(parameters: Parameters) -> List[Disk]:
     """Every managed disk, of which each bills by itself."""
-    nodes, storage = made.nodes, made.storage
-    found = [Disk("nodes", nodes.count, nodes.os_disk_gib, nodes.os_disk)]
-    if made.login.size:
-        found.append(Disk("login node", 1, made.login.os_disk_gib, "StandardSSD_LRS"))
+    nodes, storage = parameters.nodes, parameters.storage
+    managed_disks = [Disk("nodes", nodes.count, nodes.os_disk_gib, nodes.os_disk)]
+    if parameters.login.size:
+        managed_disks.append(Disk("login node", 1, parameters.login.os_disk_gib, "StandardSSD_LRS"))
     if storage.server:
-        found.append(Disk("NFS server", 1, made.login.os_disk_gib, "StandardSSD_LRS"))
-        found.append(Disk(NFS_DATA, storage.server_disks, data_disk_gib(made), "Premium_LRS"))
-    return found
+        managed_disks.append(Disk("NFS server", 1, parameters.login.os_disk_gib, "StandardSSD_LRS"))
+        managed_disks.append(
+            Disk(NFS_DATA, storage.server_disks, data_disk_gib(parameters), "Premium_LRS")
+        )
+    return managed_disks
 
 
-def data_disk_gib(made: Parameters) -> int:
+def data_disk_gib(parameters: Parameters) -> int:
     """GiB of each data disk of the NFS server, together no less than asked for."""
-    return -(-made.storage.tib * _GIB_A_TIB // made.storage.server_disks)
+    return -(-parameters.storage.tib * _GIB_A_TIB // parameters.storage.server_disks)
 
 
-def public_addresses(made: Parameters) -> List[str]:
+def public_addresses(parameters: Parameters) -> List[str]:
     """The public addresses, by name."""
-    wanted = {
-        "login-ip": bool(made.login.size and made.ssh_from),
-        "nat-ip": made.outbound == "nat",
-        "bastion-ip": made.bastion,
+    need_by_name = {
+        "login-ip": bool(parameters.login.size and parameters.ssh_from),
+        "nat-ip": parameters.outbound == "nat",
+        "bastion-ip": parameters.bastion,
     }
-    return [name for name, needed in wanted.items() if needed]
+    return [name for name, needed in need_by_name.items() if needed]
 
 
-def shared(made: Parameters) -> Optional[Tuple[str, str]]:
+def shared(parameters: Parameters) -> Optional[Tuple[str, str]]:
     """Type and path, within the group, of the storage service that nodes mount; None without."""
-    if made.storage.kind == "anf":
+    if parameters.storage.kind == "anf":
         account, pool, volume = _ANF_NAMES
         path = f"{_ANF}/{account}/capacityPools/{pool}/volumes/{volume}"
         return f"{_POOL}/volumes", path
-    return (_AMLFS, f"{_AMLFS}/{_LUSTRE}") if made.storage.kind == "amlfs" else None
+    return (_AMLFS, f"{_AMLFS}/{_LUSTRE}") if parameters.storage.kind == "amlfs" else None
 
 
 def identifier(kind: str, *names: str) -> str:
     """The expression that ARM makes a resource's id of."""
-    quoted = ", ".join(f"'{word}'" for word in (kind, *names))
+    quoted = ", ".join(f"'{text}'" for text in (kind, *names))
     return f"[resourceId({quoted})]"
 
 
 class _Writer:
     """Writes the resources of one deployment."""
 
-    def __init__(self, made: Parameters, catalog: Catalog, run: str, manager: str) -> None:
-        self._made = made
+    def __init__(self, parameters: Parameters, catalog: Catalog, run: str, manager: str) -> None:
+        self._made = parameters
         self._catalog = catalog
         self._run = run
         self._manager = manager
-        self._switched = not switch.missing(made)
-        # What begins with a bracket is an expression to ARM; a second one takes that away.
+        self._switched = not switch.missing(parameters)
+        # To ARM a text that begins with a bracket is an expression; a second bracket prevents that.
         self._tags = {
             name: f"[{text}" if text.startswith("[") else text
-            for name, text in tags(made, run).items()
+            for name, text in tags(parameters, run).items()
         }
 
     def resources(self) -> List[Resource]:
-        made = self._made
-        found = [self._address(name) for name in public_addresses(made)]
-        found += [self._rules("nodes", []), self._rules("login", self._ssh_rules())]
-        if made.outbound == "nat":
-            found.append(self._nat())
-        found.append(self._network())
-        if made.bastion:
-            found.append(self._bastion())
-        if made.login.size:
-            found += self._machine(LOGIN, LOGIN, made.login.size, made.login.os_disk_gib)
+        parameters = self._made
+        resources = [self._address(name) for name in public_addresses(parameters)]
+        resources += [self._rules("nodes", []), self._rules("login", self._ssh_rules())]
+        if parameters.outbound == "nat":
+            resources.append(self._nat())
+        resources.append(self._network())
+        if parameters.bastion:
+            resources.append(self._bastion())
+        if parameters.login.size:
+            resources += self._machine(
+                LOGIN, LOGIN, parameters.login.size, parameters.login.os_disk_gib
+            )
         if self._switched:
-            found.append(self._assignment())
-        found += self._storage()
-        if made.nodes.proximity:
-            found.append(self._group())
-        return found + self._nodes()
+            resources.append(self._assignment())
+        resources += self._storage()
+        if parameters.nodes.proximity:
+            resources.append(self._group())
+        return resources + self._nodes()
 
     # ---- the switch -----------------------------------------------------------------------------
 
@@ -215,7 +227,8 @@ class _Writer:
         return f"[guid(resourceGroup().id, '{self._run}', '{switch.CONTRIBUTOR}')]"
 
     def _armed(self) -> List[str]:
-        """What is made before any other machine: who ends the run, and the right to."""
+        """The resources made before any other machine: the login node, and its right to end the
+        run."""
         if not self._switched:
             return []
         name = self._assignment_name()[1:-1]
@@ -290,14 +303,14 @@ class _Writer:
         )
 
     def _network(self) -> Resource:
-        made = self._made
+        parameters = self._made
         rules = {
             name: identifier(f"{_NETWORK}/networkSecurityGroups", f"{name}-rules")
             for name in ("nodes", "login")
         }
-        nat = [identifier(f"{_NETWORK}/natGateways", "nat")] if made.outbound == "nat" else []
+        nat = [identifier(f"{_NETWORK}/natGateways", "nat")] if parameters.outbound == "nat" else []
         subnets = []
-        for name, prefix in _subnets(made).items():
+        for name, prefix in _subnets(parameters).items():
             properties: Dict[str, Any] = {"addressPrefix": prefix}
             if name in rules:
                 # Where the VMs are; a subnet of a service has a way out of its own.
@@ -305,11 +318,11 @@ class _Writer:
                 properties["networkSecurityGroup"] = {"id": rules[name]}
                 if nat:
                     properties["natGateway"] = {"id": nat[0]}
-            elif made.storage.kind == "anf" and name == "storage":
+            elif parameters.storage.kind == "anf" and name == "storage":
                 service = {"serviceName": "Microsoft.NetApp/volumes"}
                 properties["delegations"] = [{"name": "anf", "properties": service}]
             subnets.append({"name": name, "properties": properties})
-        space = {"addressPrefixes": [made.network]}
+        space = {"addressPrefixes": [parameters.network]}
         return self._resource(
             f"{_NETWORK}/virtualNetworks",
             NETWORK,
@@ -320,12 +333,12 @@ class _Writer:
 
     def _bastion(self) -> Resource:
         address = identifier(f"{_NETWORK}/publicIPAddresses", "bastion-ip")
-        place = {
+        ip_configuration = {
             "subnet": {"id": _subnet("AzureBastionSubnet")},
             "publicIPAddress": {"id": address},
             "privateIPAllocationMethod": "Dynamic",
         }
-        configuration = {"name": "bastion", "properties": place}
+        configuration = {"name": "bastion", "properties": ip_configuration}
         return self._resource(
             f"{_NETWORK}/bastionHosts",
             "bastion",
@@ -428,12 +441,12 @@ class _Writer:
     def _nodes(self) -> List[Resource]:
         nodes = self._made.nodes
         if nodes.placement != "single":
-            return [self._set(one) for one in scale_sets(self._made, self._catalog)]
+            return [self._set(scale_set) for scale_set in scale_sets(self._made, self._catalog)]
         numbers = range(1, nodes.count + 1)
         return [
-            one
+            resource
             for number in numbers
-            for one in self._machine(
+            for resource in self._machine(
                 f"{PREFIX}{number:03d}", "nodes", nodes.size, nodes.os_disk_gib, node=True
             )
         ]
@@ -451,11 +464,11 @@ class _Writer:
         """A VM and its adapter."""
         address = name == LOGIN and "login-ip" in public_addresses(self._made)
         adapter = identifier(f"{_NETWORK}/networkInterfaces", f"{name}-nic")
-        place = self._ip(subnet, f"{name}-ip" if address else "")
+        ip_configuration = self._ip(subnet, f"{name}-ip" if address else "")
         needs = [_network()]
         if address:
-            needs.append(place["properties"]["publicIPAddress"]["id"])
-        nic = {"ipConfigurations": [place], "enableAcceleratedNetworking": True}
+            needs.append(ip_configuration["properties"]["publicIPAddress"]["id"])
+        nic = {"ipConfigurations": [ip_configuration], "enableAcceleratedNetworking": True}
         kind = self._made.nodes.os_disk if node else "StandardSSD_LRS"
         storage = self._disks(gib, kind, node=node)
         if data:
@@ -503,10 +516,10 @@ class _Writer:
         ]
 
     def _windows(self, machine: str, role: str) -> List[Resource]:
-        """What is done in a Windows VM: WinRM for the login node, then the join."""
+        """The commands in a Windows VM: WinRM for the login node, then the join."""
         needs = identifier(_MACHINES, machine)
         login = _subnets(self._made)["login"]
-        found = [
+        resources = [
             self._resource(
                 _COMMANDS,
                 f"{machine}/{windows.REMOTING}",
@@ -519,10 +532,10 @@ class _Writer:
             # One at a time: Azure runs extensions of a VM side by side.
             before = identifier(_COMMANDS, machine, windows.REMOTING)
             name = f"{machine}/{windows.JOIN}"
-            found.append(
+            resources.append(
                 self._resource(_EXTENSIONS, name, windows.joined(), needs, before, role=role)
             )
-        return found
+        return resources
 
     def _start_of_login(self) -> str:
         versions = {
@@ -531,17 +544,17 @@ class _Writer:
         }
         return switch.custom_data(self._run, self._made.expires, self._manager, versions)
 
-    def _set(self, one: ScaleSet) -> Resource:
+    def _set(self, scale_set: ScaleSet) -> Resource:
         nodes = self._made.nodes
         flexible = nodes.placement == "flexible"
-        place = self._ip("nodes", "")
-        place["properties"].pop("privateIPAllocationMethod")
+        ip_configuration = self._ip("nodes", "")
+        ip_configuration["properties"].pop("privateIPAllocationMethod")
         adapter = {
             "name": "nic",
             "properties": {
                 "primary": True,
                 "enableAcceleratedNetworking": True,
-                "ipConfigurations": [place],
+                "ipConfigurations": [ip_configuration],
                 **({"deleteOption": "Delete"} if flexible else {}),
             },
         }
@@ -553,7 +566,7 @@ class _Writer:
             disks_of["osDisk"].pop("deleteOption")
         profile = {
             **self._profile(disks_of, node=True),
-            "osProfile": {"computerNamePrefix": one.prefix, **self._login_as(node=True)},
+            "osProfile": {"computerNamePrefix": scale_set.prefix, **self._login_as(node=True)},
             "networkProfile": network,
         }
         properties: Dict[str, Any] = {
@@ -570,29 +583,29 @@ class _Writer:
             properties["proximityPlacementGroup"] = {"id": together[0]}
         return self._resource(
             _SETS,
-            one.name,
+            scale_set.name,
             properties,
             _network(),
             *together,
             *self._armed(),
             zonal=True,
             role="compute",
-            sku={"name": nodes.size, "tier": "Standard", "capacity": one.capacity},
+            sku={"name": nodes.size, "tier": "Standard", "capacity": scale_set.capacity},
             **self._identity(),
         )
 
     def _identity(self) -> Dict[str, Any]:
-        """Who nodes are to Azure; what that may do is said where it is."""
+        """The nodes' identity in Azure; its rights are granted where it is defined."""
         identity = self._made.pull.identity
         if self._made.nodes.join == windows.JOIN:
             # The extension asks for a token in its name.
             return {"identity": {"type": "SystemAssigned"}}
-        own = {"type": "UserAssigned", "userAssignedIdentities": {identity: {}}}
-        return {"identity": own} if identity else {}
+        user_assigned = {"type": "UserAssigned", "userAssignedIdentities": {identity: {}}}
+        return {"identity": user_assigned} if identity else {}
 
     def _together(self, *, node: bool) -> List[str]:
-        wanted = node and self._made.nodes.proximity
-        return [identifier(_GROUPS, "together")] if wanted else []
+        is_grouped = node and self._made.nodes.proximity
+        return [identifier(_GROUPS, "together")] if is_grouped else []
 
     def _ip(self, subnet: str, address: str) -> Dict[str, Any]:
         properties: Dict[str, Any] = {
@@ -619,17 +632,17 @@ class _Writer:
         return {"imageReference": dict(words), "osDisk": disk}
 
     def _profile(self, storage: Dict[str, Any], *, node: bool) -> Dict[str, Any]:
-        """What a VM and a set's profile share: disks, security, spot, reservation."""
-        made, nodes = self._made, self._made.nodes
+        """The common part of a VM and a set's profile: disks, security, spot, reservation."""
+        parameters, nodes = self._made, self._made.nodes
         profile: Dict[str, Any] = {"storageProfile": storage}
-        if made.security == "trusted_launch":
-            # Standard is what an absent profile means, and needs no feature of the subscription.
+        if parameters.security == "trusted_launch":
+            # An absent profile means standard, which needs no feature of the subscription.
             family = self._catalog.family(nodes.size)
             without = node and not nodes.windows and family in self._catalog.facts["vtpm_off"]
             profile["securityProfile"] = {
                 "securityType": "TrustedLaunch",
                 "uefiSettings": {
-                    "secureBootEnabled": made.secure_boot,
+                    "secureBootEnabled": parameters.secure_boot,
                     "vTpmEnabled": not without,
                 },
             }
@@ -660,18 +673,21 @@ class _Writer:
         return profile
 
 
-def _subnets(made: Parameters) -> Dict[str, str]:
+def _subnets(parameters: Parameters) -> Dict[str, str]:
     """The ranges of the subnets: half of the network for nodes, a /24 of the rest for others."""
-    nodes, rest = ipaddress.IPv4Network(made.network).subnets(prefixlen_diff=1)
+    nodes, rest = ipaddress.IPv4Network(parameters.network).subnets(prefixlen_diff=1)
     free = iter(rest.subnets(new_prefix=24))
-    wanted = {
+    used_subnets = {
         "login": True,
-        "AzureBastionSubnet": made.bastion,
-        "storage": made.storage.kind in ("anf", "amlfs"),
+        "AzureBastionSubnet": parameters.bastion,
+        "storage": parameters.storage.kind in ("anf", "amlfs"),
     }
-    # A range for each, wanted or not: what is added later moves no other.
-    others = {name: str(next(free)) for name in wanted}
-    return {"nodes": str(nodes), **{name: others[name] for name in wanted if wanted[name]}}
+    # A range for each, used or not: a subnet that is added later moves no other.
+    ranges = {name: str(next(free)) for name in used_subnets}
+    return {
+        "nodes": str(nodes),
+        **{name: ranges[name] for name in used_subnets if used_subnets[name]},
+    }
 
 
 def _subnet(name: str) -> str:

@@ -20,19 +20,19 @@ HERE = "127.0.0.1"
 _OPEN_SECONDS, _ASK_SECONDS, _PAUSE_SECONDS = 60.0, 20, 0.2
 
 
-def opened(config: str, host: str, kept: Mapping[str, Any]) -> Tuple[int, int]:
+def opened(config: str, host: str, state: Mapping[str, Any]) -> Tuple[int, int]:
     """Port and process of the way, which is opened unless it is open.
 
     Args:
         config: a file of ssh's with the way to ``host``.
-        kept: ``socks`` and ``socks_process`` of the last time, where there was one.
+        state: ``socks`` and ``socks_process`` of the last time, where there was one.
 
     Raises:
         TrueupError: ssh does not open it.
     """
-    process = int(kept.get("socks_process") or 0)
+    process = int(state.get("socks_process") or 0)
     if _runs(config, process):
-        return int(kept["socks"]), process
+        return int(state["socks"]), process
     port = _free()
     options = ["ExitOnForwardFailure=yes", "BatchMode=yes", "ControlPath=none", "LogLevel=ERROR"]
     argv = ["ssh", "-F", config, "-N", "-D", f"{HERE}:{port}"]
@@ -58,9 +58,9 @@ def opened(config: str, host: str, kept: Mapping[str, Any]) -> Tuple[int, int]:
     return port, begun.pid
 
 
-def closed(config: str, kept: Mapping[str, Any]) -> None:
+def closed(config: str, state: Mapping[str, Any]) -> None:
     """End it, where it is open."""
-    process = int(kept.get("socks_process") or 0)
+    process = int(state.get("socks_process") or 0)
     if _runs(config, process):
         os.kill(process, signal.SIGTERM)
 
@@ -71,21 +71,21 @@ def _runs(config: str, process: int) -> bool:
         return False
     argv = ("ps", "-ww", "-p", str(process), "-o", "args=")
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             argv, capture_output=True, text=True, timeout=_ASK_SECONDS, check=False
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return said.startswith("ssh ") and f" {config} " in said
+    return output.startswith("ssh ") and f" {config} " in output
 
 
 def _free() -> int:
-    with socket.socket() as one:
-        one.bind((HERE, 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind((HERE, 0))
+        return int(listener.getsockname()[1])
 
 
 def _answers(port: int) -> bool:
-    with socket.socket() as one:
-        one.settimeout(1)
-        return one.connect_ex((HERE, port)) == 0
+    with socket.socket() as connection:
+        connection.settimeout(1)
+        return connection.connect_ex((HERE, port)) == 0

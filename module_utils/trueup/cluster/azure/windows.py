@@ -1,5 +1,5 @@
-"""Windows nodes of a deployment: what cannot be, what they have beside other nodes, and how the
-controller reaches them.
+"""Windows nodes of a deployment: their checks, their additional resources, and how the controller
+reaches them.
 
 They are session hosts of Azure Virtual Desktop. WinRM listens on HTTP, and its messages are
 encrypted by NTLM; Windows' own firewall lets in the login node's subnet alone, through whose ssh
@@ -38,12 +38,12 @@ _RATE = (
 )
 
 
-def wrong(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
-    """What cannot be of Windows nodes, a sentence each."""
-    nodes = made.nodes
+def wrong(parameters: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
+    """Problems of the parameters of Windows nodes, a sentence each."""
+    nodes = parameters.nodes
     if not nodes.windows:
         return ["nodes.join is for nodes.system windows"] if nodes.join != "none" else []
-    family, shared = catalog.family(nodes.size), made.storage.kind
+    family, shared = catalog.family(nodes.size), parameters.storage.kind
     rules = [
         (
             bool(family) and family not in FAMILIES,
@@ -61,43 +61,46 @@ def wrong(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
             shared != "none",
             f"storage.kind is {shared}, which Windows nodes do not mount: give fslogix a share",
         ),
-        (bool(made.cloud_init), "cloud_init is given, which Windows nodes do not run"),
-        (bool(made.pull.release), "pull is given: Windows nodes do not configure themselves"),
+        (bool(parameters.cloud_init), "cloud_init is given, which Windows nodes do not run"),
+        (bool(parameters.pull.release), "pull is given: Windows nodes do not configure themselves"),
         (
-            nodes.join == JOIN and made.outbound == "none",
+            nodes.join == JOIN and parameters.outbound == "none",
             "nodes.join is entra with outbound none: nodes cannot reach Microsoft Entra ID",
         ),
         (
-            len(made.admin_user) > _LONGEST_USER,
-            f"admin_user is {made.admin_user!r}: of Windows it has {_LONGEST_USER} characters",
+            len(parameters.admin_user) > _LONGEST_USER,
+            (
+                f"admin_user is {parameters.admin_user!r}: of Windows it has {_LONGEST_USER}"
+                f" characters"
+            ),
         ),
         (
-            not made.login.size,
+            not parameters.login.size,
             "login.size is empty: Windows nodes are reached through a login node",
         ),
     ]
     return [text for holds, text in rules if holds]
 
 
-def rate(made: Parameters) -> List[str]:
+def rate(parameters: Parameters) -> List[str]:
     """At which rate nodes are priced, where that is not their system's."""
-    return [_RATE] if made.nodes.windows else []
+    return [_RATE] if parameters.nodes.windows else []
 
 
 def password() -> str:
     """An administrator's password as Azure takes it: of all four kinds of characters."""
     letters = string.ascii_letters + string.digits
     while True:
-        found = "-".join("".join(secrets.choice(letters) for _ in range(8)) for _ in range(4))
-        if all(any(one in kind for one in found) for kind in _KINDS):
-            return found
+        candidate = "-".join("".join(secrets.choice(letters) for _ in range(8)) for _ in range(4))
+        if all(any(character in kind for character in candidate) for kind in _KINDS):
+            return candidate
 
 
 _KINDS = (string.ascii_lowercase, string.ascii_uppercase, string.digits)
 
 
 def profile() -> Dict[str, Any]:
-    """What of a Windows VM's osProfile a Linux VM's has not."""
+    """The members of a Windows VM's osProfile that a Linux VM's lacks."""
     return {
         "adminPassword": f"[parameters('{PASSWORD}')]",
         "windowsConfiguration": {"provisionVMAgent": True},
@@ -129,7 +132,7 @@ def joined() -> Dict[str, Any]:
 
 
 def listens(address: str) -> str:
-    """What the login node says yes to once WinRM of that address takes its connection."""
+    """Command that succeeds on the login node once WinRM at that address takes a connection."""
     return f"timeout 10 bash -c ': < /dev/tcp/{address}/{PORT}'"
 
 

@@ -1,4 +1,4 @@
-"""A Slurm cluster of the inventory's hosts: what each of them is given (role slurm)."""
+"""A Slurm cluster of the inventory's hosts: the plan of each host (role slurm)."""
 
 from .plan import plan
 

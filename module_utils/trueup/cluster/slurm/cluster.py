@@ -1,4 +1,4 @@
-"""A cluster's configuration, from what its hosts said of themselves: the same for all of them."""
+"""A cluster's configuration, from the facts of its hosts: the same for all of them."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from .names import cpu_word, gpu_type, hostlist
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ...plan import Asked
+    from ...plan import PlanInputs
 
 PARTS = ("controller", "accounting", "compute", "login")
-# Slurm's names of nodes, partitions, features and switches, without what its own syntax uses.
+# Slurm's names of nodes, partitions, features and switches, without characters of its own syntax.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _LETTERS = "letters, digits, dots, dashes and underscores"
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the files of every host are made of: the lines of nodes.conf and so on, and settings.
+    """The data for the files of every host: the lines of nodes.conf and so on, and settings.
 
     Attributes:
-        names: what the hosts that serve and compute are reached by. Each host must find them all:
+        names: names or addresses of the hosts that serve and compute. Each host must find them all:
             srun and slurmd on one node talk to the others themselves.
         uids: which hosts have which numeric id of the user slurm.
         cgroup: of each compute host that was looked at, the version for its jobs; empty for none.
         notes: how settings were chosen, a sentence each.
-        problems: what keeps it from being a cluster, a sentence each.
+        problems: errors of the cluster's definition, a sentence each.
     """
 
     controller: str
@@ -58,8 +58,8 @@ class Cluster:
 
 
 class Host:
-    """One host of the cluster, as far as it has said what it is: by the facts ``trueup_node``
-    (identify) and ``trueup_slurm`` (the role's own look at it, absent before its first)."""
+    """One host of the cluster, from its facts ``trueup_node`` (identify) and ``trueup_slurm`` (the
+    role's own look at it, absent before its first)."""
 
     def __init__(self, host: str, variables: Mapping[str, Any]) -> None:
         facts = variables.get("ansible_facts", {})
@@ -70,7 +70,7 @@ class Host:
         self.hostname = str(self.look.get("hostname") or self.name)
         self.address = _text(variables, "slurm_node_address")
         self.placement_group = _text(variables, "slurm_placement_group")
-        self.more_features = [str(word) for word in variables.get("slurm_features") or []]
+        self.more_features = [str(feature) for feature in variables.get("slurm_features") or []]
         self.family = str(self.node.get("family") or "unknown")
         self.cpus = int(self.node.get("cpus") or 0)
         self.memory_mib = int(self.node.get("memory_bytes") or 0) // 1024**2
@@ -98,30 +98,30 @@ def _text(variables: Mapping[str, Any], name: str) -> str:
     return str(variables.get(name) or "")
 
 
-def cluster_of(parts: Mapping[str, Sequence[str]], asked: Asked) -> Cluster:
+def cluster_of(parts: Mapping[str, Sequence[str]], inputs: PlanInputs) -> Cluster:
     """The cluster of the hosts of each of PARTS."""
     problems: list[str] = []
     notes: list[str] = []
-    options = asked.options
-    hosts = {host: Host(host, asked.hostvars[host]) for part in PARTS for host in parts[part]}
+    options = inputs.options
+    hosts = {host: Host(host, inputs.hostvars[host]) for group in PARTS for host in parts[group]}
     _check_parts(parts, hosts.values(), problems)
     controllers, accounting, compute = (
-        [hosts[host] for host in parts[part]] for part in ("controller", "accounting", "compute")
+        [hosts[host] for host in parts[group]] for group in ("controller", "accounting", "compute")
     )
     nodes = _identified(compute, options, problems)
-    layouts = nccl_topology.read_layouts(asked.catalog("topologies.yml"))
-    looked = [one for one in compute if one.look]
+    layouts = nccl_topology.read_layouts(inputs.catalog("topologies.yml"))
+    looked = [host for host in compute if host.look]
     cgroup, task_plugin = _processes(looked, options["cgroup"], notes)
     return Cluster(
-        controller="".join(one.with_address for one in controllers),
-        accounting="".join(one.reached_by for one in accounting),
-        accounting_hostname="".join(one.hostname for one in accounting),
-        nodes=[one.name for one in nodes],
+        controller="".join(host.with_address for host in controllers),
+        accounting="".join(host.reached_by for host in accounting),
+        accounting_hostname="".join(host.hostname for host in accounting),
+        nodes=[host.name for host in nodes],
         node_lines=_node_lines(nodes, options),
         partition_lines=_partitions(nodes, options, problems),
         topology_lines=_topology(nodes, options["topology"], problems),
         gres_lines=_gres_lines(nodes, layouts),
-        names=sorted({one.reached_by for one in (*controllers, *accounting, *compute)}),
+        names=sorted({host.reached_by for host in (*controllers, *accounting, *compute)}),
         uids=_uids(hosts.values()),
         cgroup=cgroup,
         task_plugin=task_plugin,
@@ -148,49 +148,50 @@ def _check_parts(
     if not parts["compute"]:
         problems.append("the group slurm_compute is empty: a cluster needs nodes to run jobs")
     names: dict[str, str] = {}
-    for one in hosts:
-        if not _NAME.fullmatch(one.name):
+    for host in hosts:
+        if not _NAME.fullmatch(host.name):
             problems.append(
-                f"{one.host}: {one.name!r} cannot be the name of a Slurm node; set slurm_node_name"
-                f" to {_LETTERS}"
+                f"{host.host}: {host.name!r} cannot be the name of a Slurm node; set"
+                f" slurm_node_name to {_LETTERS}"
             )
-        if one.name in names:
+        if host.name in names:
             problems.append(
-                f"{one.host} and {names[one.name]} are both called {one.name}: set slurm_node_name"
+                f"{host.host} and {names[host.name]} are both called {host.name}: set"
+                f" slurm_node_name"
             )
-        names[one.name] = one.host
+        names[host.name] = host.host
         problems += [
-            f"{one.host}: {word!r} cannot be a feature or a placement group; use {_LETTERS}"
-            for word in (*one.more_features, one.placement_group)
-            if word and not _NAME.fullmatch(word)
+            f"{host.host}: {label!r} cannot be a feature or a placement group; use {_LETTERS}"
+            for label in (*host.more_features, host.placement_group)
+            if label and not _NAME.fullmatch(label)
         ]
 
 
 def _identified(
     compute: Sequence[Host], options: Mapping[str, Any], problems: list[str]
 ) -> list[Host]:
-    """The compute hosts that have said what they are."""
-    for one in compute:
-        if not one.node:
+    """The compute hosts that have facts of identify."""
+    for host in compute:
+        if not host.node:
             problems.append(
-                f"{one.host} is in slurm_compute and has never said what it is: run identify over"
+                f"{host.host} is in slurm_compute and has never said what it is: run identify over"
                 " it once (ansible-playbook playbooks/identify.yml)"
             )
             continue
-        if not one.cpus:
-            problems.append(f"{one.host} did not say how many CPUs it has: see lscpu on it")
-        if _memory(one, options) < 1:
+        if not host.cpus:
+            problems.append(f"{host.host} did not say how many CPUs it has: see lscpu on it")
+        if _memory(host, options) < 1:
             problems.append(
-                f"{one.host} has {one.memory_mib} MiB of memory, of which slurm_memory_reserve_mib"
-                f" keeps {options['memory_reserve_mib']}: keep less"
+                f"{host.host} has {host.memory_mib} MiB of memory, of which"
+                f" slurm_memory_reserve_mib keeps {options['memory_reserve_mib']}: keep less"
             )
-    return [one for one in compute if one.node]
+    return [host for host in compute if host.node]
 
 
-def _memory(one: Host, options: Mapping[str, Any]) -> int:
-    """MiB for jobs: what is there less the reserve, rounded down."""
-    share = one.memory_mib * options["memory_reserve_percent"] // 100
-    return int(one.memory_mib - max(share, options["memory_reserve_mib"]))
+def _memory(host: Host, options: Mapping[str, Any]) -> int:
+    """MiB for jobs: the memory less the reserve, rounded down."""
+    share = host.memory_mib * options["memory_reserve_percent"] // 100
+    return int(host.memory_mib - max(share, options["memory_reserve_mib"]))
 
 
 def _cpu_text(node: Mapping[str, Any]) -> str:
@@ -204,21 +205,21 @@ def _cpu_text(node: Mapping[str, Any]) -> str:
 def _node_lines(nodes: Sequence[Host], options: Mapping[str, Any]) -> list[str]:
     """One line for all nodes that are alike; a node with a name or an address of its own alone."""
     lines: dict[str, list[str]] = {}
-    for one in nodes:
-        sizes = [one.node.get("family"), one.node.get("vm_size")]
-        models = [cpu_word(one.node.get("cpu_model")), one.gpu_type]
-        features = [*sizes, *models, one.placement_group, *one.more_features]
-        gres = f"gpu:{one.gpu_type}:{len(one.gpus)}".replace("::", ":")
+    for host in nodes:
+        sizes = [host.node.get("family"), host.node.get("vm_size")]
+        models = [cpu_word(host.node.get("cpu_model")), host.gpu_type]
+        features = [*sizes, *models, host.placement_group, *host.more_features]
+        gres = f"gpu:{host.gpu_type}:{len(host.gpus)}".replace("::", ":")
         words = [
-            f"NodeHostname={one.hostname}" if one.hostname != one.name else "",
-            f"NodeAddr={one.address}" if one.address else "",
-            _cpu_text(one.node),
-            f"RealMemory={_memory(one, options)}",
-            f"Gres={gres}" if one.gpus else "",
+            f"NodeHostname={host.hostname}" if host.hostname != host.name else "",
+            f"NodeAddr={host.address}" if host.address else "",
+            _cpu_text(host.node),
+            f"RealMemory={_memory(host, options)}",
+            f"Gres={gres}" if host.gpus else "",
             f"Feature={','.join(dict.fromkeys(filter(None, features)))}" if any(features) else "",
             "State=UNKNOWN",
         ]
-        lines.setdefault(" ".join(word for word in words if word), []).append(one.name)
+        lines.setdefault(" ".join(setting for setting in words if setting), []).append(host.name)
     return _folded(lines)
 
 
@@ -229,51 +230,54 @@ def _folded(lines: Mapping[str, Iterable[str]]) -> list[str]:
 def _gres_lines(nodes: Sequence[Host], layouts: Mapping[str, nccl_topology.Layout]) -> list[str]:
     """GPUs with the cores of their NUMA nodes, where the catalog knows the size."""
     lines: dict[str, list[str]] = {}
-    for one in nodes:
-        if one.gpus and one.look.get("nvml"):
-            lines.setdefault("AutoDetect=nvml", []).append(one.name)
+    for host in nodes:
+        if host.gpus and host.look.get("nvml"):
+            lines.setdefault("AutoDetect=nvml", []).append(host.name)
             continue
-        layout = nccl_topology.layout_of(one.node.get("vm_size") or "", dict(layouts))
+        layout = nccl_topology.layout_of(host.node.get("vm_size") or "", dict(layouts))
         cores = layout.gpu_cores() if layout else {}
         texts = [
             f" Cores={format_cpu_list(cores[gpu])}" if gpu in cores else ""
-            for gpu in range(len(one.gpus))
+            for gpu in range(len(host.gpus))
         ]
-        kind = f" Type={one.gpu_type}" if one.gpu_type else ""
+        kind = f" Type={host.gpu_type}" if host.gpu_type else ""
         for text, group in groupby(range(len(texts)), key=texts.__getitem__):
             first, *_, last = [*group] * 2
             files = f"{first}" if first == last else f"[{first}-{last}]"
             words = f"Name=gpu{kind} File=/dev/nvidia{files}{text}"
-            lines.setdefault(words, []).append(one.name)
+            lines.setdefault(words, []).append(host.name)
     return _folded(lines)
 
 
 def _partitions(
     nodes: Sequence[Host], options: Mapping[str, Any], problems: list[str]
 ) -> list[str]:
-    """One partition a family and ``all``; or those that ``slurm_partitions`` names."""
+    """One partition a family and ``all``; or the partitions of ``slurm_partitions``."""
     if not nodes:
-        # Which is told already.
+        # Reported already.
         return []
-    families = sorted({one.family for one in nodes})
-    given = options["partitions"] or [
+    families = sorted({host.family for host in nodes})
+    partitions = options["partitions"] or [
         *({"name": family, "families": [family]} for family in families),
         {"name": "all", "default": True},
     ]
-    lines = [_partition(partition, nodes, options, problems) for partition in given]
+    lines = [_partition(partition, nodes, options, problems) for partition in partitions]
     return [line for line in lines if line]
 
 
 def _partition(
-    given: Mapping[str, Any], nodes: Sequence[Host], options: Mapping[str, Any], problems: list[str]
+    partition: Mapping[str, Any],
+    nodes: Sequence[Host],
+    options: Mapping[str, Any],
+    problems: list[str],
 ) -> str:
-    """A line of partitions.conf; empty where no node is in it. What is None was not given."""
-    name, hosts, families = given["name"], given.get("hosts"), given.get("families")
-    strangers = sorted(set(hosts or []) - {one.host for one in nodes})
+    """A line of partitions.conf; empty where no node is in it. None stands for a missing option."""
+    name, hosts, families = partition["name"], partition.get("hosts"), partition.get("families")
+    strangers = sorted(set(hosts or []) - {host.host for host in nodes})
     chosen = [
-        one
-        for one in nodes
-        if (hosts is None or one.host in hosts) and (families is None or one.family in families)
+        host
+        for host in nodes
+        if (hosts is None or host.host in hosts) and (families is None or host.family in families)
     ]
     if not _NAME.fullmatch(name):
         problems.append(f"slurm_partitions: {name!r} cannot be the name of a partition")
@@ -283,47 +287,47 @@ def _partition(
         )
     if not chosen:
         problems.append(f"slurm_partitions: {name} has no nodes")
-    return _partition_line(given, chosen, options) if chosen else ""
+    return _partition_line(partition, chosen, options) if chosen else ""
 
 
 def _partition_line(
-    given: Mapping[str, Any], nodes: Sequence[Host], options: Mapping[str, Any]
+    partition: Mapping[str, Any], nodes: Sequence[Host], options: Mapping[str, Any]
 ) -> str:
-    settings = {**options["partition_options"], **(given.get("options") or {})}
+    settings = {**options["partition_options"], **(partition.get("options") or {})}
     if "Memory" in options["select"]:
-        # A job that does not say what it needs gets its CPUs' share, not the whole node.
-        shares = (_memory(one, options) // (one.cpus or 1) for one in nodes)
+        # A job without a memory request gets its CPUs' share, not the whole node.
+        shares = (_memory(host, options) // (host.cpus or 1) for host in nodes)
         settings.setdefault("DefMemPerCPU", min(shares))
     words = [
-        f"PartitionName={given['name']}",
-        f"Nodes={hostlist(one.name for one in nodes)}",
-        *(["Default=YES"] if given.get("default") else []),
+        f"PartitionName={partition['name']}",
+        f"Nodes={hostlist(host.name for host in nodes)}",
+        *(["Default=YES"] if partition.get("default") else []),
         *(f"{key}={settings[key]}" for key in sorted(settings)),
         "State=UP",
     ]
     return " ".join(words)
 
 
-def _topology(nodes: Sequence[Host], given: Sequence[Any], problems: list[str]) -> list[str]:
+def _topology(nodes: Sequence[Host], entries: Sequence[Any], problems: list[str]) -> list[str]:
     """A tree of switches: a leaf for each placement group below one root, or as given."""
-    if given:
-        return _given_topology({one.host: one.name for one in nodes}, given, problems)
-    if not any(one.placement_group for one in nodes):
+    if entries:
+        return _given_topology({host.host: host.name for host in nodes}, entries, problems)
+    if not any(host.placement_group for host in nodes):
         return []
     leaves: dict[str, list[str]] = {}
-    for one in nodes:
-        leaf = f"pg-{one.placement_group}" if one.placement_group else "elsewhere"
-        leaves.setdefault(leaf, []).append(one.name)
+    for host in nodes:
+        leaf = f"pg-{host.placement_group}" if host.placement_group else "elsewhere"
+        leaves.setdefault(leaf, []).append(host.name)
     lines = [f"SwitchName={leaf} Nodes={hostlist(leaves[leaf])}" for leaf in sorted(leaves)]
     return [*lines, f"SwitchName=root Switches={','.join(sorted(leaves))}"]
 
 
 def _given_topology(
-    names: Mapping[str, str], given: Sequence[Mapping[str, Any]], problems: list[str]
+    names: Mapping[str, str], entries: Sequence[Mapping[str, Any]], problems: list[str]
 ) -> list[str]:
     lines: list[str] = []
     placed: list[str] = []
-    for entry in given:
+    for entry in entries:
         hosts, switches = entry.get("hosts") or [], entry.get("switches")
         strangers = sorted(set(hosts) - set(names))
         if strangers:
@@ -344,13 +348,15 @@ def _given_topology(
     return lines
 
 
-def _processes(looked: Sequence[Host], wanted: str, notes: list[str]) -> tuple[dict[str, str], str]:
-    """The version of cgroups on each host, and TaskPlugin: slurm.conf says once what every one of
-    them can do."""
-    versions = {one.host: _cgroup(one.look, wanted) for one in looked}
-    lacking = [f"{host} ({why})" for host, (version, why) in versions.items() if not version]
+def _processes(
+    looked: Sequence[Host], setting: str, notes: list[str]
+) -> tuple[dict[str, str], str]:
+    """The version of cgroups on each host, and TaskPlugin, which slurm.conf sets once: every host
+    must support it."""
+    versions = {host.host: _cgroup(host.look, setting) for host in looked}
+    lacking = [f"{host} ({reason})" for host, (version, reason) in versions.items() if not version]
     by_host = {host: version for host, (version, _) in versions.items()}
-    if lacking and wanted != "none":
+    if lacking and setting != "none":
         notes.append(
             f"no cgroups for jobs, because of {', '.join(lacking)}: processes are tracked by"
             " proctrack/linuxproc, and memory is not enforced"
@@ -362,7 +368,7 @@ def _processes(looked: Sequence[Host], wanted: str, notes: list[str]) -> tuple[d
 
 def _binding(looked: Sequence[Host], notes: list[str]) -> str:
     """TaskPlugin without cgroups."""
-    unbound = [one.host for one in looked if not one.look.get("may_bind")]
+    unbound = [host.host for host in looked if not host.look.get("may_bind")]
     if not unbound:
         return "task/affinity"
     notes.append(
@@ -371,23 +377,23 @@ def _binding(looked: Sequence[Host], notes: list[str]) -> str:
     return "task/none"
 
 
-def _cgroup(look: Mapping[str, Any], wanted: str) -> tuple[str, str]:
+def _cgroup(look: Mapping[str, Any], setting: str) -> tuple[str, str]:
     """The version that Slurm can use on this host, or an empty text and why there is none."""
-    here = str(look.get("cgroup"))
-    if wanted != "auto":
-        return ("", "slurm_cgroup") if wanted == "none" else (wanted, "")
-    if here not in {"v1", "v2"}:
-        return "", str(look.get("cgroup_why") or here)
-    if f"cgroup_{here}" not in look.get("plugins", []):
-        return "", f"its Slurm has no plugin cgroup/{here}"
-    return here, ""
+    version = str(look.get("cgroup"))
+    if setting != "auto":
+        return ("", "slurm_cgroup") if setting == "none" else (setting, "")
+    if version not in {"v1", "v2"}:
+        return "", str(look.get("cgroup_why") or version)
+    if f"cgroup_{version}" not in look.get("plugins", []):
+        return "", f"its Slurm has no plugin cgroup/{version}"
+    return version, ""
 
 
-def _mpi(looked: Sequence[Host], wanted: str, notes: list[str]) -> str:
+def _mpi(looked: Sequence[Host], setting: str, notes: list[str]) -> str:
     """As wanted; ``auto`` is pmix where every node has the plugin."""
-    if wanted != "auto":
-        return wanted
-    lacking = [one.host for one in looked if "mpi_pmix" not in one.look.get("plugins", [])]
+    if setting != "auto":
+        return setting
+    lacking = [host.host for host in looked if "mpi_pmix" not in host.look.get("plugins", [])]
     if lacking:
         notes.append(f"MpiDefault is none: no plugin mpi_pmix on {', '.join(lacking)}")
     return "none" if lacking or not looked else "pmix"
@@ -395,8 +401,8 @@ def _mpi(looked: Sequence[Host], wanted: str, notes: list[str]) -> str:
 
 def _uids(hosts: Iterable[Host]) -> dict[str, list[str]]:
     """Who has which numeric id of the user slurm; it must be one."""
-    found: dict[str, list[str]] = {}
-    for one in hosts:
-        if one.look.get("slurm_uid") is not None:
-            found.setdefault(str(one.look["slurm_uid"]), []).append(one.host)
-    return found
+    hosts_by_uid: dict[str, list[str]] = {}
+    for host in hosts:
+        if host.look.get("slurm_uid") is not None:
+            hosts_by_uid.setdefault(str(host.look["slurm_uid"]), []).append(host.host)
+    return hosts_by_uid

@@ -16,7 +16,7 @@ from .cluster import Host
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ...plan import Asked
+    from ...plan import PlanInputs
     from .cluster import Cluster
 
 SLURMCTLD_DROP_IN, SLURMD_DROP_IN = (
@@ -83,7 +83,7 @@ _EPILOG = f"""\
 {_WRITTEN}. What the node shows after a job; it drains the node itself.
 exec {_HEALTH} --epilog
 """
-# Below what slurmd gives a HealthCheckProgram, 60 s (slurm.conf(5)).
+# Below slurmd's limit for a HealthCheckProgram, 60 s (slurm.conf(5)).
 _HEALTH_SECONDS = 50
 # As AzNHC's check_ib_link_flapping.
 _FLAP_HOURS = 6
@@ -97,19 +97,19 @@ _COMMENTS = {
 
 
 def files_of(
-    asked: Asked, cluster: Cluster, parts: Sequence[str], version: str
+    inputs: PlanInputs, cluster: Cluster, parts: Sequence[str], version: str
 ) -> list[dict[str, str]]:
-    """What a host of the cluster has, as config_files takes it: a file is there when it is wanted,
-    and otherwise removed.
+    """The files of a host of the cluster, as config_files takes them; a file that the host does not
+    need is removed.
 
     Args:
-        asked: the host's options, node and data.
-        parts: what the host is in the cluster.
+        inputs: the host's options, node and data.
+        parts: the host's roles in the cluster.
         version: of Slurm on the host; empty where there is none yet.
     """
-    options = asked.options
+    options = inputs.options
     nodes = _lines(cluster.node_lines, ", from what each node said of itself")
-    found = [
+    files = [
         _file("/etc/slurm/slurm.conf", _slurm_conf(options, cluster)),
         _file("/etc/slurm/nodes.conf", nodes),
         _file("/etc/slurm/partitions.conf", _lines(cluster.partition_lines)),
@@ -117,13 +117,13 @@ def files_of(
         _file("/etc/slurm/topology.conf", _lines(cluster.topology_lines)),
     ]
     if "controller" in parts:
-        found.append(_file(SLURMCTLD_DROP_IN, f"{_WRITTEN}.\n{_SLURMCTLD}"))
+        files.append(_file(SLURMCTLD_DROP_IN, f"{_WRITTEN}.\n{_SLURMCTLD}"))
     if "accounting" in parts:
-        path = asked.data["systems"][asked.node["package_manager"]]["database_conf"]
-        found.append(_file(path, _database_conf(options["database_buffer_mib"])))
+        path = inputs.data["systems"][inputs.node["package_manager"]]["database_conf"]
+        files.append(_file(path, _database_conf(options["database_buffer_mib"])))
     if "compute" in parts:
-        found += _of_compute(asked, cluster, version)
-    return found
+        files += _of_compute(inputs, cluster, version)
+    return files
 
 
 def slurmdbd_conf(options: Mapping[str, Any], cluster: Cluster, password: str) -> str:
@@ -156,7 +156,7 @@ max_allowed_packet=16M
 
 
 def settings(options: Mapping[str, Any], cluster: Cluster) -> list[dict[str, Any]]:
-    """What slurm.conf sets, in blocks; None is not written. ``slurm_conf_extra`` is not in it."""
+    """Settings of slurm.conf, in blocks; None is not written. ``slurm_conf_extra`` is not in it."""
     how = "cgroup" if cluster.cgroups else "linux"
     hooks = {
         "Prolog": f"{_LIBEXEC}/slurm_prolog",
@@ -238,27 +238,27 @@ def _lines(of: Sequence[str], whence: str = "") -> str:
     return "\n".join([f"{_WRITTEN}{whence}.", *of, ""]) if of else ""
 
 
-def _of_compute(asked: Asked, cluster: Cluster, version: str) -> list[dict[str, str]]:
+def _of_compute(inputs: PlanInputs, cluster: Cluster, version: str) -> list[dict[str, str]]:
     """slurmd's, and the hooks around jobs."""
-    devices = [f"/dev/nvidia{number}" for number in range(len(asked.node["gpus"]))]
-    found = [
-        _file("/etc/slurm/cgroup.conf", _cgroup_conf(asked, cluster, version)),
-        _file(_DEVICES, _script(asked, "devices") if devices else "", "0755"),
-        _file(SLURMD_DROP_IN, _slurmd_drop_in(asked.options["slurmd_environment"], devices)),
+    devices = [f"/dev/nvidia{number}" for number in range(len(inputs.node["gpus"]))]
+    files = [
+        _file("/etc/slurm/cgroup.conf", _cgroup_conf(inputs, cluster, version)),
+        _file(_DEVICES, _script(inputs, "devices") if devices else "", "0755"),
+        _file(SLURMD_DROP_IN, _slurmd_drop_in(inputs.options["slurmd_environment"], devices)),
         {"path": "/var/spool/slurmd", "state": "directory"},
         {"path": "/etc/slurm/prolog.d", "state": "directory"},
         {"path": "/etc/slurm/epilog.d", "state": "directory"},
     ]
-    clocks = _script(asked, "gpu_clocks") if asked.node["gpus"] else ""
+    clocks = _script(inputs, "gpu_clocks") if inputs.node["gpus"] else ""
     hooks = {
-        f"{_LIBEXEC}/slurm_prolog": _hook(asked, "prolog.d"),
-        f"{_LIBEXEC}/slurm_epilog": _hook(asked, "epilog.d"),
-        "/etc/slurm/prolog.d/10-trueup-health": _health(asked),
+        f"{_LIBEXEC}/slurm_prolog": _hook(inputs, "prolog.d"),
+        f"{_LIBEXEC}/slurm_epilog": _hook(inputs, "epilog.d"),
+        "/etc/slurm/prolog.d/10-trueup-health": _health(inputs),
         "/etc/slurm/epilog.d/10-trueup-gpu-clocks": clocks,
     }
-    on = asked.options["hooks"]
-    found += [_file(path, text if on else "", "0755") for path, text in hooks.items()]
-    return found + _own_health(asked)
+    on = inputs.options["hooks"]
+    files += [_file(path, text if on else "", "0755") for path, text in hooks.items()]
+    return files + _own_health(inputs)
 
 
 def _slurmd_drop_in(environment: Mapping[str, Any], devices: Sequence[str]) -> str:
@@ -270,9 +270,9 @@ def _slurmd_drop_in(environment: Mapping[str, Any], devices: Sequence[str]) -> s
     return f"{_WRITTEN}.\n{_GPU_UNIT}\n{service}{waiting}"
 
 
-def _own_health(asked: Asked) -> list[dict[str, str]]:
+def _own_health(inputs: PlanInputs) -> list[dict[str, str]]:
     """The program by which the node judges itself, its settings, and the hook after a job."""
-    when = asked.options["health"]
+    when = inputs.options["health"]
     hook = _file(f"/etc/slurm/epilog.d/{_EPILOG_NAME}", _EPILOG if "epilog" in when else "", "0755")
     if not when:
         return [hook, _file(_HEALTH, ""), _file("/etc/trueup/slurm_health.json", "")]
@@ -283,8 +283,8 @@ def _own_health(asked: Asked) -> list[dict[str, str]]:
         }
         for name in _ROOM
     ]
-    settings = json.dumps(_health_settings(asked), indent=1, sort_keys=True) + "\n"
-    program = f"#!{asked.python} -I\n{_WRITTEN}.\n{_START}"
+    settings = json.dumps(_health_settings(inputs), indent=1, sort_keys=True) + "\n"
+    program = f"#!{inputs.python} -I\n{_WRITTEN}.\n{_START}"
     return [
         *room,
         _file("/etc/trueup/slurm_health.json", settings),
@@ -293,20 +293,20 @@ def _own_health(asked: Asked) -> list[dict[str, str]]:
     ]
 
 
-def _health_settings(asked: Asked) -> dict[str, Any]:
+def _health_settings(inputs: PlanInputs) -> dict[str, Any]:
     """As ``node_health`` describes them."""
-    options, size = asked.options, asked.node["vm_size"]
-    layouts = nccl_topology.read_layouts(asked.catalog("topologies.yml"))
-    gpus, _ = _devices(asked.node)
+    options, size = inputs.options, inputs.node["vm_size"]
+    layouts = nccl_topology.read_layouts(inputs.catalog("topologies.yml"))
+    gpus, _ = _devices(inputs.node)
     return {
-        "node": Host(asked.host, asked.hostvars[asked.host]).name,
-        "record_name": asked.host,
+        "node": Host(inputs.host, inputs.hostvars[inputs.host]).name,
+        "record_name": inputs.host,
         "vm_size": size,
-        "expectations": of_size(asked.catalog("expectations.yml"), size or ""),
-        "size_row": _size_row(asked),
-        "faults": asked.catalog("faults/xid.yml"),
+        "expectations": of_size(inputs.catalog("expectations.yml"), size or ""),
+        "size_row": _size_row(inputs),
+        "faults": inputs.catalog("faults/xid.yml"),
         "gpu": {"gpus": gpus},
-        "rdma": expected_of(asked.node, layouts),
+        "rdma": expected_of(inputs.node, layouts),
         "flap_hours": _FLAP_HOURS,
         "programs": ["/etc/slurm/prolog.d/10-trueup-health"] if options["hooks"] else [],
         "epilog_name": _EPILOG_NAME,
@@ -318,19 +318,19 @@ def _health_settings(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _size_row(asked: Asked) -> dict[str, Any]:
+def _size_row(inputs: PlanInputs) -> dict[str, Any]:
     """The size's row of the catalog with its source; empty for a size that the catalog lacks."""
-    row, path = catalog_of(asked.node), asked.project / "catalog" / "vm_sizes.csv"
-    return {**row, "source": read_sources(str(path))[asked.node["vm_size"]]} if row else {}
+    row, path = catalog_of(inputs.node), inputs.project / "catalog" / "vm_sizes.csv"
+    return {**row, "source": read_sources(str(path))[inputs.node["vm_size"]]} if row else {}
 
 
-def _cgroup_conf(asked: Asked, cluster: Cluster, version: str) -> str:
+def _cgroup_conf(inputs: PlanInputs, cluster: Cluster, version: str) -> str:
     """For the cgroup version of this host."""
-    memory = "yes" if "Memory" in asked.options["select"] else "no"
-    said = ["CgroupPlugin=disabled"]
+    memory = "yes" if "Memory" in inputs.options["select"] else "no"
+    lines = ["CgroupPlugin=disabled"]
     if cluster.cgroups:
-        said = [
-            f"CgroupPlugin=cgroup/{cluster.cgroup[asked.host]}",
+        lines = [
+            f"CgroupPlugin=cgroup/{cluster.cgroup[inputs.host]}",
             "ConstrainCores=yes",
             "ConstrainDevices=yes",
             f"ConstrainRAMSpace={memory}",
@@ -338,32 +338,32 @@ def _cgroup_conf(asked: Asked, cluster: Cluster, version: str) -> str:
     # Slurm 23.11 has a word for no cgroups at all; older ones do without where no plugin asks.
     elif [int(number) for number in (version or "0").split(".")] < [23, 11]:
         return ""
-    return _lines(said, ", for the cgroup version of this host")
+    return _lines(lines, ", for the cgroup version of this host")
 
 
-def _script(asked: Asked, name: str) -> str:
-    return asked.text(f"roles/slurm/files/{name}.sh")
+def _script(inputs: PlanInputs, name: str) -> str:
+    return inputs.text(f"roles/slurm/files/{name}.sh")
 
 
-def _hook(asked: Asked, folder: str) -> str:
-    """What runs the programs of a folder."""
-    seconds = str(asked.options["hook_timeout_seconds"])
-    return _script(asked, "hook").replace("@FOLDER@", folder).replace("@SECONDS@", seconds)
+def _hook(inputs: PlanInputs, folder: str) -> str:
+    """The script that runs the programs of a folder."""
+    seconds = str(inputs.options["hook_timeout_seconds"])
+    return _script(inputs, "hook").replace("@FOLDER@", folder).replace("@SECONDS@", seconds)
 
 
-def _health(asked: Asked) -> str:
-    """The check before each job, of what the node's size has, or what it showed when it was
-    identified: those paragraphs of the script that this node needs."""
-    head, gpus, links, folder, mounted, writable, end = _script(asked, "health").split("\n\n")
-    gpu_count, link_count = _devices(asked.node)
-    given = asked.options["scratch"]
-    scratch = given or _nvme_scratch(asked)
+def _health(inputs: PlanInputs) -> str:
+    """The check before each job, of the hardware that the node's size has or that identify found:
+    the paragraphs of the script that this node needs."""
+    head, gpus, links, folder, mounted, writable, end = _script(inputs, "health").split("\n\n")
+    gpu_count, link_count = _devices(inputs.node)
+    configured = inputs.options["scratch"]
+    scratch = configured or _nvme_scratch(inputs)
     paragraphs = [
         head,
         gpus.replace("@GPUS@", str(gpu_count)) if gpu_count else "",
         links.replace("@LINKS@", str(link_count)) if link_count else "",
         folder.replace("@SCRATCH@", shlex.quote(scratch)) if scratch else "",
-        mounted if scratch and not given else "",
+        mounted if scratch and not configured else "",
         writable if scratch else "",
         end,
     ]
@@ -377,10 +377,10 @@ def _devices(node: Mapping[str, Any]) -> tuple[int, int]:
     return row.get("gpus") or len(node["gpus"]), row.get("rdma_nics") or len(ports)
 
 
-def _nvme_scratch(asked: Asked) -> str:
+def _nvme_scratch(inputs: PlanInputs) -> str:
     """Where role nvme_scratch mounts the local disks of this node; empty where it does not."""
-    has = "nvme_scratch" in asked.variables.get("trueup_family_roles", [])
-    if not has or not any(disk["local"] for disk in asked.node["nvme"]):
+    has = "nvme_scratch" in inputs.variables.get("trueup_family_roles", [])
+    if not has or not any(disk["local"] for disk in inputs.node["nvme"]):
         return ""
-    point = asked.hostvars[asked.host].get("nvme_scratch_mount_point")
+    point = inputs.hostvars[inputs.host].get("nvme_scratch_mount_point")
     return str(point or "/mnt/resource_nvme")

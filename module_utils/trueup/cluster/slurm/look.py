@@ -1,4 +1,4 @@
-"""What a host can do for Slurm: its cgroups, plugins, ids and names. Nothing is changed."""
+"""A host's facts for Slurm: its cgroups, plugins, ids and names. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Iterable, List, Optional, Sequence, Tuple
 
 from ...node import tools
 
-# cgroup version 1: what Slurm's proctrack/cgroup and task/cgroup use (cgroup.conf(5)).
+# cgroup version 1: controllers of Slurm's proctrack/cgroup and task/cgroup (cgroup.conf(5)).
 _CONTROLLERS = ("cpuset", "devices", "freezer", "memory")
 # linux/capability.h
 _CAP_SYS_NICE = 23
@@ -19,30 +19,30 @@ _LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/l
 
 
 def look(module: Any, folder: str) -> dict[str, Any]:
-    """What is asked of a host, as the fact ``trueup_slurm`` has it.
+    """A host's facts, as the fact ``trueup_slurm`` has them.
 
     Args:
         module: the AnsibleModule.
         folder: where Slurm's plugins are, or will be.
     """
     with open("/proc/self/mounts", encoding="utf-8", errors="replace") as stream:
-        kind, why = cgroup(stream.read())
-    there = {name[:-3] for name in _entries(folder) if name.endswith(".so")}
-    library = any("libnvidia-ml.so.1" in _entries(place) for place in _LIBRARIES)
+        kind, reason = cgroup(stream.read())
+    plugins = {name[:-3] for name in _entries(folder) if name.endswith(".so")}
+    library = any("libnvidia-ml.so.1" in _entries(directory) for directory in _LIBRARIES)
     return {
         "hostname": socket.gethostname().split(".")[0],
         "cgroup": kind,
-        "cgroup_why": why,
+        "cgroup_why": reason,
         "may_bind": _may_bind(),
-        "plugins": sorted(there & _PLUGINS),
-        "nvml": "gpu_nvml" in there and library,
+        "plugins": sorted(plugins & _PLUGINS),
+        "nvml": "gpu_nvml" in plugins and library,
         "version": _version(module),
         "slurm_uid": _uid(),
     }
 
 
 def unresolved(names: Iterable[str]) -> List[str]:
-    """Those of the hosts' names that are not known here."""
+    """The hosts' names that are not known here."""
     return [name for name in names if not _resolves(name)]
 
 
@@ -53,7 +53,7 @@ def cgroup(mounts: str) -> Tuple[str, str]:
         if unified[-1][1] == "rw":
             return "v2", ""
         return "none", "cgroup version 2 is mounted read-only"
-    if any(_controllers(place) for place, _ in unified):
+    if any(_controllers(mount_point) for mount_point, _ in unified):
         return "none", "cgroup versions 1 and 2 share the controllers"
     if not any(name in old for name in _CONTROLLERS):
         return "none", "no cgroups are mounted"
@@ -68,18 +68,18 @@ def _mounted(mounts: str) -> Tuple[dict[str, str], List[Tuple[str, str]]]:
     old: dict[str, str] = {}
     unified = []
     for line in mounts.splitlines():
-        _, place, kind, options = line.split()[:4]
+        _, mount_point, kind, options = line.split()[:4]
         words = options.split(",")
         if kind == "cgroup":
             old.update(dict.fromkeys(words, words[0]))
         elif kind == "cgroup2":
-            unified.append((place, words[0]))
+            unified.append((mount_point, words[0]))
     return old, unified
 
 
-def _controllers(place: str) -> List[str]:
+def _controllers(mount_point: str) -> List[str]:
     try:
-        with open(os.path.join(place, "cgroup.controllers"), encoding="ascii") as stream:
+        with open(os.path.join(mount_point, "cgroup.controllers"), encoding="ascii") as stream:
             return stream.read().split()
     except OSError:
         return []
@@ -97,8 +97,8 @@ def _may_bind() -> bool:
 def _version(module: Any) -> Optional[str]:
     """Three numbers; None where there is no Slurm."""
     for program in ("slurmd", "slurmctld", "slurmdbd", "scontrol"):
-        answer = tools.ask(module, [program, "-V"], folders=["/usr/sbin", "/sbin"])
-        match = re.search(r"(?<![0-9])[0-9]+\.[0-9]+\.[0-9]+", answer.output)
+        response = tools.ask(module, [program, "-V"], folders=["/usr/sbin", "/sbin"])
+        match = re.search(r"(?<![0-9])[0-9]+\.[0-9]+\.[0-9]+", response.output)
         if match:
             return match.group()
     return None

@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 def hostlist(names: Iterable[str]) -> str:
     """Names as Slurm folds them: ``hb-[1-3,7]``. Leading zeros stay: ``n[08-09],n10``."""
-    found = []
+    folded = []
     parts = sorted({_parts(name) for name in names})
-    for (prefix, width), group in groupby(parts, key=lambda part: part[:2]):
+    for (prefix, width), group in groupby(parts, key=lambda fields: fields[:2]):
         same = list(group)
         numbers = [number for _, _, number, _ in same]
         several = len(same) > 1
-        found.append(prefix + (f"[{_ranges(numbers, width)}]" if several else same[0][3]))
-    return ",".join(found)
+        folded.append(prefix + (f"[{_ranges(numbers, width)}]" if several else same[0][3]))
+    return ",".join(folded)
 
 
 def _parts(name: str) -> tuple[str, int, int, str]:
-    """What stands before the number that a name ends in; the number's width, 0 for any, so that 9
-    and 10 stand in one range, and -1 for no number; the number, and its digits."""
+    """The text before the number that a name ends in; the number's width, 0 for any, so that 9 and
+    10 stand in one range, and -1 for no number; the number, and its digits."""
     prefix = name.rstrip("0123456789")
     digits = name[len(prefix) :]
     padded = len(digits) if digits.startswith("0") and len(digits) > 1 else 0
@@ -32,7 +32,7 @@ def _parts(name: str) -> tuple[str, int, int, str]:
 
 
 def _ranges(numbers: Sequence[int], width: int) -> str:
-    # Numbers that follow each other differ from their places by the same.
+    # Consecutive numbers have the same difference from their indexes.
     grouped = groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
     runs = [[number for _, number in run] for _, run in grouped]
     return ",".join(
@@ -42,15 +42,15 @@ def _ranges(numbers: Sequence[int], width: int) -> str:
 
 def gpu_type(name: str | None) -> str:
     """Slurm's word for a GPU model: ``a100`` of ``NVIDIA A100-SXM4-40GB``; empty where unknown."""
-    for word in re.split(r"[\s_-]+", (name or "").lower()):
-        if re.fullmatch(r"[a-z]{1,3}[0-9]{1,4}[a-z]{0,2}", word) and not word.startswith("hbm"):
-            return word
+    for token in re.split(r"[\s_-]+", (name or "").lower()):
+        if re.fullmatch(r"[a-z]{1,3}[0-9]{1,4}[a-z]{0,2}", token) and not token.startswith("hbm"):
+            return token
     return ""
 
 
 def cpu_word(model: str | None) -> str:
     """The model number of a CPU: ``7v73x`` of ``AMD EPYC 7V73X 64-Core Processor``."""
-    for word in (model or "").lower().split():
-        if re.fullmatch(r"(?=.*[0-9])[a-z]{0,2}[0-9][0-9a-z]{3,}[+]?", word):
-            return word.rstrip("+")
+    for token in (model or "").lower().split():
+        if re.fullmatch(r"(?=.*[0-9])[a-z]{0,2}[0-9][0-9a-z]{3,}[+]?", token):
+            return token.rstrip("+")
     return ""

@@ -9,7 +9,7 @@ import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ...plan import Asked, Plan
+from ...plan import Plan, PlanInputs
 from .cluster import PARTS, Cluster, Host, cluster_of
 from .files import (
     SLURMCTLD_DROP_IN,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _KEY_BYTES = (32, 1024)
 _MAKE_KEY = "`head -c 1024 /dev/urandom | base64 -w0`"
-# Stands for the secret, which holds no such sign, in what a task completes: a plan is shown.
+# Stands for the secret, which holds no such sign; a task fills it in, since a plan is shown.
 _PASSWORD = "@PASSWORD@"  # noqa: S105 WHY: it is a place, not a password
 _KEY = "/etc/munge/munge.key"
 _SLURMDBD_CONF = "/etc/slurm/slurmdbd.conf"
@@ -57,13 +57,13 @@ GRANT ALL ON {name}.* TO '{user}'@'localhost';
 """
 
 
-def plan(asked: Asked) -> Plan:
-    """The role is planned in steps, since what all hosts of the cluster share is worked out once:
+def plan(inputs: PlanInputs) -> Plan:
+    """The role is planned in steps, since the common part of all hosts is computed once:
 
     - without ``found`` this host's variables are validated;
     - ``wanted: cluster`` gives the ``cluster``, null where the inventory has none;
     - ``cluster``, that one, and ``unresolved``, which of the cluster's names slurm_facts did not
-      find, absent before it was asked, give what this host has.
+      find, absent before it was asked, give the plan of this host.
 
     The values of a host are ``parts``, empty where it is in no cluster, and
 
@@ -72,47 +72,47 @@ def plan(asked: Asked) -> Plan:
     - ``plugins``: their folder, for slurm_facts, and ``installed``, whether it had Slurm;
     - ``controller``: its name in the inventory;
     - ``files`` as config_files takes them; ``read``, which files each unit reads at its start, and
-      ``reloading``, those that it reads again by ``scontrol reconfigure``;
+      ``reloading``, the files that it reads again by ``scontrol reconfigure``;
     - ``folders`` of the user slurm, and their modes;
     - ``slurmdbd_conf``, ``sql_look`` and ``sql_make``, with @PASSWORD@ in the password's place.
     """
-    hosts = {part: list(asked.groups.get(f"slurm_{part}", [])) for part in PARTS}
-    if asked.found.get("wanted") == "cluster":
-        cluster = asdict(cluster_of(hosts, asked)) if any(hosts.values()) else None
+    hosts = {group: list(inputs.groups.get(f"slurm_{group}", [])) for group in PARTS}
+    if inputs.found.get("wanted") == "cluster":
+        cluster = asdict(cluster_of(hosts, inputs)) if any(hosts.values()) else None
         return Plan(values={"cluster": cluster})
-    parts = asked.options["parts"] or [part for part in PARTS if asked.host in hosts[part]]
+    parts = inputs.options["parts"] or [group for group in PARTS if inputs.host in hosts[group]]
     if not parts:
         return Plan(values={"parts": []})
-    refused = _refused(asked)
-    if refused or "cluster" not in asked.found:
+    refused = _refused(inputs)
+    if refused or "cluster" not in inputs.found:
         return Plan(refused=refused)
-    return _of_host(asked, parts)
+    return _of_host(inputs, parts)
 
 
-def _of_host(asked: Asked, parts: list[str]) -> Plan:
-    options, node = asked.options, asked.node
-    if not asked.found["cluster"]:
-        groups = ", ".join(f"slurm_{part}" for part in PARTS)
+def _of_host(inputs: PlanInputs, parts: list[str]) -> Plan:
+    options, node = inputs.options, inputs.node
+    if not inputs.found["cluster"]:
+        groups = ", ".join(f"slurm_{group}" for group in PARTS)
         return Plan(
             refused=[f"slurm: slurm_parts is given, and no host is in {groups}: fill these groups."]
         )
-    cluster = Cluster(**asked.found["cluster"])
-    refused = _refused_in_cluster(asked, cluster)
+    cluster = Cluster(**inputs.found["cluster"])
+    refused = _refused_in_cluster(inputs, cluster)
     if refused:
         return Plan(refused=refused)
-    system = asked.data["systems"][node["package_manager"]]
-    version = Host(asked.host, asked.hostvars[asked.host]).look.get("version") or ""
+    system = inputs.data["systems"][node["package_manager"]]
+    version = Host(inputs.host, inputs.hostvars[inputs.host]).look.get("version") or ""
     state = {STATE_FOLDER: "0700"} if "controller" in parts else {}
     names = {"name": options["database_name"], "user": options["database_user"]}
     return Plan(
         values={
             "parts": parts,
-            "preferences": _preferences(asked, parts),
-            "packages": _packages(asked, system, parts),
+            "preferences": _preferences(inputs, parts),
+            "packages": _packages(inputs, system, parts),
             "plugins": system["plugins"].format(architecture=node["architecture"]),
             "installed": bool(version),
-            "controller": asked.groups["slurm_controller"][0],
-            "files": files_of(asked, cluster, parts, version),
+            "controller": inputs.groups["slurm_controller"][0],
+            "files": files_of(inputs, cluster, parts, version),
             "read": {
                 "munge": (_KEY,),
                 "mariadb": (system["database_conf"],),
@@ -129,39 +129,43 @@ def _of_host(asked: Asked, parts: list[str]) -> Plan:
     )
 
 
-def _packages(asked: Asked, system: Mapping[str, Any], parts: list[str]) -> list[list[str]]:
-    by_part = {**system["packages"], **asked.options["packages"]}
-    wanted = [name for part in ("common", *parts) for name in by_part[part]]
-    dnf = asked.node["package_manager"] == "dnf"
-    first = asked.options["dnf_repositories"] if dnf else []
-    return [names for names in (first, list(dict.fromkeys(wanted))) if names]
+def _packages(inputs: PlanInputs, system: Mapping[str, Any], parts: list[str]) -> list[list[str]]:
+    by_part = {**system["packages"], **inputs.options["packages"]}
+    packages = [name for group in ("common", *parts) for name in by_part[group]]
+    dnf = inputs.node["package_manager"] == "dnf"
+    first = inputs.options["dnf_repositories"] if dnf else []
+    return [names for names in (first, list(dict.fromkeys(packages))) if names]
 
 
-def _preferences(asked: Asked, parts: list[str]) -> list[dict[str, str]]:
+def _preferences(inputs: PlanInputs, parts: list[str]) -> list[dict[str, str]]:
     """A pin over the image's, where a part's packages are the distribution's. A site that names its
     own, such as slurm-smd of the image's repository, finds them as they are."""
-    node, own = asked.node, asked.options["packages"]
+    node, user_packages = inputs.node, inputs.options["packages"]
     hidden = node["package_manager"] == "apt" and node.get("hpc_image") is not None
-    ours = any(part not in own for part in ("common", *parts))
+    ours = any(group not in user_packages for group in ("common", *parts))
     return [{"path": _PREFERENCES, "content": _PIN}] if hidden and ours else []
 
 
-def _refused(asked: Asked) -> list[str]:
-    """What is wrong with this host, and its variables."""
-    node, options = asked.node, asked.options
+def _refused(inputs: PlanInputs) -> list[str]:
+    """Problems of this host and its variables."""
+    node, options = inputs.node, inputs.options
     if not node:
-        return [f"slurm: {asked.host} has never said what it is: run playbooks/identify.yml first."]
-    key, password = asked.secrets["munge_key"], asked.secrets["database_password"]
+        return [
+            f"slurm: {inputs.host} has never said what it is: run playbooks/identify.yml first."
+        ]
+    key, password = inputs.secrets["munge_key"], inputs.secrets["database_password"]
     cluster, name, user = (options[of] for of in ("cluster_name", "database_name", "database_user"))
     mib, percent = options["memory_reserve_mib"], options["memory_reserve_percent"]
-    unlisted = [part for part, names in options["packages"].items() if not isinstance(names, list)]
+    unlisted = [
+        group for group, names in options["packages"].items() if not isinstance(names, list)
+    ]
     records = options["health_records"]
-    accounted = bool(asked.groups.get("slurm_accounting"))
+    accounted = bool(inputs.groups.get("slurm_accounting"))
     checks = {
         "slurm: this host gives neither root nor sudo without a password: connect as such a user"
         " (ansible_user).": node["privilege"] is not None,
         f"slurm: no packages are known for {node['os']}: it has neither apt nor dnf.": (
-            node["package_manager"] in asked.data["systems"]
+            node["package_manager"] in inputs.data["systems"]
         ),
         "slurm: no packages are known for Azure Linux (no EPEL): set"
         " slurm_dnf_repositories to an empty list, and slurm_packages to your repository's.": (
@@ -198,23 +202,23 @@ def _refused(asked: Asked) -> list[str]:
     return [sentence for sentence, holds in checks.items() if not holds]
 
 
-def _refused_in_cluster(asked: Asked, cluster: Cluster) -> list[str]:
-    """Why it is no cluster; and what its hosts lack for each other, once they were looked at in
-    this run: ids that are remembered may have been mended."""
+def _refused_in_cluster(inputs: PlanInputs, cluster: Cluster) -> list[str]:
+    """Problems of the cluster; and problems between its hosts, once this run has read their facts:
+    the cause of an older one may have been fixed."""
     if cluster.problems:
         return [f"slurm: {'; '.join(cluster.problems)}"]
-    extra = asked.options["conf_extra"]
-    own = {name.lower() for block in settings(asked.options, cluster) for name in block}
-    clashes = [name for name in extra if name.lower() in own]
+    extra = inputs.options["conf_extra"]
+    role_settings = {name.lower() for block in settings(inputs.options, cluster) for name in block}
+    clashes = [name for name in extra if name.lower() in role_settings]
     if clashes:
-        why = "the role writes it itself; see roles/slurm/defaults/main.yml for its variable."
-        return [f"{', '.join(clashes)} of slurm_conf_extra: {why}"]
-    if "unresolved" not in asked.found:
+        advice = "the role writes it itself; see roles/slurm/defaults/main.yml for its variable."
+        return [f"{', '.join(clashes)} of slurm_conf_extra: {advice}"]
+    if "unresolved" not in inputs.found:
         return []
     mend = "put it into DNS or /etc/hosts, or set slurm_node_address."
     refused = [
-        f"slurm: {name} is not known by name on {asked.host}: {mend}"
-        for name in asked.found["unresolved"]
+        f"slurm: {name} is not known by name on {inputs.host}: {mend}"
+        for name in inputs.found["unresolved"]
     ]
     if len(cluster.uids) > 1:
         refused.append(

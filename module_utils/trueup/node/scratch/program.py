@@ -6,10 +6,10 @@ with the expected UUID, over all local disks as RAID 0, or on the disk itself wh
 
     nvme_scratch [--config FILE | --settings JSON]            do it
     nvme_scratch [--config FILE | --settings JSON] --wait     the same at boot: disks may come late
-    nvme_scratch [--config FILE | --settings JSON] --check    say what it would do
+    nvme_scratch [--config FILE | --settings JSON] --check    print the steps, change nothing
 
-It prints one JSON object. Exit status 0: done, or nothing to do. 1: refused or failed, and why
-stands in `problems`; nothing has been changed when it refused. ``states.TABLE`` says what it may
+It prints one JSON object. Exit status 0: done, or nothing to do. 1: refused or failed, with the
+reason in `problems`; a refusal has changed nothing. ``states.TABLE`` lists the disks that it may
 write to.
 """
 
@@ -45,7 +45,7 @@ ASIDE = "/run/trueup-nvme-scratch"
 
 
 def apply(settings: Settings, plan: Plan, run: Run) -> None:
-    """Do what the plan says."""
+    """Carry out the plan's steps."""
     for name in plan.stop:
         run("mdadm", "--stop", f"/dev/{name}")
     if plan.state == "assemble":
@@ -63,8 +63,8 @@ def apply(settings: Settings, plan: Plan, run: Run) -> None:
     device = plan.device
     if not device:
         device = _create(settings, plan, run)
-    # -f where the array has just been made: what XFS may find there is of our own lost array. On
-    # anything else its refusal to overwrite stays in force.
+    # -f only on an array just made: XFS can find there only data of the lost array of this program.
+    # On anything else its refusal to overwrite stays in force.
     force = [] if plan.device else ["-f"]
     run("mkfs.xfs", *force, "-q", "-m", f"uuid={settings.uuid}", f"/dev/{device}")
     _permit(settings, device, run)
@@ -135,16 +135,16 @@ def _set_permissions(settings: Settings, path: str) -> None:
 def decide_when_settled(settings: Settings, run: Run, wait_seconds: int) -> Plan:
     """The plan once all disks are there, or when the time is over: disks may come late at boot.
 
-    What is whole needs no waiting. Nothing is made over a disk too few before the time is over.
+    A complete array needs no waiting. With a disk too few nothing is made before the time is over.
     """
     run("udevadm", "settle", "--timeout=30", check=False)
     deadline = time.monotonic() + wait_seconds
     while True:
         plan = decide(settings, read_machine(settings, run))
-        whole = plan.state in ("ready", "assemble", "kept")
+        is_complete = plan.state in ("ready", "assemble", "kept")
         counted = settings.expected_disks is not None and not plan.problems
         enough = counted and len(plan.disks) >= (settings.expected_disks or 0)
-        if whole or enough or time.monotonic() >= deadline:
+        if is_complete or enough or time.monotonic() >= deadline:
             return plan
         time.sleep(1)
 
@@ -163,18 +163,24 @@ def read_settings(text: str) -> Settings:
     return settings
 
 
-def outcome(given: str | Path, *, check: bool = False, wait: bool = False) -> dict[str, Any]:
-    """What was found and done: ``state``, ``disks``, ``device``, whether it is ``mounted``, the
-    ``steps`` that were to be done, and ``problems``, with which nothing was.
+def outcome(
+    settings_source: str | Path, *, check: bool = False, wait: bool = False
+) -> dict[str, Any]:
+    """The outcome: ``state``, ``disks``, ``device``, whether it is ``mounted``, the due ``steps``,
+    and ``problems``; with problems nothing was done.
 
     Args:
-        given: a configuration as JSON, or the file that holds it.
+        settings_source: a configuration as JSON, or the file that holds it.
         check: change nothing.
         wait: give the disks time to appear.
     """
     plan, problems = Plan("failed"), []
     try:
-        settings = read_settings(given if isinstance(given, str) else given.read_text("utf-8"))
+        settings = read_settings(
+            settings_source
+            if isinstance(settings_source, str)
+            else settings_source.read_text("utf-8")
+        )
         with open(LOCK, "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if check:

@@ -15,7 +15,7 @@ from .states import WORKING, Array, Device, Machine, Marker, Settings, Signature
 
 SECTOR_BYTES = 512
 ROOT = "/"
-# What the kernel calls a disk that may be a scratch disk: a whole namespace of an NVMe controller.
+# The kernel's names of possible scratch disks: a whole namespace of an NVMe controller.
 DISKS = "nvme[0-9]+n[0-9]+"
 # Which array this program made: its UUID, the machine and the boot in which it was last whole. On
 # the OS disk, which a deallocation leaves as it is.
@@ -41,12 +41,12 @@ class Missing(Failed):
 class Ended(Failed):
     """A command ended with another status than 0."""
 
-    def __init__(self, argv: tuple[str, ...], status: int, said: str) -> None:
-        """``said``: what it wrote as errors, or else as output."""
-        last = " / ".join(said.splitlines()[-3:])
+    def __init__(self, argv: tuple[str, ...], status: int, message: str) -> None:
+        """``message``: the program's error output, or else its output."""
+        last = " / ".join(message.splitlines()[-3:])
         super().__init__(f"{' '.join(argv)} ended with status {status}: {last}")
         self.status = status
-        self.said = said
+        self.said = message
 
 
 def run_command(*argv: str, check: bool = True) -> str:
@@ -95,14 +95,16 @@ def read_machine(
         if re.fullmatch(r"md.+", name) and (block / name / "md").is_dir()
     )
     machine = Machine(disks, arrays, marker=_read_marker(root))
-    here = [number for number, places in mounts.items() if settings.mount_point in places]
-    if not here:
+    mounted_numbers = [
+        number for number, places in mounts.items() if settings.mount_point in places
+    ]
+    if not mounted_numbers:
         return machine
     by_number = {_text(block / name / "dev"): name for name in names}
-    mounted = by_number.get(here[-1], f"a file system ({here[-1]})")
-    place = Path(root, settings.mount_point.lstrip("/"))
+    mounted = by_number.get(mounted_numbers[-1], f"a file system ({mounted_numbers[-1]})")
+    mount_path = Path(root, settings.mount_point.lstrip("/"))
     try:
-        permissions = _read_permissions(place)
+        permissions = _read_permissions(mount_path)
     except OSError as error:
         raise Failed(
             f"{settings.mount_point}, where {mounted} is mounted, cannot be read"
@@ -142,16 +144,20 @@ class _System(NamedTuple):
         """A device; its signatures only where ``look``."""
         folder = Path(self.root, "sys/block", name)
         parts = sorted((p.parent.name for p in folder.glob("*/partition")), key=_numbered)
-        numbers = [_text(folder / part / "dev") for part in ("", *parts)]
+        numbers = [_text(folder / partition / "dev") for partition in ("", *parts)]
         signatures = _read_signatures(self.run, name) if look else ()
-        holders = [p.name for part in ("", *parts) for p in (folder / part).glob("holders/*")]
+        holders = [
+            p.name for partition in ("", *parts) for p in (folder / partition).glob("holders/*")
+        ]
         return Device(
             name=name,
             model=_text(folder / "device/model"),
             bytes=int(_text(folder / "size") or 0) * SECTOR_BYTES,
             signatures=signatures,
             partitions=tuple(parts),
-            mounts=tuple(place for number in numbers for place in self.mounts.get(number, ())),
+            mounts=tuple(
+                mount_point for number in numbers for mount_point in self.mounts.get(number, ())
+            ),
             swap=bool(self.swaps & {name, *parts}),
             holders=tuple(sorted(holders)),
             busy=look and _is_busy(Path(self.root, "dev", name)),
@@ -190,9 +196,11 @@ def _read_mounts(path: Path) -> dict[str, tuple[str, ...]]:
     """Device number to mount points; proc(5) writes blanks as octal."""
     places: dict[str, tuple[str, ...]] = {}
     for line in _text(path).splitlines():
-        number, place = line.split()[2], line.split()[4]
-        place = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), place)
-        places[number] = (*places.get(number, ()), place)
+        number, mount_point = line.split()[2], line.split()[4]
+        mount_point = re.sub(
+            r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), mount_point
+        )
+        places[number] = (*places.get(number, ()), mount_point)
     return places
 
 
@@ -221,11 +229,11 @@ def _examine(run: Run, name: str, *, needed: bool) -> tuple[Superblock | None, s
         return None, "" if none else str(error)
     except Failed as error:
         return None, str(error)
-    found = _export(text)
-    uuid, count = digits(found.get("MD_UUID", "")), found.get("MD_DEVICES", "")
-    if not uuid or not re.fullmatch("[0-9]+", count) or not found.get("MD_LEVEL"):
+    fields = _export(text)
+    uuid, count = digits(fields.get("MD_UUID", "")), fields.get("MD_DEVICES", "")
+    if not uuid or not re.fullmatch("[0-9]+", count) or not fields.get("MD_LEVEL"):
         return None, f"mdadm says of {path} what cannot be read: {text.strip()[:200]!r}"
-    return Superblock(uuid, found.get("MD_NAME", ""), found["MD_LEVEL"], int(count)), ""
+    return Superblock(uuid, fields.get("MD_NAME", ""), fields["MD_LEVEL"], int(count)), ""
 
 
 def _read_content(path: Path, device: Device) -> tuple[str, str]:
@@ -276,8 +284,8 @@ def _read_writers(root: str) -> dict[str, list[str]]:
 def _written_through(link: Path) -> tuple[str, ...]:
     """The device that a process may write to through an open file: its path, and its number.
 
-    Only below /dev is asked what the file is: elsewhere a file server that is away would keep this
-    waiting. The link's mode says whether it is open for writing (proc(5)).
+    The file's type is read only below /dev: elsewhere an unreachable file server would block this.
+    The link's mode says whether it is open for writing (proc(5)).
     """
     try:
         path = os.readlink(link)
@@ -306,12 +314,12 @@ def _read_marker(root: str) -> Marker | None:
     """The marker, where it is whole and of this machine."""
     machine, boot = _identity(root)
     try:
-        found = json.loads(_text(Path(root, MARKER)) or "{}")
-        array, its_machine, its_boot = found["array"], found["machine"], found["boot"]
+        marker = json.loads(_text(Path(root, MARKER)) or "{}")
+        array, its_machine, its_boot = marker["array"], marker["machine"], marker["boot"]
     except (ValueError, KeyError, TypeError):
         return None
-    known = all(isinstance(one, str) and one for one in (array, its_machine, its_boot))
-    if not known or its_machine != machine:
+    is_valid = all(isinstance(text, str) and text for text in (array, its_machine, its_boot))
+    if not is_valid or its_machine != machine:
         return None
     return Marker(array, bool(boot) and its_boot == boot)
 
@@ -363,5 +371,6 @@ def _text(path: Path) -> str:
 
 def _numbered(name: str) -> list[tuple[int, str]]:
     return [
-        (int(part or 0), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)
+        (int(token or 0), "") if token.isdecimal() else (0, token)
+        for token in re.split(r"(\d+)", name)
     ]

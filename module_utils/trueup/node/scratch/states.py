@@ -1,13 +1,13 @@
-"""What the scratch disks of a machine may be, and what is done in each state: one table, TABLE.
+"""The states of a machine's scratch disks, and the plan for each state: one table, TABLE.
 
-Nothing here reads or changes anything. What the table does not know is a refusal that says why.
-What may be written to:
+Nothing here reads or changes anything. A state that is not in the table is a refusal with its
+reason. Only these may be written to:
 
 - Blank disks: of the chosen models, without partition, signature, md superblock, mount, swap,
   holder, a program that writes to them, or a byte that is not zero in the blocks that are sampled.
 - With ``wipe_unsigned``, disks that are blank but for such bytes (``Kind.UNSIGNED``), where no disk
   holds anything of ours. A signature is never overwritten.
-- What is left of an array that has lost a member, where the marker (``Marker``) proves that this
+- Remains of an array that has lost a member, where the marker (``Marker``) proves that this
   program made that very array on this machine and has found it whole since the machine booted:
   then a member is lost and not late.
 - A file system on an array that the marker proves our own and that is blank.
@@ -20,13 +20,13 @@ import re
 from dataclasses import dataclass, replace
 from typing import Callable, NamedTuple
 
-# What the images' own services call their arrays: setup_nvme.sh of azhpc-images makes /dev/md128,
-# azure-vm-utils the other.
+# Names of arrays that the images' own services make: setup_nvme.sh of azhpc-images makes
+# /dev/md128, azure-vm-utils the other.
 MAKERS = {"128": "Azure's setup_nvme.sh", "azure-ephemeral-md": "azure-ephemeral-disk-setup"}
 # States of an array that runs and has lost no member (md(4), array_state).
 WORKING = ("clean", "active", "active-idle", "write-pending", "readonly")
-# What sysfs shows as the level of an array of ours: of one that does not run, perhaps its number,
-# or nothing.
+# Values of sysfs for the level of this program's arrays: for one that does not run, perhaps its
+# number, or nothing.
 LEVELS = ("raid0", "0", "")
 EMPTY = "`wipefs --all` and then `blkdiscard --zeroout`"
 
@@ -57,7 +57,7 @@ class Settings:
 
 
 class Signature(NamedTuple):
-    """What wipefs(8) finds on a device."""
+    """The result of wipefs(8) on a device."""
 
     type: str
     uuid: str = ""
@@ -65,7 +65,7 @@ class Signature(NamedTuple):
 
 
 class Superblock(NamedTuple):
-    """What mdadm finds on a member of an array. The UUID has 32 hexadecimal digits."""
+    """mdadm's result on a member of an array. The UUID has 32 hexadecimal digits."""
 
     uuid: str
     label: str
@@ -75,7 +75,7 @@ class Superblock(NamedTuple):
 
 @dataclass(frozen=True)
 class Device:
-    """A block device and what is on it."""
+    """A block device, its signatures and its users."""
 
     name: str
     model: str = ""
@@ -124,7 +124,7 @@ class Machine:
 
     disks: tuple[Device, ...]
     arrays: tuple[Array, ...] = ()
-    # What is mounted at the mount point: a device's name, or another source as it is.
+    # The source mounted at the mount point: a device's name, or another source as it is.
     mounted: str = ""
     # Owner, group and mode there, as Settings.permissions() writes them.
     permissions: str = ""
@@ -133,7 +133,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done. With problems, nothing is."""
+    """The steps that are due. With problems there are none."""
 
     state: str
     disks: tuple[str, ...] = ()
@@ -155,7 +155,7 @@ class Plan:
 
 
 class Kind(enum.Enum):
-    """What a disk is."""
+    """The kinds of disks."""
 
     BLANK = "blank"
     UNSIGNED = "blank but for content without a signature"
@@ -164,8 +164,8 @@ class Kind(enum.Enum):
     OTHER = "another's"
 
 
-class Seen(NamedTuple):
-    """What the rows of the table ask."""
+class DiskState(NamedTuple):
+    """The observed state, for the rows of the table."""
 
     settings: Settings
     machine: Machine
@@ -193,9 +193,9 @@ class Seen(NamedTuple):
     @property
     def whole(self) -> bool:
         """Whether the members are all those of one array of ours."""
-        found = self.superblocks
-        same = len({(block.uuid, block.devices) for block in found}) == 1
-        return same and found[0].devices == len(found)
+        superblocks = self.superblocks
+        same = len({(block.uuid, block.devices) for block in superblocks}) == 1
+        return same and superblocks[0].devices == len(superblocks)
 
     @property
     def proven(self) -> str:
@@ -211,28 +211,28 @@ class Seen(NamedTuple):
 
     @property
     def used(self) -> tuple[str, ...]:
-        """What uses arrays of ours, a part of a sentence each."""
+        """Users of this program's arrays, a part of a sentence each."""
         return tuple(words for array in self.arrays for words in _uses(array.device))
 
 
 class Row(NamedTuple):
-    """A state of the machine, and what is done in it."""
+    """A state of the machine, and its plan."""
 
     state: str
-    holds: Callable[[Seen], object]
-    plan: Callable[[Seen], Plan]
+    holds: Callable[[DiskState], object]
+    plan: Callable[[DiskState], Plan]
 
 
 def decide(settings: Settings, machine: Machine) -> Plan:
-    """What is to be done on such a machine. Reads and changes nothing.
+    """The plan for such a machine. Reads and changes nothing.
 
     The first row of the table that holds decides. Where none does, nothing is done.
     """
     chosen = tuple(disk for disk in machine.disks if disk.model.startswith(settings.models))
     judged = [_judge(settings, machine, disk) for disk in chosen]
-    # Beside what is ours such a disk may be a damaged part of it.
+    # Beside this program's own disks such a disk may be a damaged part of their array.
     free = {Kind.UNSIGNED} if {kind for kind, _ in judged} <= {Kind.BLANK, Kind.UNSIGNED} else set()
-    seen = Seen(
+    observed = DiskState(
         settings,
         machine,
         chosen,
@@ -241,114 +241,129 @@ def decide(settings: Settings, machine: Machine) -> Plan:
         tuple(_our_arrays(settings, machine)),
     )
     for row in TABLE:
-        if row.holds(seen):
-            return row.plan(seen)
-    return _refused(seen, f"{words(seen.names)} are in no state that is known: leave them alone.")
+        if row.holds(observed):
+            return row.plan(observed)
+    return _refused(
+        observed, f"{words(observed.names)} are in no state that is known: leave them alone."
+    )
 
 
-def _is_mounted_by_another(seen: Seen) -> bool:
-    mounted = seen.machine.mounted
-    return bool(mounted) and not _is_ours(seen.settings, seen.machine, mounted)
+def _is_mounted_by_another(observed: DiskState) -> bool:
+    mounted = observed.machine.mounted
+    return bool(mounted) and not _is_ours(observed.settings, observed.machine, mounted)
 
 
-def _mounted_by_another(seen: Seen) -> Plan:
-    """What something else made stands at the mount point: it is kept, or this is refused."""
-    settings, machine, mounted = seen.settings, seen.machine, seen.machine.mounted
+def _mounted_by_another(observed: DiskState) -> Plan:
+    """Something else is mounted at the mount point: the plan keeps it or refuses."""
+    settings, machine, mounted = observed.settings, observed.machine, observed.machine.mounted
     theirs = [array for array in machine.arrays if not is_our_label(settings, array.label)]
     below = next((a.members for a in theirs if a.device.name == mounted), ())
     below = tuple(below or (mounted,))
-    local = set(below) <= set(seen.names)
+    local = set(below) <= set(observed.names)
     if local and settings.existing == "keep":
         return Plan("kept", below, device=mounted)
     mend = "Choose another nvme_scratch_mount_point."
     if local:
         mend = "Set nvme_scratch_existing to keep to leave it as it is."
-    what = _array_words(machine, mounted) or f"{mounted}, which something else made"
-    return _refused(seen, f"{settings.mount_point} is the mount point of {what}. {mend}")
+    holder = _array_words(machine, mounted) or f"{mounted}, which something else made"
+    return _refused(observed, f"{settings.mount_point} is the mount point of {holder}. {mend}")
 
 
-def _wrong_number(seen: Seen) -> str:
+def _wrong_number(observed: DiskState) -> str:
     """Why there are too many disks, or too few; empty where their number may be."""
-    settings, chosen = seen.settings, seen.chosen
-    wanted = len(chosen) if settings.expected_disks is None else settings.expected_disks
-    if len(chosen) == wanted or (len(chosen) < wanted and settings.fewer_disks_allowed):
+    settings, chosen = observed.settings, observed.chosen
+    expected = len(chosen) if settings.expected_disks is None else settings.expected_disks
+    if len(chosen) == expected or (len(chosen) < expected and settings.fewer_disks_allowed):
         return ""
-    found = f"{len(chosen)} ({', '.join(disk.name for disk in chosen)})" if chosen else "none"
+    listing = f"{len(chosen)} ({', '.join(disk.name for disk in chosen)})" if chosen else "none"
     mend = "redeploy the VM, or set nvme_scratch_fewer_disks_allowed"
-    if len(chosen) > wanted:
+    if len(chosen) > expected:
         mend = "narrow nvme_scratch_models, or correct the catalog"
     return (
-        f"expected {wanted} disks of the model(s) {', '.join(settings.models)},"
-        f" found {found}: {mend}."
+        f"expected {expected} disks of the model(s) {', '.join(settings.models)},"
+        f" found {listing}: {mend}."
     )
 
 
-def _strange_arrays(seen: Seen) -> list[str]:
+def _strange_arrays(observed: DiskState) -> list[str]:
     """Arrays with our label that this program does not make, or over disks that are not chosen."""
-    there = {disk.name for disk in seen.machine.disks} - set(seen.names)
+    other_disks = {disk.name for disk in observed.machine.disks} - set(observed.names)
     return [
         array.device.name
-        for array in seen.arrays
-        if array.level not in LEVELS or there & set(array.members)
+        for array in observed.arrays
+        if array.level not in LEVELS or other_disks & set(array.members)
     ]
 
 
-def _strange(seen: Seen) -> Plan:
-    what = ", ".join(_array_words(seen.machine, name) for name in _strange_arrays(seen))
-    return _refused(seen, f"this role made no such array: {what}. Stop it, or rename it.")
+def _strange(observed: DiskState) -> Plan:
+    arrays_text = ", ".join(
+        _array_words(observed.machine, name) for name in _strange_arrays(observed)
+    )
+    return _refused(
+        observed, f"this role made no such array: {arrays_text}. Stop it, or rename it."
+    )
 
 
-def _is_on_some(seen: Seen) -> bool:
+def _is_on_some(observed: DiskState) -> bool:
     """Whether some of several disks hold an intact file system of ours: alone, or as an array."""
-    single = seen.of(Kind.FILE_SYSTEM) and len(seen.names) > 1
-    return bool(single or (seen.whole and len(seen.superblocks) < len(seen.names)))
+    single = observed.of(Kind.FILE_SYSTEM) and len(observed.names) > 1
+    return bool(single or (observed.whole and len(observed.superblocks) < len(observed.names)))
 
 
-def _on_some(seen: Seen) -> Plan:
-    intact = words(seen.of(Kind.FILE_SYSTEM) or seen.of(Kind.MEMBER))
-    problem = f"{intact} hold(s) an intact scratch file system, but {words(seen.names)} are here:"
+def _on_some(observed: DiskState) -> Plan:
+    intact = words(observed.of(Kind.FILE_SYSTEM) or observed.of(Kind.MEMBER))
+    problem = (
+        f"{intact} hold(s) an intact scratch file system, but {words(observed.names)} are here:"
+    )
     mend = f"save what is in it, unmount it, then have it made over all disks by {EMPTY}"
-    return _refused(seen, f"{problem} {mend} on {intact}.")
+    return _refused(observed, f"{problem} {mend} on {intact}.")
 
 
-def _running(seen: Seen) -> list[Array]:
+def _running(observed: DiskState) -> list[Array]:
     """The whole array, where it runs."""
-    return [a for a in seen.arrays if seen.whole and _runs(a, seen.names)]
+    return [a for a in observed.arrays if observed.whole and _runs(a, observed.names)]
 
 
-def _whole_runs(seen: Seen) -> Plan:
-    plan = Plan("ready", seen.names, device=_running(seen)[0].device.name, array=seen.proven)
-    return _with_file_system(seen, plan)
+def _whole_runs(observed: DiskState) -> Plan:
+    plan = Plan(
+        "ready", observed.names, device=_running(observed)[0].device.name, array=observed.proven
+    )
+    return _with_file_system(observed, plan)
 
 
-def _used(seen: Seen) -> Plan:
-    problem = f"an array of ours is not whole, and in use: {', '.join(seen.used)}."
-    return _refused(seen, f"{problem} End what uses it, unmount it, then run again.")
+def _used(observed: DiskState) -> Plan:
+    problem = f"an array of ours is not whole, and in use: {', '.join(observed.used)}."
+    return _refused(observed, f"{problem} End what uses it, unmount it, then run again.")
 
 
-def _assembled(seen: Seen) -> Plan:
-    stale = tuple(array.device.name for array in seen.arrays)
-    steps = (*(f"stop {name}" for name in stale), f"assemble the array of {words(seen.names)}")
-    return Plan("assemble", seen.names, stop=stale, steps=steps, array=seen.proven)
+def _assembled(observed: DiskState) -> Plan:
+    stale = tuple(array.device.name for array in observed.arrays)
+    steps = (*(f"stop {name}" for name in stale), f"assemble the array of {words(observed.names)}")
+    return Plan("assemble", observed.names, stop=stale, steps=steps, array=observed.proven)
 
 
-def _not_proven(seen: Seen) -> Plan:
+def _not_proven(observed: DiskState) -> Plan:
     """Part of an array of ours is here, and nothing says that the rest is lost and not late."""
-    members, devices = seen.of(Kind.MEMBER), max(block.devices for block in seen.superblocks)
-    why = "it has not been whole since this machine booted, so that a disk may be late"
-    if not seen.proven:
-        why = "nothing proves that this machine made it"
-    problem = f"{words(members)} hold(s) a part of a scratch array of {devices} disk(s), and {why}:"
+    members, devices = (
+        observed.of(Kind.MEMBER),
+        max(block.devices for block in observed.superblocks),
+    )
+    reason = "it has not been whole since this machine booted, so that a disk may be late"
+    if not observed.proven:
+        reason = "nothing proves that this machine made it"
+    problem = (
+        f"{words(members)} hold(s) a part of a scratch array of {devices} disk(s), and {reason}:"
+    )
     mend = "Run again once all disks are there; or deallocate and start the VM; or empty them"
-    return _refused(seen, f"{problem} nothing was changed. {mend} by {EMPTY}.")
+    return _refused(observed, f"{problem} nothing was changed. {mend} by {EMPTY}.")
 
 
-def _made(seen: Seen) -> Plan:
-    """The plan for disks that are blank, or what is left of an array of ours that lost a member."""
-    names, forget = seen.names, seen.of(Kind.MEMBER)
-    stop = tuple(array.device.name for array in seen.arrays)
+def _made(observed: DiskState) -> Plan:
+    """The plan for disks that are blank, or the remains of an array that lost a member."""
+    names, forget = observed.names, observed.of(Kind.MEMBER)
+    stop = tuple(array.device.name for array in observed.arrays)
     device = "" if len(names) > 1 else names[0]
-    unsigned = seen.of(Kind.UNSIGNED)
+    unsigned = observed.of(Kind.UNSIGNED)
     lost = [f"overwrite the content of {words(unsigned)}, which no signature names"]
     return Plan(
         "rebuild" if forget or stop else "make",
@@ -395,16 +410,16 @@ def _steps(
     )
 
 
-def _with_file_system(seen: Seen, plan: Plan) -> Plan:
+def _with_file_system(observed: DiskState, plan: Plan) -> Plan:
     """The plan for the device: its file system is there, is to be made, or is not ours."""
-    settings, machine = seen.settings, seen.machine
+    settings, machine = observed.settings, observed.machine
     devices = {d.name: d for d in (*machine.disks, *(a.device for a in machine.arrays))}
     device = devices[plan.device]
     if _has_our_file_system(settings, device):
         elsewhere = [path for path in device.mounts if path != settings.mount_point]
         if elsewhere and settings.mount_point not in device.mounts:
             problem = f"our file system on {device.name} is mounted at {elsewhere[0]}: unmount it."
-            return _refused(seen, problem)
+            return _refused(observed, problem)
         mounted = settings.mount_point in device.mounts
         wrong = mounted and machine.permissions != settings.permissions()
         step = f"set {settings.permissions()} instead of {machine.permissions}"
@@ -417,61 +432,61 @@ def _with_file_system(seen: Seen, plan: Plan) -> Plan:
             " for another mount point, or it is of a file system that was not finished: set that"
             f" back, or unmount it and empty it by {EMPTY}."
         )
-        return _refused(seen, problem)
+        return _refused(observed, problem)
     if not plan.array:
         problem = f"our array {device.name} has no file system, and nothing proves that this"
-        return _refused(seen, f"{problem} machine made it: remove it, and empty its disks.")
+        return _refused(observed, f"{problem} machine made it: remove it, and empty its disks.")
     return replace(plan, state="make", steps=(f"make an XFS file system on {device.name}",))
 
 
-def _refused(seen: Seen, *problems: str) -> Plan:
-    return Plan("refused", seen.names, problems=problems)
+def _refused(observed: DiskState, *problems: str) -> Plan:
+    return Plan("refused", observed.names, problems=problems)
 
 
 def _judge(settings: Settings, machine: Machine, disk: Device) -> tuple[Kind, str]:
-    """What a disk is; a sentence where it is another's, or has content without a signature."""
+    """A disk's kind; a sentence where it is another's, or has content without a signature."""
     kind = Kind.BLANK
     if _has_our_file_system(settings, disk):
         kind = Kind.FILE_SYSTEM
     elif _is_our_member(settings, disk):
         kind = Kind.MEMBER
-    others = _of_others(settings, machine, disk, kind)
+    claims = _of_others(settings, machine, disk, kind)
     content = disk.content if kind is Kind.BLANK else ""
-    if not (others or content):
+    if not (claims or content):
         return kind, ""
     mend = f"empty it ({EMPTY}), or leave the disk out (nvme_scratch_models)."
-    if not (others or settings.wipe_unsigned):
+    if not (claims or settings.wipe_unsigned):
         mend += " On a machine that was made for the run, set nvme_scratch_wipe_unsigned."
     sentence = (
         f"/dev/{disk.name} ({disk.model.strip()}, {disk.bytes} bytes) has"
-        f" {' and '.join(filter(None, (*others, content)))}: nothing was changed. Save what is"
+        f" {' and '.join(filter(None, (*claims, content)))}: nothing was changed. Save what is"
         f" needed, then {mend}"
     )
-    return (Kind.OTHER if others or not settings.wipe_unsigned else Kind.UNSIGNED), sentence
+    return (Kind.OTHER if claims or not settings.wipe_unsigned else Kind.UNSIGNED), sentence
 
 
 def _of_others(settings: Settings, machine: Machine, disk: Device, kind: Kind) -> list[str]:
-    """What makes a disk another's whatever its bytes are, a part of a sentence each."""
-    what = [f"the partition(s) {', '.join(disk.partitions)}"] if disk.partitions else []
+    """Signs that a disk is another's, whatever its bytes are, a part of a sentence each."""
+    claims = [f"the partition(s) {', '.join(disk.partitions)}"] if disk.partitions else []
     if disk.unexamined:
-        what.append(f"what cannot be told, since {disk.unexamined}")
+        claims.append(f"what cannot be told, since {disk.unexamined}")
     if kind is Kind.BLANK:
-        what += filter(None, (signatures_in(disk), _superblock_words(disk), disk.unread))
-        what += [f"{who} that writes to it" for who in disk.writers]
-    what += _held_by_others(settings, machine, disk)
+        claims += filter(None, (signatures_in(disk), _superblock_words(disk), disk.unread))
+        claims += [f"{who} that writes to it" for who in disk.writers]
+    claims += _held_by_others(settings, machine, disk)
     if disk.mounts and kind is not Kind.FILE_SYSTEM:
-        what.append(f"a mount at {', '.join(disk.mounts)}")
+        claims.append(f"a mount at {', '.join(disk.mounts)}")
     if disk.swap:
-        what.append("swap in use")
-    if disk.busy and not what and kind is Kind.BLANK:
-        what.append("a program that holds it open")
-    return what
+        claims.append("swap in use")
+    if disk.busy and not claims and kind is Kind.BLANK:
+        claims.append("a program that holds it open")
+    return claims
 
 
 def _uses(device: Device) -> list[str]:
-    """What uses a device, a part of a sentence each."""
+    """Users of a device, a part of a sentence each."""
     return [
-        *(f"{device.name} is mounted at {place}" for place in device.mounts),
+        *(f"{device.name} is mounted at {mount_point}" for mount_point in device.mounts),
         *(f"the device {name} is on {device.name}" for name in device.holders),
         *(f"{who} writes to {device.name}" for who in device.writers),
         *([f"{device.name} is swap"] if device.swap else []),
@@ -488,16 +503,17 @@ def _held_by_others(settings: Settings, machine: Machine, disk: Device) -> list[
 def signatures_in(device: Device) -> str:
     """The signatures on a device, a part of a sentence."""
     return ", ".join(
-        f"a signature of {one.type}" + (f" ({one.label}{_maker(one.label)})" if one.label else "")
-        for one in device.signatures
+        f"a signature of {signature.type}"
+        + (f" ({signature.label}{_maker(signature.label)})" if signature.label else "")
+        for signature in device.signatures
     )
 
 
 def _superblock_words(device: Device) -> str:
-    found = device.superblock
-    if not found:
+    block = device.superblock
+    if not block:
         return ""
-    return f"a superblock of the {found.level} {found.label or found.uuid} of {found.devices}"
+    return f"a superblock of the {block.level} {block.label or block.uuid} of {block.devices}"
 
 
 def _maker(label: str) -> str:
@@ -509,9 +525,9 @@ def _array_words(machine: Machine, name: str) -> str:
     for array in machine.arrays:
         if array.device.name == name:
             label = f" {array.label}" if array.label else ""
-            what = f"{array.level or array.state} of {words(array.members)}"
+            composition = f"{array.level or array.state} of {words(array.members)}"
             maker = _maker(array.label) or ", which something else made"
-            return f"the array /dev/{name}{label} ({what}){maker}"
+            return f"the array /dev/{name}{label} ({composition}){maker}"
     return ""
 
 
@@ -529,20 +545,20 @@ def _is_our_member(settings: Settings, disk: Device) -> bool:
     block = disk.superblock
     if not block or len(disk.signatures) != 1:
         return False
-    (found,) = disk.signatures
-    same = found.type == "linux_raid_member" and digits(found.uuid) == block.uuid
-    labels = is_our_label(settings, found.label) and is_our_label(settings, block.label)
+    (signature,) = disk.signatures
+    same = signature.type == "linux_raid_member" and digits(signature.uuid) == block.uuid
+    labels = is_our_label(settings, signature.label) and is_our_label(settings, block.label)
     return same and labels and block.level == "raid0"
 
 
 def digits(uuid: str) -> str:
-    """A UUID without what wipefs and mdadm put between its digits."""
+    """A UUID without the separators that wipefs and mdadm put between its digits."""
     return re.sub(r"[^0-9a-f]", "", uuid.lower())
 
 
 def _has_our_file_system(settings: Settings, device: Device) -> bool:
-    found = [(signature.type, signature.uuid) for signature in device.signatures]
-    return found == [("xfs", settings.uuid)]
+    signatures = [(signature.type, signature.uuid) for signature in device.signatures]
+    return signatures == [("xfs", settings.uuid)]
 
 
 def holds_none_of_others(settings: Settings, device: Device) -> bool:

@@ -1,1 +1,1 @@
-"""What a Windows host is and has: asked over PSRP, understood here on the controller."""
+"""A Windows host's facts: asked over PSRP, parsed here on the controller."""

@@ -1,8 +1,8 @@
-"""What the actions of plugins/action have in common: how they ask a Windows host, and how they run
-one another on the controller.
+"""Helpers of the actions in plugins/action: they ask a Windows host, and run one another on the
+controller.
 """
 
-# ruff: noqa: SLF001 WHY: Ansible hands an action what it works with in these members alone.
+# ruff: noqa: SLF001 WHY: Ansible hands an action its tools in these members alone.
 from __future__ import annotations
 
 import contextlib
@@ -13,14 +13,14 @@ from typing import Any, Dict, Iterator, Mapping, Optional
 def ask(
     action: Any, variables: Optional[Dict[str, Any]], module: str, /, **arguments: Any
 ) -> Dict[str, Any]:
-    """What a module of ansible.windows, or of the collection named, answers; also that it failed.
+    """The result of a module of ansible.windows, or of the collection named; also that it failed.
     Arguments that are None are left out."""
-    whole = module if "." in module else f"ansible.windows.{module}"
-    given = {name: value for name, value in arguments.items() if value is not None}
-    answer: Dict[str, Any] = action._execute_module(
-        module_name=whole, module_args=given, task_vars=variables
+    full_name = module if "." in module else f"ansible.windows.{module}"
+    module_arguments = {name: value for name, value in arguments.items() if value is not None}
+    response: Dict[str, Any] = action._execute_module(
+        module_name=full_name, module_args=module_arguments, task_vars=variables
     )
-    return answer
+    return response
 
 
 def fragment(name: str) -> str:
@@ -30,7 +30,7 @@ def fragment(name: str) -> str:
 
 @contextlib.contextmanager
 def in_check_mode(action: Any, check_mode: bool) -> Iterator[None]:
-    """What modules are told meanwhile, whatever the task's own mode is."""
+    """The check mode of modules meanwhile, whatever the task's own mode is."""
     mode, action._task.check_mode = action._task.check_mode, check_mode
     try:
         yield
@@ -62,17 +62,18 @@ def answer_of(
     variables: Dict[str, Any],
     environment: Optional[Mapping[str, str]] = None,
 ) -> Dict[str, Any]:
-    """What a module finds on the node, or the action of that name, such as windows_facts. A module
-    of a collection is asked as a module, but for a command, which needs its ``environment``."""
+    """The result of a module on the node, or of the action of that name, such as windows_facts. A
+    module of a collection is asked as a module, but for a command, which needs its
+    ``environment``."""
     loader = action._shared_loader_obj.action_loader
-    answer: Dict[str, Any]
+    response: Dict[str, Any]
     if environment is None and ("." in name or not loader.has_plugin(name)):
-        answer = action._execute_module(
+        response = action._execute_module(
             module_name=name, module_args=arguments, task_vars=variables
         )
-        return answer
+        return response
     other = beside(action, name, arguments)
     if environment is not None:
         other._task.environment = [*(other._task.environment or []), dict(environment)]
-    answer = other.run(task_vars=variables)
-    return answer
+    response = other.run(task_vars=variables)
+    return response

@@ -1,4 +1,4 @@
-"""What modules of ansible.windows answer, as plans read it (action windows_facts)."""
+"""Results of modules of ansible.windows, as plans read them (action windows_facts)."""
 
 from __future__ import annotations
 
@@ -18,55 +18,55 @@ def provider_path(path: str) -> str:
     Raises:
         BadInput: it does not begin with a hive.
     """
-    found = _HIVE.fullmatch(path.rstrip("\\"))
-    if found is None:
+    match = _HIVE.fullmatch(path.rstrip("\\"))
+    if match is None:
         raise BadInput(f"registry key {path}: it begins with no hive, such as HKLM:\\")
-    return f"{found[1].upper()}:\\{found[2]}"
+    return f"{match[1].upper()}:\\{match[2]}"
 
 
-def registry_key(answer: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
-    """What win_reg_stat says of a key: ``values`` by name with ``type`` and ``data``, and the names
-    of its ``keys``; None where the key is not there.
+def registry_key(response: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
+    """A key from win_reg_stat's result: ``values`` by name with ``type`` and ``data``, and the
+    names of its ``keys``; None where the key is not there.
 
     The data of REG_MULTI_SZ is a list; that of REG_EXPAND_SZ is not expanded, as it is set.
     """
-    if not answer.get("exists"):
+    if not response.get("exists"):
         return None
     values = {
         str(name): {"type": value["type"], "data": value["raw_value"]}
-        for name, value in (answer.get("properties") or {}).items()
+        for name, value in (response.get("properties") or {}).items()
         # A value without data, which GetValue cannot tell from one that is not there.
         if value is not None
     }
-    return {"values": values, "keys": list(answer.get("sub_keys") or [])}
+    return {"values": values, "keys": list(response.get("sub_keys") or [])}
 
 
-def service(answer: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
-    """What win_service_info says of a service by its name: ``state`` (started, stopped, ...) and
+def service(response: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
+    """A service from win_service_info's result: ``state`` (started, stopped, ...) and
     ``start_mode`` (auto, delayed, manual, disabled); None where there is none."""
-    for one in answer.get("services") or []:
-        return {"state": one["state"], "start_mode": one["start_mode"]}
+    for row in response.get("services") or []:
+        return {"state": row["state"], "start_mode": row["start_mode"]}
     return None
 
 
-def file(answer: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
-    """What win_stat says of a path: ``size`` in bytes, ``is_dir``, and ``sha256`` where that was
-    asked for; None where nothing is there."""
-    stat = answer["stat"]
+def file(response: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
+    """A path from win_stat's result: ``size`` in bytes, ``is_dir``, and ``sha256`` if requested;
+    None where nothing is there."""
+    stat = response["stat"]
     if not stat["exists"]:
         return None
-    found = {"size": stat.get("size"), "is_dir": bool(stat["isdir"])}
-    return {**found, "sha256": stat["checksum"]} if "checksum" in stat else found
+    facts = {"size": stat.get("size"), "is_dir": bool(stat["isdir"])}
+    return {**facts, "sha256": stat["checksum"]} if "checksum" in stat else facts
 
 
-def group_members(answer: Mapping[str, Any]) -> List[str]:
-    """The members of a local group, by what win_group_membership in check mode says when it is told
-    to add one: that one is among them as it says, at the end."""
-    added = [str(name) for name in answer.get("added") or []]
-    members = [str(name) for name in answer.get("members") or []]
+def group_members(response: Mapping[str, Any]) -> List[str]:
+    """The members of a local group, from win_group_membership's result in check mode for adding
+    one: that one is among them, at the end."""
+    added = [str(name) for name in response.get("added") or []]
+    members = [str(name) for name in response.get("members") or []]
     return members[: len(members) - len(added)]
 
 
-def no_such_group(answer: Mapping[str, Any]) -> bool:
+def no_such_group(response: Mapping[str, Any]) -> bool:
     """Whether it failed because there is no such local group."""
-    return bool(answer.get("failed")) and str(answer.get("msg", "")).startswith(_NO_GROUP)
+    return bool(response.get("failed")) and str(response.get("msg", "")).startswith(_NO_GROUP)

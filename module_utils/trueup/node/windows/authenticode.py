@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Whose programs NVIDIA's drivers on Microsoft's host are.
 SIGNERS = ("NVIDIA Corporation", "Microsoft Corporation")
 _CHUNK = 1024**2
-# Of a program's head, far above what headers take; and of a signature, which has some 10 kB.
+# Limits on a program's head, far above usual headers; and on a signature, which has some 10 kB.
 _HEAD_BYTES, _MOST_SIGNATURE = 64 * 1024, 1024**2
 # Of the optional header: its magic to where the data directories begin. The fifth is signatures.
 _DIRECTORIES = {0x10B: 96, 0x20B: 112}
@@ -54,13 +54,14 @@ def _looked_into(file: Any, path: Path, size: int) -> str:
             f"{path} is signed by none of {' and '.join(SIGNERS)}: see what windows_gpu_url or the"
             " manifest's address gives"
         )
-    # What a signature is about: all but the checksum, the entry of the signature, and itself.
+    # The bytes that a signature covers: all but the checksum, the entry of the signature, and
+    # itself.
     parts = [(0, checksum), (checksum + 4, entry), (entry + 8, start), (start + length, size)]
-    whole, digests = hashlib.sha256(), [hashlib.new(name) for name in _DIGESTS]
+    file_hash, digests = hashlib.sha256(), [hashlib.new(name) for name in _DIGESTS]
     file.seek(0)
     done = 0
     for chunk in iter(lambda: file.read(_CHUNK), b""):
-        whole.update(chunk)
+        file_hash.update(chunk)
         for begin, end in parts:
             piece = chunk[max(begin - done, 0) : max(end - done, 0)]
             for digest in digests:
@@ -68,7 +69,7 @@ def _looked_into(file: Any, path: Path, size: int) -> str:
         done += len(chunk)
     if not any(digest.digest() in signature for digest in digests):
         raise _not_whole(path, "its digest is not that of its signature")
-    return whole.hexdigest()
+    return file_hash.hexdigest()
 
 
 def _signature_of(head: bytes, path: Path) -> Tuple[int, int, int, int]:
@@ -90,26 +91,26 @@ def _signature_of(head: bytes, path: Path) -> Tuple[int, int, int, int]:
     return at + 24 + 64, entry, start, length
 
 
-def _not_whole(path: Path, why: str) -> BadInput:
+def _not_whole(path: Path, reason: str) -> BadInput:
     return BadInput(
-        f"{path} is not whole: {why}: remove it and run again, or give its sha256 in"
+        f"{path} is not whole: {reason}: remove it and run again, or give its sha256 in"
         " windows_gpu_checksums"
     )
 
 
-def refusals(answer: Any, path: str, signers: Sequence[str] = SIGNERS) -> List[str]:
-    """What of signature.ps1's result forbids to run a program, a sentence each.
+def refusals(response: Any, path: str, signers: Sequence[str] = SIGNERS) -> List[str]:
+    """Reasons in signature.ps1's result not to run a program, a sentence each.
 
     Args:
-        path: what the program is called in sentences.
+        path: the program's name in sentences.
         signers: organisations, one of which must have signed it.
     """
-    said = answer if isinstance(answer, dict) else {}
-    status, signer = said.get("status"), said.get("signer")
+    signature = response if isinstance(response, dict) else {}
+    status, signer = signature.get("status"), signature.get("signer")
     if status != "Valid":
         return [f"{path}: Windows calls its signature {status or 'unknown'}, expected is Valid."]
     # X.500 as .NET writes it: parts with ", " between them, a value with a comma in quotes.
     parts = re.findall(r'(?:^|, )([A-Za-z0-9.]+)=("(?:[^"]|"")*"|[^,]*)', str(signer))
-    if not any(part in parts for part in (("O", name) for name in signers)):
+    if not any(organization in parts for organization in (("O", name) for name in signers)):
         return [f"{path}: it is signed by {signer}, expected is {' or '.join(signers)}."]
     return []

@@ -1,4 +1,4 @@
-r"""Azure Virtual Desktop's agent on a Windows host: what its registry and services say.
+r"""Azure Virtual Desktop's agent on a Windows host, from its registry and services.
 
 Source: Microsoft's page on troubleshooting the agent (``HKLM:\SOFTWARE\Microsoft\RDInfraAgent``
 with IsRegistered and RegistrationToken, service RDAgentBootLoader, event 3277 of WVD-Agent).
@@ -50,8 +50,10 @@ class Event(NamedTuple):
 def value_of(key: Optional[Mapping[str, Any]], name: str) -> Any:
     """The data of a value of a key as windows_facts gives it; None where it is not there."""
     values = (key or {}).get("values") or {}
-    found = {str(one).lower(): value for one, value in values.items()}.get(name.lower())
-    return found["data"] if found else None
+    registry_value = {str(value_name).lower(): value for value_name, value in values.items()}.get(
+        name.lower()
+    )
+    return registry_value["data"] if registry_value else None
 
 
 def agent_of(key: Optional[Mapping[str, Any]], service: Optional[Mapping[str, Any]]) -> Agent:
@@ -65,26 +67,26 @@ def agent_of(key: Optional[Mapping[str, Any]], service: Optional[Mapping[str, An
 
 
 def joined(entra: Optional[Mapping[str, Any]], domain: Optional[Mapping[str, Any]]) -> str:
-    """What a host is joined to: ``entra``, ``domain`` (also when both), or nothing."""
+    """The directory that a host joined: ``entra``, ``domain`` (also when both), or nothing."""
     if value_of(domain, "Domain"):
         return "domain"
     return "entra" if (entra or {}).get("keys") else ""
 
 
 def events_of(result: Any) -> List[Event]:
-    """What avd_events.ps1 found: a list of ``id``, ``message`` and ``when`` (UTC, ISO 8601)."""
-    found = []
-    for one in result if isinstance(result, list) else [result]:
-        if not isinstance(one, Mapping):
+    """The events of avd_events.ps1: a list of ``id``, ``message`` and ``when`` (UTC, ISO 8601)."""
+    events = []
+    for row in result if isinstance(result, list) else [result]:
+        if not isinstance(row, Mapping):
             continue
-        text = re.sub(r"\.\d+", "", str(one.get("when") or "")).replace("Z", "+00:00")
+        text = re.sub(r"\.\d+", "", str(row.get("when") or "")).replace("Z", "+00:00")
         try:
             when: Optional[datetime] = datetime.fromisoformat(text)
         except ValueError:
             when = None
         if when is not None and when.tzinfo is None:
             when = when.replace(tzinfo=timezone.utc)
-        number = one.get("id")
-        message = str(one.get("message") or "")
-        found.append(Event(number if isinstance(number, int) else 0, message, when))
-    return found
+        number = row.get("id")
+        message = str(row.get("message") or "")
+        events.append(Event(number if isinstance(number, int) else 0, message, when))
+    return events

@@ -1,5 +1,4 @@
-"""The GPUs of a Windows host: what Windows' device manager and nvidia-smi say of them, and what of
-it cannot stay so.
+"""The GPUs of a Windows host, from Windows' device manager and nvidia-smi, and their problems.
 
 ``devices.ps1`` asks the device manager; nvidia-smi is asked as on Linux (``gpu_look``). Sources:
 learn.microsoft.com, Win32_PnPEntity, Win32_VideoController, and the problem codes of devices;
@@ -54,7 +53,7 @@ class Adapter(NamedTuple):
 
 
 class Devices(NamedTuple):
-    """What devices.ps1 says. Its times are UTC, as ``2026-11-23T18:00:00``."""
+    """The result of devices.ps1. Its times are UTC, as ``2026-11-23T18:00:00``."""
 
     adapters: Tuple[Adapter, ...]
     booted: str
@@ -70,12 +69,12 @@ def parse_devices(result: Any) -> Devices:
     try:
         adapters = tuple(
             Adapter(
-                device=_text(one["device"]),
-                name=None if one["name"] is None else _text(one["name"]),
-                error_code=_code(one["error_code"]),
-                driver=nvidias_version(one["driver_version"]),
+                device=_text(device["device"]),
+                name=None if device["name"] is None else _text(device["name"]),
+                error_code=_code(device["error_code"]),
+                driver=nvidias_version(device["driver_version"]),
             )
-            for one in result["devices"]
+            for device in result["devices"]
         )
         return Devices(adapters, _time(result["booted"]), _time(result["now"]))
     except (KeyError, OverflowError, TypeError, ValueError) as error:
@@ -87,9 +86,9 @@ def nvidias_version(windows: Optional[str]) -> Optional[str]:
     for a driver that is not NVIDIA's, such as Windows' basic one, and for none."""
     if not windows:
         return None
-    found = re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]*([0-9])\.([0-9]{2})([0-9]{2})", windows)
+    match = re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]*([0-9])\.([0-9]{2})([0-9]{2})", windows)
     # Microsoft's drivers carry the numbers of Windows: 10.0.26100.1.
-    return None if found is None else f"{found[1]}{found[2]}.{found[3]}"
+    return None if match is None else f"{match[1]}{match[2]}.{match[3]}"
 
 
 def _text(value: Any) -> str:
@@ -112,7 +111,7 @@ def _time(value: Any) -> str:
 
 def installed(adapters: Sequence[Adapter]) -> str:
     """The version of the driver that Windows has for the GPUs; empty where there is none."""
-    return next((one.driver for one in adapters if one.driver), "")
+    return next((adapter.driver for adapter in adapters if adapter.driver), "")
 
 
 def look(
@@ -121,7 +120,7 @@ def look(
     """The fact ``trueup_gpu`` of a host.
 
     Args:
-        module: what ``tools.ask`` runs commands with.
+        module: the module that ``tools.ask`` runs commands with.
         result: of devices.ps1.
         expected: as ``problems`` takes it.
         settle_seconds: how long to wait for nvidia-smi of a GPU that works, and so long again for
@@ -132,7 +131,7 @@ def look(
     """
     notes: List[str] = []
     devices = parse_devices(result)
-    works = any(one.error_code == 0 and one.driver for one in devices.adapters)
+    works = any(adapter.error_code == 0 and adapter.driver for adapter in devices.adapters)
     driver, end = gpu_look.ask_driver(module), time.monotonic() + settle_seconds
     while works and driver is not None and driver.error and time.monotonic() < end:
         time.sleep(5)
@@ -149,12 +148,12 @@ def look(
 def _models(module: Any, notes: List[str]) -> Dict[str, Optional[str]]:
     """PCI address to WDDM, TCC or MCDM."""
     argv = ["nvidia-smi", f"--query-gpu=pci.bus_id,{_MODEL[0]}", "--format=csv"]
-    answer = tools.ask(module, argv)
+    response = tools.ask(module, argv)
     try:
-        if answer.ok:
-            cells = gpu_state.parse_query(answer.output, _MODEL)
+        if response.ok:
+            cells = gpu_state.parse_query(response.output, _MODEL)
             return {pci: None if cell.startswith("[") else cell for pci, (cell,) in cells.items()}
-        notes.append(f"driver models of the GPUs: {answer.note}")
+        notes.append(f"driver models of the GPUs: {response.note}")
     except ParseError as error:
         notes.append(f"driver models of the GPUs: {error}")
     return {}
@@ -168,18 +167,18 @@ def fact(
     expected: Mapping[str, Any],
 ) -> Dict[str, Any]:
     """The fact ``trueup_gpu`` in the shape of gpu_facts, with ``adapters``, ``booted``,
-    ``asked_at`` and a ``verdict`` for a reader, and of each device its ``driver_model``. What has
-    no meaning on Windows is null or empty.
+    ``asked_at`` and a ``verdict`` for a reader, and of each device its ``driver_model``. A member
+    without meaning on Windows is null or empty.
 
     Args:
-        devices: what the device manager says.
-        driver: what nvidia-smi says; None where it is not installed.
-        gpus: what nvidia-smi says of each GPU, with ``driver_model``; None where it does not.
-        notes: what could not be asked.
+        devices: the device manager's result.
+        driver: nvidia-smi's driver; None where it is not installed.
+        gpus: nvidia-smi's facts of each GPU, with ``driver_model``; None where it does not run.
+        notes: questions that failed.
         expected: as ``problems`` takes it.
     """
-    found = problems(devices, driver, gpus or (), expected)
-    reboot = any(problem["reboot"] for problem in found)
+    findings = problems(devices, driver, gpus or (), expected)
+    reboot = any(problem["reboot"] for problem in findings)
     return {
         "kernel_module": installed(devices.adapters) or None,
         "user_space": None if driver is None else driver.version,
@@ -193,11 +192,11 @@ def fact(
         "xids": None,
         "notes": list(notes),
         "reboot_required": reboot,
-        "problems": found,
-        "verdict": " ".join([_REBOOT] * reboot + [problem["message"] for problem in found]),
+        "problems": findings,
+        "verdict": " ".join([_REBOOT] * reboot + [problem["message"] for problem in findings]),
         "adapters": [
-            {"device": one.device, "name": one.name, "error_code": one.error_code}
-            for one in devices.adapters
+            {"device": adapter.device, "name": adapter.name, "error_code": adapter.error_code}
+            for adapter in devices.adapters
         ],
         "booted": devices.booted,
         "asked_at": devices.asked_at,
@@ -210,21 +209,21 @@ def problems(
     gpus: Sequence[Mapping[str, Any]],
     expected: Mapping[str, Any],
 ) -> List[Dict[str, Any]]:
-    """What disagrees: ``name``, ``message`` and whether a ``reboot`` mends it.
+    """The problems: ``name``, ``message`` and whether a ``reboot`` fixes it.
 
     ``expected`` may hold ``driver_version``, ``gpus`` (a count), ``gpu_memory_gib`` (of each) and
-    ``booted_after`` (a time as ``booted`` has it); what it lacks is not judged.
+    ``booted_after`` (a time as ``booted`` has it); an absent one is not judged.
     """
-    found: List[Dict[str, Any]] = []
+    findings: List[Dict[str, Any]] = []
 
     def problem(name: str, message: str, *, reboot: bool = False) -> None:
-        found.append({"name": name, "message": message, "reboot": reboot})
+        findings.append({"name": name, "message": message, "reboot": reboot})
 
-    on_pci, wanted = len(devices.adapters), expected.get("gpus")
-    if wanted and on_pci < wanted:
+    on_pci, target = len(devices.adapters), expected.get("gpus")
+    if target and on_pci < target:
         problem(
             "gpus_missing",
-            f"{on_pci} GPUs are on PCI, the catalog says {wanted}: deallocate the VM and start it"
+            f"{on_pci} GPUs are on PCI, the catalog says {target}: deallocate the VM and start it"
             " again, so that it comes to another host, and report it.",
         )
     for adapter in devices.adapters:
@@ -244,9 +243,9 @@ def problems(
             " driver or graphics policies were changed: they take effect with a restart.",
             reboot=True,
         )
-    found += gpu_state.judge(gpus)
-    found += vgpu.judge(gpus, expected.get("gpu_memory_gib"), _LICENCE)
-    return found
+    findings += gpu_state.judge(gpus)
+    findings += vgpu.judge(gpus, expected.get("gpu_memory_gib"), _LICENCE)
+    return findings
 
 
 def _judge_adapter(adapter: Adapter, problem: Any) -> None:
@@ -272,18 +271,18 @@ def _judge_adapter(adapter: Adapter, problem: Any) -> None:
 def _judge_versions(
     devices: Devices, driver: Optional[Driver], expected: Mapping[str, Any], problem: Any
 ) -> None:
-    wanted, has = expected.get("driver_version"), installed(devices.adapters)
-    if wanted and has and has != wanted:
+    target, has = expected.get("driver_version"), installed(devices.adapters)
+    if target and has and has != target:
         problem(
             "driver_version",
-            f"The driver of the GPUs is {has}, expected is {wanted}: reboot, so that the installed"
+            f"The driver of the GPUs is {has}, expected is {target}: reboot, so that the installed"
             " one is loaded.",
             reboot=True,
         )
     if driver is None:
         problem(
             "user_space_missing",
-            f"There is no nvidia-smi, expected is the driver {wanted or 'of the role windows_gpu'}:"
+            f"There is no nvidia-smi, expected is the driver {target or 'of the role windows_gpu'}:"
             " install it.",
         )
     elif driver.error is not None:
@@ -291,10 +290,10 @@ def _judge_versions(
             "nvidia_smi_failed",
             f"nvidia-smi failed ({driver.error}): see the GPU in Device Manager.",
         )
-    elif wanted and driver.version != wanted:
+    elif target and driver.version != target:
         problem(
             "user_space_version",
-            f"nvidia-smi is of the driver {driver.version}, expected is {wanted}: reboot, so that"
+            f"nvidia-smi is of the driver {driver.version}, expected is {target}: reboot, so that"
             " the installed one is loaded.",
             reboot=True,
         )

@@ -1,7 +1,7 @@
-"""Put together what a Windows host is: the fact ``trueup_node``, with the keys of a Linux node.
+"""Identify a Windows host: the fact ``trueup_node``, with the keys of a Linux node.
 
-What Windows does not say over PSRP, or what has no meaning there, is None or empty. Nothing that
-identifies the machine or its owner is read.
+A member that Windows does not give over PSRP, or that has no meaning there, is None or empty.
+Nothing that identifies the machine or its owner is read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..machine import machine_word
 from ..metadata import Metadata
 from ..nvidia_smi import Gpu
 
-# What ansible.windows.setup is asked for.
+# Subsets that ansible.windows.setup gathers.
 SUBSETS = ["!all", "!min", "distribution", "memory", "processor"]
 # Where Windows says which release of it this is.
 CURRENT_VERSION = "HKLM:\\SOFTWARE\\Microsoft\\Windows NT\\CurrentVersion"
@@ -33,10 +33,10 @@ def describe(
     """The fact ``trueup_node`` of a Windows host.
 
     Args:
-        metadata: what the metadata service said to the host.
-        facts: what ansible.windows.setup says of ``SUBSETS``.
+        metadata: the metadata service's answer to the host.
+        facts: the result of ansible.windows.setup for ``SUBSETS``.
         release: the values of ``CURRENT_VERSION``, as windows_facts gives them.
-        gpus: what nvidia-smi shows; none without a driver.
+        gpus: GPUs from nvidia-smi; none without a driver.
         given_size: the size given by hand, if any.
         catalog: size, as Azure spells it, to its row.
     """
@@ -103,8 +103,8 @@ def _name(caption: Optional[str], release: Mapping[str, Any]) -> str:
     """Such as ``Windows 11 Enterprise multi-session 25H2``. The registry's own ProductName says
     Windows 10 of Windows 11 too."""
     words = str(caption or _value(release, "EditionID") or "Windows").replace("Microsoft ", "")
-    shown = _value(release, "DisplayVersion")
-    return f"{words.strip()} {shown}" if shown else words.strip()
+    display_version = _value(release, "DisplayVersion")
+    return f"{words.strip()} {display_version}" if display_version else words.strip()
 
 
 def _kernel(build: str, release: Mapping[str, Any]) -> str:

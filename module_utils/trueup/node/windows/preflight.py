@@ -1,4 +1,4 @@
-"""Whether a Windows host can be configured, and what its owner should know before."""
+"""Whether a Windows host can be configured, and warnings for its owner."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, List, Mapping, Optional, Sequence
 
 from ...plan import sentences
 
-# What Azure bills for Windows beside the size itself: Windows rows of catalog/prices.csv less the
+# Azure's price for Windows beside the size itself: Windows rows of catalog/prices.csv less the
 # Linux ones, of every size that has both (eastus).
 USD_PER_VCPU_HOUR = 0.046
 # The licence type of a host of Azure Virtual Desktop, which is billed at the Linux rate
@@ -22,7 +22,7 @@ def problems(
     Args:
         node: the fact ``trueup_node``.
         name: its name in the inventory.
-        roles: what it is to get.
+        roles: the roles that it is to get.
         cluster: those of them that its groups bring (trueup_cluster).
     """
     wrong = {
@@ -47,7 +47,7 @@ def surcharge(node: Mapping[str, Any]) -> Optional[float]:
 
 
 def warnings(node: Mapping[str, Any]) -> List[str]:
-    """What a reader must know of a host that can be configured."""
+    """Warnings for the reader about a host that can be configured."""
     more = surcharge(node)
     if not more:
         return []

@@ -1,4 +1,4 @@
-"""The values of a Windows registry that a role declares, and what of them is due on a host.
+"""The values of a Windows registry that a role declares, and the changes that are due on a host.
 
 Names of keys and values are the same whatever their case, as Windows has them; data is compared
 as it is written, as win_regedit does.
@@ -45,75 +45,75 @@ class Value:
         if isinstance(self.data, list):
             object.__setattr__(self, "data", tuple(self.data))
         if not _is_of(self.type, self.data):
-            what = f"{self.path} {self.name}"
-            raise BadInput(f"{what}: {self.data!r} is no data of the type {self.type}")
+            label = f"{self.path} {self.name}"
+            raise BadInput(f"{label}: {self.data!r} is no data of the type {self.type}")
         if not self.name or not self.path.upper().startswith(("HKLM:\\", "HKCU:\\", "HKU:\\")):
             raise BadInput(f"{self.path!r}, {self.name!r}: a value has a name and a key in HKLM:\\")
 
     def as_item(self) -> Dict[str, Any]:
-        """What win_regedit is given."""
+        """The item of win_regedit."""
         data = list(self.data) if isinstance(self.data, tuple) else self.data
         return {"path": self.path, "name": self.name, "type": self.type, "data": data}
 
 
 def changes(
-    declared: Sequence[Value], found: Mapping[str, Any], owned: Mapping[str, Collection[str]]
+    declared: Sequence[Value], current: Mapping[str, Any], owned: Mapping[str, Collection[str]]
 ) -> List[Dict[str, Any]]:
-    """What is due on a host, as windows_settings and win_regedit take it: values to set, in the
-    order of declaring, and then those to remove.
+    """The changes that are due on a host, as windows_settings and win_regedit take them: values to
+    set, in the order of declaring, and then those to remove.
 
     Args:
-        declared: what must be there.
-        found: ``registry`` of windows_facts: by the path of a key its ``values`` and ``keys``, or
+        declared: the values that must be there.
+        current: ``registry`` of windows_facts: by the path of a key its ``values`` and ``keys``, or
             None where there is no such key. A key that was not asked for counts as missing.
         owned: by the path of a key the names that are removed where nobody declares them.
     """
-    wanted = {(_same(one.path), _same(one.name)) for one in declared}
-    items: List[Dict[str, Any]] = [{**one.as_item(), "state": "present"} for one in declared]
+    declared_names = {(_same(value.path), _same(value.name)) for value in declared}
+    items: List[Dict[str, Any]] = [{**value.as_item(), "state": "present"} for value in declared]
     items += [
         {"path": path, "name": name, "state": "absent"}
         for path, names in owned.items()
         for name in names
-        if (_same(path), _same(name)) not in wanted
+        if (_same(path), _same(name)) not in declared_names
     ]
-    return due(items, found)
+    return due(items, current)
 
 
-def due(items: Sequence[Dict[str, Any]], found: Mapping[str, Any]) -> List[Dict[str, Any]]:
+def due(items: Sequence[Dict[str, Any]], current: Mapping[str, Any]) -> List[Dict[str, Any]]:
     """Of items of win_regedit those that would change something.
 
     Args:
         items: ``path``, ``name``, ``type``, ``data`` and ``state`` (present or absent) of a value.
-        found: as ``changes`` takes it.
+        current: as ``changes`` takes it.
 
     Raises:
         BadInput: the data is not of the type, or a path is of no hive.
     """
-    keys = {_same(path): _values(key) for path, key in found.items()}
+    keys = {_same(path): _values(key) for path, key in current.items()}
 
     def differs(item: Mapping[str, Any]) -> bool:
         values = keys.get(_same(item["path"]), {})
         is_wanted = item.get("state", "present") == "present"
-        # Of what is removed too: without a name it would be the whole key.
-        wanted = (item["type"], item["data"]) if is_wanted else ("dword", 0)
-        one = Value(item["path"], item["name"], *wanted)
-        return not _is_there(one, values) if is_wanted else _same(one.name) in values
+        # For a value to remove too: without a name it would be the whole key.
+        type_and_data = (item["type"], item["data"]) if is_wanted else ("dword", 0)
+        value = Value(item["path"], item["name"], *type_and_data)
+        return not _is_there(value, values) if is_wanted else _same(value.name) in values
 
     return [item for item in items if differs(item)]
 
 
-def value_of(found: Mapping[str, Any], path: str, name: str) -> Optional[Dict[str, Any]]:
+def value_of(current: Mapping[str, Any], path: str, name: str) -> Optional[Dict[str, Any]]:
     """``type`` and ``data`` of a value in ``registry`` of windows_facts; None where there is no
     such value."""
-    for key, content in found.items():
+    for key, content in current.items():
         if _same(key) == _same(path):
             return _values(content).get(_same(name))
     return None
 
 
-def data_of(found: Mapping[str, Any], path: str, name: str) -> Any:
+def data_of(current: Mapping[str, Any], path: str, name: str) -> Any:
     """The data of such a value; None where there is no such value."""
-    return (value_of(found, path, name) or {}).get("data")
+    return (value_of(current, path, name) or {}).get("data")
 
 
 def shown(value: Optional[Mapping[str, Any]]) -> str:
@@ -135,12 +135,12 @@ def _values(key: Any) -> Dict[str, Any]:
     return {name.casefold(): value for name, value in values.items()}
 
 
-def _is_there(one: Value, values: Mapping[str, Any]) -> bool:
-    found = values.get(one.name.casefold())
-    if found is None or found.get("type") != TYPES[one.type]:
+def _is_there(value: Value, values: Mapping[str, Any]) -> bool:
+    current_value = values.get(value.name.casefold())
+    if current_value is None or current_value.get("type") != TYPES[value.type]:
         return False
-    data = found.get("data")
-    return bool(one.data == (tuple(data) if isinstance(data, list) else data))
+    data = current_value.get("data")
+    return bool(value.data == (tuple(data) if isinstance(data, list) else data))
 
 
 def _is_of(kind: str, data: Any) -> bool:
@@ -148,5 +148,5 @@ def _is_of(kind: str, data: Any) -> bool:
         is_number = isinstance(data, int) and not isinstance(data, bool)
         return is_number and 0 <= data <= _MOST[kind]
     if kind == "multistring":
-        return isinstance(data, tuple) and all(isinstance(part, str) and part for part in data)
+        return isinstance(data, tuple) and all(isinstance(text, str) and text for text in data)
     return kind in TYPES and isinstance(data, str)

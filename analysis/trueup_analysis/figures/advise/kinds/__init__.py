@@ -1,9 +1,9 @@
 """The kinds of work that advice is given for, one file each.
 
-A kind says what it asks (``OPTIONS``), which results are known of it (``points``), and how one that
-is not known follows from those that are (``predict``). From the three follow its estimates, and the
-back-test that says how wide their ranges must be. A sizing has no time: its machines or storage
-follow from limits.
+A kind has its options (``OPTIONS``), its known results (``points``), and a prediction of an unknown
+result from the known ones (``predict``). From the three follow its estimates, and the back-test
+that says how wide their ranges must be. A sizing has no time: its machines or storage follow from
+limits.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from .kind import Kind, Tells, kind
 from .sizing import Sizing
 
 KINDS: Final[dict[str, Kind]] = {
-    one.name: one
-    for one in (
+    work_kind.name: work_kind
+    for work_kind in (
         kind(stencil, "Finite differences (Devito, acoustic)", unit="flop/s", tool="devito"),
         kind(training, "Training of a dense transformer", unit="flop/s", tool="megatron"),
         kind(serving, "Serving of a language model (vLLM)", unit="tokens/s", tool="vllm"),
@@ -24,7 +24,9 @@ KINDS: Final[dict[str, Kind]] = {
         kind(hpl, "Dense linear equations (HPL)", unit="flop/s", tool="hpl"),
     )
 }
-SIZINGS: Final[dict[str, Sizing]] = {one.name: one for one in (eda.SIZING, desktops.SIZING)}
+SIZINGS: Final[dict[str, Sizing]] = {
+    sizing.name: sizing for sizing in (eda.SIZING, desktops.SIZING)
+}
 Sized = eda.Eda | desktops.Desktops
-# What a back-test is made of.
+# The subjects of a back-test.
 TOLD: Final[dict[str, Tells]] = {**KINDS, eda.TELLS.name: eda.TELLS}

@@ -1,7 +1,7 @@
 """Desktops with graphics on Azure Virtual Desktop: hosts for users who are signed in at once.
 
-How many users a host serves is what a publication or a record says, never a calculation; what a
-user needs of memory, vCPUs and the GPU can be given, and lowers it.
+The number of users of a host is from a publication or a record, never from a calculation; a
+user's need of memory, vCPUs and the GPU can be given, and lowers it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ OPTIONS: Final = (
 
 
 class Bound(NamedTuple):
-    """A number of users that one host has at most, and what limits it so."""
+    """The most users of one host, and the limit that says so."""
 
     users: int
     what: str
@@ -78,11 +78,11 @@ class Hosts(NamedTuple):
 
     Attributes:
         users_a_host: at most; the last host may have fewer.
-        limit: what keeps it from more.
+        limit: the reason that it has no more.
         bounds: all limits, the lowest first.
         usd_per_hour: of one host, at the base rate (licence type Windows_Client).
         windows_usd_per_hour: of one host at the Windows rate; NaN where it is not known.
-        beyond: what no result has seen.
+        beyond: how it goes beyond all results.
     """
 
     size: str
@@ -101,7 +101,7 @@ class Hosts(NamedTuple):
 
 
 class Desktops(NamedTuple):
-    """What is advised, the cheapest first.
+    """The advised hosts, the cheapest first.
 
     Attributes:
         refused: sizes that serve no user, or of which nothing is known.
@@ -124,7 +124,7 @@ def size(ask: Ask, held: Held) -> Desktops:
         BadInput: more users a host than a licence allows, a size that is not for desktops, or
             nothing serves them.
     """
-    wanted = _sizes(ask, held.known)
+    candidates = _sizes(ask, held.known)
     licence = limit_of(held.services, _AVD, "users_a_host")
     if (ask["users_a_host"] or 0) > licence["most"]:
         raise BadInput(
@@ -135,13 +135,13 @@ def size(ask: Ask, held: Held) -> Desktops:
         raise BadInput("hosts is personal: a host has one user, so leave users_a_host out")
     choices: list[Hosts] = []
     refused, unpriced = [], []
-    for name, row in wanted.items():
-        bounds = sorted(_bounds(ask, name, row, held), key=lambda one: one.users)
-        known = [one for one in bounds if one.evidence or one.what == YOURS]
+    for name, row in candidates.items():
+        bounds = sorted(_bounds(ask, name, row, held), key=lambda bound: bound.users)
+        evidenced = [bound for bound in bounds if bound.evidence or bound.what == YOURS]
         if bounds[0].users < 1:
             refused.append(Refusal(name, 1, f"not one user fits: {bounds[0].what}", None))
             continue
-        if ask["hosts"] == "pooled" and not known:
+        if ask["hosts"] == "pooled" and not evidenced:
             refused.append(Refusal(name, 1, _MEASURE, None, unknown=True))
             continue
         priced = cheapest_region(held.book, name, ask["region"], _PAYG)
@@ -151,24 +151,24 @@ def size(ask: Ask, held: Held) -> Desktops:
         choices.append(_hosts(ask, name, row, bounds, priced, held))
     if not choices:
         raise BadInput(_why_nothing(ask, refused, unpriced))
-    choices.sort(key=lambda one: (one.hosts * one.price.usd_per_hour, one.size))
-    (row,) = (one for one in held.services.services if one["service"] == _AVD)
+    choices.sort(key=lambda choice: (choice.hosts * choice.price.usd_per_hour, choice.size))
+    (row,) = (service for service in held.services.services if service["service"] == _AVD)
     return Desktops(SIZING, ask, choices, refused, unpriced, row["billing"])
 
 
-def _sizes(ask: Ask, known: Knowledge) -> dict[str, Mapping[str, str]]:
-    known.require(ask["sizes"])
+def _sizes(ask: Ask, knowledge: Knowledge) -> dict[str, Mapping[str, str]]:
+    knowledge.require(ask["sizes"])
     for name in ask["sizes"]:
-        if known.sizes[name]["series"] != _SERIES:
+        if knowledge.sizes[name]["series"] != _SERIES:
             raise BadInput(
                 f"{name} is not advised for desktops with graphics: Azure Virtual Desktop names"
                 f" {_SERIES} for them"
             )
     return {
         name: row
-        for name, row in known.sizes.items()
+        for name, row in knowledge.sizes.items()
         if row["series"] == _SERIES
-        and name not in known.withheld
+        and name not in knowledge.withheld
         and (not ask["sizes"] or name in ask["sizes"])
     }
 
@@ -186,27 +186,27 @@ def _bounds(ask: Ask, name: str, row: Mapping[str, str], held: Held) -> Iterator
     licence = limit_of(held.services, _AVD, "users_a_host")
     yield Bound(licence["most"], "users of a GRID licence")
     gpu = (number(row, "gpus") or 0) * (number(row, "gpu_memory_gib") or 0)
-    for option, there, what in (
+    for option, available, resource in (
         ("gpu_memory_gib_a_user", gpu, "GPU memory"),
         ("memory_gib_a_user", number(row, "memory_gib"), "memory"),
         ("vcpus_a_user", number(row, "vcpus"), "number of vCPUs"),
     ):
-        if ask[option] and there:
+        if ask[option] and available:
             # A division's last digit must not cost a user.
-            yield Bound(math.floor(there / ask[option] + 1e-9), what)
+            yield Bound(math.floor(available / ask[option] + 1e-9), resource)
 
 
-def published(name: str, known: Knowledge) -> list[Bound]:
-    """What publications say of users on a host of the size."""
+def published(name: str, knowledge: Knowledge) -> list[Bound]:
+    """Published numbers of users on a host of the size."""
     return [
         Bound(int(float(row["value"])), "tests of NX", Evidence(PUBLISHED, row["source"]))
-        for row in known.results(_NX, "users_per_host")
+        for row in knowledge.results(_NX, "users_per_host")
         if row["system"] == name
     ]
 
 
-def _encoded(name: str, known: Knowledge, *, alone: bool) -> list[Bound]:
-    """The most sessions that a record of ours held at its frame rate, by a GPU's encoder.
+def _encoded(name: str, knowledge: Knowledge, *, alone: bool) -> list[Bound]:
+    """The most sessions that one of our records held at its frame rate, by a GPU's encoder.
 
     It is a limit where more were tried and did not hold, or where nothing else tells of the size.
 
@@ -214,16 +214,17 @@ def _encoded(name: str, known: Knowledge, *, alone: bool) -> list[Bound]:
         alone: whether no number of users was given.
     """
     tried = [
-        one
-        for one in known.own("nv_a10", "session_frame_rate")
-        if one.size == name and one.case.parameters.get("encoder") not in (None, "libx264")
+        record
+        for record in knowledge.own("nv_a10", "session_frame_rate")
+        if record.size == name and record.case.parameters.get("encoder") not in (None, "libx264")
     ]
-    held = [(one.case.plain("sessions_held") or 0.0, one) for one in tried]
+    held = [(record.case.plain("sessions_held") or 0.0, record) for record in tried]
     most, best = max(held, key=lambda pair: pair[0], default=(0.0, None))
     failed = any(
-        not kept and float(one.case.parameters.get("sessions") or 0) > most for kept, one in held
+        not sessions_held and float(record.case.parameters.get("sessions") or 0) > most
+        for sessions_held, record in held
     )
-    if best is None or not (failed or (alone and not published(name, known))):
+    if best is None or not (failed or (alone and not published(name, knowledge))):
         return []
     return [Bound(int(most), "sessions encoded", best.evidence)]
 
@@ -241,12 +242,12 @@ def _hosts(
     windows, source = windows_rate(
         held.book, quote.usd_per_hour, name, region, _PAYG, int(number(row, "vcpus") or 0)
     )
-    seen = max((one.users for one in published(name, held.known)), default=None)
+    most_published = max((bound.users for bound in published(name, held.known)), default=None)
     beyond = ""
-    if seen is None and ask["hosts"] == "pooled":
+    if most_published is None and ask["hosts"] == "pooled":
         beyond = "no publication has users on this size."
-    elif seen is not None and users > seen:
-        beyond = f"no publication has more than {seen} users on this size."
+    elif most_published is not None and users > most_published:
+        beyond = f"no publication has more than {most_published} users on this size."
     hosts = math.ceil(ask["users"] / users)
     return Hosts(name, hosts, users, bounds, region, quote, windows, source, beyond)
 
@@ -256,9 +257,9 @@ def _why_nothing(ask: Ask, refused: Sequence[Refusal], unpriced: Sequence[str]) 
         where = ask["region"] or "any region"
         return f"no size that serves them has a price in {where}: {', '.join(unpriced)}"
     by_reason: dict[str, list[str]] = {}
-    for one in refused:
-        by_reason.setdefault(one.reason, []).append(one.size)
-    return "; ".join(f"{', '.join(sizes)}: {why}" for why, sizes in by_reason.items())
+    for refusal in refused:
+        by_reason.setdefault(refusal.reason, []).append(refusal.size)
+    return "; ".join(f"{', '.join(sizes)}: {reason}" for reason, sizes in by_reason.items())
 
 
 SIZING: Final = Sizing(

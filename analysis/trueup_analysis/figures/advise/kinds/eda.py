@@ -2,9 +2,9 @@
 
 The published benchmark has operations a second at 2 ms of volumes of some capacities and levels.
 Azure NetApp Files' large volumes do as many as their throughput allows, until one volume does no
-more; between results the rate is taken on a line. Of the others there is one result each, which is
-held up to what it had and no further. The article's TB are taken for TiB, since a large volume has
-50 TiB at least.
+more; between results the rate is taken on a line. Of the others there is one result each, which
+counts up to its own capacity and no further. The article's TB are taken for TiB, since a large
+volume has 50 TiB at least.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _BENCHMARK: Final = "EDA storage benchmark"
 _PAYG: Final = "payg"
-# What the published rates are at.
+# The latency of the published rates.
 LATENCY_MS: Final = 2.0
 _PUBLISHED: Final = re.compile(
     r"(?P<what>ANF LV|ANF regular volume|AMLFS Ultra \(500 MB/s/TiB\)) (?P<tib>\d+)TB"
@@ -102,17 +102,25 @@ OPTIONS: Final = (
 )
 
 
-def points(known: Knowledge) -> list[Point]:
+def points(knowledge: Knowledge) -> list[Point]:
     """Operations a second at 2 ms of the published volumes."""
     return [
-        Point(one.label, one.told.name, 10, one.rate, traits, one.evidence, one.condition)
-        for one in _published(known, "io_rate_at_2ms")
-        for traits in [{"mb_s": one.told.mb_s}]
+        Point(
+            result.label,
+            result.told.name,
+            10,
+            result.rate,
+            traits,
+            result.evidence,
+            result.condition,
+        )
+        for result in _published(knowledge, "io_rate_at_2ms")
+        for traits in [{"mb_s": result.told.mb_s}]
     ]
 
 
 class _Told(NamedTuple):
-    """What was measured: level (empty where nobody says), TiB, and MB/s that they bring."""
+    """A measured volume: level (empty where nobody says), TiB, and the MB/s that they bring."""
 
     name: str
     tib: float
@@ -120,7 +128,7 @@ class _Told(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """A published rate, and of what condition it is."""
+    """A published rate and its condition."""
 
     label: str
     condition: str
@@ -129,29 +137,29 @@ class _Result(NamedTuple):
     evidence: Evidence
 
 
-def _published(known: Knowledge, metric: str) -> list[_Result]:
-    return known.once(("eda", metric), lambda: list(_read(known, metric)))
+def _published(knowledge: Knowledge, metric: str) -> list[_Result]:
+    return knowledge.once(("eda", metric), lambda: list(_read(knowledge, metric)))
 
 
-def _read(known: Knowledge, metric: str) -> Iterator[_Result]:
-    levels = {one["name"]: one for one in _rows(read_services(known.folder))}
-    for row in known.results(_BENCHMARK, metric):
-        found = _PUBLISHED.fullmatch(row["configuration"])
-        if found is None:
+def _read(knowledge: Knowledge, metric: str) -> Iterator[_Result]:
+    levels = {row["name"]: row for row in _rows(read_services(knowledge.folder))}
+    for row in knowledge.results(_BENCHMARK, metric):
+        match = _PUBLISHED.fullmatch(row["configuration"])
+        if match is None:
             continue
-        tib, mb_s = float(found["tib"]), 0.0
-        if found["what"] == _REGULAR:
-            what, name = _REGULAR, ""
-        elif found["level"]:
-            what, name = _LARGE, f"{found['level']}, large volume"
+        tib, mb_s = float(match["tib"]), 0.0
+        if match["what"] == _REGULAR:
+            condition, name = _REGULAR, ""
+        elif match["level"]:
+            condition, name = _LARGE, f"{match['level']}, large volume"
         else:
-            what = name = _LUSTRE
+            condition = name = _LUSTRE
         if name:
             brings = tib * levels[name]["mb_s_per_tib"]
             mb_s = min(brings, levels[name].get("most_mb_s", math.inf))
         evidence = Evidence(PUBLISHED, row["source"])
         label = f"{row['configuration']}, {row['nodes']} clients"
-        yield _Result(label, what, _Told(name, tib, mb_s), float(row["value"]), evidence)
+        yield _Result(label, condition, _Told(name, tib, mb_s), float(row["value"]), evidence)
 
 
 def _rows(services: Services) -> Iterator[Mapping[str, Any]]:
@@ -160,24 +168,24 @@ def _rows(services: Services) -> Iterator[Mapping[str, Any]]:
             yield from row.get("levels", ())
 
 
-def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Prediction | None:
+def predict(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> Prediction | None:
     """The rate of a large volume by its throughput: between results on a line, both axes
     logarithmic; below them in proportion; above them as much as the nearest, or more where a
     publication says that so much throughput brings more."""
-    others = [one for one in others if one.condition == target.condition]
-    if target.condition != _LARGE or not others:
+    peers = [peer for peer in peers if peer.condition == target.condition]
+    if target.condition != _LARGE or not peers:
         return None
     mb_s = target.traits["mb_s"]
-    rate, near, least, most = between(mb_s, others, lambda one: one.traits["mb_s"])
-    used = [one.evidence for one in near if one.evidence]
+    rate, near, least, most = between(mb_s, peers, lambda point: point.traits["mb_s"])
+    used = [point.evidence for point in near if point.evidence]
     beyond = ""
     if mb_s < least:
         rate *= mb_s / least
         beyond = f"no result has less than {least:.0f} MB/s: in proportion to it."
     elif mb_s > most:
         beyond = f"no result has more than {most:.0f} MB/s."
-    for floor in _published(known, "io_rate_at_2ms_min"):
-        # What is predicted has no part in it.
+    for floor in _published(knowledge, "io_rate_at_2ms_min"):
+        # The predicted result has no part in it.
         if (
             floor.condition == _LARGE
             and floor.told.mb_s <= mb_s
@@ -190,7 +198,7 @@ def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Predict
 
 
 class _Tells(NamedTuple):
-    """What the back-test asks."""
+    """The members that the back-test uses."""
 
     name: str
     unit: str
@@ -206,12 +214,12 @@ class Store:
     """A storage, bought so large that it holds the data, the throughput and the rate.
 
     Attributes:
-        level: as Azure calls it; tib: what is to be bought, mb_s: what that brings.
+        level: as Azure calls it; tib: the capacity to buy; mb_s: its throughput.
         rate: operations a second that are expected; None where one result, or none, tells of it.
         known: the most that a result of this level and no more capacity had, 0 without one.
-        holds: yes, or what is not held or not known.
+        holds: yes, or the demand that is not held or not known.
         able: nothing that was asked for is known to be missed, or unknown.
-        because: what makes it so large.
+        because: the demand that makes it so large.
         usd: a month, by a price that was given; None without one.
         billing: the unit as a source says it; empty where none does.
     """
@@ -252,7 +260,7 @@ class Refused(NamedTuple):
 
 
 class Eda(NamedTuple):
-    """What is advised: storage that holds what was asked first.
+    """The advice: storage that meets the request comes first.
 
     Attributes:
         server: the cheapest node whose local disks hold the data, as an NFS server; None where no
@@ -291,19 +299,19 @@ def size(ask: Ask, held: Held) -> Eda:
     for row in held.services.storage:
         if row["service"] not in ("anf", "amlfs"):
             continue
-        for one in row["levels"]:
-            found = _bought(one, row, ask, held, prices)
-            (refused if isinstance(found, Refused) else stores).append(found)  # type: ignore[arg-type]
+        for level_row in row["levels"]:
+            store = _bought(level_row, row, ask, held, prices)
+            (refused if isinstance(store, Refused) else stores).append(store)  # type: ignore[arg-type]
     server = _server(ask, held)
     if not stores and server is None:
-        raise BadInput("; ".join(f"{one.name}: {one.why}" for one in refused))
+        raise BadInput("; ".join(f"{refusal.name}: {refusal.why}" for refusal in refused))
     stores.sort(key=_order)
     return Eda(SIZING, ask, stores, refused, clients[:_CLIENTS], server, _notes(ask, held))
 
 
-def _order(one: Store) -> tuple[bool, bool, float, float, str]:
-    usd = math.inf if one.usd is None else one.usd
-    return not one.able, one.usd is None, usd, one.tib, one.level
+def _order(store: Store) -> tuple[bool, bool, float, float, str]:
+    usd = math.inf if store.usd is None else store.usd
+    return not store.able, store.usd is None, usd, store.tib, store.level
 
 
 def _bought(
@@ -313,20 +321,20 @@ def _bought(
     held: Held,
     prices: Mapping[str, float],
 ) -> Store | Refused:
-    """The level so large that the rate is held too, where that is known; else what it is for the
-    rest."""
+    """The level, large enough for the rate too where that is known; else for the other demands
+    alone."""
     needs = Needs(nodes=ask["clients"], data_tb=ask["data_tb"], mb_s=ask["mb_s"])
-    found = level(row, needs, ask["data_tb"], held.services)
-    if found.refused:
-        return Refused(f"{service['name']}, {row['name']}", found.refused.partition(": ")[2])
+    least_level = level(row, needs, ask["data_tb"], held.services)
+    if least_level.refused:
+        return Refused(f"{service['name']}, {row['name']}", least_level.refused.partition(": ")[2])
     rate = ask["operations_per_second"]
-    tried = _larger(row, found, needs, held.services) if rate else [found]
-    stores = [_store(one, service, ask, held) for one in tried]
+    tried = _larger(row, least_level, needs, held.services) if rate else [least_level]
+    stores = [_store(bought_level, service, ask, held) for bought_level in tried]
     # The smallest that holds the rate, else that is expected to, though not at the slow end.
-    chosen = next((one for one in stores if one.able), None)
-    chosen = chosen or next((one for one in stores if one.holds == _SLOW), None)
+    chosen = next((store for store in stores if store.able), None)
+    chosen = chosen or next((store for store in stores if store.holds == _SLOW), None)
     if chosen is None and stores[0].rate is not None:
-        most = max(one.rate.value for one in stores if one.rate)
+        most = max(store.rate.value for store in stores if store.rate)
         return Refused(
             f"{service['name']}, {row['name']}",
             f"{rate:,.0f} operations/s are asked; {most:,.0f} are the most that is expected of one"
@@ -340,37 +348,43 @@ def _bought(
 
 
 def _larger(
-    row: Mapping[str, Any], found: Level, needs: Needs, services: Services
+    row: Mapping[str, Any], least_level: Level, needs: Needs, services: Services
 ) -> Iterator[Level]:
     """The level from this size on, step by step."""
-    steps = round((row["most_tib"] - found.tib) / row["step_tib"])
+    steps = round((row["most_tib"] - least_level.tib) / row["step_tib"])
     for step in range(steps + 1):
-        tib = found.tib + step * row["step_tib"]
+        tib = least_level.tib + step * row["step_tib"]
         yield level(row, needs, tib * TIB_IN_TB, services)
 
 
 def _because(tib: float, row: Mapping[str, Any], ask: Ask) -> str:
     step = row["step_tib"]
-    wanted = {
+    tib_by_cause = {
         "capacity": ask["data_tb"] / TIB_IN_TB,
         "throughput": (ask["mb_s"] or 0.0) / row["mb_s_per_tib"],
         "least size": row["least_tib"],
     }
-    name = max(wanted, key=lambda one: wanted[one])
-    return name if tib < wanted[name] + step * (1 + 1e-9) else "operations/s"
+    name = max(tib_by_cause, key=lambda cause: tib_by_cause[cause])
+    return name if tib < tib_by_cause[name] + step * (1 + 1e-9) else "operations/s"
 
 
-def _store(found: Level, service: Mapping[str, Any], ask: Ask, held: Held) -> Store:
+def _store(bought_level: Level, service: Mapping[str, Any], ask: Ask, held: Held) -> Store:
     rate = ask["operations_per_second"]
-    what = _condition(found.name)
+    condition = _condition(bought_level.name)
     every = held.known.once(("eda", "points"), lambda: points(held.known))
-    alike = [one for one in every if one.condition == what]
-    wide = held.known.once(("eda", what), lambda: factor(TELLS, alike, held.known))
-    asked = Point("", found.name, ask["clients"], traits={"mb_s": found.mb_s}, condition=what)
-    made = predict(asked, alike, held.known) if wide is not None else None
-    expects = None if made is None or wide is None else expected(made, wide)
-    known, evidence = _held_by_result(found, what, held.known)
-    sure = rate is None or known >= rate or (expects is not None and expects.low >= rate)
+    alike = [point for point in every if point.condition == condition]
+    wide = held.known.once(("eda", condition), lambda: factor(TELLS, alike, held.known))
+    target = Point(
+        "",
+        bought_level.name,
+        ask["clients"],
+        traits={"mb_s": bought_level.mb_s},
+        condition=condition,
+    )
+    prediction = predict(target, alike, held.known) if wide is not None else None
+    expects = None if prediction is None or wide is None else expected(prediction, wide)
+    proven_rate, evidence = _held_by_result(bought_level, condition, held.known)
+    sure = rate is None or proven_rate >= rate or (expects is not None and expects.low >= rate)
     if sure:
         holds = "yes" if rate else "capacity and throughput"
     elif expects is not None and expects.value >= rate * (1 - 1e-9):
@@ -379,21 +393,21 @@ def _store(found: Level, service: Mapping[str, Any], ask: Ask, held: Held) -> St
         holds = "rate missed"
     else:
         holds = "rate not judged"
-    used = (*(made.evidence if made else ()), *evidence)
+    used = (*(prediction.evidence if prediction else ()), *evidence)
     return Store(
         service["name"],
-        found.name,
-        found.tib,
-        found.mb_s,
+        bought_level.name,
+        bought_level.tib,
+        bought_level.mb_s,
         expects,
-        known,
+        proven_rate,
         holds,
         able=sure,
         because="",
         usd=None,
         billing=service["billing"],
-        beyond=made.beyond if made else "",
-        doubts=found.doubts,
+        beyond=prediction.beyond if prediction else "",
+        doubts=bought_level.doubts,
         evidence=tuple(dict.fromkeys(used)),
     )
 
@@ -405,45 +419,45 @@ def _condition(name: str) -> str:
 
 
 def _held_by_result(
-    found: Level, what: str, known: Knowledge
+    bought_level: Level, condition: str, knowledge: Knowledge
 ) -> tuple[float, tuple[Evidence, ...]]:
     """The most that a result had on this level with no more capacity. A result that does not say
     its level counts for the highest, which brings no less throughput than any."""
-    told = [
-        (one.rate, one.evidence)
+    results = [
+        (result.rate, result.evidence)
         for metric in ("io_rate_at_2ms", "io_rate_at_2ms_min")
-        for one in _published(known, metric)
-        if one.condition == what
-        and one.told.tib <= found.tib
-        and one.told.name == ("" if found.name == _HIGHEST else found.name)
+        for result in _published(knowledge, metric)
+        if result.condition == condition
+        and result.told.tib <= bought_level.tib
+        and result.told.name == ("" if bought_level.name == _HIGHEST else bought_level.name)
     ]
-    if not told:
+    if not results:
         return 0.0, ()
-    rate, evidence = max(told, key=lambda pair: pair[0])
+    rate, evidence = max(results, key=lambda pair: pair[0])
     return rate, (evidence,)
 
 
 def _clients(ask: Ask, held: Held) -> list[Client]:
     """Sizes that have the cores, the memory and the network, the cheapest first."""
-    found = [one for one in _priced(ask, held, ask["clients"]) if _fits(one, ask)]
-    return sorted(found, key=lambda one: (one.usd_per_month, one.size))
+    clients = [client for client in _priced(ask, held, ask["clients"]) if _fits(client, ask)]
+    return sorted(clients, key=lambda client: (client.usd_per_month, client.size))
 
 
-def _fits(one: Client, ask: Ask) -> bool:
+def _fits(client: Client, ask: Ask) -> bool:
     """A network that is not known carries no throughput that was asked for."""
     each = (ask["mb_s"] or 0.0) / ask["clients"]
     return (
-        one.cores >= ask["cores_a_client"]
-        and one.gib_a_core >= (ask["memory_gib_a_core"] or 0.0)
-        and (one.network_mb_s or 0.0) >= each
+        client.cores >= ask["cores_a_client"]
+        and client.gib_a_core >= (ask["memory_gib_a_core"] or 0.0)
+        and (client.network_mb_s or 0.0) >= each
     )
 
 
 def _priced(ask: Ask, held: Held, count: int) -> Iterator[Client]:
-    known = held.known
-    for name, row in known.sizes.items():
+    knowledge = held.known
+    for name, row in knowledge.sizes.items():
         cores, memory = number(row, "vcpus"), number(row, "memory_gib")
-        if name in known.withheld or number(row, "gpus") or not cores or not memory:
+        if name in knowledge.withheld or number(row, "gpus") or not cores or not memory:
             continue
         if ask["sizes"] and name not in ask["sizes"]:
             continue
@@ -461,14 +475,14 @@ def _priced(ask: Ask, held: Held, count: int) -> Iterator[Client]:
 
 
 def _no_client(ask: Ask) -> str:
-    asked = [f"at least {ask['cores_a_client']} core{'s' * (ask['cores_a_client'] > 1)}"]
+    conditions = [f"at least {ask['cores_a_client']} core{'s' * (ask['cores_a_client'] > 1)}"]
     if ask["memory_gib_a_core"]:
-        asked.append(f"{ask['memory_gib_a_core']:g} GiB a core")
+        conditions.append(f"{ask['memory_gib_a_core']:g} GiB a core")
     if ask["mb_s"]:
-        asked.append(f"a network of {ask['mb_s'] / ask['clients']:,.0f} MB/s")
+        conditions.append(f"a network of {ask['mb_s'] / ask['clients']:,.0f} MB/s")
     where = f" in {ask['region']}" if ask["region"] else ""
     sizes = f" of {', '.join(ask['sizes'])}" if ask["sizes"] else ""
-    return f"no size{sizes} without GPUs that has a price{where} has {' and '.join(asked)}"
+    return f"no size{sizes} without GPUs that has a price{where} has {' and '.join(conditions)}"
 
 
 def _server(ask: Ask, held: Held) -> Client | None:
@@ -479,26 +493,26 @@ def _server(ask: Ask, held: Held) -> Client | None:
         row = held.known.sizes[name]
         return (number(row, "nvme_disks") or 0) * (number(row, "nvme_gib_each") or 0) * _GIB_IN_TB
 
-    found = [one for one in _priced(every, held, 1) if disks(one.size) >= ask["data_tb"]]
-    return min(found, key=lambda one: (one.usd_per_month, one.size), default=None)
+    servers = [server for server in _priced(every, held, 1) if disks(server.size) >= ask["data_tb"]]
+    return min(servers, key=lambda server: (server.usd_per_month, server.size), default=None)
 
 
 def _notes(ask: Ask, held: Held) -> list[str]:
     rate, clients = ask["operations_per_second"], ask["clients"]
     every = held.known.once(("eda", "points"), lambda: points(held.known))
-    most = max((one.rate / one.nodes for one in every), default=0.0)
-    said = []
+    most = max((point.rate / point.nodes for point in every), default=0.0)
+    notes = []
     if rate and rate / clients > most * (1 + 1e-9):
-        said.append(
+        notes.append(
             f"{rate / clients:,.0f} operations/s a client are asked: no result has more than"
             f" {most:,.0f}. Whether the clients do so many was not judged."
         )
     if rate and ask["latency_ms"] > LATENCY_MS:
-        said.append(
+        notes.append(
             f"Rates are those at {LATENCY_MS:g} ms; at {ask['latency_ms']:g} ms there are more, and"
             " no result by capacity says how many."
         )
-    return said
+    return notes
 
 
 SIZING: Final = Sizing(

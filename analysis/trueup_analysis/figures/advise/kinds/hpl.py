@@ -30,25 +30,25 @@ _FILLED: Final = 0.3
 OPTIONS: Final = (Option("order", "Order n of the matrix.", type="int", required=True, least=1000),)
 
 
-def _peak(size: str, known: Knowledge) -> float | None:
+def _peak(size: str, knowledge: Knowledge) -> float | None:
     """FP64 peak of a node, with tensor cores where it has GPUs, flop/s."""
-    row = known.sizes[size]
+    row = knowledge.sizes[size]
     gpus = number(row, "gpus")
     if gpus:
         each = number(row, "gpu_peak_fp64_tensor_gflops_each")
         return None if each is None else gpus * each * 1e9
-    whole = number(row, "peak_fp64_gflops")
-    return None if whole is None else whole * 1e9
+    gflops = number(row, "peak_fp64_gflops")
+    return None if gflops is None else gflops * 1e9
 
 
-def points(known: Knowledge) -> list[Point]:
-    """What HPL reached on all nodes, flop/s; a Top500 system by the size in its name."""
-    found = []
-    for row in known.results("HPL", "rmax"):
+def points(knowledge: Knowledge) -> list[Point]:
+    """HPL's rate on all nodes, flop/s; a Top500 system by the size in its name."""
+    known_points = []
+    for row in knowledge.results("HPL", "rmax"):
         named = _NAMED.search(row["system"])
         size = f"Standard_{named['size']}" if named else row["system"]
-        if size in known.sizes and row["nodes"]:
-            found.append(
+        if size in knowledge.sizes and row["nodes"]:
+            known_points.append(
                 Point(
                     label=f"{row['system']} x {row['nodes']}",
                     size=size,
@@ -57,29 +57,30 @@ def points(known: Knowledge) -> list[Point]:
                     evidence=Evidence(PUBLISHED, row["source"]),
                 )
             )
-    found += [
-        Point(one.evidence.source, one.size, one.nodes, one.value, {}, one.evidence)
-        for one in known.own("hpl", "hpl_rate")
+    known_points += [
+        Point(record.evidence.source, record.size, record.nodes, record.value, {}, record.evidence)
+        for record in knowledge.own("hpl", "hpl_rate")
     ]
-    return found
+    return known_points
 
 
-def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Prediction | None:
+def predict(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> Prediction | None:
     """The share of the peak that others reach: of the same size, else GPUs of GPUs and CPUs of
     CPUs."""
-    peak = _peak(target.size, known)
-    gpus = bool(number(known.sizes[target.size], "gpus"))
+    peak = _peak(target.size, knowledge)
+    gpus = bool(number(knowledge.sizes[target.size], "gpus"))
     alike = [
-        (one, one.rate / (whole * one.nodes))
-        for one in others
-        if (whole := _peak(one.size, known)) and bool(number(known.sizes[one.size], "gpus")) == gpus
+        (peer, peer.rate / (peer_peak * peer.nodes))
+        for peer in peers
+        if (peer_peak := _peak(peer.size, knowledge))
+        and bool(number(knowledge.sizes[peer.size], "gpus")) == gpus
     ]
     same = [pair for pair in alike if pair[0].size == target.size]
     used = same or alike
     if peak is None or not used:
         return None
-    share = math.exp(math.fsum(math.log(part) for _, part in used) / len(used))
-    evidence = tuple(dict.fromkeys(one.evidence for one, _ in used if one.evidence))
+    share = math.exp(math.fsum(math.log(peer_share) for _, peer_share in used) / len(used))
+    evidence = tuple(dict.fromkeys(peer.evidence for peer, _ in used if peer.evidence))
     beyond = ""
     if not same:
         beyond = f"no HPL result of this size: {share:.0%} of its peak, as others reach."
@@ -109,7 +110,7 @@ def _of(order: int) -> Need:
 
 
 def _room(row: Mapping[str, str]) -> float | None:
-    """Of a node's memory what the matrix may take, bytes: the GPUs' where it has some."""
+    """The part of a node's memory for the matrix, bytes: the GPUs' where it has some."""
     gpus = number(row, "gpus")
     if gpus and row["gpu_fraction"] != "1":
         return None

@@ -1,4 +1,4 @@
-"""What a kind of work is made of."""
+"""The parts of a kind of work."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Point:
 
     Attributes:
         label: which one, for a reader.
-        size, nodes: what it ran on; the size as the catalog's.
-        rate: what is predicted, in the kind's unit.
-        traits: what else a prediction needs to know of it.
+        size, nodes: the machines that it ran on; the size as the catalog's.
+        rate: the predicted figure, in the kind's unit.
+        traits: further facts that a prediction needs.
     """
 
     label: str
@@ -46,8 +46,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A rate from known points, which of them, what they have not seen, and whether what else was
-    asked for is held (None: nothing says so)."""
+    """A rate from known points, which of them, how it lies outside of them, and whether the other
+    requested limits are held (None: nothing says so)."""
 
     rate: float
     evidence: tuple[Evidence, ...]
@@ -58,7 +58,7 @@ class Prediction:
 
 
 class Tells(Protocol):
-    """What has known results, each of which others predict."""
+    """A subject with known results, each of which the others predict."""
 
     @property
     def name(self) -> str: ...
@@ -76,16 +76,16 @@ class Kind:
 
     Attributes:
         name, title: as it is asked for and shown.
-        options: what is asked; a required one has no default.
+        options: its questions; a required one has no default.
         unit: of the rates of its points.
         points: the known results.
         predict: the rate of a point from others; None where they say nothing of it.
-        need: what the work of an ask takes.
+        need: the demands of the work of an ask.
         tool: whose log tells of such work, by the name of its parser.
-        logged: what the work of a log took, or what it answers of the kind's questions.
-        assumptions: what is taken for granted of any ask.
+        logged: the demands of a log's work, or the kind's options as the log has them.
+        assumptions: figures that are taken for granted of any ask.
         unasked: the terms that say nothing of such work.
-        silent: where nothing known says how long it takes, what to measure.
+        silent: the measurement to make where nothing known says how long it takes.
     """
 
     name: str
@@ -110,11 +110,11 @@ class Work(Protocol):
 
     @property
     def OPTIONS(self) -> Sequence[Option]: ...  # noqa: N802 WHY: a module's constant
-    def points(self, known: Knowledge, /) -> Sequence[Point]: ...
+    def points(self, knowledge: Knowledge, /) -> Sequence[Point]: ...
     def predict(
-        self, target: Point, others: Sequence[Point], known: Knowledge, /
+        self, target: Point, peers: Sequence[Point], knowledge: Knowledge, /
     ) -> Prediction | None: ...
-    def need(self, ask: Ask, assumed: Assumed, known: Knowledge, /) -> Need: ...
+    def need(self, ask: Ask, assumed: Assumed, knowledge: Knowledge, /) -> Need: ...
     def logged(self, case: Case, /) -> Need | dict[str, Any]: ...
 
 
@@ -136,7 +136,7 @@ def kind(of: Work, title: str, *, unit: str, tool: str) -> Kind:
     )
 
 
-class Place(NamedTuple):
+class Candidate(NamedTuple):
     """The fewest nodes that can do it, None where no number can, and why so many cannot."""
 
     least: int | None
@@ -151,15 +151,15 @@ def _plain(size: str, nodes: int) -> Point:
 
 @dataclass(frozen=True)
 class Need:
-    """What a piece of work asks of a machine.
+    """The demands of a piece of work on a machine.
 
     Attributes:
         work: in the unit of the kind's rates times seconds; of a service, all of its term.
         memory: bytes of all nodes together.
         room: the bytes that a node of the catalog's row has for it; None where it is no machine
             for this kind.
-        words: what takes the memory, in the plural, for a refusal.
-        unsaid: what a log leaves open, as a sentence.
+        words: the contents of the memory, in the plural, for a refusal.
+        unsaid: facts that a log leaves open, as a sentence.
         filled: the part of the memory that the work must fill for its known rates to hold.
         term: hours of a service, whose nodes are paid for all of them; 0 of work with an end.
         spare: the share of its term that nodes of a service are not there.
@@ -177,15 +177,15 @@ class Need:
     term: float = 0.0
     spare: float = 0.0
     asked: Callable[[str, int], Point] = _plain
-    fit: Callable[[str], Place | None] | None = None
+    fit: Callable[[str], Candidate | None] | None = None
 
-    def place(self, size: str, row: Mapping[str, str]) -> Place | None:
+    def place(self, size: str, row: Mapping[str, str]) -> Candidate | None:
         if self.fit:
             return self.fit(size)
         room = self.room(row)
         if not room:
             return None
-        return Place(
+        return Candidate(
             math.ceil(self.memory / room),
             lambda nodes: _too_large(self, room * nodes),
             lambda nodes: self.memory / (room * nodes),
@@ -193,51 +193,55 @@ class Need:
 
 
 def estimates(
-    kind: Kind, need: Need, known: Knowledge, most_nodes: int
+    kind: Kind, need: Need, knowledge: Knowledge, most_nodes: int
 ) -> list[Estimate | Refusal]:
     """Every size that could be for the kind, on 1, 2, 4, ... and the most nodes; a service on as
     many as it takes. More than one node of other work are tried where they have InfiniBand; where
     no result speaks of a choice, there is none."""
-    every = known.once((kind.name, "points"), lambda: kind.points(known))
-    made = _Maker(kind, need, known, every)
-    found: list[Estimate | Refusal] = []
-    for size, row in known.sizes.items():
-        place = None if size in known.withheld else need.place(size, row)
-        if place is None:
+    every = knowledge.once((kind.name, "points"), lambda: kind.points(knowledge))
+    maker = _Maker(kind, need, knowledge, every)
+    outcomes: list[Estimate | Refusal] = []
+    for size, row in knowledge.sizes.items():
+        placement = None if size in knowledge.withheld else need.place(size, row)
+        if placement is None:
             continue
         if need.term:
-            found += _service(made, size, place, most_nodes)
+            outcomes += _service(maker, size, placement, most_nodes)
             continue
         for nodes in sorted({*(2**power for power in range(most_nodes.bit_length())), most_nodes}):
-            if place.least is None or nodes < place.least:
-                found.append(Refusal(size, nodes, place.why(nodes), place.least))
+            if placement.least is None or nodes < placement.least:
+                outcomes.append(Refusal(size, nodes, placement.why(nodes), placement.least))
             elif nodes == 1 or number(row, "rdma_nics"):
-                one = made.estimate(size, nodes, place.part(nodes))
-                found += [one] if one else []
-    return found
+                estimate = maker.estimate(size, nodes, placement.part(nodes))
+                outcomes += [estimate] if estimate else []
+    return outcomes
 
 
-def _service(made: _Maker, size: str, place: Place, most_nodes: int) -> list[Estimate | Refusal]:
+def _service(
+    maker: _Maker, size: str, placement: Candidate, most_nodes: int
+) -> list[Estimate | Refusal]:
     """The service on as many nodes as are expected to hold its rate, and on as many as hold it at
     the slow end too; servers side by side share nothing, so that twice the nodes serve twice as
     much."""
-    term = made.need.term * 3600 * (1 - made.need.spare)
-    if place.least is None or place.least > most_nodes:
-        return [Refusal(size, most_nodes, place.why(most_nodes), place.least)]
-    one = made.estimate(size, place.least, 1.0)
-    if one is None:
-        what = made.need.asked(size, place.least).condition
-        reason = f"it fits, but no result tells its rate ({what}): measure it once, and ask again"
-        return [Refusal(size, place.least, reason, None, unknown=True)]
+    term = maker.need.term * 3600 * (1 - maker.need.spare)
+    if placement.least is None or placement.least > most_nodes:
+        return [Refusal(size, most_nodes, placement.why(most_nodes), placement.least)]
+    least_estimate = maker.estimate(size, placement.least, 1.0)
+    if least_estimate is None:
+        condition = maker.need.asked(size, placement.least).condition
+        reason = (
+            f"it fits, but no result tells its rate ({condition}): measure it once, and ask again"
+        )
+        return [Refusal(size, placement.least, reason, None, unknown=True)]
     counts = {
-        place.least * math.ceil(seconds / term * (1 - 1e-9))
-        for seconds in (one.seconds.value, one.seconds.high)
+        placement.least * math.ceil(seconds / term * (1 - 1e-9))
+        for seconds in (least_estimate.seconds.value, least_estimate.seconds.high)
     }
     few = [nodes for nodes in sorted(counts) if nodes <= most_nodes]
     if not few:
         reason = f"the rate takes {min(counts)} nodes; at most {most_nodes} are allowed"
         return [Refusal(size, most_nodes, reason, min(counts))]
-    return [found for nodes in few if (found := made.estimate(size, nodes, 1.0)) is not None]
+    return [estimate for nodes in few if (estimate := maker.estimate(size, nodes, 1.0)) is not None]
 
 
 class _Maker(NamedTuple):
@@ -248,34 +252,36 @@ class _Maker(NamedTuple):
     known: Knowledge
     every: Sequence[Point]
 
-    def estimate(self, size: str, nodes: int, part: float) -> Estimate | None:
+    def estimate(self, size: str, nodes: int, fill: float) -> Estimate | None:
         """None where no result speaks of it.
 
         Args:
-            part: of the room of these nodes, what the work fills.
+            fill: the share of these nodes' room that the work fills.
         """
-        asked, need = self.need.asked(size, nodes), self.need
-        alike = [one for one in self.every if one.condition == asked.condition]
+        target, need = self.need.asked(size, nodes), self.need
+        alike = [point for point in self.every if point.condition == target.condition]
         wide = self.known.once(
-            (self.kind.name, asked.condition), lambda: factor(self.kind, alike, self.known)
+            (self.kind.name, target.condition), lambda: factor(self.kind, alike, self.known)
         )
-        made = None if wide is None else self.kind.predict(asked, alike, self.known)
-        if made is None or wide is None:
+        prediction = None if wide is None else self.kind.predict(target, alike, self.known)
+        if prediction is None or wide is None:
             return None
-        if part < need.filled:
-            small = f"{need.words} fill {part:.1%} of what is there for them, results more."
-            made = replace(made, beyond=" ".join(filter(None, (made.beyond, small))))
-        seconds = need.work.by(expected(made, wide).under(1))
+        if fill < need.filled:
+            small = f"{need.words} fill {fill:.1%} of what is there for them, results more."
+            prediction = replace(
+                prediction, beyond=" ".join(filter(None, (prediction.beyond, small)))
+            )
+        seconds = need.work.by(expected(prediction, wide).under(1))
         return Estimate(
-            *(size, nodes, seconds, made.evidence, made.beyond),
-            notes=made.notes,
-            held=made.held,
-            units=made.units,
+            *(size, nodes, seconds, prediction.evidence, prediction.beyond),
+            notes=prediction.notes,
+            held=prediction.held,
+            units=prediction.units,
         )
 
 
 def evidence_of(used: Iterable[Point]) -> tuple[Evidence, ...]:
-    return tuple(dict.fromkeys(one.evidence for one in used if one.evidence))
+    return tuple(dict.fromkeys(point.evidence for point in used if point.evidence))
 
 
 class Near(NamedTuple):
@@ -287,31 +293,34 @@ class Near(NamedTuple):
     most: float
 
 
-def between(place: float, points: Iterable[Point], place_of: Callable[[Point], float]) -> Near:
+def between(position: float, points: Iterable[Point], place_of: Callable[[Point], float]) -> Near:
     """The rate on the line between the two nearest places, both axes logarithmic; outside of all as
     much as the nearest. Of several points at a place it is their geometric mean.
 
     Args:
         points: at least one; places and rates are above 0.
     """
-    found: dict[float, list[Point]] = {}
-    for one in points:
-        found.setdefault(place_of(one), []).append(one)
-    least, most = min(found), max(found)
-    nearest = min(max(place, least), most)
-    below = max(one for one in found if one <= nearest)
-    above = min(one for one in found if one >= nearest)
+    by_position: dict[float, list[Point]] = {}
+    for point in points:
+        by_position.setdefault(place_of(point), []).append(point)
+    least, most = min(by_position), max(by_position)
+    nearest = min(max(position, least), most)
+    below = max(known_position for known_position in by_position if known_position <= nearest)
+    above = min(known_position for known_position in by_position if known_position >= nearest)
     low, high = (
-        statistics.geometric_mean(one.rate for one in found[end]) for end in (below, above)
+        statistics.geometric_mean(point.rate for point in by_position[end])
+        for end in (below, above)
     )
     if below == above:
-        return Near(low, found[below], least, most)
-    part = math.log(place / below) / math.log(above / below)
-    return Near(low ** (1 - part) * high**part, found[below] + found[above], least, most)
+        return Near(low, by_position[below], least, most)
+    fraction = math.log(position / below) / math.log(above / below)
+    return Near(
+        low ** (1 - fraction) * high**fraction, by_position[below] + by_position[above], least, most
+    )
 
 
 def logged_figure(case: Case, name: str) -> float:
-    """What stands for a figure of a log.
+    """The value of a figure of a log.
 
     Raises:
         BadInput: the log does not have it.

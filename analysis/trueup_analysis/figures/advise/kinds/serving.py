@@ -1,8 +1,8 @@
 """Serving of a language model: a rate of requests for a term.
 
 The time of a request follows from first principles (module engines): its prompt at the GPUs' peak,
-its answer at their memory's bandwidth. What share of the two an engine reaches is fitted to known
-results. Results on a prefix cache, and of mixtures of experts, are conditions of their own.
+its answer at their memory's bandwidth. The share of the two that an engine reaches is fitted to
+known results. Results on a prefix cache, and of mixtures of experts, are conditions of their own.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from ..engines import (
 )
 from ..estimates import MODEL, PUBLISHED, RECORD, Assumption, Evidence, around
 from ..evens import away
-from ..knowledge import Knowledge, Own, number
-from .kind import Ask, Assumed, Need, Place, Point, Prediction, logged_figure
+from ..knowledge import Knowledge, UserFigure, number
+from .kind import Ask, Assumed, Candidate, Need, Point, Prediction, logged_figure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ _CACHED: Final = 0.5
 _ALIKE: Final = 1.25
 _USUAL_FLIGHT: Final = 128
 _FOUND: Final = 5.0
-# What a record calls its model.
+# Parameters of a record that name its model.
 _NAMES: Final = ("recipe", "served_model_name", "model_id", "model")
 
 OPTIONS: Final = (
@@ -107,12 +107,12 @@ OPTIONS: Final = (
     ),
     *(
         Option(
-            f"api_usd_per_million_{what}",
-            f"An API's price of a million {what} tokens, US$.",
+            f"api_usd_per_million_{token_kind}",
+            f"An API's price of a million {token_kind} tokens, US$.",
             type="float",
             most=1e6,
         )
-        for what in ("input", "output")
+        for token_kind in ("input", "output")
     ),
     Option(
         "reserved_usd_per_hour",
@@ -139,7 +139,7 @@ ASSUMPTIONS: Final = (
 
 
 class Heard(NamedTuple):
-    """What a result says of latency: seconds (medians), at requests/s of one engine."""
+    """The latencies of a result: seconds (medians), at requests/s of one engine."""
 
     size: str
     engine: Engine
@@ -154,15 +154,17 @@ def _condition(engine: Engine, load: Load) -> str:
     return f"{model}, {'prefix cache' if load.cached >= _CACHED else 'no prefix cache'}"
 
 
-def points(known: Knowledge) -> list[Point]:
+def points(knowledge: Knowledge) -> list[Point]:
     """Tokens a second of all engines, published and our own, of engines that are kept busy."""
-    found = []
-    for one in (*_llama_profiles(known), *_walkthrough(known)):
-        found += one
-    return found + [
-        _point(one.evidence.source, one.size, one.nodes, told, one.value, one.evidence)
-        for one in known.own("vllm", "total_token_throughput")
-        if _busy(one.case) and (told := _told(one, known))
+    known_points = []
+    for row_points in (*_llama_profiles(knowledge), *_walkthrough(knowledge)):
+        known_points += row_points
+    return known_points + [
+        _point(
+            record.evidence.source, record.size, record.nodes, setup, record.value, record.evidence
+        )
+        for record in knowledge.own("vllm", "total_token_throughput")
+        if _busy(record.case) and (setup := _told(record, knowledge))
     ]
 
 
@@ -170,37 +172,37 @@ def _point(
     label: str,
     size: str,
     nodes: int,
-    told: tuple[Engine, Load, int],
+    setup: tuple[Engine, Load, int],
     rate: float,
     evidence: Evidence,
 ) -> Point:
-    engine, load, engines = told
+    engine, load, engines = setup
     traits = {"engine": engine, "load": load, "engines": engines, "scaling": 1.0}
     condition = _condition(engine, load)
     return Point(label, size, nodes, rate, traits, evidence, condition)
 
 
-def _llama_profiles(known: Knowledge) -> Iterator[list[Point]]:
+def _llama_profiles(knowledge: Knowledge) -> Iterator[list[Point]]:
     """The article's three profiles: rates of prompts and answers, lengths of the benchmarker's."""
     model = of_recipe(_LLAMA)
     prompts = {
         (row["system"], row["configuration"]): float(row["value"])
-        for row in known.results("vLLM Llama-3.1-8B-Instruct FP16", "prompt_throughput")
+        for row in knowledge.results("vLLM Llama-3.1-8B-Instruct FP16", "prompt_throughput")
     }
     hits = {
         (row["system"], row["configuration"]): float(row["value"]) / 100
-        for row in known.results("vLLM Llama-3.1-8B-Instruct FP16", "kv_cache_hit_rate")
+        for row in knowledge.results("vLLM Llama-3.1-8B-Instruct FP16", "kv_cache_hit_rate")
     }
-    for row in known.results("vLLM Llama-3.1-8B-Instruct FP16", "generation_throughput"):
+    for row in knowledge.results("vLLM Llama-3.1-8B-Instruct FP16", "generation_throughput"):
         key = (row["system"], row["configuration"])
         profile = PROFILES.get(row["configuration"].partition(",")[0])
-        if row["system"] not in known.sizes or profile is None or profile.outputs is None:
+        if row["system"] not in knowledge.sizes or profile is None or profile.outputs is None:
             continue
         if key not in prompts or key not in hits:
             continue
         answers, length = float(row["value"]), float(profile.outputs.middle)
         load = Load(prompts[key] / answers * length, length, hits[key], profile.max_concurrency)
-        engine, _, _ = engine_of(model, row["system"], load, known)
+        engine, _, _ = engine_of(model, row["system"], load, knowledge)
         if engine is not None:
             evidence = Evidence(PUBLISHED, row["source"])
             label = f"{model.name} BF16, {row['configuration'].partition(', HF')[0]}"
@@ -213,35 +215,37 @@ _LENGTHS: Final = re.compile(r"conc (?P<flight>\d+)(?:, (?:ISL/OSL )?(?P<tokens>
 _WALKTHROUGH: Final = 1024.0
 
 
-def _walkthrough(known: Knowledge) -> Iterator[list[Point]]:
-    for row, load in _walkthrough_rows(known, "output_throughput"):
-        engine = _walkthrough_engine(row, load, known)
+def _walkthrough(knowledge: Knowledge) -> Iterator[list[Point]]:
+    for row, load in _walkthrough_rows(knowledge, "output_throughput"):
+        engine = _walkthrough_engine(row, load, knowledge)
         if engine is not None:
             evidence = Evidence(PUBLISHED, row["source"], _day(row["source"]))
             label = f"{row['benchmark']}, {row['configuration']}"
             rate = float(row["value"]) * load.tokens / load.tokens_out
-            told = (engine, load, 1)
-            yield [_point(label, row["system"], int(row["nodes"]), told, rate, evidence)]
+            setup = (engine, load, 1)
+            yield [_point(label, row["system"], int(row["nodes"]), setup, rate, evidence)]
 
 
-def _walkthrough_rows(known: Knowledge, metric: str) -> Iterator[tuple[Mapping[str, str], Load]]:
+def _walkthrough_rows(
+    knowledge: Knowledge, metric: str
+) -> Iterator[tuple[Mapping[str, str], Load]]:
     """Published rows that say how many requests were in flight, and their load."""
     for start in ("vLLM Llama-3.1-8B-FP8", "SGLang DeepSeek-R1"):
-        for row in known.results(start, metric):
-            told = _LENGTHS.search(row["configuration"])
-            if told and row["system"] in known.sizes:
-                tokens = float(told["tokens"] or _WALKTHROUGH)
-                yield row, Load(tokens, tokens, 0.0, float(told["flight"]))
+        for row in knowledge.results(start, metric):
+            match = _LENGTHS.search(row["configuration"])
+            if match and row["system"] in knowledge.sizes:
+                tokens = float(match["tokens"] or _WALKTHROUGH)
+                yield row, Load(tokens, tokens, 0.0, float(match["flight"]))
 
 
-def _walkthrough_engine(row: Mapping[str, str], load: Load, known: Knowledge) -> Engine | None:
+def _walkthrough_engine(row: Mapping[str, str], load: Load, knowledge: Knowledge) -> Engine | None:
     """The engine of a published row: Llama on one GPU, DeepSeek R1 with tensor parallel ranks on
     all GPUs, each of which has a part of the weights and all of the KV cache (MLA)."""
     if row["benchmark"].startswith("vLLM"):
         model = of_recipe(_LLAMA).at("fp8")
-        return engine_of(model, row["system"], load, known)[0]
+        return engine_of(model, row["system"], load, knowledge)[0]
     model, devices = of_recipe(_DEEPSEEK), int(row["cores_or_gpus"])
-    engine, _, _ = engine_of(model, row["system"], load, known)
+    engine, _, _ = engine_of(model, row["system"], load, knowledge)
     if engine is None:
         return None
     weights, token = model.parameters * model.width, engine.token * devices
@@ -257,17 +261,20 @@ def _day(source: str) -> str:
 
 def _busy(case: Case) -> bool:
     """All requests at once, or as many in flight as it was told: the server was not waiting."""
-    told = case.parameters
-    return not told.get("ramp_up_start") and str(told.get("request_rate") or "inf") == "inf"
+    parameters = case.parameters
+    return (
+        not parameters.get("ramp_up_start")
+        and str(parameters.get("request_rate") or "inf") == "inf"
+    )
 
 
-def _told(one: Own, known: Knowledge) -> tuple[Engine, Load, int] | None:
-    """Engine, load and number of engines of a record of ours; None where it does not say them."""
-    case, load, model = one.case, _load(one.case), _served(one.case, known)
+def _told(record: UserFigure, knowledge: Knowledge) -> tuple[Engine, Load, int] | None:
+    """Engine, load and number of engines of one of our records; None where it does not say them."""
+    case, load, model = record.case, _load(record.case), _served(record.case, knowledge)
     if load is None or model is None or not case.gpus or _is_changed(case, model):
         return None
-    engine, _, least = engine_of(model, one.size, load, known)
-    if engine is None or case.gpus % engine.devices or one.nodes % (least or 1):
+    engine, _, least = engine_of(model, record.size, load, knowledge)
+    if engine is None or case.gpus % engine.devices or record.nodes % (least or 1):
         return None
     engines = case.gpus // engine.devices
     return engine, load._replace(in_flight=load.in_flight / engines), engines
@@ -288,10 +295,10 @@ def _load(case: Case) -> Load | None:
     )
 
 
-def _served(case: Case, known: Knowledge) -> Model | None:
+def _served(case: Case, knowledge: Knowledge) -> Model | None:
     called = (case.parameters.get(name) for name in _NAMES)
-    models = (named(str(name), known.folder) for name in called if name)
-    return next((found for found in models if found), None)
+    models = (named(str(name), knowledge.folder) for name in called if name)
+    return next((model for model in models if model), None)
 
 
 def _is_changed(case: Case, model: Model) -> bool:
@@ -301,32 +308,32 @@ def _is_changed(case: Case, model: Model) -> bool:
     return ranks != usual or "quantization" in str(case.parameters.get("server_arguments"))
 
 
-def _times(one: Point, known: Knowledge, most: float = math.inf) -> Times | None:
-    load: Load = one.traits["load"]
+def _times(point: Point, knowledge: Knowledge, most: float = math.inf) -> Times | None:
+    load: Load = point.traits["load"]
     load = load._replace(in_flight=min(load.in_flight, most))
-    return times(one.traits["engine"], load, one.size, known)
+    return times(point.traits["engine"], load, point.size, knowledge)
 
 
-def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Prediction | None:
+def predict(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> Prediction | None:
     """Tokens a second from the shares of peak and bandwidth that known results reach: of the same
     size, model and lengths, else of the same model and lengths, else of all of them."""
-    timed = [(one, spent) for one in others if (spent := _times(one, known))]
+    timed = [(peer, spent) for peer in peers if (spent := _times(peer, knowledge))]
     # More requests in flight than results had may not be served as fast as they would tell.
-    most = max((one.traits["load"].in_flight for one, _ in timed), default=1.0)
-    own = _times(target, known, most)
-    if own is None or not timed:
+    most = max((peer.traits["load"].in_flight for peer, _ in timed), default=1.0)
+    target_times = _times(target, knowledge, most)
+    if target_times is None or not timed:
         return None
-    used, seconds, is_known = _seconds(target, own, timed)
+    used, seconds, is_known = _seconds(target, target_times, timed)
     load, engines = target.traits["load"], target.traits["engines"]
     scaling = target.traits["scaling"] if target.traits["engine"].each > 1 else 1.0
-    evidence = tuple(dict.fromkeys(one.evidence for one in used if one.evidence))
+    evidence = tuple(dict.fromkeys(point.evidence for point in used if point.evidence))
     if not is_known:
         evidence += (Evidence(MODEL, "shares of the datasheets' BF16 peak and bandwidth"),)
-    notes, held = _latency(target, known)
+    notes, held = _latency(target, knowledge)
     return Prediction(
         rate=load.tokens / seconds * engines * scaling,
         evidence=evidence,
-        beyond=_beyond(target, [one for one, _ in timed], known),
+        beyond=_beyond(target, [peer for peer, _ in timed], knowledge),
         notes=notes,
         held=held,
         units=engines,
@@ -334,7 +341,7 @@ def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Predict
 
 
 def _seconds(
-    target: Point, own: Times, timed: Sequence[tuple[Point, Times]]
+    target: Point, target_times: Times, timed: Sequence[tuple[Point, Times]]
 ) -> tuple[list[Point], float, bool]:
     """The results that tell how long one engine takes for a request, that time, and whether they
     are of this size, model, lengths and parallel ranks."""
@@ -343,55 +350,60 @@ def _seconds(
     records = [pair for pair in same if pair[0].evidence and pair[0].evidence.kind == RECORD]
     used = _nearest(target, records or same or alike)
     if not used:
-        flops, bandwidth = _slowness([(spent, _each(one)) for one, spent in timed])
-        return [one for one, _ in timed], flops * own.prefill + bandwidth * own.decode, False
-    slow = math.fsum(math.log(_each(one) / sum(spent)) for one, spent in used) / len(used)
+        flops, bandwidth = _slowness([(spent, _each(point)) for point, spent in timed])
+        return (
+            [point for point, _ in timed],
+            flops * target_times.prefill + bandwidth * target_times.decode,
+            False,
+        )
+    slow = math.fsum(math.log(_each(point) / sum(spent)) for point, spent in used) / len(used)
     engine = target.traits["engine"]
     is_known = all(
-        one.size == target.size and _reads_alike(engine, one.traits["engine"]) for one, _ in used
+        point.size == target.size and _reads_alike(engine, point.traits["engine"])
+        for point, _ in used
     )
-    return [one for one, _ in used], math.exp(slow) * sum(own), is_known
+    return [point for point, _ in used], math.exp(slow) * sum(target_times), is_known
 
 
-def _nearest(target: Point, found: Sequence[tuple[Point, Times]]) -> list[tuple[Point, Times]]:
-    """Of a sweep, the results with as many requests in flight as is nearest to what is asked."""
-    asked = target.traits["load"].in_flight
-    away = [abs(math.log(one.traits["load"].in_flight / asked)) for one, _ in found]
+def _nearest(target: Point, timed: Sequence[tuple[Point, Times]]) -> list[tuple[Point, Times]]:
+    """Of a sweep, the results whose requests in flight are nearest to the number asked for."""
+    in_flight = target.traits["load"].in_flight
+    away = [abs(math.log(point.traits["load"].in_flight / in_flight)) for point, _ in timed]
     least = min(away, default=0.0) + math.log(_ALIKE)
-    return [pair for pair, far in zip(found, away, strict=True) if far <= least]
+    return [pair for pair, far in zip(timed, away, strict=True) if far <= least]
 
 
-def _each(one: Point) -> float:
+def _each(point: Point) -> float:
     """Seconds that one engine takes for a request, all of them in flight counted."""
-    tokens: float = one.traits["load"].tokens * one.traits["engines"]
-    return tokens / one.rate
+    tokens: float = point.traits["load"].tokens * point.traits["engines"]
+    return tokens / point.rate
 
 
-def _is_alike(one: Point, other: Point) -> bool:
+def _is_alike(point: Point, other: Point) -> bool:
     return (
-        one.traits["engine"].model.is_like(other.traits["engine"].model)
-        and one.traits["engine"].devices == other.traits["engine"].devices
-        and _same_lengths(one.traits["load"], other.traits["load"])
+        point.traits["engine"].model.is_like(other.traits["engine"].model)
+        and point.traits["engine"].devices == other.traits["engine"].devices
+        and _same_lengths(point.traits["load"], other.traits["load"])
     )
 
 
-def _same_lengths(one: Load, other: Load) -> bool:
+def _same_lengths(load: Load, other: Load) -> bool:
     return all(
         max(mine, theirs) / min(mine, theirs) <= _ALIKE
         for mine, theirs in (
-            (one.tokens_in, other.tokens_in),
-            (one.tokens_out, other.tokens_out),
+            (load.tokens_in, other.tokens_in),
+            (load.tokens_out, other.tokens_out),
         )
     )
 
 
-def _slowness(told: Sequence[tuple[Times, float]]) -> tuple[float, float]:
+def _slowness(timings: Sequence[tuple[Times, float]]) -> tuple[float, float]:
     """How many times longer than at the peak, and at the bandwidth, requests take: least squares of
     the relative errors. One factor for both, the median, where that would be faster than the
     datasheet or the results do not tell the two apart."""
-    parts = [(spent.prefill / seconds, spent.decode / seconds) for spent, seconds in told]
+    parts = [(spent.prefill / seconds, spent.decode / seconds) for spent, seconds in timings]
     xx, xy, yy = (math.fsum(a * b for a, b in pairs) for pairs in _products(parts))
-    x, y = (math.fsum(part[place] for part in parts) for place in (0, 1))
+    x, y = (math.fsum(pair[axis] for pair in parts) for axis in (0, 1))
     determinant = xx * yy - xy * xy
     if determinant > 1e-6 * xx * yy:
         flops, bandwidth = (x * yy - y * xy) / determinant, (y * xx - x * xy) / determinant
@@ -406,85 +418,92 @@ def _slowness(told: Sequence[tuple[Times, float]]) -> tuple[float, float]:
 def _products(
     parts: Sequence[tuple[float, float]],
 ) -> Iterable[list[tuple[float, float]]]:
-    return ([(one[left], one[right]) for one in parts] for left, right in ((0, 0), (0, 1), (1, 1)))
+    return (
+        [(pair[left], pair[right]) for pair in parts] for left, right in ((0, 0), (0, 1), (1, 1))
+    )
 
 
-def _beyond(target: Point, others: Sequence[Point], known: Knowledge) -> str:
-    """What the results of the condition have not seen."""
-    said = [_other_gpus(target, others, known), _other_ranks(target, others)]
+def _beyond(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> str:
+    """How the target lies outside of the results of its condition."""
+    phrases = [_other_gpus(target, peers, knowledge), _other_ranks(target, peers)]
     load = target.traits["load"]
     for what, value, seen in (
-        ("tokens in", load.tokens_in, [one.traits["load"].tokens_in for one in others]),
-        ("tokens out", load.tokens_out, [one.traits["load"].tokens_out for one in others]),
-        # A share of a few in a hundred is what any server finds.
+        ("tokens in", load.tokens_in, [peer.traits["load"].tokens_in for peer in peers]),
+        ("tokens out", load.tokens_out, [peer.traits["load"].tokens_out for peer in peers]),
+        # Any server finds a share of a few in a hundred.
         (
             "% of the prompt cached",
             max(load.cached * 100, _FOUND),
-            [max(one.traits["load"].cached * 100, _FOUND) for one in others],
+            [max(peer.traits["load"].cached * 100, _FOUND) for peer in peers],
         ),
     ):
         if not min(seen) / _ALIKE <= value <= max(seen) * _ALIKE:
-            said.append(f"{value:g} {what}, where results have {min(seen):.0f} to {max(seen):.0f}")
-    words = "; ".join(filter(None, said))
+            phrases.append(
+                f"{value:g} {what}, where results have {min(seen):.0f} to {max(seen):.0f}"
+            )
+    words = "; ".join(filter(None, phrases))
     return f"{words}." if words else ""
 
 
-def _other_gpus(target: Point, others: Sequence[Point], known: Knowledge) -> str:
+def _other_gpus(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> str:
     model: Model = target.traits["engine"].model
-    gpu, bits = known.sizes[target.size]["gpu_model"], f"{8 * model.width:g} bits"
-    models = [one.traits["engine"].model for one in others]
-    gpus = [known.sizes[one.size]["gpu_model"] for one in others]
-    said = [] if gpu in gpus else [f"no result of {gpu}"]
-    if not any(model.is_like(one) for one in models):
-        names = ", ".join(dict.fromkeys(one.name for one in models))
-        said.append(f"no result of this model at {bits}, only of {names}")
+    gpu, bits = knowledge.sizes[target.size]["gpu_model"], f"{8 * model.width:g} bits"
+    models = [peer.traits["engine"].model for peer in peers]
+    gpus = [knowledge.sizes[peer.size]["gpu_model"] for peer in peers]
+    phrases = [] if gpu in gpus else [f"no result of {gpu}"]
+    if not any(model.is_like(other_model) for other_model in models):
+        names = ", ".join(dict.fromkeys(other_model.name for other_model in models))
+        phrases.append(f"no result of this model at {bits}, only of {names}")
     elif gpu in gpus and not any(
-        model.is_like(one) and gpu == where for one, where in zip(models, gpus, strict=True)
+        model.is_like(other_model) and gpu == where
+        for other_model, where in zip(models, gpus, strict=True)
     ):
-        said.append(f"no result of this model at {bits} on {gpu}")
-    return "; ".join(said)
+        phrases.append(f"no result of this model at {bits} on {gpu}")
+    return "; ".join(phrases)
 
 
-def _other_ranks(target: Point, others: Sequence[Point]) -> str:
+def _other_ranks(target: Point, peers: Sequence[Point]) -> str:
     engine: Engine = target.traits["engine"]
-    told: list[Engine] = [one.traits["engine"] for one in others]
-    if engine.devices not in {one.devices for one in told}:
+    peer_engines: list[Engine] = [peer.traits["engine"] for peer in peers]
+    if engine.devices not in {peer_engine.devices for peer_engine in peer_engines}:
         return f"no result of an engine of {engine.devices} GPUs"
     of_model = [
-        one for one in told if engine.model.is_like(one.model) and one.devices == engine.devices
+        peer_engine
+        for peer_engine in peer_engines
+        if engine.model.is_like(peer_engine.model) and peer_engine.devices == engine.devices
     ]
-    if of_model and not any(_reads_alike(engine, one) for one in of_model):
+    if of_model and not any(_reads_alike(engine, peer_engine) for peer_engine in of_model):
         return "results of this model have other parallel ranks (tensor parallel)"
     return ""
 
 
-def _reads_alike(one: Engine, other: Engine) -> bool:
+def _reads_alike(engine: Engine, other: Engine) -> bool:
     """The same weights and KV cache on each GPU, of the same number of them."""
-    return math.isclose(one.weights, other.weights, rel_tol=0.05) and math.isclose(
-        one.token, other.token, rel_tol=0.05
+    return math.isclose(engine.weights, other.weights, rel_tol=0.05) and math.isclose(
+        engine.token, other.token, rel_tol=0.05
     )
 
 
-def _latency(target: Point, known: Knowledge) -> tuple[tuple[str, ...], bool | None]:
-    """What results say of each latency asked for, and whether all are held: at the rate that one
-    engine gets, on the same size, model and lengths; at a higher rate too what is held there, at a
-    lower one what is missed there."""
+def _latency(target: Point, knowledge: Knowledge) -> tuple[tuple[str, ...], bool | None]:
+    """A sentence on each latency asked for, and whether all are held: by results at the rate that
+    one engine gets, on the same size, model and lengths. A latency held at a higher rate is held
+    here too; one missed at a lower rate is missed."""
     limits: Mapping[str, float] = target.traits.get("limits", {})
     notes, verdicts = [], []
     for name, limit in limits.items():
         rate = target.traits["asked"] / target.traits["engines"]
         words, held = f"{name.upper()} of {limit * 1000:g} ms was not judged: {_SILENT}", None
-        for one in known.once(("serving", "latency"), lambda: list(_heard(known))):
-            # What is missed once is not held, whatever another result says.
-            if held is False or name not in one.seconds or not _tells_of(one, target):
+        for run in knowledge.once(("serving", "latency"), lambda: list(_heard(knowledge))):
+            # A latency that is missed once is not held, whatever another result says.
+            if held is False or name not in run.seconds or not _tells_of(run, target):
                 continue
-            verdict = one.seconds[name] <= limit
-            if verdict == (one.rate >= rate) or math.isclose(one.rate, rate, rel_tol=0.01):
+            verdict = run.seconds[name] <= limit
+            if verdict == (run.rate >= rate) or math.isclose(run.rate, rate, rel_tol=0.01):
                 held = verdict
                 words = (
                     f"{name.upper()} of {limit * 1000:g} ms {'held' if held else 'missed'}:"
-                    f" {one.seconds[name] * 1000:.4g} ms (median) at {one.rate:.3g} requests/s an"
-                    f" engine, asked are {rate:.3g} ({one.source})"
+                    f" {run.seconds[name] * 1000:.4g} ms (median) at {run.rate:.3g} requests/s an"
+                    f" engine, asked are {rate:.3g} ({run.source})"
                 )
         notes.append(words)
         verdicts.append(held)
@@ -493,44 +512,46 @@ def _latency(target: Point, known: Knowledge) -> tuple[tuple[str, ...], bool | N
     return tuple(notes), True if verdicts and None not in verdicts else None
 
 
-def _tells_of(one: Heard, target: Point) -> bool:
+def _tells_of(run: Heard, target: Point) -> bool:
     engine, load = target.traits["engine"], target.traits["load"]
     return (
-        one.size == target.size
-        and one.engine.devices == engine.devices
-        and _reads_alike(one.engine, engine)
-        and one.engine.model.is_like(engine.model)
-        and _condition(one.engine, one.load) == target.condition
-        and _same_lengths(one.load, load)
+        run.size == target.size
+        and run.engine.devices == engine.devices
+        and _reads_alike(run.engine, engine)
+        and run.engine.model.is_like(engine.model)
+        and _condition(run.engine, run.load) == target.condition
+        and _same_lengths(run.load, load)
     )
 
 
-def _heard(known: Knowledge) -> Iterator[Heard]:
+def _heard(knowledge: Knowledge) -> Iterator[Heard]:
     rates = {
         (row["system"], row["benchmark"], row["configuration"]): float(row["value"])
-        for row, _ in _walkthrough_rows(known, "output_throughput")
+        for row, _ in _walkthrough_rows(knowledge, "output_throughput")
     }
     for metric in ("median_tpot", "tpot"):
-        for row, load in _walkthrough_rows(known, metric):
-            engine = _walkthrough_engine(row, load, known)
+        for row, load in _walkthrough_rows(knowledge, metric):
+            engine = _walkthrough_engine(row, load, knowledge)
             rate = rates.get((row["system"], row["benchmark"], row["configuration"]))
             if engine is not None and rate:
                 seconds = {"tpot": float(row["value"]) / 1000}
                 requests = rate / load.tokens_out
                 yield Heard(row["system"], engine, load, requests, seconds, row["source"])
-    for one in known.own("vllm", "request_throughput"):
-        told = _told(one, known)
-        if told:
-            engine, load, engines = told
-            found = {
+    for record in knowledge.own("vllm", "request_throughput"):
+        setup = _told(record, knowledge)
+        if setup:
+            engine, load, engines = setup
+            medians = {
                 name: value
                 for name in ("ttft", "tpot")
-                if (value := one.case.plain(name, "median")) is not None
+                if (value := record.case.plain(name, "median")) is not None
             }
-            yield Heard(one.size, engine, load, one.value / engines, found, one.evidence.source)
+            yield Heard(
+                record.size, engine, load, record.value / engines, medians, record.evidence.source
+            )
 
 
-def _model(ask: Ask, known: Knowledge) -> Model:
+def _model(ask: Ask, knowledge: Knowledge) -> Model:
     precision, model = ask["precision"], ask["model"]
     if precision is not None and precision not in PRECISIONS:
         raise BadInput(f"precision {precision} is none of {', '.join(PRECISIONS)}")
@@ -539,18 +560,18 @@ def _model(ask: Ask, known: Knowledge) -> Model:
     if model:
         if ask["parameters_billion"]:
             raise BadInput(f"{model} has its own parameters: give either of the two")
-        return of_recipe(model, known.folder).at(precision)
+        return of_recipe(model, knowledge.folder).at(precision)
     if ask["parameters_billion"]:
         return of_numbers(ask)
     raise BadInput("no model is named: give model (a recipe, a config.json) or parameters_billion")
 
 
-def need(ask: Ask, assumed: Assumed, known: Knowledge) -> Need:
+def need(ask: Ask, assumed: Assumed, knowledge: Knowledge) -> Need:
     if assumed["engine_scaling"] > 1:
         raise BadInput("engine_scaling is above 1: an engine is not faster beside others")
     if ask["reserved_usd_per_hour"] and len(ask["sizes"]) != 1:
         raise BadInput("reserved_usd_per_hour is the price of one size: name it with sizes")
-    model = _model(ask, known)
+    model = _model(ask, knowledge)
     load = Load(
         float(ask["input_tokens"]),
         float(ask["output_tokens"]),
@@ -560,16 +581,16 @@ def need(ask: Ask, assumed: Assumed, known: Knowledge) -> Need:
     limits = {
         name: ask[f"{name}_ms"] / 1000 for name in ("ttft", "tpot") if ask[f"{name}_ms"] is not None
     }
-    found = {
-        size: engine_of(model, size, load, known)
-        for size, row in known.sizes.items()
-        if number(row, "gpus") and size not in known.withheld
+    engines_by_size = {
+        size: engine_of(model, size, load, knowledge)
+        for size, row in knowledge.sizes.items()
+        if number(row, "gpus") and size not in knowledge.withheld
     }
     rate = ask["requests_per_second"]
 
-    def asked(size: str, nodes: int) -> Point:
-        engine = found[size][0]
-        assert engine is not None  # noqa: S101 (asked of what fits alone)
+    def target_point(size: str, nodes: int) -> Point:
+        engine = engines_by_size[size][0]
+        assert engine is not None  # noqa: S101 (asked only where it fits)
         traits: dict[str, Any] = {
             "engine": engine,
             "load": load,
@@ -580,11 +601,11 @@ def need(ask: Ask, assumed: Assumed, known: Knowledge) -> Need:
         }
         return Point("", size, nodes, traits=traits, condition=_condition(engine, load))
 
-    def fit(size: str) -> Place | None:
-        if size not in found:
+    def fit(size: str) -> Candidate | None:
+        if size not in engines_by_size:
             return None
-        _, why, least = found[size]
-        return Place(least, lambda _: f"{why}; {_smallest(found, known)}")
+        _, reason, least = engines_by_size[size]
+        return Candidate(least, lambda _: f"{reason}; {_smallest(engines_by_size, knowledge)}")
 
     stops = 1 / ask["node_mtbf_hours"]
     if "spot" in ask["offers"]:
@@ -596,24 +617,26 @@ def need(ask: Ask, assumed: Assumed, known: Knowledge) -> Need:
         words="weights and KV cache",
         term=ask["term_hours"],
         spare=away(stops, ask["restart_minutes"]),
-        asked=asked,
+        asked=target_point,
         fit=fit,
     )
 
 
-def _smallest(found: Mapping[str, tuple[Engine | None, str, int | None]], known: Knowledge) -> str:
+def _smallest(
+    engines_by_size: Mapping[str, tuple[Engine | None, str, int | None]], knowledge: Knowledge
+) -> str:
     """The size that holds it with the least memory of GPUs, one node before several."""
 
     def weight(size: str) -> tuple[int, float, float, str]:
-        row, nodes = known.sizes[size], found[size][2] or 1
+        row, nodes = knowledge.sizes[size], engines_by_size[size][2] or 1
         memory = (number(row, "gpus") or 0) * (number(row, "gpu_memory_gib") or 0)
         return nodes, nodes * memory, number(row, "memory_gib") or 0.0, size
 
-    held = [size for size, (engine, _, _) in found.items() if engine is not None]
+    held = [size for size, (engine, _, _) in engines_by_size.items() if engine is not None]
     if not held:
         return "no size of the catalog holds it"
     least = min(held, key=weight)
-    return f"the smallest that holds it: {found[least][2]} x {least}"
+    return f"the smallest that holds it: {engines_by_size[least][2]} x {least}"
 
 
 def logged(case: Case) -> dict[str, Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Held(NamedTuple):
-    """What a sizing is answered from."""
+    """The sources of a sizing."""
 
     known: Knowledge
     book: Book
@@ -37,10 +37,10 @@ class Sizing(NamedTuple):
 
     Attributes:
         name, title: as it is asked for and shown.
-        options: what is asked; a required one has no default.
+        options: its questions; a required one has no default.
         unasked: the terms that say nothing of it.
         size: the answer, of the kind's own type.
-        assumptions: none, for what is taken for granted is asked.
+        assumptions: none, for all of them are options.
     """
 
     name: str
@@ -55,16 +55,16 @@ def cheapest_region(
     book: Book, size: str, region: str | None, offer: str
 ) -> tuple[str, Quote] | None:
     """The cheapest region with Linux, or the one asked for; None where it has no price."""
-    found = [
+    quotes = [
         (where, quote)
         for (of, where, under, how), quote in book.quotes.items()
         if (of, under, how) == (size.lower(), "linux", offer) and region in (None, where)
     ]
-    return min(found, key=lambda pair: (pair[1].usd_per_hour, pair[0]), default=None)
+    return min(quotes, key=lambda pair: (pair[1].usd_per_hour, pair[0]), default=None)
 
 
 def limit_of(services: Services, service: str, field: str) -> Mapping[str, Any]:
     """The limit that a service has on a field of Needs."""
-    (row,) = (one for one in services.services if one["service"] == service)
-    found: Mapping[str, Any] = next(one for one in row["limits"] if one["of"] == field)
-    return found
+    (row,) = (service_row for service_row in services.services if service_row["service"] == service)
+    limit: Mapping[str, Any] = next(limit for limit in row["limits"] if limit["of"] == field)
+    return limit

@@ -60,13 +60,13 @@ ASSUMPTIONS: Final = (
 )
 
 
-def _cores(size: str, known: Knowledge) -> float:
-    return number(known.sizes.get(size, {}), "vcpus") or math.nan
+def _cores(size: str, knowledge: Knowledge) -> float:
+    return number(knowledge.sizes.get(size, {}), "vcpus") or math.nan
 
 
-def points(known: Knowledge) -> list[Point]:
+def points(knowledge: Knowledge) -> list[Point]:
     """Flop rates of Devito, published and our own (flop/s of all nodes)."""
-    found = [
+    known_points = [
         Point(
             label=f"{row['nodes']} x {row['system']}, {row['configuration']}",
             size=row["system"],
@@ -75,15 +75,22 @@ def points(known: Knowledge) -> list[Point]:
             traits={"series": row["configuration"]},
             evidence=Evidence(PUBLISHED, row["source"], _year(row["source"])),
         )
-        for row in known.results(_BENCHMARK, "throughput")
-        if row["nodes"] and row["system"] in known.sizes
+        for row in knowledge.results(_BENCHMARK, "throughput")
+        if row["nodes"] and row["system"] in knowledge.sizes
     ]
-    for one in known.own("devito", "flop_rate", model="acoustic"):
-        traits = {"series": one.case.run_id}
-        found.append(
-            Point(one.evidence.source, one.size, one.nodes, one.value, traits, one.evidence)
+    for record in knowledge.own("devito", "flop_rate", model="acoustic"):
+        traits = {"series": record.case.run_id}
+        known_points.append(
+            Point(
+                record.evidence.source,
+                record.size,
+                record.nodes,
+                record.value,
+                traits,
+                record.evidence,
+            )
         )
-    return found
+    return known_points
 
 
 def _year(source: str) -> str:
@@ -92,13 +99,13 @@ def _year(source: str) -> str:
     return words if words[:4].isdigit() else ""
 
 
-def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Prediction | None:
+def predict(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> Prediction | None:
     """The flop rate of a size on some nodes: of one node, from the same size or from those of its
     family by their cores; of more, times the speed-up of the series that ran on as many."""
-    single = _one_node(target.size, [one for one in others if one.nodes == 1], known)
+    single = _one_node(target.size, [peer for peer in peers if peer.nodes == 1], knowledge)
     if single is None or target.nodes == 1:
         return single
-    speedup = _speedup(target, others)
+    speedup = _speedup(target, peers)
     if speedup is None:
         return None
     return Prediction(
@@ -108,55 +115,55 @@ def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Predict
     )
 
 
-def _one_node(size: str, others: Sequence[Point], known: Knowledge) -> Prediction | None:
-    same = [one for one in others if one.size == size]
+def _one_node(size: str, peers: Sequence[Point], knowledge: Knowledge) -> Prediction | None:
+    same = [peer for peer in peers if peer.size == size]
     if same:
-        ours = [one for one in same if one.evidence and one.evidence.kind == RECORD]
+        ours = [peer for peer in same if peer.evidence and peer.evidence.kind == RECORD]
         used = ours or same
-        return Prediction(statistics.geometric_mean(one.rate for one in used), evidence_of(used))
-    row = known.sizes[size]
-    family = [one for one in others if known.sizes[one.size]["family"] == row["family"]]
+        return Prediction(statistics.geometric_mean(peer.rate for peer in used), evidence_of(used))
+    row = knowledge.sizes[size]
+    family = [peer for peer in peers if knowledge.sizes[peer.size]["family"] == row["family"]]
     if len(family) > 1:
-        return _between(_cores(size, known), family, known)
+        return _between(_cores(size, knowledge), family, knowledge)
     bandwidth = number(row, "memory_bandwidth_gbps")
     if bandwidth is None or number(row, "gpus"):
         return None
     scaled = [
-        (one, one.rate * bandwidth / theirs)
-        for one in others
-        if (theirs := number(known.sizes[one.size], "memory_bandwidth_gbps"))
+        (peer, peer.rate * bandwidth / theirs)
+        for peer in peers
+        if (theirs := number(knowledge.sizes[peer.size], "memory_bandwidth_gbps"))
     ]
     if not scaled:
         return None
-    # The best of a family is what its bandwidth allows; fewer cores or more do not reach it.
+    # The bandwidth of a family limits its best rate; fewer cores or more do not reach it.
     best = max(scaled, key=lambda pair: pair[1])
     beyond = (
-        f"no result of {row['series']}: that of {known.sizes[best[0].size]['series']} times the"
+        f"no result of {row['series']}: that of {knowledge.sizes[best[0].size]['series']} times the"
         " ratio of their memory bandwidths."
     )
     model = Evidence("model", "memory bandwidth, catalog/vm_sizes.csv")
     return Prediction(best[1], (*evidence_of([best[0]]), model), beyond)
 
 
-def _between(cores: float, family: Sequence[Point], known: Knowledge) -> Prediction | None:
+def _between(cores: float, family: Sequence[Point], knowledge: Knowledge) -> Prediction | None:
     """On the line between the two nearest numbers of cores, both axes logarithmic; where there is
     none on one side, as much as the nearest."""
     if math.isnan(cores):
         return None
-    rate, used, least, most = between(cores, family, lambda one: _cores(one.size, known))
+    rate, used, least, most = between(cores, family, lambda point: _cores(point.size, knowledge))
     beyond = ""
     if not least <= cores <= most:
         beyond = f"{cores:g} cores lie outside of the {least:g} to {most:g} seen."
     return Prediction(rate, evidence_of(used), beyond)
 
 
-def _speedup(target: Point, others: Sequence[Point]) -> Prediction | None:
+def _speedup(target: Point, peers: Sequence[Point]) -> Prediction | None:
     """Over one node, by the series of others that have one; between two numbers of nodes, and past
     the last, on the line through the nearest two, both axes logarithmic."""
     series: dict[Any, dict[int, Point]] = {}
-    for one in others:
-        series.setdefault((one.traits["series"], one.size), {})[one.nodes] = one
-    found, used = [], []
+    for peer in peers:
+        series.setdefault((peer.traits["series"], peer.size), {})[peer.nodes] = peer
+    speedups, used = [], []
     most = 0
     for members in series.values():
         if 1 not in members or len(members) < 2:
@@ -169,17 +176,17 @@ def _speedup(target: Point, others: Sequence[Point]) -> Prediction | None:
             low, high = counts[-2], counts[-1]
         ratio = {count: members[count].rate / members[1].rate for count in (low, high)}
         if low == high:
-            found.append(ratio[low])
+            speedups.append(ratio[low])
         else:
-            part = math.log(target.nodes / low) / math.log(high / low)
-            found.append(ratio[low] ** (1 - part) * ratio[high] ** part)
+            fraction = math.log(target.nodes / low) / math.log(high / low)
+            speedups.append(ratio[low] ** (1 - fraction) * ratio[high] ** fraction)
         used += [members[low], members[high]]
-    if not found:
+    if not speedups:
         return None
     beyond = ""
     if target.nodes > most:
         beyond = f"no series ran on more than {most} nodes."
-    return Prediction(statistics.geometric_mean(found), evidence_of(used), beyond)
+    return Prediction(statistics.geometric_mean(speedups), evidence_of(used), beyond)
 
 
 def need(ask: Ask, assumed: Assumed, _: Knowledge) -> Need:

@@ -1,4 +1,4 @@
-"""Training of a dense transformer: operations over what a GPU reaches of its BF16 peak.
+"""Training of a dense transformer: operations over a GPU's share of its BF16 peak.
 
 Operations of a token: ``6 N`` (forward, and backward twice), and ``12 l h s`` of attention where
 layers and hidden size are given (module trueup.benchmarks.megatron.flops, formula megatron).
@@ -71,15 +71,15 @@ ASSUMPTIONS: Final = (
 )
 
 
-def points(known: Knowledge) -> list[Point]:
+def points(knowledge: Knowledge) -> list[Point]:
     """Model flop/s of all GPUs, published and our own."""
-    found = []
+    known_points = []
     for metric in _RATES:
         for start, counted in _COUNTED.items():
-            for row in known.results(start, metric):
+            for row in knowledge.results(start, metric):
                 size = row["system"]
-                if size in known.sizes and row["nodes"] and row["cores_or_gpus"]:
-                    found.append(
+                if size in knowledge.sizes and row["nodes"] and row["cores_or_gpus"]:
+                    known_points.append(
                         Point(
                             label=f"{row['benchmark']}, {row['cores_or_gpus']} GPUs",
                             size=size,
@@ -89,14 +89,16 @@ def points(known: Knowledge) -> list[Point]:
                             evidence=Evidence(PUBLISHED, row["source"], _day(row["source"])),
                         )
                     )
-    for one in known.own("megatron", "train_flops_megatron"):
-        gpus = one.case.gpus
+    for record in knowledge.own("megatron", "train_flops_megatron"):
+        gpus = record.case.gpus
         if gpus:
-            rate, traits = one.value * gpus, {"gpus": gpus}
-            found.append(
-                Point(one.evidence.source, one.size, one.nodes, rate, traits, one.evidence)
+            rate, traits = record.value * gpus, {"gpus": gpus}
+            known_points.append(
+                Point(
+                    record.evidence.source, record.size, record.nodes, rate, traits, record.evidence
+                )
             )
-    return found
+    return known_points
 
 
 def _day(source: str) -> str:
@@ -104,29 +106,30 @@ def _day(source: str) -> str:
     return days[-1] if days else ""
 
 
-def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Prediction | None:
+def predict(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> Prediction | None:
     """The share of the peak that others reach: those of the same size, else all of them."""
-    peak = known.bf16_peak(target.size)
+    peak = knowledge.bf16_peak(target.size)
     if peak is None:
         return None
-    model = known.sizes[target.size]["gpu_model"]
-    same = [one for one in others if one.size == target.size]
-    used = same or list(others)
+    model = knowledge.sizes[target.size]["gpu_model"]
+    same = [peer for peer in peers if peer.size == target.size]
+    used = same or list(peers)
     if not used:
         return None
     shares = sorted(
-        one.rate / one.traits["gpus"] / (known.bf16_peak(one.size) or math.nan) for one in used
+        peer.rate / peer.traits["gpus"] / (knowledge.bf16_peak(peer.size) or math.nan)
+        for peer in used
     )
     middle = len(shares) // 2
     share = shares[middle] if len(shares) % 2 else (shares[middle - 1] + shares[middle]) / 2
     beyond = []
     if not same:
         beyond.append(f"no training result of a {model}: the share of the peak of other GPUs.")
-    gpus = int(target.nodes * (number(known.sizes[target.size], "gpus") or 0))
-    most = max(one.traits["gpus"] for one in used)
+    gpus = int(target.nodes * (number(knowledge.sizes[target.size], "gpus") or 0))
+    most = max(peer.traits["gpus"] for peer in used)
     if gpus > most:
         beyond.append(f"no result has more than {most} GPUs.")
-    evidence = tuple(dict.fromkeys(one.evidence for one in used if one.evidence))
+    evidence = tuple(dict.fromkeys(peer.evidence for peer in used if peer.evidence))
     if not same:
         evidence += (Evidence("model", f"{share:.0%} of the BF16 peak of a {model}"),)
     return Prediction(peak * share * gpus, evidence, " ".join(beyond))
@@ -147,7 +150,7 @@ def logged(case: Case) -> Need:
     if not count.isdecimal() or not case.gpus:
         raise BadInput("the log does not say how many iterations ran on how many GPUs")
     unsaid = "" if held.isdecimal() else "The log does not say its parameters: fit was not checked."
-    usual = {one.name: one.value for one in ASSUMPTIONS}
+    usual = {assumption.name: assumption.value for assumption in ASSUMPTIONS}
     return replace(_of(each * case.gpus * int(count), float(held or 0), usual), unsaid=unsaid)
 
 
