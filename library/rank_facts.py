@@ -85,7 +85,7 @@ from ansible.module_utils.trueup.redaction import redact
 from ansible.module_utils.trueup.run import ranks
 from ansible.module_utils.trueup.run.answer import AnsibleModule
 from ansible.module_utils.trueup.run.launcher import LAUNCHER, Launcher
-from ansible.module_utils.trueup.run.lineage import Orphaned
+from ansible.module_utils.trueup.run.orphan_guard import Orphaned
 
 OPTIONS = (
     Option(

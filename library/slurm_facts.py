@@ -51,7 +51,7 @@ ansible_facts:
         slurm_uid: {description: Id of the user slurm; null where there is none., type: int}
 """
 
-from ansible.module_utils.trueup.cluster.slurm import look
+from ansible.module_utils.trueup.node import slurm_probe
 from ansible.module_utils.trueup.options import Option, module_spec
 from ansible.module_utils.trueup.run.answer import AnsibleModule
 
@@ -70,8 +70,8 @@ def main() -> None:
     parameters = module.params
     module.exit_json(
         changed=False,
-        unresolved=look.unresolved(parameters["names"]),
-        ansible_facts={"trueup_slurm": look.look(module, parameters["plugins"])},
+        unresolved=slurm_probe.unresolved(parameters["names"]),
+        ansible_facts={"trueup_slurm": slurm_probe.look(module, parameters["plugins"])},
     )
 
 

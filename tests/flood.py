@@ -61,7 +61,7 @@ def main(module: str, function: str, *recordings: str) -> None:
     parse = getattr(importlib.import_module(module), function)
     recognises: Callable[[str], bool] = bool
     if module.endswith(".output"):
-        recognises = importlib.import_module(module.replace(".output", ".marks")).recognises
+        recognises = importlib.import_module(module.replace(".output", ".signatures")).recognises
     from trueup.errors import ParseError
 
     for recording in recordings:

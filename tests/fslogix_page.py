@@ -1,11 +1,11 @@
-"""docs/fslogix.md, its tables written from the settings that node/fslogix_settings.py declares.
-``make options`` runs it; what stands before the first table is written by hand."""
+"""docs/fslogix.md: its tables are written from ``trueup_controller.desktops.fslogix_settings`` by
+``make options``; the text before the first table is written by hand."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trueup.node import fslogix_settings as settings
+from trueup_controller.desktops import fslogix_settings as settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PAGE = "docs/fslogix.md"
 MARK = (
-    "<!-- Below: written by `make options` from module_utils/trueup/node/fslogix_settings.py. -->\n"
+    "<!-- Below: written by `make options` from trueup_controller.desktops.fslogix_settings. -->\n"
 )
 HEAD = (
     "| value | type | range | FSLogix's default | what it is |\n| --- | --- | --- | --- | --- |\n"

@@ -8,11 +8,13 @@ Before and after are taken alike: what a measure counts is written here and nowh
 from __future__ import annotations
 
 import ast
+import io
 import re
 import shutil
 import statistics
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,9 +40,22 @@ CODE = re.compile(
     r"(module_utils|library|plugins|analysis|controller)/.*\.py|roles/[^/]+/files/.*\.py"
 )
 TASKS = re.compile(r"roles/[^/]+/(tasks|handlers)/.*\.yml|playbooks/(tasks/)?[^/]+\.yml|site\.yml")
+# Programs that run on a node and import module_utils.
+NODE_PROGRAMS = re.compile(r"library/\w+\.py|roles/[^/]+/files/.*\.py")
 PRODUCT = (".py", ".yml", ".j2", ".sh", ".rb", ".erb", ".c", ".css", ".yml.in")
 NO_PRODUCT = ("tests/", "molecule/", "docs/", "bench/")
 DOCUMENTED = frozenset(("DOCUMENTATION", "EXAMPLES", "RETURN"))
+ROOMS = ("analysis", "controller", "library", "module_utils", "plugins", "roles")
+# Words that do not say which kind of thing a name holds (STYLE.md, "Plain words").
+EMPTY_WORDS = frozenset(
+    (
+        *("found", "one", "ones", "said", "told", "what", "why", "made", "given", "known"),
+        *("wanted", "place", "thing", "there", "here", "others", "own", "kept", "asked", "left"),
+        *("seen", "shown", "owed", "gone", "whole", "part", "word", "answer"),
+    )
+)
+# Modules that are shared by both halves, and programs that are sent to a VM.
+SHARED = re.compile(r"trueup\.(view|vm\.\w+|health\.\w+|benchmarks\.\w+\.(view|signatures))")
 
 
 class Loader(yaml.SafeLoader):
@@ -257,6 +272,120 @@ def complexities(house: House) -> list[tuple[int, str]]:
     )
 
 
+def bound_names(tree: ast.AST) -> Iterator[str]:
+    """The names that a file binds: functions, classes, parameters, variables and aliases."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            yield node.name
+        elif isinstance(node, ast.alias) and node.asname:
+            yield node.asname
+
+
+def prose(source: str) -> Iterator[str]:
+    """The comments and docstrings of a Python file."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and (
+            docstring := ast.get_docstring(node)
+        ):
+            yield docstring
+
+
+@dataclass(frozen=True)
+class Wording:
+    """Of one room: its bound names, the empty ones among them, the words of its comments and
+    docstrings, and how many of these are "what"."""
+
+    names: int
+    empty_names: int
+    words: int
+    whats: int
+
+    @property
+    def empty_percent(self) -> float:
+        return 100 * self.empty_names / self.names
+
+    @property
+    def whats_per_thousand(self) -> float:
+        return 1000 * self.whats / max(self.words, 1)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.empty_percent:.1f} % of {self.names} names are empty words,"
+            f" {self.whats_per_thousand:.1f} times what in 1000 words"
+        )
+
+
+def wording(house: House, room: str) -> Wording:
+    """The wording of the Python files of a room."""
+    sources = [
+        text
+        for path, text in house.texts.items()
+        if path.startswith(f"{room}/") and path.endswith(".py")
+    ]
+    names = [name.strip("_").lower() for text in sources for name in bound_names(ast.parse(text))]
+    sentences = [sentence for text in sources for sentence in prose(text)]
+    return Wording(
+        len(names),
+        sum(name in EMPTY_WORDS for name in names),
+        sum(len(sentence.split()) for sentence in sentences),
+        sum(len(re.findall(r"\bwhat\b", sentence, re.IGNORECASE)) for sentence in sentences),
+    )
+
+
+def module_utils_imports(house: House) -> dict[str, set[str]]:
+    """By module of module_utils (``trueup.node.mounts``) or path of another file that runs on a
+    node: the modules of module_utils that it imports."""
+    modules = {
+        path.removeprefix("module_utils/").removesuffix(".py").removesuffix("/__init__"): path
+        for path in house.texts
+        if path.startswith("module_utils/trueup/") and path.endswith(".py")
+    }
+    names = {name.replace("/", "."): path for name, path in modules.items()}
+    of_path = {path: name for name, path in names.items()}
+    imports: dict[str, set[str]] = {}
+    for path, text in house.texts.items():
+        if not (path in of_path or NODE_PROGRAMS.fullmatch(path)):
+            continue
+        module = of_path.get(path, path)
+        package = module if path.endswith("/__init__.py") else module.rpartition(".")[0]
+        imported = imports.setdefault(module, set())
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom):
+                parts = package.split(".")[: -(node.level - 1) or None] if node.level else []
+                base = ".".join([*parts, *filter(None, [node.module])])
+                base = base.removeprefix("ansible.module_utils.")
+                imported |= {base, *(f"{base}.{alias.name}" for alias in node.names)} & set(names)
+    return imports
+
+
+def controller_only(house: House) -> dict[str, int]:
+    """Lines of each file of module_utils that no module and no role's program imports, and that
+    neither both halves share nor a VM is sent."""
+    imports = module_utils_imports(house)
+    reached: set[str] = set()
+    waiting = [name for name in imports if NODE_PROGRAMS.fullmatch(name) or SHARED.fullmatch(name)]
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting += [*imports.get(name, ()), *filter(None, [name.rpartition(".")[0]])]
+    paths = {name: f"module_utils/{name.replace('.', '/')}" for name in imports}
+    return {
+        name: len(house.texts[f"{path}.py"].splitlines())
+        for name, path in paths.items()
+        if name not in reached and f"{path}.py" in house.texts
+    }
+
+
 def product_lines(house: House) -> int:
     """Lines of programs, YAML and templates that are no test, scenario, page or speed promise."""
     return sum(
@@ -302,6 +431,10 @@ def measures(house: House) -> Iterator[tuple[str, str]]:
     yield "task names", f"{len(names)}"
     yield "  with a verb of STYLE.md", share(style, len(names))
     yield "  with any plain verb", share(plain, len(names))
+    for room in ROOMS:
+        yield f"words of {room}", str(wording(house, room))
+    lines = controller_only(house)
+    yield "lines of module_utils that no node imports", f"{sum(lines.values())}"
     yield "product lines", str(product_lines(house))
     yield "repeated places", repeated_places(house)
 

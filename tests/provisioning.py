@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from trueup.cluster.azure.catalog import Catalog
-from trueup.cluster.azure.parameters import Parameters, read
 from trueup_analysis.figures import azure, prices
+from trueup_controller.azure.catalog import Catalog
+from trueup_controller.azure.parameters import Parameters, read
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests" / "data" / "azure"

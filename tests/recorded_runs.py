@@ -31,7 +31,7 @@ from trueup.benchmarks.megatron import case as megatron
 from trueup.benchmarks.nccl import case as nccl
 from trueup.benchmarks.nv_a10 import case as nv_a10
 from trueup.benchmarks.vllm import case as vllm
-from trueup.benchmarks.vllm.marks import DRIVER_PREFIX as VLLM_PREFIX
+from trueup.benchmarks.vllm.signatures import DRIVER_PREFIX as VLLM_PREFIX
 from trueup.errors import ParseError
 from trueup.node import state as node_state
 from trueup.node.affinity import Placement, plan

@@ -17,10 +17,11 @@ import launch_page
 import nccl_page
 import untested
 import yaml
-from trueup import benchmarks, settings
-from trueup.cluster.azure import parameters
+from trueup import benchmarks
 from trueup.options import MODULE
-from trueup.settings import PREFIX
+from trueup_controller import settings
+from trueup_controller.azure import parameters
+from trueup_controller.settings import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -153,7 +154,7 @@ def _dumped(value: Any) -> str:
 VARIABLES = """\
 # Variables of the plays
 
-`make options` writes this page from module_utils/trueup/settings.py. A variable `trueup_*` that is
+`make options` writes this page from trueup_controller.settings. A variable `trueup_*` that is
 not here, or has another type, is rejected by name before any node is asked. The variables of a role
 begin with its name: `roles/<role>/defaults/main.yml` lists them. Set both in your inventory, or for
 one run with `-e`; a list needs JSON: `-e '{"trueup_benchmarks": ["stream"]}'`.
@@ -178,7 +179,7 @@ def variables() -> str:
 DEPLOYMENT = """\
 # Parameters of a deployment on Azure
 
-`make options` writes this page from module_utils/trueup/cluster/azure/parameters.py. A recipe and a
+`make options` writes this page from trueup_controller.azure.parameters. A recipe and a
 user's file of parameters hold them ([azure_provision](azure_provision.md)). `nodes.count` stands
 for `count` below `nodes`. A name that is not here is refused.
 

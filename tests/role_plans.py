@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from trueup.node.sizes import read_sizes
 from trueup.node.topology import Topology
 from trueup.plan import PlanInputs
 from trueup_controller import new_machine
+from trueup_controller.sizes import read_sizes
 
 ROOT = Path(__file__).parents[1]
 SIZES = read_sizes(str(ROOT / "catalog" / "vm_sizes.csv"))

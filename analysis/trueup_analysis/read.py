@@ -87,7 +87,9 @@ class Reading:
 def tools() -> dict[str, ModuleType]:
     """The marks by tool name (``marks.py`` of their rooms): parsers are imported to parse."""
     rooms = sorted(info.name for info in pkgutil.iter_modules(benchmarks.__path__))
-    return {name: importlib.import_module(f"{benchmarks.__name__}.{name}.marks") for name in rooms}
+    return {
+        name: importlib.import_module(f"{benchmarks.__name__}.{name}.signatures") for name in rooms
+    }
 
 
 def marks(tool: str | None = None) -> list[str]:

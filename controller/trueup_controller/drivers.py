@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trueup.node.system import in_image
+from trueup_controller.system import in_image
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

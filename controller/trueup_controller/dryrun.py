@@ -2,7 +2,7 @@
 
 Each role that configures the nodes and each benchmark is planned for the size and the image, by the
 planner that a play uses. Secrets come as a mapping, so that a test can take one away. Values of the
-recipe, prices and images are checked by trueup.cluster.azure. No clock or network in here.
+recipe, prices and images are checked by trueup_controller.azure. No clock or network in here.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import jinja2
 import yaml
 from jinja2.nativetypes import NativeEnvironment
 from jinja2.sandbox import SandboxedEnvironment
-from trueup.cluster.azure import deployment, template
-from trueup.cluster.azure.parameters import GENERATED, MOST_IN_ONE_GROUP
 from trueup.errors import BadInput
-from trueup.node import family
 from trueup.node.identify import WINDOWS
-from trueup.settings import PREFIX, problems
+
+from trueup_controller import family
+from trueup_controller.azure import deployment, template
+from trueup_controller.azure.parameters import GENERATED, MOST_IN_ONE_GROUP
+from trueup_controller.settings import PREFIX, problems
 
 from . import drivers, new_machine, presets
 from .new_machine import GIB
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from trueup.cluster.azure.catalog import Catalog
-    from trueup.cluster.azure.parameters import Parameters
     from trueup.plan import PlanInputs
+
+    from trueup_controller.azure.catalog import Catalog
+    from trueup_controller.azure.parameters import Parameters
 
 Need = Literal["disk", "driver", "index", "key", "licence", "plan", "preset", "reboot", "token"]
 _COMPUTE = "azure_role_compute"

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trueup.errors import BadInput
-from trueup.node import family
 from trueup.node.identify import is_windows
-from trueup.settings import PREFIX, problems
+
+from trueup_controller import family
+from trueup_controller.settings import PREFIX, problems
 
 from . import dryrun, new_machine, presets
 from .dryrun import Missing

@@ -14,9 +14,10 @@ from trueup.node.identify import WINDOWS, Observed, describe, identify
 from trueup.node.metadata import Metadata
 from trueup.node.nvidia_smi import Gpu
 from trueup.node.pythons import numbers
-from trueup.node.system import release
 from trueup.node.topology import Topology
-from trueup.node.windows import avd_agent
+
+from trueup_controller.desktops import avd_agent
+from trueup_controller.system import release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,8 +14,9 @@ import yaml
 from trueup.errors import TrueupError
 from trueup.options import MODULE, Option, misfits, refusals
 from trueup.plan import Plan, PlanInputs
-from trueup.rooms import room_of, tool_of
-from trueup.words import did_you_mean
+from trueup.suggest import did_you_mean
+
+from trueup_controller.plan_loader import room_of, tool_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

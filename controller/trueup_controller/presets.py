@@ -16,7 +16,7 @@ import msgspec
 import yaml
 from trueup import benchmarks
 from trueup.errors import BadInput
-from trueup.words import did_you_mean
+from trueup.suggest import did_you_mean
 
 from .benchmark_roles import role_of
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
-from .words import did_you_mean
+from .suggest import did_you_mean
 
 # Whose option it is: the role's and the module's alike, or of one of them alone. The role's plan
 # computes the module's arguments from its own options.

@@ -1,9 +1,9 @@
 """A role is planned once, in Python: a plan's inputs go in, and data that the role's tasks go
 through comes out.
 
-The action ``trueup_plan`` collects the inputs, calls ``plan(inputs)`` of the role's room
-(``node/<role>.py``, ``cluster/<role>.py`` or ``benchmarks/<tool>/plan.py``), fails with what the
-plan refuses, and returns the rest. Tests plan a role without a node and without root.
+The action ``trueup_plan`` collects the inputs, calls ``plan(inputs)`` of the role's module
+(``trueup_controller.plan_loader`` finds it), fails with the plan's refusals, and returns the rest.
+Tests plan a role without a node and without root.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A session host of Azure Virtual Desktop and its pool (trueup.cluster.azure.session_host)."""
+"""A session host of Azure Virtual Desktop and its pool (``desktops.session_host``)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from trueup.cluster.azure.desktops import VM_USER, Change, Desktops, Location
-from trueup.cluster.azure.manager import connect
-from trueup.cluster.azure.session_host import Identity, Outcome, Work, identity_of
-from trueup.cluster.azure.state import home
 from trueup.errors import TrueupError
 from trueup.node.metadata import METADATA_URL
-from trueup.node.windows import actions, answers, authenticode, avd_agent
+from trueup_controller import actions
+from trueup_controller.azure.manager import connect
+from trueup_controller.azure.run_state import home
+from trueup_controller.desktops import answers, authenticode, avd_agent
+from trueup_controller.desktops.host_pools import VM_USER, Change, Desktops, Location
+from trueup_controller.desktops.session_host import Identity, Outcome, Work, identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Make a run on Azure: trueup.cluster.azure.provision as an action on the controller."""
+"""Make a run on Azure: trueup_controller.azure.provision as an action on the controller."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from trueup.cluster.azure.catalog import Catalog
-from trueup.cluster.azure.leftovers import leftovers, warnings
-from trueup.cluster.azure.manager import Manager, connect
-from trueup.cluster.azure.provision import CHECK_SECONDS, Provision, foreseen, summary
-from trueup.cluster.azure.state import State
 from trueup.errors import BadInput, TrueupError
 from trueup.record import new_run_id
 from trueup_analysis.figures import azure, prices
+from trueup_controller.azure.catalog import Catalog
+from trueup_controller.azure.leftovers import leftovers, warnings
+from trueup_controller.azure.manager import Manager, connect
+from trueup_controller.azure.provision import CHECK_SECONDS, Provision, foreseen, summary
+from trueup_controller.azure.run_state import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable

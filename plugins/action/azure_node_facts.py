@@ -11,8 +11,8 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup import benchmarks
 from trueup.node.identify import WINDOWS
-from trueup.node.sizes import read_sizes
-from trueup.node.windows.actions import beside
+from trueup_controller.actions import beside
+from trueup_controller.sizes import read_sizes
 
 _SIZES = Path(benchmarks.__file__).parents[3] / "catalog" / "vm_sizes.csv"
 # The module's options and the variables that say them.

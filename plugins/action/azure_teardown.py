@@ -1,4 +1,4 @@
-"""Remove a run from Azure: trueup.cluster.azure.teardown as an action on the controller."""
+"""Remove a run from Azure: trueup_controller.azure.teardown as an action on the controller."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from trueup.cluster.azure import way
-from trueup.cluster.azure.manager import connect
-from trueup.cluster.azure.state import CONFIG, State
-from trueup.cluster.azure.teardown import Teardown
 from trueup.errors import BadInput, TrueupError
 from trueup_analysis.figures import azure, prices
+from trueup_controller.azure import socks_tunnel
+from trueup_controller.azure.manager import connect
+from trueup_controller.azure.run_state import CONFIG, State
+from trueup_controller.azure.teardown import Teardown
 
 DOCUMENTATION = r"""
 name: azure_teardown
@@ -66,6 +66,6 @@ class ActionModule(ActionBase):
         remaining = work.left(work.end(), azure.finder(rows))
         if remaining.ids:
             raise TrueupError("; ".join(remaining.sentences(run)))
-        way.closed(state.path(CONFIG), state.read())
+        socks_tunnel.closed(state.path(CONFIG), state.read())
         state.remove()
         return {"changed": bool(ids), "diff": diff, "msg": remaining.sentences(run)}

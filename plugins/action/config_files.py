@@ -7,7 +7,8 @@ from typing import Any
 
 from ansible.constants import DEFAULT_LOCAL_TMP
 from ansible.plugins.action import ActionBase
-from trueup import benchmarks, unwritten
+from trueup import benchmarks
+from trueup_controller import check_mode_writes
 
 _PROJECT = Path(benchmarks.__file__).parents[3]
 
@@ -22,7 +23,7 @@ class ActionModule(ActionBase):
         result.update(self._execute_module(module_args={"files": files}, task_vars=task_vars))
         if self._task.check_mode and result.get("paths_changed"):
             host = (task_vars or {})["inventory_hostname"]
-            unwritten.add(DEFAULT_LOCAL_TMP, host, result["paths_changed"])
+            check_mode_writes.add(DEFAULT_LOCAL_TMP, host, result["paths_changed"])
         return result
 
 

@@ -14,7 +14,7 @@ from trueup import benchmarks
 from trueup.errors import BadInput, TrueupError
 from trueup.health.faults import Faults, judged, of_document
 from trueup.node.identify import is_windows
-from trueup.node.windows.actions import beside
+from trueup_controller.actions import beside
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FAULTS = Path(benchmarks.__file__).parents[3] / "catalog" / "faults" / "xid.yml"

@@ -6,7 +6,7 @@ from typing import Any
 
 from ansible.constants import DEFAULT_LOCAL_TMP
 from ansible.plugins.action import ActionBase
-from trueup import unwritten
+from trueup_controller import check_mode_writes
 
 
 class ActionModule(ActionBase):
@@ -18,6 +18,6 @@ class ActionModule(ActionBase):
         arguments = dict(self._task.args)
         if self._task.check_mode:
             host = (task_vars or {})["inventory_hostname"]
-            arguments["pending"] = unwritten.of(DEFAULT_LOCAL_TMP, host)
+            arguments["pending"] = check_mode_writes.of(DEFAULT_LOCAL_TMP, host)
         result.update(self._execute_module(module_args=arguments, task_vars=task_vars))
         return result

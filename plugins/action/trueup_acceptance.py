@@ -15,11 +15,11 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as ansible_version
 from trueup import benchmarks
-from trueup.cluster import acceptance
 from trueup.errors import TrueupError
 from trueup.node import state
-from trueup.node.windows.actions import answer_of
 from trueup.redaction import redact
+from trueup_controller import acceptance
+from trueup_controller.actions import answer_of
 
 DOCUMENTATION = r"""
 name: trueup_acceptance

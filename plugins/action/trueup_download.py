@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from trueup.node import downloads
+from trueup_controller import download_failures
 
 DOCUMENTATION = r"""
 name: trueup_download
@@ -37,7 +37,7 @@ class ActionModule(ActionBase):
             # Or Ansible shows the module's own error too, and first.
             result.pop("exception", None)
             result["said"] = response.get("msg")
-            result["msg"] = downloads.sentence_of(
+            result["msg"] = download_failures.sentence_of(
                 response, arguments["url"], arguments["dest"], variable
             )
         return result

@@ -9,10 +9,10 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from trueup.errors import TrueupError
-from trueup.node import family
 from trueup.node.identify import is_windows
-from trueup.node.windows.actions import beside
-from trueup.rooms import room_of
+from trueup_controller import family
+from trueup_controller.actions import beside
+from trueup_controller.plan_loader import room_of
 
 DOCUMENTATION = r"""
 name: trueup_measurable

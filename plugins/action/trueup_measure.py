@@ -15,15 +15,15 @@ from ansible.plugins.action import ActionBase
 from trueup import record as records
 from trueup.errors import TrueupError
 from trueup.node.identify import is_windows
-from trueup.node.windows import actions
 from trueup.options import ROLE
 from trueup.plan import Now, Skipped
 from trueup.printable import printable
-from trueup.run import beside, lineage, windows_bench
-from trueup.run.nodes import one_machine
+from trueup.run import orphan_guard
 from trueup.run.resume import identity
-from trueup_controller import gate, presets
+from trueup_controller import actions, background, gate, presets
 from trueup_controller.benchmark_roles import role_of
+from trueup_controller.desktops import windows_bench
+from trueup_controller.launch_nodes import one_machine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ description:
     and what this run has recorded of the benchmark. The module compares, since it alone knows
     the command, environment and versions that the case would have now.
   - Of a Windows host the room's C(measure) runs on the controller, and its command on the host
-    (C(run/windows_bench.py)); a benchmark without one does not run on Windows.
+    (C(trueup_controller.desktops.windows_bench)); a benchmark without one does not run on Windows.
   - It ends with the controller, and the benchmark with it. Where a benchmark holds the node whose
     controller, on this machine, is gone, it says so and ends that.
   - Secret options of the module are taken from the role's variables of the same names.
@@ -116,7 +116,7 @@ class ActionModule(ActionBase):
         if self._task.args.get("beside"):
             directory = tempfile.mkdtemp(dir=DEFAULT_LOCAL_TMP)
             work = functools.partial(self._measure, benchmark, arguments, variables)
-            return {"begun": beside.begin(directory, arguments["controller"], work)}
+            return {"begun": background.begin(directory, arguments["controller"], work)}
         result: dict[str, Any]
         if is_windows(arguments["node"]):
             result = on_windows(benchmark, arguments, _Host(self, variables), check=self._check())
@@ -135,7 +135,7 @@ class ActionModule(ActionBase):
         named = {"module_name": f"{benchmark}_bench", "task_vars": variables}
         result: dict[str, Any] = self._execute_module(module_args=arguments, **named)
         holder = result.get("holder") or {}
-        if not lineage.gone(holder.get("controller") or {}):
+        if not orphan_guard.gone(holder.get("controller") or {}):
             return result
         # Not as a warning, which Ansible keeps for the end of the task.
         message = f"{result['msg']}; whoever started that is gone, and it is ended now"
@@ -149,7 +149,7 @@ class ActionModule(ActionBase):
         """The result of a case that was begun beside other tasks."""
         subject = f"{arguments['node_name']}: what was begun there"
         try:
-            return beside.end(begun, arguments["timeout_seconds"] + _MORE_SECONDS)
+            return background.end(begun, arguments["timeout_seconds"] + _MORE_SECONDS)
         except (TimeoutError, ConnectionError) as error:
             message = f"{subject} {error}"
             raise AnsibleActionFail(message) from error
@@ -206,13 +206,13 @@ def _refuse_one_machine(benchmark: str, case: Mapping[str, Any], now: Now) -> No
 def _controller() -> dict[str, Any]:
     """Who waits for the record, with whom this worker ends from now on."""
     try:
-        return lineage.follow()
-    except lineage.Orphaned as error:
+        return orphan_guard.follow()
+    except orphan_guard.Orphaned as error:
         raise AnsibleActionFail(str(error)) from error
 
 
 class _Host:
-    """The Windows host of a task, asked by modules of ansible.windows (run/windows_bench.py)."""
+    """The Windows host of a task (``desktops.windows_bench``), asked by ansible.windows."""
 
     def __init__(self, action: Any, variables: dict[str, Any]) -> None:
         self._action, self._variables = action, variables
@@ -287,7 +287,7 @@ def recorded(folder: Path, host: str, case: Mapping[str, Any]) -> list[dict[str,
 
 def completed(benchmark: str, case: dict[str, Any], now: Now) -> dict[str, Any] | Skipped:
     """The case, with the values that its room adds when it begins, or the reason to skip it."""
-    name = f"trueup.benchmarks.{benchmark}.plan"
+    name = f"trueup_controller.plans.{benchmark}"
     if importlib.util.find_spec(name) is None:
         return case
     room = importlib.import_module(name)

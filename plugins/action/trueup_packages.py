@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from trueup.node import package_failures, packages
+from trueup.node import packages
+from trueup_controller import package_failures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +22,7 @@ description:
     each transaction first, and refuses it by name where it would remove or downgrade a package that
     the role did not install. Without a package the task is skipped.
   - While another program holds a lock of apt or dnf it says which, and waits. What fails, ends in
-    one sentence (C(trueup.node.package_failures)). What was interrupted in dpkg is ended first.
+    one sentence (C(trueup_controller.package_failures)). An interrupted dpkg is ended first.
   - On a node whose packages no module can change (C(trueup.node.packages.verified_only)) it asks
     rpm by command, and fails with the names of those that are not installed.
 options:

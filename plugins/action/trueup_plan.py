@@ -20,11 +20,11 @@ from ansible.plugins.action import ActionBase
 try:
     from trueup import benchmarks
     from trueup.errors import TrueupError
-    from trueup.node.windows.actions import answer_of
     from trueup.options import MODULE, Option, refusals, unwritable
     from trueup.plan import PlanInputs, Templated
-    from trueup.rooms import room_of, tool_of
-    from trueup.words import did_you_mean
+    from trueup.suggest import did_you_mean
+    from trueup_controller.actions import answer_of
+    from trueup_controller.plan_loader import room_of, tool_of
 except ModuleNotFoundError as missing:
     message = (
         f"The Python of this Ansible has no {missing.name}, which trueup's plays need: run `make"

@@ -9,9 +9,9 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup import benchmarks
-from trueup.node import family
 from trueup.node.identify import is_windows
-from trueup.node.windows.actions import beside
+from trueup_controller import family
+from trueup_controller.actions import beside
 
 DOCUMENTATION = r"""
 name: trueup_preflight

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
-from trueup.node.windows.actions import answer_of, in_check_mode
 from trueup.plan import Templated
-from trueup.rooms import room_of
+from trueup_controller.actions import answer_of, in_check_mode
+from trueup_controller.plan_loader import room_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from trueup.node import family
+from trueup_controller import family
 
 DOCUMENTATION = r"""
 name: trueup_skips

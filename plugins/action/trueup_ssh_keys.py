@@ -9,7 +9,7 @@ from ansible.plugins.action import ActionBase
 from trueup.errors import TrueupError
 from trueup.node import ssh_keys
 from trueup.node.identify import WINDOWS
-from trueup.run import nodes
+from trueup_controller import launch_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +73,7 @@ class ActionModule(ActionBase):
 
 def asked(host: str, hosts: list[str], hostvars: Mapping[str, Any]) -> dict[str, Any]:
     """The others' names of a host, and the host after it, which is tried."""
-    called = nodes.hosts(hosts, hostvars)
+    called = launch_nodes.hosts(hosts, hostvars)
     position = hosts.index(host)
     address = hostvars[host].get("ansible_host") or host
     return {

@@ -8,16 +8,16 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__
 from trueup.options import unwritable
-from trueup.settings import INTERNAL, PREFIX, ansible_problem, problems
+from trueup_controller.settings import INTERNAL, PREFIX, ansible_problem, problems
 
 DOCUMENTATION = r"""
 name: trueup_variables
 short_description: Refuse misspelt and wrong variables of the plays
 description:
-  - Fails with all that is wrong with the variables C(trueup_*) of a node (C(trueup.settings)), a
-    sentence each with the nearest name or the right form, with a variable that holds a character
-    which no file name can hold, and where this release of Ansible is not supported. Runs on the
-    controller alone.
+  - Fails with all that is wrong with the variables C(trueup_*) of a node
+    (C(trueup_controller.settings)), a sentence each with the nearest name or the right form, with
+    a variable that holds a character which no file name can hold, and where this release of
+    Ansible is not supported. Runs on the controller alone.
 options: {}
 """
 

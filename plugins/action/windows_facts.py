@@ -7,7 +7,8 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup.errors import BadInput
-from trueup.node.windows import actions, answers
+from trueup_controller import actions
+from trueup_controller.desktops import answers
 
 DOCUMENTATION = r"""
 name: windows_facts

@@ -13,8 +13,8 @@ from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
 from trueup import bounded_http
 from trueup.errors import BadInput, TrueupError
-from trueup.node import windows_gpu
-from trueup.node.windows import actions, authenticode
+from trueup_controller import actions
+from trueup_controller.desktops import authenticode, windows_gpu
 
 DOCUMENTATION = r"""
 name: windows_gpu_driver

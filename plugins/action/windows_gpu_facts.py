@@ -8,7 +8,8 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup.errors import TrueupError
-from trueup.node.windows import actions, gpu
+from trueup_controller import actions
+from trueup_controller.desktops import gpu
 
 DOCUMENTATION = r"""
 name: windows_gpu_facts

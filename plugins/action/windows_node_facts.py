@@ -11,8 +11,9 @@ from trueup import benchmarks
 from trueup.errors import TrueupError
 from trueup.node import metadata as imds
 from trueup.node.nvidia_smi import GPU_QUERY, Gpu, parse_nvidia_smi
-from trueup.node.sizes import read_sizes
-from trueup.node.windows import actions, answers, identify
+from trueup_controller import actions
+from trueup_controller.desktops import answers, identify
+from trueup_controller.sizes import read_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from trueup.node.windows import actions
+from trueup_controller import actions
 
 DOCUMENTATION = r"""
 name: windows_package

@@ -7,7 +7,8 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup.errors import BadInput
-from trueup.node.windows import actions, answers, registry
+from trueup_controller import actions
+from trueup_controller.desktops import answers, registry
 
 DOCUMENTATION = r"""
 name: windows_settings

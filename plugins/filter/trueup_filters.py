@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from trueup import record as records
-from trueup.benchmarks.devito.plan import fastest
-from trueup.cluster import cyclecloud_variables, lab, verdicts
-from trueup.node import family, identify, nccl_topology, own_python, rdma, sizes, systemd
+from trueup.health import node_verdicts
+from trueup.node import identify, nccl_topology, own_python
+from trueup_controller import family, lab, sizes, systemd
+from trueup_controller.plans import rdma
+from trueup_controller.plans.devito import fastest
+from trueup_controller.sites import cyclecloud_variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +89,7 @@ description:
 
 
 def devito_fastest(cases: list[dict[str, Any]], results: str, run: str, host: str) -> str:
-    """As ``trueup.benchmarks.devito.plan.fastest``, over the run's records."""
+    """As ``trueup_controller.plans.devito.fastest``, over the run's records."""
     run_entries = records.read_records(os.path.join(os.path.expanduser(results), run), host)
     good_records = [
         record for _, record, _ in run_entries if record is not None and record["outcome"] == "ok"
@@ -122,7 +125,7 @@ class FilterModule:
             "trueup_family": family.family_lists,
             "trueup_groups": family.groups_of,
             "trueup_health_benchmarks": family.health_benchmarks,
-            "trueup_health_findings": verdicts.findings,
+            "trueup_health_findings": node_verdicts.findings,
             "trueup_lab": lab.wanted,
             "trueup_lab_packages": lab.packages,
             "trueup_lab_set": lab.default_set,
@@ -137,13 +140,13 @@ class FilterModule:
             "trueup_skipped_for": family.skipped_on_node,
             "trueup_skips": family.skips,
             "trueup_skips_of": family.skips_of,
-            "trueup_slurm_down": verdicts.slurm_down,
-            "trueup_slurm_update": verdicts.slurm_update,
+            "trueup_slurm_down": node_verdicts.slurm_down,
+            "trueup_slurm_update": node_verdicts.slurm_update,
             "trueup_steps": family.steps,
             "trueup_systemd_command": systemd.command,
             "trueup_systemd_environment": systemd.environment,
             "trueup_systemd_environment_file": systemd.environment_file,
             "trueup_tolerated": family.tolerated,
-            "trueup_verdict": verdicts.node_verdict,
+            "trueup_verdict": node_verdicts.node_verdict,
             "trueup_without": family.without,
         }

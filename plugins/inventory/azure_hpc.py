@@ -1,4 +1,4 @@
-"""Azure's machines as Ansible's hosts: trueup.cluster.azure as an inventory plugin."""
+"""Azure's machines as Ansible's hosts: trueup_controller.azure as an inventory plugin."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructa
 
 # Whoever has trueup's plugins in an Ansible of another environment.
 try:
-    from trueup.cluster.azure import login, machines
-    from trueup.cluster.azure.machines import Machine
-    from trueup.cluster.azure.manager import Manager
-    from trueup.cluster.azure.selection import Selection
     from trueup.errors import BadInput, TrueupError
-    from trueup.node.sizes import read_sizes
-    from trueup.words import did_you_mean
+    from trueup.suggest import did_you_mean
+    from trueup_controller.azure import login, machines
+    from trueup_controller.azure.machines import Machine
+    from trueup_controller.azure.manager import Manager
+    from trueup_controller.azure.selection import Selection
+    from trueup_controller.sizes import read_sizes
 except ModuleNotFoundError as missing:
     message = (
         f"The Python of this Ansible has no {missing.name}, which azure_hpc needs: run `make azure`"

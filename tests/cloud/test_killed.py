@@ -14,7 +14,7 @@ from pathlib import Path
 
 from conftest import SMALL, Site, emulated
 from helpers import ROOT
-from trueup.cluster.azure import switch
+from trueup_controller.azure import self_destruct
 
 KILLS = int(os.environ.get("TRUEUP_CLOUD_KILLS", "10"))
 # From the beginning of a run to its end on a quiet machine.
@@ -77,7 +77,7 @@ def test_a_dead_controller_leaves_nothing_that_bills(tmp_path: Path) -> None:
                 f"killed {there} processes after {after:.0f} s: machines, all that is there: {left}"
             )
         for group, end in ends.items():
-            late = end + timedelta(minutes=switch.WITHIN_MINUTES)
+            late = end + timedelta(minutes=self_destruct.WITHIN_MINUTES)
             while billing(site, group):
                 assert datetime.now(UTC) < late, f"{group} bills: {billing(site, group)}"
                 time.sleep(1)

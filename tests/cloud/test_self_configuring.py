@@ -27,8 +27,8 @@ import azurite
 import pytest
 from emulated_cloud import Machine, Reply, certificates, containers, images
 from helpers import ROOT
-from trueup.cluster.azure import pull
 from trueup_analysis.load import load
+from trueup_controller.azure import pull
 
 IMAGE = "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026072901"
 RUN = "20261123T142500Z-5e75"

@@ -14,7 +14,7 @@ import pytest
 from emulated_cloud import SUBSCRIPTION, Cloud, containers, images, serving
 from provisioning import RUN, known, made
 from test_containers import left, podman
-from trueup.cluster.azure import switch, template
+from trueup_controller.azure import self_destruct, template
 
 GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/trueup-test"
 DEPLOYMENT = f"{GROUP}/providers/Microsoft.Resources/deployments/trueup-{RUN}"
@@ -85,14 +85,14 @@ def test_the_run_ends_after_its_tag_and_not_before(site: Site) -> None:
     timer = ("systemctl", "is-active", "trueup-expiry.timer")
     armed = until(ARMED_SECONDS, lambda: site.inside(*timer) == (0, "active\n"))
     assert armed, site.inside("systemctl", "status", "cloud-final", "trueup-expiry.timer")
-    check = site.inside("sh", "-c", switch.ARMED)
+    check = site.inside("sh", "-c", self_destruct.ARMED)
     assert check == (0, f"active\nrun {RUN} ends at 2999-01-01T00:00Z\n")
     ends = (datetime.now(UTC) + timedelta(seconds=70)).replace(second=0, microsecond=0)
     site.tag(ends.strftime("%Y-%m-%dT%H:%MZ"))
     asked = until(GONE_SECONDS, lambda: bool(site.deletions()))
     late = (datetime.now(UTC) - ends).total_seconds()
     assert asked, site.inside("journalctl", "--no-pager", "--unit", "trueup-expiry")
-    assert 0 <= late <= switch.WITHIN_MINUTES * 60
+    assert 0 <= late <= self_destruct.WITHIN_MINUTES * 60
     assert site.deletions()[0].endswith("/virtualMachineScaleSets/nodes")
     assert until(GONE_SECONDS, lambda: not site.cloud.groups)
     assert site.cloud.resources == {}

@@ -17,7 +17,7 @@ import role_plans
 import untested
 import yaml
 from action import trueup_acceptance
-from trueup.cluster import acceptance
+from trueup_controller import acceptance
 
 ROOT = Path(__file__).parents[2]
 ROWS = acceptance.rows(yaml.safe_load((ROOT / acceptance.FILE).read_text()))

@@ -11,7 +11,7 @@ from pathlib import Path
 import ansible_collections
 import pytest
 from ansible_versions import PYTHONS, ROOT, folder, missing
-from trueup.settings import ANSIBLE
+from trueup_controller.settings import ANSIBLE
 
 
 def test_the_releases_are_those_that_the_plays_take() -> None:

@@ -20,7 +20,7 @@ import pytest
 import yaml
 from emulated_cloud import SUBSCRIPTION, Cloud, profile, serving
 from provisioning import RUN, known, made
-from trueup.cluster.azure import template
+from trueup_controller.azure import template
 
 GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/trueup-test"
 DEPLOYMENT = f"{GROUP}/providers/Microsoft.Resources/deployments/trueup-{RUN}"

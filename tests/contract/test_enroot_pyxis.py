@@ -11,7 +11,7 @@ from typing import Any
 import plays
 import pytest
 from role_plans import node
-from trueup.node.enroot_pyxis import read_look
+from trueup_controller.sites.enroot_pyxis import read_look
 
 ROOT = Path(__file__).parent.parent.parent
 FILES = ROOT / "roles" / "enroot_pyxis" / "files"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from trueup.settings import OPTIONS, PREFIX
+from trueup_controller.settings import OPTIONS, PREFIX
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "inventories" / "example"

@@ -15,10 +15,10 @@ import plays
 import pytest
 import yaml
 from machines import root_of, topology_of
-from trueup.node.family import family_lists, lost_roles
 from trueup.node.identify import Observed, describe, identify, read_gpus, read_infiniband
 from trueup.node.metadata import Metadata
-from trueup.node.sizes import read_sizes
+from trueup_controller.family import family_lists, lost_roles
+from trueup_controller.sizes import read_sizes
 
 ROOT = Path(__file__).parents[2]
 GROUP_VARS = ROOT / "playbooks" / "group_vars"

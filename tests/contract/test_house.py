@@ -49,6 +49,25 @@ def test_most_functions_are_simple(checkout: house.House) -> None:
     assert counts[int(0.95 * len(counts))] <= MOST_COMPLEX_P95
 
 
+@pytest.mark.parametrize("room", house.ROOMS)
+def test_names_hold_no_empty_words(checkout: house.House, room: str) -> None:
+    wording = house.wording(checkout, room)
+    assert wording.empty_percent < 2
+    assert wording.whats_per_thousand < 2
+
+
+def test_module_utils_holds_the_node_s_half(checkout: house.House) -> None:
+    assert house.controller_only(checkout) == {}
+
+
+def test_wording_is_counted() -> None:
+    source = (
+        '"""What it is."""\n\n\ndef found(rows, one):\n    whole = [row for row in rows]  # text\n'
+    )
+    checkout = house.House(Path(), {"library/a.py": source})
+    assert house.wording(checkout, "library") == house.Wording(6, 3, 5, 1)
+
+
 def test_every_task_name_begins_with_a_plain_verb(checkout: house.House) -> None:
     names = house.task_names(checkout)
     assert [name for name in names if house.begin_with([name], house.PLAIN_VERBS) == 0] == []

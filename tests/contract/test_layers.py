@@ -32,20 +32,26 @@ ANALYSIS: Layers = (
 )
 # A case is started (run) on a machine that is known (node).
 MODULE_UTILS: Layers = (
-    ("bounded_http", "errors", "words", "quantity"),
-    ("printable", "redaction", "rest", "unwritten"),
-    ("record", "reading", "view", "options", "plan", "settings", "cases"),
+    ("bounded_http", "errors", "suggest", "quantity"),
+    ("printable", "redaction", "rest"),
+    ("record", "reading", "view", "options", "plan", "cases"),
     ("health",),
     ("node",),
     ("run",),
     ("benchmarks",),
-    ("cluster",),
-    ("rooms",),
+    ("sites", "vm"),
 )
 # The controller's half: plugins and analysis import it, and it imports the node's half.
 CONTROLLER: Layers = (
-    ("benchmark_roles", "gate", "host_names", "machines", "new_machine", "planning"),
-    ("drivers", "presets"),
+    (
+        *("acceptance", "actions", "background", "benchmark_roles", "check_mode_writes"),
+        *("download_failures", "forecast", "gate", "host_names", "lab", "launch_nodes", "machines"),
+        *("package_failures", "settings", "sizes", "system", "systemd"),
+    ),
+    ("azure", "desktops", "plans", "sites"),
+    ("family", "new_machine", "plan_loader"),
+    ("planning",),
+    ("presets",),
     ("dryrun",),
     ("host_dryrun",),
 )
@@ -53,7 +59,7 @@ PACKAGES = {"trueup_analysis": ANALYSIS, "trueup_controller": CONTROLLER, "trueu
 # What the files of each package may not import at all.
 STRANGERS = {
     "trueup": ("trueup_analysis", "trueup_controller", "plugins", "library", "ansible.plugins"),
-    "trueup_controller": ("trueup_analysis", "plugins", "library", "ansible"),
+    "trueup_controller": ("trueup_analysis", "plugins", "library", "ansible.plugins"),
     "trueup_analysis": ("plugins", "library", "ansible"),
 }
 FOLDERS = {

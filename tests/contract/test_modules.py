@@ -77,7 +77,7 @@ def test_every_benchmark_has_a_parser_a_role_and_a_page(name: str) -> None:
     parser = importlib.import_module(f"{benchmarks.__name__}.{tool}.output")
     assert tool == parser.TOOL
     assert callable(getattr(parser, f"parse_{tool}"))
-    assert callable(importlib.import_module(f"{benchmarks.__name__}.{tool}.marks").recognises)
+    assert callable(importlib.import_module(f"{benchmarks.__name__}.{tool}.signatures").recognises)
     # What stands for a case, and what trueup scaling judges it by.
     headlines = importlib.import_module(f"{benchmarks.__name__}.{tool}.view").VIEW.headlines
     assert {one.direction for one in headlines} <= {"higher", "lower"}

@@ -15,7 +15,7 @@ import loopback_sshd
 import orphans
 import plays
 import pytest
-from trueup.run import lineage, lock
+from trueup.run import lock, orphan_guard
 
 
 @pytest.mark.parametrize("start", ["local", "stand_ins"])
@@ -44,7 +44,7 @@ def test_a_holder_whose_controller_is_gone_is_ended_by_the_next_run(connection: 
     if connection == "ssh" and loopback_sshd.program() is None:
         pytest.skip("there is no sshd here: install openssh-server")
     child = subprocess.Popen(["true"])
-    controller = json.dumps(lineage.of(child.pid))
+    controller = json.dumps(orphan_guard.of(child.pid))
     child.wait()
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())

@@ -24,7 +24,7 @@ VERB = re.compile(r"\b(?:install|remove|purge|autoremove|upgrade|dist-upgrade|do
 # itself, which gets git before it has a checkout.
 STARTED = {
     "module_utils/trueup/node/transactions.py",
-    "module_utils/trueup/cluster/azure/node_pull.py",
+    "module_utils/trueup/vm/node_pull.py",
 }
 
 

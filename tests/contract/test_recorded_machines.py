@@ -22,9 +22,9 @@ import yaml
 from machines import DATA, build, description
 from metadata_server import document, send, serving
 from trueup.node.affinity import plan, srun_cpu_bind
-from trueup.node.family import IDENTIFIED
 from trueup.node.nvidia_smi import GPU_QUERY
 from trueup.node.topology import cpu_mask, mask_words, parse_cpu_list, read_topology
+from trueup_controller.family import IDENTIFIED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -27,8 +27,8 @@ NODE_FILES = sorted(
 )
 # What the controller alone runs, and the packages of its own that each needs.
 CONTROLLER_FILES = {
-    "module_utils/trueup/cluster/azure/login.py": {"azure", "knack", "requests"},
-    "module_utils/trueup/cluster/azure/selection.py": {"jmespath"},
+    "controller/trueup_controller/azure/login.py": {"azure", "knack", "requests"},
+    "controller/trueup_controller/azure/selection.py": {"jmespath"},
 }
 
 

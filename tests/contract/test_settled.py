@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from trueup.rooms import room_of
+from trueup_controller.plan_loader import room_of
 
 ROOT = Path(__file__).resolve().parents[2]
 # What changes nothing, or what a plan's own facts decide.

@@ -11,7 +11,7 @@ import plays
 import pytest
 import yaml
 from test_family_plays import LISTS, node_of
-from trueup.node.family import benchmark_names
+from trueup_controller.family import benchmark_names
 
 ROOT = Path(__file__).parents[2]
 # Of the family, and two that are measured.

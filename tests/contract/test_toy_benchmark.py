@@ -24,7 +24,7 @@ TOY = ROOT / "tests" / "data" / "toy"
 ROOM = Path("module_utils/trueup/benchmarks/toy")
 # Where each of its files goes; `make options` writes the role.
 FILES = {
-    "marks.py": ROOM / "marks.py",
+    "signatures.py": ROOM / "signatures.py",
     "output.py": ROOM / "output.py",
     "case.py": ROOM / "case.py",
     "view.py": ROOM / "view.py",

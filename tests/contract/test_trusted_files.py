@@ -4,13 +4,13 @@ predictable in a folder that everybody may write."""
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
-from trueup.node import systemd
+from trueup_controller import systemd
+from trueup_controller.plan_loader import room_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACES = ("module_utils", "library", "roles", "plugins", "playbooks")
@@ -33,7 +33,7 @@ def shipped(*suffixes: str) -> list[Path]:
 FOLDERS = {"/tmp", "/var/tmp", "/dev/shm"}
 MEANT = {
     "module_utils/trueup/benchmarks/blob_copy/case.py",
-    "module_utils/trueup/benchmarks/vllm/plan.py",
+    "controller/trueup_controller/plans/vllm.py",
     "module_utils/trueup/node/identify.py",
 }
 
@@ -98,7 +98,7 @@ UNITS = {
 
 @pytest.mark.parametrize("room", UNITS)
 def test_what_root_starts_once_has_no_more_rights_than_it_needs(room: str) -> None:
-    module = importlib.import_module(f"trueup.node.{room}")
+    module = room_of(room)
     text = getattr(module, "_SOFT_ROCE" if room == "rdma" else "_SERVICE")
     lines = getattr(systemd, UNITS[room])
     assert text.replace("{restricted}", lines).count(f"\n{lines}") == 1

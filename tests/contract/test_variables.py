@@ -12,7 +12,7 @@ from typing import Any
 import plays
 import pytest
 import yaml
-from trueup.settings import INTERNAL, OPTIONS, PREFIX
+from trueup_controller.settings import INTERNAL, OPTIONS, PREFIX
 
 ROOT = Path(__file__).parents[2]
 DECLARED = {f"{PREFIX}{one.name}": one for one in OPTIONS}

@@ -161,7 +161,7 @@ OPERATIONS = (
     Operation(
         "a run's state on Azure",
         "import os; os.environ['TRUEUP_AZURE_STATE'] = f'{folder}/azure'\n"
-        "from trueup.cluster.azure.state import State\n"
+        "from trueup_controller.azure.run_state import State\n"
         f"state = State('{RUN_ID}')\n"
         "with state.alone():\n"
         "    state.write(owner='x' * 9000)\n"

@@ -41,7 +41,7 @@ _USED = {
     ("gromacs/output.py", "_BUILD"): "match",
     ("hpl/output.py", "_ENDING"): "fullmatch",
     ("nv_a10/output.py", "_ENCODED"): "match",
-    ("cluster/shared_storage.py", "_SOURCES"): "fullmatch",
+    ("controller/trueup_controller/plans/shared_storage.py", "_SOURCES"): "fullmatch",
     # On 64 characters, _LOOK_BACK.
     ("trueup/redaction.py", "_BEGIN"): "match",
 }

@@ -16,9 +16,9 @@ import recorded_runs
 import role_plans
 import untested
 import yaml
-from trueup.cluster import acceptance
 from trueup.errors import BadInput
 from trueup.node import link_flaps
+from trueup_controller import acceptance
 
 ROOT = Path(__file__).parents[2]
 ROW: dict[str, Any] = {"id": "a", "what": "w", "minutes": 1, "test": "t", "expected": "e"}

@@ -9,7 +9,7 @@ import pytest
 import role_plans
 from action import trueup_acceptance
 from ansible.errors import AnsibleActionFail
-from trueup.cluster import acceptance
+from trueup_controller import acceptance
 
 DONE = {"refused": None, "steps": [], "restored": [], "changed": True}
 STEP = {"run": ["true"], "seconds": 1}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from trueup.errors import BadInput
-from trueup.node.windows.authenticode import refusals, sha256_of
+from trueup_controller.desktops.authenticode import refusals, sha256_of
 
 BODY = b"not a driver\n" * 300_000
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from role_plans import asked
 from test_avd_session_host import PROPERTIES
-from trueup.cluster.avd_session_host import asks, plan
+from trueup_controller.desktops.avd_session_host import asks, plan
 
 AGENT = r"HKLM:\SOFTWARE\Microsoft\RDInfraAgent"
 ENTRA = r"HKLM:\SYSTEM\CurrentControlSet\Control\CloudDomainJoin\JoinInfo"

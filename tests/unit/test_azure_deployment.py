@@ -11,10 +11,10 @@ from helpers import said
 from provisioning import RUN, known, made
 from test_rest import Opened
 from trueup import rest
-from trueup.cluster.azure import deployment as azure
-from trueup.cluster.azure.login import Login
-from trueup.cluster.azure.manager import Manager
 from trueup.errors import BadInput
+from trueup_controller.azure import deployment as azure
+from trueup_controller.azure.login import Login
+from trueup_controller.azure.manager import Manager
 
 GROUP = "/subscriptions/sub/resourcegroups/trueup-test"
 NAME = f"trueup-{RUN}"

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from provisioning import RUN
 from trueup import bounded_http
-from trueup.cluster.azure import expiry, node_pull
+from trueup.vm import expiry, node_pull
 
 GROUP = "/subscriptions/s/resourceGroups/trueup-x"
 COMPUTE = f"{GROUP}/providers/Microsoft.Compute"

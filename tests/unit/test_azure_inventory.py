@@ -17,7 +17,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import inventory_loader
 from emulated_cloud import SUBSCRIPTION, Cloud, Reply, refusal, serving
 from helpers import ROOT
-from trueup.cluster.azure import login
+from trueup_controller.azure import login
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,9 +9,9 @@ from emulated_cloud import Query, QueryError
 from helpers import said
 from hypothesis import given
 from hypothesis import strategies as st
-from trueup.cluster.azure import login, machines, selection
-from trueup.cluster.azure.machines import Machine
-from trueup.cluster.azure.manager import page_of
+from trueup_controller.azure import login, machines, selection
+from trueup_controller.azure.machines import Machine
+from trueup_controller.azure.manager import page_of
 
 VM = "/subscriptions/s/resourceGroups/HPC/providers/Microsoft.Compute/virtualMachines/hb-1"
 SET = "/subscriptions/s/resourceGroups/hpc/providers/Microsoft.Compute/virtualMachineScaleSets/x"

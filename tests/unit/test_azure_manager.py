@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from test_rest import Opened, said
-from trueup.cluster.azure.login import Login
-from trueup.cluster.azure.manager import GRAPH, Manager
+from trueup_controller.azure.login import Login
+from trueup_controller.azure.manager import GRAPH, Manager
 
 EXPIRED = (401, {"error": {"code": "ExpiredAuthenticationToken", "message": "Expired."}})
 

@@ -16,7 +16,7 @@ from helpers import answer_of
 from machines import DATA, build, description, root_of
 from metadata_server import document, send, serving
 from trueup.node import mpi
-from trueup.node.sizes import read_sizes
+from trueup_controller.sizes import read_sizes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,11 +16,11 @@ from ansible.module_utils.urls import open_url
 from emulated_cloud import SUBSCRIPTION, Cloud, serving
 from helpers import said
 from provisioning import NOW, RECIPES, RUN, known, made, recipe
-from trueup.cluster.azure import cost, parameters, provision, state
-from trueup.cluster.azure.deployment import Change
-from trueup.cluster.azure.login import Login
-from trueup.cluster.azure.manager import Manager
 from trueup.errors import BadInput
+from trueup_controller.azure import cost, parameters, provision, run_state
+from trueup_controller.azure.deployment import Change
+from trueup_controller.azure.login import Login
+from trueup_controller.azure.manager import Manager
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ class Controller:
     def __init__(self, cloud: Cloud, folder: Path) -> None:
         self.cloud = cloud
         self.authority = str(folder / "authority.pem")
-        self.state = state.State(RUN)
+        self.state = run_state.State(RUN)
         self.told: list[str] = []
         self.dumb: dict[str, str] = {}
         self.unmet = ""
@@ -98,7 +98,7 @@ class Controller:
 
 @pytest.fixture
 def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Controller]:
-    monkeypatch.setenv(state.VARIABLE, str(tmp_path / "state"))
+    monkeypatch.setenv(run_state.VARIABLE, str(tmp_path / "state"))
     monkeypatch.setattr(provision, "LIST_SECONDS", 0.05)
     cloud = Cloud()
     # Here pauses are cut short.
@@ -195,20 +195,20 @@ def test_a_run_that_is_killed_at_any_call_goes_on(controller: Controller, room: 
         ended.append((there.made.zone, len(there.nodes), list(controller.cloud.groups)))
         controller.cloud.calls.clear()
         assert controller.cloud.delete_group("trueup-test").done.wait(5)
-        Path(controller.state.path(state.RUN)).unlink()
+        Path(controller.state.path(run_state.RUN)).unlink()
     assert set(map(str, ended)) == {str(("1" if room else "2", 2, ["trueup-test"]))}
     assert len(ended) > (10 if room else 20)
 
 
 def test_a_key_that_is_lost_is_said(controller: Controller) -> None:
     controller.make()
-    Path(controller.state.path(state.KEY)).unlink()
+    Path(controller.state.path(run_state.KEY)).unlink()
     assert "its key is not in" in said(controller.make, BadInput)
 
 
 def test_another_runs_group_is_refused(controller: Controller, tmp_path: Path) -> None:
     controller.make()
-    controller.state = state.State("20261123T110000Z-0000")
+    controller.state = run_state.State("20261123T110000Z-0000")
     text = said(controller.make, BadInput)
     assert f"is of the run {RUN}" in text
     assert controller.kept == {}

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import provisioning
 import pytest
-from trueup.cluster.azure import node_pull, pull, template
 from trueup.errors import BadInput
+from trueup.vm import node_pull
+from trueup_controller.azure import pull, template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

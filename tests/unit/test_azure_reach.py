@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 
 import pytest
-from trueup.cluster.azure import reach
+from trueup_controller.azure import wait_ready
 
 ARGV = [sys.executable, "-c"]
 
@@ -39,13 +39,15 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(wait_ready, "_PAUSE_SECONDS", 0.001)
 
 
 def silent(ssh: Ssh, limit: float = 30) -> tuple[dict[str, str], list[str]]:
     told: list[str] = []
     nodes = {f"node-{address}": address for address in ssh.statuses}
-    found = reach.silent(nodes, "config", told.append, limit_seconds=limit, run=ssh, clock=Clock())
+    found = wait_ready.silent(
+        nodes, "config", told.append, limit_seconds=limit, run=ssh, clock=Clock()
+    )
     return found, told
 
 
@@ -83,21 +85,21 @@ def test_an_interruption_ends_those_that_are_asked() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        reach.silent({"a": "a", "b": "b"}, "config", interrupted, limit_seconds=3600, run=ssh)
+        wait_ready.silent({"a": "a", "b": "b"}, "config", interrupted, limit_seconds=3600, run=ssh)
     assert ssh.asked["b"] < 100
 
 
 def test_what_a_command_says_and_how_it_ends_come_back() -> None:
     code = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"
-    assert reach.run((*ARGV, code), 20) == (3, "out err")
+    assert wait_ready.run((*ARGV, code), 20) == (3, "out err")
 
 
 def test_a_command_that_takes_too_long_is_no_answer() -> None:
-    assert reach.run((*ARGV, "import time; time.sleep(20)"), 0.2) == (255, "no answer in time")
+    assert wait_ready.run((*ARGV, "import time; time.sleep(20)"), 0.2) == (255, "no answer in time")
 
 
 def test_an_ssh_that_is_not_there_is_said() -> None:
-    code, said = reach.run(("/no/such/ssh",), 1)
+    code, said = wait_ready.run(("/no/such/ssh",), 1)
     assert (code, said.startswith("ssh could not be run")) == (255, True)
 
 
@@ -109,7 +111,7 @@ def test_cloud_inits_status_is_that_of_the_question(tmp_path: object) -> None:
         with open(f"{tool}/cloud-init", "w", encoding="ascii") as stream:
             stream.write(f"#!/bin/sh\necho status: $2 $3; exit {status}\n")
         subprocess.run(["chmod", "+x", f"{tool}/cloud-init"], check=True)
-        argv = ["env", f"PATH={tool}:/usr/bin:/bin", "sh", "-c", reach._ASK]
+        argv = ["env", f"PATH={tool}:/usr/bin:/bin", "sh", "-c", wait_ready._ASK]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (status, "status: --long\n" if status else "")
 
@@ -126,7 +128,7 @@ def test_a_switch_that_never_gets_its_right_is_said_with_why() -> None:
 
 
 def unmet(ssh: Ssh) -> str:
-    return reach.unmet(
+    return wait_ready.unmet(
         *("config", "login", "ask"),
         limit_seconds=30,
         run=ssh,

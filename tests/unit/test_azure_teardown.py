@@ -19,13 +19,14 @@ import pytest
 from ansible.module_utils.urls import open_url
 from emulated_cloud import SUBSCRIPTION, Cloud, serving
 from provisioning import RUN, known, made
-from trueup.cluster.azure import expiry, template
-from trueup.cluster.azure.cost import Price
-from trueup.cluster.azure.deployment import Deployment
-from trueup.cluster.azure.login import Login
-from trueup.cluster.azure.manager import Manager
-from trueup.cluster.azure.teardown import Teardown
 from trueup.errors import BadInput, TrueupError
+from trueup.vm import expiry
+from trueup_controller.azure import template
+from trueup_controller.azure.cost import Price
+from trueup_controller.azure.deployment import Deployment
+from trueup_controller.azure.login import Login
+from trueup_controller.azure.manager import Manager
+from trueup_controller.azure.teardown import Teardown
 
 OTHER_RUN = "20261123T100000Z-0000"
 MANAGER = "https://arm.example"

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from trueup.cluster.azure import way
 from trueup.errors import TrueupError
+from trueup_controller.azure import socks_tunnel
 
 # Instead of ssh: listens at the port of -D, and says what it was told.
 SSH = """#!/bin/bash
@@ -59,33 +59,33 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_it_is_opened_once_and_ends(config: str, tmp_path: Path) -> None:
     told = program(tmp_path)
-    port, process = way.opened(config, "login", {})
+    port, process = socks_tunnel.opened(config, "login", {})
     kept = {"socks": port, "socks_process": process}
-    assert way.opened(config, "login", kept) == (port, process)
+    assert socks_tunnel.opened(config, "login", kept) == (port, process)
     [line] = told.read_text().splitlines()
     assert line.startswith(f"-F {config} -N -D 127.0.0.1:{port} ")
     assert line.endswith(" login")
     assert "ExitOnForwardFailure=yes" in line
-    way.closed(config, kept)
+    socks_tunnel.closed(config, kept)
     assert gone(process)
-    again, other = way.opened(config, "login", kept)
+    again, other = socks_tunnel.opened(config, "login", kept)
     assert other != process
-    way.closed(config, {"socks": again, "socks_process": other})
+    socks_tunnel.closed(config, {"socks": again, "socks_process": other})
     assert gone(other)
 
 
 def test_a_process_of_somebody_else_is_left_alone(config: str) -> None:
     other = subprocess.Popen(["sleep", "60"])
     try:
-        way.closed(config, {"socks": 1, "socks_process": other.pid})
+        socks_tunnel.closed(config, {"socks": 1, "socks_process": other.pid})
         assert other.poll() is None
     finally:
         other.kill()
         other.wait()
-    way.closed(config, {})
+    socks_tunnel.closed(config, {})
 
 
 def test_ssh_that_opens_none_is_a_sentence(config: str, tmp_path: Path) -> None:
     program(tmp_path, fails="yes")
     with pytest.raises(TrueupError, match="ssh opens no way to the Windows nodes"):
-        way.opened(config, "login", {})
+        socks_tunnel.opened(config, "login", {})

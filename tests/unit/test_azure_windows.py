@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from emulated_cloud import SUBSCRIPTION, Cloud, Models
 from provisioning import DATA, NOW, RUN, known, made
-from trueup.cluster.azure import parameters, template, windows
 from trueup.errors import BadInput
 from trueup_analysis.figures import azure
+from trueup_controller.azure import parameters, template, windows
 
 VM = "Microsoft.Compute/virtualMachines"
 HOST = {

@@ -8,7 +8,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from trueup.run import beside, lineage
+from trueup.run import orphan_guard
+from trueup_controller import background
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,13 +24,13 @@ def controller() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def began(folder: Path, controller: subprocess.Popen[bytes], work: Any) -> dict[str, Any]:
-    return beside.begin(str(folder), lineage.of(controller.pid), work)
+    return background.begin(str(folder), orphan_guard.of(controller.pid), work)
 
 
 def test_what_came_of_it_is_returned(tmp_path: Path, controller: subprocess.Popen[bytes]) -> None:
     begun = began(tmp_path, controller, lambda: {"group": os.getpgid(0)})
-    assert beside.end(begun, 60) == {"group": begun["process"]["pid"]}
-    assert lineage.gone(begun["process"]) is True
+    assert background.end(begun, 60) == {"group": begun["process"]["pid"]}
+    assert orphan_guard.gone(begun["process"]) is True
 
 
 def test_an_error_is_a_failure(tmp_path: Path, controller: subprocess.Popen[bytes]) -> None:
@@ -38,7 +39,7 @@ def test_an_error_is_a_failure(tmp_path: Path, controller: subprocess.Popen[byte
         raise ValueError(message)
 
     begun = began(tmp_path, controller, work)
-    assert beside.end(begun, 60) == {"failed": True, "msg": "no such node"}
+    assert background.end(begun, 60) == {"failed": True, "msg": "no such node"}
 
 
 def sleeping(folder: Path) -> dict[str, Any]:
@@ -60,11 +61,11 @@ def test_it_ends_with_its_controller_and_all_that_it_started(
 ) -> None:
     begun = began(tmp_path, controller, lambda: sleeping(tmp_path))
     assert until(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text())
-    child = lineage.of(int((tmp_path / "child").read_text()))
+    child = orphan_guard.of(int((tmp_path / "child").read_text()))
     controller.kill()
-    assert until(lambda: lineage.gone(child)) is True
+    assert until(lambda: orphan_guard.gone(child)) is True
     with pytest.raises(ConnectionError, match=r"ended without a result: it was killed"):
-        beside.end(begun, 60)
+        background.end(begun, 60)
 
 
 def test_it_is_killed_at_its_time_limit(
@@ -72,5 +73,5 @@ def test_it_is_killed_at_its_time_limit(
 ) -> None:
     begun = began(tmp_path, controller, lambda: sleeping(tmp_path))
     with pytest.raises(TimeoutError, match=r"had not ended after 0.3 s"):
-        beside.end(begun, 0.3)
-    assert until(lambda: lineage.gone(begun["process"])) is True
+        background.end(begun, 0.3)
+    assert until(lambda: orphan_guard.gone(begun["process"])) is True

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_schema import RECORDS
 from trueup.benchmarks.blob_copy import case as rule
-from trueup.benchmarks.blob_copy.marks import DRIVER_PREFIX
+from trueup.benchmarks.blob_copy.signatures import DRIVER_PREFIX
 from trueup.errors import BadInput
 
 DATA = Path(__file__).parent.parent / "data" / "blob_copy"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import role_plans
 from trueup.benchmarks.blob_copy.case import OPTIONS
-from trueup.benchmarks.blob_copy.plan import plan, programs
 from trueup.options import MODULE, module_spec
 from trueup.plan import Plan, PlanInputs
+from trueup_controller.plans.blob_copy import plan, programs
 
 ACCOUNT = "https://a.blob.core.windows.net"
 STRING = "AccountName=a;AccountKey=c2VjcmV0IG9mIHRoZSB0ZXN0cw==;"

@@ -17,9 +17,10 @@ from ansible.module_utils.urls import open_url
 from hostile_http import serving
 from trueup import bounded_http, rest
 from trueup.benchmarks.vllm import case, server
-from trueup.cluster.azure import expiry, login, node_pull
 from trueup.errors import BadInput, TrueupError
 from trueup.node import metadata
+from trueup.vm import expiry, node_pull
+from trueup_controller.azure import login
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trueup.cluster.cyclecloud_variables import arguments, hosts, problems
+from trueup_controller.sites.cyclecloud_variables import arguments, hosts, problems
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from ansible.module_utils.trueup.run import bench
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, node_of, refuses, resumes
 from trueup.benchmarks.dcgm.case import LIMITS, OPTIONS
 from trueup.benchmarks.dcgm.output import explain
-from trueup.benchmarks.dcgm.plan import plan, programs
 from trueup.options import MODULE
 from trueup.plan import PlanInputs, Skipped
+from trueup_controller.plans.dcgm import plan, programs
 
 DATA = Path(__file__).parent.parent / "data" / "dcgm"
 LEVEL2 = (DATA / "dcgm4_level2_8gpu.json").read_text()

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import role_plans
 from trueup.benchmarks.devito.case import OPTIONS, filling
-from trueup.benchmarks.devito.plan import completed, fastest, plan, programs
 from trueup.errors import BadInput
 from trueup.options import MODULE, module_spec
 from trueup.plan import Now, PlanInputs, Skipped
+from trueup_controller.plans.devito import completed, fastest, plan, programs
 
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
 NAMES = [f"node-{number}" for number in range(1, 12)]

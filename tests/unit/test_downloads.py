@@ -13,7 +13,7 @@ import download
 import hostile_http
 import pytest
 from helpers import answer_of
-from trueup.node.downloads import sentence_of
+from trueup_controller.download_failures import sentence_of
 
 URL = "https://mirror.example/hpcx.tbz"
 

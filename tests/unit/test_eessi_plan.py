@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from role_plans import asked, node
-from trueup.node.eessi import asks, plan
+from trueup_controller.sites.eessi import asks, plan
 
 FAMILIES = ("local", "hbv3", "nd_h100_v5", "nv_a10_v5")
 SYSTEMS = {

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from emulated_cloud import API_VERSIONS, SUBSCRIPTION, Cloud, Models, Refused, Reply, Scope, serving
 from helpers import ROOT
-from trueup.cluster.azure import switch
+from trueup_controller.azure import self_destruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -808,7 +808,7 @@ def test_permissions_are_those_of_an_owner_unless_a_fault_takes_them(site: Site)
     owner = site.ask("GET", asked).document["value"]
     site.cloud.strike({"kind": "contributor"})
     contributor = site.ask("GET", asked).document["value"]
-    assert [switch.may_assign(one) for one in (owner, contributor)] == [True, False]
+    assert [self_destruct.may_assign(one) for one in (owner, contributor)] == [True, False]
 
 
 def test_usages_count_what_is_there(site: Site) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from role_plans import asked, node
 from trueup.errors import BadInput
-from trueup.node.enroot_pyxis import (
+from trueup_controller.sites.enroot_pyxis import (
     asks,
     config_problems,
     kernel_problems,

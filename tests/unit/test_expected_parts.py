@@ -12,10 +12,10 @@ import pytest
 from trueup.cases import Case
 from trueup.node import identify, infiniband, state
 from trueup.node.expected_parts import with_parts
-from trueup.node.sizes import read_sizes, read_sources
 from trueup.record import Metric
 from trueup_analysis.figures.health import expectations
 from trueup_analysis.figures.health.examine import Health, examine
+from trueup_controller.sizes import read_sizes, read_sources
 
 ROOT = Path(__file__).parents[2]
 PATH = str(ROOT / "catalog" / "vm_sizes.csv")

@@ -17,7 +17,7 @@ import rank_facts
 from ansible.module_utils.trueup.errors import ParseError
 from ansible.module_utils.trueup.node.affinity import Placement
 from ansible.module_utils.trueup.run import bench
-from ansible.module_utils.trueup.run.lineage import Orphaned
+from ansible.module_utils.trueup.run.orphan_guard import Orphaned
 from bench_modules import FakeRun
 from dummy_secrets import SECRETS, left_in, printed
 from trueup import record as records
@@ -25,7 +25,7 @@ from trueup.options import Option
 from trueup.printable import ends, printable
 from trueup.record import Metric
 from trueup.redaction import redact
-from trueup.run import windows_bench
+from trueup_controller.desktops import windows_bench
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

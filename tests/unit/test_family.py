@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from trueup.errors import BadInput
-from trueup.node import family
-from trueup.node.windows import preflight
+from trueup_controller import family
+from trueup_controller.desktops import preflight
 
 LISTS = [
     {"families": ["hbv3", "hbv4"], "roles": ["limits", "rdma"], "benchmarks": ["stream"]},

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from trueup.benchmarks.fio.case import OPTIONS
-from trueup.benchmarks.fio.plan import plan, programs
 from trueup.options import MODULE, module_spec
 from trueup.plan import PlanInputs
+from trueup_controller.plans.fio import plan, programs
 
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
 NO_FOLDER = "fio_directory is not set to a folder on the storage to measure"

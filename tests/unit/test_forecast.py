@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from trueup.run.forecast import Forecast, Work, earlier, forecast
+from trueup_controller.forecast import Forecast, Work, earlier, forecast
 
 VALID = Path(__file__).parents[1] / "data" / "records" / "valid.json"
 WORK = [

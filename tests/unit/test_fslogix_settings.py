@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trueup.node import fslogix_settings as settings
+from trueup_controller.desktops import fslogix_settings as settings
 
 # Name, type, values (a range, words, or - where the page has none), default (- where it has none).
 CONTAINER = """\

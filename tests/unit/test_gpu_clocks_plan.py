@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 from role_plans import ROOT, SYSTEMS, asked, families_of, node
-from trueup.node.gpu_clocks import plan
+from trueup_controller.plans.gpu_clocks import plan
 
 UNIT = "/etc/systemd/system/trueup-gpu-clocks.service"
 

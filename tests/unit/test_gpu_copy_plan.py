@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 from trueup.benchmarks.gpu_copy.case import OPTIONS
-from trueup.benchmarks.gpu_copy.plan import plan, programs
 from trueup.options import MODULE, module_spec
 from trueup.plan import PlanInputs
+from trueup_controller.plans.gpu_copy import plan, programs
 
 CATALOG = Path(__file__).parents[2] / "catalog"
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from role_plans import ND, asked, families_of, node
-from trueup.node.gpu_driver import plan
+from trueup_controller.plans.gpu_driver import plan
 
 REPOSITORIES = {"ubuntu-22.04": "ubuntu2204", "ubuntu-24.04": "ubuntu2404", "almalinux-9": "rhel9"}
 DCGM = [

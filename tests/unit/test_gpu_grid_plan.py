@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from role_plans import ROOT, asked, families_of, node
 from trueup.errors import BadInput
-from trueup.node.gpu_grid import asks, lacks_cuda_13, plan, programs
+from trueup_controller.plans.gpu_grid import asks, lacks_cuda_13, plan, programs
 
 MANIFEST = ROOT / "tests" / "data" / "grid" / "resources.json"
 SHA256 = hashlib.sha256(MANIFEST.read_bytes()).hexdigest()

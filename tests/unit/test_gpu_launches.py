@@ -16,13 +16,11 @@ import yaml
 from bench_modules import FakeRun
 from role_plans import HPC, ND, PYTHON, ROOT, asked, node
 from test_nccl_plan import state
-from trueup.benchmarks.devito import plan as devito
-from trueup.benchmarks.megatron import plan as megatron
-from trueup.benchmarks.nccl import plan as nccl
 from trueup.node.mpi import Mpi, fact, hpcx_environment
-from trueup.node.nccl_setup import KINDS, job_variables
 from trueup.node.topology import Topology
 from trueup.plan import Plan, PlanInputs
+from trueup_controller.plans import devito, megatron, nccl
+from trueup_controller.plans.nccl_setup import KINDS, job_variables
 
 DATA = Path(__file__).parents[1] / "data" / "launches"
 AZURES = {

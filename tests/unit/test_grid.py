@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from trueup.errors import BadInput, ParseError
-from trueup.node.grid_driver import GridDriver, choose, parse_manifest, refusals
+from trueup_controller.plans.grid_driver import GridDriver, choose, parse_manifest, refusals
 
 MANIFEST = Path(__file__).parent.parent / "data" / "grid" / "resources.json"
 TEXT = MANIFEST.read_text()

@@ -11,11 +11,11 @@ import yaml
 from role_plans import node as machine
 from trueup.benchmarks.gromacs import case as gromacs
 from trueup.benchmarks.gromacs.case import OPTIONS
-from trueup.benchmarks.gromacs.plan import asks, plan, programs
 from trueup.errors import BadInput
-from trueup.node.eessi import gpu_target
 from trueup.options import MODULE, module_spec
 from trueup.plan import PlanInputs
+from trueup_controller.plans.gromacs import asks, plan, programs
+from trueup_controller.sites.eessi import gpu_target
 
 CATALOG = Path(__file__).parents[2] / "catalog"
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from trueup.cluster.verdicts import findings, node_verdict, slurm_update
 from trueup.errors import BadInput
+from trueup.health.node_verdicts import findings, node_verdict, slurm_update
 
 
 def row(node: str, verdict: str, **more: Any) -> dict[str, Any]:

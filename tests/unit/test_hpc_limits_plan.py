@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from role_plans import SYSTEMS, asked, families_of, node
-from trueup.node.hpc_limits import plan
+from trueup_controller.plans.hpc_limits import plan
 
 HEADER = "# Written by trueup (role hpc_limits).\n"
 MANAGER = """\

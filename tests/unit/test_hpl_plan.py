@@ -14,11 +14,11 @@ from role_plans import asked as asked_of
 from role_plans import node
 from trueup.benchmarks.hpl import case as hpl
 from trueup.benchmarks.hpl.case import OPTIONS
-from trueup.benchmarks.hpl.plan import asks, completed, plan, programs
 from trueup.errors import BadInput
 from trueup.node.topology import format_cpu_list, parse_cpu_mask
 from trueup.options import MODULE, module_spec, refusals
 from trueup.plan import Now, PlanInputs
+from trueup_controller.plans.hpl import asks, completed, plan, programs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,10 +8,10 @@ import pytest
 from role_plans import asked as asked_of
 from role_plans import node
 from trueup.benchmarks.ib.case import OPTIONS
-from trueup.benchmarks.ib.plan import asks, plan, programs
 from trueup.errors import BadInput
 from trueup.options import MODULE, module_spec, refusals
 from trueup.plan import PlanInputs
+from trueup_controller.plans.ib import asks, plan, programs
 
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
 NO_DEVICE = "no InfiniBand device on this node, its size has none, and ib_devices names no other"

@@ -17,7 +17,7 @@ from trueup.node.infiniband import (
     read_driver,
     warnings_of,
 )
-from trueup.node.sizes import read_sizes
+from trueup_controller.sizes import read_sizes
 from trueup_filters import rdma_expected
 
 if TYPE_CHECKING:

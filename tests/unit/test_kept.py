@@ -14,23 +14,23 @@ import time
 from pathlib import Path
 
 import pytest
-from trueup.run import kept, process
+from trueup.run import output_buffer, process
 
 MODULE_UTILS = Path(__file__).resolve().parents[2] / "module_utils"
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for room in (kept, process):
+    for room in (output_buffer, process):
         monkeypatch.setattr(room, "MOST_BYTES", 1000)
-    monkeypatch.setattr(kept, "SHOWN", 100)
+    monkeypatch.setattr(output_buffer, "SHOWN", 100)
 
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("size", [0, 1, 999, 1000])
 def test_up_to_the_limit_all_is_kept(size: int) -> None:
-    found = kept.of_file(io.BytesIO(b"x" * size))
-    assert found == kept.BufferedOutput("x" * size, size, cut=False)
+    found = output_buffer.of_file(io.BytesIO(b"x" * size))
+    assert found == output_buffer.BufferedOutput("x" * size, size, cut=False)
 
 
 @pytest.mark.usefixtures("small")
@@ -38,10 +38,10 @@ def test_up_to_the_limit_all_is_kept(size: int) -> None:
 def test_of_more_the_middle_is_dropped_and_said(
     monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setattr(kept, "_CHUNK", chunk)
+    monkeypatch.setattr(output_buffer, "_CHUNK", chunk)
     lines = [f"line {number}\n" for number in range(400)]
     whole = "".join(lines).encode()
-    found = kept.of_file(io.BytesIO(whole))
+    found = output_buffer.of_file(io.BytesIO(whole))
     begin, _, rest = found.text.partition("\n[trueup: ")
     said, _, end = rest.partition("]\n")
     # Whole lines of it.
@@ -77,12 +77,15 @@ def test_what_ran_beside_is_cut_likewise(tmp_path: Path) -> None:
 
 
 def test_a_pipe_that_somebody_else_holds_is_not_waited_for() -> None:
-    pipe = kept.Pipe()
+    pipe = output_buffer.Pipe()
     held = os.dup(pipe.end.fileno())
     os.write(held, b"said")
     pipe.start()
     begun = time.monotonic()
-    assert (pipe.close(), time.monotonic() - begun < 30) == (kept.BufferedOutput("said", 4), True)
+    assert (pipe.close(), time.monotonic() - begun < 30) == (
+        output_buffer.BufferedOutput("said", 4),
+        True,
+    )
     os.close(held)
 
 
@@ -100,7 +103,7 @@ def test_a_signal_while_it_is_started_leaves_nothing_open(
         raise Interrupted
 
     before = len(os.listdir("/proc/self/fd"))
-    pipe, start = kept.Pipe(), threading.Thread.start
+    pipe, start = output_buffer.Pipe(), threading.Thread.start
     if when == "after":
         pipe.start()
     else:
@@ -118,10 +121,10 @@ def test_a_signal_while_it_is_started_leaves_nothing_open(
 
 
 def test_a_full_disk_stops_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_self: kept.Keeper, _chunk: bytes) -> None:
+    def full(_self: output_buffer.Keeper, _chunk: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(kept.Keeper, "take", full)
+    monkeypatch.setattr(output_buffer.Keeper, "take", full)
     said = f"what it prints cannot be kept in {tempfile.gettempdir()}: No space left on device"
     with pytest.raises(OSError, match=said):
         process.run(["head", "-c", "9000000", "/dev/zero"], timeout_seconds=60, environment={})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trueup.cluster.lab import default_set, packages, wanted
+from trueup_controller.lab import default_set, packages, wanted
 
 BY_SET = {"run": ["gcc", "make"], "lab": ["podman", "netavark"], "test": ["chromium"]}
 NOT_OFFERED = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from trueup.run import lineage, process
+from trueup.run import orphan_guard, process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ GONE = "the process that asked for this run is gone"
 def ended() -> dict[str, Any]:
     """A process that is no more."""
     child = subprocess.Popen(["sleep", "600"])
-    who = lineage.of(child.pid)
+    who = orphan_guard.of(child.pid)
     child.kill()
     child.wait()
     return who
@@ -33,8 +33,8 @@ def ended() -> dict[str, Any]:
 def answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, int]]:
     """A pipe in the place of standard output."""
     reader, writer = os.pipe()
-    monkeypatch.setattr(lineage, "_ANSWER", writer)
-    monkeypatch.setattr(lineage, "_asker", None)
+    monkeypatch.setattr(orphan_guard, "_ANSWER", writer)
+    monkeypatch.setattr(orphan_guard, "_asker", None)
     yield reader, writer
     for handle in (reader, writer):
         with contextlib.suppress(OSError):
@@ -42,39 +42,39 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, int]]:
 
 
 def test_a_process_is_told_from_others(ended: dict[str, Any]) -> None:
-    me = lineage.of(os.getpid())
-    assert (lineage.gone(me), lineage.gone(ended)) == (False, True)
+    me = orphan_guard.of(os.getpid())
+    assert (orphan_guard.gone(me), orphan_guard.gone(ended)) == (False, True)
     # Its number has another one now.
-    assert lineage.gone({**me, "started": me["started"] - 1}) is True
+    assert orphan_guard.gone({**me, "started": me["started"] - 1}) is True
 
 
 @pytest.mark.parametrize("other", [{"boot": "another machine"}, {"pids": "pid:[1]"}, {"boot": ""}])
 def test_of_another_machine_nothing_is_known(ended: dict[str, Any], other: dict[str, str]) -> None:
-    assert lineage.gone({**ended, **other}) is None
-    assert lineage.gone({}) is None
+    assert orphan_guard.gone({**ended, **other}) is None
+    assert orphan_guard.gone({}) is None
 
 
 def test_a_zombie_has_ended() -> None:
     child = subprocess.Popen(["sleep", "600"])
-    who = lineage.of(child.pid)
+    who = orphan_guard.of(child.pid)
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert lineage.gone(who) is True
+    assert orphan_guard.gone(who) is True
     child.wait()
 
 
 def test_the_lineage_of_this_process_holds() -> None:
-    found = lineage.Lineage()
+    found = orphan_guard.Lineage()
     found.check()
     assert os.getpid() in found._parents
     found._parents[os.getpid()] = 0
-    with pytest.raises(lineage.Orphaned, match=GONE):
+    with pytest.raises(orphan_guard.Orphaned, match=GONE):
         found.check()
 
 
 def test_an_answer_that_is_read_gets_an_empty_line(answer: tuple[int, int]) -> None:
-    lineage.answers({})
-    lineage.Lineage().check()
+    orphan_guard.answers({})
+    orphan_guard.Lineage().check()
     assert os.read(answer[0], 10) == b"\n"
 
 
@@ -82,8 +82,8 @@ def test_an_answer_that_nobody_reads_ends_the_run_before_it_begins(
     answer: tuple[int, int], tmp_path: Path
 ) -> None:
     os.close(answer[0])
-    lineage.answers({})
-    with pytest.raises(lineage.Orphaned, match=GONE):
+    orphan_guard.answers({})
+    with pytest.raises(orphan_guard.Orphaned, match=GONE):
         process.run(["touch", f"{tmp_path}/run"], timeout_seconds=60, environment={})
     assert list(tmp_path.iterdir()) == []
 
@@ -94,8 +94,8 @@ def test_a_full_answer_keeps_nobody_waiting(answer: tuple[int, int]) -> None:
         while True:
             os.write(answer[1], b"x" * 4096)
     os.set_blocking(answer[1], True)
-    lineage.answers({})
-    lineage.Lineage().check()
+    orphan_guard.answers({})
+    orphan_guard.Lineage().check()
     os.set_blocking(answer[0], False)
     assert b"\n" not in os.read(answer[0], 2**20)
 
@@ -103,20 +103,20 @@ def test_a_full_answer_keeps_nobody_waiting(answer: tuple[int, int]) -> None:
 def test_a_file_is_no_answer(answer: tuple[int, int], tmp_path: Path) -> None:
     with (tmp_path / "out").open("w") as out:
         os.dup2(out.fileno(), answer[1])
-        lineage.answers({})
-        lineage.Lineage().check()
+        orphan_guard.answers({})
+        orphan_guard.Lineage().check()
     assert (tmp_path / "out").read_text() == ""
 
 
 def test_a_controller_that_is_gone_ends_the_run(
     answer: tuple[int, int], ended: dict[str, Any]
 ) -> None:
-    lineage.answers(ended)
-    with pytest.raises(lineage.Orphaned, match=GONE):
-        lineage.Lineage().check()
+    orphan_guard.answers(ended)
+    with pytest.raises(orphan_guard.Orphaned, match=GONE):
+        orphan_guard.Lineage().check()
     # What puts a node back, or cancels a job, must not be ended by that.
-    with lineage.regardless():
-        lineage.Lineage().check()
+    with orphan_guard.regardless():
+        orphan_guard.Lineage().check()
     assert os.get_blocking(answer[0]) is True
 
 
@@ -160,5 +160,5 @@ def test_a_worker_ends_with_its_controller(late: bool) -> None:
         assert asked == controller.pid
         # The end of the worker closes the pipe.
         assert controller.stdout.read() == b""
-        assert lineage.gone({**lineage.of(worker), "started": 1}) is True
+        assert orphan_guard.gone({**orphan_guard.of(worker), "started": 1}) is True
     controller.wait()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trueup.run import lineage, lock
+from trueup.run import lock, orphan_guard
 
 WHO = {"run_id": "20261123T140001Z-cafe", "benchmark": "stream", "case": "streaming-t2"}
 
@@ -35,7 +35,7 @@ def test_two_benchmarks_never_run_at_once_and_the_second_says_who_runs(tmp_path:
         str(refused.value),
     )
     assert refused.value.holder == holder
-    assert holder["process"] == lineage.of(os.getpid())
+    assert holder["process"] == orphan_guard.of(os.getpid())
     with lock.locked(path, 0.1):
         assert sorted(os.listdir(tmp_path)) == ["benchmark.json", "benchmark.lock"]
     assert os.listdir(tmp_path) == ["benchmark.lock"]
@@ -185,7 +185,7 @@ def test_a_user_waits_for_root_and_cannot_hold_roots_lock(
     assert user(OTHER) == ""
     # What root's killed benchmark left says nothing any more.
     child = subprocess.Popen(["true"])
-    told = {"process": lineage.of(child.pid)}
+    told = {"process": orphan_guard.of(child.pid)}
     child.wait()
     Path(roots).with_name("benchmark.json").write_text(json.dumps(told))
     assert user(OTHER) == ""

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from trueup.node.machine import machine_word
-from trueup.run import nodes
 from trueup.run.bench import Case
+from trueup_controller import launch_nodes
 from trueup_controller.machines import compare
 
 VM = "0F0E0D0C-0B0A-4900-8807-060504030201"
@@ -87,8 +87,8 @@ def facts(**machines: str | None) -> dict[str, Any]:
 def test_a_case_over_two_names_of_one_machine_is_refused() -> None:
     hostvars = {**facts(a="vm-1", b="vm-2", c="vm-1", d=None, e=None), "f": {}}
     sentence = "a and c are one machine, which a record would count as two nodes"
-    assert nodes.unlike(["a", "b", "c"], hostvars) == sentence
-    assert nodes.one_machine(["a", "b", "d", "e", "f", "elsewhere"], hostvars) == ""
+    assert launch_nodes.unlike(["a", "b", "c"], hostvars) == sentence
+    assert launch_nodes.one_machine(["a", "b", "d", "e", "f", "elsewhere"], hostvars) == ""
 
 
 @pytest.mark.parametrize(("machine", "kept"), [("vm-1", "vm-1"), ("boot-1", None), (None, None)])

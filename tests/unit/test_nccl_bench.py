@@ -15,7 +15,7 @@ from bench_modules import LAUNCHED, FakeRun, checks_only, ends_badly, goes_well,
 from record_schema import RECORDS
 from role_plans import asked, node
 from test_nccl_plan import state
-from trueup.benchmarks.nccl.plan import plan
+from trueup_controller.plans.nccl import plan
 
 DATA = Path(__file__).parent.parent / "data" / "nccl"
 TOPOLOGY = "/opt/microsoft/ndv4/topo.xml"

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
-from trueup.cluster import node_health
-from trueup.cluster.slurm.files import _PACKAGE, _ROOM
 from trueup.health.expectations import of_size
+from trueup.vm import slurm_health
+from trueup_controller.plans.slurm_files import _PACKAGE, _ROOM
 
 ROOT = Path(__file__).parents[2]
 CATALOG = yaml.safe_load((ROOT / "catalog" / "expectations.yml").read_text())
@@ -78,7 +78,7 @@ RESUME = ["update", "nodename=n1", "state=resume"]
     ],
 )
 def test_what_slurm_is_told(text: str, verdict: dict[str, Any], wanted: list[str]) -> None:
-    assert node_health.due(text, verdict, OF_NODE) == wanted
+    assert slurm_health.due(text, verdict, OF_NODE) == wanted
 
 
 def record(**changes: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trueup.run.nodes import absent, hosts, unlike
+from trueup_controller.launch_nodes import absent, hosts, unlike
 
 
 class Hostvars(dict[str, dict[str, Any]]):

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from trueup.benchmarks.nv_a10.case import OPTIONS
-from trueup.benchmarks.nv_a10.plan import asks, plan
 from trueup.options import MODULE
 from trueup.plan import PlanInputs, Skipped
+from trueup_controller.plans.nv_a10 import asks, plan
 
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
 GPU = {"name": "NVIDIA A10-8Q", "pci": "0002:00:00.0", "memory_bytes": 8 * 1024**3}

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from role_plans import ROOT, SYSTEMS, asked, families_of, node
-from trueup.node.nvme_scratch import plan
-from trueup.node.systemd import RESTRICTED
 from trueup_controller.new_machine import LOCAL_NVME
+from trueup_controller.plans.nvme_scratch import plan
+from trueup_controller.systemd import RESTRICTED
 
 PROGRAMS = {"programs": {"mdadm": "/sbin/mdadm", "mkfs.xfs": "/sbin/mkfs.xfs"}}
 PACKAGE = "/usr/local/libexec/trueup/trueup_scratch"

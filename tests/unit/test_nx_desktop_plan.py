@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trueup.node.nx_desktop import asks, plan
 from trueup.plan import PlanInputs
+from trueup_controller.desktops.nx_desktop import asks, plan
 
 ENVIRONMENT = r"HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment"
 PRODUCT = (

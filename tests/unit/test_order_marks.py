@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from trueup.errors import ParseError, TrueupError
-from trueup.run import kept
+from trueup.run import output_buffer
 from trueup_analysis.decoding import decoded
 from trueup_analysis.read import logs, marks, tools
 
@@ -50,7 +50,7 @@ def test_trueup_read_and_a_node_take_the_same_text(tool: str) -> None:
         for each in marked(text):
             raw = each.encode()
             assert decoded(io.BytesIO(raw), "a", marks(), logs())[0] == plain
-            assert kept.of_file(io.BytesIO(raw)).text == text
+            assert output_buffer.of_file(io.BytesIO(raw)).text == text
 
 
 @pytest.mark.parametrize("tool", tools())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trueup.node.package_failures import sentence_of
+from trueup_controller.package_failures import sentence_of
 
 DATA = Path(__file__).parent.parent / "data" / "packages"
 REPOSITORY = {"name": "cuda", "url": "https://mirror.example/cuda/", "key_fingerprint": "AB" * 20}

@@ -8,8 +8,8 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.ib.pairs import pair_rounds, round_pair
 from trueup.errors import BadInput
+from trueup_controller.plans.ib_pairs import pair_rounds, round_pair
 
 
 def test_four_nodes_meet_in_three_rounds() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.blob_copy.marks import DRIVER_PREFIX, recognises
 from trueup.benchmarks.blob_copy.output import parse_blob_copy
+from trueup.benchmarks.blob_copy.signatures import DRIVER_PREFIX, recognises
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "blob_copy"

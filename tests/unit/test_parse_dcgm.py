@@ -11,8 +11,8 @@ import pytest
 from damage import changed, refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.dcgm.marks import recognises
 from trueup.benchmarks.dcgm.output import DcgmOutput, explain, parse_dcgm
+from trueup.benchmarks.dcgm.signatures import recognises
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "dcgm"

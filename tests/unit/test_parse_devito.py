@@ -8,8 +8,8 @@ import damage
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.devito.marks import DRIVER_PREFIX, recognises
 from trueup.benchmarks.devito.output import parse_devito
+from trueup.benchmarks.devito.signatures import DRIVER_PREFIX, recognises
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "devito"

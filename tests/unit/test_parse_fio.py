@@ -11,8 +11,8 @@ import pytest
 from damage import changed, damaged, refuses, same_or_refused, stands
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.fio.marks import recognises
 from trueup.benchmarks.fio.output import parse_fio
+from trueup.benchmarks.fio.signatures import recognises
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "fio"

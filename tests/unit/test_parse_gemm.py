@@ -12,8 +12,8 @@ import pytest
 from damage import refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.gemm.marks import recognises
 from trueup.benchmarks.gemm.output import LARGEST_ERROR, largest_error, parse_gemm
+from trueup.benchmarks.gemm.signatures import recognises
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "gemm"

@@ -12,8 +12,8 @@ import pytest
 from damage import changed, refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.gpu_copy.marks import recognises
 from trueup.benchmarks.gpu_copy.output import parse_gpu_copy
+from trueup.benchmarks.gpu_copy.signatures import recognises
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "gpu_copy"

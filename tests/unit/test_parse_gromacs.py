@@ -9,8 +9,8 @@ import pytest
 from damage import changed, refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.gromacs.marks import recognises
 from trueup.benchmarks.gromacs.output import GromacsOutput, fatal_error, parse_gromacs
+from trueup.benchmarks.gromacs.signatures import recognises
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "gromacs"

@@ -8,8 +8,8 @@ import pytest
 from damage import changed, refuses, stands
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.hpl.marks import recognises
 from trueup.benchmarks.hpl.output import parse_hpl
+from trueup.benchmarks.hpl.signatures import recognises
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "hpl"

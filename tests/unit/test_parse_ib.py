@@ -9,8 +9,8 @@ import pytest
 from damage import changed, damaged, refuses, same_or_refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.ib.marks import recognises
 from trueup.benchmarks.ib.output import SIZES, IbOutput, explain, parse_ib
+from trueup.benchmarks.ib.signatures import recognises
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "ib"

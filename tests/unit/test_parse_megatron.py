@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup import reading
 from trueup.benchmarks.megatron.flops import Model, article_flops, megatron_lm_flops
-from trueup.benchmarks.megatron.marks import recognises
 from trueup.benchmarks.megatron.output import MegatronOutput, parse_megatron, warm_up
+from trueup.benchmarks.megatron.signatures import recognises
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "megatron"

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_runs import short
 from trueup.benchmarks.nccl import output
-from trueup.benchmarks.nccl.marks import recognises
 from trueup.benchmarks.nccl.output import OPERATIONS, NcclOutput, parse_nccl
+from trueup.benchmarks.nccl.signatures import recognises
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "nccl"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from damage import changed, refuses, stands
-from trueup.benchmarks.stream.marks import recognises
 from trueup.benchmarks.stream.output import KERNELS, parse_stream
+from trueup.benchmarks.stream.signatures import recognises
 
 DATA = Path(__file__).parent.parent / "data" / "stream"
 OURS = (DATA / "kernel_streaming.json").read_text()

@@ -12,8 +12,8 @@ import damage
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.vllm.marks import DRIVER_PREFIX, recognises
 from trueup.benchmarks.vllm.output import parse_vllm
+from trueup.benchmarks.vllm.signatures import DRIVER_PREFIX, recognises
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "vllm"

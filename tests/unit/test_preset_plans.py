@@ -17,16 +17,11 @@ from bench_modules import FakeRun
 from helpers import ROOT
 from role_plans import PYTHON, SIZES, asked, node
 from test_nccl_plan import state
-from trueup.benchmarks.fio import plan as fio
-from trueup.benchmarks.gromacs import plan as gromacs
-from trueup.benchmarks.megatron import plan as megatron
 from trueup.benchmarks.megatron.flops import Model, article_flops, parameters
-from trueup.benchmarks.nccl import plan as nccl
-from trueup.benchmarks.nv_a10 import plan as nv_a10
-from trueup.benchmarks.vllm import plan as vllm
 from trueup.errors import BadInput
 from trueup_analysis import catalog
 from trueup_controller import presets
+from trueup_controller.plans import fio, gromacs, megatron, nccl, nv_a10, vllm
 
 CATALOG = ROOT / "catalog"
 PUBLISHED = CATALOG / "reference_results.csv"

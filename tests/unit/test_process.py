@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from trueup.run import lineage, process
+from trueup.run import orphan_guard, process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,7 +158,7 @@ def test_what_a_watch_sees_of_a_run_that_has_ended_does_not_count(
     def ended() -> bool:
         told = number.read_text() if number.exists() else ""
         # A zombie: it is reaped by whoever asks.
-        return bool(told) and (lineage.proc_stat(int(told)) or ["Z"])[0] == "Z"
+        return bool(told) and (orphan_guard.proc_stat(int(told)) or ["Z"])[0] == "Z"
 
     def watch() -> list[str]:
         asked.touch()

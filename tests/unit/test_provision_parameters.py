@@ -13,11 +13,11 @@ from helpers import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from provisioning import NOW, RECIPES, known, made, recipe
-from trueup import settings
-from trueup.cluster.azure import catalog, parameters, pull
 from trueup.errors import BadInput
 from trueup.options import misfits
 from trueup_analysis.figures import azure
+from trueup_controller import settings
+from trueup_controller.azure import catalog, parameters, pull
 
 ND = "Standard_ND96asr_v4"
 

@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from provisioning import DATA, NOW, RECIPES, RUN, known, made, recipe
 from trueup import bounded_http
-from trueup.cluster.azure import expiry, node_nfs, parameters, switch, template
-from trueup.cluster.azure.switch import CONTRIBUTOR
+from trueup.vm import expiry, node_nfs
+from trueup_controller.azure import parameters, self_destruct, template
+from trueup_controller.azure.self_destruct import CONTRIBUTOR
 
 OWNER = yaml.safe_load((DATA / "owner.yml").read_text(encoding="utf-8"))
 RESERVATION = (
@@ -383,14 +384,14 @@ def test_without_the_switch_nothing_of_it_is_made_and_the_plan_says_so(
 ) -> None:
     found = made(**given)
     text = json.dumps(of(found))
-    [said] = switch.promise(found)
+    [said] = self_destruct.promise(found)
     assert [word for word in (ASSIGNMENT, "customData", "SystemAssigned") if word in text] == []
     assert said.startswith("Nothing stops the machines when the controller dies")
     assert why in said
 
 
 def test_the_plan_says_within_which_time_nodes_are_asked_to_end() -> None:
-    asked, rest = switch.promise(made())
+    asked, rest = self_destruct.promise(made())
     assert "within 2 minutes after the group's tag expires" in asked
     assert "Contributor of the group" in rest
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from role_plans import ND, asked, families_of, node
-from trueup.node.rdma import asks, plan
+from trueup_controller.plans.rdma import asks, plan
 
 SYSTEMS = ("ubuntu-22.04", "ubuntu-24.04", "almalinux-9")
 NAMES = {"0101:00:00.0": "mlx5_ib0", "0102:00:00.0": "mlx5_ib1"}

@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 import config_files
 import pytest
 from helpers import answer_of
-from trueup.cluster.azure import state
 from trueup.errors import BadInput, TrueupError
 from trueup.run import lock
 from trueup_analysis import retail
+from trueup_controller.azure import run_state
 
 RUN = "20261123T091300Z-7c1e"
 REASON = "Input/output error"
@@ -36,9 +36,9 @@ def names(folder: Path) -> list[str]:
 def test_a_runs_state_on_azure_leaves_no_secret_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(state.VARIABLE, str(tmp_path))
-    kept = state.State(RUN)
-    for put, name in ((kept.password, state.PASSWORD), (kept.public_key, state.KEY)):
+    monkeypatch.setenv(run_state.VARIABLE, str(tmp_path))
+    kept = run_state.State(RUN)
+    for put, name in ((kept.password, run_state.PASSWORD), (kept.public_key, run_state.KEY)):
         with pytest.raises(TrueupError) as refused:
             put()
         assert str(refused.value) == f"{kept.path(name)} cannot be written: {REASON}"
@@ -48,12 +48,12 @@ def test_a_runs_state_on_azure_leaves_no_secret_aside(
 def test_a_runs_lock_that_cannot_be_made_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(state.VARIABLE, str(tmp_path))
-    kept = state.State(RUN)
-    Path(kept.path(state.LOCK)).mkdir(parents=True)
+    monkeypatch.setenv(run_state.VARIABLE, str(tmp_path))
+    kept = run_state.State(RUN)
+    Path(kept.path(run_state.LOCK)).mkdir(parents=True)
     with pytest.raises(TrueupError) as refused, kept.alone():
         pass
-    assert str(refused.value) == f"{kept.path(state.LOCK)} cannot be made: Is a directory"
+    assert str(refused.value) == f"{kept.path(run_state.LOCK)} cannot be made: Is a directory"
 
 
 @pytest.mark.usefixtures("refusing")

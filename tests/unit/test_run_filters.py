@@ -8,8 +8,8 @@ import pytest
 from helpers import a_record
 from trueup import record as records
 from trueup.errors import BadInput
-from trueup.node.family import benchmark_names
 from trueup.record import run_of
+from trueup_controller.family import benchmark_names
 from trueup_measure import recorded
 
 RUN = a_record()["run_id"]

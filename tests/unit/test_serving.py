@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trueup.benchmarks.vllm.endpoints import endpoints_of, reachable
 from trueup.errors import BadInput
+from trueup_controller.plans.vllm_endpoints import endpoints_of, reachable
 
 HOSTS = ["node1", "node2", "node3"]
 

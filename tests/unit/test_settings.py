@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from action import trueup_variables
 from ansible.errors import AnsibleActionFail
-from trueup.settings import INTERNAL, OPTIONS, PREFIX, ansible_problem, problems
+from trueup_controller.settings import INTERNAL, OPTIONS, PREFIX, ansible_problem, problems
 
 RIGHT: dict[str, Any] = {
     "trueup_benchmarks": ["stream", "nccl"],

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from trueup.errors import BadInput
-from trueup.node.sizes import read_sizes
+from trueup_controller.sizes import read_sizes
 
 CATALOG = Path(__file__).parents[2] / "catalog" / "vm_sizes.csv"
 COLUMNS = (

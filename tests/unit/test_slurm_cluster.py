@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from role_plans import asked
-from trueup.cluster.slurm.cluster import PARTS, Cluster, cluster_of
-from trueup.cluster.slurm.files import settings as settings_of
-from trueup.cluster.slurm.names import cpu_word, gpu_type, hostlist
-from trueup.cluster.verdicts import slurm_down
+from trueup.health.node_verdicts import slurm_down
+from trueup_controller.plans.slurm_cluster import PARTS, Cluster, cluster_of
+from trueup_controller.plans.slurm_files import settings as settings_of
+from trueup_controller.plans.slurm_names import cpu_word, gpu_type, hostlist
 
 GIB = 1024**3
 HB = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import slurm_facts
 from helpers import answer_of
-from trueup.cluster.slurm import look
+from trueup.node import slurm_probe
 
 UNIFIED = "cgroup2 /sys/fs/cgroup cgroup2 {},nosuid 0 0\n"
 OLD = "".join(
@@ -32,7 +32,7 @@ OLD = "".join(
     ],
 )
 def test_versions(mounts: str, version: str, why: str) -> None:
-    assert look.cgroup(mounts) == (version, why)
+    assert slurm_probe.cgroup(mounts) == (version, why)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_hybrid_is_old_as_long_as_the_new_side_has_no_controllers(
 ) -> None:
     (tmp_path / "cgroup.controllers").write_text(controllers, encoding="ascii")
     mounts = OLD.format(*["rw"] * 6) + f"cgroup2 {tmp_path} cgroup2 rw 0 0\n"
-    assert look.cgroup(mounts)[0] == version
+    assert slurm_probe.cgroup(mounts)[0] == version
 
 
 def test_the_module_publishes_what_the_host_can_do(

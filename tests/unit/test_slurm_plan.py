@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from role_plans import asked, node
-from trueup.cluster.slurm import plan
 from trueup.plan import PlanInputs
+from trueup_controller.plans import slurm
 
 SECRETS = {
     "munge_key": base64.b64encode(bytes(range(64))).decode(),
@@ -78,8 +78,8 @@ def values(
 ) -> dict[str, Any]:
     """Of a host, as its tasks are given it; or what was refused."""
     what = of(name, hosts, SECRETS, **options)
-    cluster = plan(replace(what, found={"wanted": "cluster"})).as_result()["cluster"]
-    planned = plan(replace(what, found={"cluster": cluster, **(found or {})}))
+    cluster = slurm(replace(what, found={"wanted": "cluster"})).as_result()["cluster"]
+    planned = slurm(replace(what, found={"cluster": cluster, **(found or {})}))
     return {"refused": planned.refused} if planned.refused else planned.as_result()
 
 
@@ -207,8 +207,8 @@ def test_the_scratch_that_the_health_check_writes_to(
 ) -> None:
     what = of("hb", HOSTS, SECRETS, **options)
     what = replace(what, variables={"trueup_family_roles": roles})
-    cluster = plan(replace(what, found={"wanted": "cluster"})).as_result()["cluster"]
-    result = plan(replace(what, found={"cluster": cluster})).as_result()
+    cluster = slurm(replace(what, found={"wanted": "cluster"})).as_result()["cluster"]
+    result = slurm(replace(what, found={"cluster": cluster})).as_result()
     health = contents(result)[HEALTH] or ""
     assert [line for line in health.splitlines() if line.startswith("folder=")] == [said][
         : len(said)
@@ -325,11 +325,11 @@ def test_the_hooks_restart_nothing() -> None:
 
 def test_a_host_in_no_group_gets_nothing() -> None:
     what = replace(of("in", HOSTS, {}), groups={})
-    assert plan(replace(what, found={"wanted": "cluster"})).values == {"cluster": None}
+    assert slurm(replace(what, found={"wanted": "cluster"})).values == {"cluster": None}
     for found in ({}, {"cluster": None}):
-        assert plan(replace(what, found=found)).values == {"parts": []}
+        assert slurm(replace(what, found=found)).values == {"parts": []}
     alone = replace(of("in", HOSTS, SECRETS, parts=["login"]), groups={}, found={"cluster": None})
-    assert plan(alone).refused[0][:27] == "slurm: slurm_parts is given"
+    assert slurm(alone).refused[0][:27] == "slurm: slurm_parts is given"
 
 
 def test_a_node_that_never_said_what_it_is_is_named() -> None:
@@ -344,7 +344,7 @@ def test_a_node_that_never_said_what_it_is_is_named() -> None:
 
 def test_a_host_without_facts_is_told_what_to_run() -> None:
     hosts = {**HOSTS, "new": host("login", None)}
-    assert plan(of("new", hosts, SECRETS)).refused == [
+    assert slurm(of("new", hosts, SECRETS)).refused == [
         "slurm: new has never said what it is: run playbooks/identify.yml first."
     ]
 
@@ -389,7 +389,7 @@ def test_what_the_hosts_lack_for_each_other_is_said_once_they_were_looked_at() -
 def test_variables_that_cannot_be_meant_are_refused(
     secrets: dict[str, str], options: dict[str, Any], said: str
 ) -> None:
-    refused = plan(of("hb", HOSTS, {**SECRETS, **secrets}, **options)).refused
+    refused = slurm(of("hb", HOSTS, {**SECRETS, **secrets}, **options)).refused
     assert [one[: len(said)] for one in refused] == [said]
 
 
@@ -397,12 +397,12 @@ def test_variables_that_cannot_be_meant_are_refused(
 def test_keys_that_yaml_has_folded_are_read(size: int) -> None:
     text = base64.b64encode(bytes(size)).decode()
     key = f"{text[:40]}\n {text[40:]}\n"
-    assert plan(of("hb", HOSTS, {**SECRETS, "munge_key": key})).refused == []
+    assert slurm(of("hb", HOSTS, {**SECRETS, "munge_key": key})).refused == []
 
 
 def test_a_password_is_asked_for_only_where_there_is_accounting() -> None:
     hosts = {name: HOSTS[name] for name in ("head", "hb")}
-    assert plan(of("hb", hosts, {**SECRETS, "database_password": ""})).refused == []
+    assert slurm(of("hb", hosts, {**SECRETS, "database_password": ""})).refused == []
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ def test_a_password_is_asked_for_only_where_there_is_accounting() -> None:
 )
 def test_a_host_that_cannot_be_one_is_refused(changes: dict[str, Any], said: str) -> None:
     hosts = {**HOSTS, "hb": host("compute", on("hbv3", **changes))}
-    assert [one[: len(said)] for one in plan(of("hb", hosts, SECRETS)).refused] == [said]
+    assert [one[: len(said)] for one in slurm(of("hb", hosts, SECRETS)).refused] == [said]
 
 
 def test_settings_that_the_role_writes_are_not_given_twice() -> None:
@@ -428,6 +428,6 @@ def test_settings_that_the_role_writes_are_not_given_twice() -> None:
 def test_azure_linux_has_no_slurm_of_its_own() -> None:
     changes = {"distribution": "azurelinux", "distribution_version": "3.0"}
     hosts = {**HOSTS, "hb": host("compute", on("hbv3", "almalinux-9", **changes))}
-    (refused,) = plan(of("hb", hosts, SECRETS)).refused
+    (refused,) = slurm(of("hb", hosts, SECRETS)).refused
     assert "no packages are known for Azure Linux" in refused
-    assert plan(of("hb", hosts, SECRETS, dnf_repositories=[])).refused == []
+    assert slurm(of("hb", hosts, SECRETS, dnf_repositories=[])).refused == []

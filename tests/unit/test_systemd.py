@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from trueup.errors import BadInput
-from trueup.node import systemd
+from trueup_controller import systemd
 
 if TYPE_CHECKING:
     from pathlib import Path

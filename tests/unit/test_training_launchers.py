@@ -11,11 +11,11 @@ from typing import Any
 
 import jinja2
 import pytest
-from trueup.benchmarks.megatron.plan import _told, started_by
 from trueup.node.affinity import Placement
 from trueup.node.mpi import Mpi, hpcx_environment
-from trueup.node.nccl_setup import PROFILES
 from trueup.run.launcher import bind_argv
+from trueup_controller.plans.megatron import _told, started_by
+from trueup_controller.plans.nccl_setup import PROFILES
 
 TEMPLATES = Path(__file__).parents[2] / "roles" / "training" / "templates"
 VALUES: dict[str, Any] = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import vllm_dry_run
 import yaml
-from trueup.benchmarks.vllm.recipes import choose
+from trueup_controller.plans.vllm_recipes import choose
 
 ROOT = Path(__file__).parents[2]
 RECIPES = yaml.safe_load((ROOT / "catalog" / "vllm_recipes.yml").read_text())["recipes"]

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from trueup.benchmarks.vllm.marks import DRIVER_PREFIX
 from trueup.benchmarks.vllm.output import LEAST_TOKEN_SECONDS, parse_vllm
+from trueup.benchmarks.vllm.signatures import DRIVER_PREFIX
 from trueup.redaction import redact
 
 if TYPE_CHECKING:

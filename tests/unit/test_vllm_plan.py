@@ -9,13 +9,13 @@ import pytest
 import role_plans
 import yaml
 from trueup.benchmarks.vllm.case import OPTIONS
-from trueup.benchmarks.vllm.plan import plan as planned
-from trueup.benchmarks.vllm.plan import served
-from trueup.benchmarks.vllm.recipes import choose
-from trueup.node.sizes import read_sizes
 from trueup.options import MODULE, module_spec
 from trueup.plan import Plan, PlanInputs
 from trueup_controller.benchmark_roles import role_of
+from trueup_controller.plans.vllm import plan as planned
+from trueup_controller.plans.vllm import served
+from trueup_controller.plans.vllm_recipes import choose
+from trueup_controller.sizes import read_sizes
 from trueup_measure import secrets_of
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,9 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.vllm import recipes as vllm_recipes
-from trueup.benchmarks.vllm.recipes import (
+from trueup.errors import BadInput
+from trueup_controller.plans import vllm_recipes
+from trueup_controller.plans.vllm_recipes import (
     GIB,
     Machine,
     fit,
@@ -21,8 +22,7 @@ from trueup.benchmarks.vllm.recipes import (
     machine_of,
     serve,
 )
-from trueup.errors import BadInput
-from trueup.node.sizes import read_sizes
+from trueup_controller.sizes import read_sizes
 
 ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "catalog"

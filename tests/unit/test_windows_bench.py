@@ -21,9 +21,9 @@ from trueup import benchmarks
 from trueup.benchmarks.nv_a10 import case as nv_a10
 from trueup.errors import BadInput
 from trueup.options import Option
-from trueup.run.kept import SHOWN
+from trueup.run.output_buffer import SHOWN
 from trueup.run.resume import identity
-from trueup.run.windows_bench import MOST_BYTES, completed, measured
+from trueup_controller.desktops.windows_bench import MOST_BYTES, completed, measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,7 +13,7 @@ import pytest
 from action import trueup_plan, windows_facts
 from ansible.errors import AnsibleActionFail
 from trueup.errors import BadInput
-from trueup.node.windows import answers
+from trueup_controller.desktops import answers
 
 PROFILES = {
     "changed": False,

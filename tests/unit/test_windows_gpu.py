@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from trueup.errors import ParseError
-from trueup.node.windows import gpu
-from trueup.node.windows.gpu import look, nvidias_version, parse_devices
+from trueup_controller.desktops import gpu
+from trueup_controller.desktops.gpu import look, nvidias_version, parse_devices
 
 DATA = Path(__file__).parent.parent / "data" / "nvidia_smi"
 A10 = {

@@ -17,8 +17,8 @@ from role_plans import ROOT, node
 from trueup.node.identify import summary
 from trueup.node.metadata import METADATA_URL, Metadata, of_body
 from trueup.node.nvidia_smi import Gpu
-from trueup.node.sizes import read_sizes
-from trueup.node.windows.identify import CURRENT_VERSION, SUBSETS, describe
+from trueup_controller.desktops.identify import CURRENT_VERSION, SUBSETS, describe
+from trueup_controller.sizes import read_sizes
 
 SIZES = read_sizes(str(ROOT / "catalog" / "vm_sizes.csv"))
 COMPUTE = {

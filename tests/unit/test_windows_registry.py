@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from trueup.errors import BadInput
-from trueup.node.windows.registry import Value, changes, data_of
+from trueup_controller.desktops.registry import Value, changes, data_of
 
 PROFILES = r"HKLM:\SOFTWARE\FSLogix\Profiles"
 SHARE = r"\\st.file.core.windows.net\profiles"

@@ -70,8 +70,8 @@ def plan(
     """The resources of a recipe on Azure, their cost an hour and a day, the resources that bill
     while the VMs are stopped, the required quota, and all unmet needs by a dry run. It neither
     contacts Azure nor creates anything."""
-    from trueup.cluster.azure import template as arm
     from trueup.record import new_run_id
+    from trueup_controller.azure import template as arm
 
     from ..figures import azure
     from ..sheets import azure as sheets
@@ -147,9 +147,9 @@ def leftovers(
 ) -> None:
     """Everything on Azure that carries trueup's tags and whose `expires` has passed: by run, with
     group, owner, machines that bill and US$ an hour. Signed in by `az login`."""
-    from trueup.cluster.azure import leftovers as rooms
-    from trueup.cluster.azure import teardown
-    from trueup.cluster.azure.manager import connect
+    from trueup_controller.azure import leftovers as rooms
+    from trueup_controller.azure import teardown
+    from trueup_controller.azure.manager import connect
 
     from ..figures import azure, prices
     from ..sheets import azure as sheets

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trueup.errors import BadInput
 from trueup.reading import MOST_BYTES
-from trueup.words import did_you_mean
+from trueup.suggest import did_you_mean
 
 from .messages import say
 from .progress import PROGRESS

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trueup import benchmarks
-from trueup.cluster.azure import availability, cost, parameters
-from trueup.cluster.azure.catalog import Catalog
 from trueup.errors import BadInput
-from trueup.node.sizes import read_sizes
-from trueup.words import did_you_mean
+from trueup.suggest import did_you_mean
 from trueup_controller import dryrun
+from trueup_controller.azure import availability, cost, parameters
+from trueup_controller.azure.catalog import Catalog
+from trueup_controller.sizes import read_sizes
 
 from .. import catalog
 from . import prices

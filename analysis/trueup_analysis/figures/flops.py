@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from trueup.benchmarks.megatron import flops
 from trueup.errors import BadInput
-from trueup.words import nearest
+from trueup.suggest import nearest
 
 from .. import catalog
 

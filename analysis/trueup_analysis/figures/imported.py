@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trueup.errors import BadInput
 from trueup.record import SCHEMA
-from trueup.words import did_you_mean
+from trueup.suggest import did_you_mean
 
 from ..read import STANDARD_INPUT, nodes_of, slug
 

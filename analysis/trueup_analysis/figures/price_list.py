@@ -8,7 +8,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 from trueup.errors import BadInput
-from trueup.words import did_you_mean
+from trueup.suggest import did_you_mean
 
 from .lifecycle import ended
 from .prices import day_of_reading, region_name, standing

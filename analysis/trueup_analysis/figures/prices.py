@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup.errors import BadInput
-from trueup.words import did_you_mean, nearest
+from trueup.suggest import did_you_mean, nearest
 
 from .. import catalog, retail
 

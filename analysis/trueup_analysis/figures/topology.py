@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trueup.errors import BadInput
 from trueup.node.nccl_topology import Layout, layout_of, read_layouts, reason_without
-from trueup.words import nearest
+from trueup.suggest import nearest
 
 from .. import catalog
 

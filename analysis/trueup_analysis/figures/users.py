@@ -7,7 +7,7 @@ import math
 import statistics
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trueup.node.windows.preflight import USD_PER_VCPU_HOUR
+from trueup_controller.desktops.preflight import USD_PER_VCPU_HOUR
 
 from .. import catalog
 from ..cases import read_cases

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from trueup.cluster.azure import switch, windows
+from trueup_controller.azure import self_destruct, windows
 
 from .. import units
 from .price_list import age_notes
@@ -14,12 +14,12 @@ from .sheet import Column, Sheet, price, short_size, unshown, worded
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trueup.cluster.azure.leftovers import Leftover
+    from trueup_controller.azure.leftovers import Leftover
 
     from ..figures.azure import Plan
 
 _SHOWN = 3
-_RIGHT = f"Needs a {switch.NEED}. It is read from Azure before anything is made."
+_RIGHT = f"Needs a {self_destruct.NEED}. It is read from Azure before anything is made."
 
 
 def plan(azure_plan: Plan, template: Mapping[str, Any]) -> list[Sheet]:
@@ -55,8 +55,8 @@ def _made(azure_plan: Plan, template: Mapping[str, Any]) -> Sheet:
         f"Nodes: {nodes.count} of {nodes.size} as {how}, {bought}; {images}.",
         f"Security type: {setup.security}. Way in: {way_in}. Way out: {way_out}.",
         f"Tags of all: owner {setup.owner or '(not given)'}, run, recipe, expires {setup.expires}.",
-        *switch.promise(setup),
-        *([] if switch.missing(setup) else [_RIGHT]),
+        *self_destruct.promise(setup),
+        *([] if self_destruct.missing(setup) else [_RIGHT]),
     ]
     return Sheet(
         title=f"{setup.recipe}: resource group {setup.resource_group} in {setup.region}",

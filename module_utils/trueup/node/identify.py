@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..words import nearest
+from ..suggest import nearest
 from .affinity import layouts
 from .infiniband import read_port
 from .mpi import BY_GPUS

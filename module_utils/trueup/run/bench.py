@@ -22,7 +22,7 @@ from ..options import ModuleOption, Option, module_spec, refusals
 from ..reading import BESIDE, STANDARD_ERROR, unverified
 from ..record import SCHEMA, Metric, Record
 from ..redaction import redact
-from . import lineage, process
+from . import orphan_guard, process
 from .answer import AnsibleModule
 from .lock import Taken, locked, node_lock
 from .resume import PROGRAM, program_digest, standing
@@ -160,7 +160,7 @@ def run_module(
     """
     spec = argument_spec(options)
     bench = Bench(AnsibleModule(argument_spec=spec, supports_check_mode=True, **more), benchmark)
-    lineage.answers(bench.given["controller"])
+    orphan_guard.answers(bench.given["controller"])
     carry_out(bench, options, measure)
 
 
@@ -354,7 +354,7 @@ class Bench:
             self.fail(str(error))
         except OSError as error:
             self.fail(f"{self.case.command[0]} cannot be run: {error.strerror or error}")
-        except lineage.Orphaned as error:
+        except orphan_guard.Orphaned as error:
             self.fail(str(error))
 
     def _begin(self) -> None:

@@ -18,7 +18,7 @@ import tempfile
 import time
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-from . import lineage
+from . import orphan_guard
 
 # A folder to use in the place of these; checked as they are.
 FOLDER = "TRUEUP_LOCKS"
@@ -161,7 +161,7 @@ class locked:  # noqa: N801 WHY: reads as a statement, `with locked(path):`
         roots = os.path.join(_ROOTS, _HOLDER)
         if os.geteuid() != 0 and roots != self._told:
             holder = read_holder(roots)
-            if holder and lineage.gone(holder["process"]) is False:
+            if holder and orphan_guard.gone(holder["process"]) is False:
                 fcntl.flock(handle, fcntl.LOCK_UN)
                 return holder, roots
         return None, ""
@@ -169,7 +169,7 @@ class locked:  # noqa: N801 WHY: reads as a statement, `with locked(path):`
     def _tell(self) -> None:
         holder = {
             **self._who,
-            "process": lineage.of(os.getpid()),
+            "process": orphan_guard.of(os.getpid()),
             "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
         folder = os.path.dirname(self._told)
@@ -216,11 +216,11 @@ def _ended(process: Mapping[str, Any]) -> None:
     """End a benchmark, which ends its programs; kill it where it does not."""
     deadline = time.monotonic() + _END_SECONDS
     number = signal.SIGTERM
-    while lineage.gone(process) is False:
+    while orphan_guard.gone(process) is False:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process["pid"], number)
         if number == signal.SIGKILL:
             return
-        while time.monotonic() < deadline and lineage.gone(process) is False:
+        while time.monotonic() < deadline and orphan_guard.gone(process) is False:
             time.sleep(_POLL_SECONDS)
         number = signal.SIGKILL

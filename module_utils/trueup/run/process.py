@@ -22,8 +22,8 @@ from ..node import events
 from ..printable import printable
 from ..reading import MOST_BYTES
 from . import mpi_files, sentinel
-from .kept import BufferedOutput, Pipe
-from .lineage import Lineage, Orphaned, die_with, prctl, proc_stat
+from .orphan_guard import Lineage, Orphaned, die_with, prctl, proc_stat
+from .output_buffer import BufferedOutput, Pipe
 
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_SECONDS = 0.05

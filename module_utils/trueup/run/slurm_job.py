@@ -17,8 +17,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ..errors import ParseError
 from ..reading import MOST_BYTES
-from . import kept, process
-from .lineage import Lineage, Orphaned, regardless
+from . import output_buffer, process
+from .orphan_guard import Lineage, Orphaned, regardless
 
 # Where sbatch is told to put the job's outputs; %j is the job's number.
 OUTPUT = "trueup-%j.out"
@@ -435,7 +435,9 @@ class _Job:
         if reason is None and not is_completed:
             reason = (self._notice and self._notice.seen) or self._ending()
         out, err = (
-            outputs.read(self._number) if ran or is_completed else (None, kept.BufferedOutput())
+            outputs.read(self._number)
+            if ran or is_completed
+            else (None, output_buffer.BufferedOutput())
         )
         if reason is None and out is None:
             reason = outputs.missing()
@@ -450,7 +452,9 @@ class _Job:
             out_of_memory=state.name == "OUT_OF_MEMORY",
             reason=f"Slurm job {self._number}: {reason}" if reason else None,
             warnings=tuple(self._notice.close() if self._notice else ()),
-            cut=process.told_cut("the job", out or kept.BufferedOutput(), err, most=MOST_BYTES),
+            cut=process.told_cut(
+                "the job", out or output_buffer.BufferedOutput(), err, most=MOST_BYTES
+            ),
         )
 
     def _at_last(self, reason: Optional[str]) -> Optional[str]:
@@ -513,22 +517,24 @@ class _Outputs:
                 if _print(status) != self._before.get(os.path.basename(path)):
                     yield path, status.st_size
 
-    def read(self, number: str) -> Tuple[Optional[kept.BufferedOutput], kept.BufferedOutput]:
+    def read(
+        self, number: str
+    ) -> Tuple[Optional[output_buffer.BufferedOutput], output_buffer.BufferedOutput]:
         """The job's output, None where there is none to be seen, and its errors."""
         deadline = time.monotonic() + _OUTPUT_SECONDS
         while True:
             out, err = (self._own(name.replace("%j", number)) for name in (OUTPUT, ERRORS))
             if (out is not None and err is not None) or time.monotonic() > deadline:
-                return out, err or kept.BufferedOutput()
+                return out, err or output_buffer.BufferedOutput()
             # A listing makes an NFS client look again.
             with contextlib.suppress(OSError):
                 os.listdir(self.directory)
             time.sleep(_POLL_SECONDS)
 
-    def _own(self, name: str) -> Optional[kept.BufferedOutput]:
+    def _own(self, name: str) -> Optional[output_buffer.BufferedOutput]:
         with contextlib.suppress(OSError), open(os.path.join(self.directory, name), "rb") as stream:
             if _print(os.fstat(stream.fileno())) != self._before.get(name):
-                return kept.of_file(stream)
+                return output_buffer.of_file(stream)
         return None
 
 

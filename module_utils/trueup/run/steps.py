@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from ..node.gpu_users import gpu_users
 from ..node.sysfs import text_of
-from .lineage import Orphaned
+from .orphan_guard import Orphaned
 from .process import run
 
 _C_LOCALE = {"LC_ALL": "C", "LANG": "C"}

@@ -22,7 +22,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[2] / "module_utils")]
 
-from trueup.cluster.azure import machines  # noqa: E402
+from trueup_controller.azure import machines  # noqa: E402
 
 from cloud.cloud import Cloud  # noqa: E402
 from cloud.replies import SUBSCRIPTION, refusal  # noqa: E402

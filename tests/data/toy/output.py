@@ -7,7 +7,7 @@ from typing import Dict, List, Optional
 
 from ...errors import ParseError
 from ...record import Metric
-from .marks import LINE
+from .signatures import LINE
 
 TOOL = "toy"
 

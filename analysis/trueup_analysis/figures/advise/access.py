@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup.errors import BadInput
 from trueup.options import Option
-from trueup.words import did_you_mean
+from trueup.suggest import did_you_mean
 
 from .services import CHOICES, Needs, Source, Statement, advise_storage
 

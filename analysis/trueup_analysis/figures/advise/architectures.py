@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup.errors import BadInput
-from trueup.words import did_you_mean
+from trueup.suggest import did_you_mean
 
 from ... import catalog
 from .. import azure, lifecycle

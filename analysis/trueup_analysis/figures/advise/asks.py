@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from trueup.errors import BadInput
 from trueup.options import Option, shown
-from trueup.words import did_you_mean
+from trueup.suggest import did_you_mean
 
 from ..prices import region_name
 from .access import COSTS, OPTIONS

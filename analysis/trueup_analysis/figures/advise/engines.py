@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trueup.benchmarks.vllm import recipes
 from trueup.errors import BadInput
+from trueup_controller.plans import vllm_recipes
 
 from ... import catalog
 from .knowledge import number
@@ -156,7 +156,7 @@ def of_recipe(name: str, folder: Path | None = None) -> Model:
         BadInput: there is no such recipe, or it is one for CPUs.
     """
     path = catalog.find("vllm_recipes.yml", folder or catalog.built_in())
-    recipe = recipes.choose(_recipes(path), name)
+    recipe = vllm_recipes.choose(_recipes(path), name)
     if recipe["device"] != "cuda":
         raise BadInput(
             f"{name} serves on CPUs, of which no rate is published: measure it once (role vllm)"
@@ -310,15 +310,15 @@ def engine_of(
     """
     row = knowledge.sizes[size]
     gpus, memory = int(number(row, "gpus") or 0), number(row, "gpu_memory_gib") or 0.0
-    machine = recipes.Machine(
+    machine = vllm_recipes.Machine(
         name=size,
         gpus=gpus,
-        gpu_memory_bytes=int(memory * recipes.GIB),
+        gpu_memory_bytes=int(memory * vllm_recipes.GIB),
         gpu_model=row["gpu_model"],
     )
     recipe = {**model.recipe, "max_model_len": math.ceil(load.tokens)}
     if not model.own:
-        fit = recipes.fit(recipe, machine)
+        fit = vllm_recipes.fit(recipe, machine)
         least = 1 if fit.fits else fit.more_nodes
         if least is None:
             return None, _reason(fit), None
@@ -332,21 +332,21 @@ def engine_of(
         if tensor > gpus:
             break
         tried = {**recipe, "tensor_parallel": tensor, "gpus": tensor}
-        fit = recipes.fit(tried, machine)
+        fit = vllm_recipes.fit(tried, machine)
         reason = _reason(fit)
         if fit.fits:
             return _engine(model, tried, machine), "", 1
     return None, reason, None
 
 
-def _reason(fit: recipes.Fit) -> str:
+def _reason(fit: vllm_recipes.Fit) -> str:
     """The part that does not fit, without the sizes that this model would fit on."""
     words = fit.reason.partition(" fit: ")[2].partition(". The smallest")[0]
     return words.partition(". No ")[0]
 
 
-def _engine(model: Model, recipe: Mapping[str, Any], machine: recipes.Machine) -> Engine:
-    fit = recipes.fit(recipe, machine)
+def _engine(model: Model, recipe: Mapping[str, Any], machine: vllm_recipes.Machine) -> Engine:
+    fit = vllm_recipes.fit(recipe, machine)
     # Sequences side by side: each data parallel rank has its own.
     ranks = fit.devices // recipe["tensor_parallel"]
     token = fit.kv_cache_bytes / ranks / recipe["max_model_len"]

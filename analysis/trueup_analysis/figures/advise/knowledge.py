@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from trueup.errors import BadInput
-from trueup.words import did_you_mean
+from trueup.suggest import did_you_mean
 
 from ... import catalog
 from ..flops import peak_of_size

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup.errors import BadInput
 from trueup.reading import is_number
-from trueup.words import did_you_mean
+from trueup.suggest import did_you_mean
 
 from ... import catalog
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trueup.health import faults
 from trueup.health.expectations import Expectations, of_document
 from trueup.node.expected_parts import with_parts
-from trueup.node.sizes import read_sizes, read_sources
+from trueup_controller.sizes import read_sizes, read_sources
 
 from ... import catalog
 

@@ -28,7 +28,7 @@ from typing import (
 from ...errors import ParseError
 from ...reading import Line, decoded, digest, is_count, is_number, lines_of, only, refuse_after
 from ...record import Metric
-from .marks import DRIVER_PREFIX
+from .signatures import DRIVER_PREFIX
 
 TOOL = "blob_copy"
 ROLE = "blob_checkpoint"

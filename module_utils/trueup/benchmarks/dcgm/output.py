@@ -33,7 +33,7 @@ from typing import (
 from ...errors import ParseError, refuse_long_numbers
 from ...reading import Line, is_count, lines_of, unique, whole_number
 from ...record import Metric
-from . import marks, proftester
+from . import proftester, signatures
 
 TOOL = "dcgm"
 # ubergemm computes other figures.
@@ -228,7 +228,7 @@ def parse_dcgm(text: str) -> DcgmOutput:
             status is unknown, or two values contradict each other.
     """
     lines = lines_of(text)
-    if any(marks.LOAD in line or proftester.FIELD_NAME in line for line in lines):
+    if any(signatures.LOAD in line or proftester.FIELD_NAME in line for line in lines):
         return _loaded(proftester.loads_in(lines))
     begin = next((line for line in lines if line.lstrip().startswith("{")), None)
     if begin is not None:

@@ -13,7 +13,7 @@ from typing import Dict, List, NamedTuple, Sequence, Tuple
 from ...errors import ParseError
 from ...reading import Line
 from ...record import Metric, summarise
-from .marks import LOAD, LOAD_RATE
+from .signatures import LOAD, LOAD_RATE
 
 PROGRAM = "dcgmproftester"
 FIELD = 1004

@@ -23,7 +23,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from ...errors import ParseError
 from ...reading import Line, decoded, lines_of, only
 from ...record import Metric, summarise
-from .marks import DRIVER_PREFIX
+from .signatures import DRIVER_PREFIX
 
 TOOL = "devito"
 ERROR_PREFIX = "trueup-devito-error "

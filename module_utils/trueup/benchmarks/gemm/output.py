@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 from ...errors import ParseError
 from ...reading import Line, decoded, digest, lines_of
 from ...record import Metric, summarise
-from .marks import OUR_TOOL
+from .signatures import OUR_TOOL
 
 TOOL = "gemm"
 # By whom the products are computed: figures of other programs are other figures.

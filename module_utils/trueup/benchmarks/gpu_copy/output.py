@@ -47,7 +47,7 @@ from ...reading import (
     whole_number,
 )
 from ...record import Metric, summarise
-from .marks import OUR_MARK, OUR_TOOL
+from .signatures import OUR_MARK, OUR_TOOL
 
 TOOL = "gpu_copy"
 # Host to device, device to host, within a device's memory, and from one device to another.

@@ -19,7 +19,7 @@ from typing import Dict, List, Mapping, Match, Optional, Pattern, Sequence, Tupl
 from ...errors import ParseError
 from ...reading import Line, decoded, lines_of, only, refuse_after
 from ...record import Metric
-from .marks import DRIVER_PREFIX
+from .signatures import DRIVER_PREFIX
 
 TOOL = "gromacs"
 

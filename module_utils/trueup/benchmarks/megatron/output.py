@@ -52,7 +52,7 @@ from typing import Any, NamedTuple, Optional, TypeVar
 from ...errors import ParseError
 from ...reading import STANDARD_ERROR, Line, decoded, each_line, lines_of, pieces, tuples
 from ...record import Metric, summarise
-from .marks import DRIVER_FIRST, DRIVER_PREFIX
+from .signatures import DRIVER_FIRST, DRIVER_PREFIX
 
 TOOL = "megatron"
 ROLE = "training"

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 from ...errors import ParseError
 from ...reading import Line, decoded, lines_of
 from ...record import Metric, summarise
-from .marks import HEADER, OUR_TOOL
+from .signatures import HEADER, OUR_TOOL
 
 TOOL = "stream"
 KERNELS = ("copy", "scale", "add", "triad")

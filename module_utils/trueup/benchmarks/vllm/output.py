@@ -39,7 +39,7 @@ from ...reading import (
     whole_number,
 )
 from ...record import Metric
-from .marks import DRIVER_PREFIX
+from .signatures import DRIVER_PREFIX
 
 TOOL = "vllm"
 _TITLE = f"{' Serving Benchmark Result ':=^50}"

@@ -1,0 +1,77 @@
+"""The launchers' names of nodes, and which of them may be used together."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
+
+# Facts that a record has once, whatever its nodes; cost and comparisons go by them.
+_ONE = ("vm_size", "region", "offer")
+
+
+def hosts(nodes: Sequence[str], hostvars: Mapping[str, Any]) -> list[str]:
+    """Each node's ``slurm_node_name`` where the inventory gives it one, else its own name."""
+    return [str(_known(node, hostvars).get("slurm_node_name") or node) for node in nodes]
+
+
+def absent(
+    nodes: Sequence[str],
+    play_hosts: Container[str],
+    hostvars: Mapping[str, Any],
+    role: str = "",
+) -> list[str]:
+    """Hosts of the inventory among ``nodes`` that the play has lost or left out, on which
+    preflight skipped ``role``, or of which a role failed while they were configured. A name that is
+    no host of the inventory is nobody's to leave out.
+    """
+    return [
+        node
+        for node in nodes
+        if node in hostvars
+        and (
+            node not in play_hosts
+            or hostvars[node].get("trueup_failed_roles")
+            or any(item["what"] == role for item in hostvars[node].get("trueup_skipped") or [])
+        )
+    ]
+
+
+def one_machine(nodes: Sequence[str], hostvars: Mapping[str, Any]) -> str:
+    """Names among the nodes of one case that are one machine, as a sentence; a machine that is not
+    known differs from all."""
+    by_machine: dict[str, str] = {}
+    for node in nodes:
+        facts = _known(node, hostvars).get("ansible_facts") or {}
+        machine = (facts.get("trueup_node") or {}).get("machine")
+        if not machine:
+            continue
+        other = by_machine.setdefault(str(machine), node)
+        if other != node:
+            return f"{other} and {node} are one machine, which a record would count as two nodes"
+    return ""
+
+
+def unlike(nodes: Sequence[str], hostvars: Mapping[str, Any]) -> str:
+    """Why the nodes cannot be measured together: two are one machine, or they differ in a fact that
+    a record has once for all of them; an unknown fact differs from nothing."""
+    if same := one_machine(nodes, hostvars):
+        return same
+    for name in _ONE:
+        by_node: dict[str, str] = {}
+        for node in nodes:
+            facts = _known(node, hostvars).get("ansible_facts") or {}
+            value = (facts.get("trueup_node") or {}).get(name)
+            if value:
+                by_node[node] = str(value)
+        if len(set(by_node.values())) > 1:
+            listing = ", ".join(f"{node} {value}" for node, value in by_node.items())
+            return f"nodes measured together differ in {name}, of which a record has one: {listing}"
+    return ""
+
+
+def _known(node: str, hostvars: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Ansible's own ``get`` of a host that the inventory does not have fails as undefined."""
+    if node not in hostvars:
+        return {}
+    variables: Mapping[str, Any] = hostvars[node]
+    return variables

@@ -1,0 +1,1 @@
+"""The plan of each role: module ``<role>``, of a benchmark ``<tool>``."""

@@ -1,0 +1,1 @@
+"""Services of a site: CycleCloud, Open OnDemand, EESSI, enroot with pyxis."""

@@ -1,1 +1,0 @@
-"""Planning and control of many machines."""

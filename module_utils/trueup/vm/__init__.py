@@ -1,0 +1,1 @@
+"""Programs that cloud-init installs on the VMs of a run."""
