@@ -19,7 +19,6 @@ from typer.main import get_group
 from .commands.help_text import examples
 from .commands.messages import print_, say, sentence
 from .commands.progress import PROGRESS
-from .commands.values import read_plainly
 
 EXIT_CODES = (
     "Exit status: 0 fine; 1 bad input or a known error, said in one sentence; 2 `trueup health`"
@@ -29,7 +28,6 @@ EXIT_CODES = (
 # class is typer's own copy of click's, of which it exports the children only.
 _WRONG_USAGE = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 _WRONG_USAGE.exit_code = 64  # type: ignore[attr-defined]
-read_plainly()
 
 # Commands in the order of the help, with their summaries. Only the file of the requested command is
 # imported from commands/.

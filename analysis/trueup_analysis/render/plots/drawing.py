@@ -82,14 +82,11 @@ class Drawing:
             with _styled():
                 self._figure.set_dpi(_PNG_DPI)
                 self._figure.set_facecolor(LIGHT["paper"])
-                canvas: Any = FigureCanvasAgg(self._figure)
+                canvas = FigureCanvasAgg(self._figure)
                 # Without a version in it, the same numbers give the same file whatever drew it.
                 canvas.print_png(pixels, metadata={"Software": None})
             self._png = pixels.getvalue()
             self._figure = None
-            # The figure waits for the garbage collector, and every text in it holds the renderer
-            # with its pixels: 2 MB a plot.
-            vars(canvas.renderer).clear()
         return self._png
 
 

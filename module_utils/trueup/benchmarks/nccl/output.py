@@ -259,22 +259,10 @@ class _Model(NamedTuple):
         )
 
     def fits(self, rows: Sequence[Row], ranks: int, *, by_wall_time: bool, checked: bool) -> bool:
-        """Whether ``wrong_with`` has nothing to say of any of these rows, which are of one type,
-        reduction and root. Most fit at a look, which takes a third of its time."""
-        how = {"by_wall_time": by_wall_time, "checked": checked}
-        if self.wrong_with(rows[0], ranks, **how):
-            return False
-        width = _TYPE_BYTES[rows[0].type] * (ranks if self.shared else 1)
-        factor, base = self.factor(ranks), self.base(ranks)
+        """Whether ``wrong_with`` finds nothing wrong with these rows, which are of one type,
+        reduction and root."""
         return not any(
-            self.wrong_with(row, ranks, **how)
-            for row in rows
-            if row.elements * width != row.size
-            or (
-                checked and (row.in_place and row.in_place.wrong is None) != self.unchecked_in_place
-            )
-            or not _looks_right(row.out_of_place, factor, row.size * base if by_wall_time else None)
-            or not _looks_right(row.in_place, factor, row.size * base if by_wall_time else None)
+            self.wrong_with(row, ranks, by_wall_time=by_wall_time, checked=checked) for row in rows
         )
 
     def _wrong_body(
@@ -283,9 +271,7 @@ class _Model(NamedTuple):
         if body is None:
             return None
         factor = self.factor(ranks)
-        # Most are equal at a look, which takes a fifth of may_be's time.
-        near = abs(body.busbw.value - body.algbw.value * factor) <= body.busbw.half
-        if not near and not body.busbw.may_be(body.algbw.times(factor)):
+        if not body.busbw.may_be(body.algbw.times(factor)):
             return (
                 f"{name} busbw {body.busbw.value:g} is not algbw {body.algbw.value:g} x "
                 f"{factor:g} ({self.operation}, {ranks} ranks)"
@@ -298,22 +284,8 @@ class _Model(NamedTuple):
         return None
 
 
-def _looks_right(body: Optional[Body], factor: float, size: Optional[float]) -> bool:
-    """Whether the figures agree within half a unit of their last digits."""
-    if body is None:
-        return True
-    (time, off), (algbw, half), (busbw, near), _wrong, _iterations = body
-    return abs(busbw - algbw * factor) <= near and (
-        size is None
-        or (algbw - half) * (time - off) * 1e3 <= size <= (algbw + half) * (time + off) * 1e3
-    )
-
-
 def _by_time(body: Body, size: float) -> bool:
-    # GB/s are bytes per nanosecond. Most agree at a look, which takes a fifth of the time.
-    (time, off), (algbw, half) = body.time, body.algbw
-    if (algbw - half) * (time - off) * 1e3 <= size <= (algbw + half) * (time + off) * 1e3:
-        return True
+    # GB/s are bytes per nanosecond.
     fastest = size / (body.time.least * 1e3) if body.time.least > 0 else math.inf
     slowest = size / (body.time.most * 1e3)
     slack = 1e-9 * body.algbw.value
