@@ -89,6 +89,7 @@ def prepare(bench: Bench, chosen: vllm.Settings, folder: str, **more_parameters:
             downloads_allowed=chosen.downloads_allowed,
             hf_home=parameters["hf_home"],
             hub=parameters["hub"],
+            folder=folder,
         ),
         parameters={
             **{name: parameters[name] for name in GIVEN},
@@ -116,12 +117,12 @@ def with_data(bench: Bench, chosen: vllm.Settings) -> vllm.Settings:
     argv, given = vllm.download(chosen, bench.given["prefix"]), bench.given
     if not argv:
         return chosen
+    # The server's user owns it on a node that is made for a run; a cache of its own serves as well.
+    hf_home = given["hf_home"] if os.access(given["hf_home"], os.W_OK) else ""
     done = process.run(
         argv,
         timeout_seconds=vllm.DOWNLOAD_SECONDS,
-        environment=vllm.environment(
-            downloads_allowed=True, hf_home=given["hf_home"], hub=given["hub"]
-        ),
+        environment=vllm.environment(downloads_allowed=True, hf_home=hf_home, hub=given["hub"]),
     )
     failure = done.failure(vllm.DOWNLOAD_SECONDS)
     path = (done.stdout.strip().splitlines() or [""])[-1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,8 @@ from conftest import IMAGE, SMALL, emulated, wheels
 from helpers import ROOT
 
 VLLM = ROOT / "molecule" / "vllm"
+MODELS = yaml.safe_load((ROOT / "catalog" / "vllm_recipes.yml").read_text())["recipes"]
+LLAMA = MODELS["llama-3.1-8b-cpu"]
 LIBRARY = "libpython3.11.so.1.0"
 
 
@@ -98,45 +102,59 @@ def test_gromacs_hbv3(tmp_path: Path) -> None:
     assert "US$" in (tmp_path / "report" / "index.html").read_text()
 
 
-def test_a_server_of_vllm_on_cpus(tmp_path: Path) -> None:
-    model = tmp_path / "model"
-    subprocess.run([sys.executable, VLLM / "files" / "make_tiny_model.py", model], check=True)
-    # Torch's build for CPUs is here for Python 3.11 alone; on Azure the role python installs it.
+def test_cpu_llama(tmp_path: Path) -> None:
+    model, problems = tmp_path / "model", tmp_path / "aime"
+    longest = str(LLAMA["max_model_len"])
+    subprocess.run(
+        [sys.executable, VLLM / "files" / "make_tiny_model.py", model, longest], check=True
+    )
+    problems.mkdir()
+    rows = [
+        {"problem": f"{at} + {at * at} is", "solution": f"It is {at + at * at}."}
+        for at in range(90)
+    ]
+    (problems / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     python = stand_ins.interpreter("3.11")
     mounts = [
         f"{wheels('3.11', 'vllm', 'training')}:/srv/wheels:ro",
-        f"{model}:/srv/model:ro",
+        f"{problems}:/srv/aime:ro",
         f"{python}:/opt/python:ro",
         f"{python}/lib/{LIBRARY}:/usr/lib/x86_64-linux-gnu/{LIBRARY}:ro",
     ]
     scenario = yaml.safe_load((VLLM / "molecule.yml").read_text())
     tiny = scenario["provisioner"]["inventory"]["group_vars"]["all"]["tiny_recipe"]
-    small = {
-        "trueup_health_benchmarks": [],
-        "vllm_recipes": {"tiny": {**tiny, "environment": {}}},
-        "vllm_endpoints": [
-            {
-                "name": "llama",
-                "recipe": "tiny",
-                "model": "/srv/model",
-                "arguments": {"max-num-seqs": 4},
-            }
-        ],
-        "vllm_python": "/opt/python/bin/python3.11",
-        "vllm_pip_find_links": "/srv/wheels",
-        "vllm_pip_no_index": True,
-        "vllm_ready_seconds": 1500,
-        "vllm_num_prompts": 50,
-        "vllm_random_input_tokens": 32,
-        "vllm_random_output_tokens": 32,
-    }
-    with emulated(tmp_path, mounts=mounts, shm_size="1g", capabilities=["SYS_ADMIN"]) as site:
-        # Nobody recorded an HBv4, and a container that says that it is one is rightly refused.
-        parameters = site.parameters(small, nodes={"size": SMALL["size"]})
+    served = {**LLAMA, "facts": tiny["facts"], "cpu": {**LLAMA["cpu"], "kv_cache_gib": 1}}
+    with contextlib.ExitStack() as stack:
+        site = stack.enter_context(
+            emulated(tmp_path, mounts=mounts, shm_size="1g", capabilities=["SYS_ADMIN"])
+        )
+        site.env["HF_TOKEN"] = "a-dummy"
+        hub = stack.enter_context(
+            stand_ins.hub(
+                *(site.hardware.address, LLAMA["model"], LLAMA["revision"]),
+                *(model, site.env["HF_TOKEN"]),
+            )
+        )
+        given = {
+            "trueup_preset_scale": 0.05,
+            "vllm_pip_find_links": "/srv/wheels",
+            "vllm_pip_no_index": True,
+            "vllm_python": "/opt/python/bin/python3.11",
+            "vllm_hub": hub,
+            "vllm_datasets": {"aime": "/srv/aime"},
+            "vllm_recipes": {"llama-3.1-8b-cpu": served},
+        }
+        parameters = site.as_shipped(
+            given, nodes={"size": SMALL["size"]}, accepted_licences=["llama3.1"]
+        )
         status, said = site.make("cpu-llama", parameters)
         assert status == 0, said[-6000:]
         assert site.left() == []
-    for benchmark in ("stream", "vllm"):
-        found = {(one["vm_size"], one["outcome"]) for one in site.records(benchmark)}
-        assert found == {(SMALL["size"], "ok")}
+    [found] = site.records("vllm")
+    asked = {name: found["parameters"][name] for name in ("preset", "profile", "num_prompts")}
+    assert (found["outcome"], asked) == (
+        "ok",
+        {"preset": "llama-cpu", "profile": "aime", "num_prompts": 10},
+    )
+    assert {one["outcome"] for one in site.records("stream")} == {"ok"}
     assert "US$" in (tmp_path / "report" / "index.html").read_text()

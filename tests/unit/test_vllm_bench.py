@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import socket
+import tempfile
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -175,8 +176,11 @@ def test_a_good_run_gives_a_record(run_module: Any, server: StandIn) -> None:
         "--disable-tqdm",
     ]
     assert call["timeout_seconds"] == 60
+    folder, name = call["environment"]["HF_DATASETS_CACHE"].rsplit("/", 1)
+    assert (name, folder.startswith(f"{tempfile.gettempdir()}/")) == ("datasets", True)
     assert call["environment"] == {
         "DO_NOT_TRACK": "1",
+        "HF_DATASETS_CACHE": f"{folder}/datasets",
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
     }
@@ -207,7 +211,10 @@ def test_check_mode_returns_the_same_keys_and_asks_nobody(run_module: Any, serve
     assert set(result) - {"warnings"} == set(real) - {"warnings"}
     assert (result["record"], result["raw"], result["ansible_facts"]) == (None, None, {})
     assert result["command"] == real["command"]
-    assert result["environment"] == real["environment"]
+    environments = [each["environment"] for each in (result, real)]
+    for environment in environments:
+        environment["HF_DATASETS_CACHE"] = Path(environment["HF_DATASETS_CACHE"]).name
+    assert environments[0] == environments[1]
 
 
 def test_check_mode_needs_no_dataset_yet(run_module: Any) -> None:
@@ -569,7 +576,9 @@ class Downloads(Keep):
 def test_a_profile_without_a_file_is_downloaded(run_module: Any, tmp_path: Path) -> None:
     path = conversations(tmp_path / "share_gpt_turns.json", [5, 6, 7])
     run = Downloads(path)
-    given = {"profile": "chat", "downloads_allowed": True, "hf_home": "/mnt/hf"}
+    home = tmp_path / "hf"
+    home.mkdir()
+    given = {"profile": "chat", "downloads_allowed": True, "hf_home": str(home)}
     given["hub"] = "http://mirror.example"
     record = run_module(run, **given)["record"]
     [call] = run.download.calls
@@ -577,10 +586,15 @@ def test_a_profile_without_a_file_is_downloaded(run_module: Any, tmp_path: Path)
         *("/srv/vllm/venv/bin/hf", "download", "--repo-type", "dataset", "--quiet"),
         *("hlarcher/inference-benchmarker", "share_gpt_turns.json"),
     ]
-    assert call["environment"]["HF_HOME"] == "/mnt/hf"
+    assert call["environment"]["HF_HOME"] == str(home)
     assert call["environment"]["HF_ENDPOINT"] == "http://mirror.example"
     assert record["parameters"]["dataset_sha256"] == vllm.fingerprint(path)
     assert len(run.prompts.splitlines()) == 3
+    # A folder of another user holds the model, and nothing can be added to it.
+    of_another_user = Downloads(path)
+    run_module(of_another_user, **{**given, "hf_home": "/mnt/hf"})
+    assert "HF_HOME" not in of_another_user.download.calls[0]["environment"]
+    assert of_another_user.calls[0]["environment"]["HF_HOME"] == "/mnt/hf"
     checked = Downloads(path)
     run_module(checked, check=True, **given)
     assert (checked.download.calls, checked.calls) == ([], [])

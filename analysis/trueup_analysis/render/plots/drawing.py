@@ -82,7 +82,7 @@ class Drawing:
             with _styled():
                 self._figure.set_dpi(_PNG_DPI)
                 self._figure.set_facecolor(LIGHT["paper"])
-                canvas = FigureCanvasAgg(self._figure)
+                canvas: Any = FigureCanvasAgg(self._figure)
                 # Without a version in it, the same numbers give the same file whatever drew it.
                 canvas.print_png(pixels, metadata={"Software": None})
             self._png = pixels.getvalue()

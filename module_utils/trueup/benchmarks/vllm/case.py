@@ -1039,9 +1039,17 @@ def data_parameters(chosen: Settings) -> Dict[str, Any]:
     return parameters
 
 
-def environment(*, downloads_allowed: bool, hf_home: str, hub: str = "") -> Dict[str, str]:
-    """The variables set for it: no usage statistics, and no downloads unless allowed."""
+def environment(
+    *, downloads_allowed: bool, hf_home: str, hub: str = "", folder: str = ""
+) -> Dict[str, str]:
+    """The variables set for it: no usage statistics, and no downloads unless allowed.
+
+    Args:
+        folder: where Hugging Face's package datasets writes; HF_HOME belongs to the server's user.
+    """
     variables = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1"}
+    if folder:
+        variables["HF_DATASETS_CACHE"] = os.path.join(folder, "datasets")
     if hf_home:
         variables["HF_HOME"] = hf_home
     if not downloads_allowed:
