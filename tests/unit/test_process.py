@@ -201,7 +201,7 @@ time.sleep(600)
 """
 MODULE = """
 import sys
-from trueup.run import lineage, process
+from trueup.run import orphan_guard, process
 try:
     process.run(["sleep", "600"], timeout_seconds=600, environment={{{mark!r}: "orphan"}})
 except process.Orphaned:

@@ -131,9 +131,9 @@ def test_a_full_disk_stops_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 ENDLESS = """
-from trueup.run import kept, process
+from trueup.run import output_buffer, process
 # A busy machine prints less than the usual limit in that time.
-kept.MOST_BYTES = process.MOST_BYTES = 16 << 20
+output_buffer.MOST_BYTES = process.MOST_BYTES = 16 << 20
 done = process.run(["yes", "y" * 999], timeout_seconds=3, environment={})
 # Its own peak: what getrusage says is never below that of whoever started it.
 used = open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]

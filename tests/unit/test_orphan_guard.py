@@ -122,11 +122,11 @@ def test_a_controller_that_is_gone_ends_the_run(
 
 WORKER = """
 import multiprocessing, os, signal, sys, time
-from trueup.run import lineage
+from trueup.run import orphan_guard
 def work():
     try:
-        print(os.getpid(), lineage.follow()["pid"], flush=True)
-    except lineage.Orphaned as error:
+        print(os.getpid(), orphan_guard.follow()["pid"], flush=True)
+    except orphan_guard.Orphaned as error:
         print(error, flush=True)
         return
     time.sleep(600)
