@@ -26,7 +26,7 @@ def ask(
 
 def fragment(name: str) -> str:
     """The text of a fragment of PowerShell, ``NAME.ps1`` beside this file."""
-    return Path(__file__).with_name(f"{name}.ps1").read_text(encoding="utf-8")
+    return (Path(__file__).parent / "desktops" / f"{name}.ps1").read_text(encoding="utf-8")
 
 
 @contextlib.contextmanager

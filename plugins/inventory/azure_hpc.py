@@ -134,7 +134,7 @@ keyed_groups:
 # Of azure_rm, whose meaning is another one here.
 _JINJA = ("exclude_host_filters", "include_host_filters", "default_host_filters")
 _LISTED = 5
-_CATALOG = Path(machines.__file__).parents[4] / "catalog" / "vm_sizes.csv"
+_CATALOG = Path(machines.__file__).parents[3] / "catalog" / "vm_sizes.csv"
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):

@@ -324,7 +324,7 @@ def test_nothing_changes_in_a_second_run() -> None:
 
 
 # Azure runs this one, not Ansible.
-_OF_AZURE = {"module_utils/trueup/node/windows/winrm.ps1"}
+_OF_AZURE = {"controller/trueup_controller/desktops/winrm.ps1"}
 
 
 def test_every_fragment_has_a_stand_in_and_says_what_it_is() -> None:

@@ -394,7 +394,7 @@ def test_a_windows_host_gets_no_compiler_and_no_benchmark_of_linux() -> None:
 def test_what_keeps_a_windows_host_from_being_configured(
     node: dict[str, Any], roles: list[str], cluster: list[str], said: list[str]
 ) -> None:
-    asked: dict[str, Any] = {"benchmarks": [], "known": ["stream"], "mpi": "hpcx"}
+    asked: dict[str, Any] = {"benchmarks": [], "known_benchmarks": ["stream"], "mpi": "hpcx"}
     assert family.node_problems(node, name="nv0", roles=roles, cluster=cluster, **asked) == said
 
 

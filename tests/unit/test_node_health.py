@@ -178,7 +178,7 @@ class Node:
         path.write_text(json.dumps(self.settings) if settings is None else settings)
         start = (
             f"import sys; sys.path.insert(0, {str(self.folder)!r});"
-            f" from {_PACKAGE}.cluster.node_health import main;"
+            f" from {_PACKAGE}.vm.slurm_health import main;"
             f" sys.exit(main({list(arguments)!r}, {str(path)!r}, {str(self.folder / 'lock')!r}))"
         )
         called = self.folder / "called"

@@ -446,7 +446,7 @@ def test_a_result_deeper_than_depth_is_flattened(
 
 def test_there_is_one_stand_in_for_each() -> None:
     with pytest.raises(ValueError, match="two stand for module_utils"):
-        fragment("module_utils/trueup/node/windows/signature.ps1")(lambda *_: {})
+        fragment("controller/trueup_controller/desktops/signature.ps1")(lambda *_: {})
 
 
 # Metadata
@@ -756,7 +756,7 @@ def test_an_agent_that_is_not_whole_registers_nothing(host: Host, missing: str) 
 
 
 def test_a_fragment_that_is_not_needed(host: Host) -> None:
-    script = (ROOT / "module_utils/trueup/node/windows/avd_events.ps1").read_text()
+    script = (ROOT / "controller/trueup_controller/desktops/avd_events.ps1").read_text()
     told = {"script": script, "parameters": {"Minutes": 5}}
     for name, path in (("creates", "C:\\Windows"), ("removes", "C:\\nothing")):
         done = run(host, "win_powershell", **{name: path}, **told)

@@ -771,9 +771,9 @@ def test_nodes_come_back_as_they_were_written(states: dict[str, str]) -> None:
 def test_a_job_that_prints_without_end_is_cancelled(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for room in (slurm, slurm.kept, process):
+    for room in (slurm, slurm.output_buffer, process):
         monkeypatch.setattr(room, "MOST_BYTES", 5000)
-    monkeypatch.setattr(slurm.kept, "SHOWN", 100)
+    monkeypatch.setattr(slurm.output_buffer, "SHOWN", 100)
     cluster.on_submit(out="y\n" * 3000)
     done = cluster.run()
     failure = done.failure(300) or ""

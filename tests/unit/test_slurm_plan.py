@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from role_plans import asked, node
 from trueup.plan import PlanInputs
-from trueup_controller.plans import slurm
+from trueup_controller.plans.slurm import plan as slurm
 
 SECRETS = {
     "munge_key": base64.b64encode(bytes(range(64))).decode(),

@@ -109,7 +109,7 @@ def profile() -> dict[str, Any]:
 
 def remoting(login_range: str) -> dict[str, Any]:
     """The properties of the run command by which WinRM answers the login node's subnet."""
-    path = os.path.join(os.path.dirname(__file__), "..", "..", "node", "windows", "winrm.ps1")
+    path = os.path.join(os.path.dirname(__file__), "..", "desktops", "winrm.ps1")
     with open(path, encoding="utf-8") as stream:
         script = stream.read()
     return {

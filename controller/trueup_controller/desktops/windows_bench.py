@@ -32,7 +32,7 @@ class Host(Protocol):
     """The requests of a benchmark to its host."""
 
     def powershell(self, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The result of a fragment of node/windows/, by its name.
+        """The result of a fragment of desktops/, by its name.
 
         Raises:
             ConnectionError: it did not run to its end.

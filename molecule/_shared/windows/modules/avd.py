@@ -9,7 +9,7 @@ from ..errors import UnknownError
 from .powershell import fragment
 
 
-@fragment("module_utils/trueup/node/windows/avd_events.ps1")
+@fragment("controller/trueup_controller/desktops/avd_events.ps1")
 def avd_events(call: Call, given: dict[str, Any]) -> dict[str, Any]:
     """The entries of WVD-Agent, newest first; the simulated log knows no times."""
     if set(given) != {"Minutes"}:

@@ -101,7 +101,7 @@ def _parsed(words: list[str]) -> tuple[dict[str, str], list[dict[str, str]]]:
     return before, outputs
 
 
-@fragment("module_utils/trueup/node/windows/measure.ps1")
+@fragment("controller/trueup_controller/desktops/measure.ps1")
 def measure(call: Call, given: dict[str, Any]) -> dict[str, Any]:
     """Run a simulated program as the fragment runs one."""
     host = call.host

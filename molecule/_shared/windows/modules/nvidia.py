@@ -123,7 +123,7 @@ def _query(host: Host) -> str:
     return "\r\n".join(lines) + "\r\n"
 
 
-@fragment("module_utils/trueup/node/windows/devices.ps1")
+@fragment("controller/trueup_controller/desktops/devices.ps1")
 def devices(call: Call, _: dict[str, Any]) -> dict[str, Any]:
     """What Windows' device manager says of NVIDIA's devices, and when it booted."""
     host = call.host
@@ -154,7 +154,7 @@ def _iso(filetime: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime((filetime - EPOCH) / 10_000_000))
 
 
-@fragment("module_utils/trueup/node/windows/signature.ps1")
+@fragment("controller/trueup_controller/desktops/signature.ps1")
 def signature(call: Call, parameters: dict[str, Any]) -> dict[str, Any]:
     """Whether a file is signed, and by whom."""
     file = call.host.file(parameters["Path"])
