@@ -6,7 +6,7 @@ import ast
 
 from helpers import ROOT
 
-FOLDERS = ("module_utils", "library", "plugins", "roles", "analysis")
+FOLDERS = ("module_utils", "controller", "library", "plugins", "roles", "analysis")
 # Who asks what time it is by a number, and for what: an age, an end, never how long something took.
 WALL = {
     "analysis/trueup_analysis/commands/importing.py": "when a log from a pipe was read",

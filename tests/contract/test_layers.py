@@ -51,7 +51,7 @@ CONTROLLER: Layers = (
     ("azure", "desktops", "plans", "sites"),
     ("family", "new_machine", "plan_loader"),
     ("planning",),
-    ("presets",),
+    ("drivers", "presets"),
     ("dryrun",),
     ("host_dryrun",),
 )

@@ -72,7 +72,7 @@ def test_package_managers_install_from_one_file() -> None:
     )
     files = [
         path
-        for folder in ("module_utils", "library", "plugins")
+        for folder in ("module_utils", "controller", "library", "plugins")
         for path in (ROOT / folder).glob("**/*.py")
     ]
     starting = {

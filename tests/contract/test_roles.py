@@ -144,7 +144,7 @@ def test_no_role_reads_a_variable_that_nothing_makes() -> None:
     shipped += [path for kind in ("yml", "j2") for path in (ROOT / "roles").rglob(f"*.{kind}")]
     plugins = [
         path
-        for room in ("plugins", "module_utils", "library")
+        for room in ("plugins", "module_utils", "controller", "library")
         for path in (ROOT / room).rglob("*.py")
     ]
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in shipped}

@@ -13,7 +13,7 @@ from trueup_controller import systemd
 from trueup_controller.plan_loader import room_of
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACES = ("module_utils", "library", "roles", "plugins", "playbooks")
+PLACES = ("module_utils", "controller", "library", "roles", "plugins", "playbooks")
 # /tmp, /var/tmp and /dev/shm with a name behind them, which may be a template's.
 NAMED = re.compile(r"(?<![\w.}])(?:/var)?/tmp/+[\w{%$*.-]|/dev/shm/+[\w{%$*.-]")
 # What makes a name that nobody can foresee, or a path for show.
@@ -33,8 +33,13 @@ def shipped(*suffixes: str) -> list[Path]:
 FOLDERS = {"/tmp", "/var/tmp", "/dev/shm"}
 MEANT = {
     "module_utils/trueup/benchmarks/blob_copy/case.py",
+    # Facts of a machine that is not made yet.
+    "controller/trueup_controller/dryrun.py",
+    "controller/trueup_controller/new_machine.py",
     "controller/trueup_controller/plans/vllm.py",
     "module_utils/trueup/node/identify.py",
+    # Each case gets a folder of its own there, made by mkdtemp.
+    "module_utils/trueup/run/mpi_files.py",
 }
 
 

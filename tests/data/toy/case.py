@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Dict
 
 from ...options import Option
-from ...plan import Asked, Plan, Skipped
+from ...plan import PlanInputs, Plan, Skipped
 
 OPTIONS = (
     Option("mib", "How much is copied, in MiB.", 64, why="Takes some 10 ms.", least=1),
@@ -14,12 +14,12 @@ OPTIONS = (
 )
 
 
-def programs(asked: Asked) -> Dict[str, Any]:
+def programs(asked: PlanInputs) -> Dict[str, Any]:
     """What preflight looks for."""
     return {"programs": ["dd"]}
 
 
-def plan(asked: Asked) -> Plan:
+def plan(asked: PlanInputs) -> Plan:
     """One case."""
     found: Mapping[str, Any] = asked.found["programs"]
     lacking = [] if found["dd"] else [Skipped("toy", "no dd on this node")]
