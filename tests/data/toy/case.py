@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Dict
 
 from ...options import Option
-from ...plan import PlanInputs, Plan, Skipped
+from ...plan import Plan, PlanInputs, Skipped
 
 OPTIONS = (
     Option("mib", "How much is copied, in MiB.", 64, why="Takes some 10 ms.", least=1),
