@@ -32,7 +32,10 @@ FIGURES = "analysis/trueup_analysis/figures"
 # What a room's files are called, and the tests that are its own; a parser's are named for it.
 ROOMS = {
     "module_utils/trueup/node/affinity.py": ("test_affinity.py",),
-    "module_utils/trueup/node/fslogix*.py": ("test_fslogix_settings.py", "test_fslogix_plan.py"),
+    "controller/trueup_controller/desktops/fslogix*.py": (
+        "test_fslogix_settings.py",
+        "test_fslogix_plan.py",
+    ),
     "controller/trueup_controller/plans/grid_driver.py": (
         "test_grid.py",
         "test_windows_gpu_plan.py",

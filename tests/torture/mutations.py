@@ -155,10 +155,11 @@ def _facts(parsed: Any) -> Reading:
 
 
 def _of_tool(tool: str) -> Callable[[str], Any]:
-    output, marks = (
-        importlib.import_module(f"trueup.benchmarks.{tool}.{name}") for name in ("output", "marks")
+    output, signatures = (
+        importlib.import_module(f"trueup.benchmarks.{tool}.{name}")
+        for name in ("output", "signatures")
     )
-    parse, recognises = getattr(output, f"parse_{tool}"), marks.recognises
+    parse, recognises = getattr(output, f"parse_{tool}"), signatures.recognises
 
     def read(text: str) -> Reading:
         recognises(text)

@@ -150,7 +150,7 @@ OTHER = """
 import os, sys
 from trueup.run import lock
 # The interpreter may be in a home: what it loads late is loaded now.
-lock.lineage.of(os.getpid())
+lock.orphan_guard.of(os.getpid())
 os.setgid(12345)
 os.setuid(12345)
 lock._ROOTS = sys.argv[1]

@@ -445,7 +445,7 @@ def test_a_result_deeper_than_depth_is_flattened(
 
 
 def test_there_is_one_stand_in_for_each() -> None:
-    with pytest.raises(ValueError, match="two stand for module_utils"):
+    with pytest.raises(ValueError, match="two stand for controller"):
         fragment("controller/trueup_controller/desktops/signature.ps1")(lambda *_: {})
 
 

@@ -26,7 +26,7 @@ _FORBIDDEN = {
 }
 _KINDS = (r"[a-z]", r"[A-Z]", r"\d", r"[\W_]")
 # Scripts that run commands may hold, by what they do: trueup's own.
-_SCRIPTS = Path(__file__).resolve().parents[3] / "module_utils" / "trueup" / "node" / "windows"
+_SCRIPTS = Path(__file__).resolve().parents[3] / "controller" / "trueup_controller" / "desktops"
 REMOTING = _SCRIPTS / "winrm.ps1"
 JOIN = ("Microsoft.Azure.ActiveDirectory", "AADLoginForWindows")
 
