@@ -85,7 +85,7 @@ class Reading:
 
 
 def tools() -> dict[str, ModuleType]:
-    """The marks by tool name (``marks.py`` of their rooms): parsers are imported to parse."""
+    """The signatures by tool name (``signatures.py``); a parser is imported to parse."""
     rooms = sorted(info.name for info in pkgutil.iter_modules(benchmarks.__path__))
     return {
         name: importlib.import_module(f"{benchmarks.__name__}.{name}.signatures") for name in rooms

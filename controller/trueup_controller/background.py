@@ -27,7 +27,7 @@ def begin(
 
     Args:
         folder: an empty one that nobody else can write, for the result.
-        controller: ``lineage.of`` the process that it ends with.
+        controller: ``orphan_guard.of`` the process that it ends with.
         work: gives the result that ``end`` returns; it may raise any error.
     """
     pid = os.fork()

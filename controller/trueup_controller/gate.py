@@ -306,7 +306,7 @@ def _bench_problem(request: Asked, response: Mapping[str, Any]) -> str | None:
 
 
 def _holder_problem(holder: Mapping[str, Any]) -> str | None:
-    """``lineage.gone`` looks for that process here."""
+    """``orphan_guard.gone`` looks for that process here."""
     controller = holder.get("controller") or {}
     if not isinstance(controller, dict):
         return "holder/controller is not an object"

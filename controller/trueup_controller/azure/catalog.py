@@ -70,7 +70,7 @@ class Catalog:
     """The catalog's data.
 
     Attributes:
-        sizes: the rows of vm_sizes.csv by size, as ``node.sizes`` reads them.
+        sizes: the rows of vm_sizes.csv by size, as ``trueup_controller.sizes`` reads them.
         facts: catalog/azure.yml.
         sold: by size in lower case, the regions that have a list price of it.
         builds: of Python that runs anywhere (catalog/python.yml): by architecture ``url`` and

@@ -76,9 +76,9 @@ class Provision(NamedTuple):
         places: the deployment in each place, in the order in which they are tried.
         state: the run's folder on the controller.
         tell: is told how it goes.
-        silent: which nodes do not answer, as ``reach.silent``.
-        unmet: why a machine does not say yes to a question, as ``reach.unmet``.
-        opened: opens the way to Windows nodes, as ``way.opened``.
+        silent: which nodes do not answer, as ``wait_ready.silent``.
+        unmet: why a machine does not say yes to a question, as ``wait_ready.unmet``.
+        opened: opens the way to Windows nodes, as ``socks_tunnel.opened``.
     """
 
     manager: Manager

@@ -507,7 +507,7 @@ def fit(
     Args:
         recipe: as ``validate`` returns it.
         machine: the machine to fit.
-        sizes: the catalog's sizes, as node.sizes reads them, to name one that fits.
+        sizes: the catalog's sizes, as ``sizes`` reads them, to name one that fits.
         overrides: further arguments of ``vllm serve``; the two that memory goes by count.
 
     Raises:

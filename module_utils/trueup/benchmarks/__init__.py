@@ -7,8 +7,8 @@ result. Also
 - ``TOOL``: the tool's name, as in ``trueup read --tool NAME``;
 - ``ROLE``: the role that installs it and measures, where that is not called as the tool.
 
-``marks``: identifies the tool's output, apart so that ``trueup read`` imports one parser and not
-all:
+``signatures``: identifies the tool's output. It is apart, so that ``trueup read`` imports one
+parser and not all:
 
 - ``MARKS``: strings of which one stands in or soon after the first line that the parser needs; text
   long before the first mark of a log is not read;

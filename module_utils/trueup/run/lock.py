@@ -92,7 +92,7 @@ class locked:  # noqa: N801 WHY: reads as a statement, `with locked(path):`
             ends.
         timeout_seconds: how long to wait for another benchmark to end.
         who: the holder's description for others: ``run_id``, ``benchmark``, ``case`` and its
-            ``controller`` (``lineage.of``).
+            ``controller`` (``orphan_guard.of``).
         end: a holder, as ``Taken`` has it, that is to be ended where it still holds the node.
 
     Raises:
