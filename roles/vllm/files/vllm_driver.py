@@ -221,7 +221,10 @@ def run_child(command: Sequence[str], folder: str, environment: Mapping[str, str
         sys.exit(128 + number)
 
     signal.signal(signal.SIGTERM, end)
-    return child.wait()
+    # A wait without limit misses a signal that comes just before it begins.
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return child.wait(1)
 
 
 def read_result(folder: str) -> dict[str, Any] | None:
