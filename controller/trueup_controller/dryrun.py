@@ -23,6 +23,7 @@ from trueup.node.identify import WINDOWS
 from trueup_controller import family
 from trueup_controller.azure import deployment, template
 from trueup_controller.azure.parameters import GENERATED, MOST_IN_ONE_GROUP
+from trueup_controller.removed_options import removal_refusals
 from trueup_controller.settings import PREFIX, problems
 
 from . import drivers, new_machine, presets
@@ -198,7 +199,8 @@ def missing(
     trueup_variables = {
         name: value for name, value in parameters.variables.items() if str(name).startswith(PREFIX)
     }
-    needs = [Missing("plan", text) for text in problems(trueup_variables)]
+    wrong = problems(trueup_variables) + removal_refusals(variables, project / "catalog")
+    needs = [Missing("plan", text) for text in wrong]
     needs += _reboots_of_windows(recipe)
     planned, _ = _planned(recipe)
     benchmarks = recipe.benchmarks()

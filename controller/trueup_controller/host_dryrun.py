@@ -15,6 +15,7 @@ from trueup.errors import BadInput
 from trueup.node.identify import is_windows
 
 from trueup_controller import family
+from trueup_controller.removed_options import removal_refusals
 from trueup_controller.settings import PREFIX, problems
 
 from . import dryrun, new_machine, presets
@@ -167,7 +168,8 @@ def _of_host(
         groups=tuple(dict.fromkeys([*within, *joins])),
     )
     trueup_variables = {key: value for key, value in variables.items() if key.startswith(PREFIX)}
-    missing = [Missing("plan", text) for text in problems(trueup_variables)]
+    wrong = problems(trueup_variables) + removal_refusals(variables, project / "catalog")
+    missing = [Missing("plan", text) for text in wrong]
     missing += [Missing("plan", text) for text in _of_node(name, host)]
     machine = _machine(name, nodes, host, inventory, images)
     plans, notes = dryrun.plans_of(machine, [*host.roles(), *host.benchmarks()], project)

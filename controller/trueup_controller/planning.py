@@ -14,9 +14,9 @@ import yaml
 from trueup.errors import TrueupError
 from trueup.options import MODULE, Option, misfits, refusals
 from trueup.plan import Plan, PlanInputs
-from trueup.suggest import did_you_mean
 
 from trueup_controller.plan_loader import room_of, tool_of
+from trueup_controller.removed_options import unknown_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -154,11 +154,7 @@ class Roles:
             for name, spec in specs.items()
             if role_variables.get(name) is not None
         }
-        wrong = [
-            f"{name}: the role {role} has no such variable"
-            f"{did_you_mean(name, specs) or f'; roles/{role}/defaults/main.yml lists them'}"
-            for name in unknown
-        ]
+        wrong = [unknown_option(name, role, specs, self._project / "catalog") for name in unknown]
         # A template is filled in on the node.
         checked = {name: value for name, value in typed.items() if not _is_template(value)}
         options = [_option(name, spec) for name, spec in specs.items()]

@@ -22,9 +22,9 @@ try:
     from trueup.errors import TrueupError
     from trueup.options import MODULE, Option, refusals, unwritable
     from trueup.plan import PlanInputs, Templated
-    from trueup.suggest import did_you_mean
     from trueup_controller.actions import answer_of
     from trueup_controller.plan_loader import room_of, tool_of
+    from trueup_controller.removed_options import unknown_option
 except ModuleNotFoundError as missing:
     message = (
         f"The Python of this Ansible has no {missing.name}, which trueup's plays need: run `make"
@@ -207,7 +207,10 @@ def _checked(action: Any, role: str, path: Path, variables: Mapping[str, Any]) -
     specs = described(path / "meta" / "argument_specs.yml")
     prefix = f"{role}_"
     variable_names = {name for name in variables if name.startswith(prefix)}
-    wrong = [_unknown(name, role, specs) for name in sorted(variable_names - set(specs))]
+    wrong = [
+        unknown_option(name, role, specs, _PROJECT / "catalog")
+        for name in sorted(variable_names - set(specs))
+    ]
     values = {
         name: action._templar.template(variables[name]) for name in specs if name in variables
     }
@@ -252,11 +255,6 @@ def _typed(spec: Mapping[str, Any]) -> dict[str, Any]:
         if typed_spec.get(key) == "path":
             typed_spec[key] = "str"
     return typed_spec
-
-
-def _unknown(name: str, role: str, specs: Mapping[str, Any]) -> str:
-    hint = did_you_mean(name, specs) or f"; roles/{role}/defaults/main.yml lists its variables."
-    return f"{name}: the role {role} has no such variable{hint}"
 
 
 def secrets_of(path: Path, role: str) -> set[str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__
+from trueup import benchmarks
 from trueup.options import unwritable
+from trueup_controller.removed_options import removal_refusals
 from trueup_controller.settings import INTERNAL, PREFIX, ansible_problem, problems
 
 DOCUMENTATION = r"""
@@ -16,12 +19,14 @@ short_description: Refuse misspelt and wrong variables of the plays
 description:
   - Fails with all that is wrong with the variables C(trueup_*) of a node
     (C(trueup_controller.settings)), a sentence each with the nearest name or the right form, with
-    a variable that holds a character which no file name can hold, and where this release of
-    Ansible is not supported. Runs on the controller alone.
+    a variable that holds a character which no file name can hold, with a role option that was
+    removed (catalog/removed_options.yml), and where this release of Ansible is not supported. Runs
+    on the controller alone.
 options: {}
 """
 
 
+_CATALOG = Path(benchmarks.__file__).parents[3] / "catalog"
 # Ansible's own, which hold every host's variables again.
 _AGAIN = frozenset({"group_names", "groups", "hostvars", "vars"})
 
@@ -47,6 +52,8 @@ class ActionModule(ActionBase):
             if name.startswith(PREFIX)
         }
         wrong = problems(trueup_variables, allowed=variables.get("ansible_facts") or {})
+        # Roles without a plan would ignore a removed option.
+        wrong += removal_refusals(variables, _CATALOG)
         # Of roles too: of some the first task already makes a folder.
         names = (name for name in variables if not _of_ansible(name))
         hidden = (unwritable(variables[name], name) for name in names)

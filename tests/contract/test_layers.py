@@ -46,7 +46,7 @@ CONTROLLER: Layers = (
     (
         *("acceptance", "actions", "background", "benchmark_roles", "check_mode_writes"),
         *("download_failures", "forecast", "gate", "host_names", "lab", "launch_nodes", "machines"),
-        *("package_failures", "settings", "sizes", "system", "systemd"),
+        *("package_failures", "removed_options", "settings", "sizes", "system", "systemd"),
     ),
     ("azure", "desktops", "plans", "sites"),
     ("family", "new_machine", "plan_loader"),

@@ -155,6 +155,7 @@ REFUSED = {
         {"trueup_preset": "", "trueup_benchmarks": ["foi"]},
         "foi: no benchmark of that name",
     ),
+    "removed": ("devito-hbv3", {"compiler_packages": ["gcc"]}, "compiler_packages was removed:"),
     "of the family": ("devito-hbv3", {"hpcx_variables": "x"}, "hpcx_variables is 'x': it must be"),
 }
 

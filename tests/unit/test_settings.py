@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from action import trueup_variables
 from ansible.errors import AnsibleActionFail
+from helpers import ROOT
+from trueup_controller.removed_options import removed_options
 from trueup_controller.settings import INTERNAL, OPTIONS, PREFIX, ansible_problem, problems
 
 RIGHT: dict[str, Any] = {
@@ -94,6 +96,24 @@ def test_no_variable_of_a_play_holds_a_nul(name: str, value: Any, place: str) ->
         run(**{name: value})
     assert str(failed.value).startswith(f"{place} holds '\\")
     assert not run(ansible_x="a\0", hostvars={"n": {"x": "a\0"}}, notes="two\nlines").get("failed")
+
+
+def test_a_removed_option_is_refused_with_its_replacement() -> None:
+    """Also of a role that has no plan, where nothing else would look at it."""
+    with pytest.raises(AnsibleActionFail) as failed:
+        run(compiler_packages=["clang"])
+    step = removed_options(ROOT / "catalog")["compiler_packages"]
+    assert str(failed.value) == f"compiler_packages was removed: {step}."
+
+
+def test_a_removed_option_belongs_to_a_role_that_lacks_it() -> None:
+    specs = {path.parts[-3]: path for path in ROOT.glob("roles/*/meta/argument_specs.yml")}
+    wrong = {}
+    for name, step in removed_options(ROOT / "catalog").items():
+        roles = [role for role in specs if name.startswith(f"{role}_")]
+        if not roles or f" {name}:" in specs[roles[0]].read_text() or step.endswith("."):
+            wrong[name] = step
+    assert wrong == {}
 
 
 @pytest.mark.parametrize("version", ["2.17.0", "2.18.1rc1", "2.19.14", "2.20.0b2"])
