@@ -26,7 +26,7 @@ $(foreach name,$(texts),$(if $(filter-out undefined,$(origin $(name))),$(eval ov
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
 # Some hundred processes of a `make test` import the same files: compiled once.
 unexport PYTHONDONTWRITEBYTECODE
-# Python would read each module that Ansible hands it byte by byte: a third of a task's time (docs/tests.md).
+# Python would read each module that Ansible hands it byte by byte: a third of a task's time.
 unexport PYTHONUNBUFFERED
 override venv := $(abspath $(VENV))
 export PATH := $(venv)/bin:$(PATH)
@@ -40,7 +40,7 @@ check_cache := .cache/check
 failures := $(check_cache)/failures
 # How a line begins that says why: of Ansible, of pytest, of molecule.
 reasons := ^(\[ERROR\]: |(fatal|failed): |FAILED |ERROR |CRITICAL |E   )
-# Ansible's modules and what they import, compiled once for this machine and its nodes (docs/tests.md).
+# Ansible's modules and what they import, compiled once for this machine and its nodes.
 warm := $(TRUEUP_CACHE)/warm
 # The scenarios that no lane of a `make test` has taken yet, one a line.
 queue := $(check_cache)/queue
@@ -77,7 +77,7 @@ define ensure_venv
 	  # Never build an environment with its own interpreter, also when the caller has activated it.
 	  PATH=$$(printf '%s' "$$PATH" | tr ':' '\n' | grep -vxF '$(venv)/bin' | paste -sd:)
 	  base=
-	  # The system's first: what distributions build takes an eighth less CPU than what pyenv builds (docs/tests.md).
+	  # The system's first: what distributions build takes an eighth less CPU than what pyenv builds.
 	  for suits in complete new_enough; do
 	    for candidate in $(or $(PYTHON),/usr/bin/python3 python3 python3.13 python3.12 python3.11); do
 	      if $$suits "$$candidate"; then base=$$candidate; break 2; fi
@@ -333,7 +333,7 @@ types: test-venv ## mypy --strict on module_utils, controller, analysis, library
 # $(call pytest,name,folder): with its closing line kept for the end of `make test`.
 define pytest
 	mkdir -p $(check_cache)
-	# They make and remove tens of thousands of files: in memory that takes a tenth less (docs/tests.md). Not where
+	# They make and remove tens of thousands of files: in memory that takes a tenth less. Not where
 	# nothing may be executed, as in containers of Docker, or where there is little room.
 	if [ -z "$${TMPDIR:-}" ] && memory=$$(mktemp -d /dev/shm/trueup-XXXXXX 2>/dev/null); then
 	  trap 'rm -rf "$$memory"' EXIT
@@ -374,7 +374,7 @@ molecule: test-venv ## The roles on real systems: this machine (local), systemd 
 	    # Not on PyPI; pip's configuration says where from.
 	    torch=$$(grep -m 1 -oE '^torch==[^ ]+' roles/vllm/files/requirements-cpu.txt)
 	    python -m pip install --dry-run --quiet --no-deps --ignore-installed --only-binary=:all: --python-version 3.11 \
-	      --target .cache/nothing "$$torch" >/dev/null 2>&1 || lack="pip finds no $$torch, the build of torch for CPUs (docs/lab.md)"
+	      --target .cache/nothing "$$torch" >/dev/null 2>&1 || lack="pip finds no $$torch, the build of torch for CPUs (docs/dev/lab.md)"
 	  fi
 	  if [ "$$scenario" = replicas ] && [ -z "$$lack" ]; then lack=$$(python molecule/_shared/replicas/replica.py ubuntu-22.04) || { failed+=" $$scenario"; continue; }; fi
 	  if [ -n "$$lack" ]; then echo "skipped: molecule $$scenario: $$lack"; continue; fi
@@ -395,7 +395,7 @@ molecule: test-venv ## The roles on real systems: this machine (local), systemd 
 	fi
 
 .PHONY: cloud
-cloud: test-venv ## `make azure` on an emulated cloud: recipes, faults, a controller that dies (docs/azure_emulated.md)
+cloud: test-venv ## `make azure` on an emulated cloud: recipes, faults, a controller that dies (docs/dev/stand_ins.md)
 	@$(call heading,'cloud')
 	ansible-playbook playbooks/lab.yml -e lab_packages=test
 	$(call pytest,cloud,tests/cloud)
@@ -415,7 +415,7 @@ versions: test-venv ## site.yml --check with every supported ansible-core whose 
 	python -m pytest tests/contract/test_ansible_versions.py $(PYTEST_ARGS) $(ARGS)
 
 .PHONY: house
-house: test-venv ## The measures of docs/house.md: Jinja by place, complexity, options, names of tasks, lines
+house: test-venv ## The measures of docs/dev/architecture.md: Jinja by place, complexity, options, names of tasks, lines
 	@python tests/house.py
 
 .PHONY: mutants
@@ -431,7 +431,7 @@ torture: test-venv ## Long attacks: kills, faults, hostile input (docs/reliabili
 	@PYTHONPATH=tests python -m torture $(ARGS)
 
 .PHONY: bench
-bench: test-venv ## The promises about speed, beside other programs in one run (ARGS="-k fleet"; docs/performance.md)
+bench: test-venv ## The promises about speed, beside other programs in one run (ARGS="-k fleet"; docs/dev/measurements.md)
 	@python -m pytest bench $(PYTEST_ARGS) $(ARGS)
 
 # ---- upkeep -------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The table at the end: every promise with both sides, kept or not.
 
 ``make bench ARGS=--record`` also writes the results to bench/recorded.json and from it the table of
-docs/performance.md. Figures that a run cannot measure are printed from there, with their date.
+docs/dev/measurements.md. Figures that a run cannot measure are printed from there, with their date.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The fleet as SuperBench's analyzer reads it: the same figures under its names, with rules.
 
 ``TRUEUP_SUPERBENCH`` names a checkout of github.com/microsoft/superbenchmark with an environment in
-its ``.venv`` (docs/performance.md). Its commands run as a user runs them:
+its ``.venv`` (docs/dev/measurements.md). Its commands run as a user runs them:
 
     sb result diagnosis -d results.jsonl -r rules.yaml -b baseline.json --output-file-format json
     sb result summary -d results.jsonl -r summary.yaml

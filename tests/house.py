@@ -1,4 +1,4 @@
-"""How the house stands: the measures of docs/house.md, for this checkout or another one.
+"""How the house stands: the measures of docs/dev/architecture.md, for this checkout or another one.
 
     python tests/house.py [FOLDER]          (make house)
 

@@ -23,7 +23,7 @@ description:
   - Asks the node, for one role after the other, what the C(settled) of the role's room says
     (C(trueup.plan.Settled)) about the plan that preflight made. Nothing is changed. The tasks of a
     role whose answers say that nothing would be need not be run, which cost the controller ten
-    times as much (docs/controller_cost.md). RV(settled) are those, RV(left) the others, in their
+    times as much (docs/dev/measurements.md). RV(settled) are those, RV(left) the others, in their
     order.
   - The first role that has something to do, or that cannot tell, ends it where O(ordered) is true,
     since the roles after it may build on what it changes.

@@ -125,7 +125,7 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_start(self, playbook: Any) -> None:
         gate.guard(ActionBase, gate.documented(_LIBRARY), _refuse)
         # Workers are forked from this process, one for every task of every node: they need not
-        # load again the modules that are loaded here (docs/controller_cost.md).
+        # load again the modules that are loaded here (docs/dev/measurements.md).
         filter_loader.get("trueup_family")
         test_loader.get("match")
         os.register_at_fork(after_in_child=_spare_the_collector)

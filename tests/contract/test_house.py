@@ -1,4 +1,4 @@
-"""What the house may cost at most (docs/house.md).
+"""What the house may cost at most (docs/dev/architecture.md).
 
 A number here only ever goes down: after a change that lowers one, write what `make house` says.
 What would raise one belongs into a typed function with tests.

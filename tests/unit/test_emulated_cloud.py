@@ -1103,7 +1103,7 @@ def spoilt(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
     return template
 
 
-# Every place and value was tried once (docs/azure_emulated.md): this is a part of them.
+# Every place and value was tried once (docs/dev/stand_ins.md): this is a part of them.
 @pytest.mark.parametrize("value", [None, 5, "x", [], {}, True, ["x"], {"a": 1}], ids=repr)
 def test_a_spoilt_template_is_refused_or_fails_and_leaves_nothing(value: Any) -> None:
     for path in list(places(recipe()))[1::17]:

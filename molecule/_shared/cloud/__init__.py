@@ -1,1 +1,1 @@
-"""The emulated cloud: as much of Azure as trueup calls. No Azure (docs/azure_emulated.md)."""
+"""The emulated cloud: as much of Azure as trueup calls. No Azure (docs/dev/stand_ins.md)."""

@@ -1,6 +1,6 @@
 """The emulated cloud: as much of Azure as trueup calls.
 
-A stand-in, and no Azure (docs/azure_emulated.md). It answers the calls below with the statuses,
+A stand-in, and no Azure (docs/dev/stand_ins.md). It answers the calls below with the statuses,
 headers and paging of Microsoft's documents, and refuses paths, api-versions and members that it
 does not know.
 """

@@ -2,7 +2,7 @@
 their users' sessions, application groups, applications, desktops, workspaces, tokens.
 
 Shapes are those of azure-mgmt-desktopvirtualization 2.0.0 (2024-04-03), against whose models every
-request is held; what else is refused is said in docs/azure_emulated.md. A host comes into a pool by
+request is held; what else is refused is said in docs/dev/stand_ins.md. A host comes into a pool by
 ``register`` alone, as the agent on a machine does it, and never by Azure Resource Manager.
 """
 

@@ -1,7 +1,7 @@
 """What goes wrong in the emulated cloud because a test asked for it.
 
 A fault is a mapping: ``kind``, what it holds for, ``after`` how many it comes, ``times`` how often
-(1 unless said, 0 for ever), and what it does. docs/azure_emulated.md lists them.
+(1 unless said, 0 for ever), and what it does. docs/dev/stand_ins.md lists them.
 """
 
 from __future__ import annotations
