@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from . import packed
-from .columns import Words, alike, distinct, numbered, small, words
+from .columns import Words, alike, numbered, small, words
 from .metrics import TEXTS, of_lengths
 from .packed import MEASURED, METRIC_NAME, PATTERNS, canonical
 from .records import (
@@ -399,5 +399,5 @@ def _out_of_order(figures: Figures) -> NDArray[np.int64]:
     ends[groups, places] = ranked.value
     low, middle, high = ends.T
     wrong = (low > middle) | (middle > high) | (low > high)
-    owners: NDArray[np.int64] = distinct(ranked.owners[wrong[groups]])
+    owners: NDArray[np.int64] = np.unique(ranked.owners[wrong[groups]])
     return owners

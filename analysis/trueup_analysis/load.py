@@ -263,7 +263,7 @@ class _Reader:
         elif source.suffix == ".csv":
             self._flush()
             rows, notes = read_published(source)
-            self._tables.append(packed.from_lines(list(map(packed.line, rows))))
+            self._tables.append(packed.from_rows(rows))
             self.notes += notes
         elif source.name == "run.json":
             self._read_manifest(str(source))
@@ -275,7 +275,7 @@ class _Reader:
         tables = [table for table in self._tables if table.num_rows]
         if not tables and not (may_be_empty and self.runs):
             self._refuse_nothing(names)
-        table = packed.join(tables) if tables else packed.from_lines([])
+        table = packed.join(tables) if tables else packed.from_rows([])
         # A packed file alone holds nothing twice, and looking costs a third of a second in 100,000.
         if len(tables) > 1 or not self._packed:
             table = self._once(table)

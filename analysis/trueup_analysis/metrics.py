@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from trueup.cases import Figure
 
-from .columns import Words, array_of, counts, folded, known, lengths, numbers, small, span, words
+from .columns import Words, counts, folded, small, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -124,8 +124,7 @@ def of_rows(rows: Sequence[Sequence[Figure]]) -> Figures:
 
 def flat(listed: pa.ListArray) -> dict[str, pa.Array]:
     """The columns of Arrow's lists of rows, of which none is missing that has rows."""
-    begun, ended = span(listed)
-    return dict(zip(COLUMNS, listed.values.slice(begun, ended - begun).flatten(), strict=True))
+    return dict(zip(COLUMNS, listed.flatten().flatten(), strict=True))
 
 
 def of_lists(listed: pa.ListArray) -> Figures:
@@ -136,10 +135,16 @@ def of_lists(listed: pa.ListArray) -> Figures:
             folded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
             arrays[name] = words(folded)
         elif name == "value":
-            arrays[name] = np.where(known(array), numbers(array), np.nan)
+            arrays[name] = array.fill_null(np.nan).to_numpy()
         else:
             arrays[name] = counts(array)
     return of_lengths(lengths(listed), arrays)
+
+
+def lengths(listed: pa.ListArray) -> NDArray[np.int64]:
+    """How many rows each record has."""
+    rows: NDArray[np.int64] = listed.value_lengths().fill_null(0).to_numpy().astype(np.int64)
+    return rows
 
 
 def lists(figures: Figures, kind: pa.ListType) -> pa.ListArray:
@@ -150,11 +155,11 @@ def lists(figures: Figures, kind: pa.ListType) -> pa.ListArray:
         if isinstance(held, Words):
             arrays.append(folded(held))
         elif name == "value":
-            arrays.append(array_of(held))
+            arrays.append(pa.array(held))
         else:
-            arrays.append(array_of(held.astype(np.int64), held != -1))
+            arrays.append(pa.array(held, pa.int64(), mask=held == -1))
     rows = pa.StructArray.from_arrays(arrays, fields=list(kind.value_type))
-    return pa.ListArray.from_arrays(array_of(figures.starts.astype(np.int32)), rows, kind)
+    return pa.ListArray.from_arrays(figures.starts.astype(np.int32), rows, kind)
 
 
 def joined(parts: Iterable[Figures]) -> Figures:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.json as pa_json
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from trueup.errors import BadInput
 from trueup.record import OUTCOMES
 
 from . import columns, metrics
-from .columns import Words, array_of, folded, known, numbers, words
+from .columns import Words, folded, known, numbers, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    import pyarrow.parquet as pq
     from numpy.typing import NDArray
 
     from .metrics import Figures
@@ -66,8 +66,6 @@ _MOST_TIMES: Final = 200
 _ROWS_AT_ONCE: Final = 4096
 # Bytes of a row: 19 codes of texts and six numbers.
 _LEAST_OF_ROW: Final = 19 * 4 + 6 * 8
-# The least that Arrow reads at a time, bytes; a row is read whole.
-_BLOCK = 2**20
 
 
 def _schema(text: pa.DataType) -> pa.Schema:
@@ -120,11 +118,6 @@ def canonical(value: Any) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
 
 
-def line(row: Mapping[str, Any]) -> bytes:
-    """A row whose names are those of the layout, as JSON, smaller than its values."""
-    return msgspec.json.encode(row)
-
-
 def decoded(text: str) -> Any:
     """The value of such a text."""
     return msgspec.json.decode(text)
@@ -134,29 +127,19 @@ def of_columns(by_name: Mapping[str, Words | NDArray[Any]], figures: Figures) ->
     """A table of records from its columns: texts, also of JSON, and numbers, of which -1 and NaN
     stand for unknown ones."""
     arrays = [
-        folded(held) if isinstance(held := by_name[name], Words) else array_of(held, held >= 0)
+        folded(held)
+        if isinstance(held := by_name[name], Words)
+        else pa.array(held, mask=~(held >= 0))
         for name in _RECORDS.names
     ]
     return Table(pa.Table.from_arrays(arrays, schema=_RECORDS), figures)
 
 
-def from_lines(lines: Sequence[bytes]) -> Table:
-    """A table from such rows; an absent field is unknown."""
-    if not lines:
-        return Table(_RECORDS.empty_table(), metrics.of_rows([]))
-    # Not from Python's own values, of which pyarrow makes no array without importing pandas.
-    arrow_table = pa_json.read_json(
-        pa.py_buffer(b"\n".join(lines)),
-        pa_json.ReadOptions(use_threads=False, block_size=max(_BLOCK, *map(len, lines)) + 1),
-        pa_json.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="ignore"),
-    )
-    arrays = [_fold(_whole(arrow_table, field.name), field.type) for field in _RECORDS]
-    figures = metrics.of_lists(_whole(arrow_table, "metrics"))
-    return Table(pa.Table.from_arrays(arrays, schema=_RECORDS), metrics.joined([figures]))
-
-
-def _fold(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    return array.dictionary_encode() if pa.types.is_dictionary(kind) else array
+def from_rows(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A table from rows whose names are those of the layout; an absent field is unknown."""
+    arrow_table = pa.Table.from_pylist(list(rows), _SCHEMA)
+    figures = metrics.joined([metrics.of_lists(_whole(arrow_table, "metrics"))])
+    return Table(arrow_table.drop_columns(["metrics"]).cast(_RECORDS), figures)
 
 
 def join(tables: Sequence[Table]) -> Table:
@@ -177,8 +160,7 @@ def take(table: Table, places: Sequence[int] | NDArray[np.int64]) -> Table:
     rows = np.asarray(places, np.int64)
     starts = table.figures.starts
     figures = table.figures.gathered(starts[rows], starts[rows + 1])
-    taken = [columns.taken(_whole(table.records, name), rows) for name in _RECORDS.names]
-    return Table(pa.Table.from_arrays(taken, schema=_RECORDS), figures)
+    return Table(table.records.take(rows).combine_chunks(), figures)
 
 
 def column(table: Table, name: str) -> pa.Array:
@@ -197,7 +179,7 @@ def values(table: Table, name: str) -> list[Any]:
     most of them."""
     array = column(table, name)
     if name not in JSON:
-        return columns.values(array)
+        return words(array).values() if pa.types.is_dictionary(array.type) else array.to_pylist()
     texts = words(array)
     decoded_texts = [*map(decoded, texts.words), None]
     return [decoded_texts[code] for code in texts.codes.tolist()]
@@ -221,8 +203,6 @@ def write(table: Table, rest: Mapping[str, Any], path: Path) -> None:
     Raises:
         BadInput: the file cannot be written.
     """
-    import pyarrow.parquet as pq  # noqa: PLC0415 WHY: as in _read
-
     noted = table.whole().cast(_SCHEMA.with_metadata({"trueup": json.dumps(rest, sort_keys=True)}))
     temporary = path.with_name(f".{path.name}.tmp")
     try:
@@ -282,9 +262,6 @@ def _read(path: Path) -> _Read:
     Raises:
         ValueError: its columns are others, or it is larger in memory than any fleet's records.
     """
-    # 10 ms, with the readers of cloud storage, that folders of JSON do not need.
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
     most = min(_MOST_BYTES, max(_MOST_BYTES_OF_SMALL, _MOST_TIMES * path.stat().st_size))
     # Not read_table, which imports all of Arrow's datasets. Threads gain a tenth of a second, and
     # take three times the CPU where others want it.
@@ -334,8 +311,8 @@ def _weight(arrays: Iterable[pa.Array]) -> int:
     for array in arrays:
         size += array.nbytes
         if pa.types.is_dictionary(array.type):
-            each = np.append(columns.lengths(array.dictionary), 0)
-            size += int(each[columns.codes(array)].sum())
+            each = np.append(pc.binary_length(array.dictionary).to_numpy(), 0)
+            size += int(each[words(array).codes].sum())
     return size
 
 
@@ -375,7 +352,7 @@ def _wrong_figures(listed: pa.ListArray, before: int) -> Iterator[tuple[int, str
         if is_wrong.any():
             row_number = int(is_wrong.argmax())
             figure, value = (flat[key][row_number].as_py() for key in ("name", "value"))
-            ends = np.cumsum(columns.lengths(listed))
+            ends = np.cumsum(metrics.lengths(listed))
             record = before + int(np.searchsorted(ends, row_number, "right")) + 1
             yield number, f"{name} of {figure} ({value}) in record {record} is out of range"
 

@@ -49,7 +49,7 @@ def _rows(draw: st.DrawFn) -> dict[str, Any]:
 
 @given(st.lists(_rows(), max_size=5))
 def test_headlines_at_once_are_those_one_by_one(rows: list[dict[str, Any]]) -> None:
-    loaded = Loaded(packed.from_lines([packed.line(row) for row in rows]))
+    loaded = Loaded(packed.from_rows(rows))
     heads = Heads(loaded, FACTS)
     cases = read_cases(loaded)
     alone = [headline(case, FACTS) for case in cases]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from trueup.health.verdicts import Verdict, of_case, of_figure
 
-from ...columns import alike, distinct, firsts, numbered, small
+from ...columns import alike, firsts, numbered, small
 from ..one_machine import shared
 from .many import together
 
@@ -102,7 +102,7 @@ def _medians(value: NDArray[np.float64], count: NDArray[np.int64]) -> NDArray[np
     middle = np.empty(len(count))
     begin = np.cumsum(count) - count
     # Groups of one size are the rows of a matrix, whose sorting is quicker than that of all values.
-    for each in distinct(count).tolist():
+    for each in np.unique(count).tolist():
         of_size = count == each
         ordered = np.sort(value[begin[of_size, np.newaxis] + np.arange(each)])
         low, high = ordered[:, (each - 1) // 2], ordered[:, each // 2]

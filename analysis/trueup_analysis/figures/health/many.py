@@ -13,7 +13,6 @@ import numpy as np
 from trueup.health.verdicts import Verdict, against, judged_statistics, of_figure, stance
 
 from ...cases import FiguresOf
-from ...columns import distinct
 from ...metrics import of_rows
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class Passes:
         """The nodes that they are of."""
         nodes = {item.nodes for item in self.others}
         for *_, rows in self.blocks:
-            places = distinct(self.figures.owners[rows]).tolist()
+            places = np.unique(self.figures.owners[rows]).tolist()
             nodes.update(self.cases[index].nodes for index in places)
         return nodes
 
@@ -180,7 +179,7 @@ class _Group:
                 if verdict.measured is not None:
                     self._measured[item.metric][case_index] = True
             if odd:
-                passing = distinct(np.concatenate([passing, np.array(odd, np.int64)]))
+                passing = np.unique(np.concatenate([passing, np.array(odd, np.int64)]))
             if len(passing):
                 self._passes.blocks.append((item, number, passing))
                 self._measured[item.metric][self._passes.figures.owners[passing]] = True

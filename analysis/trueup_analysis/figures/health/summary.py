@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...columns import alike, distinct, numbered
+from ...columns import alike, numbered
 from .fleet import coded
 from .many import together
 
@@ -92,7 +92,7 @@ def _spread(
     """Figures of one kind; ``counted`` has how many nodes some cases are of, which share it."""
     case, figure = cases[figures.owners[rows[0]]], figures.at(rows[:1])[0]
     values = np.sort(figures.value[rows]).tolist()
-    owners = distinct(figures.owners[rows])
+    owners = np.unique(figures.owners[rows])
     key = owners.tobytes()
     if key not in counted:
         counted[key] = len({node for owner in owners.tolist() for node in cases[owner].nodes})
