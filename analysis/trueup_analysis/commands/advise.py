@@ -88,7 +88,7 @@ def advise(
         Path | None,
         option(
             "FILE",
-            "A log of Devito, GROMACS, HPL, Megatron or vLLM from elsewhere: its work.",
+            "A log of Devito, GROMACS, Megatron or vLLM from elsewhere: its work.",
             "--from-log",
         ),
     ] = None,

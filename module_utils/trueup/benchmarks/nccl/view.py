@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...view import Chart, View, Work, rate, seconds
+from ...view import Chart, View, rate, seconds
 
 # Bus bandwidth is the rate of the busiest link, whatever the number of ranks (nccl-tests
 # doc/PERFORMANCE.md), so it does not grow with them.
@@ -16,7 +16,6 @@ VIEW = View(
     figures=(_ALGORITHM, _TIME),
     apart=("operation",),
     charts=(Chart("lines", (_BUS,), "message_bytes", "Bus bandwidth over message size", log=True),),
-    work=(Work("TB", "tb", "algbw", 1e12),),
     method="nccl-tests times each collective at each message size, out of place, over several"
     " iterations after a warm-up; algorithm bandwidth is message size / time, and bus bandwidth is"
     " that times the share of the data that crosses the busiest link. Start-up of the job and"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import desktops, eda, hpl, md, serving, stencil, training
+from . import desktops, eda, md, serving, stencil, training
 from .kind import Kind, Tells, kind
 from .sizing import Sizing
 
@@ -21,7 +21,6 @@ KINDS: Final[dict[str, Kind]] = {
         kind(training, "Training of a dense transformer", unit="flop/s", tool="megatron"),
         kind(serving, "Serving of a language model (vLLM)", unit="tokens/s", tool="vllm"),
         kind(md, "Molecular dynamics (GROMACS)", unit="atom-steps/s", tool="gromacs"),
-        kind(hpl, "Dense linear equations (HPL)", unit="flop/s", tool="hpl"),
     )
 }
 SIZINGS: Final[dict[str, Sizing]] = {

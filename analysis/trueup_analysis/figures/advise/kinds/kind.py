@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 from trueup.cases import Case
@@ -141,8 +141,6 @@ class Candidate(NamedTuple):
 
     least: int | None
     why: Callable[[int], str]
-    # The part of their room that the work fills, by nodes.
-    part: Callable[[int], float] = lambda _: 1.0
 
 
 def _plain(size: str, nodes: int) -> Point:
@@ -160,7 +158,6 @@ class Need:
             for this kind.
         words: the contents of the memory, in the plural, for a refusal.
         unsaid: facts that a log leaves open, as a sentence.
-        filled: the part of the memory that the work must fill for its known rates to hold.
         term: hours of a service, whose nodes are paid for all of them; 0 of work with an end.
         spare: the share of its term that nodes of a service are not there.
         asked: the point to predict for a size and a number of nodes.
@@ -173,7 +170,6 @@ class Need:
     room: Callable[[Mapping[str, str]], float | None]
     words: str
     unsaid: str = ""
-    filled: float = 0.0
     term: float = 0.0
     spare: float = 0.0
     asked: Callable[[str, int], Point] = _plain
@@ -188,7 +184,6 @@ class Need:
         return Candidate(
             math.ceil(self.memory / room),
             lambda nodes: _too_large(self, room * nodes),
-            lambda nodes: self.memory / (room * nodes),
         )
 
 
@@ -212,7 +207,7 @@ def estimates(
             if placement.least is None or nodes < placement.least:
                 outcomes.append(Refusal(size, nodes, placement.why(nodes), placement.least))
             elif nodes == 1 or number(row, "rdma_nics"):
-                estimate = maker.estimate(size, nodes, placement.part(nodes))
+                estimate = maker.estimate(size, nodes)
                 outcomes += [estimate] if estimate else []
     return outcomes
 
@@ -226,7 +221,7 @@ def _service(
     term = maker.need.term * 3600 * (1 - maker.need.spare)
     if placement.least is None or placement.least > most_nodes:
         return [Refusal(size, most_nodes, placement.why(most_nodes), placement.least)]
-    least_estimate = maker.estimate(size, placement.least, 1.0)
+    least_estimate = maker.estimate(size, placement.least)
     if least_estimate is None:
         condition = maker.need.asked(size, placement.least).condition
         reason = (
@@ -241,7 +236,7 @@ def _service(
     if not few:
         reason = f"the rate takes {min(counts)} nodes; at most {most_nodes} are allowed"
         return [Refusal(size, most_nodes, reason, min(counts))]
-    return [estimate for nodes in few if (estimate := maker.estimate(size, nodes, 1.0)) is not None]
+    return [estimate for nodes in few if (estimate := maker.estimate(size, nodes)) is not None]
 
 
 class _Maker(NamedTuple):
@@ -252,12 +247,8 @@ class _Maker(NamedTuple):
     known: Knowledge
     every: Sequence[Point]
 
-    def estimate(self, size: str, nodes: int, fill: float) -> Estimate | None:
-        """None where no result speaks of it.
-
-        Args:
-            fill: the share of these nodes' room that the work fills.
-        """
+    def estimate(self, size: str, nodes: int) -> Estimate | None:
+        """None where no result speaks of it."""
         target, need = self.need.asked(size, nodes), self.need
         alike = [point for point in self.every if point.condition == target.condition]
         wide = self.known.once(
@@ -266,11 +257,6 @@ class _Maker(NamedTuple):
         prediction = None if wide is None else self.kind.predict(target, alike, self.known)
         if prediction is None or wide is None:
             return None
-        if fill < need.filled:
-            small = f"{need.words} fill {fill:.1%} of what is there for them, results more."
-            prediction = replace(
-                prediction, beyond=" ".join(filter(None, (prediction.beyond, small)))
-            )
         seconds = need.work.by(expected(prediction, wide).under(1))
         return Estimate(
             *(size, nodes, seconds, prediction.evidence, prediction.beyond),
