@@ -54,6 +54,7 @@ class Reading:
 
     Attributes:
         resources: nodes, ranks, threads and gpus, where the text says them.
+        hosts: the machines that the text names, each once.
         unverified: cross-checks that the text lacks, a sentence each; none normally.
         reasons: by the name of a check, the sentence for its failure, where a tool has one.
     """
@@ -67,6 +68,7 @@ class Reading:
     warnings: list[str]
     unverified: list[str]
     resources: dict[str, int]
+    hosts: list[str]
     reasons: dict[str, str]
 
     def failed_checks(self) -> list[str]:
@@ -143,6 +145,7 @@ def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps | None =
         warnings=list(parsed.warnings),
         unverified=unverified(parsed),
         resources=_resources(parsed),
+        hosts=list(dict.fromkeys(getattr(parsed, "hosts", ()))),
         reasons=dict(getattr(parsed, "reasons", {})),
     )
 

@@ -174,6 +174,8 @@ class View:
             counts, else the largest; of several devices, the worst.
         figures: the table's figures beside the headline; other headlines too, and the one that
             stands for a case is not repeated.
+        identity: parameters of which one must be known for two cases to be of equal work ("model"
+            of a server); empty where the tool has one work only (STREAM).
         apart: parameters by which cases are told apart when several nodes ran the same
             ("operation"), and that name a row.
         charts: the plots of its section, none for none.
@@ -203,6 +205,7 @@ class View:
     headlines: Tuple[Measure, ...]
     method: str
     figures: Tuple[Measure, ...] = ()
+    identity: Tuple[str, ...] = ()
     apart: Tuple[str, ...] = ()
     charts: Tuple[Chart, ...] = ()
     work: Tuple[Work, ...] = ()

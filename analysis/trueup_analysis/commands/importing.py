@@ -13,8 +13,8 @@ import typer
 
 from ..read import STANDARD_INPUT
 from .help_text import examples
-from .inputs import RESULTS, Output, outputs_of
-from .messages import say, say_refused
+from .inputs import RESULTS, Output, outputs_of, raise_all
+from .messages import once_each, say, say_refused
 from .options import CatalogOption, SizeOption, flag, option
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..figures.imported import Provenance
 
 app = typer.Typer()
+_NOT_COMPARED = "; such logs are compared with no other (--model or --label says it)"
 _UTC = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -32,14 +33,19 @@ _UTC = "%Y-%m-%dT%H:%M:%SZ"
     "import",
     epilog=examples(
         "trueup import nccl.log --size Standard_ND96isr_H100_v5 --nodes 2",
-        "trueup import node*/nccl.log --size Standard_ND96isr_H100_v5 --nodes 1",
-        "trueup import 1.log 2.log --size Standard_HB120rs_v3 --region eastus",
+        "trueup import logs/ --size Standard_ND96isr_H100_v5 --nodes 1    # all below it",
+        "trueup import 'node*/nccl.log' --size Standard_ND96isr_H100_v5 --nodes 1",
+        "trueup import load*.txt --size Standard_ND96isr_H200_v5 --nodes 1 --model gpt-oss-120b",
         "trueup cost                     # and report, health, scaling, list",
     ),
 )
 def import_(
     files: Annotated[
-        list[str], typer.Argument(metavar="LOG", help="Outputs of a tool; - is standard input.")
+        list[str],
+        typer.Argument(
+            metavar="LOG",
+            help="Outputs of tools, folders of them, or patterns in quotes; - is standard input.",
+        ),
     ],
     *,
     size: SizeOption,
@@ -51,11 +57,22 @@ def import_(
         list[str] | None,
         option(
             "NAME",
-            "Name of a node, once for each; else the log's name, or of logs of one name the"
-            " folders in which their paths differ.",
+            "Name of a node, once for each; else the folder that is called after a machine"
+            " (node01/nccl.log), the hosts that the log names, or the log's name and what tells its"
+            " path from the others'.",
             "--node",
         ),
     ] = None,
+    gpus: Annotated[
+        int | None,
+        option("N", "GPUs that each of them ran on, of all its nodes; else as the log says.", min=0),
+    ] = None,
+    model: Annotated[str, option("NAME", "The model, where the log does not say it.")] = "",
+    engine: Annotated[str, option("NAME", "The serving engine: vllm, sglang, ...")] = "",
+    precision: Annotated[str, option("NAME", "The precision: bf16, fp8, ...")] = "",
+    label: Annotated[
+        str, option("TEXT", "Your name for the work: logs of one label are compared.")
+    ] = "",
     region: Annotated[str | None, option("REGION", "Azure region, for the price.")] = None,
     offer: Annotated[str | None, option("OFFER", "payg, spot, ...; else payg.")] = None,
     tool: Annotated[
@@ -71,26 +88,45 @@ def import_(
 ) -> None:
     """Turn tools' own outputs into records, so that list, cost, report, health and scaling work on
     them. Logs that are imported one after the other are one run. A log's time is that of its file.
-    A fact that neither a log nor an option gives is unknown. Figures that could not be verified,
-    or whose check failed, are never an ok record. A log that cannot be read is named, and the
-    others are imported (exit status 1). A log that is too short to judge is a record that no table
-    counts."""
+    A fact that neither a log nor an option gives is unknown, and logs of unknown work (no model,
+    no problem size) are never compared. A log that cannot be read, or that contradicts an option,
+    the size or itself (A100s for a size without GPUs, one host for --nodes 4) is named, and the
+    others are imported (exit status 1). Figures that could not be verified, or whose check failed,
+    are never an ok record. A log that is too short to judge is a record that no table counts."""
     from ..catalog import folder
+    from ..figures.contradictions import contradictions
     from ..figures.imported import Provenance, size_of
     from ..figures.prices import Terms, read_all, refuse_unknown
     from ..figures.sizes import read_sizes
     from ..read import nodes_of
 
     refuse_unknown(read_all(catalog), Terms(region=region, offer=offer))
-    vm_size = size_of(size, read_sizes(folder(catalog)))
-    options = Provenance(vm_size, node_count, tuple(nodes or ()), region, offer)
+    sizes = read_sizes(folder(catalog))
+    options = Provenance(
+        size_of(size, sizes),
+        node_count,
+        tuple(nodes or ()),
+        region,
+        offer,
+        gpus,
+        *(text.strip() for text in (model, engine, precision, label)),
+    )
     nodes_of("", node_count or len(options.nodes) or None, options.nodes)
-    outputs, refused = outputs_of(_each_once(files), tool)
+    read, refused = outputs_of(files, tool, each_once=True)
+    outputs = []
+    for output in read:
+        wrong = list(contradictions(output.reading, output.text, options, sizes))
+        if wrong:
+            refused.append(f"{output.reading.source} is not imported: {'; '.join(wrong)}")
+        else:
+            outputs.append(output)
+    if not outputs:
+        raise_all(refused)
     failed = bool(refused)
     for line in _imported(results, outputs, options, folder(catalog), new_run=new_run):
         say(line.text)
         failed |= line.failed
-    say_refused(refused, len(outputs) + len(refused))
+    say_refused(refused, len(outputs) + len(refused), "imported")
     if failed:
         raise typer.Exit(1)
 
@@ -100,17 +136,6 @@ class _Line(NamedTuple):
 
     text: str
     failed: bool = False
-
-
-def _each_once(files: Sequence[str]) -> list[str]:
-    """The files, each once whatever it is called."""
-    by_path: dict[str, str] = {}
-    for name in files:
-        path = name if name == "-" else os.path.realpath(name)
-        if path in by_path:
-            say(f"note: {name} is the same file as {by_path[path]}, and is imported once.")
-        by_path.setdefault(path, name)
-    return list(by_path.values())
 
 
 def _imported(
@@ -128,10 +153,11 @@ def _imported(
         manifest = (None if new_run else _last_import(results)) or _new_manifest(results)
         run_id = manifest["run_id"]
         labels = imported.labels(
-            [output.reading.source for output in outputs],
+            [imported.Place(item.reading.source, item.reading.hosts) for item in outputs],
             [(earlier.origin, earlier.label) for earlier in before if earlier.run_id == run_id],
         )
         written: list[Record] = []
+        fresh: list[Output] = []
         lacking: dict[str, int] = {}
         for output, label in zip(outputs, labels, strict=True):
             source = output.reading.source
@@ -149,13 +175,19 @@ def _imported(
             equal = next((earlier for earlier in before if earlier.sha256 == log.sha256), None)
             before.append(log._replace(path=path))
             written.append(record)
+            fresh.append(output)
             for name in imported.unknown(record):
                 lacking[name] = lacking.get(name, 0) + 1
             yield from _told(output, record, equal)
         if written:
             _end(results, manifest, written)
+    warnings = [(item.reading.source, text) for item in fresh for text in item.reading.warnings]
+    yield from (_Line(f"warning: {text}") for text in once_each(warnings))
     for name, count in lacking.items():
-        yield _Line(f"note: {name} of {plural(count, 'log')} is unknown: no log or option says it.")
+        more = "" if name != imported.UNKNOWN_WORK else _NOT_COMPARED
+        yield _Line(
+            f"note: {name} of {plural(count, 'log')} is unknown: no log or option says it{more}."
+        )
     if written:
         yield _Line(f"{plural(len(written), 'record')} written into {results / run_id}.")
     else:
@@ -260,7 +292,6 @@ def _told(output: Output, record: Record, equal: _Log | None) -> Iterator[_Line]
     from trueup.record import TOO_SHORT
 
     source = output.reading.source
-    yield from (_Line(f"warning: {source}: {text}") for text in output.reading.warnings)
     if equal is not None:
         yield _Line(
             f"warning: {source} has the same text as {equal.origin}: they count as two nodes. If"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import glob
+import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from trueup.errors import BadInput
 from trueup.reading import MOST_BYTES
@@ -15,7 +17,7 @@ from .messages import say
 from .progress import PROGRESS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from trueup.health.expectations import Expectations
 
@@ -82,21 +84,95 @@ def output_of(name: str, tool: str | None) -> Output:
     return Output(read.read(text, source=source, tool=tool, gaps=gaps), text)
 
 
-def outputs_of(names: Sequence[str], tool: str | None) -> tuple[list[Output], list[str]]:
-    """The outputs that can be read, and a sentence on each of the others.
+def files_of(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The files that are meant: of a folder all below it but runs of trueup and hidden ones, of a
+    pattern in quotes all that match; and a sentence on each name that means none."""
+    files: list[str] = []
+    refused: list[str] = []
+    for name in names:
+        path = Path(name)
+        if name == "-" or path.is_file():
+            files.append(name)
+        elif path.is_dir():
+            held = sorted(_files_below(path))
+            files += held
+            refused += [] if held else [f"{name} holds no file"]
+        elif glob.has_magic(name) and not path.exists():
+            matching = sorted(each for each in glob.glob(name, recursive=True) if each != name)
+            files += [each for each in matching if Path(each).is_file()]
+            refused += [] if matching else [f"no file matches {name!r}"]
+        else:
+            files.append(name)
+    return files, refused
+
+
+def _files_below(folder: Path) -> Iterator[str]:
+    for directory, below, files in os.walk(folder):
+        if "run.json" in files:
+            below.clear()
+            continue
+        below[:] = [name for name in below if not name.startswith(".")]
+        yield from (str(Path(directory, name)) for name in files if not name.startswith("."))
+
+
+def refuse_tool(tool: str | None) -> None:
+    """Check the name of a tool once, before any file is read.
 
     Raises:
-        BadInput: none can be read.
+        BadInput: there is no parser of that name.
     """
-    read = [_output_or_reason(name, tool) for name in names]
+    from ..read import tools
+
+    names = list(tools())
+    if tool is not None and tool not in names:
+        hint = did_you_mean(tool, names) or f"; there are {', '.join(names)}"
+        raise BadInput(f"no parser for {tool!r}{hint}")
+
+
+def _each_once(files: Sequence[str]) -> list[str]:
+    """The files, each once whatever it is called."""
+    by_path: dict[str, str] = {}
+    for name in files:
+        path = name if name == "-" else os.path.realpath(name)
+        if path in by_path:
+            say(f"note: {name} is the same file as {by_path[path]}, and counts once.")
+        by_path.setdefault(path, name)
+    return list(by_path.values())
+
+
+def outputs_of(
+    names: Sequence[str], tool: str | None, *, each_once: bool = False
+) -> tuple[list[Output], list[str]]:
+    """The outputs of some files, folders and patterns that can be read, and a sentence on each of
+    the others.
+
+    Args:
+        each_once: whether a file that is named twice is read once.
+
+    Raises:
+        BadInput: none can be read, or the tool has no parser.
+    """
+    refuse_tool(tool)
+    files, refused = files_of(names)
+    files = _each_once(files) if each_once else files
+    read = [_output_or_reason(name, tool) for name in files]
     outputs = [outcome for outcome in read if isinstance(outcome, Output)]
-    refused = [outcome for outcome in read if isinstance(outcome, str)]
+    refused += [outcome for outcome in read if isinstance(outcome, str)]
     if not outputs:
-        *reasons, last = refused
-        for text in reasons:
-            say(f"trueup: error: {text}")
-        raise BadInput(last)
+        raise_all(refused)
     return outputs, refused
+
+
+def raise_all(refused: Sequence[str]) -> NoReturn:
+    """Say why each of some files is refused, where none is left.
+
+    Raises:
+        BadInput: with the last of the sentences.
+    """
+    *reasons, last = refused
+    for text in reasons:
+        say(f"trueup: error: {text}")
+    raise BadInput(last)
 
 
 def _output_or_reason(name: str, tool: str | None) -> Output | str:

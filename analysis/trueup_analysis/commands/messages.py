@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # A folder with a thousand bad files must not bury the table; `trueup list` names them all.
 MESSAGES_SHOWN = 20
+FILES_NAMED = 3
 
 
 def sentence(error: TrueupError | OSError) -> str:
@@ -73,12 +74,26 @@ def end_incomplete(loaded: Loaded, status: int = 1) -> None:
         raise typer.Exit(status)
 
 
-def say_refused(sentences: Sequence[str], count: int) -> None:
-    """The files that could not be read, each with the reason, and how many of how many they are."""
+def say_refused(sentences: Sequence[str], count: int, verb: str = "read") -> None:
+    """The refused files, each with the reason, and how many of how many they are."""
     for text in sentences:
         say(f"trueup: error: {text}")
     if sentences:
-        say(f"{len(sentences)} of {count} files could not be read; the others were.")
+        say(f"{len(sentences)} of {count} files could not be {verb}; the others were.")
+
+
+def once_each(texts: Iterable[tuple[str, str]]) -> list[str]:
+    """Sentences on files, each once whatever number of files it is on: pairs of file and text."""
+    files: dict[str, list[str]] = {}
+    for source, text in texts:
+        files.setdefault(text, []).append(source)
+    return [
+        f"{sources[0]}: {text}"
+        if len(sources) == 1
+        else f"{text} ({len(sources):,} files: {', '.join(sources[:FILES_NAMED])}"
+        f"{', ...' * (len(sources) > FILES_NAMED)})"
+        for text, sources in files.items()
+    ]
 
 
 def say_warnings(sheets: Sequence[Sheet]) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from .help_text import examples
 from .inputs import expectations_for, outputs_of
-from .messages import say_all, say_refused
+from .messages import once_each, say_all, say_refused
 from .options import Format, flag, option, taking
 from .output import Common, put
 
@@ -36,7 +36,7 @@ app = typer.Typer()
 @taking(common=Common)
 def read(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE", help="Outputs of a tool; - is standard input.")
+        list[str], typer.Argument(metavar="FILE", help="Outputs of tools, folders of them, or patterns in quotes; - is standard input.")
     ],
     *,
     tool: Annotated[
@@ -80,7 +80,7 @@ def read(
             sheets += _verdict_sheets(readings, judged, size)
         common.write(sheets)
     failed = _say_checks(readings)
-    say_refused(refused, len(files))
+    say_refused(refused, len(outputs) + len(refused))
     if status := _status(judged, failed=failed or bool(refused)):
         raise typer.Exit(status)
 
@@ -118,11 +118,11 @@ def _verdict_sheets(
 
 def _say_checks(readings: Sequence[Reading]) -> bool:
     """Name warnings and failed checks; whether any check failed."""
-    failed = []
-    for item in readings:
-        say_all([f"{item.source}: {text}" for text in item.warnings])
-        say_all([f"{item.source}: unverified: {text}" for text in item.unverified])
-        bad = item.failed_checks()
-        failed += [f"{item.source}: failed checks: {', '.join(bad)}"] if bad else []
-    say_all(failed)
+    said = [(item.source, text) for item in readings for text in item.warnings]
+    said += [
+        (item.source, f"unverified: {text}") for item in readings for text in item.unverified
+    ]
+    failed = {item.source: bad for item in readings if (bad := item.failed_checks())}
+    said += [(source, f"failed checks: {', '.join(bad)}") for source, bad in failed.items()]
+    say_all(once_each(said))
     return bool(failed)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -10,21 +13,35 @@ from trueup.record import SCHEMA
 from trueup.suggest import did_you_mean
 
 from ..read import STANDARD_INPUT, nodes_of, slug
+from .views import view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from trueup.record import Record
 
     from ..read import Reading
     from .sizes import Sizes
 
-# Of a record's ``system``: the file that it was read from, the name of that among other logs, and
-# the fields that options gave.
+# Of a record's ``system``: the file that it was read from, the name of that among other logs, the
+# fields that options gave, and the machines that the log names.
 ORIGIN: Final = "imported_from"
 LABEL: Final = "imported_as"
 FROM_OPTIONS: Final = "from_options"
+HOSTS: Final = "hosts_in_log"
+# The parameter of a log that does not say its work. It is the log's own, so that no other is equal.
+UNKNOWN_WORK: Final = "work"
 _COUNTS: Final = ("node_count", "ranks", "threads_per_rank", "gpus")
+_SILENT: Final = frozenset({"", "unknown", "none"})
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?")
+# A folder that is called after a machine: node01, hpc-vm-000017, ip-0A000004.
+_NODE: Final = re.compile(
+    r"(?:[A-Za-z0-9-]*(?:node|host|vm|compute|worker|gpu|cpu|hpc|server|machine)|ip|cn|nid)"
+    r"[A-Za-z]?[._-]?[A-Za-z0-9-]*\d+(?:\.[A-Za-z0-9.-]+)?"
+)
+# Names of no machine in particular: of every machine, and of a container.
+_NAMELESS: Final = re.compile(r"localhost.*|[0-9a-f]{12}")
+_LONGEST_CASE: Final = 80
 
 
 class Provenance(NamedTuple):
@@ -33,7 +50,10 @@ class Provenance(NamedTuple):
     Attributes:
         size: a size of the catalog.
         node_count: how many nodes each log ran on; None where only the log may say.
-        nodes: names of the nodes; empty where the log's path names them.
+        nodes: names of the nodes; empty where the log or its path names them.
+        gpus: how many GPUs each log ran on, of all nodes; None where only the log may say.
+        model, engine, precision, label: of the work; empty where only the log may say. A label is
+            the user's own name of it: logs of one label are of equal work.
     """
 
     size: str
@@ -41,6 +61,16 @@ class Provenance(NamedTuple):
     nodes: Sequence[str] = ()
     region: str | None = None
     offer: str | None = None
+    gpus: int | None = None
+    model: str = ""
+    engine: str = ""
+    precision: str = ""
+    label: str = ""
+
+    def work(self) -> dict[str, str]:
+        """The options on the work, as parameters."""
+        names = ("model", "engine", "precision", "label")
+        return {name: getattr(self, name) for name in names if getattr(self, name)}
 
 
 def size_of(name: str, sizes: Sizes) -> str:
@@ -68,31 +98,27 @@ def record(
     outcome, reason = reading.outcome()
     counts = reading.resources
     node_count = log_options.node_count or len(log_options.nodes) or counts.get("nodes")
-    nodes = nodes_of(label, node_count, log_options.nodes)
-    count_fields = {
-        "node_count": node_count,
-        "ranks": counts.get("ranks"),
-        "threads_per_rank": counts.get("threads"),
-        "gpus": counts.get("gpus"),
-    }
+    parameters = parameters_of(reading, log_options)
     return {
         "schema": SCHEMA,
         "run_id": run_id,
         "benchmark": reading.tool,
-        # Nodes are compared by case. Of one node, logs of one name are different cases.
-        "case": label if log_options.nodes else slug(reading.source),
+        "case": case_of(reading.tool, parameters),
         "outcome": outcome,
         "reason": reason,
-        "nodes": nodes,
+        "nodes": nodes_of(label, node_count, log_options.nodes or hosts_of(reading, node_count)),
         "vm_size": log_options.size,
         "region": log_options.region,
         "offer": log_options.offer,
-        **count_fields,
-        "parameters": dict(reading.parameters),
+        "node_count": node_count,
+        "ranks": counts.get("ranks"),
+        "threads_per_rank": counts.get("threads"),
+        "gpus": counts.get("gpus", log_options.gpus),
+        "parameters": parameters,
         "command": [],
         "environment": {},
         "software": {reading.tool: reading.tool_version} if reading.tool_version else {},
-        "system": {LABEL: label, **_origin(reading.source, log_options)},
+        "system": {LABEL: label, **_origin(reading, log_options)},
         "started_at": started_at,
         "duration_seconds": None,
         "metrics": reading.rows,
@@ -100,7 +126,62 @@ def record(
     }
 
 
-def _origin(source: str, log_options: Provenance) -> dict[str, str]:
+def hosts_of(reading: Reading, node_count: int | None) -> list[str]:
+    """The names of several nodes by the log; empty where it does not name that many."""
+    hosts = reading.hosts
+    return hosts if len(hosts) == node_count and len(hosts) > 1 else []
+
+
+def parameters_of(reading: Reading, log_options: Provenance) -> dict[str, str | float]:
+    """What the log and the options say of the work, numbers as numbers. Where they do not say which
+    work it is, a parameter makes it unequal to that of any other figures."""
+    parameters = {
+        **{name: _typed(name, text) for name, text in reading.parameters.items()},
+        **log_options.work(),
+    }
+    if not is_work_known(reading.tool, parameters):
+        digest = hashlib.sha256(repr(reading.rows).encode()).hexdigest()
+        parameters[UNKNOWN_WORK] = f"unknown-{digest[:8]}"
+    return parameters
+
+
+def is_work_known(benchmark: str, parameters: Mapping[str, object]) -> bool:
+    """Whether the parameters say which work of the tool it is."""
+    view = view_of(benchmark)
+    if view is None or not view.identity:
+        return True
+    return any(not _is_silent(parameters.get(name)) for name in ("label", *view.identity))
+
+
+def _is_silent(value: object) -> bool:
+    return value is None or str(value).lower() in _SILENT
+
+
+def _typed(name: str, text: str) -> str | float:
+    """A parameter as a number where it is one; a version is none."""
+    if "version" in name or not _NUMBER.fullmatch(text):
+        return text
+    return float(text) if "." in text else int(text)
+
+
+def case_of(benchmark: str, parameters: Mapping[str, str | float]) -> str:
+    """The name of a case: of its work, so that equal work has one name whatever its file's is.
+    Numbers stand behind their names."""
+    view = view_of(benchmark)
+    apart = () if view is None else (*view.identity, *view.apart)
+    names = dict.fromkeys(("label", *apart, "engine", "precision", UNKNOWN_WORK))
+    words = {}
+    for name in names:
+        value = parameters.get(name)
+        if not _is_silent(value) and value != "inf":
+            words[value if isinstance(value, str) else f"{name}{value:.15g}"] = True
+    case = slug("-".join(words).replace("/", "-")) if words else benchmark
+    if len(case) > _LONGEST_CASE:
+        return f"{case[: _LONGEST_CASE - 9]}-{hashlib.sha256(case.encode()).hexdigest()[:8]}"
+    return case
+
+
+def _origin(reading: Reading, log_options: Provenance) -> dict[str, str]:
     """Where the log is, and which fields are not from it."""
     options = {
         "node_count": log_options.node_count or log_options.nodes,
@@ -108,18 +189,21 @@ def _origin(source: str, log_options: Provenance) -> dict[str, str]:
         "vm_size": log_options.size,
         "region": log_options.region,
         "offer": log_options.offer,
+        "gpus": log_options.gpus,
     }
-    piped = source == STANDARD_INPUT
+    piped = reading.source == STANDARD_INPUT
     return {
-        ORIGIN: origin_of(source),
+        ORIGIN: origin_of(reading.source),
         FROM_OPTIONS: " ".join(name for name, value in options.items() if value),
         "started_at_from": "time of the import" if piped else "time of the file",
+        **({HOSTS: " ".join(reading.hosts)} if reading.hosts else {}),
     }
 
 
 def unknown(record: Record) -> list[str]:
-    """Counts that neither the log nor an option says."""
-    return [name for name in _COUNTS if record[name] is None]
+    """Counts, and the work, that neither the log nor an option says."""
+    work = [UNKNOWN_WORK] if UNKNOWN_WORK in record["parameters"] else []
+    return [*(name for name in _COUNTS if record[name] is None), *work]
 
 
 def origin_of(source: str) -> str:
@@ -127,40 +211,86 @@ def origin_of(source: str) -> str:
     return source if source == STANDARD_INPUT else str(Path(source).absolute())
 
 
-def labels(sources: Sequence[str], earlier: Sequence[tuple[str, str]]) -> list[str]:
-    """The label of each log: its file's name; of equal names, the part of the path in which the
-    logs differ. No two logs have one label.
+class Place(NamedTuple):
+    """Where a log is, and the machines that it names."""
+
+    source: str
+    hosts: Sequence[str] = ()
+
+
+def labels(logs: Sequence[Place], earlier: Sequence[tuple[str, str]]) -> list[str]:
+    """The label of each log, which is the name of its node: the folder that is called after a
+    machine; else the one host that the log names, where no other log of that name has it; else the
+    file's name, and of equal names the part of the path in which the logs differ. No two logs have
+    one label by their files' names.
 
     Args:
-        sources: the logs, each once.
+        logs: each once.
         earlier: file and label of each log that the run holds.
     """
-    origins = [origin_of(source) for source in sources]
+    origins = [origin_of(log.source) for log in logs]
     by_origin = {origin: label for origin, label in earlier if origin != STANDARD_INPUT}
-    every, taken = {*by_origin, *origins}, {label for _, label in earlier}
+    files = _by_name({*by_origin, *origins})
+    folders = _by_name({folder for path in (*by_origin, *origins) if (folder := _folder_of(path))})
+    hosts = [(slug(origin), _host_of(log)) for origin, log in zip(origins, logs, strict=True)]
+    held = [*hosts, *((slug(origin), label) for origin, label in by_origin.items())]
+    times = Counter(held)
+    taken = {label for _, label in earlier}
     label_list = []
-    for origin in origins:
+    for origin, place in zip(origins, hosts, strict=True):
         if origin in by_origin:
             label_list.append(by_origin[origin])
-            continue
-        name = _differing(origin, every)
-        label, number = name, 1
-        while label in taken:
-            number += 1
-            label = f"{name}-{number}"
-        taken.add(label)
-        label_list.append(label)
+        elif folder := _folder_of(origin):
+            differing = _differing(folder, folders)
+            name = slug(folder)
+            label_list.append(name if differing == name else f"{differing}-{name}")
+        elif place[1] and (times[place] == 1 or origin == STANDARD_INPUT):
+            label_list.append(place[1])
+        else:
+            label = _untaken(_differing(origin, files), taken)
+            taken.add(label)
+            label_list.append(label)
     return label_list
 
 
-def _differing(origin: str, every: Iterable[str]) -> str:
-    """The name of a file among others; of equal names, the folders in which the paths differ."""
-    mine = Path(origin).parts
-    other_parts = [
-        Path(path).parts for path in every if slug(path) == slug(origin) and path != origin
-    ]
+def _untaken(name: str, taken: Container[str]) -> str:
+    """A name that is not taken."""
+    label, number = name, 1
+    while label in taken:
+        number += 1
+        label = f"{name}-{number}"
+    return label
+
+
+def _folder_of(origin: str) -> str:
+    """The path down to the innermost folder that is called after a machine; empty without one."""
+    for folder in Path(origin).parents:
+        if _NODE.fullmatch(folder.name):
+            return str(folder)
+    return ""
+
+
+def _host_of(log: Place) -> str:
+    """The only machine that a log names, without its domain; empty where that says nothing."""
+    if len(log.hosts) != 1 or _NAMELESS.fullmatch(log.hosts[0]):
+        return ""
+    return slug(log.hosts[0].partition(".")[0])
+
+
+def _by_name(paths: Iterable[str]) -> dict[str, list[tuple[str, ...]]]:
+    """The parts of paths by the last of them."""
+    by_name: dict[str, list[tuple[str, ...]]] = {}
+    for path in paths:
+        by_name.setdefault(slug(path), []).append(Path(path).parts)
+    return by_name
+
+
+def _differing(path: str, by_name: Mapping[str, Sequence[tuple[str, ...]]]) -> str:
+    """The name of a path among others; of equal names, the folders in which the paths differ."""
+    mine = Path(path).parts
+    other_parts = [parts for parts in by_name[slug(path)] if parts != mine]
     if not other_parts:
-        return slug(origin)
+        return slug(path)
     if all(len(parts) == len(mine) for parts in other_parts):
         at = [
             position
@@ -170,7 +300,7 @@ def _differing(origin: str, every: Iterable[str]) -> str:
         return slug("-".join(mine[position] for position in at))
     begin = min(_equal(mine, parts) for parts in other_parts)
     end = min(_equal(mine[::-1], parts[::-1]) for parts in other_parts)
-    return slug("-".join(mine[begin : len(mine) - end]) or origin)
+    return slug("-".join(mine[begin : len(mine) - end]) or path)
 
 
 def _equal(parts: Sequence[str], other: Sequence[str]) -> int:

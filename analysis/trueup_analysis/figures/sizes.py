@@ -37,6 +37,10 @@ class Sizes:
             return self._bf16_of(size)
         return float(row[column]) if row.get(column) else None
 
+    def text(self, size: str, column: str) -> str:
+        """A column of a size as it stands, empty where the catalog has none."""
+        return self._rows.get(size.lower(), {}).get(column, "")
+
     def names(self) -> list[str]:
         """All sizes, as Azure writes them."""
         return [row["size"] for row in self._rows.values()]

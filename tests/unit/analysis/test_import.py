@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from record_schema import RECORDS
 from trueup import record as records
-from trueup_analysis.figures.imported import labels
+from trueup_analysis.figures.imported import Place, labels
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 NCCL = DATA / "nccl" / "infiniband.txt"
@@ -41,7 +41,7 @@ def test_a_log_becomes_a_record(call_trueup: Any, results: Path) -> None:
     [record] = made(results)
     assert (done.status, record["outcome"], record["benchmark"]) == (0, "ok", "nccl")
     assert (record["vm_size"], record["region"], record["node_count"]) == (SIZE, "eastus", 2)
-    assert record["nodes"] == ["infiniband.txt-1", "infiniband.txt-2"]
+    assert (record["nodes"], record["case"]) == (["gpu-1", "gpu-2"], "all_reduce")
     assert (record["ranks"], record["gpus"]) == (4, 4)
     assert len(record["metrics"]) == 168
     [run] = results.iterdir()
@@ -57,14 +57,14 @@ def test_every_command_works_on_an_imported_log(
     assert call_trueup("import", NCCL, "--nodes", 2, *where).status == 0
     assert call_trueup("import", DATA / "stream" / "stream510.txt", *where).status == 0
     listed = json.loads(call_trueup("list", results, "-f", "json").out)
-    assert "infiniband.txt" in str(listed)
+    assert "gpu-1+gpu-2" in str(listed)
     assert "US$ per TB" in call_trueup("cost", results).out
     judged = json.loads(call_trueup("health", results, "--all", "-f", "json").out)
     assert {"no verdict", "not measured"} == {row["verdict"] for row in rows_in(judged)}
     assert call_trueup("scaling", results).status in {0, 1}
     report = tmp_path / "report"
     assert call_trueup("report", results, "-o", report).status == 0
-    assert "infiniband.txt" in (report / "index.html").read_text(encoding="utf-8")
+    assert "gpu-1+gpu-2" in (report / "index.html").read_text(encoding="utf-8")
 
 
 def rows_in(told: Any) -> list[dict[str, Any]]:
@@ -117,16 +117,17 @@ def test_nothing_is_written_of_what_is_refused(
 
 def test_nodes_have_the_names_given_or_the_logs(call_trueup: Any, results: Path) -> None:
     options = ("--size", SIZE, "--node", "a", "--node", "b", "--results", results)
-    assert call_trueup("import", NCCL, NVLINK, *options).status == 0
+    hpl = DATA / "hpl" / "nvidia_8gpu.txt"
+    assert call_trueup("import", NCCL, hpl, *options).status == 0
     found = {record["case"]: (record["nodes"], record["node_count"]) for record in made(results)}
-    assert found == {"infiniband.txt": (["a", "b"], 2), "nvlink.txt": (["a", "b"], 2)}
-    assert labels(["/logs/job 7.log", "..."], []) == ["job-7.log", "log"]
+    assert found == {"all_reduce": (["a", "b"], 2), "n264192-nb1024-gpus8": (["a", "b"], 2)}
+    assert labels([Place("/logs/job 7.log"), Place("...")], []) == ["job-7.log", "log"]
 
 
 def test_the_verdicts_of_a_log_name_it(call_trueup: Any) -> None:
     told = json.loads(call_trueup("read", NCCL, "--size", SIZE, "-f", "json").out)
     nodes = {tuple(verdict["nodes"]) for item in told for verdict in item["verdicts"]}
-    assert nodes == {("infiniband.txt-1", "infiniband.txt-2")}
+    assert nodes == {("gpu-1", "gpu-2")}
 
 
 @pytest.fixture
@@ -167,9 +168,7 @@ def test_logs_that_are_imported_one_after_the_other_are_one_run(
 ) -> None:
     where = ("--size", SIZE, "--results", results)
     assert [call_trueup("import", log, *where).status for log in logs] == [0, 1, 0]
-    # The first had the name for itself when it was imported.
-    names = {**BY_NODE, "nccl.log": "ok"}
-    del names["node01"]
+    names = BY_NODE
     assert outcomes(results) == names
     listed = call_trueup("list", results, "-f", "json")
     assert ([node in listed.out for node in names], listed.err) == ([True] * 3, "")
@@ -178,7 +177,7 @@ def test_logs_that_are_imported_one_after_the_other_are_one_run(
     assert (manifest["expected"], manifest["count"]) == (sorted(names), 1)
     assert call_trueup("import", NCCL, "--new-run", *where).status == 0
     later = call_trueup("list", results, "-f", "json")
-    assert ("infiniband.txt" in later.out, "node02" in later.out) == (True, False)
+    assert ("gpu-1+gpu-2" in later.out, "node02" in later.out) == (True, False)
     assert "the last of 2 runs; 1 other run left out" in later.err
 
 
@@ -203,7 +202,7 @@ def test_one_log_is_one_record_however_often_it_is_given(
     # The same job once more: another measurement of the node.
     shutil.copy(OTHER, log)
     assert call_trueup("import", log, *where).status == 0
-    assert [record["nodes"] for record in made(results)] == [["nccl.log"]] * 2
+    assert [record["nodes"] for record in made(results)] == [["node01"]] * 2
 
 
 def test_equal_texts_of_two_nodes_are_two(
@@ -215,13 +214,13 @@ def test_equal_texts_of_two_nodes_are_two(
     assert f"warning: {logs[2]} has the same text as {logs[0]}: they count as two nodes" in done.err
 
 
-def test_standard_input_is_another_node_each_time(
+def test_standard_input_is_the_node_that_it_names_or_another_one(
     call_trueup: Any, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for log in (NVLINK, OTHER):
+    for log in (NVLINK, DATA / "hpl" / "hpcc150_1rank.txt", DATA / "hpl" / "hpcc150_2ranks.txt"):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(log.read_bytes())))
         assert call_trueup("import", "-", "--size", SIZE, "--results", results).status == 0
-    assert set(outcomes(results)) == {"standard-input", "standard-input-2"}
+    assert set(outcomes(results)) == {"gpu-1", "standard-input", "standard-input-2"}
 
 
 @pytest.mark.parametrize(
@@ -242,10 +241,14 @@ def test_standard_input_is_another_node_each_time(
 def test_no_two_logs_have_one_label(
     sources: list[str], earlier: list[tuple[str, str]], expected: list[str]
 ) -> None:
-    assert labels(sources, earlier) == expected
+    assert labels([Place(source) for source in sources], earlier) == expected
 
 
 COUNTS = ("node_count", "ranks", "threads_per_rank", "gpus")
+OF_OTHER_SIZES = {
+    "gpu_copy/nvbandwidth_0.4_one_gpu.txt": "Standard_NV36ads_A10_v5",
+    "gemm/h100_4gpu.json": "Standard_ND96isr_H100_v5",
+}
 # Log, and what it says: nodes, ranks, threads of each, GPUs.
 SAID = [
     ("nccl/infiniband.txt", (2, 4, None, 4)),
@@ -267,7 +270,8 @@ SAID = [
 def test_what_a_log_does_not_say_is_unknown(
     call_trueup: Any, results: Path, log: str, said: tuple[int | None, ...]
 ) -> None:
-    done = call_trueup("import", DATA / log, "--size", SIZE, "--results", results)
+    size = OF_OTHER_SIZES.get(log, SIZE)
+    done = call_trueup("import", DATA / log, "--size", size, "--results", results)
     [record] = made(results)
     assert (done.status, tuple(record[name] for name in COUNTS)) == (0, said)
     assert (record["duration_seconds"], record["region"], record["offer"]) == (None, None, None)
@@ -291,7 +295,7 @@ def test_a_record_says_what_the_user_said(call_trueup: Any, results: Path) -> No
 
 
 def test_tables_name_what_is_unknown(call_trueup: Any, results: Path, tmp_path: Path) -> None:
-    where = ("--size", "Standard_HB120rs_v3", "--region", "eastus", "--results", results)
+    where = ("--size", SIZE, "--region", "eastus", "--results", results)
     hpl = DATA / "hpl" / "nvidia_8gpu.txt"
     assert call_trueup("import", hpl, *where).status == 0
     cost = call_trueup("cost", results)
@@ -307,7 +311,7 @@ def test_tables_name_what_is_unknown(call_trueup: Any, results: Path, tmp_path: 
     assert (cost.status, "does not say on how many nodes" in cost.err) == (0, True)
     tables = json.loads(cost.out)["tables"]
     cases = {row["case"] for table in tables for row in table["rows"] if "case" in row}
-    assert cases == {"driver_mpi_r2t1.txt"}
+    assert cases == {"atoms1530-dt_ps0.002-steps1000-mixed"}
     report = tmp_path / "report"
     assert call_trueup("report", results, "-o", report).status == 0
     assert "nvidia_8gpu" in (report / "index.html").read_text(encoding="utf-8")
@@ -332,7 +336,7 @@ def test_one_bad_log_keeps_no_other_from_being_imported(
         "missing.log": "No such file",
         "empty.log": "is empty",
         "binary.log": "no known tool's output",
-        "folder.log": "Is a directory",
+        "folder.log": "holds no file",
         "dangling.log": "No such file",
         "notes.txt": "no known tool's output",
     }
@@ -349,7 +353,7 @@ def test_one_bad_log_keeps_no_other_from_being_imported(
     for name, why in bad.items():
         [line] = [line for line in done.err.splitlines() if f"/{name}" in line]
         assert (line.startswith("trueup: error: "), why in line) == (True, True)
-    assert done.err.splitlines()[-1] == "6 of 9 files could not be read; the others were."
+    assert done.err.splitlines()[-1] == "6 of 9 files could not be imported; the others were."
     read = call_trueup("read", *names, logs[0], "-f", "json")
     assert (read.status, len(json.loads(read.out))) == (1, 1)
     assert read.err.splitlines()[-1] == "6 of 7 files could not be read; the others were."

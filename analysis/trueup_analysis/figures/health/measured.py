@@ -35,7 +35,7 @@ def of_reading(reading: Reading, size: str, node_count: int | None) -> Case:
     outcome, reason = reading.outcome()
     count = node_count or reading.resources.get("nodes")
     return Case(
-        nodes=tuple(nodes_of(slug(reading.source), count)),
+        nodes=tuple(reading.hosts or nodes_of(slug(reading.source), count)),
         node_count=count,
         vm_size=size,
         benchmark=reading.tool,

@@ -32,6 +32,7 @@ VIEW = View(
         *latency("cached_stat_latency", "cached stat latency", "us"),
         *latency("delete_latency", "delete latency", "us"),
     ),
+    identity=("workload", "job"),
     apart=("workload", "direct", "filesystem", "directory", "block_bytes", "jobs", "iodepth"),
     charts=(
         Chart("rows", (_READ, _WRITE), "case", "Bandwidth of each workload"),

@@ -13,6 +13,7 @@ VIEW = View(
         seconds("run_time", "wall time", "s"),
         Measure("energy_drift", "energy drift", "kJ/mol/ps", "lower", "kJ/mol/ps", grows=False),
     ),
+    identity=("tpr", "water_box_nm", "atoms"),
     apart=("tpr", "water_box_nm", "atoms", "dt_ps", "steps", "tune_pme"),
     work=(Work("ns", "ns", "simulation_rate", 1.0, seconds=86400.0),),
     method="ns/day is the simulated time of the steps that count over mdrun's own wall time of"

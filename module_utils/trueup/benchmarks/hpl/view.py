@@ -20,6 +20,7 @@ VIEW = View(
         seconds("hpl_time", "time to solve", "s"),
         Measure("hpl_residual", "scaled residual", "1", "lower", "", grows=False),
     ),
+    identity=("n",),
     apart=("program", "n", "nb", "gpus"),
     work=(Work("PFLOP", "pflop", "hpl_rate", 1e15),),
     method="HPL solves a dense system of N linear equations in fp64, and the rate is"

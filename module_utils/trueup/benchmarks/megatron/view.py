@@ -49,6 +49,7 @@ VIEW = View(
         ),
     ),
     # Not the global batch: it grows with the nodes.
+    identity=("model", "hidden_size"),
     apart=(
         "framework",
         "layers",

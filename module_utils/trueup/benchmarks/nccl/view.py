@@ -14,6 +14,7 @@ VIEW = View(
     title="NCCL collectives",
     headlines=(_BUS,),
     figures=(_ALGORITHM, _TIME),
+    identity=("operation",),
     apart=("operation",),
     charts=(Chart("lines", (_BUS,), "message_bytes", "Bus bandwidth over message size", log=True),),
     method="nccl-tests times each collective at each message size, out of place, over several"

@@ -36,6 +36,7 @@ VIEW = View(
         ),
         Measure("prefix_cache_hit_rate", "prefix-cache hits", "1", "higher", "%", grows=False),
     ),
+    identity=("model", "model_id", "served_model_name"),
     apart=(
         "model",
         "recipe",

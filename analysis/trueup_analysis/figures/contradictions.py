@@ -1,0 +1,131 @@
+"""A log against the user's options on it, the VM size that they name, and itself."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ..units import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..read import Reading
+    from .imported import Provenance
+    from .sizes import Sizes
+
+# A GPU as nvidia-smi, CUDA and NCCL print it: the maker, the form or the memory stands beside the
+# model, which tells it from the name of a VM size or a folder.
+_GPU: Final = re.compile(
+    r"(?<![\w/.-])(?P<maker>(?:NVIDIA(?: GeForce)?|Tesla|Quadro|AMD(?: Instinct)?)[ -])?"
+    r"(?P<model>A100|A10G?|A30|A40|A800|B[123]00|G[BH][23]00|H100|H200|H800|H20|K80|L20|L40?S?|M60"
+    r"|MI\d{3}[AX]?|P100|P40|RTX [A\d]\d{3}|T4|V100S?)"
+    r"(?:[ -](?P<form>SXM\d?|PCI[Ee]|NVL)\b)?(?:[ -](?P<memory>\d+) ?GB\b)?"
+    r"(?:[ -](?P<form_behind>SXM\d?|PCI[Ee]|NVL|HBM\w*)\b)?(?![\w/.])"
+)
+_SIZE: Final = re.compile(r"\bStandard_[A-Za-z]+\d\w*")
+_SILENT: Final = frozenset({"", "unknown", "none"})
+# Parameters of a model's name, and the user's option on each.
+_MODEL_NAMES: Final = ("model", "model_id", "served_model_name")
+
+
+class Gpu(NamedTuple):
+    """A GPU's product: its model ("A100"), and its form ("sxm", "pcie", "nvl") and memory in GB
+    where they are known."""
+
+    model: str
+    form: str = ""
+    memory: str = ""
+
+    def differs(self, other: Gpu) -> bool:
+        """Whether both cannot be one product."""
+        return any(mine and its and mine != its for mine, its in zip(self, other, strict=True))
+
+    def __str__(self) -> str:
+        memory = f"{self.memory} GB" if self.memory else ""
+        return " ".join(filter(None, (self.model, self.form.upper(), memory)))
+
+
+def gpus_in(text: str) -> list[Gpu]:
+    """The GPU products that a text names, each once."""
+    products = {}
+    for match in _GPU.finditer(text):
+        if match["maker"] or match["form"] or match["form_behind"]:
+            form = (match["form"] or match["form_behind"] or "").lower().rstrip("0123456789")
+            # HBM is the memory of several forms.
+            form = "" if form.startswith("hbm") else form
+            products[Gpu(match["model"].upper(), form, match["memory"] or "")] = True
+    return list(products)
+
+
+def contradictions(
+    reading: Reading, text: str, log_options: Provenance, sizes: Sizes
+) -> Iterator[str]:
+    """Sentences on what cannot all be true of a log, its own text and the options."""
+    yield from _of_hardware(text, log_options.size, sizes)
+    yield from _of_counts(reading, log_options, sizes)
+    yield from _of_work(reading, log_options)
+
+
+def _of_hardware(text: str, size: str, sizes: Sizes) -> Iterator[str]:
+    """The VM size and the GPUs that the text names, against the size."""
+    names = {name for match in _SIZE.findall(text) if (name := sizes.name(match)) is not None}
+    if names and size not in names:
+        yield f"it names the VM size {', '.join(sorted(names))}, and --size is {size}"
+    products = gpus_in(text)
+    for product in products[1:]:
+        if product.differs(products[0]):
+            yield f"it names two kinds of GPU, {products[0]} and {product}"
+            return
+    model = sizes.text(size, "gpu_model")
+    of_size = next(iter(gpus_in(f"NVIDIA {model}")), None)
+    for product in products:
+        if not model:
+            yield f"it names the GPU {product}, and {size} has none"
+            return
+        if of_size is not None and product.differs(of_size):
+            yield f"it names the GPU {product}, and {size} has {of_size}"
+            return
+
+
+def _of_counts(reading: Reading, log_options: Provenance, sizes: Sizes) -> Iterator[str]:
+    """Nodes, GPUs, ranks and threads of the log, the options and the size."""
+    counts, size = reading.resources, log_options.size
+    in_log = counts.get("nodes")
+    options = {"--nodes": log_options.node_count, "--node": len(log_options.nodes) or None}
+    for option, count in options.items():
+        if None not in (in_log, count) and in_log != count:
+            hosts = f" ({', '.join(reading.hosts[:4])})" if reading.hosts else ""
+            words = f"{option} says {count}" if option == "--nodes" else f"{option} names {count}"
+            yield f"it ran on {plural(in_log or 0, 'node')}{hosts}, and {words}"
+    nodes = in_log or log_options.node_count or len(log_options.nodes)
+    gpus = counts.get("gpus")
+    if None not in (gpus, log_options.gpus) and gpus != log_options.gpus:
+        yield f"it ran on {plural(gpus or 0, 'GPU')}, and --gpus says {log_options.gpus}"
+    used = gpus or log_options.gpus or 0
+    of_size = sizes.figure(size, "gpus") or 0
+    most = int(of_size * (nodes or 0))
+    if used and (not of_size or (nodes and used > most)):
+        has = f"{plural(nodes, 'node')} of {size} {'has' if nodes == 1 else 'have'} {most}"
+        yield f"it ran on {plural(used, 'GPU')}, and {has if of_size else f'{size} has none'}"
+    cores = int((sizes.figure(size, "vcpus") or 0) * (nodes or 0))
+    processes = counts.get("ranks", 1) * counts.get("threads", 1)
+    if cores and processes > cores:
+        names = [f"{counts[name]} {name}" for name in ("ranks", "threads") if name in counts]
+        has = f"{plural(nodes, 'node')} of {size} {'has' if nodes == 1 else 'have'} {cores}"
+        yield f"it had {' with '.join(names)}{' each' * (len(names) > 1)}, and {has} vCPUs"
+
+
+def _of_work(reading: Reading, log_options: Provenance) -> Iterator[str]:
+    """Model, engine and precision of the log and the options."""
+    for name, value in log_options.work().items():
+        names = _MODEL_NAMES if name == "model" else (name,)
+        in_log = [reading.parameters.get(key, "") for key in names]
+        in_log = [text for text in in_log if text.lower() not in _SILENT]
+        if in_log and not any(_is_same(text, value) for text in in_log):
+            yield f"its {name} is {in_log[0]}, and --{name} says {value}"
+
+
+def _is_same(name: str, other: str) -> bool:
+    """Whether two names mean one thing; of a path its last part counts."""
+    return name.lower().rpartition("/")[2] == other.lower().rpartition("/")[2]
