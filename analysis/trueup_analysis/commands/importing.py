@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -65,7 +64,9 @@ def import_(
     ] = None,
     gpus: Annotated[
         int | None,
-        option("N", "GPUs that each of them ran on, of all its nodes; else as the log says.", min=0),
+        option(
+            "N", "GPUs that each of them ran on, of all its nodes; else as the log says.", min=0
+        ),
     ] = None,
     model: Annotated[str, option("NAME", "The model, where the log does not say it.")] = "",
     engine: Annotated[str, option("NAME", "The serving engine: vllm, sglang, ...")] = "",

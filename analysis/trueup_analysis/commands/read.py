@@ -36,7 +36,11 @@ app = typer.Typer()
 @taking(common=Common)
 def read(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE", help="Outputs of tools, folders of them, or patterns in quotes; - is standard input.")
+        list[str],
+        typer.Argument(
+            metavar="FILE",
+            help="Outputs of tools, folders of them, or patterns in quotes; - is standard input.",
+        ),
     ],
     *,
     tool: Annotated[
@@ -119,9 +123,7 @@ def _verdict_sheets(
 def _say_checks(readings: Sequence[Reading]) -> bool:
     """Name warnings and failed checks; whether any check failed."""
     said = [(item.source, text) for item in readings for text in item.warnings]
-    said += [
-        (item.source, f"unverified: {text}") for item in readings for text in item.unverified
-    ]
+    said += [(item.source, f"unverified: {text}") for item in readings for text in item.unverified]
     failed = {item.source: bad for item in readings if (bad := item.failed_checks())}
     said += [(source, f"failed checks: {', '.join(bad)}") for source, bad in failed.items()]
     say_all(once_each(said))

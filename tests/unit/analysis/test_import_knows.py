@@ -1,4 +1,4 @@
-"""``trueup import`` compares a log with the options on it, and names nodes and cases by its facts."""
+"""``trueup import`` compares a log with its options, and names nodes and cases by facts."""
 
 from __future__ import annotations
 
@@ -83,9 +83,7 @@ def test_a_contradiction_is_refused_and_the_other_log_is_imported(
             "import", DATA / log, silent, "--size", size, *options, "--results", results
         )
         assert (both.status, [record["benchmark"] for record in made(results)]) == (1, ["hpl"])
-        assert both.err.splitlines()[-1] == (
-            "1 of 2 files could not be imported; the others were."
-        )
+        assert both.err.splitlines()[-1] == ("1 of 2 files could not be imported; the others were.")
 
 
 def edited(log: str, tmp_path: Path, old: str, new: str) -> Path:
