@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -158,8 +159,7 @@ def _imported(
             [(earlier.origin, earlier.label) for earlier in before if earlier.run_id == run_id],
         )
         written: list[Record] = []
-        fresh: list[Output] = []
-        lacking: dict[str, int] = {}
+        warnings: list[tuple[str, str]] = []
         for output, label in zip(outputs, labels, strict=True):
             source = output.reading.source
             record = imported.record(
@@ -176,23 +176,28 @@ def _imported(
             equal = next((earlier for earlier in before if earlier.sha256 == log.sha256), None)
             before.append(log._replace(path=path))
             written.append(record)
-            fresh.append(output)
-            for name in imported.unknown(record):
-                lacking[name] = lacking.get(name, 0) + 1
+            warnings += [(source, text) for text in output.reading.warnings]
             yield from _told(output, record, equal)
         if written:
             _end(results, manifest, written)
-    warnings = [(item.reading.source, text) for item in fresh for text in item.reading.warnings]
     yield from (_Line(f"warning: {text}") for text in once_each(warnings))
-    for name, count in lacking.items():
-        more = "" if name != imported.UNKNOWN_WORK else _NOT_COMPARED
-        yield _Line(
-            f"note: {name} of {plural(count, 'log')} is unknown: no log or option says it{more}."
-        )
+    yield from _unknown(written)
     if written:
         yield _Line(f"{plural(len(written), 'record')} written into {results / run_id}.")
     else:
         yield _Line("No record is new: nothing written.")
+
+
+def _unknown(written: Sequence[Record]) -> Iterator[_Line]:
+    """Notes on facts that neither logs nor options say."""
+    from ..figures import imported
+    from ..units import plural
+
+    lacking = Counter(name for record in written for name in imported.unknown(record))
+    for name, count in lacking.items():
+        more = _NOT_COMPARED if name == imported.UNKNOWN_WORK else ""
+        logs = plural(count, "log")
+        yield _Line(f"note: {name} of {logs} is unknown: no log or option says it{more}.")
 
 
 class _Log(NamedTuple):

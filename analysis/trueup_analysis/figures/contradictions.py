@@ -24,6 +24,7 @@ _GPU: Final = re.compile(
     r"(?:[ -](?P<form_behind>SXM\d?|PCI[Ee]|NVL|HBM\w*)\b)?(?![\w/.])"
 )
 _SIZE: Final = re.compile(r"\bStandard_[A-Za-z]+\d\w*")
+_CPUS: Final = ("ranks", "threads")
 _SILENT: Final = frozenset({"", "unknown", "none"})
 # Parameters of a model's name, and the user's option on each.
 _MODEL_NAMES: Final = ("model", "model_id", "served_model_name")
@@ -90,30 +91,40 @@ def _of_hardware(text: str, size: str, sizes: Sizes) -> Iterator[str]:
 
 def _of_counts(reading: Reading, log_options: Provenance, sizes: Sizes) -> Iterator[str]:
     """Nodes, GPUs, ranks and threads of the log, the options and the size."""
-    counts, size = reading.resources, log_options.size
-    in_log = counts.get("nodes")
-    options = {"--nodes": log_options.node_count, "--node": len(log_options.nodes) or None}
-    for option, count in options.items():
-        if None not in (in_log, count) and in_log != count:
-            hosts = f" ({', '.join(reading.hosts[:4])})" if reading.hosts else ""
-            words = f"{option} says {count}" if option == "--nodes" else f"{option} names {count}"
-            yield f"it ran on {plural(in_log or 0, 'node')}{hosts}, and {words}"
-    nodes = in_log or log_options.node_count or len(log_options.nodes)
-    gpus = counts.get("gpus")
-    if None not in (gpus, log_options.gpus) and gpus != log_options.gpus:
+    counts = reading.resources
+    in_log, gpus = counts.get("nodes"), counts.get("gpus")
+    hosts = f" ({', '.join(reading.hosts[:4])})" if reading.hosts else ""
+    for option, count in (
+        ("--nodes says", log_options.node_count),
+        ("--node names", len(log_options.nodes) or None),
+    ):
+        if _differ(in_log, count):
+            yield f"it ran on {plural(in_log or 0, 'node')}{hosts}, and {option} {count}"
+    if _differ(gpus, log_options.gpus):
         yield f"it ran on {plural(gpus or 0, 'GPU')}, and --gpus says {log_options.gpus}"
-    used = gpus or log_options.gpus or 0
-    of_size = sizes.figure(size, "gpus") or 0
-    most = int(of_size * (nodes or 0))
-    if used and (not of_size or (nodes and used > most)):
-        has = f"{plural(nodes, 'node')} of {size} {'has' if nodes == 1 else 'have'} {most}"
-        yield f"it ran on {plural(used, 'GPU')}, and {has if of_size else f'{size} has none'}"
-    cores = int((sizes.figure(size, "vcpus") or 0) * (nodes or 0))
-    processes = counts.get("ranks", 1) * counts.get("threads", 1)
-    if cores and processes > cores:
-        names = [f"{counts[name]} {name}" for name in ("ranks", "threads") if name in counts]
-        has = f"{plural(nodes, 'node')} of {size} {'has' if nodes == 1 else 'have'} {cores}"
-        yield f"it had {' with '.join(names)}{' each' * (len(names) > 1)}, and {has} vCPUs"
+    nodes = in_log or log_options.node_count or len(log_options.nodes)
+    yield from _beyond_size(reading, gpus or log_options.gpus or 0, nodes, log_options.size, sizes)
+
+
+def _differ(count: int | None, other: int | None) -> bool:
+    """Whether two numbers are known and not equal."""
+    return count is not None and other is not None and count != other
+
+
+def _beyond_size(reading: Reading, gpus: int, nodes: int, size: str, sizes: Sizes) -> Iterator[str]:
+    """More GPUs or threads than the nodes of a size have; 0 nodes are an unknown number."""
+    counts = reading.resources
+    has = f"{plural(nodes, 'node')} of {size} {'has' if nodes == 1 else 'have'}"
+    gpus_of_size = int(sizes.figure(size, "gpus") or 0)
+    if gpus and not gpus_of_size:
+        yield f"it ran on {plural(gpus, 'GPU')}, and {size} has none"
+    elif nodes and gpus > gpus_of_size * nodes:
+        yield f"it ran on {plural(gpus, 'GPU')}, and {has} {gpus_of_size * nodes}"
+    cores = int(sizes.figure(size, "vcpus") or 0) * nodes
+    ranks, threads = counts.get("ranks", 1), counts.get("threads", 1)
+    if cores and ranks * threads > cores:
+        had = " x ".join(plural(counts[name], name[:-1]) for name in _CPUS if name in counts)
+        yield f"it had {had}, and {has} {cores} vCPUs"
 
 
 def _of_work(reading: Reading, log_options: Provenance) -> Iterator[str]:

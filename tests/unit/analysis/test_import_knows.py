@@ -107,7 +107,7 @@ def edited(log: str, tmp_path: Path, old: str, new: str) -> Path:
             "stream/stream510.txt",
             "Number of Threads requested = 2\nNumber of Threads counted = 2",
             "Number of Threads requested = 240\nNumber of Threads counted = 240",
-            f"it had 1 ranks with 240 threads each, and 1 node of {NDV4} has 96 vCPUs",
+            f"it had 1 rank x 240 threads, and 1 node of {NDV4} has 96 vCPUs",
         ),
         (
             "stream/stream510.txt",
