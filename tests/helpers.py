@@ -25,6 +25,32 @@ ROOT = Path(__file__).parent.parent
 TOGETHER: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
 
 
+def parametrized(names: str | tuple[str, ...], **options: Any) -> Callable[[Any], Any]:
+    """Parametrize a test with its rows in tests/data/cases/<module>.txt: below the line
+    "== test: names", one row of JSON a line. "#" begins a comment."""
+    import pytest
+
+    columns = names if isinstance(names, str) else ", ".join(names)
+
+    def decorate(test: Any) -> Any:
+        rows = _tables(test.__module__)[f"{test.__name__}: {columns}"]
+        return pytest.mark.parametrize(names, rows, **options)(test)
+
+    return decorate
+
+
+@functools.cache
+def _tables(module: str) -> dict[str, list[Any]]:
+    text = (ROOT / "tests" / "data" / "cases" / f"{module}.txt").read_text(encoding="utf-8")
+    tables: dict[str, list[Any]] = {}
+    for line in text.splitlines():
+        if line.startswith("== "):
+            rows = tables.setdefault(line.removeprefix("== "), [])
+        elif line and not line.startswith("#"):
+            rows.append(json.loads(line))
+    return tables
+
+
 def program(path: str) -> ModuleType:
     """A role's program for nodes, by its path in the repository, as a module of its own."""
     name = path.removesuffix(".py").replace("/", "_")

@@ -2,15 +2,14 @@
 benchmark modules do, with the run's ``run.json``.
 
 Outputs come from tests/data, where SOURCES.md says which are real, or are laid out here as those
-are, with figures that follow a formula (``nccl_text``, ``devito_text``, ``vllm_text``,
-``fio_text``). All of the latter are synthetic. So is what a record says of its machine: the outputs
-are of smaller machines than the sizes named, and no figure here is one of that size.
+are, with figures that follow a formula (``nccl_text``, ``devito_text``). All of the latter are
+synthetic. So is what a record says of its machine: the outputs are of smaller machines than the
+sizes named, and no figure here is one of that size.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import json
 import math
@@ -31,7 +30,6 @@ from trueup.benchmarks.megatron import case as megatron
 from trueup.benchmarks.nccl import case as nccl
 from trueup.benchmarks.nv_a10 import case as nv_a10
 from trueup.benchmarks.vllm import case as vllm
-from trueup.benchmarks.vllm.signatures import DRIVER_PREFIX as VLLM_PREFIX
 from trueup.errors import ParseError
 from trueup.node import state as node_state
 from trueup.node.affinity import Placement, plan
@@ -53,11 +51,7 @@ __all__ = [
     "TOOLS",
     "UNREACHABLE",
     "Run",
-    "devito_text",
     "every_tool",
-    "fio_run",
-    "fio_text",
-    "gromacs_run",
     "h100_fleet",
     "hbv3_scaling",
     "home_run",
@@ -66,8 +60,6 @@ __all__ = [
     "parsed",
     "record_of",
     "training_run",
-    "vllm_loads",
-    "vllm_text",
     "write",
 ]
 
@@ -751,112 +743,6 @@ def hbv3_scaling(*, scaling: str = "strong", counts: Sequence[int] = (1, 2, 4, 8
 
 # --- vLLM ----------------------------------------------------------------------------------------
 
-_VLLM_HEAD = (
-    ("Successful requests:", "completed"),
-    ("Failed requests:", "failed"),
-    ("Maximum request concurrency:", "max_concurrency"),
-    ("Benchmark duration (s):", "duration"),
-    ("Total input tokens:", "total_input_tokens"),
-    ("Total generated tokens:", "total_output_tokens"),
-    ("Request throughput (req/s):", "request_throughput"),
-    ("Output token throughput (tok/s):", "output_throughput"),
-    ("Peak output token throughput (tok/s):", "max_output_tokens_per_s"),
-    ("Peak concurrent requests:", "max_concurrent_requests"),
-    ("Total token throughput (tok/s):", "total_token_throughput"),
-)
-_VLLM_LATENCIES = (
-    ("ttft", "TTFT", "Time to First Token"),
-    ("tpot", "TPOT", "Time per Output Token (excl. 1st token)"),
-    ("itl", "ITL", "Inter-token Latency"),
-    ("e2el", "E2EL", "End-to-end Latency"),
-)
-
-
-def vllm_text(
-    concurrency: int,
-    *,
-    prompts: int,
-    first: float,
-    token: float,
-    inputs: int = 1024,
-    outputs: int = 128,
-    cache_tokens: int = 400_000,
-) -> str:
-    """Synthetic output of vLLM's driver as tests/data/vllm/vllm032_driver_random.log has it.
-
-    Args:
-        concurrency: requests in flight, all the time.
-        prompts: requests in all.
-        first: time to the first token, s; the mean.
-        token: time of each token after it, s; the mean.
-        inputs, outputs: tokens of a request.
-        cache_tokens: that the server's KV cache holds.
-    """
-    lines = _data("vllm", "vllm032_driver_random.log").splitlines()
-    title = next(n for n, line in enumerate(lines) if "Serving Benchmark Result" in line)
-    data = json.loads(lines[-1][len(VLLM_PREFIX) :])
-    whole = first + token * (outputs - 1)
-    duration = prompts / concurrency * whole
-    given, generated = prompts * inputs, prompts * outputs
-    result = {
-        **data["result"],
-        "model_id": _VLLM_MODEL,
-        "tokenizer_id": _VLLM_MODEL,
-        "num_prompts": prompts,
-        "max_concurrency": concurrency,
-        "duration": duration,
-        "completed": prompts,
-        "total_input_tokens": given,
-        "total_output_tokens": generated,
-        "request_throughput": prompts / duration,
-        "output_throughput": generated / duration,
-        "total_token_throughput": (given + generated) / duration,
-        "max_output_tokens_per_s": float(math.ceil(1.1 * generated / duration)),
-        "max_concurrent_requests": min(2 * concurrency, prompts),
-    }
-    for name, mean in (("ttft", first), ("tpot", token), ("itl", token), ("e2el", whole)):
-        for statistic, share in (("mean", 1.0), ("median", 0.98), ("std", 0.1), ("p99", 1.25)):
-            result[f"{statistic}_{name}_ms"] = mean * share * 1000
-    busy = max(1, int(duration / 0.5))
-    data.update(
-        vllm="0.32.0",
-        server_vllm="0.32.0",
-        wall_seconds=duration + 30.0,
-        result=result,
-        server={
-            **data["server"],
-            "samples": busy + 60,
-            "asked": busy + 60,
-            "busy_samples": busy,
-            "kv_cache_usage_max": concurrency * (inputs + outputs) / cache_tokens,
-            "kv_cache_usage_mean": concurrency * (inputs + outputs / 2) / cache_tokens,
-            "requests_running_max": float(concurrency),
-            "prefix_cache_queries": float(given),
-        },
-    )
-    del data["sha256"]
-    sealed = json.dumps(data, sort_keys=True, separators=(",", ":"))
-    data["sha256"] = hashlib.sha256(sealed.encode()).hexdigest()
-    head = [
-        re.sub(r"(Maximum request concurrency: )\d+", rf"\g<1>{concurrency}", line)
-        for line in lines[: title + 1]
-    ]
-    return "\n".join([*head, *_vllm_table(result), VLLM_PREFIX + json.dumps(data)]) + "\n"
-
-
-def _vllm_table(result: Mapping[str, Any]) -> list[str]:
-    def row(label: str, key: str) -> str:
-        value = result[key]
-        whole = isinstance(value, int) and key != "max_concurrent_requests"
-        return f"{label:<40} {value if whole else format(value, '.2f'):<10}"
-
-    rows = [row(label, key) for label, key in _VLLM_HEAD]
-    for name, short, title in _VLLM_LATENCIES:
-        rows.append(f"{title:-^50}")
-        for label, statistic in (("Mean", "mean"), ("Median", "median"), ("P99", "p99")):
-            rows.append(row(f"{label} {short} (ms):", f"{statistic}_{name}_ms"))
-    return [*rows, "=" * 50]
-
 
 _VLLM_MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 
@@ -921,94 +807,7 @@ def _vllm_fields(*, gpus: int, **changed: Any) -> dict[str, Any]:
     }
 
 
-# Synthetic seconds of a server with nothing else to do: to the first token, of each token after it,
-# and what each further request in flight adds to the two.
-_VLLM_SPEEDS = {
-    NC_A100: (0.080, 0.0120, 0.0060, 0.00016),
-    NC_H100: (0.045, 0.0072, 0.0028, 0.00008),
-}
-
-
-def vllm_loads(*, loads: Sequence[int] = (1, 4, 16, 64)) -> Run:
-    """Llama 3.1 8B on one GPU of two sizes, with 1, 4, 16 and 64 requests in flight: 8 records of
-    synthetic outputs, read by the parser."""
-    kept = []
-    for size, (first, token, more_first, more_token) in _VLLM_SPEEDS.items():
-        for load in loads:
-            prompts = max(100, 8 * load)
-            text = vllm_text(
-                load,
-                prompts=prompts,
-                first=first + more_first * (load - 1),
-                token=token + more_token * (load - 1),
-            )
-            fields = _vllm_fields(
-                gpus=1, recipe="llama-3.1-8b", num_prompts=prompts, max_concurrency=load
-            )
-            name = "a100-1" if size == NC_A100 else "h100-1"
-            kept.append(_kept(text, "vllm", size=size, nodes=[name], seconds=120.0, **fields))
-    return _run("20261120T170000Z-7f0a", kept)
-
-
 # --- fio -----------------------------------------------------------------------------------------
-
-
-def fio_text(
-    workload: str, *, rate: float, latency: float, chosen: fio.Settings | None = None
-) -> str:
-    """Synthetic output of fio as tests/data/fio/fio333_random_rw_jsonplus.json has it, without its
-    histograms, of a workload that only reads or only writes.
-
-    Args:
-        rate: bytes a second.
-        latency: its mean, s.
-        chosen: the workload's settings, its own where they are not given.
-    """
-    chosen = chosen or _fio_settings(workload)
-    [part] = chosen.parts
-    [direction] = part.directions
-    data = json.loads(_data("fio", "fio333_random_rw_jsonplus.json"))
-    data["global options"].update(
-        name="global", ioengine=chosen.engine, direct="1", runtime=str(chosen.runtime_seconds)
-    )
-    [job] = data["jobs"]
-    job["jobname"] = part.name
-    job["job options"] = {
-        "name": part.name,
-        **part.options,
-        "bs": str(part.block_bytes),
-        "numjobs": str(part.jobs),
-        "iodepth": str(part.iodepth),
-        "size": str(part.job_bytes),
-    }
-    runtime = chosen.runtime_seconds * 1000 + 1
-    count = int(rate * runtime / 1000 / part.block_bytes)
-    moved = count * part.block_bytes
-    other = "write" if direction == "read" else "read"
-    unused = {key: value for key, value in job["trim"].items() if key in job[other]}
-    job[other] = {**job[other], **unused}
-    submission, whole = 0.02 * latency * 1e9, latency * 1e9
-    job[direction].update(
-        io_bytes=moved,
-        io_kbytes=moved // 1024,
-        bw_bytes=moved * 1000 // runtime,
-        bw=moved * 1000 // runtime // 1024,
-        iops=round(count * 1000 / runtime, 6),
-        runtime=runtime,
-        total_ios=count,
-        slat_ns=_fio_latency(submission, count),
-        clat_ns=_fio_latency(whole - submission, count),
-        lat_ns={
-            **_fio_latency(whole, count),
-            "percentile": {"50.000000": int(0.95 * whole), "99.000000": int(2.4 * whole)},
-        },
-    )
-    return json.dumps(data, indent=2) + "\n"
-
-
-def _fio_latency(mean: float, count: int) -> dict[str, Any]:
-    spread = {"min": int(0.2 * mean), "max": int(12 * mean), "mean": mean, "stddev": 0.6 * mean}
-    return {**spread, "N": count}
 
 
 def _fio_settings(workload: str, **numbers: int) -> fio.Settings:
@@ -1016,11 +815,6 @@ def _fio_settings(workload: str, **numbers: int) -> fio.Settings:
     return fio.settings(workload, **{**usual, **numbers}, engine="libaio")
 
 
-_NVME = {
-    "filesystem": "xfs",
-    "filesystem_source": "/dev/md127",
-    "filesystem_options": "rw,attr2,inode64,noquota",
-}
 _SHARE = {
     "filesystem": "nfs4",
     "filesystem_source": "10.1.0.9:/share",
@@ -1049,54 +843,6 @@ def _fio_fields(chosen: fio.Settings, directory: str, where: Mapping[str, str]) 
         },
         "judge": functools.partial(fio.judge, chosen=chosen),
     }
-
-
-def _fio_files(workload: str) -> Kept:
-    """One of the recorded runs of file operations."""
-    chosen = fio.files_settings(workload, jobs=2, files=2000)
-    cached = fio.stats_are_cached(_SHARE["filesystem"], _SHARE["filesystem_options"])
-    return _kept(
-        _data("fio", f"fio333_{workload}.json"),
-        "fio",
-        size=HBV3,
-        nodes=["hb-1"],
-        case=workload,
-        command=fio.files_command(chosen, fio="fio", folder="/share/trueup-fio-made"),
-        figures=functools.partial(fio.files_metrics, cached=cached),
-        judge=functools.partial(fio.judge_files, chosen=chosen),
-        parameters={
-            "directory": "/share",
-            "workload": workload,
-            "jobs": 2,
-            "files": 2000,
-            "files_in_all": chosen.total,
-            **_SHARE,
-        },
-        seconds=8.0,
-    )
-
-
-# Synthetic: bytes a second and mean latency in s of two local NVMe disks.
-_NVME_RATES = {
-    "sequential_read": (6.9e9, 0.0097),
-    "sequential_write": (2.9e9, 0.0231),
-    "random_read": (1.52e9, 0.00138),
-    "random_write": (0.72e9, 0.00291),
-}
-
-
-def fio_run() -> Run:
-    """Four workloads of NVMe scratch from synthetic outputs, and of shared storage the recorded
-    ones: one of two jobs at once and three of operations of files. 8 records, of which one is
-    invalid: 4000 stats were done in 13 ms, and fio counts whole milliseconds."""
-    kept = []
-    for workload, (rate, latency) in _NVME_RATES.items():
-        text = fio_text(workload, rate=rate, latency=latency)
-        fields = _fio_fields(_fio_settings(workload), "/mnt/nvme", _NVME)
-        kept.append(_kept(text, "fio", size=HBV3, nodes=["hb-1"], seconds=34.0, **fields))
-    kept.append(_fio_recorded())
-    kept += [_fio_files(workload) for workload in fio.OPERATIONS]
-    return _run("20261120T190000Z-f10a", kept)
 
 
 def _fio_recorded() -> Kept:
@@ -1152,25 +898,6 @@ def _gromacs(name: str, *, cpus: int = 120, software: str = "gmx", **changed: An
         software=chosen.software(),
         judge=functools.partial(gromacs.judge, chosen=chosen, drift_allowed=0.005),
     )
-
-
-def gromacs_run() -> Run:
-    """The three recorded runs of GROMACS: a box of water in two layouts, and an input file of its
-    own. 3 records."""
-    sha256 = parsed(_data("gromacs", "driver_mpi_r2t1.txt"), "gromacs").driver["tpr_sha256"]
-    kept = [
-        _gromacs("driver_r1t2.txt", water_box=2.5, threads_per_rank=2),
-        _gromacs("driver_r2t1.txt", water_box=2.5, ranks=2),
-        _gromacs(
-            "driver_mpi_r2t1.txt",
-            software="gmx_mpi",
-            tpr="/mnt/nvme/water.tpr",
-            tpr_sha256=sha256,
-            ranks=2,
-            steps=1000,
-        ),
-    ]
-    return _run("20261120T200000Z-62a0", kept)
 
 
 TINY_GPT = {

@@ -60,53 +60,6 @@ def test_module_utils_holds_the_node_s_half(checkout: house.House) -> None:
     assert house.controller_only(checkout) == {}
 
 
-def test_wording_is_counted() -> None:
-    source = (
-        '"""What it is."""\n\n\ndef found(rows, one):\n    whole = [row for row in rows]  # text\n'
-    )
-    checkout = house.House(Path(), {"library/a.py": source})
-    assert house.wording(checkout, "library") == house.Wording(5, 3, 5, 1)
-
-
 def test_every_task_name_begins_with_a_plain_verb(checkout: house.House) -> None:
     names = house.task_names(checkout)
     assert [name for name in names if house.begin_with([name], house.PLAIN_VERBS) == 0] == []
-
-
-def test_jinja_is_counted_where_it_stands() -> None:
-    task = {"name": "Check {{ a }}", "when": ["b if c else d", True], "vars": {"x": "{{ 1\n+ 2 }}"}}
-    assert house.jinja(house.texts([task])) == house.Jinja(3, 13, 1, 0)
-    source = 'EXAMPLES = "{{ shown }}"\nTEXT = "{{ evaluated }}{% if x %}"\n'
-    assert house.jinja(house.python_texts(source)) == house.Jinja(1, 9, 0, 1)
-
-
-def test_a_functions_branches_are_counted() -> None:
-    source = (
-        "def f(a):\n"
-        "    if a and a > 1:\n"
-        "        return [b for b in a if b]\n"
-        "    return 1 if a else 2\n"
-    )
-    checkout = house.House(Path(), {"library/a.py": source, "tests/b.py": source})
-    assert house.complexities(checkout) == [(6, "library/a.py:1 f")]
-
-
-def test_an_option_is_counted_in_the_files_of_its_benchmark() -> None:
-    files = {
-        "module_utils/trueup/benchmarks/gemm/output.py": "repeats = 1",
-        "module_utils/trueup/benchmarks/fio/output.py": "repeats = 1",
-        "library/gemm_bench.py": "repeats",
-        "roles/gemm/defaults/main.yml": "gemm_repeats: 5",
-        "roles/gemm/tasks/benchmark.yml": "x: '{{ gemm_repeats }}'",
-        "playbooks/health.yml": "x: '{{ gemm_repeats }}'",
-    }
-    assert house.files_that_name_an_option(house.House(Path(), files)) == {"gemm_repeats": 5}
-
-
-def test_names_of_tasks_in_blocks_are_found() -> None:
-    tasks = [
-        {"name": "Install, then check", "block": [{"name": "See whether", "loop": [{"name": "x"}]}]}
-    ]
-    names = list(house.names_of_tasks(tasks))
-    assert names == ["Install, then check", "See whether"]
-    assert house.begin_with(names, house.STYLE_VERBS) == 1

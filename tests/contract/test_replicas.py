@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 import subprocess
 import sys
@@ -15,7 +14,6 @@ import evidence_facts
 import private_apt
 import pytest
 import yaml
-from trueup.benchmarks.nccl import output
 from trueup.node import nccl_topology, transactions
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +21,6 @@ DATA = ROOT / "tests/data/images"
 NAMES: dict[str, dict[str, str]] = json.loads((DATA / "names.json").read_text(encoding="utf-8"))
 sys.path.insert(0, str(ROOT / "molecule/_shared/replicas"))
 
-import matrix  # noqa: E402 WHY: these stand in that folder
 import replica  # noqa: E402
 
 IMAGES = replica.images()
@@ -103,29 +100,6 @@ def test_what_is_enabled_or_wanted_by_a_unit_is_there(tree: Any, image: str) -> 
     there = {Path(path).name for path in tree(image) if path.endswith(".service")}
     units = {f"{unit}.service" for unit in replica.described(image)["enabled"]}
     assert units - there == set()
-
-
-def test_the_name_changes_with_what_goes_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica, "interpreter", lambda minor: Path("/pyenv", minor))
-    first = replica.tag("ubuntu-22.04", "base:1")
-    assert first == replica.tag("ubuntu-22.04", "base:1")
-    assert first != replica.tag("ubuntu-22.04", "base:2")
-    monkeypatch.setattr(replica, "SAYS", "{}")
-    assert first != replica.tag("ubuntu-22.04", "base:1")
-
-
-def test_a_nested_module_is_loaded_by_its_whole_path() -> None:
-    planned = replica.planned("ubuntu-22.04")
-    (text,) = (one.content for path, one in planned.items() if path.endswith("mpi/hpcx-2.25.1"))
-    assert "conflict        mpi" in text
-    (loaded,) = re.findall(r"^module load (\S+)$", text, re.MULTILINE)
-    assert loaded in planned
-
-
-def test_the_scenario_uses_replicas_that_there_are() -> None:
-    text = (ROOT / "molecule/replicas/molecule.yml").read_text(encoding="utf-8")
-    nodes = yaml.safe_load(text)["provisioner"]["inventory"]["host_vars"].values()
-    assert {node["node_replica"] for node in nodes} - set(IMAGES) == set()
 
 
 def test_the_thirteen_breaks_can_each_be_met_on_a_node_of_their_scenario() -> None:
@@ -211,122 +185,3 @@ def test_an_old_image_differs_in_the_topology_file_and_nccl_tests() -> None:
     wrong = {one.kind for one in found if one.severity == "error"}
     assert "mask" in wrong
     assert nccl_topology.check(new[topology].content.encode(), layouts["ndv4"], []) == []
-
-
-def test_what_old_nccl_tests_print_is_read(tmp_path: Path) -> None:
-    data = replica.described("ubuntu-22.04-old")
-    program = tmp_path / "all_reduce_perf"
-    planned = replica.planned("ubuntu-22.04-old")
-    program.write_text(planned["/opt/nccl-tests/build/all_reduce_perf"].content, encoding="utf-8")
-    argv = [
-        "sh",
-        str(program),
-        *[
-            "-b",
-            "1024",
-            "-e",
-            "17179869184",
-            "-f",
-            "2",
-            "-g",
-            "8",
-            "-n",
-            "20",
-            "-w",
-            "5",
-            "-c",
-            "1",
-        ],
-    ]
-    where = {**os.environ, "LD_LIBRARY_PATH": f"/opt/{data['values']['hpcx']}/ompi/lib"}
-    said = subprocess.run(argv, env=where, capture_output=True, text=True, check=True).stdout
-    table = output.parse_nccl(said)
-    assert (len(table.rows), table.rows[-1].size) == (25, 17179869184)
-    assert subprocess.run(argv, env={}, capture_output=True, check=False).returncode == 127
-
-
-def ran(
-    *tasks: tuple[str, dict[str, Any]], failures: int = 0, play: str = "Configure nodes"
-) -> dict[str, Any]:
-    """A run of one node as Ansible's JSON has it."""
-    listed = [{"task": {"name": name}, "hosts": {"node": result}} for name, result in tasks]
-    changed = sum(bool(result.get("changed")) for _, result in tasks)
-    counts = {"changed": changed, "failures": failures, "unreachable": 0}
-    parts = [{"play": {"name": play}, "tasks": listed}]
-    return {"plays": parts, "stats": {"node": counts}}
-
-
-def test_the_table_says_what_each_role_did() -> None:
-    run = ran(
-        ("Identify node", {"changed": False}),
-        ("hpc_limits : Configure", {"changed": True}),
-        ("rdma : Plan rdma", {"changed": False, "kept": True}),
-        ("hpcx : Plan hpcx", {"changed": False, "kept": True}),
-        ("hpcx : Configure", {"changed": True}),
-        ("nccl : Install", {"skipped": True, "changed": False}),
-        ("nvme_scratch : Verify", {"changed": False}),
-    )
-    assert matrix.did(matrix.roles_of(run, "node")) == (
-        "hpc_limits: changed 1; rdma: kept; hpcx: kept, changed 1; nvme_scratch: verified"
-    )
-    assert matrix.outcome(run, "node") == "changed=2"
-
-
-def test_the_table_says_why_a_run_failed() -> None:
-    wrong = {"failed": True, "msg": "gpu_grid: the wrong | image"}
-    run = ran(("gpu_grid : Validate", wrong), failures=1)
-    assert matrix.outcome(run, "node") == "failed: gpu_grid: the wrong / image"
-    assert matrix.did(matrix.roles_of(run, "node")) == "gpu_grid: FAILED"
-    assert matrix.outcome(ran(failures=1), "node") == "failed: unreachable"
-    early = ran(("gpu_grid : Plan gpu_grid", wrong), failures=1, play=matrix.PREFLIGHT)
-    assert matrix.outcome(early, "node") == "refused in preflight: gpu_grid: the wrong / image"
-    assert matrix.did(matrix.roles_of(early, "node")) == "-"
-
-
-def test_the_table_says_what_each_benchmark_said() -> None:
-    said = ["skipped: nvme_scratch: a container: no disks", "skipped: gemm: no torch"]
-    configured = ran(
-        ("Report what is skipped", {"msg": said}),
-        ("nvme_scratch : Plan nvme_scratch", {"changed": False}),
-        ("nccl : Plan nccl", {"warnings": ["an | old file"]}),
-    )
-    pip = {"failed": True, "msg": "non-zero return code", "stderr": "many\npip reaches | nothing\n"}
-    run = ran(
-        ("stream : Run stream", {"changed": False}),
-        ("devito : Install", {"failed": True, "msg": "more failed", "results": [pip]}),
-        ("devito : Report failures", {"failed": True, "msg": "what follows"}),
-        ("gemm : Plan gemm", {"changed": False}),
-        ("Fail if a benchmark failed", {"failed": True, "msg": "not measured: devito; above"}),
-        failures=1,
-        play="Measure benchmarks",
-    )
-    both = {"plays": configured["plays"] + run["plays"], "stats": run["stats"]}
-    skipped = matrix.skips(both, "node")
-    assert matrix.did(matrix.roles_of(both, "node"), skipped) == (
-        "nvme_scratch: skipped; nccl: warned in preflight: an / old file"
-    )
-    assert matrix.measured(matrix.roles_of(both, "node", measuring=True), skipped) == (
-        "stream: measured; devito: pip reaches / nothing; gemm: skipped: no torch"
-    )
-    assert matrix.outcome(both, "node") == "changed=0; not measured: devito"
-
-
-def test_a_run_of_some_nodes_leaves_the_rows_of_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = tmp_path / "images.md"
-    page.write_text(f"before\n{matrix.BEGIN}{matrix.HEADER}\n|\n{matrix.END}after\n", "utf-8")
-    monkeypatch.setattr(matrix, "PAGE", page)
-    hosts = {
-        "m-u22-ndv4": {"node_replica": "ubuntu-22.04"},
-        "m-a9-hbv3": {"node_replica": "alma-9"},
-    }
-    done = ran(("hpcx : Configure", {"changed": True}))
-    for node in ("m-a9-hbv3", "m-u22-ndv4"):
-        run = {"plays": [], "stats": {node: {**done["stats"]["node"], "changed": 7}}}
-        matrix.write(hosts, [node], [run])
-    lines = page.read_text(encoding="utf-8").splitlines()
-    assert (lines[0], lines[-1], len(lines)) == ("before", "after", 8)
-    cells = [line.strip("| ").split(" | ") for line in lines[4:6]]
-    assert [(one[0], one[3]) for one in cells] == [("ubuntu-22.04", "NDv4"), ("alma-9", "HBv3")]
-    assert cells[0][6:] == ["changed=7", "not run", "not run"]

@@ -16,6 +16,7 @@ import recorded_runs
 import role_plans
 import untested
 import yaml
+from helpers import parametrized
 from trueup.errors import BadInput
 from trueup.node import link_flaps
 from trueup_controller import acceptance
@@ -291,28 +292,12 @@ def beside(check: dict[str, Any], *figures: tuple[str, Any]) -> str:
     return str(found["outcome"])
 
 
-@pytest.mark.parametrize(
-    ("figures", "outcome"),
-    [
-        ((("a", 100), ("b", 101)), "passed"),
-        ((("a", 100), ("b", 101), ("c", 98.9)), "failed"),
-        ((("a", 100), ("b", float("nan"))), "failed"),
-        ((("a", 100),), "not measured"),
-    ],
-)
+@parametrized(("figures", "outcome"))
 def test_figures_that_are_alike(figures: Any, outcome: str) -> None:
     assert beside({"alike": 0.01}, *figures) == outcome
 
 
-@pytest.mark.parametrize(
-    ("figures", "outcome"),
-    [
-        ((("a", 5), ("b", 5)), "passed"),
-        ((("a", 4), ("b", 5)), "failed"),
-        ((("a", 4), ("a", 6), ("b", 5)), "passed"),
-        ((("a", 5),), "not measured"),
-    ],
-)
+@parametrized(("figures", "outcome"))
 def test_a_figure_that_is_not_below_another(figures: Any, outcome: str) -> None:
     assert beside({"where": {"layout": "a"}, "not_below": {"layout": "b"}}, *figures) == outcome
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import topology_of
@@ -209,29 +210,7 @@ def test_smt_siblings_only_when_asked_for() -> None:
     assert format_cpu_list(some.per_rank[0]) == "0-4,6,8,10,12,14,16,18,20,22,24,26,28,30,32,34"
 
 
-@pytest.mark.parametrize(
-    ("ranks", "threads", "binding", "message"),
-    [
-        (4, 31, "numa", "4 ranks x 31 threads need 124 cores, and this machine has 120"),
-        (121, 1, "none", "121 ranks x 1 threads need 121 cores, and this machine has 120"),
-        (
-            3,
-            31,
-            "numa",
-            "31 threads does not fit in one NUMA node; the largest, NUMA node 0, holds 30",
-        ),
-        (
-            1,
-            9,
-            "l3",
-            "a rank of 9 threads does not fit in one L3 group; the largest, L3 group 0, holds 8",
-        ),
-        (16, 7, "l3", "hold 12 of them; 16 ranks may have 6 threads each"),
-        (0, 1, "core", "ranks=0"),
-        (1, -2, "core", "threads_per_rank=-2"),
-        (1, 1, "socket", "'socket' is not one of none, core, l3, numa"),
-    ],
-)
+@parametrized(("ranks", "threads", "binding", "message"))
 def test_bad_input_is_refused_with_its_numbers(
     ranks: int, threads: int, binding: str, message: str
 ) -> None:
@@ -287,18 +266,7 @@ def test_layouts_of_a_two_core_machine() -> None:
     assert [layout.name for layout in found] == ["1x1", "1x2", "2x1"]
 
 
-@pytest.mark.parametrize(
-    ("machine", "whole"),
-    [
-        (
-            "hb120rs_v3",
-            ["1x120-core", "1x120-none", "4x30-numa", "16x6-l3", "120x1-core"],
-        ),
-        ("hb120_64rs_v3", ["1x64-core", "1x64-none", "4x16-numa", "16x4-l3", "64x1-core"]),
-        ("hb120_16rs_v3", ["1x16-core", "1x16-none", "4x4-numa", "16x1-l3"]),
-        ("nd96isr_h100_v5", ["1x96-core", "1x96-none", "2x48-numa", "96x1-core"]),
-    ],
-)
+@parametrized(("machine", "whole"))
 def test_layouts_of_whole_machines(machine: str, whole: list[str]) -> None:
     topology = topology_of(machine)
     found = layouts(topology)[-len(whole) :]

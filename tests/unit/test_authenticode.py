@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup.errors import BadInput
 from trueup_controller.desktops.authenticode import refusals, sha256_of
 
@@ -105,24 +106,7 @@ def test_a_file_that_is_not_that_gives_no_sha256(tmp_path: Path, made: Any, said
 NVIDIA = "CN=NVIDIA Corporation, OU=2-J, O=NVIDIA Corporation, L=Santa Clara, S=California, C=US"
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ({"status": "Valid", "signer": NVIDIA}, []),
-        ({"status": "Valid", "signer": "CN=Microsoft Corporation, O=Microsoft Corporation"}, []),
-        ({"status": "Valid", "signer": "CN=x, O=M"}, ["x: it is signed by CN=x, O=M,"]),
-        ({"status": "Valid", "signer": "CN=NVIDIA Corporation, O=Mallory"}, ["x: it is signed by"]),
-        ({"status": "Valid", "signer": "O=NVIDIA Corporation Ltd"}, ["x: it is signed by"]),
-        (
-            {"status": "Valid", "signer": 'CN="x, O=NVIDIA Corporation", O=y'},
-            ["x: it is signed by"],
-        ),
-        ({"status": "HashMismatch", "signer": NVIDIA}, ["x: Windows calls its signature HashMism"]),
-        ({"status": "NotSigned", "signer": ""}, ["x: Windows calls its signature NotSigned"]),
-        ({}, ["x: Windows calls its signature unknown"]),
-        (None, ["x: Windows calls its signature unknown"]),
-    ],
-)
+@parametrized(("answer", "said"))
 def test_what_windows_says_of_a_signature(answer: Any, said: list[str]) -> None:
     found = refusals(answer, "x")
     assert [text[: len(start)] for text, start in zip(found, said, strict=True)] == said

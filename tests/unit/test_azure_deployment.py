@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from helpers import said
+from helpers import parametrized, said
 from provisioning import RUN, known, made
 from test_rest import Opened
 from trueup import rest
@@ -182,25 +182,7 @@ def test_a_lost_order_that_azure_did_not_take_is_said() -> None:
     said(lambda: cloud.deployment().deploy(KEY), rest.Lost)
 
 
-@pytest.mark.parametrize(
-    ("code", "message", "no_room", "advice"),
-    [
-        ("SkuNotAvailable", "No.", True, "elsewhere"),
-        ("AllocationFailed", "No.", True, "no room for it now"),
-        ("ZonalAllocationFailed", "No.", True, "the zone has no room"),
-        ("OverconstrainedAllocationRequest", "No.", True, "nodes.proximity"),
-        ("QuotaExceeded", "No.", True, "more quota"),
-        ("OperationNotAllowed", "exceeding approved standardHBv3Family Cores quota", True, "quota"),
-        ("OperationNotAllowed", "The VM is stopped.", False, ""),
-        ("AuthorizationFailed", "No.", False, "role"),
-        ("RequestDisallowedByPolicy", "No.", False, "policy"),
-        ("MarketplacePurchaseEligibilityFailed", "No.", False, "terms"),
-        ("ImageNotFound", "No.", False, "another as image"),
-        ("LocationNotAvailableForResourceType", "No.", False, "take another"),
-        ("RetryableErrorDueToAnotherOperation", "No.", False, "run it again"),
-        ("SomethingNew", "No.", False, ""),
-    ],
-)
+@parametrized(("code", "message", "no_room", "advice"))
 def test_each_error_is_a_sentence_with_what_helps(
     code: str, message: str, no_room: bool, advice: str
 ) -> None:

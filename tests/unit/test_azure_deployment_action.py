@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 from action import azure_deployment
+from helpers import parametrized
 from trueup.errors import BadInput, TrueupError
 
 RUN = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-7c1e"
-# Of a parameter, whose text is the same in each process of the tests.
-NOW = ""
 
 
 @pytest.fixture
@@ -44,19 +43,7 @@ def test_a_runs_hours_count_from_its_beginning(own: str) -> None:
     assert plan.made.expires == f"{begun + timedelta(hours=8):%Y-%m-%dT%H:%MZ}"
 
 
-@pytest.mark.parametrize(
-    ("run", "recipe", "limit", "part"),
-    [
-        (NOW, "", "", "give a recipe: -e trueup_azure_recipe=..., one of cpu-llama, "),
-        (NOW, "devito-hbv4", "", "there is no recipe 'devito-hbv4'; did you mean devito-hbv3?"),
-        (NOW, "devito-hbv3", "ten", "trueup_azure_max_usd_per_hour is 'ten': give a number"),
-        (NOW, "devito-hbv3", "nan", "a limit is above 0"),
-        (NOW, "devito-hbv3", "-1", "a limit is above 0"),
-        (NOW, "devito-hbv3", "1", "above max_usd_per_hour (1 US$)"),
-        ("20260101T000000Z-7c1e", "devito-hbv3", "", "expired 2026-01-01T08:00Z: remove it"),
-        ("20269999T999999Z-7c1e", "devito-hbv3", "", "begins with no time"),
-    ],
-)
+@parametrized(("run", "recipe", "limit", "part"))
 def test_what_needs_no_azure_is_refused_without_it(
     own: str, run: str, recipe: str, limit: str, part: str
 ) -> None:

@@ -16,7 +16,7 @@ from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import inventory_loader
 from emulated_cloud import SUBSCRIPTION, Cloud, Reply, refusal, serving
-from helpers import ROOT
+from helpers import ROOT, parametrized
 from trueup_controller.azure import login
 
 if TYPE_CHECKING:
@@ -194,21 +194,7 @@ def test_an_unused_public_address_is_nobodys(site: Site) -> None:
     assert (found["azure_public_ipv4_addresses"], "ansible_host" in found) == ([], False)
 
 
-@pytest.mark.parametrize(
-    ("options", "names"),
-    [
-        ({"include": ["tags.role == 'compute'"]}, ["hb-1"]),
-        ({"include": "os_profile.system == 'windows'"}, ["desk"]),
-        ({"exclude": []}, ["desk", "execute_0", "execute_1", "hb-1", "hb-2", "login"]),
-        ({"exclude": ["vmss.name", "powerstate != 'running'"]}, ["desk", "hb-1", "login"]),
-        ({"include_vm_resource_groups": ["VDI"], "include_vmss_resource_groups": []}, ["desk"]),
-        ({"include_vm_resource_groups": []}, ["execute_0", "execute_1"]),
-        (
-            {"hostnames": ["tags.role | default('')", "default"], "include": ["tags.role || zone"]},
-            ["compute", "scheduler"],
-        ),
-    ],
-)
+@parametrized(("options", "names"))
 def test_which_machines(site: Site, options: dict[str, Any], names: list[str]) -> None:
     fleet(site.cloud)
     assert hosts(site.read(**options)) == names
@@ -405,29 +391,7 @@ def test_the_token_stands_in_no_message(site: Site) -> None:
     assert ([word in text for word in site.cloud.tokens], "********" in text) == ([False], True)
 
 
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [
-        ({"subscription": "x"}, "there is no option subscription; did you mean subscriptions?"),
-        ({"exclude_host_filters": ["powerstate != 'running'"]}, "azure_rm's and holds Jinja"),
-        ({"include": {"a": 1}}, "write a list of JMESPath expressions"),
-        ({"include": [7]}, "write a list of JMESPath expressions"),
-        ({"include": ["powerstat"]}, "did you mean powerstate?"),
-        ({"groups": {"hbv3": "true"}}, "hbv3 is a family"),
-        ({"selected_groups": {"hbv3": "name"}}, "hbv3 is a family"),
-        (
-            {"selected_groups": {"x": "tags.role =="}},
-            "selected_groups.x: 'tags.role ==' is no JMES",
-        ),
-        ({"selected_groups": {"x": True}}, "write a list of JMESPath expressions"),
-        ({"keyed_groups": [{"key": "'hbv3'", "separator": ""}]}, "hbv3 is a family"),
-        ({"hostnames": ["'same'"]}, "the name same to /subscriptions/"),
-        ({"hostnames": ["tags.nothing"]}, "add default as its last entry"),
-        ({"include_vm_resource_groups": ["a b"]}, "no name of a resource group"),
-        ({"time_limit_seconds": 0}, "write 1 or more"),
-        ({"subscriptions": ["00000000-0000-0000-0000-000000000000"]}, "role Reader"),
-    ],
-)
+@parametrized(("options", "word"))
 def test_bad_options_are_one_sentence(site: Site, options: dict[str, Any], word: str) -> None:
     fleet(site.cloud)
     assert word in site.said(**options)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from emulated_cloud import Query, QueryError
-from helpers import said
+from helpers import parametrized, said
 from hypothesis import given
 from hypothesis import strategies as st
 from trueup_controller.azure import login, machines, selection
@@ -75,17 +75,7 @@ def test_a_machine_whose_power_nobody_knows_is_unknown() -> None:
     assert machines.machine_of(row(power="")).power == "unknown"
 
 
-@pytest.mark.parametrize(
-    ("changes", "placement"),
-    [
-        ({"setId": SET, "setName": "x", "single": "true"}, "hpc-x"),
-        ({"setId": SET, "setName": "x", "single": "false"}, ""),
-        ({"proximity": "/a/b/Near"}, "hpc-near"),
-        ({"setId": SET, "setName": "x", "single": "true", "proximity": "/a/near"}, "hpc-x"),
-        ({"setId": SET, "setName": "x", "single": "false", "setProximity": "/a/n"}, "hpc-n"),
-        ({"proximity": "/a/near", "resourceGroup": "Team (1)"}, "team__1_-near"),
-    ],
-)
+@parametrized(("changes", "placement"))
 def test_machines_placed_together_have_one_name(changes: dict[str, Any], placement: str) -> None:
     assert machines.machine_of(row(**changes)).placement == placement
 
@@ -155,16 +145,7 @@ def test_a_groups_name_is_one_that_ansible_takes(text: str) -> None:
     assert machines.safe(f"azure_{text}").isidentifier()
 
 
-@pytest.mark.parametrize(
-    ("private", "public", "connect_to", "host"),
-    [
-        (("10.0.0.4",), (), "private", "10.0.0.4"),
-        (("10.0.0.4",), ("20.0.0.4",), "private", "10.0.0.4"),
-        (("10.0.0.4",), ("20.0.0.4",), "public", "20.0.0.4"),
-        (("10.0.0.4",), (), "public", "10.0.0.4"),
-        ((), (), "public", None),
-    ],
-)
+@parametrized(("private", "public", "connect_to", "host"))
 def test_where_ansible_connects(
     private: tuple[str, ...], public: tuple[str, ...], connect_to: str, host: str | None
 ) -> None:
@@ -279,17 +260,7 @@ def test_a_page() -> None:
     assert (page.rows, page.total, page.token) == ([{"id": "a"}], 1, "next")
 
 
-@pytest.mark.parametrize(
-    ("wrong", "word"),
-    [
-        ({"count": 2}, "has 2 rows, and it has 1"),
-        ({"count": "1"}, "without count"),
-        ({"totalRecords": None}, "without count or totalRecords"),
-        ({"data": {"columns": []}}, "no list of rows"),
-        ({"data": ["a"]}, "no list of rows"),
-        ({"resultTruncated": "true"}, "no token for the rest"),
-    ],
-)
+@parametrized(("wrong", "word"))
 def test_a_page_that_lies_is_refused(wrong: dict[str, Any], word: str) -> None:
     assert word in said(lambda: page_of({**PAGE, **wrong}))
 
@@ -313,17 +284,7 @@ def test_subscriptions_by_id_or_name(names: list[str], ids: tuple[str, ...]) -> 
     assert login.choose(KNOWN, names, "AzureCloud") == ids
 
 
-@pytest.mark.parametrize(
-    ("known", "names", "word"),
-    [
-        ([], [], "nobody is signed in to the cloud AzureCloud: run `az login`"),
-        (KNOWN[1:], [], "no default subscription"),
-        (KNOWN, ["labb"], "did you mean lab?"),
-        (KNOWN, ["zzz"], "az account list"),
-        (KNOWN, ["lab", "other"], "2 tenants"),
-        (KNOWN, ["twice"], "give the id"),
-    ],
-)
+@parametrized(("known", "names", "word"))
 def test_a_login_that_does_not_do(known: Any, names: list[str], word: str) -> None:
     assert word in said(lambda: login.choose(known, names, "AzureCloud"))
 
@@ -337,18 +298,7 @@ def test_a_token_is_not_printed() -> None:
 FACTS = machines.facts(machines.machine_of(row(tags={"role": "compute"}, zones=["2"])))
 
 
-@pytest.mark.parametrize(
-    ("text", "taken"),
-    [
-        ("powerstate == 'running'", True),
-        ("powerstate != 'running'", False),
-        ("tags.role == 'compute' && location == 'southcentralus'", True),
-        ("tags.nothing", False),
-        ("availability_zone[?@ == '2']", True),
-        ("starts_with(virtual_machine_size, 'Standard_HB')", True),
-        ("contains(['a', 'hb-1'], name)", True),
-    ],
-)
+@parametrized(("text", "taken"))
 def test_expressions(text: str, taken: bool) -> None:
     assert selection.Selection("include", [text], FACTS).takes("hb-1", FACTS) is taken
 
@@ -358,16 +308,7 @@ def test_any_of_several_expressions_counts() -> None:
     assert chosen.takes("hb-1", FACTS) is True
 
 
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        ("powerstate ==", "no JMESPath expression"),
-        # As Jinja has it: in JMESPath this is a name, and true of every machine.
-        ('powerstate != "running"', "'running', in single quotes"),
-        ("powerstat == 'running'", "did you mean powerstate?"),
-        ("contains(tags.role, virtual_machine_siz)", "did you mean virtual_machine_size?"),
-    ],
-)
+@parametrized(("text", "word"))
 def test_an_expression_that_means_something_else_is_refused(text: str, word: str) -> None:
     assert word in said(lambda: selection.Selection("exclude", [text], FACTS))
 
@@ -382,36 +323,13 @@ def test_an_expression_that_fails_names_the_machine() -> None:
 TABLE = {"resources": [{"id": "b", "name": "x", "tags": {"k": 1}}, {"id": "a", "name": None}]}
 
 
-@pytest.mark.parametrize(
-    ("text", "ids"),
-    [
-        ("Resources | project id | order by id asc", ["a", "b"]),
-        ("Resources | where name =~ 'X' | project id", ["b"]),
-        ("Resources | where name !~ 'X' | project id", ["a"]),
-        ("Resources | where tostring(tags.k) == '1' | project id", ["b"]),
-        ("Resources | where isempty(name) or id in~ ('B') | project id", ["b", "a"]),
-        ("Resources | where tostring(split(id, 'b')[0]) == '' | project id", ["b"]),
-    ],
-)
+@parametrized(("text", "ids"))
 def test_the_part_of_kusto(text: str, ids: list[str]) -> None:
     rows, paged = Query(text, TABLE).run()
     assert ([one["id"] for one in rows], paged) == (ids, True)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Nothing | project id",
-        "Resources | summarize count()",
-        "Resources | where nosuch == 'a'",
-        "Resources | where upper(id) == 'A'",
-        "Resources | where id.name == 'A'",
-        "Resources | project id |",
-        "Resources | join kind=inner (Resources) on id",
-        "Resources | join kind=leftouter (Resources) on tags",
-        "Resources" + " | join kind=leftouter (Resources) on id" * 4,
-    ],
-)
+@parametrized("text")
 def test_what_the_part_of_kusto_does_not_know_it_refuses(text: str) -> None:
     with pytest.raises(QueryError):
         Query(text, TABLE).run()

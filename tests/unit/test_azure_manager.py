@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from helpers import parametrized
 from test_rest import Opened, said
 from trueup_controller.azure.login import Login
-from trueup_controller.azure.manager import GRAPH, Manager
+from trueup_controller.azure.manager import Manager
 
 EXPIRED = (401, {"error": {"code": "ExpiredAuthenticationToken", "message": "Expired."}})
 
@@ -47,16 +48,7 @@ def test_a_token_is_not_replaced_unasked() -> None:
     assert "az login" in said(lambda: Manager(login("one"), opened).get("/it"))
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "role"),
-    [
-        ("GET", "/it", "role Reader"),
-        ("POST", GRAPH, "role Reader"),
-        ("PUT", "/it", "role Contributor, or Owner"),
-        ("DELETE", "/it", "role Contributor, or Owner"),
-        ("POST", "/it/whatIf", "role Contributor, or Owner"),
-    ],
-)
+@parametrized(("method", "path", "role"))
 def test_a_refused_call_names_the_role_it_needs(method: str, path: str, role: str) -> None:
     opened = Opened((403, {"error": {"code": "AuthorizationFailed", "message": "No."}}))
     text = said(lambda: manager(opened).request(method, path))

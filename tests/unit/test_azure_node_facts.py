@@ -12,7 +12,7 @@ import azure_node_facts
 import pytest
 import yaml
 from ansible.module_utils.basic import AnsibleModule
-from helpers import answer_of
+from helpers import answer_of, parametrized
 from machines import DATA, build, description, root_of
 from metadata_server import document, send, serving
 from trueup.node import mpi
@@ -257,15 +257,7 @@ def test_documentation_names_what_is_returned(
         assert set(fields[name]["contains"]) == set(node[name][0])
 
 
-@pytest.mark.parametrize(
-    ("user", "sudo", "status", "expected"),
-    [
-        (0, None, 0, "root"),
-        (1000, "/usr/bin/sudo", 0, "sudo"),
-        (1000, "/usr/bin/sudo", 1, None),
-        (1000, None, 0, None),
-    ],
-)
+@parametrized(("user", "sudo", "status", "expected"))
 def test_how_packages_could_be_installed(
     user: int,
     sudo: str | None,

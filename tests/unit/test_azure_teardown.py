@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.urls import open_url
 from emulated_cloud import SUBSCRIPTION, Cloud, serving
+from helpers import parametrized
 from provisioning import RUN, known, made
 from trueup.errors import BadInput, TrueupError
 from trueup.vm import expiry
@@ -680,18 +681,7 @@ def test_a_set_that_vanishes_between_two_lists_is_no_error(azure: Emulated) -> N
     assert (group.whole, group.others) == (False, [NODE_DISK])
 
 
-@pytest.mark.parametrize(
-    "machines",
-    [
-        [None],
-        [7],
-        [{}],
-        [{"properties": None}],
-        [{"properties": {"storageProfile": {"osDisk": None, "dataDisks": "x"}}}],
-        [{"properties": {"storageProfile": {"osDisk": {"managedDisk": {"id": 7}}}}}],
-        [{"properties": {"storageProfile": {"dataDisks": [None, {"managedDisk": {}}]}}}],
-    ],
-)
+@parametrized("machines")
 def test_a_model_without_disks_gives_none(machines: list[Any]) -> None:
     assert expiry.disks_of(machines) == {}
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from emulated_cloud import SUBSCRIPTION, Cloud, Models
+from helpers import parametrized
 from provisioning import DATA, NOW, RUN, known, made
 from trueup.errors import BadInput
 from trueup_analysis.figures import azure
@@ -81,25 +82,7 @@ def test_trusted_launch_of_windows_has_its_virtual_tpm_and_may_have_secure_boot(
     assert settings == {"secureBootEnabled": True, "vTpmEnabled": True}
 
 
-@pytest.mark.parametrize(
-    ("nodes", "given", "sentence"),
-    [
-        ({"size": "Standard_HB120rs_v3"}, {}, "which trueup knows on NV A10 v5 alone"),
-        ({"placement": "uniform"}, {}, "session hosts are separate VMs; use single"),
-        ({"placement": "flexible"}, {}, "nodes.placement is flexible"),
-        ({"os_disk_gib": 100}, {}, "nodes.os_disk_gib is 100"),
-        ({}, {"storage": {"kind": "anf", "tib": 4}}, "storage.kind is anf"),
-        ({}, {"cloud_init": "#!/bin/sh\n"}, "cloud_init is given"),
-        ({}, {"outbound": "none"}, "nodes.join is entra with outbound none"),
-        ({}, {"admin_user": "a" * 21}, "of Windows it has 20 characters"),
-        ({"system": "linux"}, {}, "nodes.join is for nodes.system windows"),
-        ({"system": "macos"}, {}, "nodes.system is 'macos'"),
-        ({"image": "windows-11"}, {}, "nodes.image is 'windows-11'"),
-        ({"image": "a:b:c:latest"}, {}, "with an exact version"),
-        ({"image": "a:b:c:1.2"}, {"image": "latest"}, "image is 'latest'"),
-        ({}, {"login": {}, "ssh_from": [], "bastion": True}, "login.size is empty"),
-    ],
-)
+@parametrized(("nodes", "given", "sentence"))
 def test_what_windows_nodes_cannot_be_is_a_sentence(
     nodes: dict[str, Any], given: dict[str, Any], sentence: str
 ) -> None:
@@ -152,28 +135,7 @@ def refused(*path: Any, to: Any, name: str = "node001") -> str:
     return json.dumps(reply.document if reply.status >= 400 else state["properties"].get("error"))
 
 
-PROFILE = ("properties", "osProfile")
-LINUX = {"disablePasswordAuthentication": True}
-
-
-@pytest.mark.parametrize(
-    ("path", "to", "name", "said"),
-    [
-        ((*PROFILE, "adminPassword"), None, "node001", "osProfile.adminPassword"),
-        ((*PROFILE, "adminPassword"), "short1A", "node001", "adminPassword"),
-        ((*PROFILE, "adminPassword"), "P@ssword123", "node001", "adminPassword"),
-        ((*PROFILE, "computerName"), "a-name-of-16-char", "node001", "at most 15"),
-        ((*PROFILE, "adminUsername"), "a" * 21, "node001", "at most 20"),
-        ((*PROFILE, "linuxConfiguration"), LINUX, "node001", "is for Linux images"),
-        ((*PROFILE, "windowsConfiguration"), {"timeZone": "UTC"}, "login", "for Windows images"),
-        (("properties", "licenseType"), "RHEL_BYOS", "node001", "not for Windows images"),
-        (("properties", "licenseType"), "Windows_Client", "login", "is for Windows images"),
-        (("identity",), None, "node001", "no system-assigned identity"),
-        (("properties", "source", "script"), "dir", "node001/winrm", "knows no such script"),
-        (("properties", "type"), "IaaSAntimalware", "node001/entra", "AADLoginForWindows alone"),
-        (("properties", "licence"), "x", "node001", "no such member"),
-    ],
-)
+@parametrized(("path", "to", "name", "said"))
 def test_the_emulated_cloud_refuses_what_azure_refuses(
     path: tuple[str, ...], to: Any, name: str, said: str
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 from ansible.module_utils.trueup.benchmarks.blob_copy import case as blob_copy
 from ansible.module_utils.trueup.run.resume import identity
 from bench_modules import FakeRun, ends_badly, resumes
+from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from record_schema import RECORDS
@@ -208,22 +209,7 @@ def test_a_record_stands_for_files_of_the_same_size(run_module: Any, tmp_path: P
     assert len(again.calls) == 1
 
 
-@pytest.mark.parametrize(
-    ("url", "secret", "account"),
-    [
-        ("https://a.blob.core.windows.net/", "", "https://a.blob.core.windows.net"),
-        ("", SECRET, "https://a.blob.core.windows.net"),
-        ("", f"{SECRET}EndpointSuffix=core.usgov", "https://a.blob.core.usgov"),
-        (
-            "",
-            "BlobEndpoint=http://127.0.0.1:1/d;AccountName=d;AccountKey=k",
-            "http://127.0.0.1:1/d",
-        ),
-        ("", "BlobEndpoint=https://a.net/?sig=x;SharedAccessSignature=sig=x", "https://a.net"),
-        ("", "nonsense", ""),
-        ("", "", ""),
-    ],
-)
+@parametrized(("url", "secret", "account"))
 def test_the_account_is_named_without_its_key(url: str, secret: str, account: str) -> None:
     assert rule.account(url, secret) == account
 
@@ -251,25 +237,7 @@ def test_azcopy_reads_back_into_the_folder_of_the_case(run_module: Any, tmp_path
     assert checked["environment"]["TMPDIR"].endswith("scratch/trueup-blob-copy-XXXXXXXX")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        ({"cap_mbps": 2500}, "8 copies of 2500 Mb/s are 20 Gb/s, and the account takes 20 Gb/s"),
-        ({"copies": 0}, "copies is 0: it must be 1 or more"),
-        ({"copies": 200, "cap_mbps": 0}, "less than 100 Mb/s each: take fewer"),
-        ({"limit_mbps": -1}, "limit_mbps is -1.0: it must be 1 or more"),
-        ({"container": ""}, "container is empty"),
-        ({"account_url": "https://a.blob.core.windows.net?sv=1&sig=x"}, "holds a query"),
-        ({"size_bytes": 0}, "size_bytes is 0: it must be 1 or more"),
-        (
-            {"directory": "/no/such/folder"},
-            "is not a folder on this node: mount it, or set directory",
-        ),
-        ({"files": ["/no/such/file"]}, "/no/such/file is not a file on this node"),
-        ({"files": ["/dev/null"]}, "/dev/null is not a file on this node"),
-        ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
-    ],
-)
+@parametrized(("arguments", "reason"))
 def test_bad_input_is_refused_in_one_sentence(
     run_module: Any, arguments: dict[str, Any], reason: str
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import helpers
 import pytest
+from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from trueup.benchmarks.blob_copy import case as blob_copy
@@ -22,7 +23,6 @@ from trueup.errors import BadInput
 
 DRIVER = Path(__file__).parents[2] / "roles" / "blob_checkpoint" / "files" / "blob_copy_driver.py"
 ADDRESS = ("--account-url", "https://a.blob.core.windows.net", "--container", "c")
-SAS = {"AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=x"}
 
 
 driver: Any = helpers.program("roles/blob_checkpoint/files/blob_copy_driver.py")
@@ -104,29 +104,7 @@ def test_a_pause_is_not_made_up_for() -> None:
     assert now[0] - begun == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(
-    ("words", "environment", "said"),
-    [
-        (("--container", "c"), {}, "no account: set --account-url"),
-        (ADDRESS[:2], SAS, "no container: set --container"),
-        (("--account-url", "https://a?sig=x", "--container", "c"), SAS, "would stand in argv"),
-        (("--account-url", "http://a.net", "--container", "c"), SAS, "is not an https address"),
-        (ADDRESS, {"AZURE_STORAGE_CONNECTION_STRING": "x"}, "names the account already"),
-        (ADDRESS, {**SAS, "AZURE_STORAGE_CONNECTION_STRING": "x"}, "are both set"),
-        (ADDRESS, {}, "or install azcopy for the node's managed identity"),
-        ((*ADDRESS, "--program", "azcopy"), SAS, "takes a SAS or key only as an argument"),
-        ((*ADDRESS, "--program", "azure-storage-blob"), {}, "no credential"),
-        ((*ADDRESS, "--cap-mbps", "20000"), SAS, "it would throttle them; cap each at 19900"),
-        ((*ADDRESS, "--limit-mbps", "nan"), SAS, "is not a positive rate"),
-        ((*ADDRESS, "--cap-mbps", "-1"), SAS, "is not a rate"),
-        ((*ADDRESS, "--limit-mbps", "90"), SAS, "less than 100 Mb/s each"),
-        ((*ADDRESS, "--copies", "-1"), SAS, "--copies -1 is not a count"),
-        ((*ADDRESS, "--connections", "0"), SAS, "--connections 0 is not a count"),
-        ((*ADDRESS, "/no/such/file"), SAS, "/no/such/file cannot be read"),
-        ((*ADDRESS, "/dev/null"), SAS, "/dev/null is not a file"),
-        ((*ADDRESS, "--settings", "/no/such/file"), SAS, "cannot be read"),
-    ],
-)
+@parametrized(("words", "environment", "said"))
 def test_bad_input_is_one_sentence(
     words: tuple[str, ...],
     environment: dict[str, str],
@@ -165,17 +143,7 @@ def test_settings_are_defaults_and_arguments_go_before_them(tmp_path: Path) -> N
         driver.read_settings(str(path))
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"copies": "8"}, 'copies cannot be "8"'),
-        ({"copies": True}, "copies cannot be true"),
-        ({"limit_mbps": None}, "limit_mbps cannot be null"),
-        ({"container": ["c"]}, r'container cannot be \["c"\]'),
-        ({"verify": "no"}, 'verify cannot be "no"'),
-        ({"program": {}}, "program cannot be {}"),
-    ],
-)
+@parametrized(("settings", "said"))
 def test_settings_of_another_type_are_one_sentence(
     tmp_path: Path, settings: dict[str, Any], said: str
 ) -> None:
@@ -371,17 +339,7 @@ def test_azcopy_that_did_not_complete_is_a_failure(
         driver.run(driver.parse_arguments([*ADDRESS, str(file)]), {})
 
 
-@pytest.mark.parametrize(
-    "messages",
-    [
-        [],
-        [("EndOfJob", "not json")],
-        [("EndOfJob", "{}")],
-        [("EndOfJob", "[]")],
-        [("EndOfJob", '{"JobStatus": "Completed", "TransfersCompleted": "1"}')],
-        [("EndOfJob", "{}"), ("EndOfJob", "{}")],
-    ],
-)
+@parametrized("messages")
 def test_other_words_of_azcopy_are_refused(messages: list[tuple[str, str]]) -> None:
     with pytest.raises(driver.Failed, match="azcopy's output is not understood"):
         driver.azcopy_summary(messages, "x")

@@ -34,6 +34,7 @@ from cyclecloud_server import (
     half,
     stand_in,
 )
+from helpers import parametrized
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -717,36 +718,7 @@ def test_a_node_that_goes_while_it_is_waited_for(
 # ---- what is refused before anything is sent ----------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"url": "http://cc.example.com"}, "is not https, and the password would go"),
-        ({"url": "http://127.0.0.1.example.com"}, "is not https"),
-        ({"url": "ftp://cc"}, "write https://HOST[:PORT]"),
-        ({"url": "https://"}, "write https://HOST[:PORT]"),
-        ({"url": "https://h:99999"}, "is not a URL"),
-        ({"url": "https://a:b@cc.example.com"}, "holds a user name or a password"),
-        ({"url": "https://cc.example.com/?x=1"}, "has a query"),
-        ({"url": "https://" + "x" * 64 + ".com"}, "has a host that is no host name"),
-        ({"username": "a:b"}, "username has a colon"),
-        ({"username": ""}, "username is empty"),
-        ({"ca_path": "/nowhere/ca.pem"}, "ca_path /nowhere/ca.pem is not a file"),
-        ({"poll_seconds": 0}, "poll_seconds is 0"),
-        ({"retry_limit_seconds": -1}, "retry_limit_seconds is -1"),
-        ({"count": 0}, "count is 0; write 1 or more"),
-        ({"count": None}, "state=present lacks count"),
-        ({"nodearray": None, "name": None}, "lacks nodearray, name (or request_id)"),
-        ({"names": ["a"]}, "names and ids go with state=absent"),
-        ({"counting": "total"}, "counting=total takes no name"),
-        (
-            {"counting": "total", "name": None, "machine_type": SIZE},
-            "counting=total takes no machine_type",
-        ),
-        ({"request_id": "r", "recreate": True}, "leave one of them out"),
-        ({"state": "absent", "count": None}, "does not say which nodes"),
-        ({"state": "absent", "name": None}, "does not say which nodes"),
-    ],
-)
+@parametrized(("changes", "message"))
 def test_what_cannot_be_is_refused(
     changes: dict[str, Any], message: str, run: Run, cloud: StandInCycleCloud
 ) -> None:
@@ -837,24 +809,8 @@ def test_https_to_a_port_that_speaks_http(run: Run, cloud: StandInCycleCloud) ->
 
 # ---- the pure parts -----------------------------------------------------------------------------
 
-HTTP_DATE = "Sat, 21 Nov 2026 10:00:00 GMT"
 
-
-@pytest.mark.parametrize(
-    ("value", "date", "seconds"),
-    [
-        ("0", None, 0.0),
-        (" 17 ", None, 17.0),
-        ("Sat, 21 Nov 2026 10:00:30 GMT", HTTP_DATE, 30.0),
-        ("Sat, 21 Nov 2026 09:00:00 GMT", HTTP_DATE, 0.0),
-        ("-5", None, None),
-        ("soon", None, None),
-        ("", None, None),
-        (None, None, None),
-        ("1.5", None, None),
-        ("99999999999999999999", None, None),
-    ],
-)
+@parametrized(("value", "date", "seconds"))
 def test_retry_after(value: str | None, date: str | None, seconds: float | None) -> None:
     assert rest.retry_after_seconds(value, date) == seconds
 
@@ -924,16 +880,7 @@ def test_an_error_page_becomes_one_short_line(text: str) -> None:
     assert len(said) <= 303
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('{"message": "No such bucket"}', "No such bucket"),
-        ('{"Error": {"message": "deep"}}', "deep"),
-        ('{"other": 1}', '{"other": 1}'),
-        ("<html><style>a{}</style><h1>Oh\n no</h1></html>", "Oh no"),
-        ("", ""),
-    ],
-)
+@parametrized(("text", "said"))
 def test_the_servers_sentence(text: str, said: str) -> None:
     assert rest.sentence_of(text) == said
 

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from helpers import parametrized
 from trueup_controller.sites.cyclecloud_variables import arguments, hosts, problems
 
 
-@pytest.mark.parametrize(
-    ("given", "begin"),
-    [
-        ({"cyclecloud_cluster": "hpc", "cyclecloud_ssh_user": "me"}, []),
-        ({"cyclecloud_cluster": ""}, ["cyclecloud_cluster is not set;"]),
-        ({"cyclecloud_cluster": "hpc", "cyclecloud_nodes": 4}, ["There is no cyclecloud_nodes;"]),
-        ({"cyclecloud_x": 1}, ["There is no cyclecloud_x;", "cyclecloud_cluster is not set;"]),
-    ],
-)
+@parametrized(("given", "begin"))
 def test_what_cannot_be_meant(given: dict[str, Any], begin: list[str]) -> None:
     found = problems(given)
     assert [text[: len(words)] for text, words in zip(found, begin, strict=True)] == begin
@@ -43,25 +35,7 @@ def test_every_parameter_is_one_of_the_module() -> None:
 NODES = [{"name": "n1", "private_ip": "10.0.0.4"}, {"name": "n2", "private_ip": None}]
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, [{"name": "n1", "groups": "cyclecloud", "ansible_host": "10.0.0.4"}]),
-        (
-            {"cyclecloud_group": "compute", "cyclecloud_ssh_user": "me"},
-            [
-                {
-                    "name": "n1",
-                    "groups": "compute",
-                    "ansible_host": "10.0.0.4",
-                    "ansible_user": "me",
-                }
-            ],
-        ),
-        ({"cyclecloud_state": "status"}, []),
-        ({"cyclecloud_state": "absent"}, []),
-    ],
-)
+@parametrized(("given", "expected"))
 def test_nodes_with_an_address_join_the_inventory(
     given: dict[str, Any], expected: list[dict[str, Any]]
 ) -> None:

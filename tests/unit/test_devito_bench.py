@@ -16,6 +16,7 @@ from ansible.module_utils.trueup.benchmarks.devito.output import parse_devito
 from ansible.module_utils.trueup.node.topology import Topology
 from ansible.module_utils.trueup.run import process
 from bench_modules import LAUNCHED, FakeRun, checks_only, ends_badly, refuses, resumes
+from helpers import parametrized
 from record_schema import RECORDS
 
 DATA = Path(__file__).parent.parent / "data" / "devito"
@@ -86,22 +87,7 @@ def test_a_good_run_gives_a_record(run_module: Any, tmp_path: Path) -> None:
     assert record["environment"] == call["environment"]
 
 
-@pytest.mark.parametrize(
-    ("said", "parameters", "warnings"),
-    [
-        ({}, {}, []),
-        (
-            {"reused": True, "found_at": "2026-11-26T22:30:00Z"},
-            {"tuning": "reused", "tuned_at": "2026-11-26T22:30:00Z"},
-            [],
-        ),
-        (
-            {"reused": False, "found_at": "2026-11-26T22:30:00Z", "ignored": "/t is not used"},
-            {"tuning": "found", "tuned_at": "2026-11-26T22:30:00Z"},
-            ["/t is not used"],
-        ),
-    ],
-)
+@parametrized(("said", "parameters", "warnings"))
 def test_a_record_says_where_its_block_shape_is_from(
     run_module: Any, said: dict[str, Any], parameters: dict[str, str], warnings: list[str]
 ) -> None:
@@ -234,26 +220,7 @@ def test_over_nodes_slurm_is_handed_a_job(run_module: Any, tmp_path: Path) -> No
     assert not {name for name in call["environment"] if name.startswith("OMPI_")}
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (("", ""), None),
-        (
-            ('"trueup-dev-2", "trueup-dev-2"]', '"trueup-dev-1", "trueup-dev-2"]'),
-            "3+1 ranks ran on 2 nodes instead of 2 on each of 2",
-        ),
-        (('"trueup-dev-2"', '"trueup-dev-1"'), "4 ranks ran on 1 nodes instead of 2 on each of 2"),
-        (
-            ('"hosts"', '"once"'),
-            "the driver does not say its nodes: run the role devito again on all of them",
-        ),
-        (('"ranks": 4', '"ranks": 2'), "2 ranks ran instead of 4"),
-        (
-            ('"0", "2", "0", "2"', '"0", "2", "0", "0-3"'),
-            "ranks ran on CPUs 0/2/0/0-3 instead of 0/2/0/2",
-        ),
-    ],
-)
+@parametrized(("change", "reason"))
 def test_ranks_that_ran_elsewhere_are_invalid(
     run_module: Any, change: tuple[str, str], reason: str | None
 ) -> None:
@@ -332,19 +299,7 @@ def test_a_failure_shows_the_last_lines(run_module: Any) -> None:
     assert result["output_tail"][-1] == "line 79"
 
 
-@pytest.mark.parametrize(
-    ("change", "arguments", "reason"),
-    [
-        ((), {"reference_norms": {"field": 240.5}}, "gave 240.5"),
-        ((), {"reference_norms": {"other": 1.0}}, "the norm of the other is missing"),
-        (('"cpus": ["0-1"]', '"cpus": ["0-3"]'), {}, "ran on CPUs 0-3 instead of 0-1"),
-        (('"ranks": 1', '"ranks": 2'), {}, "2 ranks ran instead of 1"),
-        (('"field": 239', '"field": -239'), {}, "field_norm_finite failed"),
-        # A field that blew up; no NaN may reach the record, which JSON could not hold.
-        (('"field": 239.9191131591797', '"field": NaN'), {}, "field_norm_finite failed"),
-        ((), {"repeats": 4}, "3 repeats came out of 4"),
-    ],
-)
+@parametrized(("change", "arguments", "reason"))
 def test_a_wrong_result_is_invalid(
     run_module: Any, change: tuple[str, str], arguments: dict[str, Any], reason: str
 ) -> None:
@@ -397,16 +352,7 @@ def test_the_memory_estimate_matches_what_was_measured() -> None:
         assert devito.memory_bytes(problem) == pytest.approx(measured, rel=0.15)
 
 
-@pytest.mark.parametrize(
-    ("variables", "rank"),
-    [
-        ({}, 0),
-        ({"OMPI_COMM_WORLD_LOCAL_RANK": "1"}, 1),
-        # Under mpirun inside a Slurm job: Slurm's number is mpirun's own.
-        ({"OMPI_COMM_WORLD_LOCAL_RANK": "1", "SLURM_LOCALID": "0"}, 1),
-        ({"SLURM_LOCALID": "1"}, 1),
-    ],
-)
+@parametrized(("variables", "rank"))
 def test_the_driver_binds_to_its_ranks_cpus(
     variables: dict[str, str], rank: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -425,16 +371,7 @@ def test_the_driver_binds_to_its_ranks_cpus(
     assert os.environ["OMP_PLACES"] == ["{0},{1},{4}", "{2},{3}"][rank]
 
 
-@pytest.mark.parametrize(
-    ("gathered", "several", "halo"),
-    [
-        # Mean over the ranks, where the time of the run is the slowest one's.
-        ([0.5, 0.1, 0.3, 0.3], True, 0.3),
-        ([0.5], False, None),
-        # Not the first rank: it prints nothing.
-        ([], True, None),
-    ],
-)
+@parametrized(("gathered", "several", "halo"))
 def test_the_driver_adds_up_what_halos_took(
     gathered: list[float], several: bool, halo: float | None
 ) -> None:

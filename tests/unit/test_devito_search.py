@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from helpers import parametrized
 from trueup.node.affinity import Layout, domains_crossed, layouts, plan
 from trueup.node.topology import Topology
 from trueup_controller.plans.devito_search import Machine, Ran, cannot_win, ordered
@@ -308,15 +309,7 @@ def test_each_bound_and_its_reason(
     assert (found and found[: len(why or "")]) == why
 
 
-@pytest.mark.parametrize(
-    ("fewer", "skipped"),
-    [
-        ((4.0, 4.0, 4.1), True),
-        # Its fastest repeat is within 5 % of the slowest of all cores.
-        ((3.1, 4.0, 4.1), False),
-        ((2.9, 2.9, 2.9), False),
-    ],
-)
+@parametrized(("fewer", "skipped"))
 def test_fewer_threads_are_left_out_where_the_series_falls(
     fewer: tuple[float, float, float], skipped: bool
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import helpers
 import pytest
+from helpers import parametrized
 
 driver: Any = helpers.program("roles/devito/files/devito_driver.py")
 KEY = {"cpu": "EPYC", "devito": "4.8.23", "shape": "256x256x256", "cpus": ["0-3", "4-7"]}
@@ -64,17 +65,7 @@ def test_a_damaged_one_is_not_used(tunings: Any, damage: Any) -> None:
     assert tunings.read()["tuned"] == FOUND
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [
-        {"x0_blk0_size": 0},
-        {"x0_blk0_size": True},
-        {"x0_blk0_size": 8.0},
-        {"x0_blk0_size": "8"},
-        {"nthreads": 4},
-        {"autotune; x": 8},
-    ],
-)
+@parametrized("shape")
 def test_what_is_no_block_shape_is_not_used(tunings: Any, shape: Any) -> None:
     tunings.keep([shape, shape])
     assert refused(tunings) == "it is damaged"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from action import azure_deployment
+from helpers import parametrized
 from provisioning import NOW, ROOT
 from trueup.errors import BadInput
 from trueup_analysis.figures import azure
@@ -72,29 +73,7 @@ def test_a_recipe_whose_needs_are_met_lacks_nothing(plan: Any, recipe: str) -> N
     assert made.missing(SECRETS) == []
 
 
-@pytest.mark.parametrize(
-    ("recipe", "variables"),
-    [
-        (
-            "gromacs-nc-a100",
-            {
-                "trueup_preset": "",
-                "trueup_benchmarks": ["gromacs"],
-                "gromacs_source": "system",
-                "gromacs_program": "/shared/bin/gmx",
-            },
-        ),
-        (
-            "ndv4-training",
-            {
-                "trueup_preset": "",
-                "trueup_benchmarks": ["gemm"],
-                "gemm_python": "/opt/torch/bin/python3.11",
-            },
-        ),
-        ("cpu-llama", {**WHEELS, "vllm_python": "/opt/python/bin/python3.11"}),
-    ],
-)
+@parametrized(("recipe", "variables"))
 def test_a_program_that_the_user_names_is_taken_to_be_there(
     plan: Any, recipe: str, variables: dict[str, Any]
 ) -> None:
@@ -359,16 +338,7 @@ def test_a_users_price_counts_and_an_accepted_unknown_does_not(plan: Any) -> Non
     assert (priced.missing({}), unpriced.missing({})) == ([], [])
 
 
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        ({"prices": {"storge": 1}}, "prices has 'storge', which is no kind of line; did you mean"),
-        ({"prices": {"storage": -1}}, "prices.storage is -1: it must be US$ an hour, 0 or more"),
-        ({"prices": {"storage": "1"}}, "prices.storage is '1': it must be US$ an hour"),
-        ({"unpriced_allowed": ["all"]}, "unpriced_allowed[0] is 'all': it must be one of nodes,"),
-        ({"generated_secrets": ["x"]}, "generated_secrets[0] is 'x': it must be one of vllm_api"),
-    ],
-)
+@parametrized(("given", "text"))
 def test_wrong_values_are_refused(plan: Any, given: dict[str, Any], text: str) -> None:
     with pytest.raises(BadInput) as raised:
         plan("eda-storage", **given)

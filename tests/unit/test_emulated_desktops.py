@@ -56,36 +56,12 @@ class Site:
         return self.cloud.call("POST", desktops.BROKER, {}, body, "")
 
 
-def test_a_token_comes_by_post_alone() -> None:
-    site = Site()
-    assert site.token() is None
-    assert site.update(2) == "200"
-    seen = site.ask("GET", POOL).document["properties"]["registrationInfo"]
-    assert seen == {"expirationTime": None, "token": None, "registrationTokenOperation": None}
-    first = site.token()
-    assert site.ask("POST", f"{POOL}/listRegistrationTokens").document["value"][0]["token"] == first
-    # Another change of the pool leaves it.
-    site.ask("PATCH", POOL, {"properties": {"maxSessionLimit": 5}})
-    assert site.token() == first
-    site.update(3)
-    assert site.token() not in (first, None)
-
-
 @pytest.mark.parametrize(
     ("hours", "code"),
     [(0.5, "InvalidExpirationTime"), (1, "200"), (648, "200"), (649, "InvalidExpirationTime")],
 )
 def test_a_token_lives_an_hour_to_27_days(hours: float, code: str) -> None:
     assert Site().update(hours) == code
-
-
-def test_how_hosts_are_managed_is_said_by_the_newer_version_alone() -> None:
-    site = Site()
-    desktops.automate(site.cloud, POOL)
-    newer = site.ask("GET", POOL, version="2025-10-10").document["properties"]
-    assert newer["managementType"] == "Automated"
-    assert "managementType" not in site.ask("GET", POOL).document["properties"]
-    assert site.update(2) == "RegistrationTokenNotSupported"
 
 
 def test_a_host_registers_with_a_token_that_is_valid() -> None:
@@ -101,43 +77,6 @@ def test_a_host_registers_with_a_token_that_is_valid() -> None:
         late = site.cloud.call("POST", desktops.BROKER, {}, body, "")
         assert (late.status, late.document["error"]["code"]) == (401, "INVALID_REGISTRATION_TOKEN")
     assert len(site.ask("GET", f"{POOL}/sessionHosts").document["value"]) == 1
-
-
-def test_a_host_is_as_a_test_says() -> None:
-    site = Site()
-    site.joined()
-    fault = {
-        "kind": "session-host",
-        "name": "nx-1",
-        "status": "FSLogixNotHealthy",
-        "checks": {"FSLogixHealthCheck": "HealthCheckFailed"},
-        "heartbeat_age_seconds": 600,
-        "sessions": [{"user": "ana", "leaves": True}, {"user": "bo", "state": "Disconnected"}],
-    }
-    site.cloud.strike(fault)
-    said = site.ask("GET", HOST).document["properties"]
-    assert (said["status"], said["sessions"]) == ("FSLogixNotHealthy", 2)
-    found = {
-        one["healthCheckName"]: one["healthCheckResult"]
-        for one in said["sessionHostHealthCheckResults"]
-    }
-    assert found["FSLogixHealthCheck"] == "HealthCheckFailed"
-    message = {"messageTitle": "a", "messageBody": "b"}
-    for number in ("2", "3"):
-        assert site.code("POST", f"{HOST}/userSessions/{number}/sendMessage", message) == "200"
-    left = site.ask("GET", f"{HOST}/userSessions").document["value"]
-    assert [one["properties"]["userPrincipalName"] for one in left] == ["bo"]
-    assert site.code("DELETE", HOST) == "SessionHostHasUserSessions"
-    assert site.code("DELETE", HOST, force="true") == "200"
-
-
-def test_hosts_come_in_pages() -> None:
-    site = Site()
-    for number in range(3):
-        site.joined(f"nx-{number}")
-    page = site.ask("GET", f"{POOL}/sessionHosts", pageSize="2").document
-    assert len(page["value"]) == 2
-    assert "initialSkip=2&pageSize=2" in page["nextLink"]
 
 
 REFUSED: list[tuple[str, str, Any, str]] = [
@@ -190,16 +129,3 @@ def test_what_is_refused(method: str, path: str, body: Any, code: str) -> None:
     if method == "PUT" and "/applications/" not in path:
         body = {"location": "eastus", **body}
     assert site.code(method, path, body).startswith(code)
-
-
-def test_a_group_goes_with_all_of_it() -> None:
-    site = Site()
-    site.joined()
-    site.ask(
-        "PUT",
-        f"{HERE}/applicationGroups/desktop",
-        {"location": "eastus", "properties": DESKTOP},
-    )
-    site.ask("DELETE", GROUP, version="2022-09-01")
-    site.cloud.settle()
-    assert (site.cloud.broken, site.cloud.resources) == ([], {})

@@ -13,7 +13,7 @@ from typing import Any
 
 import evidence_steps
 import pytest
-from helpers import answer_of
+from helpers import answer_of, parametrized
 from trueup.run import lock, process, steps
 
 pytestmark = pytest.mark.slow
@@ -167,20 +167,7 @@ class Asked:
         return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        (None, ""),
-        ("true", ""),
-        ("echo 4711; echo 12", "on its GPUs: process 12, 4711"),
-        ("echo [Not Found]", "a process that nvidia-smi calls [Not Found]"),
-        ("echo GPU is lost; exit 15", "unknown, as nvidia-smi failed with status 15: GPU is lost"),
-        # Jobs go on under packages that were replaced, and NVML cannot count them.
-        ("echo Failed to initialize NVML: mismatch; exit 18", "unknown, as nvidia-smi failed"),
-        ("exit 124", "unknown, as nvidia-smi did not end within 30 s"),
-        ("echo couldn\\'t communicate with the NVIDIA driver; exit 9", ""),
-    ],
-)
+@parametrized(("script", "said"))
 def test_processes_on_gpus(tmp_path: Path, script: str | None, said: str) -> None:
     if script:
         program = tmp_path / "nvidia-smi"

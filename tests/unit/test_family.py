@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup.errors import BadInput
 from trueup_controller import family
 from trueup_controller.desktops import preflight
@@ -97,24 +98,7 @@ def test_a_host_is_to_be_changed_where_a_plan_says_so(
 NEEDS = {"tests": ["nccl"], "nccl": ["driver", "hpcx"], "clocks": ["driver"], "ib": ["rdma"]}
 
 
-@pytest.mark.parametrize(
-    ("failed", "lost"),
-    [
-        ([], {}),
-        (["rdma"], {"rdma": "rdma", "ib": "rdma"}),
-        (["hpcx"], {"hpcx": "hpcx", "nccl": "hpcx", "tests": "hpcx"}),
-        (
-            ["hpcx", "driver"],
-            {
-                "hpcx": "hpcx",
-                "driver": "driver",
-                "nccl": "driver",
-                "clocks": "driver",
-                "tests": "driver",
-            },
-        ),
-    ],
-)
+@parametrized(("failed", "lost"))
 def test_what_failed_roles_take_with_them(failed: list[str], lost: dict[str, str]) -> None:
     assert family.lost_roles(NEEDS, failed) == lost
 
@@ -142,17 +126,7 @@ def node(**members: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("row", "gpus", "nics", "expected"),
-    [
-        (None, None, None, []),
-        ({"family": "hbv3"}, 0, 1, ["ib", "stream"]),
-        ({"family": "ndv4"}, 8, 8, ["dcgm", "gpu_copy", "nccl", "ib"]),
-        ({"family": "nc_a100_v4"}, 1, 0, ["dcgm"]),
-        ({"family": "nv_a10_v5"}, 1, 0, ["gemm"]),
-        ({"family": "general"}, None, None, ["stream"]),
-    ],
-)
+@parametrized(("row", "gpus", "nics", "expected"))
 def test_health_measures_what_the_size_has(
     row: dict[str, Any] | None, gpus: int | None, nics: int | None, expected: list[str]
 ) -> None:
@@ -160,24 +134,7 @@ def test_health_measures_what_the_size_has(
     assert family.health_benchmarks(made) == expected
 
 
-@pytest.mark.parametrize(
-    ("members", "roles", "benchmarks", "problems"),
-    [
-        ({}, ["rdma"], ["stream"], []),
-        ({"privilege": None}, [], ["stream"], []),
-        ({"privilege": None}, ["rdma"], ["stream"], ["Configuring a node (rdma) needs root, and"]),
-        ({}, [], ["straem", "stream"], ["straem: no benchmark of that name; trueup_benchmarks"]),
-        (
-            {"package_manager": "dnf", "distribution_version": "8.10", "os": "Alma 8.10"},
-            ["rdma"],
-            [],
-            ["Alma 8.10: its packages cannot be managed"],
-        ),
-        ({"package_manager": "dnf", "distribution_version": "8.10"}, [], [], []),
-        ({"package_manager": "dnf", "distribution_version": "9.5"}, ["rdma"], [], []),
-        ({"package_manager": None, "distribution_version": None}, ["rdma"], [], []),
-    ],
-)
+@parametrized(("members", "roles", "benchmarks", "problems"))
 def test_what_keeps_a_node_from_its_plan(
     members: dict[str, Any], roles: list[str], benchmarks: list[str], problems: list[str]
 ) -> None:
@@ -191,20 +148,7 @@ def test_what_keeps_a_node_from_its_plan(
     assert [text[: len(begin)] for text, begin in zip(found, problems, strict=True)] == problems
 
 
-@pytest.mark.parametrize(
-    ("mpi", "there", "roles", "refused"),
-    [
-        ("", False, [], False),
-        ("openmpi", True, [], False),
-        ("openmpi", False, ["hpcx"], True),
-        ("hpcx", False, [], True),
-        # The role brings it; what it does not bring is refused before anything is changed.
-        ("hpcx", False, ["hpcx"], False),
-        ("/opt/hpcx/ompi/bin/mpirun", False, ["hpcx"], False),
-        ("hpcx-pmix", False, ["hpcx"], True),
-        ("/no/such/mpirun", False, ["hpcx"], True),
-    ],
-)
+@parametrized(("mpi", "there", "roles", "refused"))
 def test_an_mpi_that_is_named_and_not_there_is_refused(
     mpi: str, there: bool, roles: list[str], refused: bool
 ) -> None:
@@ -270,35 +214,12 @@ def test_a_part_of_a_benchmark_that_is_skipped_is_not_the_whole() -> None:
 NAMES = ["rdma", "stream", "nccl"]
 
 
-@pytest.mark.parametrize(
-    ("run_tags", "skip_tags", "wanted"),
-    [
-        (["all"], [], NAMES),
-        (("tagged",), (), NAMES),
-        (["install"], [], NAMES),
-        (["stream", "nccl"], [], ["stream", "nccl"]),
-        (["benchmark", "rdma"], [], ["rdma"]),
-        (["health"], [], []),
-        (["all"], ["nccl"], ["rdma", "stream"]),
-        (["stream"], ["stream"], []),
-    ],
-)
+@parametrized(("run_tags", "skip_tags", "wanted"))
 def test_the_roles_that_tags_mean(run_tags: Any, skip_tags: Any, wanted: list[str]) -> None:
     assert family.chosen(NAMES, run_tags, skip_tags, "install", "configure") == wanted
 
 
-@pytest.mark.parametrize(
-    ("run_tags", "skip_tags", "roles", "benchmarks"),
-    [
-        (["all"], [], ["rdma"], ["nccl", "stream", "ib"]),
-        (["all"], ["health"], ["rdma"], ["nccl", "stream"]),
-        (["verify"], [], ["rdma"], ["nccl", "stream"]),
-        (["benchmark"], [], [], ["stream", "nccl"]),
-        (["nccl"], [], [], ["nccl"]),
-        (["rdma"], [], ["rdma"], []),
-        (["health"], [], [], ["ib"]),
-    ],
-)
+@parametrized(("run_tags", "skip_tags", "roles", "benchmarks"))
 def test_the_roles_that_a_run_checks_first(
     run_tags: list[str], skip_tags: list[str], roles: list[str], benchmarks: list[str]
 ) -> None:
@@ -398,17 +319,7 @@ def test_what_keeps_a_windows_host_from_being_configured(
     assert family.node_problems(node, name="nv0", roles=roles, cluster=cluster, **asked) == said
 
 
-@pytest.mark.parametrize(
-    ("more", "surcharge"),
-    [
-        ({}, 0.0),
-        # 12 vCPUs of 0.046 US$: 1.460 - 0.908 US$ in eastus (windows_a10.md section 7).
-        ({"licence_type": None}, 0.552),
-        ({"licence_type": "Windows_Server"}, 0.552),
-        ({"licence_type": None, "metadata_status": "absent"}, None),
-        ({"licence_type": None, "catalog": None}, None),
-    ],
-)
+@parametrized(("more", "surcharge"))
 def test_what_windows_costs_beside_the_size(more: dict[str, Any], surcharge: float | None) -> None:
     found = preflight.surcharge(windows(**more))
     assert found == (None if surcharge is None else pytest.approx(surcharge))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible.errors import AnsibleActionFail
+from helpers import parametrized
 from trueup.cases import Case, Figure
 from trueup.errors import BadInput
 from trueup.health import verdicts
@@ -155,18 +156,7 @@ def test_a_finding_names_gpu_code_count_line_fix_and_azures_fault() -> None:
     assert (verdict.verdict, verdict.fault) == ("fail", "NHC2013")
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        "79",
-        [79],
-        [{"code": 79}],
-        [{"kind": "rowhammer", "code": 1, "count": 1}],
-        [{"kind": "xid", "code": "x", "count": 1}],
-        [{"kind": "xid", "code": 79, "count": 0}],
-        [{"kind": [], "code": 79, "count": 1}],
-    ],
-)
+@parametrized("rows")
 def test_rows_of_another_form_are_refused(rows: Any) -> None:
     with pytest.raises(BadInput, match="gpu_facts returned XIDs of another form"):
         judged({"xids": rows, "problems": []}, FAULTS)
@@ -194,20 +184,7 @@ def test_figures_of_codes(name: str, code: bool) -> None:
 ENTRY = {"codes": [1], "meaning": "m", "severity": "fail", "fix": "host", "sources": ["azure"]}
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"severity": "bad"}, "severity 'bad' is none of fail, warn, info"),
-        ({"nonfatal": "no"}, "nonfatal 'no' is none of"),
-        ({"codes": []}, r"codes \[\] are not whole numbers"),
-        ({"codes": [True]}, "are not whole numbers"),
-        ({"codes": ["79"]}, "are not whole numbers"),
-        ({"sources": ["nobody"]}, "'nobody'"),
-        ({"fix": "pray"}, "'pray'"),
-        ({"colour": "red"}, "unknown: colour"),
-        ({"codes": [1, 1]}, "1 is in the list twice"),
-    ],
-)
+@parametrized(("changes", "message"))
 def test_a_wrong_entry_is_refused(changes: dict[str, Any], message: str) -> None:
     document = {**DOCUMENT, "xids": [{**ENTRY, **changes}]}
     with pytest.raises(BadInput, match=f"file: xids, entry 1.*{message}"):

@@ -16,6 +16,7 @@ import pytest
 from ansible.module_utils.trueup.benchmarks.fio import case as fio
 from ansible.module_utils.trueup.node import folders, mounts
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
+from helpers import parametrized
 from record_schema import RECORDS
 from test_parse_fio import GROUPS, METADATA, MIXED, NO_SPACE
 from trueup.benchmarks.fio.output import parse_fio
@@ -236,17 +237,7 @@ def test_operations_of_files_give_a_record_with_the_file_system(
     assert list(store.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "cached"),
-    [
-        ("nfs4", "rw,hard", True),
-        ("nfs", "rw,acregmin=600,acregmax=600", True),
-        ("nfs4", "rw,acregmin=0,acregmax=0,acdirmin=0,acdirmax=0,hard,noac", False),
-        ("lustre", "rw,flock", True),
-        ("cifs", "rw,actimeo=1", True),
-        ("xfs", "rw", False),
-    ],
-)
+@parametrized(("kind", "options", "cached"))
 def test_whether_a_stat_asks_the_server(kind: str, options: str, cached: bool) -> None:
     assert fio.stats_are_cached(kind, options) is cached
     names = {row.name for row in fio.files_metrics(parse_fio(METADATA["stat"]), cached=cached)}
@@ -300,17 +291,7 @@ def test_a_bad_end_of_operations_gives_a_record_with_the_reason(
     assert list(store.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"files": -1}, "files is -1: it must be 0 or more"),
-        ({"jobs": -1}, "jobs is -1: it must be 0 or more"),
-        ({"files": 50_000_000}, "need 801.09 GiB: set files or jobs lower"),
-        ({"files": 200_000}, "has room for 100000 more files, and 800000 are to be made"),
-        ({"directory": "/no/such/folder"}, "/no/such/folder is not a folder on this node"),
-        ({"filesystem": "nfs9"}, "not on nfs9: mount the share, or set filesystem"),
-    ],
-)
+@parametrized(("arguments", "message"))
 def test_bad_input_of_operations_is_refused(
     run_module: Any,
     store: Path,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from helpers import parametrized
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup.benchmarks.megatron.flops import (
@@ -95,18 +96,7 @@ def test_the_articles_peak_is_a_step_of_112_seconds() -> None:
     assert rate(work, seconds, 256) == pytest.approx(204.49e12, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("numbers", "said"),
-    [
-        ((0, 128, 64, 512), "layers 0 is not"),
-        ((2, -1, 64, 512), "hidden_size -1 is not"),
-        ((2, 128, 0, 512), "sequence_length 0 is not"),
-        ((2, 128, 64, 2**40), "vocabulary_size 1099511627776 is not"),
-        ((2, 128, 64, 512, 3), "hidden_size 128 cannot be divided among 3 attention_heads"),
-        ((2, 128, 64, 512, 4, None, 3), "query_groups 3 does not divide attention_heads 4"),
-        ((2, 128, 64, 512, None, None, 3), "query_groups 3 needs attention_heads"),
-    ],
-)
+@parametrized(("numbers", "said"))
 def test_what_is_no_model_is_refused(numbers: tuple[int, ...], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         Model(*numbers)

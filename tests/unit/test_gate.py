@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
-from helpers import ROOT, a_record, said
+from helpers import ROOT, a_record, parametrized, said
 from trueup.errors import BadInput
 from trueup_controller import gate
 
@@ -29,18 +29,7 @@ def answer(**changes: Any) -> dict[str, Any]:
     return {"changed": False, "record": record, "ansible_facts": {"trueup_devito": record}}
 
 
-@pytest.mark.parametrize(
-    ("given", "record"),
-    [
-        ({}, {}),
-        ({"nodes": ["node-1", "b"]}, {"nodes": ["node-1", "b"], "node_count": 2}),
-        # As a play may write a list.
-        ({"nodes": "node-1, b"}, {"nodes": ["node-1", "b"], "node_count": 2}),
-        ({"peer_name": "b"}, {"nodes": ["node-1", "b"], "node_count": 2}),
-        ({"node": {"vm_size": "HB", "offer": "spot"}}, {"vm_size": "HB", "offer": "spot"}),
-        ({"node": '{"region": "eastus"}'}, {"region": "eastus"}),
-    ],
-)
+@parametrized(("given", "record"))
 def test_a_record_of_what_was_asked_is_taken(given: dict[str, Any], record: dict[str, Any]) -> None:
     assert problem(asked(**given), answer(**record)) is None
 
@@ -70,24 +59,7 @@ def test_a_run_of_another_form_is_no_run_even_if_it_was_asked() -> None:
     assert found == "its record has run_id '../x', which is no run's"
 
 
-@pytest.mark.parametrize(
-    ("given", "more", "why"),
-    [
-        ({}, {}, "it measured nothing, and does not say why"),
-        ({}, {"resumed": 0}, "it takes over record 0 of 0 earlier ones"),
-        ({"earlier": [{}]}, {"resumed": -1}, "it takes over record -1 of 1 earlier ones"),
-        ({"earlier": [{}]}, {"resumed": True}, "resumed is not a whole number"),
-        ({"earlier": [{}]}, {"resumed": 0}, None),
-        ({"role": "server"}, {}, None),
-        ({"node_rank": 1}, {}, None),
-        ({}, {"failed": True, "msg": "it failed"}, None),
-        ({}, {"failed": True, "holder": {"controller": {"pid": "/x"}}}, "names no process"),
-        ({}, {"failed": True, "holder": {"controller": [1]}}, "controller is not an object"),
-        ({}, {"needless": {"what": "stream"}}, "it has 'needless', which it never has"),
-        ({}, {"skipped": True}, "it has 'skipped', which it never has"),
-        ({}, {"failed": True, "output_tail": "text"}, "output_tail is not a list"),
-    ],
-)
+@parametrized(("given", "more", "why"))
 def test_an_answer_without_a_record_says_why(
     given: dict[str, Any], more: dict[str, Any], why: str | None
 ) -> None:

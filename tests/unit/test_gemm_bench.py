@@ -19,7 +19,7 @@ from bench_modules import (
     refuses,
     resumes,
 )
-from helpers import ended, refused
+from helpers import ended, parametrized, refused
 from test_parse_gemm import sealed
 
 ROOT = Path(__file__).parents[2]
@@ -108,22 +108,7 @@ test_bad_input_is_refused_before_anything_runs = refuses(
 CPU = min(os.sched_getaffinity(0))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (["--measure"], 3, "has no PyTorch"),
-        ([f"--gpu=0:{CPU}"], 3, "has no PyTorch"),
-        ([f"--gpu=0:{CPU}", "--together"], 3, "the measurement of GPU 0 ended with status 3"),
-        ([], 2, "--gpu is needed"),
-        ([f"--gpu=0:{CPU}", f"--gpu=0:{CPU}"], 2, "each GPU once"),
-        (["--gpu=0:8000"], 3, "cannot be measured on CPUs 8000"),
-        (["--gpu=0:x"], 2, "is not a list of CPUs"),
-        (["--gpu=0"], 2, "is not like 0:24-47"),
-        (["--n", "100", "--gpu=0:0"], 2, "100 is not a multiple of 16"),
-        (["--precisions", "fp64,fp64"], 2, "fp64,fp64 is not some of"),
-        (["--repeats", "2"], 2, "2 is below 3"),
-    ],
-)
+@parametrized(("arguments", "status", "message"))
 def test_the_program_refuses_in_a_sentence(arguments: list[str], status: int, message: str) -> None:
     done = ended(PROGRAM, *arguments)
     refused(done, status, message)

@@ -15,6 +15,7 @@ from typing import Any
 
 import helpers
 import pytest
+from helpers import parametrized
 
 PROGRAM = Path(__file__).parents[2] / "roles" / "gpu_clocks" / "files" / "gpu_clocks.py"
 gpu_clocks: Any = helpers.program("roles/gpu_clocks/files/gpu_clocks.py")
@@ -282,16 +283,7 @@ HEADER = "index, pci.bus_id, mig.mode.current, clocks.max.graphics [MHz], clocks
 REST = "clocks.current.graphics [MHz], clocks.current.memory [MHz], clocks_event_reasons.active\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "not the columns that were asked for: it said nothing"),
-        ("index, name\n0, A100\n", "not the columns that were asked for: index, name"),
-        (HEADER + REST, "shows no GPU"),
-        (HEADER + REST + "0, 00000001:00:00.0\n", "a row of another length"),
-        (HEADER + REST + "0, 1, Disabled, fast, 1, 1, 1, 0x0\n", "'fast' where a clock in MHz"),
-    ],
-)
+@parametrized(("text", "message"))
 def test_an_answer_that_cannot_be_used(text: str, message: str) -> None:
     with pytest.raises(gpu_clocks.Failure, match=message):
         gpu_clocks.parse(text)
@@ -388,18 +380,7 @@ def test_a_gpu_that_is_slow_under_a_load_fails(verify: Any) -> None:
     assert report["said"].endswith("(it is slow under load)")
 
 
-@pytest.mark.parametrize(
-    ("changes", "said", "why"),
-    [
-        (IDLE, "cuInit of CUDA's driver failed with status 100", "no kernel ran on it: cuInit of"),
-        (
-            {"mig.mode.current": "Enabled", "clocks.current.graphics": "[N/A]"},
-            "running",
-            "it is in MIG mode",
-        ),
-        ({"clocks.current.graphics": "[N/A]"}, "running", "it does not tell its clock"),
-    ],
-)
+@parametrized(("changes", "said", "why"))
 def test_what_cannot_be_proved_is_named(
     verify: Any, changes: dict[str, str], said: str, why: str
 ) -> None:

@@ -10,7 +10,7 @@ import gpu_copy_bench
 import machines
 import pytest
 from bench_modules import FakeRun, checks_only, ends_badly, node_of, on_four_gpus, refuses, resumes
-from helpers import ended, refused
+from helpers import ended, parametrized, refused
 from record_schema import RECORDS
 from trueup.benchmarks.gpu_copy.case import cpus_beside
 from trueup.benchmarks.gpu_copy.output import parse_gpu_copy
@@ -33,15 +33,7 @@ def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     )
 
 
-@pytest.mark.parametrize(
-    ("program", "tool", "given"),
-    [
-        ("/opt/nvidia/nvbandwidth/nvbandwidth", "nvbandwidth", True),
-        # The role's own is built without MPI.
-        ("/opt/gpu_copy/nvbandwidth-1/build/nvbandwidth", "nvbandwidth", False),
-        ("/usr/local/bin/bandwidthTest", "bandwidthTest", False),
-    ],
-)
+@parametrized(("program", "tool", "given"))
 def test_an_nvbandwidth_of_others_has_the_libraries_of_the_nodes_mpi(
     run_module: Any, program: str, tool: str, given: bool
 ) -> None:
@@ -165,15 +157,7 @@ def test_masks_of_the_catalog_win() -> None:
     assert (beside.cpus, beside.binding) == (["24-47", "0-23"], "numa")
 
 
-@pytest.mark.parametrize(
-    ("node", "cpus", "binding"),
-    [
-        ("1", "48-95", "numa"),
-        ("-1", "0-95", "none"),
-        ("7", "0-95", "none"),
-        (None, "0-95", "none"),
-    ],
-)
+@parametrized(("node", "cpus", "binding"))
 def test_without_masks_sysfs_says_where_a_gpu_is(
     tmp_path: Path, node: str | None, cpus: str, binding: str
 ) -> None:
@@ -239,19 +223,7 @@ def test_the_program_places_each_gpu_and_marks_what_each_printed(tmp_path: Path)
     ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (["--tool", "pytorch", f"--gpu=0:{CPU}"], 3, "has no PyTorch"),
-        (["--tool", "pytorch", "--measure", "peers"], 3, "has no PyTorch"),
-        (["--tool", "nvbandwidth", f"--gpu=0:{CPU}"], 2, "--gpu and --program are needed"),
-        (["--tool", "nvbandwidth", "--program", "/none", f"--gpu=0:{CPU}"], 3, "cannot be run"),
-        (["--tool", "nvbandwidth", "--program", "/bin/true", "--gpu=0:8000"], 3, "cannot be run"),
-        (["--tool", "nvbandwidth", "--program", "/bin/true", "--gpu=0:a"], 2, "not a list of CPUs"),
-        (["--tool", "nvbandwidth", "--program", "/bin/true", "--gpu=0"], 2, "is not like 0:24-47"),
-        (["--tool", "nvbandwidth", "--program", "/bin/false", f"--gpu=0:{CPU}"], 3, "status 1"),
-    ],
-)
+@parametrized(("arguments", "status", "message"))
 def test_the_program_refuses_in_a_sentence(arguments: list[str], status: int, message: str) -> None:
     done = ended(PROGRAM, *arguments)
     refused(done, status, message)

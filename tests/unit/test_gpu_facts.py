@@ -11,7 +11,7 @@ import machines
 import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.trueup.node import gpu_look
-from helpers import answer_of
+from helpers import answer_of, parametrized
 
 TOOLS = {
     name: f"/usr/bin/{name}"
@@ -393,15 +393,7 @@ def fabrics(state: str, status: str) -> tuple[int, str, str]:
     return 0, "".join([*whole[:-1], FABRIC.format(ADDRESSES[-1], state, status)]), ""
 
 
-@pytest.mark.parametrize(
-    ("state", "status", "names"),
-    [
-        ("Completed", "Success", []),
-        ("N/A", "N/A", []),
-        ("Completed", "Insufficient Resources", ["fabric_not_ready"]),
-        ("Not Started", "N/A", ["fabric_not_ready"]),
-    ],
-)
+@parametrized(("state", "status", "names"))
 def test_the_fabric_of_several_gpus_is_read_and_judged(
     ran: Ran, state: str, status: str, names: list[str]
 ) -> None:
@@ -447,25 +439,7 @@ def test_a_fabric_that_nobody_can_tell_is_a_note(
     assert {gpu["fabric"] is None for gpu in fact["devices"]} == {True}
 
 
-@pytest.mark.parametrize(
-    ("answer", "note"),
-    [
-        (
-            (1, "", "dmesg: read kernel buffer failed: Operation not permitted\n"),
-            (
-                "XIDs are not known: dmesg failed with status 1: dmesg: read kernel buffer failed:"
-                " Operation not permitted"
-            ),
-        ),
-        (
-            (0, "[1.0] NVRM: Xid (PCI:0001\n", ""),
-            (
-                "XIDs are not known: kernel log: expected 'NVRM: Xid (PCI:...): N' (line 1:"
-                " '[1.0] NVRM: Xid (PCI:0001')"
-            ),
-        ),
-    ],
-)
+@parametrized(("answer", "note"))
 def test_a_kernel_log_that_cannot_be_read_is_unknown(
     ran: Ran, answer: tuple[int, str, str], note: str
 ) -> None:

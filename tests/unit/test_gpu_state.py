@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup.errors import ParseError
 from trueup.node.gpu_state import (
     QUERIES,
@@ -56,19 +57,7 @@ def test_the_figures_of_a_gpu() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("cells", "wanted"),
-    [
-        (["[N/A]"] * 4, None),
-        (
-            ["0", "1", "[N/A]", "2"],
-            {
-                "volatile": {"corrected": 0, "uncorrected": 1},
-                "aggregate": {"corrected": None, "uncorrected": 2},
-            },
-        ),
-    ],
-)
+@parametrized(("cells", "wanted"))
 def test_ecc_counts(cells: list[str], wanted: Any) -> None:
     assert one(ecc=cells)["ecc"] == wanted
 
@@ -86,17 +75,7 @@ def test_row_remapping(cells: list[str], wanted: Any) -> None:
     assert (found if found is None else list(found.values())) == wanted
 
 
-@pytest.mark.parametrize(
-    ("cell", "wanted"),
-    [
-        ("0x0000000000000000", []),
-        ("0x0000000000000001", ["gpu idle"]),
-        ("0x48", ["hardware slowdown", "hardware thermal slowdown"]),
-        ("0x1004", ["software power cap", "unknown (0x1000)"]),
-        ("[N/A]", None),
-        ("[Not Supported]", None),
-    ],
-)
+@parametrized(("cell", "wanted"))
 def test_throttle_reasons(cell: str, wanted: Any) -> None:
     assert parse_throttle(cell) == wanted
 
@@ -119,52 +98,19 @@ def test_nvlinks() -> None:
     assert parse_nvlinks(alone) == parse_nvlinks(alone.replace("GPU 0:", "GPU 5:")) == [links]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "no GPU in its answer"),
-        ("garbage\n", "not a GPU and not a link"),
-        ("\t Link 0: 25 GB/s\n", "not a GPU and not a link"),
-        ("GPU 1: x (UUID: GPU-1)\nGPU 2: x\n", "expected GPU 0"),
-        ("GPU 0: x\nGPU 0: x\n", "expected GPU 1"),
-        ("GPU 0: x\n Link 1: 25 GB/s\n", "expected link 0"),
-        ("GPU 0: x\n Link 0: fast\n Link 1: 25 GB/s\n", "expected link 0"),
-        ("GPU 0: x\n Link 0: 25 GB/s\n Link 1: fast\n", "not a GPU and not a link"),
-    ],
-)
+@parametrized(("text", "message"))
 def test_damaged_nvlinks_are_refused(text: str, message: str) -> None:
     with pytest.raises(ParseError, match=message):
         parse_nvlinks(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "expected the columns"),
-        ("garbage\n", "expected the columns"),
-        ("a, b, c, d, e\n", "expected the columns"),
-        (CLOCKS, "no GPU in its answer"),
-        (f"{CLOCKS}00000001:00:00.0, 1, 2, 3\n", "expected 5 cells, got 4"),
-        (f"{CLOCKS}x, 1, 2, 3, 4\n", "expected a PCI address and 4 figures"),
-        (f"{CLOCKS}00000001:00:00.0, 1, 2, 3, 4\n0001:00:00.0, 1, 2, 3, 4\n", "each GPU once"),
-    ],
-)
+@parametrized(("text", "message"))
 def test_an_unusable_answer_is_refused(text: str, message: str) -> None:
     with pytest.raises(ParseError, match=message):
         parse_query(text, QUERIES["clocks"])
 
 
-@pytest.mark.parametrize(
-    "cells",
-    [
-        {"clocks": ["fast", "1", "1", "1"]},
-        {"clocks": ["-1 MHz", "1", "1", "1"]},
-        {"ecc": ["0", "0", "0", "many"]},
-        {"remap": ["0", "0", "maybe", "No"]},
-        {"remap": ["0", "0", "7", "No"]},
-        {"throttle": ["0xzz"]},
-    ],
-)
+@parametrized("cells")
 def test_a_cell_that_is_not_understood_is_refused(cells: dict[str, list[str]]) -> None:
     with pytest.raises(ParseError, match="nvidia-smi: "):
         one(**cells)
@@ -207,16 +153,7 @@ def test_a_driver_without_the_block_has_no_fabric() -> None:
     assert parse_fabric((DATA / "q_a100.txt").read_text(encoding="utf-8")) == {"0001:00:00.0": None}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "GPU 1:00.0\n",
-        "GPU 00000001:00:00.0\nGPU 00000001:00:00.0\n",
-        "GPU 00000001:00:00.0\n    Fabric\n        Status    : Success\n",
-        "GPU 00000001:00:00.0\n    Fabric\n",
-    ],
-)
+@parametrized("text")
 def test_another_answer_to_the_fabric_is_refused(text: str) -> None:
     with pytest.raises(ParseError, match="nvidia-smi -q"):
         parse_fabric(text)
@@ -242,47 +179,7 @@ def test_a_healthy_gpu_has_no_problem() -> None:
     assert judge([]) == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "name", "reboot", "part"),
-    [
-        (
-            {"row_remap": {"pending": True, "failure": False}},
-            "row_remap_pending",
-            True,
-            "remapped when it is reset",
-        ),
-        (
-            {"row_remap": {"pending": True, "failure": True}},
-            "row_remap_failed",
-            False,
-            "could not remap",
-        ),
-        (
-            {"ecc": {"volatile": {"uncorrected": 3}}},
-            "ecc_uncorrected",
-            False,
-            "counts 3 memory error(s)",
-        ),
-        (
-            {"throttle_reasons": ["hardware thermal slowdown"]},
-            "gpu_slowed",
-            False,
-            "(hardware thermal slowdown) at 34 degrees Celsius",
-        ),
-        (
-            {"fabric": {"state": "In Progress", "status": None, "health": None}},
-            "fabric_not_ready",
-            False,
-            "State In Progress, Status N/A, expected are Completed and Success",
-        ),
-        (
-            {"fabric": {"state": "Completed", "status": "Success", "health": "Unhealthy"}},
-            "fabric_not_ready",
-            False,
-            "State Completed, Status Success, Health Unhealthy",
-        ),
-    ],
-)
+@parametrized(("changes", "name", "reboot", "part"))
 def test_a_fault_is_the_only_problem(
     changes: dict[str, Any], name: str, reboot: bool, part: str
 ) -> None:
@@ -291,19 +188,7 @@ def test_a_fault_is_the_only_problem(
     assert part in found[0]["message"]
 
 
-FAILURE = {"gpu": GPU, "reason": "it is gone", "line": "NVRM: x"}
-
-
-@pytest.mark.parametrize(
-    ("failure", "running", "is_complete", "count"),
-    [
-        (FAILURE, ["0002:00:00.0"], False, 1),
-        # It was started later.
-        (FAILURE, [GPU], True, 0),
-        ({**FAILURE, "gpu": None}, ["0002:00:00.0"], False, 1),
-        ({**FAILURE, "gpu": None}, ["0002:00:00.0"], True, 0),
-    ],
-)
+@parametrized(("failure", "running", "is_complete", "count"))
 def test_a_gpu_that_did_not_start_and_is_not_there_is_a_problem(
     failure: dict[str, Any], running: list[str], is_complete: bool, count: int
 ) -> None:

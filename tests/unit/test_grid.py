@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup.errors import BadInput, ParseError
 from trueup_controller.plans.grid_driver import GridDriver, choose, parse_manifest, refusals
 
@@ -38,16 +39,7 @@ def test_linux_grid_drivers_alone_are_read() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("distribution", "version"),
-    [
-        ("ubuntu", "22.04"),
-        ("ubuntu", "24.04"),
-        ("almalinux", "8.10"),
-        ("rocky", "8.9"),
-        ("rhel", "8"),
-    ],
-)
+@parametrized(("distribution", "version"))
 def test_systems_that_the_manifest_is_for(distribution: str, version: str) -> None:
     driver = chosen(distribution, version, "18.6", "570.211.01")
     assert driver.url == "https://example.invalid/570.211.01.run"
@@ -68,20 +60,7 @@ def test_an_older_systems_entry_needs_to_name_this_one() -> None:
         chosen("ubuntu", "24.04", "18.5", "570.195.03")
 
 
-@pytest.mark.parametrize(
-    ("distribution", "version", "branch", "message"),
-    [
-        (
-            "ubuntu",
-            "22.04",
-            "19.0",
-            "no GRID 19.0 for ubuntu 22.04 (it has 18.6, 20.0, 16.5, 11.3, 18.5)",
-        ),
-        ("debian", "12", "18.6", "no GRID 18.6 for debian 12 (it has none)"),
-        ("ubuntu", "", "18.6", "no GRID 18.6 for ubuntu  (it has none)"),
-        ("rhel", "7.9", "18.6", "(it has none)"),
-    ],
-)
+@parametrized(("distribution", "version", "branch", "message"))
 def test_what_is_not_offered(distribution: str, version: str, branch: str, message: str) -> None:
     with pytest.raises(BadInput, match=re.escape(message)):
         chosen(distribution, version, branch, "570.211.01")
@@ -125,21 +104,7 @@ def test_microsofts_page_names_systems_too(distribution: str) -> None:
         chosen("debian", "9.6", "18.6", "570.211.01", documented=DOCUMENTED)
 
 
-@pytest.mark.parametrize(
-    ("branch", "version", "said"),
-    [
-        ("18.6", "570.211.01", []),
-        ("18.0", "570.124", []),
-        ("20.0", "595.58.03", []),
-        ("17.55", "550.144.06", ["GRID 17.55 with driver 550.144.06 does not work on NV A10"]),
-        # One of the two alone is enough to be refused.
-        ("18.6", "550.144.06", ["GRID 18.6 with driver 550.144.06 does not work"]),
-        ("16.5", "570.211.01", ["GRID 16.5 with driver 570.211.01 does not work"]),
-        ("newest", "570.211.01", ["gpu_grid_branch is newest: give a vGPU release"]),
-        ("18.6", "", ["gpu_grid_version is : give a driver's version"]),
-        ("18.6", "R570", ["gpu_grid_version is R570: give a driver's version"]),
-    ],
-)
+@parametrized(("branch", "version", "said"))
 def test_the_guards(branch: str, version: str, said: list[str]) -> None:
     found = refusals(branch, version)
     assert [text[: len(start)] for text, start in zip(found, said, strict=True)] == said

@@ -17,6 +17,7 @@ import pytest
 from ansible.module_utils.trueup.benchmarks.gromacs import case as gromacs
 from ansible.module_utils.trueup.benchmarks.gromacs.output import parse_gromacs
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
+from helpers import parametrized
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = ROOT / "tests" / "data" / "gromacs"
@@ -107,16 +108,7 @@ test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing = ends_badly(
 )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        ({"threads_per_rank": 1}, "2 threads ran in a rank instead of 1"),
-        ({"steps": 3000}, "2000 of 3000 steps were done"),
-        ({"reset_step": 500}, "1001 steps were timed"),
-        ({"nb": "gpu"}, "nb ran on the CPU, and a GPU was asked for"),
-        ({"drift_allowed": 1e-9}, "the conserved energy drifts by"),
-    ],
-)
+@parametrized(("arguments", "reason"))
 def test_a_run_that_was_not_as_asked_is_invalid(
     run_module: Any, arguments: dict[str, Any], reason: str
 ) -> None:
@@ -189,16 +181,7 @@ def test_each_program_runs_within_the_image(run_module: Any, runtime: str) -> No
     assert IMAGE["container_image"] in inside
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({**EESSI, "eessi_module": "GROMACS"}, "as name/version"),
-        ({**EESSI, "eessi_init": None}, "give eessi_init '' as an absolute path"),
-        ({**IMAGE, "container_sha256": "ab"}, "sha256 in container_sha256 ('ab' is none)"),
-        ({**IMAGE, "container_image": ""}, "give container_image ''"),
-        ({"pme_ranks": 1}, "pme_ranks 1 is not -1 (mdrun's choice) to 0"),
-    ],
-)
+@parametrized(("arguments", "message"))
 def test_half_a_source_is_refused(run_module: Any, arguments: dict[str, Any], message: str) -> None:
     result = run_module(FakeRun(stdout=GOOD), **arguments)
     assert (result["failed"], result["record"]) == (True, None)
@@ -282,17 +265,7 @@ def test_the_driver_builds_water_and_prints_the_log(tmp_path: Path) -> None:
     assert "nsteps = 200" in (tmp_path / "run" / "md.mdp").read_text()
 
 
-@pytest.mark.parametrize(
-    ("words", "options", "status", "said"),
-    [
-        (["--tpr", "{tpr}", "--sha256", SUM], {}, 2, "has the sha256"),
-        (["--tpr", "/no/a.tpr", "--sha256", SUM], {}, 2, "No such file"),
-        (["--water-box", "3", "--ranks", "2"], {"library": "none"}, 2, "has no MPI"),
-        (["--water-box", "3", "--image", "{tpr}", "--image-sha256", SUM], {}, 2, "has the sha256"),
-        (["--water-box", "3"], {"status": 3}, 3, "mdrun failed: "),
-        (["--water-box", "3", "--below", "EBROOT_OF_NONE"], {}, 2, "not below EBROOT_OF_NONE"),
-    ],
-)
+@parametrized(("words", "options", "status", "said"))
 def test_the_driver_says_why_it_failed(
     tmp_path: Path, words: list[str], options: dict[str, Any], status: int, said: str
 ) -> None:
@@ -376,15 +349,7 @@ def test_the_driver_unpacks_an_input(tmp_path: Path) -> None:
     assert not (tmp_path / "deep").exists()
 
 
-@pytest.mark.parametrize(
-    ("names", "cut", "said"),
-    [
-        (["README"], None, "holds 0 .tpr files, one is expected"),
-        (["a.tpr", "b.tpr"], None, "holds 2 .tpr files"),
-        (["a.tpr"], 60, "cannot be unpacked"),
-        ([], 0, "cannot be unpacked"),
-    ],
-)
+@parametrized(("names", "cut", "said"))
 def test_an_archive_that_is_no_input_is_refused(
     tmp_path: Path, names: list[str], cut: int | None, said: str
 ) -> None:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup.errors import BadInput
 from trueup.health.node_verdicts import findings, node_verdict, slurm_update
 
@@ -53,21 +54,7 @@ TOLD = json.dumps(
 )
 
 
-@pytest.mark.parametrize(
-    ("node", "word"),
-    [
-        ("n1", "fail"),
-        ("n2", "pass"),
-        ("n3", "no verdict"),
-        ("n4", "not measured"),
-        # Nobody planned it here.
-        ("n7", "pass"),
-        ("n8", "not measured"),
-        # Of a slow pair neither is to blame.
-        ("n5", "no verdict"),
-        ("n9", "no verdict"),
-    ],
-)
+@parametrized(("node", "word"))
 def test_the_worst_verdict_on_a_node_counts(node: str, word: str) -> None:
     assert node_verdict(TOLD, node, [])["verdict"] == word
 
@@ -101,18 +88,7 @@ def test_what_was_planned_and_not_measured_is_unmeasured() -> None:
     assert node_verdict(TOLD, "n4", ["gpu_copy"])["unmeasured"] == ["gpu_copy"]
 
 
-@pytest.mark.parametrize(
-    ("node", "planned", "later", "ends"),
-    [
-        ("n1", [], True, True),
-        ("n2", [], False, False),
-        ("n4", ["gpu_copy"], False, True),
-        # site.yml goes on, and fails at its end.
-        ("n4", ["gpu_copy"], True, False),
-        ("n7", ["gpu_copy"], False, False),
-        ("n7", ["gpu_copy", "ib"], False, True),
-    ],
-)
+@parametrized(("node", "planned", "later", "ends"))
 def test_a_node_ends_that_fails_or_could_not_be_measured(
     node: str, planned: list[str], *, later: bool, ends: bool
 ) -> None:
@@ -120,24 +96,9 @@ def test_a_node_ends_that_fails_or_could_not_be_measured(
 
 
 IDLE = "NodeName=n1 State=IDLE CPUTot=96"
-OURS = "NodeName=n1 State=IDLE+DRAIN Reason=trueup: link rate [root]"
-THEIRS = "NodeName=n1 State=DOWN+DRAIN Reason=cooling [root]"
 
 
-@pytest.mark.parametrize(
-    ("shown", "verdict", "unmeasured", "change"),
-    [
-        (IDLE, "fail", [], ["state=drain", "reason=trueup: bad link"]),
-        (IDLE, "pass", [], []),
-        (THEIRS, "fail", [], []),
-        (THEIRS, "pass", [], []),
-        (OURS, "fail", [], []),
-        (OURS, "warn", [], ["state=resume"]),
-        (OURS, "pass", ["ib"], []),
-        (OURS, "not measured", [], []),
-        (OURS, "no verdict", [], []),
-    ],
-)
+@parametrized(("shown", "verdict", "unmeasured", "change"))
 def test_what_slurm_is_told(
     shown: str, verdict: str, unmeasured: list[str], change: list[str]
 ) -> None:

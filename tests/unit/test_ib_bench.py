@@ -18,7 +18,7 @@ from ansible.module_utils.trueup.benchmarks.ib import case as ib
 from ansible.module_utils.trueup.run import bench, process
 from ansible.module_utils.trueup.run.resume import program_digest
 from bench_modules import FakeRun, resumes
-from helpers import answer_of
+from helpers import answer_of, parametrized
 from perftest_stand_in import CLIENT_TEXT, SERVER_TEXT, Machine
 from record_schema import RECORDS
 
@@ -117,19 +117,7 @@ def test_each_end_is_bound_to_the_devices_numa_node(
     assert (machine.folder / "cpus").read_text().splitlines() == [f"[{cpu}]"] * 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"message_bytes": 0}, ["--all", "--iters=5000", "--report_gbits"]),
-        ({"duration_seconds": 10}, ["--size=1048576", "--duration=10", "--report_gbits"]),
-        ({"queue_pairs": 2}, ["--size=1048576", "--iters=5000", "--report_gbits", "--qp=2"]),
-        # A latency is of one.
-        ({"test": "send_lat", "queue_pairs": 2}, ["--size=1048576", "--iters=5000"]),
-        ({"gid_index": 1, "gpu": 2}, ["--report_gbits", "--gid-index=1", "--use_cuda=2"]),
-        ({"test": "send_lat", "message_bytes": 8}, ["--size=8", "--iters=5000", "127.0.0.1"]),
-        ({"role": "client", "address": "10.0.0.5", "peer_name": "b"}, ["10.0.0.5"]),
-    ],
-)
+@parametrized(("arguments", "words"))
 def test_the_command(run_module: Any, arguments: dict[str, Any], words: list[str]) -> None:
     command = run_module(check=True, **arguments)["command"]
     assert [word for word in command if word in words] == words
@@ -308,21 +296,7 @@ def test_a_port_that_is_taken_is_not_measured_against(run_module: Any, machine: 
     assert not (machine.folder / "pid").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"device": "mlx5_ib9"}, "device 'mlx5_ib9': this node has mlx5_ib3, mlx5_ib4"),
-        ({"device": "mlx5_ib4"}, "device mlx5_ib4: its link is DOWN, not ACTIVE"),
-        ({"sysfs_root": "/nonexistent"}, "this node has no RDMA device"),
-        ({"message_bytes": -1}, "message_bytes is -1: it must be 0 or more"),
-        ({"iterations": 4}, "iterations is 4: it must be 5 or more"),
-        ({"duration_seconds": -1}, "duration_seconds is -1: it must be 0 or more"),
-        ({"duration_seconds": 3, "message_bytes": 0}, "by iterations only"),
-        ({"port": 80}, "port is 80: it must be 1024 or more, 65535 or less"),
-        ({"gpu": -1}, "gpu is -1: it must be 0 or more"),
-        ({"role": "client"}, "role client needs address and peer_name"),
-    ],
-)
+@parametrized(("arguments", "message"))
 def test_bad_input_is_refused_before_anything_runs(
     run_module: Any, machine: Machine, arguments: dict[str, Any], message: str
 ) -> None:

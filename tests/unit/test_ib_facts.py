@@ -10,7 +10,7 @@ import pytest
 import yaml
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.node import tools
-from helpers import answer_of
+from helpers import answer_of, parametrized
 from machines import build, description, root_of
 
 if TYPE_CHECKING:
@@ -97,27 +97,7 @@ def test_a_wrong_expectation_fails(capsys: pytest.CaptureFixture[str]) -> None:
     assert result["msg"].startswith("expected: not numbers and mappings")
 
 
-@pytest.mark.parametrize(
-    ("tool", "answers", "expected"),
-    [
-        (
-            "/sbin/modinfo",
-            {"srcversion": (0, "B\n", ""), "filename": (0, "/x.ko\n", "")},
-            ("B", True),
-        ),
-        (
-            "/sbin/modinfo",
-            {"srcversion": (0, "A\n", ""), "filename": (0, "/x.ko\n", "")},
-            ("A", False),
-        ),
-        (
-            "/sbin/modinfo",
-            {"srcversion": (1, "", "not found"), "filename": (1, "", "")},
-            (None, False),
-        ),
-        (None, {}, (None, False)),
-    ],
-)
+@parametrized(("tool", "answers", "expected"))
 def test_a_driver_that_waits_for_a_reboot(
     tool: str | None,
     answers: dict[str, tuple[int, str, str]],

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from helpers import parametrized
 from machines import DATA, build, root_of, topology_of
 from trueup.errors import ParseError
 from trueup.node.identify import (
@@ -272,17 +273,7 @@ def test_slower_or_smaller_devices_are_warned_of(
     assert describe(identity, observed("hb120rs_v3", **changes))["warnings"] == warnings
 
 
-@pytest.mark.parametrize(
-    ("os_release", "expected"),
-    [
-        ({"ID": "ubuntu", "ID_LIKE": "debian"}, "apt"),
-        ({"ID": "debian"}, "apt"),
-        ({"ID": "almalinux", "ID_LIKE": "rhel centos fedora"}, "dnf"),
-        ({"ID": "azurelinux"}, "dnf"),
-        ({"ID": "arch"}, None),
-        ({}, None),
-    ],
-)
+@parametrized(("os_release", "expected"))
 def test_the_package_manager(os_release: dict[str, str], expected: str | None) -> None:
     assert package_manager(os_release) == expected
 
@@ -305,15 +296,7 @@ def test_secure_boot_needs_efi(tmp_path: Path) -> None:
     assert read_secure_boot(str(tmp_path)) is False
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('{"NVIDIA": "580.126.16", "OS": 22.04}', {"NVIDIA": "580.126.16", "OS": "22.04"}),
-        ("[1]", None),
-        ("not JSON", None),
-        (None, None),
-    ],
-)
+@parametrized(("text", "expected"))
 def test_what_an_hpc_image_holds(
     text: str | None, expected: dict[str, str] | None, tmp_path: Path
 ) -> None:
@@ -409,21 +392,7 @@ def test_gpus_on_the_bus_without_the_switches() -> None:
     assert {(gpu.name, gpu.memory_bytes) for gpu in found} == {(None, None)}
 
 
-@pytest.mark.parametrize(
-    ("vendor", "device_class", "counted"),
-    [
-        ("0x10de", "0x030200", True),
-        # A GPU that also drives a display, as NVv3's M60 and workstation cards.
-        ("0x10de", "0x030000", True),
-        ("0x10de", "0x068000", False),
-        ("0x10de", "0x040300", False),
-        # AMD's, as in NVv4 and ND MI300X, and Hyper-V's video of every VM of generation 1.
-        ("0x1002", "0x030200", False),
-        ("0x1002", "0x120000", False),
-        ("0x1414", "0x030000", False),
-        ("", "0x030200", False),
-    ],
-)
+@parametrized(("vendor", "device_class", "counted"))
 def test_a_gpu_is_told_by_class_and_vendor(
     tmp_path: Path, vendor: str, device_class: str, counted: bool
 ) -> None:
@@ -466,11 +435,6 @@ def test_lscpu_of_the_lab_machine() -> None:
     assert parse_lscpu(text) == Lscpu(model="AMD EPYC", sockets=1)
 
 
-HAS_SOCKETS = (
-    '{"lscpu": [{"field": "Architecture:", "data": "x86_64"}, {"field": "Socket(s):", "data": %s}]}'
-)
-
-
 def test_lscpu_in_its_nested_form() -> None:
     inner = [
         {
@@ -486,20 +450,7 @@ def test_lscpu_in_its_nested_form() -> None:
     assert parse_lscpu(json.dumps({"lscpu": entries})) == Lscpu("Neoverse-V2", None)
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("", "expected JSON"),
-        ('{"lscpu": [{"field": "Archit', "expected JSON"),
-        ("[]", "a list 'lscpu'"),
-        (HAS_SOCKETS % '"two"', "Socket.s. 'two' is no count"),
-        (HAS_SOCKETS % '"²"', "Socket.s. '²' is no count"),
-        (HAS_SOCKETS % '"2", "data": "1"', "'data' stands twice"),
-        (HAS_SOCKETS % '"2"}, {"field": "Socket(s):", "data": "1"', "'Socket.s.' stands twice"),
-        ('{"lscpu": [1]}', "an object with 'field'"),
-        ('{"lscpu": [{"field": "Architektur:", "data": "x86_64"}]}', "C locale"),
-    ],
-)
+@parametrized(("text", "problem"))
 def test_lscpu_that_is_none(text: str, problem: str) -> None:
     with pytest.raises(ParseError, match=problem):
         parse_lscpu(text)
@@ -516,24 +467,7 @@ def test_nvidia_smi_where_a_figure_is_not_there() -> None:
     assert parse_nvidia_smi(text) == (Gpu(None, "0001:0a:1f.0", None),)
 
 
-HEADER = "name, pci.bus_id, memory.total [MiB]\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("", 1),
-        ("No devices were found\n", 1),
-        ("name, memory.total [MiB]\nA, 1 MiB\n", 1),
-        (HEADER, None),
-        (HEADER + "A100, 00000001:00:00.0, 40960 MiB\nA100, 00000002:00\n", 3),
-        (HEADER + "A100, 00000001:00:00.0, 40 GiB\n", 2),
-        (HEADER + "A100, nowhere, 40960 MiB\n", 2),
-        (HEADER + "A100, 00000001:00:00.0, 40960 MiB\n" * 2, 3),
-        (HEADER + "A100, 00000001:00:00.0, 40960 MiB\nA100, 0002:00:00.0, 40960 MiB\n", 3),
-        (HEADER + "A, 00000001:00:00.0, 40960 MiB\nA, 00000002:00:00.0, 4096 MiB\n", None),
-    ],
-)
+@parametrized(("text", "line"))
 def test_nvidia_smi_that_is_none(text: str, line: int | None) -> None:
     with pytest.raises(ParseError) as refused:
         parse_nvidia_smi(text)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from role_plans import ROOT
 
 PLACE = Path(ROOT / "plugins" / "action" / "azure_node_facts.py")
@@ -33,26 +34,7 @@ class Task:
         self.args = args
 
 
-@pytest.mark.parametrize(
-    ("variables", "task", "given"),
-    [
-        ({}, {}, {"vm_size": ""}),
-        (
-            {"trueup_mpi": "hpcx", "hpcx_hcoll": "used", "trueup_families": [{"families": []}]},
-            {"mpi_must_be": True},
-            {
-                "vm_size": "",
-                "mpi": "hpcx",
-                "hcoll": "used",
-                "families": [{"families": []}],
-                "mpi_must_be": True,
-            },
-        ),
-        ({"trueup_mpi": None, "trueup_vm_size": None}, {}, {"vm_size": ""}),
-        # What a task says itself goes first.
-        ({"trueup_vm_size": "a", "trueup_sysfs_root": "/s"}, {"vm_size": "b"}, None),
-    ],
-)
+@parametrized(("variables", "task", "given"))
 def test_the_plays_variables_reach_the_module(
     variables: dict[str, Any],
     task: dict[str, Any],

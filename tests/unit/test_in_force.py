@@ -14,7 +14,7 @@ from typing import Any
 import in_force
 import pytest
 from ansible.module_utils import basic
-from helpers import answer_of
+from helpers import answer_of, parametrized
 from trueup.errors import BadInput
 from trueup.node import units
 from trueup.node.units import Decision, File, Record, Run, Step, TargetState, decide, settled
@@ -137,9 +137,6 @@ def test_a_reload_is_owed_where_no_restart_is() -> None:
     assert decide(wanted, RUN, after, files).step is Step.NONE
 
 
-DAY = 86400.0
-
-
 def shown(second: str, uptime: float, **others: str) -> str:
     told = {
         "LoadState": "loaded",
@@ -156,16 +153,7 @@ def shown(second: str, uptime: float, **others: str) -> str:
 NOON = 1795435200.0
 
 
-@pytest.mark.parametrize(
-    ("now", "since"),
-    [
-        (NOON + 100, NOON + 0.25),
-        # Set back a day since: a file that was written now is not older than the start.
-        (NOON + 100 - DAY, NOON + 0.25 - DAY),
-        # Set on: one that was written before is not older either.
-        (NOON + 100 + DAY, NOON),
-    ],
-)
+@parametrized(("now", "since"))
 def test_a_clock_that_was_set_since_makes_a_start_no_later(now: float, since: float) -> None:
     text = shown("Mon 2026-11-23 12:00:00 UTC", 50.25)
     assert units.run_of(text, now=now, monotonic=150.0, boot="b").since == since
@@ -397,26 +385,7 @@ def test_check_mode_tells_and_does_nothing(systemd: Systemd, call: Call, tmp_pat
     assert (systemd.commands, (tmp_path / "units").exists()) == ([], False)
 
 
-@pytest.mark.parametrize(
-    ("given", "load", "said"),
-    [
-        ({}, "not-found", "x.service: systemd has no such unit: install what brings it"),
-        ({}, "masked", "x.service: the unit is masked: `systemctl unmask x.service`"),
-        ({}, "bad-setting", "systemd calls the unit bad-setting"),
-        ({"unit": "../x"}, "loaded", "../x: not a name of a unit"),
-        ({"files": ["/etc"]}, "loaded", "x.service: /etc cannot be read (Is a directory)"),
-        (
-            {"name": "n", "command": ["fails"], "reloaded": ["/proc/version"]},
-            "loaded",
-            "n: `fails`",
-        ),
-        (
-            {"name": "n", "command": ["missing"], "reloaded": ["/proc/version"]},
-            "loaded",
-            "n: there is",
-        ),
-    ],
-)
+@parametrized(("given", "load", "said"))
 def test_what_cannot_be_done_is_said(
     systemd: Systemd, call: Call, tmp_path: Path, given: dict[str, Any], load: str, said: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from helpers import parametrized
 from machines import DATA, build, description, root_of
 from trueup.errors import BadInput
 from trueup.node.infiniband import (
@@ -132,15 +133,7 @@ def test_what_is_unknown_is_not_judged() -> None:
     assert problems(devices_of("nd96asr_v4")[:3], Expected({"rate_gbps": "", "nics": None})) == []
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"speed": 3}, "there is no speed"),
-        ({"nics": "eight"}, "not numbers and mappings"),
-        ({"numa": {"mlx5_ib0": "left"}}, "not numbers and mappings"),
-        ({"numa": [1]}, "not numbers and mappings"),
-    ],
-)
+@parametrized(("given", "message"))
 def test_expectations_that_are_none(given: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         Expected(given)
@@ -238,17 +231,7 @@ def test_ipoib_addresses_are_the_agents() -> None:
         assert warning.startswith("IPoIB interfaces get no address: OS.EnableRDMA is not y")
 
 
-@pytest.mark.parametrize(
-    ("text", "enabled"),
-    [
-        (None, None),
-        ("", False),
-        ("#OS.EnableRDMA=y\n", False),
-        ("OS.EnableRDMA=n\nOS.EnableRDMA=Y\n", True),
-        ("OS.EnableRDMA=y\nOS.EnableRDMA=n\n", False),
-        ("OS.EnableRDMA=\n", False),
-    ],
-)
+@parametrized(("text", "enabled"))
 def test_the_last_line_of_the_agents_configuration_counts(
     text: str | None, enabled: bool | None
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from trueup.errors import ParseError
@@ -24,37 +25,7 @@ def codes(text: str, uptime: float | None = None) -> list[dict[str, Any]]:
     return parse_kernel_log(text, uptime).codes
 
 
-@pytest.mark.parametrize(
-    ("line", "gpu", "code", "time"),
-    [
-        (
-            "[ 4909.92] NVRM: Xid (PCI:0001:00:00): 79, pid=1122, GPU has fallen off the bus.",
-            GPU,
-            79,
-            "4909.92",
-        ),
-        ("NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained", "0000:01:00.0", 94, None),
-        (
-            "Nov 20 18:29:55 node kernel: NVRM: Xid (0000:01:00): 31, Ch 0b",
-            "0000:01:00.0",
-            31,
-            "Nov 20 18:29:55",
-        ),
-        (
-            "2026-11-20T09:13:00,5+00:00 NVRM: Xid (PCI:000d:00:00): 119, pid=1",
-            "000d:00:00.0",
-            119,
-            "2026-11-20T09:13:00,5+00:00",
-        ),
-        (
-            "[Fri Nov 20 09:13:00 2026] NVRM: Xid (PCI:0001:00:00): 48, x",
-            GPU,
-            48,
-            "Fri Nov 20 09:13:00 2026",
-        ),
-        ("kernel: NVRM: Xid (PCI:0000:ed:00): 45, pid=18, Ch 0c", "0000:ed:00.0", 45, None),
-    ],
-)
+@parametrized(("line", "gpu", "code", "time"))
 def test_forms_of_an_xid(line: str, gpu: str, code: int, time: str | None) -> None:
     log = f"[    0.0] Linux version\n{line}\n[ 5.0] eth0: link up\n"
     assert codes(log) == [
@@ -181,19 +152,7 @@ def test_each_form_of_a_failure_names_gpu_and_reason() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        (
-            "NVRM: The NVIDIA probe routine failed for 1 device(s).",
-            "the driver's probe failed for 1 device(s)",
-        ),
-        (
-            "NVRM: The NVIDIA probe routine was not called for 2 device(s).",
-            "the driver's probe was not called, since another driver holds them, for 2 device(s)",
-        ),
-    ],
-)
+@parametrized(("line", "reason"))
 def test_a_failure_of_no_named_gpu_is_a_failure(line: str, reason: str) -> None:
     assert [(row["gpu"], row["reason"]) for row in parse_kernel_log(line).failures] == [
         (None, reason)

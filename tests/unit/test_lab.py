@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup_controller.lab import default_set, packages, wanted
 
 BY_SET = {"run": ["gcc", "make"], "lab": ["podman", "netavark"], "test": ["chromium"]}
@@ -63,15 +64,7 @@ LAB = wanted(facts("Debian", "12"), BY_SET, {}, "lab")
 SHOWN = ["gcc ii ", "make hi ", "podman rc ", "netavark un "]
 
 
-@pytest.mark.parametrize(
-    ("root", "sudo", "check_mode", "install", "report"),
-    [
-        (True, False, False, True, "Installing with apt: netavark, podman."),
-        (False, True, False, True, "Installing with apt, through sudo: netavark, podman."),
-        (True, False, True, False, "Would install with apt: netavark, podman."),
-        (False, False, False, False, "Not installed, because that needs root or sudo"),
-    ],
-)
+@parametrized(("root", "sudo", "check_mode", "install", "report"))
 def test_what_is_missing_is_installed_or_named(
     root: bool, sudo: bool, check_mode: bool, install: bool, report: str
 ) -> None:

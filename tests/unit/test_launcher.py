@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_affinity import topologies
@@ -255,15 +256,7 @@ def test_the_wrapper_passes_arguments_and_the_status_on() -> None:
     assert (done.returncode, done.stdout) == (7, "".join(f"{word}|" for word in AWKWARD))
 
 
-@pytest.mark.parametrize(
-    ("cpus", "variables", "said"),
-    [
-        # Every rank on the first one's CPUs would be a wrong measurement that looks right.
-        ("0/1", {}, "mpirun numbers no ranks of a node"),
-        ("0/1", {"OMPI_COMM_WORLD_LOCAL_RANK": "2"}, "failed to parse CPU list"),
-        ("4095", {"OMPI_COMM_WORLD_LOCAL_RANK": "0"}, "failed to set"),
-    ],
-)
+@parametrized(("cpus", "variables", "said"))
 def test_a_rank_without_cpus_of_its_own_does_not_run(
     cpus: str, variables: dict[str, str], said: str
 ) -> None:
@@ -367,21 +360,7 @@ def test_what_cannot_start_anything_is_refused(given: dict[str, Any], message: s
     assert str(refused.value) == message
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"nodes": ["odd name"], "hosts": ["10.0.0.4"], "launcher": "mpirun"},
-        {"nodes": ["a.b-c_d", "0x"], "launcher": "mpirun"},
-        {**ON_SLURM, "job_options": ["-p", "a", "--account=o", "-A", "x", "--nice=5", "-C", "a"]},
-        {
-            **ON_SLURM,
-            "job_options": ["--hold", "--exclude=b"],
-            "launcher_arguments": ["--mpi=pmix"],
-        },
-        # mpirun's own options are others.
-        {"nodes": ["a"], "launcher": "mpirun", "launcher_arguments": ["-N", "1"]},
-    ],
-)
+@parametrized("given")
 def test_what_can_is_not(given: dict[str, Any]) -> None:
     assert asked(**given).nodes == tuple(given["nodes"])
 
@@ -437,24 +416,7 @@ def test_mpirun_of_hydra_has_options_of_its_own(kind: str) -> None:
     assert alone[1:-3] == ["-np", "2", "-ppn", "2", "-genvlist", "LD_LIBRARY_PATH"]
 
 
-@pytest.mark.parametrize(
-    ("given", "taken"),
-    [
-        ({}, True),
-        ({"launcher_path": HPCX.path}, True),
-        ({"launcher_path": "/site/bin/mpirun"}, False),
-        ({"launcher": "mpirun", "launcher_path": "/site/bin/mpirun"}, False),
-        (
-            {
-                "launcher": "slurm",
-                "nodes": ["node-1"],
-                "launcher_path": "/site/slurm/bin",
-                "job_directory": "/shared",
-            },
-            True,
-        ),
-    ],
-)
+@parametrized(("given", "taken"))
 def test_another_mpirun_has_no_variables_of_this_one(given: dict[str, Any], taken: bool) -> None:
     defaults = {one.name: one.default for one in LAUNCHER}
     assert Launcher.asked({**defaults, **given}, HPCX).mpi == (HPCX if taken else None)
@@ -633,22 +595,7 @@ def test_a_node_that_is_lost_while_it_runs_ends_it(
     assert done.returncode != 0
 
 
-@pytest.mark.parametrize(
-    ("script", "reason"),
-    [
-        ("exit 0", None),
-        ("exit 3", None),
-        (
-            "touch {gone}; exit 3",
-            (
-                f"node node-1 does not answer ssh from here ({NO_ROUTE});"
-                f" node node-2 does not answer ssh from here ({NO_ROUTE})"
-            ),
-        ),
-        # It ended well: what became of its nodes afterwards is not its fault.
-        ("touch {gone}; exit 0", None),
-    ],
-)
+@parametrized(("script", "reason"))
 def test_a_run_that_failed_is_asked_for_a_lost_node(
     ssh: Path, script: str, reason: str | None
 ) -> None:

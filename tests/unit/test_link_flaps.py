@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from trueup.node.link_flaps import carrier_losses, losses, problems
@@ -39,18 +40,7 @@ def test_a_loss_is_known_by_who_says_it(said: str, who: str) -> None:
     assert counted(line(0, said, who)) == {"ib0": 1, "ib10": 0}
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "ib0: Gained carrier",
-        "eth1: Lost carrier",
-        "ib1: Lost carrier",
-        # An interface that comes up says this at each boot.
-        "IPv6: ADDRCONF(NETDEV_UP): ib0: link is not ready",
-        # NetworkManager's second word on the same loss, when it acts on it.
-        "device (ib0): carrier: link disconnected (calling deferred action)",
-    ],
-)
+@parametrized("said")
 def test_what_is_no_loss_of_an_infiniband_link(said: str) -> None:
     assert counted(line(0, said)) == {"ib0": 0, "ib10": 0}
 

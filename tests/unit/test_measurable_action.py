@@ -10,6 +10,7 @@ import pytest
 from action import trueup_measurable, trueup_measure, trueup_plan, trueup_settled
 from ansible import constants
 from ansible.plugins.action import ActionBase
+from helpers import parametrized
 from role_plans import ROOT, node
 
 OURS = {
@@ -150,15 +151,7 @@ def test_what_a_node_cannot_have_is_named_and_has_no_tasks(
     assert case.said == [f"n1: skipped: gemm: {why}"]
 
 
-@pytest.mark.parametrize(
-    ("role", "variables"),
-    [
-        # A preflight of more tasks than the plan, a name that is none, and a value out of range.
-        ("vllm", {}),
-        ("stream", {"stream_repeets": 3}),
-        ("stream", {"stream_repeats": 1}),
-    ],
-)
+@parametrized(("role", "variables"))
 def test_what_cannot_be_planned_here_is_left(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, role: str, variables: dict[str, Any]
 ) -> None:
@@ -177,16 +170,7 @@ def test_what_is_asked_only_to_measure(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert result["ansible_facts"]["trueup_rdma"] == {"devices": DEVICES}
 
 
-@pytest.mark.parametrize(
-    ("more", "kept"),
-    [
-        ({}, True),
-        ({"trueup_cluster_roles": ["slurm"]}, False),
-        ({"__trueup_settled_roles": {"left": ["rdma"], "settled": []}}, False),
-        # A step that tags left out.
-        ({"__trueup_settled_benchmarks": {"skipped": True}}, False),
-    ],
-)
+@parametrized(("more", "kept"))
 def test_what_preflight_planned_holds_where_configure_had_nothing_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, more: dict[str, Any], kept: bool
 ) -> None:

@@ -17,6 +17,7 @@ import yaml
 from ansible.module_utils.trueup.run import launcher, lock
 from ansible.module_utils.trueup.run.resume import identity
 from bench_modules import FakeRun, ends_badly, goes_well, own_options, refuses
+from helpers import parametrized
 from record_schema import RECORDS
 from recorded_runs import MEGATRON_LM as LM_MODEL
 from recorded_runs import TINY_GPT
@@ -435,15 +436,7 @@ def test_another_mpirun_and_no_scontrol_are_said(tmp_path: Path) -> None:
         assert sentence in done.stderr
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        # dash (recorded: Debian 12, Open MPI 4.1.4), bash called sh
-        "sh: 1: exec: /tmp/g/venv/bin/python: not found",
-        "sh: line 1: /tmp/g/venv/bin/python: No such file or directory",
-        "sh: 1: OMPI_COMM_WORLD_RANK: this is no mpirun of Open MPI",
-    ],
-)
+@parametrized("said")
 def test_a_node_without_the_environment_is_in_the_reason(run_module: Any, said: str) -> None:
     end = "mpirun detected that one or more processes exited with non-zero status"
     # Unrelated: Megatron looks for compilers.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from role_plans import node
 from trueup.node import mpi
 from trueup.node.mpi import Mpi
@@ -105,17 +106,7 @@ def test_the_users_choice_wins_over_path(wanted: str, tmp_path: Path) -> None:
     assert mpi.choose(there, path) == mpi.choose(there, wanted)
 
 
-@pytest.mark.parametrize(
-    ("first", "kinds"),
-    [
-        ("", ["", "hpcx", "hpcx-pmix", "openmpi"]),
-        # Nothing compiles with these.
-        ("hpcx-pmix", ["", "hpcx", "hpcx-pmix", "openmpi"]),
-        ("hpcx", ["hpcx", "", "hpcx-pmix", "openmpi"]),
-        ("intel", ["intel", "", "hpcx", "hpcx-pmix", "openmpi"]),
-        ("mpich", ["", "hpcx", "hpcx-pmix", "openmpi"]),
-    ],
-)
+@parametrized(("first", "kinds"))
 def test_a_familys_kind_goes_before_path_where_it_can_compile(
     first: str, kinds: list[str], tmp_path: Path
 ) -> None:
@@ -149,17 +140,7 @@ def test_the_hpcx_of_slurms_pmix(tmp_path: Path) -> None:
     assert (alone.rebuilt, alone.with_pmix) == ("", alone)
 
 
-@pytest.mark.parametrize(
-    ("launcher", "arguments", "pmix"),
-    [
-        ("slurm", ["--mpi=pmix"], True),
-        ("slurm", ["--mpi=pmix_v4"], True),
-        ("slurm", ["--exclusive", "--mpi", "pmix"], True),
-        ("slurm", ["--mpi=pmi2"], False),
-        ("slurm", [], False),
-        ("mpirun", [], False),
-    ],
-)
+@parametrized(("launcher", "arguments", "pmix"))
 def test_who_loads_the_hpcx_of_slurms_pmix(
     launcher: str, arguments: list[str], pmix: bool, tmp_path: Path
 ) -> None:
@@ -256,46 +237,14 @@ def test_what_cannot_be_run_is_not_found(tmp_path: Path) -> None:
     assert found(tmp_path) == found(tmp_path / "nowhere") == []
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "version"),
-    [
-        (OPEN_MPI, "openmpi", "4.1.9"),
-        ("mpirun (Open MPI) 5.0.10\n", "openmpi", "5.0.10"),
-        ("Intel(R) MPI Library for Linux* OS, Version 2021.16 Build 20250513", "intel", "2021.16"),
-        ("HYDRA build details:\n    Version:              4.1\n", "mpich", "4.1"),
-        ("", "", None),
-    ],
-)
+@parametrized(("text", "kind", "version"))
 def test_what_mpirun_says_of_itself(text: str, kind: str, version: str | None) -> None:
     said = Mpi("/x/mpirun").saying(text)
     assert (said.kind, said.version) == (kind, version)
     assert Mpi("/x/mpirun", "hpcx").saying(text).kind == "hpcx"
 
 
-@pytest.mark.parametrize(
-    ("family", "devices", "more"),
-    [
-        (
-            "hbv3",
-            ["mlx5_ib0"],
-            {"UCX_NET_DEVICES": "mlx5_ib0:1", "UCX_IB_PCI_RELAXED_ORDERING": "on"},
-        ),
-        # Before the image's service has named them, the names do not last.
-        ("hbv3", ["mlx5_0"], {}),
-        ("hbv3", [], {}),
-        (
-            "ndv4",
-            ["mlx5_ib0", "mlx5_ib1"],
-            {
-                "UCX_NET_DEVICES": "mlx5_ib0:1,mlx5_ib1:1",
-                "UCX_IB_PCI_RELAXED_ORDERING": "on",
-                "OMPI_MCA_coll_hcoll_enable": "0",
-            },
-        ),
-        ("nc_a100_v4", [], {"UCX_TLS": "self,sm,tcp", "OMPI_MCA_coll_hcoll_enable": "0"}),
-        ("local", [], {}),
-    ],
-)
+@parametrized(("family", "devices", "more"))
 def test_how_a_family_communicates(
     family: str, devices: list[str], more: dict[str, str], tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from ansible.module_utils.trueup.benchmarks.nccl import case as nccl
 from ansible.module_utils.trueup.run import launcher
 from ansible.module_utils.trueup.run.resume import identity
 from bench_modules import LAUNCHED, FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
+from helpers import parametrized
 from record_schema import RECORDS
 from role_plans import asked, node
 from test_nccl_plan import state
@@ -285,17 +286,7 @@ def test_a_record_of_the_run_stands_for_its_case(run_module: Any) -> None:
     resumes(run, lambda: FakeRun(stdout=NVLINK), nccl_bench, changed, along=along, idle=idle)
 
 
-@pytest.mark.parametrize(
-    ("given", "stands"),
-    [
-        ({}, True),
-        ({"variables": {"NCCL_ALGO": "Tree"}}, False),
-        ({"variables": {}}, False),
-        ({"warmup": 50}, False),
-        ({"topology_file_used": "always"}, False),
-        ({"timeout_seconds": 60}, True),
-    ],
-)
+@parametrized(("given", "stands"))
 def test_a_run_made_with_ring_is_not_taken_over_by_another_algorithm(
     run_module: Any, given: dict[str, Any], stands: bool
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from helpers import parametrized
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup.errors import BadInput
@@ -232,18 +233,7 @@ def test_each_fault_is_found_where_it_is(old: str, new: str, expected: list[Any]
     assert found(text.replace(old, new, 1)) == expected
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("<system", "<!-- a = b -->\n<system"),
-        ("  <cpu", '  <!-- x > y = "z" -->\n  <cpu'),
-        ("\n", "\r\n"),
-        ("<pci ", "<pci   "),
-        ('"/>', '" />'),
-        ('"0003:00:00.0"', "'0003:00:00.0'"),
-        ("</system>\n", "</system>"),
-    ],
-)
+@parametrized(("old", "new"))
 def test_other_spellings_that_nccls_parser_reads_are_no_fault(old: str, new: str) -> None:
     # Each was given to NCCL's own parser (v2.30.4-1, built by itself), which read the same; more
     # blanks than one only give it attributes without a name.
@@ -290,15 +280,7 @@ def test_an_empty_system_fits_nothing() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "kinds"),
-    [
-        ("graphs.xml", ["root"]),
-        ("entities.xml", ["doctype"]),
-        ("four_gpus.xml", ["other-size"]),
-        ("eight_digits.xml", ["bus-id-digits"] * 16),
-    ],
-)
+@parametrized(("name", "kinds"))
 def test_the_files_beside_the_tests(name: str, kinds: list[str]) -> None:
     findings = check((DATA / name).read_bytes(), NDV4, LAYOUTS.values())
     assert [item.kind for item in findings] == kinds
@@ -402,17 +384,7 @@ def test_the_graph_file_is_the_one_of_azures_images() -> None:
     assert found(text) == [("error", "root", 1)]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line"),
-    [
-        ('speedintra="12"', 'speedintra="24"', 2),
-        ('<gpu dev="3"/>', '<gpu dev="1"/>', 7),
-        ('      <gpu dev="3"/>\n', "", 8),
-        ("    <channel>\n", '    <channel>\n      <gpu dev="0"/>\n', 5),
-        ('<graphs version="1">', "<graphs>", 1),
-        ("</graphs>", "<graph/></graphs>", 65),
-    ],
-)
+@parametrized(("old", "new", "line"))
 def test_another_graph_than_the_sizes_is_found_where_it_differs(
     old: str, new: str, line: int
 ) -> None:
@@ -449,24 +421,7 @@ def test_the_files_of_images_before_february_2025_are_wrong() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        (("layouts",), None, "there is no mapping 'layouts'"),
-        (("layouts", "ndv4", "cpu", "vendor"), None, "layout ndv4: there is no 'vendor'"),
-        (("layouts", "ndv4", "numa", 0, "cores"), "0-22", "do not share out the cores"),
-        (("layouts", "ndv4", "numa", 0, "cores"), "a", "neither a number nor a range"),
-        (("layouts", "ndv4", "link_speed"), "fast", "NCCL knows no link_speed 'fast'"),
-        (("layouts", "ndv4", "sizes"), ["Standard_ND96isr_H100_v5"], "is in 2 layouts"),
-        (("layouts", "ndv4", "numa", 0, "bridges", "ffff:ff:01.0", 0, "id"), 3, "not the places"),
-        (("layouts", "ndv4", "numa", 0, "bridges", "ffff:ff:01.0", 0, "gpu"), "0001:00:00.0",
-         "bus id 0001:00:00.0 stands there twice"),
-        (("layouts", "ndv4", "numa", 0, "bridges", "ffff:ff:01.0", 0, "gpu"), "00000003:00:00.0",
-         "is no bus id like 0001:00:00.0"),
-        (("layouts", "ncv4", "graphs", "patterns", 4, 0), [0, 1, 2, 2], "through each GPU once"),
-        (("layouts", "ndv2", "numa", 0, "nics"), ["0001:00:00.0"], "stands there twice"),
-    ],
-)  # fmt: skip
+@parametrized(("path", "value", "message"))
 def test_a_wrong_catalog_is_refused_by_name(
     path: tuple[Any, ...], value: Any, message: str
 ) -> None:

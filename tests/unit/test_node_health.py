@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from helpers import parametrized
 from trueup.health.expectations import of_size
 from trueup.vm import slurm_health
 from trueup_controller.plans.slurm_files import _PACKAGE, _ROOM
@@ -251,22 +252,7 @@ def test_what_could_not_be_measured_drains_where_that_is_chosen(
     assert "not measured: CPU cores (it could not be read)" in said
 
 
-@pytest.mark.parametrize(
-    ("line", "sentences"),
-    [
-        ("NVRM: Xid (PCI:0001:00:00): 79, x", ["logged XID 79 (the GPU has fallen off the bus)"]),
-        ("NVRM: Xid (PCI:0001:00:00): 137, x", ["warn: XID 137 in the kernel log: an NVLink"]),
-        (
-            "NVRM: Xid (PCI:0001:00:00): 999, x",
-            ["warn: XID 999 in", "999 is not in catalog/faults"],
-        ),
-        ("NVRM: Xid (PCI:0001:00:00): 31, x", []),
-        (
-            "NVRM: GPU 0001:00:00.0: RmInitAdapter failed! (0x24:0x72:1568)",
-            ["GPU 0001:00:00.0 did not start: the driver could not initialise it"],
-        ),
-    ],
-)
+@parametrized(("line", "sentences"))
 def test_the_kernel_log_is_judged_by_the_list_in_the_settings(
     node: Node, line: str, sentences: list[str]
 ) -> None:

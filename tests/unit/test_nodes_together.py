@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup_controller.launch_nodes import absent, hosts, unlike
 
 
@@ -34,15 +35,7 @@ def test_nodes_have_the_names_that_the_inventory_gives_launchers() -> None:
     assert hosts(["n1", "n2", "n3", "else"], HOSTVARS) == ["n1", "hb-2", "n3", "else"]
 
 
-@pytest.mark.parametrize(
-    ("play", "role", "gone"),
-    [
-        (["n1", "n2", "n3"], "", []),
-        (["n1", "n2", "n3"], "devito", ["n2"]),
-        (["n2", "n3"], "stream", ["n1"]),
-        ([], "devito", ["n1", "n2", "n3"]),
-    ],
-)
+@parametrized(("play", "role", "gone"))
 def test_who_is_lost_left_out_or_skipped_is_absent(
     play: list[str], role: str, gone: list[str]
 ) -> None:

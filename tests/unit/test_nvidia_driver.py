@@ -8,6 +8,7 @@ from typing import Any
 
 import machines
 import pytest
+from helpers import parametrized
 from trueup.errors import ParseError
 from trueup.node.nvidia_driver import (
     Driver,
@@ -210,16 +211,7 @@ def test_a_failure_without_words() -> None:
     assert parse_driver_query(255, "\n").error == "exit status 255"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "name, driver_version\nA100, 580.126.16\n",
-        "pci.bus_id, driver_version, persistence_mode\n",
-        "pci.bus_id, driver_version, persistence_mode\n00000001:00:00.0, 580.126.16\n",
-        "pci.bus_id, driver_version, persistence_mode\n00000001:00:00.0, [N/A], Enabled\n",
-    ],
-)
+@parametrized("text")
 def test_an_unusable_answer_is_refused(text: str) -> None:
     with pytest.raises(ParseError, match="nvidia-smi"):
         parse_driver_query(0, text)
@@ -244,18 +236,7 @@ def test_units_without_those_that_are_not_installed() -> None:
     assert parse_units(text) == {"nvidia-fabricmanager.service": "failed"}
 
 
-@pytest.mark.parametrize(
-    ("state", "of_expected", "of_others"),
-    [
-        ("active", 0, 0),
-        ("failed", 0, 0),
-        ("activating", 1, 1),
-        ("reloading", 1, 1),
-        ("deactivating", 1, 1),
-        ("unknown", 1, 1),
-        ("inactive", 1, 0),
-    ],
-)
+@parametrized(("state", "of_expected", "of_others"))
 def test_what_is_waited_for(state: str, of_expected: int, of_others: int) -> None:
     units = {"nvidia-fabricmanager.service": state}
     assert len(unsettled(units, {"fabric_manager": True})) == of_expected

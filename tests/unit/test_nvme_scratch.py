@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import scratch_facts
-from helpers import answer_of
+from helpers import answer_of, parametrized
 from trueup.node.scratch import program, reading, states
 
 ROOT = Path(__file__).parents[2]
@@ -267,15 +267,7 @@ def test_what_is_left_of_our_array_on_one_disk_becomes_a_single_file_system() ->
     assert (plan.state, plan.device, plan.forget) == ("rebuild", "nvme0n1", ("nvme0n1",))
 
 
-@pytest.mark.parametrize(
-    ("facts", "named"),
-    [
-        ({"mounts": ("/mnt/resource_nvme",)}, "md127 is mounted at /mnt/resource_nvme"),
-        ({"holders": ("dm-0",)}, "the device dm-0 is on md127"),
-        ({"writers": ("the program fio (process 7)",)}, "fio (process 7) writes to md127"),
-        ({"swap": True}, "md127 is swap"),
-    ],
-)
+@parametrized(("facts", "named"))
 def test_a_lost_array_in_use_is_refused(facts: dict[str, Any], named: str) -> None:
     broken = array(2, state="broken", device=facts)
     plan = decide(member(0, of=2, holders=("md127",)), arrays=(broken,), marker=LOST)

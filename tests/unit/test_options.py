@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from helpers import parametrized
 from trueup.options import (
     ModuleOption,
     Option,
@@ -48,26 +48,7 @@ def test_the_help_says_the_range() -> None:
     assert [one.described() for one in OPTIONS[4:6]] == ["Key of the server.", "US$; -1: any."]
 
 
-@pytest.mark.parametrize(
-    ("values", "wanted"),
-    [
-        ({"repeats": 3, "n": 64, "fraction": 0.95, "counts": [1, 2], "key": None}, []),
-        ({"repeats": 2}, ["x_repeats is 2: it must be 3 or more"]),
-        ({"n": 65}, ["x_n is 65: it must be a multiple of 16, 64 or more, 1024 or less"]),
-        ({"n": 2048}, ["x_n is 2048: it must be a multiple of 16, 64 or more, 1024 or less"]),
-        ({"counts": [2, 0]}, ["x_counts is 0: it must be 1 or more, not empty"]),
-        ({"counts": []}, ["x_counts is empty: it must be 1 or more, not empty"]),
-        (
-            {"fraction": 0.96, "repeats": 0},
-            [
-                "x_repeats is 0: it must be 3 or more",
-                "x_fraction is 0.96: it must be 0 or more, 0.95 or less",
-            ],
-        ),
-        ({"fraction": -0.1}, ["x_fraction is -0.1: it must be 0 or more, 0.95 or less"]),
-        ({"price": -1.0}, []),
-    ],
-)
+@parametrized(("values", "wanted"))
 def test_what_is_out_of_range_is_refused(values: dict[str, Any], wanted: list[str]) -> None:
     assert refusals(OPTIONS, values, "x_") == wanted
 

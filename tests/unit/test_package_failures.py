@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup_controller.package_failures import sentence_of
 
 DATA = Path(__file__).parent.parent / "data" / "packages"
@@ -28,22 +29,7 @@ def sentence(result: Any, manager: str = "apt", offers: str = OFFERS) -> str:
 
 
 @pytest.mark.parametrize("manager", ["apt", "dnf"])
-@pytest.mark.parametrize(
-    ("cause", "parts"),
-    [
-        ("wrong_key", ["is not signed by the key", "AB" * 20, "Set key_url and key_fingerprint"]),
-        ("wrong_hash", ["has another hash", "nvidia-fabricmanager", "bring the mirror up to date"]),
-        (
-            "missing",
-            [
-                "nvidia-fabricmanager 580.999.99-* is not offered",
-                "offered: 580.173.02-1, 580.126.16-1",
-                "pin a version that is offered",
-            ],
-        ),
-        ("no_space", ["There is no space left", "in /usr/share/trueup-large:", "free some"]),
-    ],
-)
+@parametrized(("cause", "parts"))
 def test_a_recorded_failure_gets_its_sentence(manager: str, cause: str, parts: list[str]) -> None:
     said = sentence(recorded(f"{manager}_{cause}.json"), manager)
     assert [part for part in parts if part not in said] == []
@@ -67,34 +53,7 @@ def test_a_repository_that_is_away() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "part"),
-    [
-        (
-            "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 812 (apt)",
-            "Process 812 (apt) of the node holds /var/lib/dpkg/lock-frontend, and apt has waited",
-        ),
-        ("Failed to lock apt for exclusive operation: timeout", "Another program holds a lock"),
-        ("lockfile is held by another process", "Another program holds a lock"),
-        (
-            "E: Held packages were changed and -y was used without --allow-change-held-packages.",
-            "vendor_packages_replace_held",
-        ),
-        (
-            "E: Packages were downgraded and -y was used without --allow-downgrades.",
-            "vendor_packages_downgrade_allowed",
-        ),
-        (
-            "E: You don't have enough free space in /var/cache/apt/archives/.",
-            "in /var/cache/apt/archives/: free",
-        ),
-        (
-            "Failed to download metadata for repo 'cuda': Cannot download repomd.xml: x",
-            "cannot be read (Cannot download repomd.xml)",
-        ),
-        ("Could not resolve 'mirror.example'", "cannot be read (Could not resolve"),
-    ],
-)
+@parametrized(("text", "part"))
 def test_messages_known_from_the_tools_sources(text: str, part: str) -> None:
     assert part in sentence({"msg": text})
 

@@ -9,6 +9,7 @@ import pytest
 import role_plans
 from action import trueup_packages
 from ansible.errors import AnsibleActionFail
+from helpers import parametrized
 from trueup.node.packages import not_provided
 
 SYSTEMS = {name: role_plans.node("hbv3", name) for name in role_plans.SYSTEMS}
@@ -260,17 +261,6 @@ def test_transactions_end_with_the_first_that_fails(monkeypatch: pytest.MonkeyPa
     assert answer["msg"].startswith("There is no space left for the packages b=2")
 
 
-@pytest.mark.parametrize(
-    ("status", "output", "missing"),
-    [
-        (0, "a-1\nb-1\n", []),
-        (1, "no package provides b\na-1\n", ["b"]),
-        (2, "no package provides a\nno package provides b\n", ["a", "b"]),
-        # Cut off, another language, a package of a like name.
-        (1, "", ["a", "b"]),
-        (1, "kein Paket bietet b\n", ["a", "b"]),
-        (1, "no package provides b-devel\n", ["a", "b"]),
-    ],
-)
+@parametrized(("status", "output", "missing"))
 def test_what_rpm_says_is_missing(status: int, output: str, missing: list[str]) -> None:
     assert not_provided(status, output, ["a", "b"]) == missing

@@ -11,6 +11,7 @@ import pytest
 from action import trueup_plan, trueup_preflight
 from ansible import constants
 from ansible.plugins.action import ActionBase
+from helpers import parametrized
 from role_plans import ROOT, node
 from test_rdma_plan import FOUND
 
@@ -83,17 +84,7 @@ def test_a_variable_of_the_play_goes_before_the_default(monkeypatch: pytest.Monk
     assert result["plans"]["rdma"]["held"] is False
 
 
-@pytest.mark.parametrize(
-    ("roles", "benchmarks", "variables"),
-    [
-        # A preflight of more tasks than the plan, and one with rights of its own.
-        ([], ["vllm"], {}),
-        (["shared_storage"], [], {}),
-        # What is refused, the role's own preflight says.
-        (["rdma"], [], {"rdma_stck": "inbox"}),
-        ([], ["stream"], {"stream_repeats": 1}),
-    ],
-)
+@parametrized(("roles", "benchmarks", "variables"))
 def test_other_roles_are_left_to_their_own_preflight(
     monkeypatch: pytest.MonkeyPatch,
     roles: list[str],

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers import ROOT
+from helpers import ROOT, parametrized
 from trueup.cases import Case, Figure
 from trueup.errors import BadInput
 from trueup_analysis import catalog
@@ -160,27 +160,7 @@ def test_a_scaled_preset_fits_the_machine() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "scale", "work"),
-    [
-        (
-            "eda-2ms-7ms",
-            0.05,
-            {"fio_runtime_seconds": 6, "fio_start_seconds": 30, "fio_jobs": 1},
-        ),
-        ("llama-cpu", 0.05, {"vllm_num_prompts": 10}),
-        (
-            "gromacs-benchpep-cpu",
-            0.0005,
-            {
-                "gromacs_tpr_url": "",
-                "gromacs_tpr_sha256": "",
-                "gromacs_water_box": 3.9,
-                "gromacs_layouts": [{"ranks": 1, "threads_per_rank": 2}],
-            },
-        ),
-    ],
-)
+@parametrized(("name", "scale", "work"))
 def test_a_smaller_form_does_less_of_the_same_work(
     name: str, scale: float, work: dict[str, Any]
 ) -> None:
@@ -210,20 +190,7 @@ def test_refusals(machine: presets.Machine, scale: float, sentence: str) -> None
         presets.applied("devito-article", preset, machine, values={}, scale=scale)
 
 
-@pytest.mark.parametrize(
-    ("members", "sentence"),
-    [
-        ({"titel": "x"}, "titel"),
-        ({"benchmarks": "devito"}, "Expected `array`"),
-        ({"benchmarks": ["stream"]}, "reference compares devito"),
-        ({"cores": None}, "cores is missing"),
-        ({"mirrors": ["devito_url"]}, "mirrors names devito_url, which is not in variables"),
-        ({"scale": {"devito_shap": "volume"}}, "devito_shap, which is not in variables"),
-        ({"reference": []}, "either reference or unpublished"),
-        ({"unpublished": "a graph alone"}, "either reference or unpublished"),
-        ({"node_names": ""}, "node_counts needs node_names"),
-    ],
-)
+@parametrized(("members", "sentence"))
 def test_wrong_files_are_refused(tmp_path: Path, members: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadInput, match=sentence):
         presets.read("devito-article", changed(tmp_path, **members))

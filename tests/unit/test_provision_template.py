@@ -12,6 +12,7 @@ from typing import Any
 import azure_sdk
 import pytest
 import yaml
+from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from provisioning import DATA, NOW, RECIPES, RUN, known, made, recipe
@@ -55,18 +56,7 @@ def test_a_recipes_template_is_the_golden_file(name: str) -> None:
     assert json.dumps(of(found), indent=2) + "\n" == path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("storage", "path"),
-    [
-        ({}, None),
-        (NFS, None),
-        (
-            {"kind": "anf", "tib": 4},
-            "Microsoft.NetApp/netAppAccounts/files/capacityPools/pool/volumes/shared",
-        ),
-        ({"kind": "amlfs", "tib": 48}, "Microsoft.StorageCache/amlFilesystems/lustre"),
-    ],
-)
+@parametrized(("storage", "path"))
 def test_the_storage_service_is_found_by_its_path(
     storage: dict[str, Any], path: str | None
 ) -> None:
@@ -212,19 +202,7 @@ def test_regular_nodes_and_the_login_node_are_no_spot() -> None:
     assert "priority" not in the_set()["properties"]["virtualMachineProfile"]
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, None),
-        (
-            {"security": "trusted_launch"},
-            {
-                "securityType": "TrustedLaunch",
-                "uefiSettings": {"secureBootEnabled": False, "vTpmEnabled": True},
-            },
-        ),
-    ],
-)
+@parametrized(("given", "expected"))
 def test_the_security_type(given: dict[str, Any], expected: Any) -> None:
     profile = the_set(**given)["properties"]["virtualMachineProfile"]
     assert profile.get("securityProfile") == expected
@@ -519,15 +497,7 @@ def test_azures_models_know_what_no_recipe_asks_for(
 
 
 @needs_sdk
-@pytest.mark.parametrize(
-    ("path", "value", "named"),
-    [
-        (("orchestrationMode",), "Uniformed", "is none of"),
-        (("overProvision",), False, "no such member"),
-        (("singlePlacementGroup",), "true", "is no bool"),
-        (("virtualMachineProfile", "evictionPolicy"), "Remove", "is none of"),
-    ],
-)
+@parametrized(("path", "value", "named"))
 def test_azures_models_refuse_what_they_do_not_know(
     path: tuple[str, ...], value: Any, named: str
 ) -> None:

@@ -15,6 +15,7 @@ from ansible.module_utils.trueup.node.topology import Topology, read_topology
 from ansible.module_utils.trueup.run import launcher, process, ranks
 from ansible.module_utils.trueup.run.ranks import Rank
 from bench_modules import FakeRun
+from helpers import parametrized
 
 if TYPE_CHECKING:
     pass
@@ -44,17 +45,7 @@ def test_ranks_tell_their_node_and_cpus() -> None:
     assert good(text) is None
 
 
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ("trueup-rank n1 0-1", "not whole"),
-        ("trueup-rank n1 0-1 0x3 0", "not whole"),
-        ("trueup-rank n1 0-1 0x3 x =*", "not whole"),
-        ("trueup-rank n1 0-1 0x3 0 *", "not whole"),
-        ("trueup-rank n1 zero 0x3 0 =*", "CPU list"),
-        ("trueup-rank n1 0-1 mask 0 =*", "no CPU list"),
-    ],
-)
+@parametrized(("line", "why"))
 def test_a_damaged_line_is_refused(line: str, why: str) -> None:
     with pytest.raises(ParseError, match=why):
         ranks.parse_ranks(line)
@@ -87,26 +78,7 @@ GPUS = "".join(
 BESIDE = {"0001:00:00.0": "2-3", "0002:00:00.0": "2-3", "0003:00:00.0": "0-1"}
 
 
-@pytest.mark.parametrize(
-    ("ranks_of", "why"),
-    [
-        ([("2-3", None), ("2", None), ("0-1", None)], None),
-        # One seen, by number or UUID; all seen, of which each rank takes that of its number.
-        ([("2-3", "1"), ("0-1", "2")], None),
-        ([("0-1", "GPU-2ab"), ("2-3", "GPU-1")], None),
-        ([("2-3", "0,1,2"), ("2-3", "0,1,2"), ("0", "0,1,2")], None),
-        ([("0-1", "2,0"), ("2-3", "2,0")], None),
-        ([("0-1", "0")], "rank 0 of the node is on CPUs 0-1, and its GPU 0001:00:00.0 is beside"),
-        ([("0-3", "2")], "is on CPUs 0-3, and its GPU 0003:00:00.0 is beside 0-1"),
-        ([("2-3", "0"), ("2-3", "0")], "rank 1 of the node uses the GPU of rank 0, 0001:00:00.0"),
-        ([("2-3", "")], "uses no GPU that is known there: CUDA_VISIBLE_DEVICES is ''"),
-        ([("2-3", "7")], "uses no GPU that is known there: CUDA_VISIBLE_DEVICES is '7'"),
-        ([("2-3", "GPU-")], "uses no GPU"),
-        ([("2-3", "MIG-0ab")], "uses no GPU"),
-        ([("2-3", "0,1"), ("2-3", "0,1"), ("0-1", "0,1")], "rank 2 of the node uses no GPU"),
-        ([("2-3", None)] * 2 + [("0-1", None)] * 2, "CUDA_VISIBLE_DEVICES is not set"),
-    ],
-)
+@parametrized(("ranks_of", "why"))
 def test_whether_ranks_are_beside_their_gpus(
     ranks_of: list[tuple[str, str | None]], why: str | None
 ) -> None:
@@ -125,16 +97,7 @@ def test_a_gpu_that_the_node_does_not_list_is_said() -> None:
     assert "uses no GPU" in str(ranks.judge_gpus([here], ranks.parse_gpus(GPUS), {}))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "trueup-gpu n1\n",
-        "trueup-gpu n1 x, 00000001:00:00.0, GPU-1\n",
-        "trueup-gpu n1 0, nowhere, GPU-1\n",
-        "trueup-gpu n1 0, 00000001:00:00.0\n",
-    ],
-)
+@parametrized("text")
 def test_gpus_that_are_not_told_are_an_error(text: str) -> None:
     with pytest.raises(ParseError):
         ranks.parse_gpus(text)

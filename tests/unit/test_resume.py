@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-import pytest
+from helpers import parametrized
 from trueup.redaction import redact
 from trueup.run.resume import identity, program_digest, same, standing
 
@@ -24,22 +24,7 @@ RECORD: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"nodes": ["b"]},
-        {"vm_size": None},
-        {"ranks": 2},
-        {"gpus": 1},
-        {"environment": {}},
-        {"command": ["/opt/kernel", "65"]},
-        {"parameters": {"repeats": 6, "n": 64}},
-        {"parameters": {"repeats": 5, "n": 64, "new": 1}},
-        {"system": {**RECORD["system"], "kernel": "6.9"}},
-        {"software": {"program_digest": "ffffffffffff"}},
-        {"software": {}},
-    ],
-)
+@parametrized("change")
 def test_a_difference_measures_again(change: dict[str, Any]) -> None:
     before = identity(RECORD)
     assert standing([before], RECORD) == 0

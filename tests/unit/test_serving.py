@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup.errors import BadInput
 from trueup_controller.plans.vllm_endpoints import endpoints_of, reachable
 
@@ -37,28 +38,7 @@ def test_nodes_take_their_part_by_their_place(host: str, ranks: list[int]) -> No
 GOOD = {"name": "a", "recipe": "r"}
 
 
-@pytest.mark.parametrize(
-    ("endpoints", "message"),
-    [
-        ("a", "no list"),
-        ([{"name": "a"}], "needs name and recipe"),
-        ([{**GOOD, "prot": 1}], "no member is called prot"),
-        ([{**GOOD, "port": "8000"}], "port '8000' is no int"),
-        ([{**GOOD, "port": True}], "port True is no int"),
-        ([{**GOOD, "port": 0}], "0 is no port"),
-        ([{**GOOD, "port": 70000}], "70000 is no port"),
-        ([{**GOOD, "name": "A b"}], "small letters"),
-        ([{**GOOD, "name": "../x"}], "small letters"),
-        ([GOOD, GOOD], "two are called a"),
-        ([GOOD, {**GOOD, "name": "b"}], "a and b both want port 8000"),
-        ([{**GOOD, "nodes": ["node9"]}], "no host node9"),
-        ([{**GOOD, "nodes": []}], "nodes is empty"),
-        ([{**GOOD, "nodes": ["node1", "node1"]}], "a node stands twice"),
-        ([{**GOOD, "nodes": [["node1"]]}], "has no host"),
-        ([{**GOOD, "addresses": ["10.0.0.1", "10.0.0.2"]}], "2 addresses for 1 nodes"),
-        ([{**GOOD, "host": "0.0.0.0"}], "needs a key"),
-    ],
-)
+@parametrized(("endpoints", "message"))
 def test_what_cannot_be_meant_is_refused(endpoints: Any, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         endpoints_of(endpoints, "node1", HOSTS)

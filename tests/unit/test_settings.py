@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from action import trueup_variables
 from ansible.errors import AnsibleActionFail
-from helpers import ROOT
+from helpers import ROOT, parametrized
 from trueup_controller.removed_options import removed_options
 from trueup_controller.settings import INTERNAL, OPTIONS, PREFIX, ansible_problem, problems
 
@@ -28,24 +28,7 @@ def test_what_is_right_is_not_refused() -> None:
     assert problems({"trueup_gpu": {}}, allowed=["trueup_gpu"]) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("trueup_health_fata", True, "did you mean trueup_health_fatal?"),
-        ("trueup_benchmrks", [], "did you mean trueup_benchmarks?"),
-        ("trueup_zzz", 1, "docs/variables.md"),
-        ("trueup_benchmarks", "nccl", """-e '{"trueup_benchmarks": ["nccl"]}'"""),
-        ("trueup_benchmarks", "[nccl, 'ib']", """-e '{"trueup_benchmarks": ["nccl", "ib"]}'"""),
-        ("trueup_health_benchmarks", "", """-e '{"trueup_health_benchmarks": ["stream"]}'"""),
-        ("trueup_benchmarks", None, "no value"),
-        ("trueup_benchmarks", {"nccl": 1}, "give a list"),
-        ("trueup_benchmarks", ["nccl", 1], "holds 1"),
-        ("trueup_families", ["hbv3"], "holds 'hbv3'"),
-        ("trueup_needs", "nccl", "give a dict"),
-        ("trueup_health_fatal", "maybe", "give true or false"),
-        ("trueup_vm_size", ["Standard_HB120rs_v3"], "give a text"),
-    ],
-)
+@parametrized(("name", "value", "said"))
 def test_what_is_wrong_is_one_sentence(name: str, value: Any, said: str) -> None:
     [sentence] = problems({**RIGHT, name: value})
     assert sentence.startswith(f"{name}")
@@ -80,16 +63,7 @@ def test_the_action_templates_what_users_set_and_refuses_the_rest() -> None:
     assert not run(trueup_resume="last", trueup_plan="{{ 1 / 0 }}").get("failed")
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "place"),
-    [
-        ("trueup_report", "a\0b", "trueup_report"),
-        ("trueup_run_id", "a\0b", "trueup_run_id"),
-        ("hf_model_cache", "/srv/\0", "hf_model_cache"),
-        ("devito_cases", [{"name": ["\udc80"]}], "devito_cases[0].name[0]"),
-        ("mine", {"a\0": 1}, r"the key 'a\x00' of mine"),
-    ],
-)
+@parametrized(("name", "value", "place"))
 def test_no_variable_of_a_play_holds_a_nul(name: str, value: Any, place: str) -> None:
     """Roles without a plan have variables too (hf_model), and some of a play's go to none."""
     with pytest.raises(AnsibleActionFail) as failed:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from action import trueup_settled
 from ansible.errors import AnsibleActionFail
+from helpers import parametrized
 from role_plans import asked, node
 from test_hpcx_plan import there
 from test_rdma_plan import FOUND
@@ -22,9 +23,6 @@ FOUND_OUT: dict[str, dict[str, Any]] = {
     "hpcx": there(HPCX),
 }
 CLOCKS = {"problems": [], "renewed": []}
-VENV = {"environment": {"path": "/p/venv", "to_install": {}}}
-GRID = {"missing": False, "expected": {}}
-UNLICENSED = {"ansible_facts": {"trueup_gpu": {"problems": [{"message": "unlicensed"}]}}}
 # What a node answers where there is nothing to do.
 WELL: dict[str, dict[str, Any]] = {
     "config_files": {"paths_changed": []},
@@ -162,16 +160,7 @@ def test_a_lock_of_clocks_that_was_renewed_is_a_change(monkeypatch: pytest.Monke
     assert (result["left"], result["changed"]) == ([], True)
 
 
-@pytest.mark.parametrize(
-    ("role", "changes"),
-    [
-        ("rdma", {"wrong": ["mlx5_ib0 is down"]}),
-        ("rdma", {"agent_lacks": True}),
-        ("hpcx", {"missing": True}),
-        ("nccl", {"to_build": [{"name": "nccl-tests"}]}),
-        ("nccl", {"wrong": ["the library is missing"]}),
-    ],
-)
+@parametrized(("role", "changes"))
 def test_what_the_plan_says_is_owed_is_not_asked_for(
     monkeypatch: pytest.MonkeyPatch, role: str, changes: dict[str, Any]
 ) -> None:
@@ -215,15 +204,7 @@ def test_a_question_that_fails_leaves_the_role(monkeypatch: pytest.MonkeyPatch) 
     assert run(monkeypatch, on, ["hpc_limits"])["left"] == ["hpc_limits"]
 
 
-@pytest.mark.parametrize(
-    ("found", "left"),
-    [
-        ({}, []),
-        ({"steps": ["format"]}, ["nvme_scratch"]),
-        ({"mounted": False}, ["nvme_scratch"]),
-        ({"state": "kept"}, ["nvme_scratch"]),
-    ],
-)
+@parametrized(("found", "left"))
 def test_scratch_is_made_and_mounted(
     monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], left: list[str]
 ) -> None:
@@ -241,28 +222,7 @@ def test_a_drivers_build_packages_are_looked_at_too(monkeypatch: pytest.MonkeyPa
     assert (len(pins), {pin["version"] for pin in pins[0]}) == (2, {"*"})
 
 
-@pytest.mark.parametrize(
-    ("role", "planned", "answers", "left"),
-    [
-        ("gemm", {}, {}, []),
-        ("gemm", {}, {"config_files": {"changed": True}}, ["gemm"]),
-        ("gpu_copy", {"build": []}, {}, []),
-        ("gpu_copy", {"build": []}, {"config_files": {"changed": True}}, ["gpu_copy"]),
-        ("gpu_copy", {"build": [{"source": "nvbandwidth"}]}, {}, ["gpu_copy"]),
-        ("ib", {"install": False, "build": {}}, {}, []),
-        ("ib", {"install": True, "build": {}}, {}, ["ib"]),
-        ("ib", {"install": False, "build": {"name": "perftest"}}, {}, ["ib"]),
-        ("devito", VENV, {}, []),
-        ("devito", VENV, {"pinned_venv": {"changed": True, "done": "install"}}, ["devito"]),
-        ("devito", VENV, {"config_files": {"changed": True}}, ["devito"]),
-        # A site's own Devito: no environment is made.
-        ("devito", {"environment": {}}, {"pinned_venv": {"failed": True}}, []),
-        ("gpu_grid", GRID, {}, []),
-        ("gpu_grid", {**GRID, "missing": True}, {}, ["gpu_grid"]),
-        ("gpu_grid", GRID, {"in_force": {"problem": "no such unit"}}, ["gpu_grid"]),
-        ("gpu_grid", GRID, {"gpu_facts": UNLICENSED}, ["gpu_grid"]),
-    ],
-)
+@parametrized(("role", "planned", "answers", "left"))
 def test_what_is_installed_is_in_place_and_nothing_is_to_be_built(
     monkeypatch: pytest.MonkeyPatch,
     role: str,

@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict, replace
 from typing import Any
 
-import pytest
+from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from role_plans import asked
@@ -133,15 +133,7 @@ def test_gpus_without_a_driver_have_the_model_of_the_catalog() -> None:
     assert "Gres=gpu:1 " in plan({"a": host("a", unknown, {})})["node_lines"][0]
 
 
-@pytest.mark.parametrize(
-    ("cpus", "cores", "sockets", "text"),
-    [
-        (4, 2, 1, "Sockets=1 CoresPerSocket=2 ThreadsPerCore=2"),
-        (3, 3, 2, "CPUs=3"),
-        (3, 2, 1, "CPUs=3"),
-        (8, None, None, "CPUs=8"),
-    ],
-)
+@parametrized(("cpus", "cores", "sockets", "text"))
 def test_cpus_are_divided_only_where_that_comes_out_even(
     cpus: int, cores: int | None, sockets: int | None, text: str
 ) -> None:
@@ -304,18 +296,7 @@ def test_what_is_no_cluster_is_named() -> None:
     assert empty == ["the group slurm_compute is empty: a cluster needs nodes to run jobs"]
 
 
-@pytest.mark.parametrize(
-    ("names", "text"),
-    [
-        (["hb-3", "hb-1", "hb-2", "hb-7"], "hb-[1-3,7]"),
-        (["n08", "n09", "n10"], "n10,n[08-09]"),
-        (["head", "x1"], "head,x1"),
-        (["a9", "a10", "a11"], "a[9-11]"),
-        (["7", "8"], "[7-8]"),
-        (["a", "a1", "a2"], "a,a[1-2]"),
-        ([], ""),
-    ],
-)
+@parametrized(("names", "text"))
 def test_names_are_folded(names: list[str], text: str) -> None:
     assert hostlist(names) == text
 
@@ -339,35 +320,12 @@ def test_folding_loses_no_name(names: list[str]) -> None:
     assert sorted(unfold(hostlist(names))) == sorted(names)
 
 
-@pytest.mark.parametrize(
-    ("name", "word"),
-    [
-        ("NVIDIA A100-SXM4-40GB", "a100"),
-        ("NVIDIA H100 80GB HBM3", "h100"),
-        ("NVIDIA H200", "h200"),
-        ("Tesla V100-SXM2-32GB", "v100"),
-        ("NVIDIA A10-24Q", "a10"),
-        ("NVIDIA GB200", "gb200"),
-        ("NVIDIA L40S", "l40s"),
-        ("NVIDIA Graphics Device", ""),
-        (None, ""),
-    ],
-)
+@parametrized(("name", "word"))
 def test_gpu_types(name: str | None, word: str) -> None:
     assert gpu_type(name) == word
 
 
-@pytest.mark.parametrize(
-    ("model", "word"),
-    [
-        ("AMD EPYC 7V73X 64-Core Processor", "7v73x"),
-        ("AMD EPYC 9V33X 96-Core Processor", "9v33x"),
-        ("Intel(R) Xeon(R) Platinum 8168 CPU @ 2.70GHz", "8168"),
-        ("Intel(R) Xeon(R) Platinum 8480C", "8480c"),
-        ("Intel(R) Xeon(R) Processor", ""),
-        (None, ""),
-    ],
-)
+@parametrized(("model", "word"))
 def test_cpu_words(model: str | None, word: str) -> None:
     assert cpu_word(model) == word
 

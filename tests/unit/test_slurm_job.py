@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup.errors import ParseError
@@ -26,12 +27,6 @@ DATA = Path(__file__).parent.parent / "data" / "slurm"
 UNREACHED = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
 SILENT = f"echo '{UNREACHED}' >&2; exit 1"
 
-# As recorded.
-NO_PARTITION = """
-echo 'sbatch: error: invalid partition specified: none' >&2
-echo 'sbatch: error: Batch job submission failed: Invalid partition name specified' >&2
-exit 1
-"""
 
 # Stand-ins: each answers what a test has laid down and fails where nothing was.
 SBATCH = """#!/bin/sh
@@ -359,22 +354,7 @@ def test_a_job_that_stays_after_scancel_is_said_to_stay(cluster: Cluster) -> Non
     assert cluster.cancelled == ["7"]
 
 
-@pytest.mark.parametrize(
-    ("script", "reason"),
-    [
-        (
-            NO_PARTITION,
-            "sbatch: error: Batch job submission failed: Invalid partition name specified",
-        ),
-        ("exit 3", "exit status 3"),
-        ("true", "exit status 0"),
-        ("echo welcome", "welcome"),
-        (
-            "sleep 600",
-            "sbatch was ended at its time limit of 0.3 s; squeue shows whether it did all",
-        ),
-    ],
-)
+@parametrized(("script", "reason"))
 def test_a_job_that_is_not_taken(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
 ) -> None:
@@ -714,20 +694,7 @@ def test_the_time_that_a_job_ran(text: str, seconds: float | None) -> None:
     assert parse_state(recorded("running", RunTime=text)).seconds == seconds
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "slurm_load_jobs error: Invalid job id specified",
-        "JobId=7 JobState= Reason=None ExitCode=0:0",
-        "JobId=7 JobState=RUNNING Reason=None",
-        "JobId=7 JobState=RUNNING ExitCode=0:0",
-        "JobId=7 JobState=RUNNING Reason=None ExitCode=0",
-        "JobId=7 JobState=RUNNING Reason=None ExitCode=a:b",
-        "JobId=7 JobState=RUNNING Reason=None ExitCode=0:0:0",
-        "\x00\xff",
-    ],
-)
+@parametrized("text")
 def test_damaged_answers_are_refused(text: str) -> None:
     with pytest.raises(ParseError, match="has no JobState and ExitCode"):
         parse_state(text)

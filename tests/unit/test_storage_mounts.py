@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import storage_facts
+from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from trueup.errors import BadInput
@@ -68,18 +69,7 @@ def test_this_machines_own_table_is_understood() -> None:
     assert (proc.kind, proc.point) == ("proc", "/proc")
 
 
-@pytest.mark.parametrize(
-    ("path", "unit"),
-    [
-        ("/", "-.mount"),
-        ("/shared", "shared.mount"),
-        ("/mnt/shared/", "mnt-shared.mount"),
-        ("/mnt//a-b", "mnt-a\\x2db.mount"),
-        ("/.hidden/.x", "\\x2ehidden-.x.mount"),
-        ("/a b@c+d", "a\\x20b\\x40c\\x2bd.mount"),
-        ("/\u00e4", "\\xc3\\xa4.mount"),
-    ],
-)
+@parametrized(("path", "unit"))
 def test_a_units_name(path: str, unit: str) -> None:
     assert mounts.unit_name(path) == unit
 

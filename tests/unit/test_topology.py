@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import build, root_of, topology_of
@@ -61,31 +62,7 @@ def test_any_text_is_a_cpu_list_or_a_parse_error(text: str) -> None:
     assert cpus is None or parse_cpu_list(format_cpu_list(cpus)) == cpus
 
 
-@pytest.mark.parametrize(
-    ("machine", "masks"),
-    [
-        (
-            "nd96asr_v4",
-            [
-                "00000000,00000000,00ffffff",
-                "00000000,0000ffff,ff000000",
-                "000000ff,ffff0000,00000000",
-                "ffffff00,00000000,00000000",
-            ],
-        ),
-        (
-            "nc96ads_a100_v4",
-            [
-                "00000000,00000000,00ffffff",
-                "00000000,0000ffff,ff000000",
-                "000000ff,ffff0000,00000000",
-                "ffffff00,00000000,00000000",
-            ],
-        ),
-        ("nd96isr_h100_v5", ["00000000,0000ffff,ffffffff", "ffffffff,ffff0000,00000000"]),
-        ("nd40rs_v2", ["00000000,000fffff", "000000ff,fff00000"]),
-    ],
-)
+@parametrized(("machine", "masks"))
 def test_numa_masks_of_gpu_sizes(machine: str, masks: list[str]) -> None:
     """The masks of the topology files in Azure/azhpc-images."""
     topology = topology_of(machine)
@@ -94,16 +71,7 @@ def test_numa_masks_of_gpu_sizes(machine: str, masks: list[str]) -> None:
     assert [parse_cpu_mask(mask) for mask in masks] == list(topology.numa.values())
 
 
-@pytest.mark.parametrize(
-    ("machine", "numa", "first_groups"),
-    [
-        ("hb120rs_v3", ["0-29", "30-59", "60-89", "90-119"], ["0-7", "8-15", "16-23", "24-29"]),
-        ("hb120_96rs_v3", ["0-23", "24-47", "48-71", "72-95"], ["0-5", "6-11", "12-17", "18-23"]),
-        ("hb120_64rs_v3", ["0-15", "16-31", "32-47", "48-63"], ["0-3", "4-7", "8-11", "12-15"]),
-        ("hb120_32rs_v3", ["0-7", "8-15", "16-23", "24-31"], ["0-1", "2-3", "4-5", "6-7"]),
-        ("hb120_16rs_v3", ["0-3", "4-7", "8-11", "12-15"], ["0", "1", "2", "3"]),
-    ],
-)
+@parametrized(("machine", "numa", "first_groups"))
 def test_hbv3_sizes(machine: str, numa: list[str], first_groups: list[str]) -> None:
     topology = topology_of(machine)
     assert [format_cpu_list(cpus) for cpus in topology.numa.values()] == numa

@@ -11,6 +11,7 @@ from typing import Any
 
 import jinja2
 import pytest
+from helpers import parametrized
 from trueup.node.affinity import Placement
 from trueup.node.mpi import Mpi, hpcx_environment
 from trueup.run.launcher import bind_argv
@@ -34,7 +35,6 @@ SAY = '#!/bin/bash\npwd -P\nprintf "%s\\n" "$@"\nenv | grep IFNAME || true\n'
 
 
 TWO = Placement(2, 1, "gpu", ((0,), (1,)))
-WORDS = " ".join(shlex.quote(word) for word in bind_argv(TWO))
 
 
 @pytest.fixture(name="launched")
@@ -137,19 +137,7 @@ def test_torchrun_has_options_that_pytorch_1_10_knows(launched: object) -> None:
     assert "GLOO_SOCKET_IFNAME=eth1" in said
 
 
-@pytest.mark.parametrize(
-    ("name", "words", "plan", "before", "after"),
-    [
-        ("train-mpirun.sh", ["hosts"], {"bind": f"{WORDS} "}, "--wdir", "bash"),
-        (
-            "train-torchrun.sh",
-            ["1"],
-            {"gpus": 2, "torchrun": f"--no_python {WORDS} ./venv/bin/python -u "},
-            "--no_python",
-            "./venv/bin/python",
-        ),
-    ],
-)
+@parametrized(("name", "words", "plan", "before", "after"))
 def test_processes_are_started_on_their_cpus(
     launched: Any, name: str, words: list[str], plan: dict[str, object], before: str, after: str
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup.errors import ParseError
 from trueup.node.vgpu import is_licensed, is_virtual, judge, parse_licences
 
@@ -13,32 +14,12 @@ DATA = Path(__file__).parent.parent / "data" / "nvidia_smi"
 LICENSED = (DATA / "q_a10_licensed.txt").read_text()
 
 
-@pytest.mark.parametrize(
-    ("name", "virtual"),
-    [
-        ("NVIDIA A10-24Q", True),
-        ("NVIDIA A10-4Q", True),
-        ("NVIDIA A100-SXM4-40GB", False),
-        ("NVIDIA H100 NVL", False),
-        ("Tesla T4", False),
-        (None, False),
-    ],
-)
+@parametrized(("name", "virtual"))
 def test_a_slice_is_known_by_its_name(name: str | None, virtual: bool) -> None:
     assert is_virtual(name) is virtual
 
 
-@pytest.mark.parametrize(
-    ("file", "found"),
-    [
-        (
-            "q_a10_licensed.txt",
-            {"0002:00:00.0": "Licensed (Expiry: N/A)", "0003:00:00.0": "Licensed (Expiry: N/A)"},
-        ),
-        ("q_a10_unlicensed.txt", {"0002:00:00.0": "Unlicensed (Unrestricted)"}),
-        ("q_a100.txt", {"0001:00:00.0": None}),
-    ],
-)
+@parametrized(("file", "found"))
 def test_the_licence_of_each_gpu(file: str, found: dict[str, str | None]) -> None:
     assert parse_licences((DATA / file).read_text()) == found
 
@@ -61,19 +42,7 @@ def test_an_output_that_is_not_so_is_no_answer(text: str, line: int | None) -> N
     assert raised.value.line_number == line
 
 
-@pytest.mark.parametrize(
-    ("state", "licensed"),
-    [
-        ("Licensed", True),
-        ("Licensed (Expiry: 2025-3-19 7:29:4 GMT)", True),
-        ("Unlicensed", False),
-        ("Unlicensed (Unrestricted)", False),
-        ("Licensed?", True),
-        ("LicensedNot", False),
-        ("N/A", False),
-        (None, False),
-    ],
-)
+@parametrized(("state", "licensed"))
 def test_what_a_held_licence_is_called(state: str | None, licensed: bool) -> None:
     assert is_licensed(state) is licensed
 

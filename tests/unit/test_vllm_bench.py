@@ -22,6 +22,7 @@ from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import folders
 from ansible.module_utils.trueup.run import bench
 from bench_modules import FakeRun, ends_badly, refuses, resumes
+from helpers import parametrized
 from record_schema import RECORDS
 from recorded_runs import TINY_SERVED
 from trueup.redaction import redact
@@ -468,15 +469,7 @@ def test_what_was_asked_is_recorded_as_given(run_module: Any, tmp_path: Path) ->
         assert vllm.asked_text({**texts, name: "3"}) != vllm.asked_text(texts)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_prompts": "many"}, "num_prompts 'many' is no whole number"),
-        ({"request_rate": None}, "request_rate None is no number"),
-        ({"request_rate": "inf"}, "what is asked cannot be written as JSON"),
-        ({"goodput_ms": [1]}, r"goodput_ms \[1\] is no mapping of numbers"),
-    ],
-)
+@parametrized(("options", "message"))
 def test_what_cannot_be_asked_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         vllm.asked_text(options)
@@ -600,18 +593,7 @@ def test_a_profile_without_a_file_is_downloaded(run_module: Any, tmp_path: Path)
     assert (checked.download.calls, checked.calls) == ([], [])
 
 
-@pytest.mark.parametrize(
-    ("path", "ending", "cause"),
-    [
-        (
-            "",
-            {"returncode": 1, "stderr": "Retrying\nError: Local entry not found. Refused.\n"},
-            "(Local entry not found. Refused)",
-        ),
-        ("", {"returncode": 1}, "(hf ended with exit status 1 after 4.5 s)"),
-        ("/none", {}, "(hf printed '/none')"),
-    ],
-)
+@parametrized(("path", "ending", "cause"))
 def test_a_download_that_fails_names_the_file_and_the_variable(
     run_module: Any, path: str, ending: dict[str, Any], cause: str
 ) -> None:
@@ -622,16 +604,7 @@ def test_a_download_that_fails_names_the_file_and_the_variable(
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[", "is not UTF-8 JSON"),
-        ("[]", "is not a list of conversations"),
-        ('[{"conversations": [{"from": "human", "value": "x"}]}]', "is not a list of conv"),
-        ('[{"conversations": [{"role": "user", "content": 5}]}]', "is not a list of conv"),
-        ('[{"conversations": [{"role": "user", "content": "1 2"}]}]', "that is long enough"),
-    ],
-)
+@parametrized(("text", "message"))
 def test_a_dataset_of_another_kind_is_refused(
     run_module: Any, tmp_path: Path, text: str, message: str
 ) -> None:

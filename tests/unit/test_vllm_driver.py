@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from helpers import parametrized
 from trueup.benchmarks.vllm.output import LEAST_TOKEN_SECONDS, parse_vllm
 from trueup.benchmarks.vllm.signatures import DRIVER_PREFIX
 from trueup.redaction import redact
@@ -362,17 +363,7 @@ def test_answers_are_counted_as_the_parser_counts_them() -> None:
     assert answers({key: saved[key] for key in ("failed", "output_lens")}) is None
 
 
-@pytest.mark.parametrize(
-    ("line", "name", "value"),
-    [
-        ('vllm:x{engine="0",path="a} b"} 2.5', "vllm:x", [2.5]),
-        ("process_start_time_seconds 1.7e+09", "process_start_time_seconds", [1.7e9]),
-        ("vllm:x 3 1395066363000", "vllm:x", [3.0]),
-        ("# TYPE vllm:x gauge", "vllm:x", None),
-        ("vllm:x soon", "vllm:x", None),
-        ("vllm:x NaN", "vllm:x", None),
-    ],
-)
+@parametrized(("line", "name", "value"))
 def test_prometheus_text(line: str, name: str, value: list[float] | None) -> None:
     values = runpy.run_path(str(DRIVER))["values"]
     assert values(line).get(name) == value

@@ -6,20 +6,18 @@ import functools
 import json
 import os
 import socket
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import vllm_endpoint
 from ansible.module_utils.trueup.benchmarks.vllm import server as vllm_server
 from ansible.module_utils.trueup.errors import BadInput
-from helpers import answer_of
+from helpers import answer_of, parametrized
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 UNIT = "trueup-vllm-tiny.service"
-VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 @pytest.fixture
@@ -101,16 +99,7 @@ def test_what_goes_onto_one_file_system_is_added_up(tmp_path: Path) -> None:
     assert vllm_endpoint.space_problems([one, there]) == []
 
 
-@pytest.mark.parametrize(
-    ("state", "port", "ours"),
-    [
-        ("active", 8000, True),
-        ("activating", 8000, True),
-        ("failed", 8000, False),
-        ("active", 8001, False),
-        ("active", 800, False),
-    ],
-)
+@parametrized(("state", "port", "ours"))
 def test_a_service_of_ours_has_the_port_of_its_unit_file(
     service: list[str], tmp_path: Path, state: str, port: int, ours: bool
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from helpers import parametrized
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup.errors import BadInput
@@ -303,18 +304,7 @@ def test_what_a_machine_shows_goes_before_the_catalog() -> None:
     assert gpu_word(recipe("llama-3.1-8b"), no_driver.gpu_model) == "H100"
 
 
-@pytest.mark.parametrize(
-    ("model", "word"),
-    [
-        ("NVIDIA H200", "H200"),
-        ("H200-SXM5-141GB", "H200"),
-        ("NVIDIA A10-4Q", "A10"),
-        ("NVIDIA A100-SXM4-80GB", "A100"),
-        ("NVIDIA GH200 480GB", None),
-        ("NVIDIA A10G", None),
-        ("", None),
-    ],
-)
+@parametrized(("model", "word"))
 def test_a_gpu_is_known_by_its_word(model: str, word: str | None) -> None:
     assert gpu_word(recipe("llama-3.1-8b"), model) == word
 
@@ -477,17 +467,7 @@ def test_a_server_without_a_numa_node_left_is_refused(
     assert served["VLLM_CPU_OMP_THREADS_BIND"] == "nobind"
 
 
-@pytest.mark.parametrize(
-    ("gpus", "ranks", "first", "visible"),
-    [
-        (8, 1, 0, "0"),
-        (8, 1, 3, "3"),
-        (8, 2, 6, "6,7"),
-        (1, 1, 0, None),
-        (None, 1, 0, None),
-        (None, 2, 2, "2,3"),
-    ],
-)
+@parametrized(("gpus", "ranks", "first", "visible"))
 def test_each_server_has_gpus_of_its_own(
     gpus: int | None, ranks: int, first: int, visible: str | None
 ) -> None:
@@ -589,15 +569,7 @@ def test_one_node_has_no_addresses() -> None:
     assert "--api-server-count" not in argv
 
 
-@pytest.mark.parametrize(
-    ("model", "tokens"),
-    [
-        ("NVIDIA A100-SXM4-40GB", "2048"),
-        ("NVIDIA A100-SXM4-80GB", "2048"),
-        ("NVIDIA H100 80GB HBM3", "8192"),
-        ("NVIDIA H200", "8192"),
-    ],
-)
+@parametrized(("model", "tokens"))
 def test_llama_takes_what_the_articles_table_says(model: str, tokens: str) -> None:
     machine = Machine(name="m", gpus=8, gpu_memory_bytes=40 * GIB, gpu_model=model)
     argv = serve(recipe("llama-3.1-8b"), port=8000, machine=machine).argv
@@ -662,43 +634,13 @@ def test_memory_may_be_given_as_text() -> None:
     assert fit(llama, machine, overrides=overrides).kv_cache_bytes == GIB
 
 
-@pytest.mark.parametrize(
-    ("flag", "value", "says"),
-    [
-        ("max-model-len", "8k", "'8k', which is to override its max_model_len, must be a whole"),
-        ("max-model-len", "0", "0, which is to override its max_model_len, must be a whole"),
-        ("max-model-len", "81.5", "81.5, which is to override its max_model_len, must be a whole"),
-        ("gpu-memory-utilization", "90", "90, which is to override its memory_share, must be abov"),
-        ("gpu-memory-utilization", True, "True, which is to override its memory_share, must be"),
-    ],
-)
+@parametrized(("flag", "value", "says"))
 def test_what_memory_cannot_be_is_named_as_it_was_given(flag: str, value: Any, says: str) -> None:
     with pytest.raises(BadInput, match=rf"llama-3\.1-8b: {flag} {says}"):
         serve(recipe("llama-3.1-8b"), port=1, overrides={flag: value})
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        {"api-key": "x"},
-        {"hf-token": "x"},
-        {"token": "x"},
-        {"api-keys": "x"},
-        {"seed": "hf_abcdefghijklmnopqrstuv"},
-        {"port": 1},
-        {"headless": True},
-        {"data-parallel-size": 4},
-        {"model": "other"},
-        {"--dtype": "auto"},
-        {"dtype": ""},
-        {"dtype": "a\nb"},
-        {"dtype": ["a"]},
-        {"seed": float("nan")},
-        {"max-model-len": 0},
-        {"max-model-len": "many"},
-        {"gpu-memory-utilization": 1.5},
-    ],
-)
+@parametrized("overrides")
 def test_overrides_that_cannot_be_are_refused(overrides: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=r"llama-3\.1-8b") as refused:
         serve(recipe("llama-3.1-8b"), port=8000, overrides=overrides)
@@ -715,44 +657,8 @@ def test_nodes_that_cannot_be_are_refused(rank: int, nodes: list[str]) -> None:
 
 # ---- what is refused ------------------------------------------------------------------------
 
-GIT = {"name": "k", "kind": "git", "url": "https://h/k", "commit": "a" * 40, "distribution": "k"}
 
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"modle": "x"}, "modle is not a member of a recipe; did you mean model"),
-        ({"model": None}, "model must be text"),
-        ({"device": "tpu"}, "device must be one of cuda, cpu"),
-        ({"max_model_len": True}, "max_model_len must be a whole number"),
-        ({"max_model_len": "32768"}, "max_model_len must be a whole number"),
-        ({"memory_share": 90}, "memory_share must be above 0"),
-        ({"memory_share": float("nan")}, "memory_share must be above 0"),
-        ({"revision": "main"}, "revision must be a commit"),
-        ({"gpus": 4}, "gpus is 4, but tensor_parallel x data_parallel_per_node is 1"),
-        ({"gpu_models": []}, "gpu_models must name"),
-        ({"cpu": {"kv_cache_gib": 1, "bind": "numa"}}, "cpu is for recipes with device cpu"),
-        ({"date": "soon"}, "date must be a date"),
-        ({"facts": []}, "facts must be a mapping"),
-        ({"facts": {"layers": 1}}, "facts must have either kv_heads"),
-        ({"arguments": {"api-key": "x"}}, "would show a secret"),
-        ({"arguments": {"max-model-len": 1}}, "give it as max_model_len"),
-        ({"arguments": ["--x"]}, "arguments must be a mapping"),
-        ({"arguments_by_gpu": {"V100": {"x": 1}}}, "has V100, which gpu_models has not"),
-        ({"arguments_by_gpu": {"A10": {"hf-token": 1}}}, "would show a secret"),
-        ({"environment": {"HF_TOKEN": "x"}}, "looks like a secret"),
-        ({"environment": {"VLLM_API_KEY": "x"}}, "looks like a secret"),
-        ({"environment": {"A": "hf_abcdefghijklmnopqrstuv"}}, "looks like a secret"),
-        ({"environment": {"A": 1}}, "not text of one line"),
-        ({"environment": {"A B": "1"}}, "not the name of a variable"),
-        ({"kernels": [{"kind": "conda"}]}, "kind must be one of git, pip, vendored"),
-        ({"kernels": [{**GIT, "source": "s", "build": []}]}, "build must be a command"),
-        ({"kernels": [{**GIT, "source": "s", "build": ["x"], "commit": "main"}]}, "commit must be"),
-        ({"kernels": [{**GIT, "source": "s", "build": ["x"], "name": "../k"}]}, "name must be"),
-        ({"kernels": [{**GIT, "source": "s", "build": ["x"], "url": "--x"}]}, "url must be"),
-        ({"kernels": [{**GIT, "build": ["x"]}]}, "source is missing"),
-    ],
-)
+@parametrized(("changes", "says"))
 def test_a_recipe_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(BadInput, match=f"^vLLM recipe llama-3.1-8b: .*{says}"):
         recipe("llama-3.1-8b", **changes)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible.module_utils.trueup.benchmarks.vllm import server as vllm_server
 from ansible.module_utils.trueup.errors import BadInput
+from helpers import parametrized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,21 +159,7 @@ def test_a_server_that_does_not_come_up_ends_at_the_deadline(
         wait(server, deadline_seconds=0.2)
 
 
-@pytest.mark.parametrize(
-    ("log", "reason"),
-    [
-        ("OSError: [Errno 98] Address already in use", "its port is taken by another program"),
-        ("OSError: [Errno 28] No space left on device", "a disk is full"),
-        ("huggingface_hub.errors.GatedRepoError: 401 Client Error", "set vllm_hf_token"),
-        ("ValueError: No available memory for the cache blocks.", "no memory is left for the KV"),
-        (
-            "Insufficient space in /dev/shm for shared-memory: 160 MiB required, 62 MiB free. Or",
-            "its processes share more than /dev/shm holds: 160 MiB required, 62 MiB free",
-        ),
-        ("torch.OutOfMemoryError: CUDA out of memory.", "GPU's memory is too small"),
-        ("vllm: error: unrecognized arguments: --max-len 3", "not know these arguments: --max-len"),
-    ],
-)
+@parametrized(("log", "reason"))
 def test_a_service_that_failed_says_why_at_once(
     server: StandIn, service: list[str], log: str, reason: str
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from action import trueup_plan, windows_facts
 from ansible.errors import AnsibleActionFail
+from helpers import parametrized
 from trueup.errors import BadInput
 from trueup_controller.desktops import answers
 
@@ -71,18 +72,7 @@ def test_a_key_of_no_hive_is_refused(path: str) -> None:
         answers.provider_path(path)
 
 
-@pytest.mark.parametrize(
-    ("answer", "members"),
-    [
-        # Everyone is in it already.
-        ({"added": [], "members": ["Everyone"]}, ["Everyone"]),
-        ({"added": ["Everyone"], "members": ["Everyone"]}, []),
-        (
-            {"added": ["Everyone"], "members": ["NX-1\\trueup", "Everyone"]},
-            ["NX-1\\trueup"],
-        ),
-    ],
-)
+@parametrized(("answer", "members"))
 def test_members_are_those_without_the_one_that_would_be_added(
     answer: dict[str, Any], members: list[str]
 ) -> None:
@@ -178,15 +168,7 @@ def test_what_fails_is_named_with_its_module(monkeypatch: pytest.MonkeyPatch) ->
     assert seen == []
 
 
-@pytest.mark.parametrize(
-    ("name", "there", "got"),
-    [
-        ("windows_facts", True, ["windows_facts"]),
-        # Modules, and what Ansible has actions of itself, are run as modules.
-        ("gpu_facts", False, []),
-        ("ansible.builtin.command", True, []),
-    ],
-)
+@parametrized(("name", "there", "got"))
 def test_a_plan_asks_an_action_of_ours_where_there_is_one(
     name: str, there: bool, got: list[str]
 ) -> None:

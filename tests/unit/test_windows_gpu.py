@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from trueup.errors import ParseError
@@ -25,20 +26,7 @@ def result(*devices: dict[str, Any], booted: str = "2026-11-23T06:00:00") -> dic
     return {"devices": list(devices), "booted": booted, "now": "2026-11-23T07:00:00"}
 
 
-@pytest.mark.parametrize(
-    ("windows", "nvidia"),
-    [
-        # A public record of a Windows host of this size: 574.24 (NVML), 32.0.15.7424 (WDDM).
-        ("32.0.15.7424", "574.24"),
-        ("32.0.15.7396", "573.96"),
-        ("32.0.15.9597", "595.97"),
-        ("31.0.15.3846", "538.46"),
-        ("10.0.26100.1", None),
-        ("32.0.15.74", None),
-        ("", None),
-        (None, None),
-    ],
-)
+@parametrized(("windows", "nvidia"))
 def test_windows_version_of_a_driver_is_nvidias(windows: str | None, nvidia: str | None) -> None:
     assert nvidias_version(windows) == nvidia
 
@@ -201,15 +189,7 @@ def test_what_is_wrong(
     )
 
 
-@pytest.mark.parametrize(
-    ("licence", "found"),
-    [
-        ("Licensed", []),
-        ("Licensed (Expiry: 2027-1-31 11:32:22 GMT)", []),
-        ("Unlicensed (Unrestricted)", ["gpu_unlicensed"]),
-        ("Unlicensed (Restricted)", ["gpu_unlicensed"]),
-    ],
-)
+@parametrized(("licence", "found"))
 def test_the_licence(licence: str, found: list[str]) -> None:
     text = Host().answers["-q"].replace("Licensed (Expiry: N/A)", licence)
     fact = look(Host(**{"-q": text}), result(A10), EXPECTED, 0)
@@ -226,15 +206,7 @@ def test_a_fresh_host_has_no_driver() -> None:
     assert (fact["gpus_on_pci"], fact["gpus"]) == (1, None)
 
 
-@pytest.mark.parametrize(
-    ("code", "mend"),
-    [
-        (14, "it works after the next restart: reboot"),
-        (22, "it is disabled: enable it in Device Manager"),
-        (28, "no driver is installed for it: install one (role windows_gpu)"),
-        (31, "see Device Manager, and the list of its codes at learn.microsoft.com"),
-    ],
-)
+@parametrized(("code", "mend"))
 def test_each_code_says_what_to_do(code: int, mend: str) -> None:
     fact = look(Host(), result({**A10, "error_code": code}), {}, 0)
     assert fact["problems"][0]["message"] == f"GPU NVIDIA A10-8Q has code {code}: {mend}."

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from action import windows_node_facts
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from helpers import parametrized
 from role_plans import ROOT, node
 from trueup.node.identify import summary
 from trueup.node.metadata import METADATA_URL, Metadata, of_body
@@ -239,22 +240,7 @@ def test_a_host_is_asked_four_things(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("came", "status", "warning"),
-    [
-        ({"failed": True, "msg": "no connection"}, "absent", []),
-        (
-            {"failed": True, "status_code": 404, "msg": "not valid"},
-            "unusable",
-            ["the instance metadata service gave status 404"],
-        ),
-        (
-            {"status_code": 200, "content": "<html>"},
-            "unusable",
-            ["the instance metadata service gave an answer that is not JSON ('<html>')"],
-        ),
-    ],
-)
+@parametrized(("came", "status", "warning"))
 def test_a_host_whose_metadata_service_does_not_say_its_size(
     came: dict[str, Any], status: str, warning: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

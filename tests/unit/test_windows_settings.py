@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from action import windows_package, windows_settings
 from ansible.errors import AnsibleActionFail
+from helpers import parametrized
 
 PROFILES = r"HKLM:\SOFTWARE\FSLogix\Profiles"
 EXCLUDED = "FSLogix Profile Exclude List"
@@ -237,16 +238,7 @@ def test_a_text_is_written_into_its_folder(monkeypatch: pytest.MonkeyPatch) -> N
     assert result["changes"] == [r"C:\Program Files\trueup\a.xml: absent -> <a/>"]
 
 
-@pytest.mark.parametrize(
-    ("registry", "said"),
-    [
-        ([{**ENABLED, "data": "1"}], "is no data of the type dword"),
-        ([{**ENABLED, "name": ""}], "a value has a name"),
-        ([{"path": PROFILES, "name": "", "state": "absent"}], "a value has a name"),
-        ([{**ENABLED, "path": "SOFTWARE\\FSLogix"}], "begins with no hive"),
-    ],
-    ids=["data", "no-name", "whole-key", "hive"],
-)
+@parametrized(("registry", "said"), ids=["data", "no-name", "whole-key", "hive"])
 def test_what_is_no_value_is_refused_before_anything_is_set(
     monkeypatch: pytest.MonkeyPatch, registry: list[dict[str, Any]], said: str
 ) -> None:
@@ -325,18 +317,7 @@ def up(seconds: int, begun: str) -> dict[str, Any]:
     return {"ansible_facts": {"ansible_uptime_seconds": seconds, "ansible_lastboot": begun}}
 
 
-@pytest.mark.parametrize(
-    ("seconds", "begun", "is_owed"),
-    [
-        (5000, "2026-11-23 10:00:00Z", True),
-        # Another boot, of which it is up for less and for longer.
-        (500, "2026-11-24 10:00:00Z", False),
-        (5000, "2026-11-24 10:00:00Z", False),
-        # The same boot: the host's clock has been set a day back, and on by less than it was up.
-        (5000, "2026-11-22 10:00:00Z", True),
-        (5000, "2026-11-23 10:15:00Z", True),
-    ],
-)
+@parametrized(("seconds", "begun", "is_owed"))
 def test_an_owed_reboot_is_remembered_until_the_host_has_been_rebooted(
     monkeypatch: pytest.MonkeyPatch, seconds: int, begun: str, is_owed: bool
 ) -> None:

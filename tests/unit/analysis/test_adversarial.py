@@ -6,7 +6,6 @@ import contextlib
 import csv
 import io
 import json
-import math
 import os
 import shlex
 import shutil
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
+from helpers import parametrized
 from torture.hostile import commands
 from torture.hostile_inputs import GOOD, RUN_ID, good_record
 from trueup.node import identify
@@ -322,58 +322,7 @@ def test_no_parameters_within_their_bounds_miss_less_than_those_of_a_fit(seed: i
 
 
 # By scipy 1.17.1's curve_fit with ftol, xtol and gtol of 1e-15 and the laws' own slopes.
-@pytest.mark.parametrize(
-    ("resources", "speedups", "expected"),
-    [
-        (
-            [1, 2, 4, 8, 16, 32, 64, 120],
-            [1, 1.96, 3.71, 6.9, 11.8, 18.1, 22.9, 24.2],
-            [
-                0.03068236,
-                0.0012952811,
-                1.0298478,
-                0.022319497,
-                0.00030359698,
-                9.1928432e-05,
-                3.3238317e-06,
-                0.084058356,
-            ],
-        ),
-        (
-            [2, 4, 8, 16, 32],
-            [1, 1.99, 3.9, 7.4, 13.1],
-            [
-                0.014487605,
-                0.0005446457,
-                0.079610115,
-                0.0081678114,
-                0.00048662165,
-                0.00041212873,
-                3.1459644e-05,
-                0.0086857945,
-            ],
-        ),
-        (
-            [1, 3, 9, 27, 81, 243],
-            [1, 2.7, 6.2, 9.1, 7.4, 3.3],
-            [
-                0.14074482,
-                0.036270705,
-                2.3972181,
-                0.048263568,
-                0.0021698054,
-                0.00097602187,
-                4.0140152e-05,
-                0.11057544,
-            ],
-        ),
-        (
-            [4, 8, 16, 32],
-            [1, 2.1, 4.3, 8.9],
-            [0, math.nan, 0.55075705, 0, math.nan, 0, math.nan, 0.55075705],
-        ),
-    ],
-)
+@parametrized(("resources", "speedups", "expected"))
 def test_fits_are_those_of_scipy(
     resources: list[int], speedups: list[float], expected: list[float]
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup.cases import Case, Figure
 from trueup.errors import BadInput
 from trueup_analysis import catalog, units
@@ -48,7 +49,6 @@ def choice(found: answers.Answer, size: str, nodes: int, offer: str = "payg") ->
 
 
 NO_FAILURES = {"node_mtbf_hours": 1e9, "offers": "payg"}
-SMALL = {"grid": "64x64x64", "steps": 1}
 
 
 def test_training_on_one_node_of_h100_by_hand() -> None:
@@ -238,28 +238,7 @@ def test_a_range_under_an_amount_turns_its_ends() -> None:
     assert around(10.0, 2).under(100) == Range(5.0, 10.0, 20.0)
 
 
-@pytest.mark.parametrize(
-    ("work", "given", "message"),
-    [
-        ("stencl", {}, "did you mean stencil?"),
-        ("stencil", {"grid": "512x512", "steps": 1}, "it must be three"),
-        ("stencil", {"grid": "4x4x4", "steps": 0}, "grid is 4: it must be 8 or more; steps is 0"),
-        ("stencil", {"grid": "a x b", "steps": 1}, "whole numbers, as in 512x512x512"),
-        ("stencil", {"steps": 1}, "grid is missing"),
-        ("stencil", {"grid": "64x64x64", "steps": 1, "step": 2}, "did you mean steps?"),
-        ("training", {"parameters_billion": "nan", "tokens_billion": 1}, "must be a number"),
-        ("training", {"parameters_billion": True, "tokens_billion": 1}, "must be a number"),
-        ("stencil", {**SMALL, "offers": "spots"}, "spots is none of payg, spot"),
-        ("stencil", {**SMALL, "sizes": "Standard_NC6"}, "is no size of the catalog"),
-        ("stencil", {"grid": "99999x99999x99999", "steps": 1}, "would"),
-        ("stencil", {**SMALL, "region": "nowhere"}, "no size that fits has a price in nowhere"),
-        (
-            "training",
-            {"parameters_billion": 8, "tokens_billion": 1e6, "offers": "spot"},
-            "lose more than 90%",
-        ),
-    ],
-)
+@parametrized(("work", "given", "message"))
 def test_what_cannot_be_answered_is_said(work: str, given: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput) as caught:
         ask(work, **given)
@@ -350,16 +329,7 @@ def test_services_are_advised_by_words(told: Any) -> None:
     assert "Standard_NC6" in told("advise", *words, "--explain", "--format", "json")[0]
 
 
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
-        ("node=3", "did you mean nodes?"),
-        ("coupled=perhaps", "give yes or no"),
-        ("nodes=many", "give a whole number"),
-        ("data_tb=much", "give a number"),
-        ("data=tape", "give one of any, local"),
-    ],
-)
+@parametrized(("word", "message"))
 def test_needs_that_cannot_be_are_said(told: Any, word: str, message: str) -> None:
     assert message in told("advise", "service", word, status=1)[1]
 
@@ -420,20 +390,7 @@ def test_storage_and_transfer_at_prices_of_ones_own_by_hand(told: Any) -> None:
     assert "No price of storage is known" in without
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (("stencil", "grid=512x512x512", "steps=9", "usd_per_tib_month=ultra:3"), "data_tb"),
-        (("stencil", "grid=512x512x512", "steps=9", "usd_per_gb_out=1"), "out_tb"),
-        (("stencil", "grid=512x512x512", "steps=9", "out_tb=0"), "out_tb"),
-        (("architecture", "--explain"), "architecture takes no --explain"),
-        (("architecture", "--results", "x"), "architecture takes no --results"),
-        (("service", "nodes=4", "--results", "x"), "service takes no --results"),
-        (("service", "--from-log", "x"), "service takes no --from-log"),
-        (("stencil", "--backtest"), "--backtest takes no kind of work"),
-        (("--backtest", "--explain"), "--backtest takes no --explain"),
-    ],
-)
+@parametrized(("words", "sentence"))
 def test_what_would_say_nothing_is_refused(told: Any, words: Any, sentence: str) -> None:
     assert sentence in told("advise", *words, status=1)[1]
 

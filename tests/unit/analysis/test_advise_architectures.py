@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import ROOT
+from helpers import ROOT, parametrized
 from trueup.errors import BadInput
 from trueup_analysis.figures.advise import architectures
 from trueup_analysis.figures.advise.knowledge import Knowledge
@@ -97,20 +97,7 @@ def test_another_region_has_its_own_price(run: Any) -> None:
     assert found["advise_architecture"]["region"] == "eastus"
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (("devito",), "there is no architecture 'devito'; did you mean devito-hbv3?"),
-        (("x",), "there is no architecture 'x'; there are deepseek-r1-h100,"),
-        (("nx-avd", "eda-anf"), "architecture takes one name and region=REGION, not nx-avd"),
-        (("nx-avd", "nodes=3"), "architecture takes one name and region=REGION, not nx-avd nodes"),
-        (("nx-avd", "region=marsnorth"), "the price table has no such region"),
-        (
-            ("devito-hbv3", "region=northeurope"),
-            "no price of Standard_HB120rs_v3 there; its own region is southcentralus",
-        ),
-    ],
-)
+@parametrized(("words", "sentence"))
 def test_what_is_not_known_is_said(run: Any, words: tuple[str, ...], sentence: str) -> None:
     found = run(*words)
     assert (found.status, found.out) == (1, "")
@@ -148,16 +135,7 @@ def test_a_row_that_cannot_be_is_refused(tmp_path: Path, role: str, what: str) -
         architectures.read(site(tmp_path, ROW.format(role=role)), KNOWN.sizes)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "what"),
-    [
-        ("recipe: ''", "recipe: none", "no recipe 'none'"),
-        ("service: ''", "service: none", "no service 'none'"),
-        ("by_hand: [all]", "by_hand: []", "by_hand says why"),
-        ("sources: [a]", "sources: [b]", "KeyError"),
-        ("outdated: []", "outdated: [{says: x}]", "KeyError"),
-    ],
-)
+@parametrized(("old", "new", "what"))
 def test_a_row_that_names_what_is_not_there_is_refused(
     tmp_path: Path, old: str, new: str, what: str
 ) -> None:

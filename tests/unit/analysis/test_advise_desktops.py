@@ -7,6 +7,7 @@ from datetime import date
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from report_pages import advice
 from trueup.cases import Case, Figure
 from trueup.errors import BadInput
@@ -170,20 +171,7 @@ def test_records_in_which_no_session_held_leave_no_user() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({}, "users is missing"),
-        ({"users": 0}, "users is 0"),
-        ({"users": 2.5}, "whole number"),
-        ({"users": 5, "hosts": "shared"}, "none of pooled, personal"),
-        ({"users": 5, "sizes": "Standard_NC24ads_A100_v4"}, "not advised for desktops"),
-        ({"users": 5, "sizes": "Standard_NV12"}, "no size of the catalog"),
-        ({"users": 5, "hours_a_month": 745}, "hours_a_month is 745"),
-        ({"users": 5, "gpu_memory_gib_a_user": 60}, "not one user fits: GPU memory"),
-        ({"users": 5, "deadline_hours": 5}, "deadline_hours is no option of desktops"),
-    ],
-)
+@parametrized(("given", "said"))
 def test_an_ask_that_cannot_be_answered_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         ask(**given)

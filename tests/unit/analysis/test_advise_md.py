@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup.cases import Case, Figure
 from trueup.errors import BadInput
 from trueup_analysis import catalog
@@ -154,16 +155,7 @@ def test_a_deadline_counts_the_high_end() -> None:
         assert one.late is late
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"atoms": 0, "ns": 1}, "atoms is 0"),
-        ({"atoms": 1000, "ns": 0}, "ns is 0"),
-        ({"atoms": 1000}, "ns is missing"),
-        ({"atoms": 1000, "ns": 1, "timestep_fs": 0}, "timestep_fs is 0"),
-        ({"atoms": 1000, "ns": 1, "atom": 5}, "did you mean atoms"),
-    ],
-)
+@parametrized(("given", "said"))
 def test_an_ask_that_says_nothing_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         ask(**given)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers import ROOT
+from helpers import ROOT, parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from trueup.errors import BadInput
@@ -97,38 +97,14 @@ def test_what_exceeds_a_limit_is_refused_with_number_and_source() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("service", "needs", "most"),
-    [
-        ("scale-set-uniform", {"coupled": True}, 100),
-        ("scale-set-uniform", {}, 1000),
-        ("scale-set-flexible", {}, 1000),
-        ("batch", {"coupled": True}, 100),
-        ("azure-ml", {"coupled": True, "tracked": True}, 100),
-        ("azure-ml", {"tracked": True}, 65000),
-    ],
-)
+@parametrized(("service", "needs", "most"))
 def test_a_limit_is_still_allowed(service: str, needs: dict[str, Any], most: int) -> None:
     for nodes, expected in ((most, 0), (most + 1, 1)):
         found = advise(Needs(nodes=nodes, **needs), KNOWN, TODAY)
         assert len(next(one.refused for one in found if one.service == service)) == expected
 
 
-@pytest.mark.parametrize(
-    ("service", "needs", "text", "mark"),
-    [
-        ("batch", {"nodes": 90, "coupled": True}, "90 is above 80: at most 100 nodes of a pool",
-         "verified"),
-        ("scale-set-flexible", {"nodes": 201}, "201 is above 200: at most 1000 VMs", "verified"),
-        ("cyclecloud-slurm", {"nodes": 101, "coupled": True, "scheduler": "slurm"},
-         "no source says how many nodes", "unverified"),
-        ("batch", {"nodes": 2, "coupled": True, "spot": True}, "Microsoft advises against long MPI",
-         "verified"),
-        ("vm", {"always_on": True, "spot": True}, "a spot VM is evicted with 30 s", "verified"),
-        ("aks", {"always_on": True, "models": 2, "nodes": 2, "coupled": True},
-         "InfiniBand needs NVIDIA's network operator", "unverified"),
-    ],
-)  # fmt: skip
+@parametrized(("service", "needs", "text", "mark"))
 def test_what_speaks_against_a_service(
     service: str, needs: dict[str, Any], text: str, mark: str
 ) -> None:
@@ -150,15 +126,7 @@ def test_what_has_ended_is_said_and_nothing_ended_is_advised() -> None:
         assert on_it["azure-ml"].ended[0].text[:26] == text
 
 
-@pytest.mark.parametrize(
-    ("needs", "texts"),
-    [
-        ({"access": "shared", "nodes": 2}, ["only its own node sees it"]),
-        ({"access": "shared"}, []),
-        ({"access": "scratch", "nodes": 2}, []),
-        ({"access": "scratch", "keep": True}, ["it is lost when the VM is deallocated"]),
-    ],
-)
+@parametrized(("needs", "texts"))
 def test_what_speaks_against_local_disks(needs: dict[str, Any], texts: list[str]) -> None:
     [found] = [
         one for one in advise_storage(Needs(**needs), KNOWN, TODAY) if one.service == "local-nvme"
@@ -251,23 +219,7 @@ def test_a_maximum_on_which_sources_differ_is_doubted_and_not_refused() -> None:
     assert {one.source.mark for one in found.levels} == {"secondary"}
 
 
-@pytest.mark.parametrize(
-    ("size", "begins"),
-    [
-        ("Standard_NC6", "NC (K80) retired on 2023-08-31; no source names a successor ["),
-        ("STANDARD_NC6", "NC (K80) retired on 2023-08-31; "),
-        ("Standard_NC12s_v2", "NCv2 retired on 2023-08-31"),
-        ("Standard_ND24rs", "ND (P40) retired on 2023-08-31"),
-        ("Standard_NV24ms_v3", "NVv3 (M60) retired on 2026-09-30; Microsoft names NVadsA10_v5"),
-        ("Standard_NV4as_v4", "NVv4 retired on 2026-09-30"),
-        ("Standard_NP10s", "NP (FPGA) retires on 2027-05-31"),
-        ("Standard_NC6s_v3", ""),
-        ("Standard_NC6_v3", ""),
-        ("Standard_ND96asr_v4", ""),
-        ("Standard_NV12ads_A10_v5", ""),
-        ("Standard_NC24ads_A100_v4", ""),
-    ],
-)
+@parametrized(("size", "begins"))
 def test_series_without_a_row(size: str, begins: str) -> None:
     found = gone(size, KNOWN, TODAY)
     assert found[: len(begins)] == begins
@@ -280,23 +232,7 @@ def test_no_pattern_of_a_gone_series_meets_a_size_of_the_catalog() -> None:
     assert [size for size in sizes if gone(size, KNOWN, TODAY)] == []
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"nodes": 0}, "nodes is 0; give a whole number of at least 1"),
-        ({"nodes": True}, "nodes is True; give a whole number"),
-        ({"models": 1.5}, "models is 1.5; give a whole number"),
-        ({"scheduler": "lsf"}, "scheduler is 'lsf'; give one of slurm, none"),
-        ({"access": "fast"}, "access is 'fast'; give one of any, once, shared"),
-        ({"data_tb": float("nan")}, "data_tb is nan; give a number above 0"),
-        ({"mb_s": float("inf")}, "mb_s is inf; give a number above 0"),
-        ({"job_days": -1}, "job_days is -1; give a number above 0"),
-        ({"data_tb": 0}, "data_tb is 0; give a number above 0"),
-        ({"data_tb": "32"}, "data_tb is '32'; give a number above 0"),
-        ({"mb_s": True}, "mb_s is True; give a number above 0"),
-        ({"coupled": "yes"}, "coupled is 'yes'; give true or false"),
-    ],
-)
+@parametrized(("wrong", "says"))
 def test_needs_that_cannot_be_are_refused(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(BadInput) as found:
         Needs(**wrong)

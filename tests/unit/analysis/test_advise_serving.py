@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import test_advise
 import yaml
+from helpers import parametrized
 from test_advise import TODAY, choice, known
 from trueup.cases import Case, Figure
 from trueup.errors import BadInput
@@ -284,43 +285,7 @@ def test_a_prefix_cache_is_a_condition_of_its_own() -> None:
     assert cached.estimate.trust == PUBLISHED
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({}, "no model is named"),
-        ({"model": "llama-3.1-9b"}, "did you mean llama-3.1-8b?"),
-        ({"model": "llama-3.1-8b-cpu"}, "serves on CPUs, of which no rate is published"),
-        ({"model": "llama-3.1-8b", "precision": "fp4"}, "precision fp4 is none of bf16, fp8"),
-        ({"model": "llama-3.1-8b", "parameters_billion": 8}, "has its own parameters"),
-        ({"parameters_billion": 8}, "needs layers, kv_heads, head_dim, precision too"),
-        ({"model": "none.json"}, "none.json cannot be read"),
-        ({"model": "llama-3.1-8b", "deadline_hours": 5}, "deadline_hours is no option of serving"),
-        ({"model": "llama-3.1-8b", "reserved_usd_per_hour": 5}, "name it with sizes"),
-        ({"model": "llama-3.1-8b", "requests_per_second": 0}, "requests_per_second is 0"),
-        ({"model": "llama-3.1-8b", "requests_per_second": 1e300}, "1000000 or less"),
-        ({"model": "llama-3.1-8b", "engine_scaling": 2}, "engine_scaling is above 1"),
-        ({"model": "llama-3.1-8b", "input_tokens": "many"}, "input_tokens is 'many'"),
-        (
-            {"model": "deepseek-r1", "prefix_cached_share": 0.9},
-            "it fits, but no result tells its rate (mixture of experts, prefix cache)",
-        ),
-        (
-            {
-                "parameters_billion": 2000,
-                "layers": 100,
-                "kv_heads": 8,
-                "head_dim": 128,
-                "precision": "bf16",
-            },
-            "no size of the catalog holds it",
-        ),
-        (
-            {"parameters_billion": 8, "active_parameters_billion": 9, "layers": 32, "kv_heads": 8}
-            | {"head_dim": 128, "precision": "bf16"},
-            "active_parameters_billion is more than",
-        ),
-    ],
-)
+@parametrized(("given", "message"))
 def test_what_cannot_be_answered_is_said(given: dict[str, Any], message: str) -> None:
     usual = {"input_tokens": 1000, "output_tokens": 500, "requests_per_second": 1}
     with pytest.raises(BadInput) as caught:
@@ -354,17 +319,7 @@ def test_a_config_is_the_model_that_its_recipe_is(tmp_path: Path) -> None:
     assert model.parameters == 8030261248
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"num_hidden_layers": None}, "num_hidden_layers is None"),
-        ({"num_experts": 64}, "it has num_experts"),
-        ({"quantization_config": {"bits": [8]}}, "does not tell its weights' precision"),
-        ({"hidden_act": "gelu"}, "it is not built as Llama is"),
-        ({"torch_dtype": "float32"}, "does not tell its weights' precision"),
-        ({"hidden_size": "wide"}, "hidden_size is 'wide'"),
-    ],
-)
+@parametrized(("change", "message"))
 def test_a_config_that_does_not_say_it_is_refused(
     change: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
@@ -508,15 +463,7 @@ def test_of_a_sweep_the_load_that_is_asked_for_counts() -> None:
     assert load(found) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"ramp_up_start": 1},
-        {"served_model_name": "tiny"},
-        {"tensor_parallel": 2},
-        {"server_arguments": '{"quantization":"fp8"}'},
-    ],
-)
+@parametrized("change")
 def test_a_record_of_something_else_says_nothing(change: dict[str, Any]) -> None:
     given = {"model": "llama-3.1-8b", "input_tokens": 1000, "output_tokens": 1000, **SURE}
     one = choice(ask(record(**change), **given, requests_per_second=20), H100, 1)

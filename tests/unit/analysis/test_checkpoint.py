@@ -6,6 +6,7 @@ import json
 import math
 
 import pytest
+from helpers import parametrized
 from trueup.errors import BadInput
 from trueup_analysis import cli
 from trueup_analysis.figures.checkpoint import intervals, transfer
@@ -31,19 +32,7 @@ def test_without_a_cap_the_largest_that_stays_below_is_taken(
     assert sent.rate_bits_per_second < limit <= copies * (cap + 100e6)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (
-            {"copies": 8, "limit": 20e9, "cap": 2500e6},
-            "the account takes 20 Gb/s: it would throttle them; cap each at 2400 Mb/s",
-        ),
-        ({"copies": 0, "limit": 20e9}, "copies 0 is not a positive number"),
-        ({"copies": 8, "limit": -1.0}, "limit -1 is not a positive number"),
-        ({"copies": 8, "limit": 20e9, "cap": 0.0}, "cap 0 is not a positive number"),
-        ({"copies": 300, "limit": 20e9}, "300 copies share 20 Gb/s, less than 100 Mb/s each"),
-    ],
-)
+@parametrized(("arguments", "said"))
 def test_what_an_account_would_throttle_is_refused_with_what_would_do(
     arguments: dict[str, float], said: str
 ) -> None:

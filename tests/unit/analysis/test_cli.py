@@ -15,6 +15,7 @@ from pathlib import Path
 
 import made
 import pytest
+from helpers import parametrized
 from trueup_analysis.commands import progress
 from trueup_analysis.load import load
 
@@ -193,15 +194,7 @@ def test_without_results_it_says_what_to_do(
     assert done.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
-        ("scaling", "--over", "moons"),
-        ("health", "--no-such-option"),
-        ("topology", "show"),
-        ("no-such-command",),
-    ],
-)
+@parametrized("argv")
 def test_wrong_usage_has_a_status_that_no_verdict_has(run, argv: tuple[str, ...]) -> None:
     done = run(*argv)
     assert (done.status, done.out) == (64, "")
@@ -456,20 +449,7 @@ def test_no_half_of_a_file_stays_where_it_cannot_be_written(
 
 
 @pytest.mark.parametrize("command", ["list", "scaling", "cost", "health", "reference"])
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (("--output", ""), "what follows --output is empty"),
-        (("--output=",), "what follows --output is empty"),
-        (("--output", "/"), "is no file"),
-        (("--output", "results"), "Is a directory"),
-        (("--output", "results/no/such"), "No such file"),
-        (("--since", "0001-01-01T00:00+23:00"), "--since"),
-        (("--all", "--run", "last"), "--all takes every run"),
-        (("--format", "pdf"), "--format"),
-        (("--node", "["), "--node ["),
-    ],
-)
+@parametrized(("wrong", "message"))
 def test_bad_input_is_one_sentence_in_every_command(
     run, results: Path, monkeypatch, command: str, wrong: tuple[str, ...], message: str
 ) -> None:

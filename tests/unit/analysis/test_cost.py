@@ -8,6 +8,7 @@ from typing import Any
 import made
 import pandas as pd
 import pytest
+from helpers import parametrized
 from trueup.errors import BadInput
 from trueup.view import Measure, View, Work
 from trueup_analysis import cli, packed
@@ -105,16 +106,7 @@ def test_a_row_carries_all_that_a_price_depends_on(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("price_date", "usd"),
-    [
-        (None, 4.0),
-        ("2026-06-18", 4.0),
-        ("2026-06-17", 3.0),
-        ("2024-01-01", 2.0),
-        ("2023-12-31", None),
-    ],
-)
+@parametrized(("price_date", "usd"))
 def test_the_newest_price_on_or_before_the_day_counts(
     tmp_path: Path, price_date: str | None, usd: float | None
 ) -> None:
@@ -161,20 +153,7 @@ def test_spot_is_a_saving_only_below_the_list_price(
     assert result.warnings == expected
 
 
-@pytest.mark.parametrize(
-    ("changes", "options", "message"),
-    [
-        ({"vm_size": None}, {}, "A machine without an Azure size has no price"),
-        ({"region": None}, {}, f"No price without a region for {SIZE}"),
-        (
-            {"region": "mars"},
-            {},
-            f"{SIZE} in mars (linux, payg) has no price; the table has it for",
-        ),
-        ({"offer": "3y"}, {}, f"{SIZE} in eastus (linux, 3y) has no price in any region"),
-        ({"vm_size": "Standard_HB120rs_v33"}, {}, f"not in the price table (did you mean {SIZE}?)"),
-    ],
-)
+@parametrized(("changes", "options", "message"))
 def test_an_unknown_price_is_unknown_and_says_why(
     tmp_path: Path, changes: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
@@ -185,17 +164,7 @@ def test_an_unknown_price_is_unknown_and_says_why(
     assert [message in text for text in result.unknown] == [True]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"region": "eastuss"}, r"--region eastuss: .*; did you mean eastus\?"),
-        ({"region": "mars"}, r"--region mars: .*; it has centralus, eastus, "),
-        ({"offer": "spott"}, r"--offer spott: .*; did you mean spot\?"),
-        ({"os": "bsd"}, r"--os bsd: .*; it has linux"),
-        ({"as_size": "Standard_HB120rs_v33"}, rf"--size .*; did you mean {SIZE}\?"),
-        ({"price_date": "2026-13-45"}, r"'2026-13-45' is not a date"),
-    ],
-)
+@parametrized(("options", "message"))
 def test_what_no_price_can_have_is_refused_with_the_nearest(
     tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
@@ -282,15 +251,7 @@ def test_the_command_says_in_a_sentence_that_there_is_nothing_to_price(tmp_path:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("size,region\n", "header lacks os, offer"),
-        ("H\nS,r,linux,payg,cheap,2026-01-01,s,\n", ":2: 'cheap' is not a price"),
-        ("H\nS,r,linux,payg,0,2026-01-01,s,\n", ":2: a price of 0.0 is not above zero"),
-        ("H\nS,r,linux,payg,1,June,s,\n", ":2: 'June' is not a date"),
-    ],
-)
+@parametrized(("text", "message"))
 def test_a_spoilt_price_table_is_refused_with_the_line(
     tmp_path: Path, text: str, message: str
 ) -> None:

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 import role_plans
 import yaml
+from helpers import parametrized
 from trueup_analysis.cli import app
 from typer.testing import CliRunner
 
 ND = {"trueup_vm_size": "Standard_ND96asr_v4"}
-H100 = {"trueup_vm_size": "Standard_ND96isr_H100_v5", "trueup_benchmarks": ["vllm"]}
-LLAMA = {"vllm_endpoints": [{"name": "a", "recipe": "llama-3.1-8b", "host": "0.0.0.0"}]}
 
 
 @pytest.fixture(name="dry")
@@ -53,19 +52,7 @@ def test_hosts_that_lack_nothing(dry: Any) -> None:
     assert "n1: without gemm: /usr/bin/python3 has no torch" in said
 
 
-@pytest.mark.parametrize(
-    ("variables", "needs", "words"),
-    [
-        ({}, ["plan"], "neither facts nor a size of the catalog is known"),
-        ({"trueup_vm_size": "Standard_X"}, ["plan"], "neither facts nor a size"),
-        ({**ND, "nccl_nodess": 1}, ["plan"], "did you mean nccl_nodes?"),
-        ({**ND, "trueup_preest": ""}, ["plan"], "did you mean trueup_preset?"),
-        ({**ND, "trueup_benchmarks": ["gemm"]}, ["plan"], "gemm: /usr/bin/python3 has no torch"),
-        ({**ND, "trueup_preset": "devito-article"}, ["preset"], "is for Standard_HB120rs_v3"),
-        ({**H100, **LLAMA}, ["key", "token"], "export HF_TOKEN"),
-        ({**H100, "vllm_endpoints": []}, ["plan", "plan"], "vllm_endpoints is empty"),
-    ],
-)
+@parametrized(("variables", "needs", "words"))
 def test_needs_of_a_host(dry: Any, variables: dict[str, Any], needs: list[str], words: str) -> None:
     status, found, _ = dry({"n1": variables})
     assert (status, [need for need, _ in found["n1"]]) == (1, needs)

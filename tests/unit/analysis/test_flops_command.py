@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup.benchmarks.megatron.flops import Model, article_flops
 from trueup.errors import BadInput
 from trueup_analysis.figures.flops import count, peak_of_size, published
@@ -127,14 +128,6 @@ def test_a_size_without_a_peak_is_refused(size: str, message: str) -> None:
         peak_of_size(size, CATALOG)
 
 
-@pytest.mark.parametrize(
-    ("size", "peak"),
-    [
-        ("Standard_ND96asr_v4", 312e12),
-        ("Standard_ND96isr_H100_v5", 989.4e12),
-        ("Standard_ND96isr_H200_v5", 989.5e12),
-        ("Standard_NV36ads_A10_v5", 125e12),
-    ],
-)
+@parametrized(("size", "peak"))
 def test_the_peaks_of_sizes(size: str, peak: float) -> None:
     assert peak_of_size(size, CATALOG)[0] == peak

@@ -16,6 +16,7 @@ import fleet
 import pytest
 import yaml
 from fleet import FAULTS, GIB, NOISY_PAIR, SIZE
+from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from made import figure, record, write
@@ -115,27 +116,7 @@ def entry_of(comparison: str, levels: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("comparison", "value", "unit", "word", "reason", "share"),
-    [
-        # Exactly on a limit is on its good side, also where the conversion of units rounds.
-        ("at_least", 460e9, "byte/s", "warn", "below the warning limit 468 GB/s", 0.9583),
-        ("at_least", 459.9e9, "byte/s", "fail", None, 0.9581),
-        ("at_least", 467.9e9, "byte/s", "warn", "below the warning limit 468 GB/s", 0.9748),
-        ("at_least", 468e9, "byte/s", "pass", None, 0.975),
-        ("at_least", 468e9 * (1 - 1e-14), "byte/s", "pass", None, 0.975),
-        ("at_least", 479.9e9, "byte/s", "pass", None, 0.9998),
-        # Bits are not judged by bytes.
-        ("at_least", 480e9, "bit/s", "no verdict", "the record is in bit/s", None),
-        ("at_most", 2e-6, "s", "pass", None, 1.0),
-        ("at_most", 4e-6, "s", "pass", None, 2.0),
-        ("at_most", 4.1e-6, "s", "warn", "above the warning limit 4 us", 2.05),
-        ("at_most", 5e-6, "s", "warn", "above the warning limit 4 us", 2.5),
-        ("at_most", 5.1e-6, "s", "fail", None, 2.55),
-        ("exactly", 8.0, "1", "pass", None, None),
-        ("exactly", 7.0, "1", "fail", None, None),
-    ],
-)
+@parametrized(("comparison", "value", "unit", "word", "reason", "share"))
 def test_a_figure_is_judged_by_its_limit_and_warned_of_by_a_stated_limit_alone(
     comparison: str, value: float, unit: str, word: str, reason: str | None, share: float | None
 ) -> None:
@@ -218,17 +199,7 @@ def test_a_loopback_over_infiniband_is_judged_by_its_own_figure() -> None:
     assert (verdict.verdict, verdict.expected, verdict.fault) == ("pass", 18e9, None)
 
 
-@pytest.mark.parametrize(
-    ("size", "gigabytes", "word"),
-    [
-        (NDV4, 7.4, "fail"),
-        # What the article promises, and what 1,939 nodes do, is no warning.
-        (NDV4, 8.0, "pass"),
-        (NDV4, 8.2, "pass"),
-        ("Standard_ND96amsr_A100_v4", 7.4, "fail"),
-        ("Standard_NC96ads_A100_v4", 1.0, "no verdict"),
-    ],
-)
+@parametrized(("size", "gigabytes", "word"))
 @pytest.mark.parametrize("way", ["read", "write"])
 def test_the_scratch_disks_of_nd_sizes_have_the_articles_rate(
     size: str, gigabytes: float, word: str, way: str
@@ -311,18 +282,7 @@ def test_each_device_is_judged_by_itself() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("size", "mebibytes", "licence", "found"),
-    [
-        ("Standard_NV36ads_A10_v5", 24512, "Licensed (Expiry: N/A)", ("pass", "pass")),
-        ("Standard_NV12ads_A10_v5", 8008, "Licensed", ("pass", "pass")),
-        # A slice of another size.
-        ("Standard_NV12ads_A10_v5", 4096, "Licensed", ("fail", "pass")),
-        ("Standard_NV6ads_A10_v5", 4096, "Unlicensed (Restricted)", ("pass", "fail")),
-        # That it was not measured is said of the node, of all that its size must have.
-        ("Standard_NV72ads_A10_v5", 24512, None, ("pass", "no verdict")),
-    ],
-)
+@parametrized(("size", "mebibytes", "licence", "found"))
 def test_a_slice_has_its_memory_and_its_licence(
     size: str, mebibytes: int, licence: str | None, found: tuple[str, str]
 ) -> None:
@@ -442,39 +402,7 @@ def test_the_loopback_figures_are_held_too() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"unit": "GBps"}, "'GBps' is no known unit"),
-        ({"comparison": "about"}, "comparison 'about' is none of"),
-        ({"colour": "red"}, "colour is not known here"),
-        ({"source": None}, "source is missing"),
-        ({"required": 3}, "required 3 is neither"),
-        ({"required": ["gpus"]}, "is neither yes, no nor"),
-        # Of the format before: said, never left aside.
-        ({"judged": "strictly"}, "judged is of an earlier format: without warn_below"),
-        ({"values": [{"value": 5, "sizes": ["x"]}]}, "value of at_least is called floor"),
-        (
-            {"values": [{"floor": 5, "warn_below": 6, "sizes": ["x"]}]},
-            "warn_below 6 has no members",
-        ),
-        ({"values": [{"floor": "much", "sizes": ["x"]}]}, "floor 'much' is not a number"),
-        ({"values": [{"floor": True, "sizes": ["x"]}]}, "floor True is not a number"),
-        ({"values": [{"floor": float("nan"), "sizes": ["x"]}]}, "floor nan is not a number"),
-        ({"values": [{"floor": float("inf"), "sizes": ["x"]}]}, "floor inf is not a number"),
-        ({"values": [{"sizes": ["x"]}]}, "floor is missing"),
-        ({"values": 3}, "not iterable"),
-        # A word is not taken for a list of its letters.
-        ({"values": [{"floor": 5, "sizes": "x"}]}, "sizes 'x' is not a list"),
-        ({"parameters": {"gdr": "yes"}}, "gdr 'yes' is not a list"),
-        ({"parameters": {"gdr": True}}, "gdr True is not a list"),
-        ({"unsure": {"stores": ["unknown"]}}, "unsure has stores, which parameters has not"),
-        ({"least": {"array_bytes": "many"}}, "least: array_bytes 'many' is not a number"),
-        ({"gpus": "all"}, "gpus 'all' is not a number"),
-        ({"nodes": "two"}, "nodes 'two' is neither a number of nodes nor 2+"),
-        ({"nodes": 0}, "nodes 0 is neither"),
-    ],
-)
+@parametrized(("change", "said"))
 def test_a_wrong_expectation_is_refused_by_number_and_name(
     change: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
@@ -488,77 +416,7 @@ def test_a_wrong_expectation_is_refused_by_number_and_name(
     assert said in str(caught.value)
 
 
-SOURCED = {"source": "made", "date": "2026"}
-
-
-@pytest.mark.parametrize(
-    ("comparison", "levels", "said"),
-    [
-        (
-            "at_least",
-            {"floor": 5, "healthy": {"value": 4, **SOURCED}},
-            "healthy 4 lies below floor 5",
-        ),
-        (
-            "at_most",
-            {"ceiling": 5, "healthy": {"value": 6, **SOURCED}},
-            "healthy 6 lies above ceiling 5",
-        ),
-        ("at_least", {"floor": 5, "healthy": {"value": 6}}, "healthy: date, source is missing"),
-        ("at_least", {"floor": 5, "healthy": 6}, "healthy 6 has no members"),
-        (
-            "at_least",
-            {"floor": 5, "healthy": {"of_healthy": 1, **SOURCED}},
-            "of_healthy is not known",
-        ),
-        (
-            "at_least",
-            {"floor": 5, "warn_below": {"value": 4, **SOURCED}},
-            "warn_below 4 does not lie beyond floor 5",
-        ),
-        (
-            "at_least",
-            {"floor": 5, "warn_below": {"value": 5, **SOURCED}},
-            "warn_below 5 does not lie beyond floor 5",
-        ),
-        (
-            "at_most",
-            {"ceiling": 5, "warn_above": {"value": 6, **SOURCED}},
-            "warn_above 6 does not lie beyond",
-        ),
-        (
-            "at_least",
-            {"floor": 5, "warn_below": {"of_healthy": 0.9, **SOURCED}},
-            "share of healthy, which is missing",
-        ),
-        (
-            "at_least",
-            {"floor": 5, "warn_below": {"value": 9, "of_healthy": 0.9, **SOURCED}},
-            "value is not known",
-        ),
-        (
-            "at_least",
-            {"floor": 5, "healthy": {"value": 8, **SOURCED}, "warn_below": {"value": 9, **SOURCED}},
-            "warn_below 9 would warn of healthy 8",
-        ),
-        (
-            "at_least",
-            {
-                "floor": 5,
-                "healthy": {"value": 8, **SOURCED},
-                "warn_below": {"of_healthy": 0.5, **SOURCED},
-            },
-            "warn_below 4 does not lie beyond floor 5",
-        ),
-        (
-            "at_most",
-            {"ceiling": 5, "warn_below": {"value": 4, **SOURCED}},
-            "warn_below is not known",
-        ),
-        ("at_most", {"floor": 5}, "floor is not known here; there are ceiling"),
-        ("exactly", {"value": 5, "healthy": {"value": 5, **SOURCED}}, "healthy is not known"),
-    ],
-)
+@parametrized(("comparison", "levels", "said"))
 def test_levels_that_contradict_each_other_or_lack_a_source_are_refused(
     comparison: str, levels: dict[str, Any], said: str
 ) -> None:

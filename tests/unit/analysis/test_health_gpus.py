@@ -10,6 +10,7 @@ import fleet
 import made
 import pytest
 import yaml
+from helpers import parametrized
 
 ROOT = Path(__file__).resolve().parents[3]
 CATALOG = yaml.safe_load((ROOT / "catalog" / "expectations.yml").read_text(encoding="utf-8"))
@@ -38,18 +39,7 @@ def judged(
     }
 
 
-@pytest.mark.parametrize(
-    ("size", "links", "word"),
-    [
-        # So it boots now and then.
-        (NC, 0, "fail"),
-        # 6 of the 18 links of an H100 NVL have no partner.
-        (NC, 12, "pass"),
-        (NC, 11, "fail"),
-        (ND, 12, "fail"),
-        (ND, 18, "pass"),
-    ],
-)
+@parametrized(("size", "links", "word"))
 def test_the_active_nvlinks_of_a_gpu_are_those_of_its_size(
     call_trueup: Any, tmp_path: Path, size: str, links: float, word: str
 ) -> None:

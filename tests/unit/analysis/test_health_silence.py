@@ -12,6 +12,7 @@ from typing import Any
 import fleet
 import made
 import pytest
+from helpers import parametrized
 
 RUN, OLD = fleet.RUN_ID, "20261119T091300Z-7c1e"
 FAR = "20990101T000000Z-0001"
@@ -170,16 +171,7 @@ def test_the_last_run_is_the_one_with_the_highest_count(call_trueup: Any, tmp_pa
     assert f"run {FAR} is shown, the last of 2 runs, by its time" in done.err
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (None, "there is no run.json"),
-        ("", "run.json cannot be read"),
-        ('{"schema": "trueup.run/1", "run_id"', "run.json cannot be read"),
-        ('{"schema": "trueup.run/1", "run_id": "x", "expected": 3}', "run.json cannot be read"),
-        ("[]", "run.json cannot be read"),
-    ],
-)
+@parametrized(("text", "said"))
 def test_a_run_without_a_manifest_that_can_be_read_is_not_well(
     call_trueup: Any, tmp_path: Path, text: str | None, said: str
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup.cases import Case, Figure
 from trueup.errors import BadInput
 from trueup.health.verdicts import judge_case
@@ -206,29 +207,7 @@ def test_a_figure_of_a_sick_machine_fails(row: tuple[Any, ...]) -> None:
     assert word_on(*row) == {"fail"}
 
 
-@pytest.mark.parametrize(
-    ("benchmark", "parameters", "metric", "message_bytes", "size"),
-    [
-        # Another program, data type, operation, direction, number of queue pairs, buffer or build:
-        # a slow figure of it says nothing of the machine.
-        ("gpu_copy", {**BW, "program": "pytorch"}, "h2d_bandwidth", None, H100),
-        ("gpu_copy", {**BW, "program": "bandwidthTest"}, "h2d_bandwidth", None, H100),
-        ("gpu_copy", {**BW, "peer_test": "write"}, "p2p_bandwidth", None, H100),
-        ("nccl", {**SUM, "datatype": "half"}, "busbw", 16 * GIB, H100),
-        ("nccl", {**SUM, "reduction": "max"}, "busbw", 16 * GIB, H100),
-        ("nccl", {**SUM, "operation": "all_gather"}, "busbw", 16 * GIB, H100),
-        ("nccl", SUM, "busbw_in_place", 16 * GIB, H100),
-        ("ib", {**IB, "gdr": "server"}, "ib_write_bandwidth", 8 * 1024**2, H100),
-        ("ib", IB, "ib_read_bandwidth", 8 * 1024**2, H100),
-        ("ib", IB, "ib_write_bandwidth", 65536, H100),
-        ("ib", {**IB, "link": "Ethernet"}, "ib_write_bandwidth", 8 * 1024**2, H100),
-        ("ib", {**IB, "gdr": "no"}, "ib_write_bandwidth", 1024**2, HB120),
-        ("stream", {**STREAM, "stores": "regular"}, "triad_rate", None, HB120),
-        ("stream", {**STREAM, "stores": "unknown"}, "triad_rate", None, HB120),
-        ("stream", {**STREAM, "array_bytes": 80_000_000}, "triad_rate", None, HB120),
-        ("stream", {**STREAM, "array_bytes": "many"}, "triad_rate", None, HB120),
-    ],
-)
+@parametrized(("benchmark", "parameters", "metric", "message_bytes", "size"))
 def test_a_slow_figure_of_another_program_or_input_has_no_verdict(
     benchmark: str, parameters: dict[str, Any], metric: str, message_bytes: int | None, size: str
 ) -> None:

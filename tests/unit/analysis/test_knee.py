@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from helpers import parametrized
 from trueup_analysis.figures.knee import Knee, knee
 
 if TYPE_CHECKING:
@@ -91,22 +91,7 @@ def test_loads_count_in_any_order() -> None:
     assert knee(loads, throughputs).load == 8.0
 
 
-@pytest.mark.parametrize(
-    ("loads", "throughputs", "why"),
-    [
-        ([], [], "it needs 5 loads with a throughput, and there are 0 loads"),
-        ([8], [100.0], "there are 1 load."),
-        ([1, 2, 4, 8, 16], [0.0] * 5, "no load brought any throughput"),
-        ([1, 2, 4, 8, 16], [9.8, 10.0, 9.9, 10.0, 9.7], "the lowest load, 1, brings 98% of"),
-        ([1, 2, 3, 4, 5], [1.0, 2.0, 3.0, 4.0, 5.0], "in one line with the load: measure higher"),
-        ([1, 2, 4, 8, 16, 32], [1, 2, 4, 8, 14, 25.4], "goes on rising"),
-        ([1, 2, 4, 8, 16, 32], [32, 31, 29, 9, 8, 7.0], "does not rise"),
-        ([1, 2, 4, 8, 16], [1.0, 2.0, math.nan, math.inf, 4.0], "there are 3 loads"),
-        ([0, -1, math.nan, 2, 4, 8], [1.0] * 6, "there are 3 loads"),
-        ([1, 2, 4, 8, 16, 32], [5, 1, 9, 2, 8, 3.0], "two lines fit no better than one"),
-        ([1, 2, 3, 4, 5, 6], [1, 2.00002, 2.99999, 4.00001, 4.99998, 6], "fit no better than one"),
-    ],
-)
+@parametrized(("loads", "throughputs", "why"))
 def test_what_has_no_knee_says_why(loads: list[float], throughputs: list[float], why: str) -> None:
     result = knee(loads, throughputs)
     assert (result.load, result.at) == (None, None)

@@ -6,37 +6,16 @@ import csv
 from datetime import date
 
 import pytest
-from helpers import ROOT
+from helpers import ROOT, parametrized
 from trueup.errors import BadInput
 from trueup_analysis.figures.lifecycle import advisable, ended, successors
 
 TODAY = date(2026, 11, 23)
 with (ROOT / "catalog" / "vm_sizes.csv").open(encoding="utf-8", newline="") as _stream:
     SIZES = {row["size"]: row for row in csv.DictReader(_stream)}
-_NC = "Microsoft names NCads_H100_v5, NCasT4_v3, NVadsA10_v5 or NVadsV710_v5 instead"
-_HB = "Microsoft names HBv5, HX, HBv4 or HBv3 instead"
-_F = "Microsoft names Dlsv6, Dldsv6, Dalsv6, Daldsv6, Falsv6, Dldsv5, Dlsv5, Dsv5 or Ddsv5 instead"
 
 
-@pytest.mark.parametrize(
-    ("size", "reason"),
-    [
-        ("Standard_HB120rs_v3", ""),
-        ("Standard_HB120rs_v2", f"it retires on 2027-05-31, within 12 months; {_HB}"),
-        ("Standard_HC44rs", f"it retires on 2027-05-31, within 12 months; {_HB}"),
-        (
-            "Standard_NC6s_v3",
-            f"it retired on 2025-09-30; {_NC}",
-        ),
-        (
-            "Standard_F16s_v2",
-            f"new subscriptions cannot deploy it since 2026-07, and it retires on 2028-11-15; {_F}",
-        ),
-        ("Standard_ND40rs_v2", ""),
-        ("Standard_D4s_v4", ""),
-        ("Standard_F16als_v6", ""),
-    ],
-)
+@parametrized(("size", "reason"))
 def test_the_catalogs_sizes_today(size: str, reason: str) -> None:
     assert advisable(SIZES[size], TODAY) == reason
 
@@ -76,24 +55,7 @@ def test_a_date_that_is_none_is_refused(row: dict[str, str]) -> None:
         advisable(row, TODAY)
 
 
-@pytest.mark.parametrize(
-    ("size", "sizes"),
-    [
-        ("Standard_F8s_v2", ["Standard_F8als_v6", "Standard_F16als_v6"]),
-        ("Standard_F16s_v2", ["Standard_F16als_v6"]),
-        (
-            "Standard_NC6s_v3",
-            [
-                "Standard_NC40ads_H100_v5",
-                "Standard_NC80adis_H100_v5",
-                "Standard_NV36ads_A10_v5",
-                "Standard_NV36adms_A10_v5",
-                "Standard_NV72ads_A10_v5",
-            ],
-        ),
-        ("Standard_HB120rs_v3", []),
-    ],
-)
+@parametrized(("size", "sizes"))
 def test_successors_have_what_the_size_had(size: str, sizes: list[str]) -> None:
     found = [row["size"] for row in successors(SIZES[size], list(SIZES.values()), TODAY)]
     assert found == sizes

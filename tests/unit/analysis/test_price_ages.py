@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup_analysis import cli
 from trueup_analysis.figures import price_list
 from trueup_analysis.figures.prices import Book, Pricing, Terms, day_of_reading, standing
@@ -34,19 +34,7 @@ def row(usd: float, as_of: str, notes: str = "", **more: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("as_of", "notes", "refusal", "days", "age"),
-    [
-        ("2026-11-29", "", "", 0, ""),
-        ("2026-08-31", "", "", 90, ""),
-        ("2026-08-30", "rounded", "", 91, "91 days old on 2026-11-29"),
-        ("2026-06-18", "", "", 164, AGE),
-        ("2027-01-01", "", "", -33, ""),
-        ("2026-06-18", FIXTURE, "the table marks it as a test fixture", 164, AGE),
-        ("", "", "it has no date", math.nan, ""),
-        ("", FIXTURE, "it has no date", math.nan, ""),
-    ],
-)
+@parametrized(("as_of", "notes", "refusal", "days", "age"))
 def test_a_price_ranks_with_a_date_and_is_old_after_90_days(
     as_of: str, notes: str, refusal: str, days: float, age: str
 ) -> None:

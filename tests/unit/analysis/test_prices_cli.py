@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from emulated_cloud import Cloud, Reply, serving
-from helpers import ROOT
+from helpers import ROOT, parametrized
 from trueup_analysis.figures import price_list, prices
 
 SIZE, REGION = "Standard_B16als_v2", "australiacentral"
@@ -131,16 +131,7 @@ def test_a_busy_server_is_asked_again(refresh: Any, cloud: Cloud, own: Path) -> 
     assert (refresh().status, len(kept(own))) == (0, 10)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"retailPrice": "0.673"},
-        {"retailPrice": None},
-        {"retailPrice": -1},
-        {"tierMinimumUnits": None},
-        {"skuName": None},
-    ],
-)
+@parametrized("change")
 def test_a_row_that_is_not_as_documented_keeps_the_file(
     refresh: Any, cloud: Cloud, own: Path, change: dict[str, Any]
 ) -> None:
@@ -152,15 +143,7 @@ def test_a_row_that_is_not_as_documented_keeps_the_file(
     assert "Traceback" not in done.err
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"BillingCurrency": "EUR"},
-        {"Items": None},
-        {"Items": [1]},
-        {"NextPageLink": "https://evil.example/api"},
-    ],
-)
+@parametrized("change")
 def test_a_page_that_cannot_be_trusted_writes_nothing(
     refresh: Any, cloud: Cloud, own: Path, change: Any
 ) -> None:
@@ -169,16 +152,7 @@ def test_a_page_that_cannot_be_trusted_writes_nothing(
     assert (done.status, own.exists(), done.err.count("\n")) == (1, False, 1)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        {"kind": "cut"},
-        {"kind": "cut", "after": 2},
-        {"kind": "reply", "status": 403, "code": "No", "message": "No."},
-        {"kind": "throttle", "seconds": 600},
-        {"kind": "throttle", "seconds": 600, "after": 1},
-    ],
-)
+@parametrized("fault")
 def test_no_answer_writes_nothing(refresh: Any, cloud: Cloud, own: Path, fault: Any) -> None:
     cloud.strike({"path": "/retail/", **fault})
     done = refresh()
@@ -191,15 +165,7 @@ def test_two_prices_of_one_thing_are_none(refresh: Any, cloud: Cloud, own: Path)
     assert (done.status, own.exists(), "0.673 and 0.7" in done.err) == (1, False, True)
 
 
-@pytest.mark.parametrize(
-    ("change", "offer"),
-    [
-        ({"retailPrice": 0}, "payg"),
-        ({"tierMinimumUnits": 100.0}, "payg"),
-        ({"unitOfMeasure": "1 Day"}, "payg"),
-        ({"productName": "Virtual Machines Basv2 Series Dedicated Host"}, "payg"),
-    ],
-)
+@parametrized(("change", "offer"))
 def test_what_is_no_price_an_hour_is_left_out_and_said(
     refresh: Any, cloud: Cloud, own: Path, change: dict[str, Any], offer: str
 ) -> None:
@@ -314,16 +280,7 @@ def test_the_emulated_cloud_refuses_what_it_does_not_know(
     assert (reply.status, reply.document["error"]["code"]) == (400, code)
 
 
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("armSkuName eq 'Standard_B16als_v2'", 13),
-        ("armSkuName eq 'standard_b16als_v2'", 0),
-        ("priceType eq 'Reservation'", 2),
-        ("priceType eq 'Reservation' or priceType eq 'DevTest' and skuName eq 'none'", 2),
-        ("(priceType eq 'Reservation' or priceType eq 'DevTest') and skuName eq 'B16als v2'", 2),
-    ],
-)
+@parametrized(("text", "count"))
 def test_the_emulated_clouds_filter(cloud: Cloud, text: str, count: int) -> None:
     cloud.prices.page_rows = 1000
     query = {"api-version": "2023-01-01-preview", "$filter": text}
@@ -382,18 +339,7 @@ SIZES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("needs", "names"),
-    [
-        ({}, "ABD"),
-        ({"retired": True}, "ABCD"),
-        ({"gpu": "h100"}, "AB"),
-        ({"gpus": 8}, "A"),
-        ({"rdma": True}, "A"),
-        ({"memory_gib": 320}, "AB"),
-        ({"family": "NV"}, "D"),
-    ],
-)
+@parametrized(("needs", "names"))
 def test_sizes_with_what_is_needed(needs: dict[str, Any], names: str) -> None:
     found = price_list.sizes(SIZES, price_list.Needs(**needs), [], price_list.PriceQuery(), TODAY)
     assert "".join(one["size"] for one in found) == names
@@ -431,19 +377,7 @@ def test_a_region_in_any_spelling(call_trueup: Any, region: str) -> None:
     assert {row["region"] for row in csv.DictReader(io.StringIO(shown.out))} == {"eastus"}
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
-        ("sizes", "--gpu", "H1000"),
-        ("sizes", "--family", "hbv"),
-        ("sizes", "--region", "nowhere"),
-        ("sizes", "--gpus", "77"),
-        ("prices", "show", "--size", "Standard_HB120"),
-        ("prices", "diff"),
-        ("prices", "refresh", "--region", "east'us"),
-        ("prices", "refresh", "--region", "eastus", "--url", "file:///etc/passwd"),
-    ],
-)
+@parametrized("argv")
 def test_what_cannot_be_had_is_one_sentence(
     call_trueup: Any, own: Path, argv: tuple[str, ...]
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 
 RECORD = Path(__file__).resolve().parents[2] / "data" / "records" / "valid.json"
 ASK = """
@@ -93,18 +94,7 @@ def test_two_reports_of_one_ask_are_the_same(run: Any) -> None:
     assert (folder / "SHA256SUMS").read_bytes() == first
 
 
-@pytest.mark.parametrize(
-    ("ask", "sentence"),
-    [
-        ("grid: 10x10x10\n", "work.yml does not say which work it is"),
-        ("work: baking\n", "no kind of work is called baking"),
-        ("work: stencil\n", "grid is missing"),
-        ("work: stencil\ngrid: <b>\nsteps: 3\n", "grid is '<b>'"),
-        (ASK + "most_nodes: 0\n", "most_nodes is 0"),
-        (ASK + "mb_s: 1e300\n", "mb_s is 1e+300"),
-        (ASK + "data: [nfs]\n", "data is ['nfs']: it must be a word"),
-    ],
-)
+@parametrized(("ask", "sentence"))
 def test_an_ask_that_cannot_be_answered_leaves_no_report(run: Any, ask: str, sentence: str) -> None:
     ended, folder = run(ask)
     assert (ended.status, folder.exists()) == (1, False)

@@ -61,10 +61,6 @@ RUNS: dict[str, Callable[[], runs.Run]] = {
     "h100_fleet_600": lambda: runs.h100_fleet(600),
     "hbv3_scaling": runs.hbv3_scaling,
     "nccl_sweep": runs.nccl_sweep,
-    "vllm_loads": runs.vllm_loads,
-    "gromacs_run": runs.gromacs_run,
-    "training_run": runs.training_run,
-    "fio_run": runs.fio_run,
     "every_tool": runs.every_tool,
 }
 # The window's width, and what is wider, where the page's body scrolls sideways.

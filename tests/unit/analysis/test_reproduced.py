@@ -11,7 +11,7 @@ import nccl_bench
 import nv_a10_bench
 import pytest
 from bench_modules import FakeRun
-from helpers import ROOT
+from helpers import ROOT, parametrized
 from recorded_runs import nccl_text, training_run
 from test_nv_a10_bench import ASKED, BESIDE, GPU, OWN
 from test_shared_load import ladder
@@ -40,15 +40,7 @@ def compared(*records: Case) -> list[tuple[Any, ...]]:
     return [(row["published"], round(row["share"], 3), row["verdict"]) for row in rows]
 
 
-@pytest.mark.parametrize(
-    ("count", "rate", "published", "verdict"),
-    [
-        (1, 234e9, 235e9, "reproduced"),
-        (2, 186e9, 180e9, "reproduced"),
-        (32, 186e9, 180e9, "reproduced"),
-        (32, 170e9, 180e9, "below the published figure"),
-    ],
-)
+@parametrized(("count", "rate", "published", "verdict"))
 def test_nccl_beside_its_row(
     runner: Any, count: int, rate: float, published: float, verdict: str
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import made
 import pytest
+from helpers import parametrized
 from trueup.errors import BadInput
 from trueup_analysis.catalog import folder
 from trueup_analysis.cli import app
@@ -32,35 +33,7 @@ def column(item: Series, name: str) -> list[Any]:
 
 
 # The tables of the article, and the efficiencies that node_setup section 8 recomputed from them.
-@pytest.mark.parametrize(
-    ("number", "resource", "seconds", "gflops", "speedup", "efficiency"),
-    [
-        (
-            0,
-            [16, 32, 64, 96, 120],
-            ["184.39", "126.20", "117.61", "132.86", "149.99"],
-            ["211.24", "308.55", "331.22", "293.25", "259.78"],
-            ["1.00", "1.46", "1.57", "1.39", "1.23"],
-            ["1.000", "0.731", "0.392", "0.231", "0.164"],
-        ),
-        (
-            1,
-            [1, 2, 4, 8],
-            ["121.73", "75.68", "60.77", "51.94"],
-            ["320.04", "514.86", "641.30", "750.40"],
-            ["1.00", "1.61", "2.00", "2.34"],
-            ["1.000", "0.804", "0.501", "0.293"],
-        ),
-        (
-            2,
-            [1, 2, 4, 8],
-            ["137.19", "88.72", "75.11", "69.38"],
-            ["284.00", "439.27", "518.93", "561.00"],
-            ["1.00", "1.55", "1.83", "1.98"],
-            ["1.000", "0.773", "0.457", "0.247"],
-        ),
-    ],
-)
+@parametrized(("number", "resource", "seconds", "gflops", "speedup", "efficiency"))
 def test_the_articles_tables_come_out_digit_for_digit(
     number: int,
     resource: list[int],
@@ -118,18 +91,7 @@ def test_a_run_after_the_universal_law_gives_back_both_parameters(tmp_path: Path
     assert "slower from 16 to 32 cores" in item.stops_paying
 
 
-@pytest.mark.parametrize(
-    ("counts", "amdahl", "usl", "note"),
-    [
-        ((1, 2), False, False, "No fits: Amdahl needs 3 counts of cores"),
-        (
-            (1, 2, 4),
-            True,
-            False,
-            "No universal-scalability fit: it needs 4 counts of cores, here 3.",
-        ),
-    ],
-)
+@parametrized(("counts", "amdahl", "usl", "note"))
 def test_too_few_points_are_not_fitted_and_it_says_so(
     tmp_path: Path, counts: tuple[int, ...], amdahl: bool, usl: bool, note: str
 ) -> None:
@@ -171,17 +133,7 @@ def test_repeats_over_runs_are_pooled_not_best_of(tmp_path: Path) -> None:
     assert (row.n, row.records) == (9, 3)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"parameters": {"space_order": 12}},
-        {"parameters": {"shape": "512x512x512"}},
-        {"parameters": {"nbl": 10}},
-        {"vm_size": "Standard_HB176rs_v4"},
-        {"vm_size": None},
-        {"software": {"devito": "4.9"}},
-    ],
-)
+@parametrized("changes")
 def test_different_work_size_or_version_is_another_series(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
@@ -211,16 +163,7 @@ def test_constrained_sizes_are_one_series_only_when_asked(tmp_path: Path) -> Non
     ]
 
 
-@pytest.mark.parametrize(
-    ("size", "host"),
-    [
-        ("Standard_HB120-16rs_v3", "Standard_HB120rs_v3"),
-        ("Standard_HX176-144rs", "Standard_HX176rs"),
-        ("Standard_E32-16ds_v4", "Standard_E32ds_v4"),
-        ("Standard_HB120rs_v3", "Standard_HB120rs_v3"),
-        ("Standard_ND96asr_v4", "Standard_ND96asr_v4"),
-    ],
-)
+@parametrized(("size", "host"))
 def test_host_family(size: str, host: str) -> None:
     assert host_family(size) == host
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import made
 import pytest
+from helpers import parametrized
 from trueup.errors import BadInput
 from trueup_analysis.load import Loaded, load
 from trueup_analysis.selection import Selection, find_run, moment, run_ids, select
@@ -125,19 +126,7 @@ def test_manifests_say_nothing_of_nodes_that_are_left_out(loaded: Loaded) -> Non
     assert since.runs[0]["expected"] == loaded.runs[1]["expected"]
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("2h", "2026-11-22T10:00:00+00:00"),
-        ("7d", "2026-11-15T12:00:00+00:00"),
-        ("1.5h", "2026-11-22T10:30:00+00:00"),
-        ("90m", "2026-11-22T10:30:00+00:00"),
-        ("2w", "2026-11-08T12:00:00+00:00"),
-        ("2026-11-20", "2026-11-20T00:00:00+00:00"),
-        ("2026-11-20T09:13Z", "2026-11-20T09:13:00+00:00"),
-        ("2026-11-20T09:13+02:00", "2026-11-20T07:13:00+00:00"),
-    ],
-)
+@parametrized(("text", "found"))
 def test_moments(text: str, found: str) -> None:
     assert moment(text, NOW).isoformat() == found
 

@@ -8,7 +8,7 @@ import unicodedata
 from collections import Counter
 from typing import Any
 
-import pytest
+from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -85,24 +85,7 @@ def test_what_has_no_rows_or_nothing_known_has_no_table() -> None:
     assert table.render([sheet(words("case"), rows=[(None,)])]) == "t\n\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "width", "lines"),
-    [
-        ("single node, CentOS-HPC 8.1, EPYC 7V73X", 20, "single node, CentOS-|HPC 8.1, EPYC 7V73X"),
-        ("code_generation-1xH100", 16, "code_generation-|1xH100"),
-        ("code_generation-1xH100", 11, "code_|generation-|1xH100"),
-        ("Standard_ND96isr_H100_v5", 10, "Standard_|ND96isr_|H100_v5"),
-        ("a word_of_it", 7, "a word_|of_it"),
-        ("https://example.org/a/b", 12, "https://|example.org/|a/b"),
-        ("NCCL_ALGO=Ring,NVLS:x", 10, "NCCL_ALGO=|Ring,NVLS:|x"),
-        ("give --region eastus-2", 8, "give|--region|eastus-2"),
-        ("2,000,000 of 12:30:05 at 1e-05", 9, "2,000,000|of|12:30:05|at 1e-05"),
-        ("x=-5", 3, "x=|-5"),
-        ("(so-called) ones", 8, "(so-|called)|ones"),
-        ("cores 0,2,4,6,8,10,12", 6, "cores|0,2,4,|6,8,|10,12"),
-        ("unbreakable", 5, "unbreakable"),
-    ],
-)
+@parametrized(("text", "width", "lines"))
 def test_where_a_cell_of_words_wraps(text: str, width: int, lines: str) -> None:
     found = shown(sheet(words("w"), rows=[(text,)]), width).splitlines()
     assert found[2:] == lines.split("|")

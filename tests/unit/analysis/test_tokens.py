@@ -12,6 +12,7 @@ from typing import Any
 import made
 import pandas as pd
 import pytest
+from helpers import parametrized
 from trueup.errors import BadInput
 from trueup_analysis import units
 from trueup_analysis.figures.prices import Terms, read_prices
@@ -305,15 +306,7 @@ def test_what_cannot_be_priced_is_left_out_with_its_reason(
     assert "none of 1 records is ok and holds a run time or a rate of tokens" in err
 
 
-@pytest.mark.parametrize(
-    ("changes", "options", "message"),
-    [
-        ({"vm_size": None}, {}, "A machine without an Azure size has no price"),
-        ({"region": None}, {}, f"No price without a region for {H100}"),
-        ({"region": "mars"}, {}, f"{H100} in mars (linux, payg) has no price"),
-        ({"offer": "3y"}, {}, f"{H100} in eastus (linux, 3y) has no price in any region"),
-    ],
-)
+@parametrized(("changes", "options", "message"))
 def test_an_unknown_price_is_unknown_and_says_why(
     tmp_path: Path, changes: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
@@ -453,17 +446,7 @@ def article(**options: Any) -> Article:
 
 
 # US$ per million total tokens and GPU, A100_40G / A100 / H100 / H200.
-@pytest.mark.parametrize(
-    ("number", "profile", "expected", "cheapest"),
-    [
-        (0, "chat", ["0.321", "0.359", "0.469", "0.458"], "A100_40G"),
-        (0, "classification", ["0.144", "0.0211", "0.0160", "0.0145"], "H200"),
-        (0, "code_generation", ["0.143", "0.170", "0.182", "0.214"], "A100_40G"),
-        (1, "chat", ["0.268", "0.300", "0.391", "0.274"], "A100_40G"),
-        (1, "classification", ["0.120", "0.0175", "0.0134", "0.00869"], "H200"),
-        (1, "code_generation", ["0.119", "0.142", "0.151", "0.128"], "A100_40G"),
-    ],
-)
+@parametrized(("number", "profile", "expected", "cheapest"))
 def test_the_articles_table_recomputed(
     number: int, profile: str, expected: list[str], cheapest: str
 ) -> None:
@@ -537,21 +520,7 @@ def test_published_rates_are_priced_elsewhere_only_when_asked(run) -> None:
     assert title in run("cost", REFERENCE, "--price", "10")[1]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            (",2667,tok/s", ",2667,tok/h"),
-            "metric prompt_throughput in 'tok/h' is not known for vLLM",
-        ),
-        ((",2667,tok/s", ",many,tok/s"), "'many' is not a number"),
-        (("chat, 1 GPU (H100)", "chat (H100)"), "names no profile and GPU"),
-        (
-            ('inference-benchmarker",1,1,', 'inference-benchmarker",one,1,'),
-            "nodes 'one' is no count",
-        ),
-    ],
-)
+@parametrized(("change", "message"))
 def test_a_spoilt_published_row_is_refused(
     tmp_path: Path, change: tuple[str, str], message: str
 ) -> None:

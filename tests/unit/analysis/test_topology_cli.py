@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import parametrized
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = ROOT / "tests" / "data" / "topology"
@@ -146,18 +147,7 @@ def test_other_files_are_one_finding(run, name: str) -> None:
     assert (done.status, len(json.loads(done.out)["tables"][0]["rows"])) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (("check", "x.xml", "--size", "Standard_HB120rs_v3"), "no topology is known for size"),
-        (("check", "x.xml", "--size", "Standard_NC24ads_A100_v4"), "is to have no topology file"),
-        (("write", "--graphs", "--size", NDV4), "has no graph file"),
-        (("show", "--size", "Standard_ND96asr"), "did you mean Standard_ND96asr_v4?"),
-        (("check", "/nonexistent.xml", "--size", NDV4), "cannot be read: No such file"),
-        (("check", "--size", NDV4), "nothing to check; name a FILE, or give --masks"),
-        (("write", "--size", NDV4, "--output", "/nonexistent/x"), "could not be written"),
-    ],
-)
+@parametrized(("argv", "message"))
 def test_known_errors_are_one_sentence(run, argv: tuple[str, ...], message: str) -> None:
     done = run(*argv)
     assert (done.status, done.out) == (1, "")
