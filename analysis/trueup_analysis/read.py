@@ -6,22 +6,21 @@ import importlib
 import pkgutil
 import re
 import string
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from trueup import benchmarks
 from trueup.errors import BadInput, ParseError, TrueupError
 from trueup.reading import unverified
 
-from .decoding import held
+from .decoding import Gaps, held
+from .front import Block, Clean, cleaned, cut, json_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
 
     from trueup.benchmarks import Parsed
-
-    from .decoding import Gaps
 
 # Known tools without a parser, by a pattern that only their output matches.
 OTHERS: Final = {
@@ -57,6 +56,10 @@ class Reading:
         hosts: the machines that the text names, each once.
         unverified: cross-checks that the text lacks, a sentence each; none normally.
         reasons: by the name of a check, the sentence for its failure, where a tool has one.
+        not_judged: settings, fields and lines that are not known, by name, with values or counts.
+        removed: what others put around the output, and on how many lines.
+        first_line: of the run in its source.
+        run: its number among several runs of one source.
     """
 
     source: str
@@ -70,6 +73,25 @@ class Reading:
     resources: dict[str, int]
     hosts: list[str]
     reasons: dict[str, str]
+    not_judged: dict[str, str]
+    removed: dict[str, int]
+    first_line: int = 1
+    run: int | None = None
+
+    @property
+    def title(self) -> str:
+        """The source, and which run of it."""
+        return self.source if self.run is None else f"{self.source}, run {self.run}"
+
+    @property
+    def remarks(self) -> list[str]:
+        """What was removed from the text, and what in it is not known, a sentence each."""
+        removed = ", ".join(f"{name} of {count} lines" for name, count in self.removed.items())
+        unknown = ", ".join(f"{name} {value}" for name, value in self.not_judged.items())
+        return [
+            *([f"removed: {removed}"] if removed else []),
+            *([f"not judged: {unknown}"] if unknown else []),
+        ]
 
     def failed_checks(self) -> list[str]:
         """Each failed check: its sentence, else its name."""
@@ -108,7 +130,28 @@ def logs() -> list[tuple[str, str, str]]:
 
 
 def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps | None = None) -> Reading:
-    """Parse one text.
+    """The one run of a text (``read_runs``).
+
+    Raises:
+        BadInput: as there, or there are several runs, or a run that cannot be read.
+    """
+    readings, refused = read_runs(text, source=source, tool=tool, gaps=gaps)
+    if refused:
+        raise BadInput(refused[0])
+    if len(readings) > 1:
+        raise BadInput(f"{source} holds {len(readings)} runs: {_runs(readings)}")
+    return readings[0]
+
+
+def _runs(readings: Sequence[Reading]) -> str:
+    return ", ".join(f"{reading.tool} from line {reading.first_line}" for reading in readings)
+
+
+def read_runs(
+    text: str, *, source: str, tool: str | None = None, gaps: Gaps | None = None
+) -> tuple[list[Reading], list[str]]:
+    """The runs of a text, each with its number where there are several, and a sentence on each run
+    that cannot be read.
 
     Args:
         gaps: where lines of the output are left out of the text.
@@ -116,38 +159,105 @@ def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps | None =
         tool: which tool wrote it; found out when None.
 
     Raises:
-        BadInput: no parser of that name, none or several recognise the text, or it cannot be
+        BadInput: no parser of that name, no parser recognises the text, or no run can be
             understood (the message holds the line).
     """
+    clean, names = _recognised(text, source, tool)
+    front = _Front(source, gaps or Gaps(), dict(clean.removed))
+    refused = _several(source, names)
+    if len(names) == 1:
+        try:
+            return [front.reading(Block(names[0], clean.text, clean.text, 1))], []
+        except BadInput as error:
+            refused = str(error)
+    runs = [front.reading_or_reason(block) for block in _blocks(clean.text, names)]
+    readings = [run for run in runs if isinstance(run, Reading)]
+    if not readings:
+        raise BadInput(refused)
+    if len(runs) > 1:
+        readings = [replace(run, run=number) for number, run in enumerate(readings, 1)]
+    return readings, [run for run in runs if isinstance(run, str)]
+
+
+def _recognised(text: str, source: str, tool: str | None) -> tuple[Clean, list[str]]:
+    """The text after the front stage, and the tools that may have written it."""
     by_tool = tools()
     if not text or text.isspace():
         raise BadInput(f"{source} is empty")
-    if tool is None:
-        tool = _told(text, source)
-    if tool not in by_tool:
+    if tool is not None and tool not in by_tool:
         raise BadInput(f"no parser for {tool!r}; there are {', '.join(by_tool)}")
-    module = importlib.import_module(f"{benchmarks.__name__}.{tool}.output")
-    parse = cast("Callable[[str], Parsed]", getattr(module, f"parse_{tool}"))
+    clean = cleaned(text)
+    return clean, [tool] if tool else _claims(clean.text, source)
+
+
+def _several(source: str, names: Sequence[str]) -> str:
+    return f"{source}: several tools claim it: {', '.join(names)}; say which with --benchmark"
+
+
+def _blocks(text: str, names: Sequence[str]) -> list[Block]:
+    """The runs in a text of these tools, by the lines that begin and end a run; else its JSON."""
+    by_tool = tools()
+    runs = {name: by_tool[name].RUN for name in names if hasattr(by_tool[name], "RUN")}
+    blocks = cut(text, runs)
+    return blocks or [
+        block
+        for name in names
+        for block in json_blocks(text, name)
+        if by_tool[name].recognises(block.text)
+    ]
+
+
+@dataclass(frozen=True)
+class _Front:
+    """What the parsed texts of one source share."""
+
+    source: str
+    gaps: Gaps
+    removed: dict[str, int]
+
+    def reading_or_reason(self, block: Block) -> Reading | str:
+        try:
+            return self.reading(block)
+        except BadInput as error:
+            return str(error)
+
+    def reading(self, block: Block) -> Reading:
+        try:
+            parsed = _parsed(block)
+        except ParseError as error:
+            above = block.first_line - 1
+            lacking = above + self.gaps.above(above + (error.line_number or 0))
+            raise BadInput(f"{self.source}: {error.below(lacking)}") from error
+        except TrueupError as error:
+            raise BadInput(f"{self.source}: {error}") from error
+        return Reading(
+            source=self.source,
+            tool=block.tool,
+            tool_version=parsed.tool_version,
+            parameters=dict(parsed.parameters),
+            rows=[metric.as_row() for metric in parsed.metrics()],
+            checks=dict(parsed.checks),
+            warnings=list(parsed.warnings),
+            unverified=unverified(parsed),
+            resources=_resources(parsed),
+            hosts=list(dict.fromkeys(getattr(parsed, "hosts", ()))),
+            reasons=dict(getattr(parsed, "reasons", {})),
+            not_judged=dict(getattr(parsed, "not_judged", {})),
+            removed=self.removed,
+            first_line=block.first_line,
+        )
+
+
+def _parsed(block: Block) -> Parsed:
+    """The parser's result of a run; text below its end may be another program's."""
+    module = importlib.import_module(f"{benchmarks.__name__}.{block.tool}.output")
+    parse = cast("Callable[[str], Parsed]", getattr(module, f"parse_{block.tool}"))
     try:
-        parsed = parse(text)
-    except ParseError as error:
-        lacking = 0 if gaps is None else gaps.above(error.line_number or 0)
-        raise BadInput(f"{source}: {error.below(lacking)}") from error
-    except TrueupError as error:
-        raise BadInput(f"{source}: {error}") from error
-    return Reading(
-        source=source,
-        tool=tool,
-        tool_version=parsed.tool_version,
-        parameters=dict(parsed.parameters),
-        rows=[metric.as_row() for metric in parsed.metrics()],
-        checks=dict(parsed.checks),
-        warnings=list(parsed.warnings),
-        unverified=unverified(parsed),
-        resources=_resources(parsed),
-        hosts=list(dict.fromkeys(getattr(parsed, "hosts", ()))),
-        reasons=dict(getattr(parsed, "reasons", {})),
-    )
+        return parse(block.text)
+    except ParseError:
+        if block.ended == block.text:
+            raise
+    return parse(block.ended)
 
 
 def _resources(parsed: Parsed) -> dict[str, int]:
@@ -183,11 +293,11 @@ def _letters(text: str) -> bytes:
     return text.encode("ascii", "replace").translate(None, _NO_LETTERS)
 
 
-def _told(text: str, source: str) -> str:
-    """Which tool wrote a text.
+def _claims(text: str, source: str) -> list[str]:
+    """The tools that may have written a text.
 
     Raises:
-        BadInput: none of ours, or several may have.
+        BadInput: there is none.
     """
     by_tool = tools()
     text_marks = _marks_in(text)
@@ -196,17 +306,13 @@ def _told(text: str, source: str) -> str:
         for name, module in by_tool.items()
         if not text_marks.isdisjoint(module.MARKS) and module.recognises(text)
     ]
-    if len(claims) > 1:
-        raise BadInput(
-            f"{source}: several tools claim it: {', '.join(claims)}; say which with --benchmark"
-        )
     if not claims:
         other = next((name for name, mark in OTHERS.items() if mark.search(text)), None)
         reason = f"no known tool's output; say which with --benchmark ({', '.join(by_tool)})"
         raise BadInput(
             f"{source}: {reason if other is None else f'output of {other}: there is no parser'}"
         )
-    return claims[0]
+    return claims
 
 
 def nodes_of(label: str, count: int | None, names: Sequence[str] = ()) -> list[str]:

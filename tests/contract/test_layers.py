@@ -20,7 +20,7 @@ ANALYSIS: Layers = (
     ("units", "catalog", "retail", "columns"),
     (
         *("load", "packed", "metrics", "records", "batch", "published", "cases", "read"),
-        *("decoding", "selection", "copies", "runs"),
+        *("decoding", "front", "selection", "copies", "runs"),
     ),
     ("figures",),
     ("sheets",),

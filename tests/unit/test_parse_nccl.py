@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_runs import short
-from trueup.benchmarks.nccl import output
 from trueup.benchmarks.nccl.output import OPERATIONS, NcclOutput, parse_nccl
 from trueup.benchmarks.nccl.signatures import recognises
 from trueup.errors import ParseError
@@ -395,19 +394,6 @@ def test_sizes_by_a_fixed_step() -> None:
     assert [row.size for row in output.rows] == [1024, 2048, 3072, 4096]
 
 
-@pytest.mark.parametrize(
-    ("label"), ["[1,0]<stdout>:", "[prterun-gpu-1-77@1,0]<stdout>: ", "0: ", " 0: "]
-)
-def test_labels_of_mpirun_and_srun(label: str) -> None:
-    text = printed()
-    labelled = "\n".join(label + line for line in text.splitlines())
-    assert figures(labelled) == figures(text)
-    aside = "[1,3]<stderr>: some library has something to say"
-    assert figures(labelled.replace("\n", f"\n{aside}\n") if "<" in label else labelled) == (
-        figures(text)
-    )
-
-
 def test_nccls_log_inside_the_table_and_inside_a_row() -> None:
     text = printed()
     lines = text.splitlines()
@@ -570,8 +556,53 @@ def test_a_table_with_rows_left_out_or_indented_is_unverified_or_read() -> None:
     sides = without(whole, r"^# +out-of-place.*\n")
     assert [text[:8] for text in parse_nccl(sides).unverified] == ["no line "]
     assert figures(sides) == right
-    indented = "\n".join(f"   [1,0]<stdout>:  {line}" for line in whole.splitlines())
+    indented = "\n".join(f"     {line}" for line in whole.splitlines())
     assert (figures(indented), parse_nccl(indented).unverified) == (right, ())
+
+
+def test_settings_and_lines_that_are_not_known_are_kept_by_name() -> None:
+    whole = printed(least=1 << 20, most=1 << 24)
+    more = damage.changed(whole, "(validation: 1.*)", r"\1 side_work: 0 direction: H2D")
+    more = damage.changed(more, "^( +4194304 .*\n)", r"\1a line of another program\n")
+    output = parse_nccl(more)
+    kept = {"side_work": "0", "direction": "H2D", "lines in the table": "1"}
+    assert (figures(more), output.not_judged, output.unverified) == (figures(whole), kept, ())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "lacking"),
+    [
+        (r"(#  Rank  3) Group", r"\1 Grape", "no list of ranks"),
+        (r"^# +(?=nThread|Out of)", "", "lines of the header or the end have lost their #"),
+        (r"^#.*\(GB/s\).*\n", "", "no line of units"),
+    ],
+)
+def test_a_header_that_is_not_whole_leaves_the_figures_unverified(
+    pattern: str, replacement: str, lacking: str
+) -> None:
+    whole = printed(least=1 << 20, most=1 << 24)
+    changed_text = damage.changed(whole, pattern, replacement, count=0)
+    assert figures(changed_text) == figures(whole)
+    lacks = parse_nccl(changed_text).unverified
+    assert [text[: len(lacking)] for text in lacks if text.startswith(lacking)] == [lacking]
+
+
+def test_rows_alone_and_rows_of_no_bytes_are_read() -> None:
+    whole = printed(least=1 << 16, most=1 << 24)
+    rows = without(whole, r"^#(?! Out of| Avg).*\n")
+    assert figures(rows) == figures(whole)
+    assert parse_nccl(rows).unverified[2:] == (
+        "no names of the columns: those of nccl-tests are assumed",
+    )
+    pasted = without(printed("all_gather", least=1 << 16, most=1 << 24), HEADER, RANKS)
+    row = re.findall(r"^ +0 .*\n|^ +65536 .*\n", pasted, re.MULTILINE)[0]
+    side = "0.30    0.00    0.00       0   "
+    empty = f"           0             0     float    none      -1    {side} {side}\n"
+    average = re.findall(r"bandwidth +: (\S+)", pasted)[0]
+    count = len(re.findall(r"^ +\d+ .*float", pasted, re.MULTILINE))
+    again = pasted.replace(row, empty * 3 + row)
+    again = again.replace(average, f"{float(average) * count / (count + 3):g}")
+    assert (parse_nccl(again).empty_rows, figures(again)) == (3, figures(pasted))
 
 
 def test_a_pasted_table_must_fit_itself_all_the_same() -> None:
@@ -619,19 +650,18 @@ test_damaged_output_is_refused = damage.refuses(
     parse_nccl,
     ("", "no table of nccl-tests"),
     ("garbage\n" * 30, "no table of nccl-tests"),
-    (changed(r"minBytes \d+", "minBytes x"), "settings are damaged (line 3"),
+    (changed(r"minBytes \d+", "minBytes x"), "form of the header's settings is not known (line 3"),
     (changed(r"(# nThread.*)", r"\1\n\1"), "a second header"),
     (changed(r"#  Rank  3.*\n", ""), "rank 3 was expected (line 9"),
     (changed(r"#  Rank  7.*\n", "").replace("nGpus 1", "nGpus 2"), "7 ranks are listed"),
     (changed(r"#  Rank  7.*\n", "").replace("nThread 1", "nThread 2"), "7 ranks are listed"),
-    (changed(r"(#  Rank  3) Group", r"\1 Grape"), "a rank's line is damaged"),
-    (changed(r"#wrong", "#wrung"), "columns are not those of nccl-tests"),
-    (changed("algbw", "algbx"), "columns are not those of nccl-tests"),
-    (changed(r"#.*\(GB/s\).*\n", ""), "the line of units is missing or damaged"),
+    (changed(r"#wrong", "#wrung"), "form of the table's columns is not known"),
+    (changed("algbw", "algbx"), "form of the table's columns is not known"),
+    (changed(r"\(GB/s\)", "(MB/s)"), "form of the line of units is not known"),
     (changed(ROW + r"\n", ""), "size 8388608 stands where 4194304 was to come"),
     (changed(ROW, "     4194304  1048576  float"), "the row has 3 columns and its header 13"),
-    (changed(ROW, "mpirun: something"), "the row has 2 columns"),
-    (changed(ROW, "# a remark"), "neither a row nor '# Out of bounds values'"),
+    (changed(ROW, "mpirun: something"), "size 8388608 stands where 4194304 was to come"),
+    (changed(ROW, "# a remark"), "size 8388608 stands where 4194304 was to come"),
     (changed(r"^( +4194304 +1048576) +float", r"\1  floaf"), "no data type of NCCL"),
     (changed(r"^( +4194304 +1048576)", " 4194304 1048577"), "is 4194308 bytes, not 4194304"),
     (changed(r"^( +4194304 .*float +)sum", r"\1sun"), "no reduction of NCCL"),
@@ -645,7 +675,7 @@ test_damaged_output_is_refused = damage.refuses(
     (changed(r"^( +4194304 .*?-1 +\S+ +\S+ +)\S+", r"\1 9.99"), "is not algbw"),
     (changed(r"^( +4194304 .*?-1 +\S+ +\S+ +\S+ +)0", r"\1 5"), "the end says that none has"),
     (changed(r"^( +4194304 .*?-1 +\S+ +\S+ +\S+ +)0", r"\1N/A"), "no count of wrong ones"),
-    (changed(r"# Out of bounds.*\n", ""), "neither a row nor '# Out of bounds values'"),
+    (changed(r"# Out of bounds.*\n", ""), "form of '# Out of bounds values' is not known"),
     (changed(r": 0 OK", ": 3 OK"), "the count of values out of bounds is damaged"),
     (changed(r"# Avg bus.*\n", ""), "'# Avg bus bandwidth' was expected"),
     (changed(r"(bandwidth +: )\d", r"\g<1>9"), "a row is missing or damaged"),
@@ -735,36 +765,6 @@ def outcome(text: str) -> Any:
         return parse_nccl(text)
     except ParseError as error:
         return str(error)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *TEXTS,
-        printed(cycles=5),
-        printed(cycles=5, era="2023"),
-        printed(cycles=5, timestamps=True, per_iteration=True),
-    ],
-)
-def test_rows_read_together_are_what_they_are_one_by_one(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    texts = [text, *(damaged for _kind, damaged in damage.mutations(text, 30))]
-    texts += ["".join("[1,0]<stdout>:" + line for line in text.splitlines(keepends=True))]
-    alone = [outcome(each) for each in texts]
-    monkeypatch.setattr(output, "_BLOCK", 2)
-    assert [outcome(each) for each in texts] == alone
-
-
-def test_a_long_table_is_read_a_block_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = printed(cycles=100)
-    whole = parse_nccl(text)
-    seen: list[str] = []
-    row = output._row
-    monkeypatch.setattr(output, "_row", lambda line, *rest: seen.append(line) or row(line, *rest))
-    assert parse_nccl(text) == whole
-    # Line by line the first block, which has the header, and the last one, which has the end.
-    assert len(seen) < 2 * output._BLOCK < len(whole.rows)
 
 
 test_a_damaged_output_gives_its_own_figures_or_an_error = damage.stands(

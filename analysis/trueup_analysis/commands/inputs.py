@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from trueup.health.expectations import Expectations
 
+    from ..decoding import Gaps
     from ..load import Loaded
     from ..read import Reading
     from ..selection import Selection
@@ -72,7 +73,19 @@ class Output(NamedTuple):
 
 
 def output_of(name: str, tool: str | None) -> Output:
-    """A tool's output, from a file or, for "-", from standard input."""
+    """The one run of a tool's output, from a file or, for "-", from standard input.
+
+    Raises:
+        BadInput: it cannot be read, or holds several runs.
+    """
+    from ..read import read
+
+    text, source, gaps = _decoded(name, tool)
+    return Output(read(text, source=source, tool=tool, gaps=gaps), text)
+
+
+def _decoded(name: str, tool: str | None) -> tuple[str, str, Gaps]:
+    """A file's text, its name, and where lines of it are left out."""
     from .. import decoding, read
 
     source = read.STANDARD_INPUT if name == "-" else name
@@ -81,7 +94,7 @@ def output_of(name: str, tool: str | None) -> Output:
             text, gaps = decoding.decoded(stream, source, read.marks(tool), read.logs())
     except OSError as error:
         raise BadInput(f"{name} cannot be read: {error.strerror}") from error
-    return Output(read.read(text, source=source, tool=tool, gaps=gaps), text)
+    return text, source, gaps
 
 
 def files_of(names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -143,8 +156,8 @@ def _each_once(files: Sequence[str]) -> list[str]:
 def outputs_of(
     names: Sequence[str], tool: str | None, *, each_once: bool = False
 ) -> tuple[list[Output], list[str]]:
-    """The outputs of some files, folders and patterns that can be read, and a sentence on each of
-    the others.
+    """The runs in some files, folders and patterns that can be read, and a sentence on each of the
+    others.
 
     Args:
         each_once: whether a file that is named twice is read once.
@@ -155,9 +168,9 @@ def outputs_of(
     refuse_tool(tool)
     files, refused = files_of(names)
     files = _each_once(files) if each_once else files
-    read = [_output_or_reason(name, tool) for name in files]
-    outputs = [outcome for outcome in read if isinstance(outcome, Output)]
-    refused += [outcome for outcome in read if isinstance(outcome, str)]
+    runs = [_runs_or_reason(name, tool) for name in files]
+    outputs = [output for read, _ in runs for output in read]
+    refused += [reason for _, reasons in runs for reason in reasons]
     if not outputs:
         raise_all(refused)
     return outputs, refused
@@ -175,11 +188,15 @@ def raise_all(refused: Sequence[str]) -> NoReturn:
     raise BadInput(last)
 
 
-def _output_or_reason(name: str, tool: str | None) -> Output | str:
+def _runs_or_reason(name: str, tool: str | None) -> tuple[list[Output], list[str]]:
+    from ..read import read_runs
+
     try:
-        return output_of(name, tool)
+        text, source, gaps = _decoded(name, tool)
+        readings, reasons = read_runs(text, source=source, tool=tool, gaps=gaps)
     except BadInput as error:
-        return str(error)
+        return [], [str(error)]
+    return [Output(reading, text) for reading in readings], reasons
 
 
 def expectations_for(

@@ -115,16 +115,16 @@ def _verdict_sheets(
     from ..sheets import health
 
     return [
-        health.verdicts(verdicts, f"{item.source} as {size}")
+        health.verdicts(verdicts, f"{item.title} as {size}")
         for item, verdicts in zip(readings, judged, strict=True)
     ]
 
 
 def _say_checks(readings: Sequence[Reading]) -> bool:
     """Name warnings and failed checks; whether any check failed."""
-    said = [(item.source, text) for item in readings for text in item.warnings]
-    said += [(item.source, f"unverified: {text}") for item in readings for text in item.unverified]
-    failed = {item.source: bad for item in readings if (bad := item.failed_checks())}
+    said = [(item.title, text) for item in readings for text in (*item.warnings, *item.remarks)]
+    said += [(item.title, f"unverified: {text}") for item in readings for text in item.unverified]
+    failed = {item.title: bad for item in readings if (bad := item.failed_checks())}
     said += [(source, f"failed checks: {', '.join(bad)}") for source, bad in failed.items()]
     say_all(once_each(said))
     return bool(failed)

@@ -146,7 +146,7 @@ def _reading(
         if value not in {"unknown", "none"}
     )
     return Sheet(
-        title=f"{item.source}: {item.tool} {item.tool_version or ''}".rstrip(),
+        title=f"{item.title}: {item.tool} {item.tool_version or ''}".rstrip(),
         columns=columns,
         rows=rows,
         notes=[

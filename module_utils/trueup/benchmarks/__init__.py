@@ -20,6 +20,9 @@ text lacks ("no list of ranks: busbw is not checked against their number"). Such
 and marked, never judged, and never an ok record. ``trueup.reading.unverified`` gives the list of
 any result, empty without the member. A contradiction is a ParseError still.
 
+A result may have a member ``not_judged``: by name, settings, fields and lines that the parser does
+not know, with their values or counts. A form that is not known is called that, never damaged.
+
 A result may have a member ``reasons``: by the name of a check, the sentence for its failure.
 
 No Ansible, clock, files, network or environment in there. Code that parsers share is in

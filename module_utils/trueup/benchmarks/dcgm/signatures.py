@@ -11,6 +11,7 @@ LOAD_RATE = (
     r" dcgm [^()\n]{1,200} \(([0-9]{1,12}\.?[0-9]{0,9}(?:e[+-]?[0-9]{1,2})?) gflops\)\.?"
 )
 MARKS = ("DCGM GPU Diagnostic", "DCGM Diagnostic", "| Diagnostic ", LOAD)
+RUN = (r"\s*Successfully ran diagnostic", r"$^")
 _OUTPUT = re.compile(
     r'"DCGM (?:GPU )?Diagnostic"\s{0,9}:|^\s{0,9}\| Diagnostic {1,40}\| Result {1,60}\|'
     rf"|^\s{{0,9}}{LOAD_RATE}",

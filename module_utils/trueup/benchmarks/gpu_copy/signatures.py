@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 
 MARKS = ("trueup", "nvbandwidth", "CUDA Bandwidth Test", "bandwidthTest")
+RUN = (
+    r"\s*(?:(nvbandwidth Version)|(\[CUDA Bandwidth Test\]))",
+    r"\s*(?:SUM |Performance can vary|Result = )",
+)
 OUR_TOOL = "trueup-gpu-copy"
 OUR_MARK = f"[{OUR_TOOL} "
 

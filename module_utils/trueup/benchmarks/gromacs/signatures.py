@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 MARKS = ("trueup", "GROMACS", "Gromacs version", "mdrun on ", "A V E R A G E S")
+RUN = (r"\s*:-\) GROMACS", r"\s*Finished mdrun")
 DRIVER_PREFIX = "trueup-gromacs "
 _MARKS = (
     *("GROMACS version:", "Gromacs version:", "mdrun on rank 0", "mdrun on node 0"),

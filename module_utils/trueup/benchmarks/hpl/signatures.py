@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 MARKS = ("HPLinpack", "HPC Challenge", "HPL_Tflops", "T/V", "||Ax-b||")
+RUN = (r"\s*(?:HPLinpack|HPL-NVIDIA|HPL-AI|HPC Challenge Benchmark version)", r"\s*End of Tests")
 
 
 def recognises(text: str) -> bool:

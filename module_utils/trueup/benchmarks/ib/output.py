@@ -46,7 +46,6 @@ _STATISTICS = {
     "max": "t_max[usec]",
     "p99": "99% percentile[usec]",
 }
-_CPU = "CPU_Util[%]"
 # perftest takes no fewer iterations.
 _LEAST_ITERATIONS = 5
 # Iterations whose times are in no latency but the least and most.
@@ -61,6 +60,8 @@ _MOST_BITS, _MOST_USEC = 1e13, 1e9
 _AGREED = ("Connection type", "Mtu", "Link type", "Number of qps")
 # The client alone prints its send queue's depth, the server of a send its receive queue's.
 _DEPTHS = (("TX depth", "client"), ("RX depth", "server"))
+# Settings that figures or checks depend on.
+_JUDGED = {"Device", *_AGREED, "TX depth", "RX depth"}
 # In a stream of mixed lines each end draws four: around its banner, above its table and below.
 _DASHED_LINES_OF_TWO = 8
 
@@ -68,9 +69,14 @@ _BANNER = re.compile(r" {2,}(\S+) ((?:(?!BW |Latency )[A-Z]\w* )*)(BW|Latency) (
 _HEADER_START = re.compile(r"\s*#bytes\b")
 _COLUMN = re.compile(
     r"#\w+|99(?:\.9)?% percentile\[usec\]|BW (?:peak|average)\[[\w/]+\]|MsgRate\[Mpps\]"
-    r"|\bt_\w+\[usec\]|tps average|CPU_Util\[%+\]"
+    r"|\bt_\w+\[usec\]|tps average|CPU_Util\[%+\]|\S+"
 )
 _ROW = re.compile(r"\s*[0-9]+\s+[0-9]+(?:\s+\S+){2,}\s*")
+_PROGRAM = re.compile(r"\bib_(write|read|send)_(bw|lat)\b")
+_CLIENT_DEVICE = re.compile(r"\bib_\w+' for ([\w.-]+)")
+_KINDS = {"bw": "BW", "lat": "Latency"}
+_BOTH_WAYS = "Bidirectional"
+_UNKNOWN = "unknown"
 _DASHES = re.compile(r"\s*-{20,}\s*")
 _SETTING = re.compile(r"([A-Za-z][^:]*): ([^:]+)")
 _LABEL = re.compile(r"\[(?:(server|client)(: standard error)?|(standard error))\]")
@@ -148,6 +154,9 @@ class IbOutput:
         rows: a row for each size, ascending.
         ends: the ends whose output this is: client, server, or one that does not say which.
         gpus: GPU whose memory each of the ends used, None for the host's.
+        both_ways: figures are sums of both directions.
+        lacks: parts of the text that are missing, and with them the checks of figures.
+        not_judged: columns that are not known.
     """
 
     verb: str
@@ -158,6 +167,9 @@ class IbOutput:
     ends: Tuple[str, ...]
     gpus: Tuple[Optional[int], ...]
     warnings: List[str] = field(default_factory=list)
+    both_ways: bool = False
+    lacks: Tuple[str, ...] = ()
+    not_judged: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def unverified(self) -> List[str]:
@@ -169,7 +181,7 @@ class IbOutput:
             if self.kind == "Latency" and not _is_power(row.message_bytes)
             if _is_power(row.iterations)
         ]
-        return [
+        return [*self.lacks] + [
             f"line {row.line.number}: {row.message_bytes} bytes and {row.iterations} iterations may"
             " be swapped: only the iterations are a power of two"
             for row in unlikely
@@ -201,7 +213,8 @@ class IbOutput:
     def metrics(self) -> List[Metric]:
         """ib_<verb>_bandwidth [bit/s], or ib_<verb>_latency [s], a row for each size."""
         latency = self.kind == "Latency"
-        name = f"ib_{self.verb}_{'latency' if latency else 'bandwidth'}"
+        way = "bidirectional_" if self.both_ways else ""
+        name = f"ib_{self.verb}_{'latency' if latency else f'{way}bandwidth'}"
         return [
             Metric(
                 name,
@@ -250,6 +263,7 @@ class _End:
     gpus: List[int] = field(default_factory=list)
     waits: bool = False
     warnings: List[str] = field(default_factory=list)
+    lacks: List[str] = field(default_factory=list)
 
 
 def parse_ib(text: str) -> IbOutput:
@@ -261,8 +275,10 @@ def parse_ib(text: str) -> IbOutput:
             something failed.
     """
     ends = [end for side, lines in _labelled(lines_of(text)) for end in _ends(side, lines)]
-    cautions = [caution for end in ends for caution in end.warnings]
+    read_ends = ends
     ends = [end for end in ends if end.banners or end.headers or end.rows]
+    if len(ends) == 1 and not ends[0].banners:
+        _name_by_program(ends[0], text)
     if not ends:
         raise ParseError("no banner such as 'RDMA_Write BW Test': perftest printed no test")
     for end in ends:
@@ -273,8 +289,11 @@ def parse_ib(text: str) -> IbOutput:
     if len(ends) == 2:
         _compare(*ends)
     _check_sizes(first)
+    cautions = [caution for end in read_ends for caution in end.warnings]
     cautions += filter(None, map(_below_median, first.rows))
-    _, verb, _, kind = first.banners[0]
+    _, verb, words, kind = first.banners[0]
+    known = {column for table in _TABLES for column in table}
+    unknown = [name for name in first.headers[0][1] if name not in known]
     ordered = [first, *(end for end in ends if end is not first)]
     return IbOutput(
         verb=_VERBS[verb],
@@ -285,6 +304,9 @@ def parse_ib(text: str) -> IbOutput:
         ends=tuple(end.side for end in ordered),
         gpus=tuple(end.gpus[0] if end.gpus else None for end in ordered),
         warnings=list(dict.fromkeys(cautions)),
+        both_ways=_BOTH_WAYS in words,
+        lacks=tuple(lack for end in ends for lack in end.lacks),
+        not_judged=dict.fromkeys(unknown, "a column"),
     )
 
 
@@ -425,12 +447,14 @@ def _read_remark(end: _End, line: Line, *, in_table: bool, mixed: bool) -> None:
     banner = _banner(line)
     if banner:
         end.banners.append((line, *banner))
-    elif re.match(r"\s*(?:Conflicting CPU frequency|WARNING|Warning)", line):
+    elif re.match(r"\s*(?:\w+: )?(?:Conflicting CPU frequency|WARNING|Warning)", line):
         end.warnings.append(f"perftest: {line.strip()}")
     elif _ERROR.match(line.strip()):
         raise line.error("perftest says that something failed")
+    elif in_table and line.lstrip()[:1].isdigit():
+        raise line.error("this form of a row is not known")
     elif in_table:
-        raise line.error("not a row of the table")
+        end.warnings.append(f"in the table, line {line.number}: {line.strip()}")
     else:
         _read_setting(end, line, mixed=mixed)
 
@@ -453,16 +477,15 @@ def _read_setting(end: _End, line: Line, *, mixed: bool) -> None:
         end.warnings.append(f"perftest also printed, line {line.number}: {line.strip()}")
         return
     for name, value in pairs:
-        if end.settings.get(name, value) != value or (name in end.settings and not mixed):
-            raise line.error(f"{name} stands twice")
-        end.settings[name] = value
-        end.where[name] = line
+        if name in _JUDGED:
+            if end.settings.get(name, value) != value or (name in end.settings and not mixed):
+                raise line.error(f"{name} stands twice")
+            end.where[name] = line
+        end.settings.setdefault(name, value)
 
 
 def _header(line: Line) -> Tuple[Tuple[str, ...], str]:
     """The columns, the bandwidth's without their unit, and that unit."""
-    if _COLUMN.sub("", line).strip():
-        raise line.error("a header with columns that are not known")
     columns, units = [], set()
     for column in _COLUMN.findall(line):
         name, _, rest = column.partition("[")
@@ -472,12 +495,17 @@ def _header(line: Line) -> Tuple[Tuple[str, ...], str]:
         else:
             columns.append(column.replace("%%", "%"))
     unit = units.pop() if units else ""
-    table_columns = tuple(columns[:-1] if columns[-1:] == [_CPU] else columns)
-    if table_columns not in _TABLES or units:
-        raise line.error("a header of other columns than perftest's tables have")
+    table_columns = _known(columns)
+    if table_columns not in _TABLES or units or len(set(columns)) != len(columns):
+        raise line.error("this form of the table's columns is not known")
     if _TABLES[table_columns] == "BW" and unit not in _UNITS:
         raise line.error(f"the unit {unit or 'of the bandwidth'} is not known")
     return tuple(columns), unit
+
+
+def _known(columns: Sequence[str]) -> Tuple[str, ...]:
+    """The columns that every version of perftest prints."""
+    return tuple(name for name in columns if any(name in table for table in _TABLES))
 
 
 def _row(line: Line, header: Tuple[Line, Tuple[str, ...], str]) -> IbRow:
@@ -593,6 +621,25 @@ def _decimal(text: str, places: int, line: Line) -> float:
     return float(text)
 
 
+def _name_by_program(end: _End, text: str) -> None:
+    """The test of a table without banner: by its columns, and the program that the text names."""
+    line, columns, _ = end.headers[0] if end.headers else (end.rows[0].line, (), "")
+    kind = _TABLES.get(_known(columns), "")
+    programs = {match for match in _PROGRAM.findall(text) if _KINDS[match[1]] == kind}
+    if len(programs) != 1:
+        raise line.error(
+            "no banner such as 'RDMA_Write BW Test' above the table, and the text does not name"
+            " its program"
+        )
+    [(verb, _)] = programs
+    title = {word: name for name, word in _VERBS.items()}[verb]
+    device = _CLIENT_DEVICE.search(text)
+    end.settings.setdefault("Device", device[1] if device else _UNKNOWN)
+    end.settings.setdefault("TX depth", _UNKNOWN)
+    end.banners.append((line, title, "", kind))
+    end.lacks.append("no banner above the table: the test is that of the program in the text")
+
+
 def _check_end(end: _End) -> None:
     """That one end's output is whole."""
     if not end.banners:
@@ -601,14 +648,17 @@ def _check_end(end: _End) -> None:
         )
     line, verb, words, kind = end.banners[0]
     title = f"{verb} {words}{kind} Test"
-    if verb not in _VERBS or set(words.split()) - {"Post", "List"}:
-        raise line.error(f"the test {title} is not read: only one-way Write, Read, Send")
+    if verb not in _VERBS or set(words.split()) - {"Post", "List", _BOTH_WAYS}:
+        raise line.error(f"the test {title} is not read: only Write, Read, Send")
     _check_table(end, title, kind)
     missing = [name for name in ("Device", *_AGREED) if name not in end.settings]
-    if missing:
-        raise line.error(f"the banner of {title} lacks {', '.join(missing)}")
+    if missing and not end.lacks:
+        end.lacks.append(f"the banner lacks {', '.join(missing)}")
+    for name in missing:
+        end.settings[name] = _UNKNOWN
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", end.settings["Device"]):
-        raise end.where["Device"].error("the device's name cannot be one")
+        end.warnings.append(f"the device is called {end.settings['Device']}")
+        end.settings["Device"] = _UNKNOWN
     if end.gpu_lines and len(end.gpus) != 1:
         raise end.gpu_lines[0].error("GPU memory, and not one line that tells of which GPU")
     _check_duration(end, verb)
@@ -621,7 +671,7 @@ def _check_table(end: _End, title: str, kind: str) -> None:
     if len(end.headers) > 1:
         raise end.headers[1][0].error("a second table: this is more than one test")
     line, columns, _ = end.headers[0]
-    if _TABLES[tuple(column for column in columns if column != _CPU)] != kind:
+    if _TABLES[_known(columns)] != kind:
         raise line.error(f"the table is not that of {title}")
     if not end.rows:
         raise line.error("the table has no rows: the output is cut off, or this end was")
@@ -677,7 +727,7 @@ def _compare(first: _End, two: _End) -> None:
         raise line.error("the ends ran different tests")
     for name in _AGREED:
         if first.settings[name] != two.settings[name]:
-            raise two.where[name].error(f"{name} is not the same at both ends")
+            raise two.where.get(name, line).error(f"{name} is not the same at both ends")
     if first.headers[0][1:] != two.headers[0][1:]:
         raise two.headers[0][0].error("the ends print different columns or units")
     client, server = (first, two) if first.side == "client" else (two, first)

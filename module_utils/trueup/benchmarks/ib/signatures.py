@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 MARKS = ("#bytes", " BW ", " Latency ")
+RUN = (r"\s*(?:((?:RDMA_\w+|Send) .*(?:BW|Latency) (?:\w+ )?Test\b)|(#bytes\s))", r"$^")
 
 
 def recognises(text: str) -> bool:

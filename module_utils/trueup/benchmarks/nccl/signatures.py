@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 
 MARKS = ("NCCL", "nccl", "nThread", "algbw", "bus bandwidth", '"alg_bw"')
+_BEGINS = r"(nccl-tests version \S)|(Collective test starting:)|(nThread \d+ nGpus)|(size +count )"
+RUN = (rf"\s*#?\s*(?:{_BEGINS})", r"\s*#?\s*Avg bus bandwidth")
 _OURS = re.compile(
-    r"# (?:nccl-tests version|nThread \d+ nGpus|Collective test (?:starting|concluded):"
-    r"|Out of bounds values|Avg bus bandwidth| *Rank +\d+ (?:Group|Pid))"
-    r"|# +size +count +type\b[^#\n]*\balgbw\b"
+    r"^\s*#?\s*(?:nccl-tests version \d|nThread \d+ nGpus|Collective test (?:starting|concluded):"
+    r"|Out of bounds values|Avg bus bandwidth|Rank +\d+ (?:Group|Pid)"
+    r"|size +count +type\b[^#\n]*\balgbw\b)",
+    re.MULTILINE,
 )
 
 # A line of NCCL's log: the text before its mark, with the host, and the beginnings of the messages

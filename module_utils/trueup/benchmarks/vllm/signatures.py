@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 MARKS = ("trueup", "Serving Benchmark Result", '"median_ttft_ms"')
+RUN = (r"\s*=+ Serving Benchmark Result", r"\s*=+\s*$")
 DRIVER_PREFIX = "trueup-vllm "
 
 

@@ -1,0 +1,235 @@
+"""The front stage of ``trueup read``: a text as people paste it, to clean blocks of tools' lines.
+
+The stages stand in this order: Markdown quotes and fences; labels of launchers and log collectors
+(timestamps, syslog, pods, ``0:``, ``[1,0]<stdout>:``), one within another; prompts and traced
+commands; indentation. No stage adds or removes a line: a line that is not the tool's is left empty,
+so that a parser's line numbers are those of the text. Each stage counts its lines.
+
+A label that a tool's own lines could begin with is removed only from several neighbouring lines.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+from collections.abc import Callable, Mapping
+from itertools import groupby, islice
+from typing import Final, NamedTuple
+
+_FENCE: Final = re.compile(r"[ \t>]*(?:```|~~~)[\w+.{} -]*")
+_QUOTE: Final = re.compile(r"(?:> ?)+(?! ?>)")
+_CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_ISO: Final = rf"\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?"
+_UNIX: Final = rf"(?:{_ISO}|[A-Z][a-z]{{2}} [ \d]\d {_CLOCK})"
+# Labels that no tool's own line begins with.
+_SURE: Final = re.compile(
+    r"(?:"
+    rf"(?:<\d{{1,3}}>)?{_UNIX} [\w.-]+ (?:[\w./@-]+\[\d+\]|kernel): ?"  # syslog, journalctl
+    rf"|{_ISO}(?: (?:stdout|stderr) [FP])?(?: |$)"  # kubectl --timestamps, containerd's files
+    r"|[ \t]*\[(?:[^\]\s]*@)?\d+,\d+\]<(?:stdout|stderr|stddiag)>:"  # mpirun --tag-output
+    r"|\[pod/[^\]\s]+\] "  # kubectl --prefix
+    r"|\[default\d+\]:|\[rank\d+\]: "  # torchrun
+    r"|\(\w+(?: \w+)? pid=\d+(?:, ip=[\d.]+)?\) ?"  # Ray
+    r")"
+)
+# Labels that tools' own lines may have too: they count where neighbours have the same kind.
+_MAYBE: Final = (
+    re.compile(r" *\d{1,6}: "),  # srun --label
+    re.compile(r"[A-Za-z][\w.-]* *\| ?"),  # docker compose
+    re.compile(r"[A-Za-z][\w.-]*: "),  # pdsh, clush
+    re.compile(r"[a-z0-9](?:[\w.]*-)+[\w.]+ [\w.-]+ "),  # stern: a pod and its container
+    re.compile(rf"\[{_ISO}\] "),
+)
+_NEIGHBOURS: Final = 4
+# What a shell prints before a command, which stays: it may say which program ran.
+_PROMPT: Final = re.compile(
+    r"[ \t]*(?:\([\w.-]+\) ?)*(?:\[?[\w.-]+@[\w.-]+[: ][^\n$#%>]{0,80}[$#%>]|\$)(?: |$)"
+    r"|\+{1,4} (?=\S)"
+)
+_MARGIN: Final = re.compile(r"(?: {4}|\t)[ \t]*")
+# Characters of a long text that show which labels it has.
+_SAMPLE: Final = 1 << 20
+_OBJECT: Final = re.compile(r"^[ \t]*\{", re.MULTILINE)
+_MOST_OBJECTS: Final = 100
+
+
+class Clean(NamedTuple):
+    """A text without the marks of those who handed it on.
+
+    Attributes:
+        text: with as many lines as before.
+        removed: by kind, how many lines it was removed from.
+    """
+
+    text: str
+    removed: Mapping[str, int]
+
+
+def cleaned(text: str) -> Clean:
+    """A text after all stages."""
+    if len(text) > _SAMPLE and not cleaned(text[:_SAMPLE]).removed:
+        return Clean(text, {})
+    lines = text.replace("\u00a0", " ").split("\n")
+    removed: dict[str, int] = {}
+    for name, stage in _STAGES.items():
+        lines, count = stage(lines)
+        if count:
+            removed[name] = count
+    return Clean("\n".join(lines), removed)
+
+
+class Block(NamedTuple):
+    """The lines of one run of one tool.
+
+    Attributes:
+        text: up to the next run's beginning, or to the end.
+        ended: up to the last line that ends the run.
+        first_line: its place in the whole text.
+    """
+
+    tool: str
+    text: str
+    ended: str
+    first_line: int
+
+
+def cut(text: str, runs: Mapping[str, tuple[str, str]]) -> list[Block]:
+    """The runs of tools in a text.
+
+    Args:
+        runs: by tool, a pattern of the lines that begin a run, and of the lines that end it. Of a
+            beginning of several lines each is a group of the pattern.
+    """
+    begins = {tool: re.compile(begin) for tool, (begin, _) in runs.items()}
+    ends = {tool: re.compile(end) for tool, (_, end) in runs.items()}
+    lines = text.split("\n")
+    starts: list[tuple[str, int]] = []
+    last: dict[int, int] = {}  # by a run's first line, the last line that ends it
+    kinds: set[int | None] = set()
+    for at, line in enumerate(lines):
+        for tool, begin in begins.items():
+            match = begin.match(line)
+            if match and (not starts or starts[-1][0] != tool or match.lastindex in kinds):
+                starts.append((tool, at))
+                kinds = set()
+            if match:
+                kinds.add(match.lastindex)
+            elif starts and starts[-1][0] == tool and ends[tool].match(line):
+                kinds = {None, *range(1, begin.groups + 1)}
+                last[starts[-1][1]] = at + 1
+    bounds = [*(at for _, at in starts[1:]), *([len(lines)] if starts else [])]
+    return [
+        Block(tool, "\n".join(lines[at:end]), "\n".join(lines[at : last.get(at, end)]), at + 1)
+        for (tool, at), end in zip(starts, bounds, strict=True)
+    ]
+
+
+def json_blocks(text: str, tool: str) -> list[Block]:
+    """The JSON objects of a text that has other lines too."""
+    blocks: list[Block] = []
+    decoder = json.JSONDecoder()
+    end = 0
+    for match in islice(_OBJECT.finditer(text), _MOST_OBJECTS):
+        begin = match.end() - 1
+        if begin < end:
+            continue
+        try:
+            _, end = decoder.raw_decode(text, begin)
+        except (ValueError, RecursionError):
+            continue
+        first_line = text.count("\n", 0, begin) + 1
+        blocks.append(Block(tool, text[begin:end], text[begin:end], first_line))
+    return blocks
+
+
+def _without_quotes(lines: list[str]) -> tuple[list[str], int]:
+    fences = {at for at, line in enumerate(lines) if _is_fence(line)}
+    lines = ["" if at in fences else line for at, line in enumerate(lines)]
+    lines, count = _without_shared(lines, _QUOTE, lambda _: ">")
+    return lines, count + len(fences)
+
+
+def _is_fence(line: str) -> bool:
+    return ("```" in line or "~~~" in line) and _FENCE.fullmatch(line.rstrip()) is not None
+
+
+def _without_labels(lines: list[str]) -> tuple[list[str], int]:
+    """Without any label, however many stand one behind another."""
+    total: set[int] = set()
+    while True:
+        before = lines
+        lines = [_without_sure(line) for line in lines]
+        for pattern in _MAYBE:
+            lines, _ = _without_shared(lines, pattern, str.strip)
+        changed = {at for at, line in enumerate(lines) if line is not before[at]}
+        if not changed:
+            return lines, len(total)
+        total |= changed
+
+
+def _without_sure(line: str) -> str:
+    match = _SURE.match(line)
+    return line[match.end() :] if match else line
+
+
+def _without_shared(
+    lines: list[str], pattern: re.Pattern[str], kind_of: Callable[[str], str]
+) -> tuple[list[str], int]:
+    """Without a label where it stands on several neighbouring lines, and the names in it are far
+    fewer than these."""
+    matches = [pattern.match(line) for line in lines]
+    if not any(matches):
+        return lines, 0
+    cleaned_lines = list(lines)
+    count = 0
+    filled = [at for at, line in enumerate(lines) if line.strip()]
+    for labelled, group in groupby(filled, key=lambda at: matches[at] is not None):
+        block = list(group)
+        if not labelled or (len(block) < _NEIGHBOURS and len(block) < len(filled)):
+            continue
+        ends = {at: match for at in block if (match := matches[at])}
+        names = {kind_of(match[0]) for match in ends.values()}
+        if len(names) > 1 and len(names) * _NEIGHBOURS > len(block):
+            continue
+        for at, match in ends.items():
+            cleaned_lines[at] = lines[at][match.end() :]
+        count += len(block)
+    return cleaned_lines, count
+
+
+def _without_prompts(lines: list[str]) -> tuple[list[str], int]:
+    cleaned_lines = [
+        _PROMPT.sub("", line, count=1) if _PROMPT.match(line) else line for line in lines
+    ]
+    return cleaned_lines, sum(map(operator.is_not, cleaned_lines, lines))
+
+
+def _without_margin(lines: list[str]) -> tuple[list[str], int]:
+    """Without the common margin of the longest indented run, where it is most of the text."""
+    filled = [at for at, line in enumerate(lines) if line.strip()]
+    runs = [
+        list(group)
+        for is_indented, group in groupby(filled, lambda at: bool(_MARGIN.match(lines[at])))
+        if is_indented
+    ]
+    longest = max(runs, key=len, default=[])
+    if len(longest) * 2 <= len(filled):
+        return lines, 0
+    margin = min((_margin(lines[at]) for at in longest), key=len)
+    dedented = list(lines)
+    for at in longest:
+        dedented[at] = lines[at].removeprefix(margin)
+    return dedented, len(longest)
+
+
+def _margin(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+_STAGES: Final[dict[str, Callable[[list[str]], tuple[list[str], int]]]] = {
+    "Markdown": _without_quotes,
+    "labels": _without_labels,
+    "prompts": _without_prompts,
+    "indentation": _without_margin,
+}

@@ -1,0 +1,154 @@
+"""The JSON file of nccl-tests' option -J."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+from ...errors import ParseError
+from ...reading import Line, is_count, unique, whole_number
+from .fit import Settings, operation_of
+from .result import NcclOutput, assembled, version_of
+from .rows import Body, Printed, Row, checked_row, printed, root_of
+
+_JSON_VERSIONS = (1, 2, 3)
+_COARSEST_SHARE = 32  # bytes: each rank's part is rounded down to 4 elements or 16 bytes
+
+
+def from_json(text: str) -> NcclOutput:
+    """The file of nccl-tests' option -J."""
+    line = Line(text[:200], 1)
+
+    def constant(name: str) -> Any:
+        raise line.error(f"a figure is {name}")
+
+    try:
+        data = json.loads(
+            text,
+            parse_float=lambda figure: printed(figure, line),
+            parse_constant=constant,
+            parse_int=whole_number,
+            object_pairs_hook=unique,
+        )
+    except (ValueError, RecursionError) as error:
+        raise line.error(f"the JSON is cut off or damaged ({error})") from None
+    try:
+        return _from_object(data, line)
+    except ParseError as error:
+        if error.line_number is None or error.line:
+            raise
+        row_index = error.line_number
+        raise _json_line(row_index, data["results"][row_index]).error(error.message) from None
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise line.error(f"the JSON lacks or spoils {error}") from None
+
+
+def _from_object(data: Mapping[str, Any], line: Line) -> NcclOutput:
+    if data["version"] not in _JSON_VERSIONS:
+        raise line.error(f"version {data['version']!r} of the JSON is not known")
+    missing = {"results", "out_of_bounds", "average_bus_bandwidth", "end_time"} - set(data)
+    if missing:
+        raise line.error(f"the run did not end: the JSON lacks {', '.join(sorted(missing))}")
+    rows = [_json_row(row_index, entry, line) for row_index, entry in enumerate(data["results"])]
+    bounds, average = data["out_of_bounds"], data["average_bus_bandwidth"]
+    count = _int(bounds["count"])
+    if bounds["okay"] != ("true" if count == 0 else "false"):
+        raise line.error("out_of_bounds.okay contradicts its count")
+    verdicts = {"true": "OK", "false": "FAILED", "unchecked": None}
+    if average["okay"] not in verdicts:
+        raise line.error(f"average_bus_bandwidth.okay is {average['okay']!r}")
+    bodies = (entry[side] for entry in data["results"] for side in ("out_of_place", "in_place"))
+    kinds = {"cpu_time" in body for body in bodies if body}
+    if len(kinds) > 1:
+        raise line.error("the JSON mixes time and cpu_time")
+    processes = _processes(data["config"], line)
+    return assembled(
+        rows,
+        _json_settings(data["config"], len(processes), rows),
+        operation_of(str(data["args"][0])),
+        (count, line),
+        (_figure(average["bandwidth"]), verdicts[average["okay"]], line),
+        hosts=tuple(dict.fromkeys(str(device["hostname"]) for device in processes)),
+        counts_wrong=True,
+        cpu_time=kinds == {True},
+        nccl_version=version_of(_int(data["nccl_version"])),
+        errors=tuple(str(text) for text in data.get("errors", []) if text),
+    )
+
+
+def _processes(config: Mapping[str, Any], line: Line) -> list[Mapping[str, Any]]:
+    """Of each process of the first group the first device: others the JSON does not list."""
+    devices: list[Mapping[str, Any]] = config["devices"]
+    for index, device in enumerate(devices):
+        if device["rank"] != index * _int(config["nthreads"]) * _int(config["ngpus"]):
+            raise line.error(f"the JSON has rank {device['rank']} as that of process {index}")
+    return [device for device in devices if device["group"] == devices[0]["group"]]
+
+
+def _json_settings(config: Mapping[str, Any], processes: int, rows: Sequence[Row]) -> Settings:
+    ranks = processes * _int(config["nthreads"]) * _int(config["ngpus"])
+    by_factor = "step_factor" in config
+    return Settings(
+        threads=_int(config["nthreads"]),
+        least=_int(config["minimum_bytes"]),
+        # It is written before nccl-tests reduces it to the size that fits in memory, and a size
+        # that is divided among the ranks is rounded down: past this none can have been reached.
+        most=min(
+            _int(config["maximum_bytes"]),
+            max((row.size for row in rows), default=0) + _COARSEST_SHARE * ranks,
+        ),
+        step=_int(config["step_factor"] if by_factor else config["step_bytes"]),
+        by_factor=by_factor,
+        iterations=_int(config["iterations"]),
+        validation=_int(config["validation"]),
+        ranks=(ranks,),
+    )
+
+
+def _json_line(row_index: int, entry: Mapping[str, Any]) -> Line:
+    """An error's name for a row."""
+    return Line(f"results[{row_index}] of {entry['size']} bytes", 1)
+
+
+def _json_row(row_index: int, entry: Mapping[str, Any], line: Line) -> Row:
+    row = Row(
+        size=_int(entry["size"]),
+        elements=_int(entry["count"]),
+        type=entry["type"],
+        redop=entry["redop"],
+        root=root_of(entry["root"].strip(), line),
+        out_of_place=_json_body(entry, "out_of_place"),
+        in_place=_json_body(entry, "in_place"),
+        line=row_index,
+    )
+    return checked_row(row, _json_line(row_index, entry))
+
+
+def _json_body(entry: Mapping[str, Any], side: str) -> Optional[Body]:
+    body = entry[side]
+    if body is None:  # the replay of a trace runs in place only
+        return None
+    report = entry.get(f"{side}_per_iter")
+    least, most, p99 = (
+        _figure(report[name]).value if report else 0.0 for name in ("min_us", "max_us", "p99_us")
+    )
+    return Body(
+        time=_figure(body["cpu_time"] if "cpu_time" in body else body["time"]),
+        algbw=_figure(body["alg_bw"]),
+        busbw=_figure(body["bus_bw"]),
+        wrong=None if body["nwrong"] is None else _figure(body["nwrong"]).value,
+        iterations=(least, most, p99) if report else None,
+    )
+
+
+def _figure(value: Any) -> Printed:
+    if not isinstance(value, Printed):
+        raise ValueError(f"the figure {value!r}")
+    return value
+
+
+def _int(value: Any) -> int:
+    if not is_count(value):
+        raise ValueError(f"the count {value!r}")
+    return int(value)

@@ -1,0 +1,105 @@
+"""The front stage of ``trueup read``: labels, margins and prompts go; lines keep their numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trueup_analysis.front import cleaned, cut, json_blocks
+from trueup_analysis.read import read_runs
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+TABLE = "# a table\n   1  2\n   3  4\n\n# its end\n"
+
+
+def labelled(label: str, text: str = TABLE) -> str:
+    return "".join(f"{label}{line}\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        *("[1,0]<stdout>:", "[prterun-gpu-1-77@1,0]<stdout>:", "0: ", " 0: ", "12: ", "> "),
+        *("2026-03-01T10:00:00.5Z ", "2026-03-01T10:00:00Z stdout F ", "[pod/a-0/main] "),
+        *("Mar  1 10:00:00 node-1 run[7]: ", "2026-03-01T10:00:00+0100 node-1 run[7]: "),
+        *("worker-0  | ", "node-1: ", "run-worker-0 main ", "[rank0]: ", "[default3]:"),
+        *("(TrainWorker pid=12, ip=10.0.0.1) ", "> 2026-03-01T10:00:00Z 0: "),
+    ],
+)
+def test_a_label_before_each_line_is_removed(label: str) -> None:
+    assert cleaned(labelled(label)).text == TABLE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            TABLE,
+            "Copy:  1.0 2\nScale:  1.0 2\nAdd:  1.0 2\nTriad:  1.0 2\n",
+            "0: one line\n1: two\n",
+        ),
+        "Energies\n    1\n    2\nStep\n    3\nStep\nEnd\n",
+    ],
+)
+def test_a_tools_own_lines_stay(text: str) -> None:
+    assert (cleaned(text).text, cleaned(text).removed) == (text, {})
+
+
+def test_each_line_keeps_its_number_and_is_counted() -> None:
+    text = "Prose.\n```\nuser1@node-1:~$ ./tool -x\n+ export A=1\n" + TABLE + "```\n"
+    clean = cleaned(text)
+    assert clean.text == "Prose.\n\n./tool -x\nexport A=1\n" + TABLE + "\n"
+    assert clean.removed == {"Markdown": 2, "prompts": 2}
+    indented = cleaned("Prose.\n" + labelled("    "))
+    assert (indented.text, indented.removed) == (
+        "Prose.\n# a table\n   1  2\n   3  4\n    \n# its end\n",
+        {"indentation": 4},
+    )
+
+
+def test_runs_begin_at_their_first_lines_and_end_at_their_last() -> None:
+    text = "x\nbegin a\nhead\n1\nend\ny\nbegin a\nhead\n2\nend\nz\nother\n"
+    blocks = cut(text, {"tool": ("(begin)|(head)", "end"), "next": ("other", "$^")})
+    assert [(block.tool, block.first_line, block.ended) for block in blocks] == [
+        ("tool", 2, "begin a\nhead\n1\nend"),
+        ("tool", 7, "begin a\nhead\n2\nend"),
+        ("next", 12, "other\n"),
+    ]
+    assert blocks[0].text == "begin a\nhead\n1\nend\ny"
+
+
+def test_json_in_other_text_is_a_block() -> None:
+    [block] = json_blocks('started\n{"a": {\n"b": 1}}\nended { x }\n{ no\n', "tool")
+    assert (block.text, block.first_line) == ('{"a": {\n"b": 1}}', 2)
+
+
+def recorded(name: str) -> str:
+    return (DATA / name).read_text(encoding="utf-8")
+
+
+def test_runs_of_several_tools_are_readings_with_numbers() -> None:
+    names = ("stream/stream510.txt", "ib/write_bw_client.txt", "stream/stream510.txt")
+    text = "job 7 begins\n" + "\njob 7 goes on\n".join(map(recorded, names))
+    readings, refused = read_runs(text, source="job.log")
+    expected = [read_runs(recorded(name), source=name)[0][0] for name in names]
+    assert refused == []
+    assert [(item.tool, item.run, item.rows) for item in readings] == [
+        (item.tool, number, item.rows) for number, item in enumerate(expected, 1)
+    ]
+    assert readings[1].title == "job.log, run 2"
+
+
+def test_a_run_that_cannot_be_read_is_named_beside_the_others(
+    call_trueup: Any, tmp_path: Path
+) -> None:
+    whole = recorded("stream/stream510.txt")
+    broken = whole.replace("Scale:", "Scale: x", 1)
+    log = tmp_path / "job.log"
+    log.write_text(whole + broken + whole, encoding="utf-8")
+    done = call_trueup("read", log)
+    line = whole.count("\n") + broken[: broken.index("Scale: x")].count("\n") + 1
+    assert (done.status, done.out.count("triad rate")) == (1, 2)
+    assert [f"line {line}:" in text for text in done.err.splitlines() if "Scale: x" in text] == [
+        True
+    ]
