@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,18 +55,36 @@ def test_the_problem_that_ran_is_told_whatever_was_asked() -> None:
 
 def test_xhpl_with_two_tests() -> None:
     output = parse_hpl(XHPL)
-    assert output.parameters == {"n": "30000", "p": "2", "q": "2"}
+    assert output.parameters == {"n": "30000", "nb": "192", "p": "2", "q": "2"}
     got = values(XHPL)
-    assert (got["hpl_rate", "min"], got["hpl_rate", "max"]) == (1.5001e11, 1.8001e11)
-    assert got["hpl_time", "median"] == 110.0
-    assert output.warnings == ["2 tests of 2 kinds: their rates are not repeats of one"]
+    assert (got["hpl_rate", "single"], got["hpl_time", "single"]) == (1.8001e11, 100.0)
+    tests = {row.device: row.value for row in output.metrics() if row.name == "hpl_test_rate"}
+    assert sorted(tests.values()) == [1.5001e11, 1.8001e11]
+    assert output.warnings == [
+        "2 tests of several kinds: the figures are those of the best, " + max(tests, key=tests.get)
+    ]
+
+
+def test_the_best_test_of_a_sweep_is_one_that_passed() -> None:
+    output = parse_hpl(XHPL)
+    best, other = sorted(output.tests, key=lambda test: -test.rate)
+    failed = replace(output, tests=(replace(best, passed=False), other))
+    assert (output.best, failed.best, failed.checks["residual"]) == (best, other, False)
+
+
+def test_a_table_without_the_rest_of_the_output_is_unverified() -> None:
+    table = NVIDIA[NVIDIA.index("T/V   ") : NVIDIA.index("Finished")]
+    output = parse_hpl(table)
+    assert values(table) == values(NVIDIA)
+    assert [text[:12] for text in output.unverified] == ["no banner 'H", "no 'Finished"]
+    assert parse_hpl(NVIDIA).unverified == ()
 
 
 def test_a_problem_that_takes_no_time_has_its_rate() -> None:
     small = XHPL.replace("30000", "  100").replace(" 100.00 ", "   0.00 ")
     small = small.replace(" 120.00 ", "   0.00 ").replace("e+02\n", "e+00\n")
     got = values(small)
-    assert (got["hpl_rate", "max"], got["hpl_time", "median"]) == (1.8001e9, 0.0)
+    assert (got["hpl_rate", "single"], got["hpl_time", "single"]) == (1.8001e9, 0.0)
 
 
 def test_nvidias_table() -> None:

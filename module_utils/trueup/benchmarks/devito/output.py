@@ -8,9 +8,9 @@ Two forms are read:
   ``_emit_apply_profiling``):
   ``Operator `Forward` ran in 1.73 s`` and then ``Global performance: [OI=2.66, 45.21 GFlops/s, 1.00
   GPts/s]``.
-  There every figure is rounded up to 0.01, and the rates are derived from the rounded time. Other
-  operators
-  (``initdamp``) print the same two lines and are not the benchmark.
+  There every figure is rounded up to 0.01, and the rates are derived from the rounded time. Of
+  several operators in a log the benchmark's forward operator counts, else the one that runs
+  longest; the others are named. Operators that set up a model (``initdamp``) are no benchmark.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...errors import ParseError
 from ...reading import Line, decoded, lines_of, only
@@ -41,6 +41,11 @@ _DECIMAL = re.compile(r"-?[0-9]+\.[0-9]+")
 _FIGURE = re.compile(r"(?:OI=(?P<oi>\S+))|(?:(?P<value>\S+) (?P<unit>GFlops/s|GPts/s))")
 # No figure of a run is larger; rates made of such are finite.
 _MOST = 1e100
+# Operators of Devito's own models and functions, which a benchmark runs before its own.
+_HELPER = re.compile(
+    r"init\w*|pad\w*|assign|\w*smooth\w*|norm\d*|sumall|inner|mmin|mmax", re.IGNORECASE
+)
+_GENERATED = re.compile(r"Operator `(\w+)` generated in (\S+) s\s*$")
 _CLOCKS_DIFFER = 0.01
 _TIMED_DIFFERENCE_SECONDS = 0.011  # the log rounds up to 0.01
 
@@ -67,6 +72,14 @@ class Repeat:
     halo_seconds: Optional[float] = None
 
 
+class _Run(NamedTuple):
+    """A run in Devito's log: the line that says how long it took, and its figures."""
+
+    line: Line
+    operator: str
+    repeat: Repeat
+
+
 @dataclass(frozen=True)
 class Tuning:
     """Where a run's block shape is from.
@@ -86,6 +99,8 @@ class Tuning:
 class DevitoOutput:
     """A benchmark run of one or more repeats.
 
+    ``operator`` is the name of the operator that ran, ``not_judged`` the times of other operators,
+    ``generated`` the seconds of a text without a run.
     ``norms``, ``tuned``, ``tuning``, ``cpus`` and the versions are known from the driver only.
     """
 
@@ -100,6 +115,10 @@ class DevitoOutput:
     cpus: Tuple[str, ...] = ()
     hosts: Tuple[str, ...] = ()
     ranks: Optional[int] = None
+    operator: str = "Forward"
+    not_judged: Mapping[str, str] = field(default_factory=dict)
+    unverified: Tuple[str, ...] = ()
+    generated: Optional[float] = None
 
     @property
     def node_count(self) -> Optional[int]:
@@ -108,8 +127,8 @@ class DevitoOutput:
 
     @property
     def parameters(self) -> Dict[str, str]:
-        """Nothing: no expectation depends on them."""
-        return {}
+        """The operator, where it is not the benchmark's."""
+        return {} if self.operator in _FORWARD else {"operator": self.operator}
 
     @property
     def checks(self) -> Dict[str, bool]:
@@ -124,6 +143,8 @@ class DevitoOutput:
         """Warnings for the reader of the figures."""
         if self.exact:
             return [self.tuning.ignored] if self.tuning.ignored else []
+        if not self.repeats:
+            return []
         shortest = min(repeat.seconds for repeat in self.repeats)
         message = (
             "Devito's log rounds times up to 0.01 s and derives its rates from the rounded time: "
@@ -133,12 +154,17 @@ class DevitoOutput:
             f"the log has {len(self.repeats)} runs: repeats of one case, unless outputs of several"
             " ranks or cases were put together"
         )
+        if self.repeats[0].flops is None:
+            message += "; no 'Global performance' below the run: no rates are known"
         return [message, several] if len(self.repeats) > 1 else [message]
 
     def metrics(self) -> List[Metric]:
         """run_time [s], flop_rate [flop/s], point_rate [point/s], operational_intensity [flop/byte]
         and norms."""
         repeats = self.repeats
+        if not repeats:
+            time = self.generated or 0.0
+            return [Metric("generation_time", time, "s", "lower", statistic="single", n=1)]
         rows = summarise("run_time", [repeat.seconds for repeat in repeats], "s", "lower")
         flop_rates = [r.flops / r.seconds for r in repeats if r.flops is not None]
         point_rates = [r.points / r.seconds for r in repeats if r.points is not None]
@@ -176,48 +202,83 @@ def parse_devito(text: str) -> DevitoOutput:
     """
     lines = lines_of(text)
     logged = _logged(lines)
+    forward = [run for run in logged if run.operator in _FORWARD]
     second = "a second result line of the driver: two runs in one output"
     for line in only(lines, DRIVER_PREFIX, second):
         output = _driver(line)
-        _compare(output, logged, line)
+        _compare(output, forward, line)
         return output
-    if not logged:
+    logged = [run for run in logged if not _HELPER.fullmatch(run.operator)]
+    return _from_log(lines, logged, forward)
+
+
+def _from_log(
+    lines: Sequence[Line], logged: Sequence[_Run], forward: Sequence[_Run]
+) -> DevitoOutput:
+    """The output of Devito's own log, with the runs in it and those of the benchmark."""
+    matches = filter(None, map(_GENERATED.search, lines))
+    generated = [match for match in matches if not _HELPER.fullmatch(match[1])]
+    if not logged and len(generated) == 1 and not any(" ran in " in line for line in lines):
+        return _fragment(generated[0])
+    if not logged or any(match[1] in _FORWARD and not forward for match in generated):
         raise ParseError(
             "no line 'Operator `Forward` ran in ... s': the run did not end, or its log level is "
             "below PERF"
         )
-    return DevitoOutput(repeats=tuple(repeat for _, repeat in logged), exact=False)
+    chosen = _of_one_operator(forward or logged)
+    lacking = [run.line for run in chosen if run.repeat.flops is None]
+    if lacking and forward:
+        raise lacking[0].error(
+            "no 'Global performance' after the run: cut off, or DEVITO_LOGGING is below PERF"
+        )
+    others: Dict[str, List[str]] = {}
+    for run in logged:
+        if run.operator != chosen[0].operator:
+            others.setdefault(run.operator, []).append(f"{run.repeat.seconds:g} s")
+    return DevitoOutput(
+        repeats=tuple(run.repeat for run in chosen),
+        exact=False,
+        operator=chosen[0].operator,
+        not_judged={f"operator {name}": ", ".join(times) for name, times in others.items()},
+    )
 
 
-def _logged(lines: Sequence[Line]) -> List[Tuple[Line, Repeat]]:
-    """The forward operator's runs in Devito's log: the line that says how long, and the run."""
-    repeats: List[Tuple[Line, Repeat]] = []
-    waiting: Optional[Line] = None
-    seconds = 0.0
+def _fragment(generated: re.Match[str]) -> DevitoOutput:
+    """The one figure of a text that shows how an operator was generated, and not its run."""
+    seconds = _printed(generated[2], "time to generate", Line(generated[0], 1))
+    lacking = "no line 'Operator ... ran in': the operator's run is not in the text"
+    return DevitoOutput((), False, operator=generated[1], generated=seconds, unverified=(lacking,))
+
+
+def _of_one_operator(runs: Sequence[_Run]) -> List[_Run]:
+    """The runs of the operator that takes the most time."""
+    totals: Dict[str, float] = {}
+    for run in runs:
+        totals[run.operator] = totals.get(run.operator, 0.0) + run.repeat.seconds
+    longest = max(totals, key=lambda name: totals[name])
+    return [run for run in runs if run.operator == longest]
+
+
+def _logged(lines: Sequence[Line]) -> List[_Run]:
+    """The runs in Devito's log, each with the figures below it."""
+    runs: List[_Run] = []
     for line in lines:
         ran = re.search(r"Operator `(\w+)` ran in (\S+) s\s*$", line)
         if ran:
-            _refuse_waiting(waiting)
-            waiting = None
-            if ran.group(1) in _FORWARD:
-                waiting, seconds = line, _printed(ran.group(2), "run time", line)
+            seconds = _printed(ran.group(2), "run time", line)
+            runs.append(_Run(line, ran.group(1), Repeat(seconds, None, None, None)))
             continue
         performance = line.partition("Global performance: [")[2].rstrip()
-        if performance.endswith("]") and waiting:
-            repeats.append((waiting, _figures(seconds, performance[:-1], line)))
-            waiting = None
-    _refuse_waiting(waiting)
-    pointless = [line for line, repeat in repeats if repeat.points is None]
-    if pointless and any("Global performance" in line and "GPts/s" in line for line in lines):
+        if performance.endswith("]") and runs and runs[-1].repeat.flops is None:
+            line_of_run, name, repeat = runs[-1]
+            figures = _figures(repeat.seconds, performance[:-1], line)
+            runs[-1] = _Run(line_of_run, name, figures)
+    points = any("Global performance" in line and "GPts/s" in line for line in lines)
+    pointless = [run.line for run in runs if run.operator in _FORWARD and run.repeat.points is None]
+    forward = any(run.operator in _FORWARD and run.repeat.flops is not None for run in runs)
+    if pointless and forward and points:
         raise pointless[0].error("its figures are another operator's: points/s stand elsewhere")
-    return repeats
-
-
-def _refuse_waiting(waiting: Optional[Line]) -> None:
-    if waiting:
-        raise waiting.error(
-            "no 'Global performance' after the run: cut off, or DEVITO_LOGGING is below PERF"
-        )
+    return runs
 
 
 def _figures(seconds: float, text: str, line: Line) -> Repeat:
@@ -225,7 +286,9 @@ def _figures(seconds: float, text: str, line: Line) -> Repeat:
     for figure_text in text.split(","):
         figure = _FIGURE.fullmatch(figure_text.strip())
         if not figure:
-            raise line.error(f"unknown figure {figure_text.strip()!r} in Devito's performance")
+            if not re.fullmatch(r"\S+ \S+|\S+=\S+", figure_text.strip()):
+                raise line.error(f"the form of {figure_text.strip()!r} is not known")
+            continue
         name = "OI" if figure.group("oi") else figure.group("unit")
         if name in values:
             raise line.error(f"{name} stands twice")
@@ -329,13 +392,13 @@ def _driver_repeat(item: Mapping[str, Any], line: Line) -> Repeat:
     )
 
 
-def _compare(output: DevitoOutput, logged: Sequence[Tuple[Line, Repeat]], driver: Line) -> None:
+def _compare(output: DevitoOutput, logged: Sequence[_Run], driver: Line) -> None:
     """The log beside the driver's line must tell the same, rounded."""
     if logged and len(logged) != len(output.repeats):
         raise driver.error(
             f"the driver says {len(output.repeats)} repeats, the log shows {len(logged)}"
         )
-    for (line, log), exact in zip(logged, output.repeats):
+    for (line, _, log), exact in zip(logged, output.repeats):
         # Over ranks the driver takes the slowest, the log rank 0's: the log may be the shorter of
         # the two.
         if log.seconds - exact.seconds > _TIMED_DIFFERENCE_SECONDS:

@@ -32,8 +32,12 @@ _RESIDUAL = re.compile(
     r"\|\|Ax-b\|\|_oo/\(eps\*\(\|\|A\|\|_oo\*\|\|x\|\|_oo\+\|\|b\|\|_oo\)\*N\)=\s*(\S+)"
     r" \.{6} (PASSED|FAILED)"
 )
-# %.7f, and %.8e since HPL 2.3.
-_FIGURE_OF_RESIDUAL = re.compile(r"[0-9]+\.[0-9]{7}|[0-9]\.[0-9]{8}e[+-][0-9]{2,3}")
+# %.7f, %.8e since HPL 2.3, and %.12f of NVIDIA's HPL 23 to 25.
+_FIGURE_OF_RESIDUAL = re.compile(r"[0-9]+\.(?:[0-9]{7}|[0-9]{9,16})|[0-9]\.[0-9]{8}e[+-][0-9]{2,3}")
+_NO_END = (
+    "no 'Finished ... tests with the following results:' after the table: tests may be missing"
+)
+_NO_BANNER = "no banner 'HPLinpack ...': the settings of the run are not in the text"
 _THRESHOLD = re.compile(r"- Computational tests pass if scaled residuals are less than\s+(\S+)")
 _ENDING = (
     re.compile(r"Finished\s+(\d+) tests with the following results:"),
@@ -79,16 +83,35 @@ class HplTest:
     passed: bool
     gpus: Optional[int] = None
 
+    @property
+    def label(self) -> str:
+        """Its settings in one word."""
+        return f"n{self.n}-nb{self.nb}-{self.p}x{self.q}-{self.variant or 'unknown'}"
+
 
 @dataclass(frozen=True)
 class HplOutput:
-    """All tests of one run, in the order in which they ran."""
+    """All tests of one run, in the order in which they ran.
+
+    ``unverified``: parts of the output that the text lacks, and with them checks.
+    """
 
     tests: Tuple[HplTest, ...]
     skipped: int = 0
     success: bool = True
     tool_version: Optional[str] = None
     warnings: List[str] = field(default_factory=list)
+    unverified: Tuple[str, ...] = ()
+
+    @property
+    def is_sweep(self) -> bool:
+        """Whether the tests are of several kinds, and no repeats of one."""
+        return len({test.label for test in self.tests}) > 1
+
+    @property
+    def best(self) -> HplTest:
+        """The fastest test that passed; of tests that all failed the fastest."""
+        return max(self.tests, key=lambda test: (test.passed, test.rate))
 
     @property
     def ranks(self) -> Optional[int]:
@@ -104,13 +127,9 @@ class HplOutput:
 
     @property
     def parameters(self) -> Dict[str, str]:
-        """n, nb, p, q and gpus, where they are the same in all tests."""
-        parameters = {}
-        for name in ("n", "nb", "p", "q", "gpus"):
-            values = {getattr(test, name) for test in self.tests}
-            if len(values) == 1 and None not in values:
-                parameters[name] = str(values.pop())
-        return parameters
+        """n, nb, p, q and gpus of the test that the figures are of."""
+        sizes = {name: getattr(self.best, name) for name in ("n", "nb", "p", "q", "gpus")}
+        return {name: str(size) for name, size in sizes.items() if size is not None}
 
     @property
     def checks(self) -> Dict[str, bool]:
@@ -122,20 +141,28 @@ class HplOutput:
         }
 
     def metrics(self) -> List[Metric]:
-        """hpl_rate [flop/s], hpl_time [s], hpl_residual [1]: of several tests the median, least
-        and most."""
-        residuals = [test.residual for test in self.tests if test.residual is not None]
+        """hpl_rate [flop/s], hpl_time [s], hpl_residual [1]: of several tests of one kind the
+        median, least and most, else those of the best; of these hpl_test_rate of each test too."""
+        tests = [self.best] if self.is_sweep else self.tests
+        residuals = [test.residual for test in tests if test.residual is not None]
         columns: List[Tuple[str, List[float], str, str]] = [
-            ("hpl_rate", [test.rate for test in self.tests], "flop/s", "higher"),
-            ("hpl_time", [test.seconds for test in self.tests], "s", "lower"),
+            ("hpl_rate", [test.rate for test in tests], "flop/s", "higher"),
+            ("hpl_time", [test.seconds for test in tests], "s", "lower"),
             ("hpl_residual", residuals, "1", "lower"),
         ]
         rows: List[Metric] = []
         for name, values, unit, direction in columns:
-            if len(self.tests) > 1 and values:
+            if len(tests) > 1 and values:
                 rows += summarise(name, values, unit, direction)
             else:
                 rows += [Metric(name, v, unit, direction, statistic="single", n=1) for v in values]
+        by_label: Dict[str, List[float]] = {}
+        for test in self.tests if self.is_sweep else ():
+            by_label.setdefault(test.label, []).append(test.rate)
+        for label, rates in by_label.items():
+            rows.append(
+                Metric("hpl_test_rate", max(rates), "flop/s", "higher", device=label, n=len(rates))
+            )
         return rows
 
 
@@ -154,9 +181,11 @@ def parse_hpl(text: str) -> HplOutput:
         raise ParseError(f"no {_HPCC_END!r} at the end: the output is cut off")
     tests: List[HplTest] = []
     skipped = 0
+    unverified: Tuple[str, ...] = ()
     # hpcc's summary may stand alone; where anything of a table is left, all of it must be there.
     if not summary or hpcc or any(line.startswith(("HPLinpack ", "||Ax-b")) for line in lines):
-        tests, skipped = _table(lines)
+        tests, skipped, has_end = _table(lines)
+        unverified = () if has_end else (_NO_BANNER, _NO_END)
     if hpcc is not None and not summary:
         raise ParseError("hpcc's output has no summary (HPL_Tflops=...)")
     warnings = [f"HPL printed an error: {after}" for after in _errors(lines)]
@@ -166,12 +195,13 @@ def parse_hpl(text: str) -> HplOutput:
         tests = _with_summary(tests, summary)
         if not tests[0].variant:
             warnings.append("the residual is computed from the norms of hpcc's summary")
-    problems = {(test.n, test.nb, test.p, test.q, test.variant) for test in tests}
-    if len(problems) > 1:
+    output = HplOutput(tuple(tests), skipped, success, _version(lines), warnings, unverified)
+    if output.is_sweep:
         warnings.append(
-            f"{len(tests)} tests of {len(problems)} kinds: their rates are not repeats of one"
+            f"{len(tests)} tests of several kinds: the figures are those of the best,"
+            f" {output.best.label}"
         )
-    return HplOutput(tuple(tests), skipped, success, _version(lines), warnings)
+    return output
 
 
 def _version(lines: Sequence[Line]) -> Optional[str]:
@@ -200,7 +230,8 @@ def _errors(lines: Sequence[Line]) -> List[str]:
 # ---- the table
 
 
-def _table(lines: Sequence[Line]) -> Tuple[List[HplTest], int]:
+def _table(lines: Sequence[Line]) -> Tuple[List[HplTest], int, bool]:
+    """The tests, how many were skipped, and whether the table has its end."""
     header = _header(lines)
     threshold, echoes = _preamble(lines[: header.number])
     tests: List[HplTest] = []
@@ -224,9 +255,9 @@ def _table(lines: Sequence[Line]) -> Tuple[List[HplTest], int]:
             row = None
     if row is not None:
         raise row[0].error("the row has no residual line")
-    if end is None:
+    if end is None and (_version(lines) or not tests):
         raise ParseError("no 'Finished ... tests with the following results:' after the table")
-    return tests, _ending(lines, end, tests)
+    return tests, 0 if end is None else _ending(lines, end, tests), end is not None
 
 
 def _header(lines: Sequence[Line]) -> Line:

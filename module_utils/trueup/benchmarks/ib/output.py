@@ -274,13 +274,12 @@ def parse_ib(text: str) -> IbOutput:
             test; a row contradicts itself; the ends contradict each other; perftest says that
             something failed.
     """
-    ends = [end for side, lines in _labelled(lines_of(text)) for end in _ends(side, lines)]
-    read_ends = ends
-    ends = [end for end in ends if end.banners or end.headers or end.rows]
-    if len(ends) == 1 and not ends[0].banners:
-        _name_by_program(ends[0], text)
+    parts = [end for side, lines in _labelled(lines_of(text)) for end in _ends(side, lines)]
+    ends = [end for end in parts if end.banners or end.headers or end.rows]
     if not ends:
         raise ParseError("no banner such as 'RDMA_Write BW Test': perftest printed no test")
+    if len(ends) == 1 and not ends[0].banners:
+        _name_by_program(ends[0], text)
     for end in ends:
         _check_end(end)
     if len(ends) > 2:
@@ -289,20 +288,25 @@ def parse_ib(text: str) -> IbOutput:
     if len(ends) == 2:
         _compare(*ends)
     _check_sizes(first)
-    cautions = [caution for end in read_ends for caution in end.warnings]
+    cautions = [caution for end in parts for caution in end.warnings]
     cautions += filter(None, map(_below_median, first.rows))
+    return _output([first, *(end for end in ends if end is not first)], cautions)
+
+
+def _output(ends: Sequence[_End], cautions: Sequence[str]) -> IbOutput:
+    """The output of these ends, of which the first one's figures count."""
+    first = ends[0]
     _, verb, words, kind = first.banners[0]
-    known = {column for table in _TABLES for column in table}
-    unknown = [name for name in first.headers[0][1] if name not in known]
-    ordered = [first, *(end for end in ends if end is not first)]
+    columns = first.headers[0][1]
+    unknown = [name for name in columns if name not in _known(columns)]
     return IbOutput(
         verb=_VERBS[verb],
         kind=kind,
         device=first.settings["Device"],
         settings=dict(first.settings),
         rows=tuple(first.rows),
-        ends=tuple(end.side for end in ordered),
-        gpus=tuple(end.gpus[0] if end.gpus else None for end in ordered),
+        ends=tuple(end.side for end in ends),
+        gpus=tuple(end.gpus[0] if end.gpus else None for end in ends),
         warnings=list(dict.fromkeys(cautions)),
         both_ways=_BOTH_WAYS in words,
         lacks=tuple(lack for end in ends for lack in end.lacks),

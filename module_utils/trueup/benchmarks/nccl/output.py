@@ -76,7 +76,7 @@ _SETTINGS = re.compile(
     r"# +nThread (\d+) nGpus (\d+) minBytes (\d+) maxBytes (\d+) step: (\d+)\((factor|bytes)\) "
     r"warmup iters: (\d+) iters: (\d+)(.*)"
 )
-_SETTING = re.compile(r" ([^:\s][^:]*): (\S+)")
+_SETTING = re.compile(r" ([^:\s][^:]{0,40}): (\S+)")
 _VALIDATION = "validation"
 _JUDGED_SETTINGS = ("agg iters", _VALIDATION, "graph", "unalign")
 _DEVICE = re.compile(
@@ -86,7 +86,9 @@ _SIDES = re.compile(
     r"# +out-of-place(?: \(\+ per-iteration\))? +in-place(?: \(\+ per-iteration\))?"
 )
 _COLUMNS = re.compile(r"# +size +count +type\b.*")
-_ELIDED = re.compile(r"\s*\[?(?:\.{3,}|\u2026)\]?\s*|.*(?i:truncated|omitted|left out|snip).*")
+_ELIDED = re.compile(
+    r"\s*\[?(?:\.{3,}|\u2026)\]?\s*$|(?i:.{0,200}(?:truncated|omitted|left out|snip))"
+)
 _FOOTER = re.compile(r"# +(?:Out of bounds values|Avg bus bandwidth)")
 _ROW_LIKE = re.compile(r"\s*\d+ +\d+ +[a-z]\w* .*")
 
@@ -322,7 +324,7 @@ class _Table:
             self.average = (printed(match[1], line), match[2], line)
         elif line.lstrip()[:1].isdigit():
             self.rows.append(row_of(line, self.columns, self.figures))
-        elif _ELIDED.fullmatch(line):
+        elif _ELIDED.match(line):
             self.elided = True
         elif match := re.fullmatch(r"# +Out of bounds values +: (\d+) (OK|FAILED)", line):
             if (match[2] == "OK") != (int(match[1]) == 0):

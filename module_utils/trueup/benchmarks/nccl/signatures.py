@@ -6,9 +6,9 @@ import re
 
 MARKS = ("NCCL", "nccl", "nThread", "algbw", "bus bandwidth", '"alg_bw"')
 _BEGINS = r"(nccl-tests version \S)|(Collective test starting:)|(nThread \d+ nGpus)|(size +count )"
-RUN = (rf"\s*#?\s*(?:{_BEGINS})", r"\s*#?\s*Avg bus bandwidth")
+RUN = (rf"[ \t#]*(?:{_BEGINS})", r"[ \t#]*Avg bus bandwidth")
 _OURS = re.compile(
-    r"^\s*#?\s*(?:nccl-tests version \d|nThread \d+ nGpus|Collective test (?:starting|concluded):"
+    r"^[ \t#]*(?:nccl-tests version \d|nThread \d+ nGpus|Collective test (?:starting|concluded):"
     r"|Out of bounds values|Avg bus bandwidth|Rank +\d+ (?:Group|Pid)"
     r"|size +count +type\b[^#\n]*\balgbw\b)",
     re.MULTILINE,
