@@ -231,16 +231,21 @@ def _from_log(
         raise lacking[0].error(
             "no 'Global performance' after the run: cut off, or DEVITO_LOGGING is below PERF"
         )
-    others: Dict[str, List[str]] = {}
-    for run in logged:
-        if run.operator != chosen[0].operator:
-            others.setdefault(run.operator, []).append(f"{run.repeat.seconds:g} s")
     return DevitoOutput(
         repeats=tuple(run.repeat for run in chosen),
         exact=False,
         operator=chosen[0].operator,
-        not_judged={f"operator {name}": ", ".join(times) for name, times in others.items()},
+        not_judged=_others(logged, chosen[0].operator),
     )
+
+
+def _others(logged: Sequence[_Run], operator: str) -> Dict[str, str]:
+    """The times of the other operators."""
+    times: Dict[str, List[str]] = {}
+    for run in logged:
+        if run.operator != operator:
+            times.setdefault(f"operator {run.operator}", []).append(f"{run.repeat.seconds:g} s")
+    return {name: ", ".join(each) for name, each in times.items()}
 
 
 def _fragment(generated: re.Match[str]) -> DevitoOutput:
