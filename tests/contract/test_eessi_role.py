@@ -65,8 +65,6 @@ class Node:
             "root": root,
             "ansible_become_exe": f"{root}/usr/bin/sudo",
             "eessi_cache_base": f"{root}/var/lib/cvmfs",
-            "eessi_nvidia_folder": f"{root}/opt/eessi/nvidia",
-            "eessi_host_injections": f"{root}/opt/eessi/host_injections",
             "eessi_cache_mb": 1000,
             "trueup_node": self.seen,
             **variables,

@@ -4,12 +4,14 @@ and its shell files with stand-ins. Nothing of this machine is changed."""
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import plays
 import pytest
+import yaml
 from role_plans import node
 from trueup_controller.sites.enroot_pyxis import read_look
 
@@ -27,7 +29,7 @@ GIVEN = {
 
 
 def check(
-    folder: Path, cases: list[tuple[dict[str, Any], dict[str, Any]]]
+    folder: Path, cases: list[tuple[dict[str, Any], dict[str, Any]]], role: str = "enroot_pyxis"
 ) -> list[tuple[int, dict[str, str], str]]:
     """Of nodes in one play: exit status, path to content of what would be written, and what was
     said. A case is what the node is and the role's variables."""
@@ -36,14 +38,13 @@ def check(
             "trueup_node": {**NODE, **node},
             "enroot_pyxis_scratch": str(folder),
             "enroot_pyxis_slurm_dir": str(folder / "slurm"),
-            "enroot_pyxis_variables_file": "",
             **GIVEN,
             **variables,
         }
         for number, (node, variables) in enumerate(cases)
     }
     options = ("--check", "--diff", "--tags", "configure")
-    play = {"roles": ["enroot_pyxis"]}
+    play = {"roles": [role]}
     answer = plays.answer(plays.roles(folder, play, *options, hosts=hosts, env=plays.AS_JSON))
     return [_found(answer, plays.results(answer, name), name) for name in hosts]
 
@@ -86,14 +87,19 @@ def settings(text: str, uid: int) -> dict[str, str]:
 
 
 def test_each_user_has_folders_of_its_own_on_scratch(tmp_path: Path) -> None:
-    (tmp_path / "nccl.sh").write_text("export NCCL_TOPO_FILE=/opt/microsoft/ndv5/topo.xml\n")
+    profile = tmp_path / "nccl.sh"
+    profile.write_text("export NCCL_TOPO_FILE=/opt/microsoft/ndv5/topo.xml\n")
+    # A role of its own, whose profile of role nccl is that file.
+    role = shutil.copytree(ROOT / "roles" / "enroot_pyxis", tmp_path / "roles" / "enroot_pyxis")
+    data = yaml.safe_load((role / "vars" / "main.yml").read_text())
+    data["__enroot_pyxis_variables_file"] = str(profile)
+    (role / "vars" / "main.yml").write_text(yaml.safe_dump(data))
     given = {
-        "enroot_pyxis_variables_file": str(tmp_path / "nccl.sh"),
         "enroot_pyxis_settings": {"ENROOT_MOUNT_HOME": "n"},
         "enroot_pyxis_plugin_arguments": ["container_scope=job"],
     }
     adapter = {"infiniband": [{"name": "mlx5_ib0"}]}
-    [(status, written, said)] = check(tmp_path, [(adapter, given)])
+    [(status, written, said)] = check(tmp_path, [(adapter, given)], str(role))
     assert status == 0, said
     conf = written["/etc/enroot/enroot.conf.d/00-trueup.conf"]
     assert settings(conf, 1000) == {

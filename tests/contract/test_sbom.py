@@ -47,7 +47,7 @@ def test_downloads_are_those_of_the_roles_variables() -> None:
         name: found[f"hpcx.hpcx_archives.{name}"]["hashes"][0]["content"] for name in archives
     } == {name: one["sha256"] for name, one in archives.items()}
     assert {name.split(".")[0] for name in found} >= {
-        *("avd_session_host", "eessi", "enroot_pyxis", "fslogix", "gpu_copy", "gpu_grid", "hpcx"),
+        *("avd_session_host", "enroot_pyxis", "fslogix", "gpu_copy", "gpu_grid", "hpcx"),
         *("ib", "nccl", "python", "rdma", "windows_gpu"),
     }
     assert found["enroot_pyxis.enroot_pyxis_enroot_url"]["licenses"] == [

@@ -24,6 +24,12 @@ _PROGRAM = "/usr/local/libexec/trueup/eessi"
 _SETTINGS = "/etc/trueup/eessi.json"
 _UNIT = "trueup-eessi-gpu.service"
 _CACHE = "/var/lib/cvmfs"
+# The folder of links to the driver's libraries, which 2025.06 and later must have.
+_LINKS = "/opt/eessi/nvidia"
+# The same for 2023.06. Not EESSI's default /opt/eessi, below whose nvidia/ 2023.06 makes folders:
+# with a new driver, 2025.06's script removes /opt/eessi/nvidia/* and stops at them.
+_HOST_INJECTIONS = "/opt/eessi/host_injections"
+# EESSI/docs, native installation: one for each 500 clients, and at least two.
 _CLIENTS_OF_A_PROXY = 500
 _WRITTEN = "# Written by trueup (role eessi)."
 _OWNED = f"{_WRITTEN} Changes here are lost.\n"
@@ -89,21 +95,18 @@ def plan(inputs: PlanInputs) -> Plan:
     commands ``verify`` and ``link`` (empty without GPUs). Ansible shows ``warnings``.
     """
     options, root = inputs.options, inputs.data["root"]
-    clients = options["clients"] or max(len(inputs.groups.get("eessi", [])), 1)
-    proxies = max(2, -(-clients // _CLIENTS_OF_A_PROXY))
     look = json.loads(inputs.found["stdout"])
-    refused = [*_refused_system(inputs), *_refused(options, clients, proxies)]
+    refused = [*_refused_system(inputs), *_refused(options)]
     refused += [f"eessi: {problem}" for problem in look["problems"]]
     if refused:
         return Plan(refused=refused)
     settings = _settings(inputs)
-    direct = f"{clients} clients load from EESSI's servers directly; a cluster should have at least"
     program = f"{root}{_PROGRAM}"
     return Plan(
         values={
             "repository": options["cvmfs_repository"] or _repository(inputs),
             "pins": _pins(inputs),
-            "package": _package(inputs) if options["config"] == "eessi" else {},
+            "package": _package(options["config_package"]),
             "files": [
                 {"path": f"{root}{path}", **(contents or {"state": "absent"})}
                 for path, contents in _files(inputs, settings).items()
@@ -114,14 +117,7 @@ def plan(inputs: PlanInputs) -> Plan:
             "reload": ["true"] if look["set_up"] else ["cvmfs_config", "reload"],
             "verify": [program, "verify", f"{root}{_SETTINGS}"],
             "link": [program, "link", f"{root}{_SETTINGS}"] if settings["gpus"] else [],
-            "warnings": [
-                *(
-                    [f"eessi: {direct} {proxies} proxies (eessi_http_proxies)."]
-                    if clients > 1 and not options["http_proxies"]
-                    else []
-                ),
-                *_unbuilt(inputs),
-            ],
+            "warnings": [*_too_few_proxies(inputs), *_unbuilt(inputs)],
         }
     )
 
@@ -132,10 +128,10 @@ def _settings(inputs: PlanInputs) -> dict[str, Any]:
     version = f"{root}/cvmfs/{_REPOSITORY}/versions/{options['version']}"
     scratch = local_scratch(inputs)
     cache: str = options["cache_base"] or (f"{scratch}/cvmfs" if scratch else _CACHE)
-    links = f"{options['host_injections']}/nvidia/{node['architecture']}/host"
+    links = f"{root}{_HOST_INJECTIONS}/nvidia/{node['architecture']}/host"
     of_version = inputs.catalog("eessi.yml")["versions"].get(options["version"], {})
     if of_version.get("gpu_links") == "override":
-        links = options["nvidia_folder"]
+        links = f"{root}{_LINKS}"
     return {
         "etc": f"{root}/etc",
         "fuse": f"{root}/dev/fuse",
@@ -150,7 +146,6 @@ def _settings(inputs: PlanInputs) -> dict[str, Any]:
         "scratch": scratch if cache.startswith(f"{scratch}/") else "",
         "gpus": node["has_gpu"],
         "links": links,
-        "download": options["library_list_download"],
     }
 
 
@@ -182,7 +177,14 @@ def _client_files(inputs: PlanInputs, settings: Mapping[str, Any]) -> dict[str, 
     options = inputs.options
     proxies, servers = "|".join(options["http_proxies"]), ";".join(options["servers"])
     proxy_line = f'CVMFS_HTTP_PROXY="{proxies}"' if proxies else 'CVMFS_CLIENT_PROFILE="single"'
-    client = _CLIENT.format(**{**options, "proxies": proxy_line, "cache": settings["cache"]})
+    root = inputs.data["root"]
+    client = _CLIENT.format(
+        proxies=proxy_line,
+        cache=settings["cache"],
+        cache_mb=options["cache_mb"],
+        host_injections=f"{root}{_HOST_INJECTIONS}",
+        nvidia_folder=f"{root}{_LINKS}",
+    )
     return {
         "/etc/cvmfs/default.local": {"content": _OWNED + client},
         "/etc/cvmfs/domain.d/eessi.io.local": {"content": _OWNED + _SERVERS.format(servers)}
@@ -229,6 +231,17 @@ def gromacs_modules(catalog: Mapping[str, Any], version: str, node: Mapping[str,
     return modules.get("gpu", []) if not target or target in row.get("gpu_targets", []) else []
 
 
+def _too_few_proxies(inputs: PlanInputs) -> list[str]:
+    """A warning where the clients of the inventory need more proxies than the site has."""
+    clients, count = len(inputs.groups.get("eessi", [])), len(inputs.options["http_proxies"])
+    needed = max(2, -(-clients // _CLIENTS_OF_A_PROXY))
+    if count >= needed or (clients < 2 and not count):
+        return []
+    path = f"through {count} of the site's proxies" if count else "from EESSI's servers directly"
+    load = f"{max(clients, 1)} clients load {path}"
+    return [f"eessi: {load}; a cluster should have at least {needed} (eessi_http_proxies)."]
+
+
 def _unbuilt(inputs: PlanInputs) -> list[str]:
     """A warning where the version has no builds for the node's GPUs."""
     version, target = inputs.options["version"], gpu_target(inputs.node)
@@ -256,25 +269,24 @@ def _repository(inputs: PlanInputs) -> dict[str, Any]:
 
 
 def _pins(inputs: PlanInputs) -> list[dict[str, str]]:
-    client = inputs.options["cvmfs_versions"][inputs.node["package_manager"]]
+    client = {"name": "cvmfs", "version": inputs.data["cvmfs_version"]}
     # It holds keys and an address; the content at that address is signed by these keys.
     config = {"name": "cvmfs-config-default", "version": "*"}
-    cern = [config] if inputs.options["config"] == "cern" else []
-    return [{"name": "cvmfs", "version": client}, *cern]
+    return [client] if inputs.options["config_package"] else [client, config]
 
 
-def _package(inputs: PlanInputs) -> dict[str, Any]:
-    """EESSI's own configuration."""
-    manager = inputs.node["package_manager"]
-    pinned = inputs.options["config_package"][manager]
+def _package(package: Mapping[str, str]) -> dict[str, Any]:
+    """EESSI's own configuration; empty where it is CERN's."""
+    if not package:
+        return {}
     # Not /var/tmp, where a user of the node could put a file of that name first, and other content
     # after the check.
-    file = f"/var/cache/trueup-{pinned['url'].rpartition('/')[2]}"
+    file = f"/var/cache/trueup-{package['url'].rpartition('/')[2]}"
     return {
-        "pins": [{"name": "cvmfs-config-eessi", "version": pinned["version"]}],
-        "url": pinned["url"],
+        "pins": [{"name": "cvmfs-config-eessi", "version": package["version"]}],
+        "url": package["url"],
         "file": file,
-        "checksum": f"sha256:{pinned['sha256']}",
+        "checksum": f"sha256:{package['sha256']}",
     }
 
 
@@ -284,8 +296,12 @@ def _refused_system(inputs: PlanInputs) -> list[str]:
     if manager not in inputs.data["urls"]:
         return [f"eessi: {inputs.node['os']} has neither apt nor dnf."]
     versions = inputs.catalog("eessi.yml")["versions"]
-    package = options["config_package"].get(manager, {})
-    pinned = re.fullmatch("[0-9a-f]{64}", package.get("sha256", ""))
+    package = options["config_package"]
+    is_pinned = (
+        package.keys() == {"version", "url", "sha256"}
+        and "/" in package["url"]
+        and re.fullmatch("[0-9a-f]{64}", str(package["sha256"]))
+    )
     wrong = {
         f"eessi_version is {options['version']}: catalog/eessi.yml has"
         f" {', '.join(sorted(versions))} (quoted, since YAML reads a bare 2023.06 as a"
@@ -294,33 +310,25 @@ def _refused_system(inputs: PlanInputs) -> list[str]:
         f" {', '.join(sorted(suites))}, Enterprise Linux 9): give eessi_cvmfs_repository.": not (
             options["cvmfs_repository"] or manager == "dnf" or release(inputs.node) in suites
         ),
-        f"eessi_config_package.{manager}.sha256 is missing, and the package at"
-        f" {package.get('url', '?')} is not signed: give the sha256 of the file that you looked"
-        " into, or set eessi_config=cern.": options["config"] == "eessi" and not pinned,
+        "eessi_config_package must have version, url and sha256 of EESSI's package for"
+        f" {manager}: it is not signed, so give the sum of the file that you looked into, or leave"
+        " the variable empty.": package and not is_pinned,
     }
     return sentences(wrong)
 
 
-def _refused(options: Mapping[str, Any], clients: int, needed: int) -> list[str]:
+def _refused(options: Mapping[str, Any]) -> list[str]:
     """Errors in the variables. A shell reads the client's configuration, as root."""
-    count, fewer = len(options["http_proxies"]), options["fewer_proxies_allowed"]
     proxies = others(r"https?://[^/@ |;\"$`]+:[0-9]+", options["http_proxies"])
     servers = others(r"https?://[^ ;\"$`]+/@fqrn@", options["servers"])
-    nvidia, injections = options["nvidia_folder"], options["host_injections"]
-    paths = [options["cache_base"] or _CACHE, nvidia, injections]
     wrong = {
         f"eessi_http_proxies has {proxies}: write a proxy as http://host:port.": proxies,
-        f"eessi_http_proxies has {count} for {clients} clients, and {needed} are needed (one for"
-        f" each {_CLIENTS_OF_A_PROXY}, at least two): add some, or set"
-        " eessi_fewer_proxies_allowed.": 0 < count < needed and not fewer,
         f"eessi_servers has {servers}: write a server as http://host/cvmfs/@fqrn@.": servers,
         f"eessi_cache_mb is {options['cache_mb']}: CernVM-FS wants at least 1000 MB.": (
             options["cache_mb"] < 1000
         ),
-        "eessi_cache_base, eessi_nvidia_folder and eessi_host_injections must be absolute paths of"
-        " letters, digits, ., - and _.": others("(/[A-Za-z0-9._-]+)+", paths),
-        f"eessi_nvidia_folder {nvidia} lies where 2023.06 makes folders"
-        " (eessi_host_injections/nvidia), and the script of 2025.06 would stop at them: choose"
-        " another.": f"{nvidia}/".startswith(f"{injections}/nvidia/"),
+        "eessi_cache_base must be an absolute path of letters, digits, ., - and _.": others(
+            "(/[A-Za-z0-9._-]+)+", [options["cache_base"] or _CACHE]
+        ),
     }
     return sentences(wrong)

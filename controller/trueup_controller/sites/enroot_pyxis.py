@@ -24,6 +24,8 @@ _MORE_THAN_ONE = ("user.max_user_namespaces", "user.max_mnt_namespaces")
 _CLONE = "kernel.unprivileged_userns_clone"
 _APPARMOR = "kernel.apparmor_restrict_unprivileged_userns"
 _ENROOT_CONF = "/etc/enroot/enroot.conf"
+# Above Slurm's header files, where all its packages have them.
+_INCLUDE = "/usr/include"
 _PLUGIN = "/opt/trueup/pyxis/spank_pyxis.so"
 _SOURCE = "/usr/local/src/trueup-pyxis"
 _UNIT = "trueup-enroot-scratch.service"
@@ -86,12 +88,12 @@ def asks(inputs: PlanInputs) -> dict[str, Any]:
     environment = {
         "LC_ALL": "C",
         "MANAGER": node["package_manager"] or "",
-        "PACKAGES": " ".join(options["enroot_packages"]),
+        "PACKAGES": " ".join(inputs.data["enroot_packages"]),
         "PLACES": " ".join([options["scratch"], inputs.found["scratch"], *inputs.data["places"]]),
         "PLUGIN": _PLUGIN,
         "SLURM_DIR": options["slurm_dir"],
-        "SLURM_INCLUDE": options["slurm_include"],
-        "VARIABLES": options["variables_file"],
+        "SLURM_INCLUDE": _INCLUDE,
+        "VARIABLES": inputs.data["variables_file"],
     }
     argv = ["env", *(f"{name}={value}" for name, value in environment.items()), "sh", "-s"]
     look = inputs.text("roles/enroot_pyxis/files/look.sh")
@@ -119,7 +121,7 @@ def plan(inputs: PlanInputs) -> Plan:
     settings = _settings(inputs, f"{scratch}/enroot")
     # 4.0.1-1 and 4.0.1-1.el8 are 4.0.1.
     version = f"{options['enroot_version']}-"
-    installed = [answers.get(f"package {name}", "") for name in options["enroot_packages"]]
+    installed = [answers.get(f"package {name}", "") for name in inputs.data["enroot_packages"]]
     current = all(release.startswith(version) for release in installed)
     refused = [
         *_refused(inputs, names),
@@ -128,7 +130,7 @@ def plan(inputs: PlanInputs) -> Plan:
         *config_problems(look, settings, options["slurm_dir"]),
     ]
     if verified_only(inputs.node) and not current:
-        refused.append(cannot_be_installed(options["enroot_packages"], str(inputs.node["os"])))
+        refused.append(cannot_be_installed(inputs.data["enroot_packages"], str(inputs.node["os"])))
     if refused:
         return Plan(refused=refused)
     gpus = inputs.node["has_gpu"] and "nvidia" not in answers
@@ -234,8 +236,8 @@ def read_variables(lines: Iterable[str]) -> dict[str, str]:
         match = re.fullmatch(r"([A-Za-z_]\w*)=([^$`]*)", words[0]) if len(words) == 1 else None
         if match is None:
             raise BadInput(
-                f"{line!r} of enroot_pyxis_variables_file is not `export NAME=value` with plain"
-                " text: correct it, or empty enroot_pyxis_variables_file."
+                f"{line!r} of role nccl's profile for containers is not `export NAME=value` with"
+                " plain text: run role nccl again."
             )
         variables[match.group(1)] = match.group(2)
     return variables
@@ -261,11 +263,11 @@ def _scratch(inputs: PlanInputs, look: Mapping[str, Any]) -> tuple[str, bool]:
 def _package_files(inputs: PlanInputs) -> list[str]:
     """The release files of enroot's packages; none where the vendor has none for the machine."""
     options, node = inputs.options, inputs.node
-    of_manager = options["enroot_files"].get(node["package_manager"], {})
+    of_manager = inputs.data["enroot_files"].get(node["package_manager"], {})
     pattern: str = of_manager.get(node["architecture"], "")
     return [
         pattern.replace("{name}", name).replace("{version}", options["enroot_version"])
-        for name in options["enroot_packages"]
+        for name in inputs.data["enroot_packages"]
         if pattern
     ]
 
@@ -273,7 +275,7 @@ def _package_files(inputs: PlanInputs) -> list[str]:
 def _enroot(inputs: PlanInputs, names: list[str]) -> dict[str, Any]:
     options = inputs.options
     return {
-        "prerequisites": options["prerequisites"].get(inputs.node["package_manager"], []),
+        "prerequisites": inputs.data["prerequisites"].get(inputs.node["package_manager"], []),
         "files": [
             {
                 "url": f"{options['enroot_url']}/{name.replace('+', '%2B')}",
@@ -292,7 +294,7 @@ def _nvidia(inputs: PlanInputs) -> dict[str, Any]:
     return {
         "repository": inputs.options["nvidia_repository"]
         or {**repository, "url": repository["url"] + folder},
-        "pins": inputs.options["nvidia_packages"],
+        "pins": inputs.data["nvidia_packages"],
     }
 
 
@@ -304,10 +306,10 @@ def _build(inputs: PlanInputs, answers: Mapping[str, str]) -> dict[str, Any]:
         return {}
     headers = [] if "headers" in answers else [options["slurm_packages"][manager]]
     return {
-        "packages": [*options["build_packages"][manager], *headers],
+        "packages": [*inputs.data["build_packages"][manager], *headers],
         "source": _SOURCE,
         "command": [
-            *("env", "LC_ALL=C", f"SLURM_INCLUDE={options['slurm_include']}"),
+            *("env", "LC_ALL=C", f"SLURM_INCLUDE={_INCLUDE}"),
             *("sh", "-s", _SOURCE, _PLUGIN, slurm),
         ],
         "files": [{"path": f"{_PLUGIN}.built", "content": f"{build_id}\n"}],
@@ -333,20 +335,19 @@ def _files(
     *,
     must_mount: bool,
 ) -> list[dict[str, str]]:
-    options, hooks = inputs.options, "/etc/enroot/hooks.d"
+    hooks = "/etc/enroot/hooks.d"
     conf = "".join(
         f"\n{as_comment(setting['why'])}\n{name} {setting['value']}\n"
         for name, setting in settings.items()
     )
     asserted = f"AssertPathIsMountPoint={scratch}\n" if must_mount else ""
-    variables = read_variables(look["files"].get(options["variables_file"], []))
+    variables = read_variables(look["files"].get(inputs.data["variables_file"], []))
     give_lines = "".join(f"give {name} {shlex.quote(value)}\n" for name, value in variables.items())
     hook = f"#!/usr/bin/env bash\n{_OWNED}{_HOOK}{give_lines}"
     mounts = "".join(
         f"{path} {path} none x-create=dir,bind,ro,nosuid,nodev,private,nofail,silent\n"
-        for path in options["mounts"]
+        for path in inputs.data["mounts"]
     )
-    absent = {"state": "absent"}
     unit = _OWNED + _SERVICE.format(scratch=scratch, asserted=asserted)
     files: dict[str, dict[str, str]] = {
         "/etc/enroot/enroot.conf.d/00-trueup.conf": {"content": _OWNED + _CONF + conf},
@@ -354,14 +355,12 @@ def _files(
         f"/etc/systemd/system/{_UNIT}": {"content": unit},
         **{
             f"{hooks}/{name}": {"state": "link", "target": f"/usr/share/enroot/hooks.d/{name}"}
-            for name in options["hooks"]
+            for name in inputs.data["hooks"]
         },
         f"{hooks}/60-trueup-variables.sh": {"mode": "0755", "content": hook}
         if give_lines
-        else absent,
-        "/etc/enroot/mounts.d/60-trueup.fstab": {"content": _OWNED + _MOUNTS + mounts}
-        if mounts
-        else absent,
+        else {"state": "absent"},
+        "/etc/enroot/mounts.d/60-trueup.fstab": {"content": _OWNED + _MOUNTS + mounts},
     }
     return [{"path": path, **attributes} for path, attributes in files.items()]
 
@@ -409,12 +408,11 @@ def _refused(inputs: PlanInputs, names: list[str]) -> list[str]:
     )
     foreign = others(_READABLE, settings)
     lines = ", ".join(name for name, value in settings.items() if "\n" in str(value))
-    paths = [*([options["scratch"]] if options["scratch"] else []), *options["mounts"]]
-    loose = others("(/[A-Za-z0-9._-]+)+", paths)
+    loose = others("(/[A-Za-z0-9._-]+)+", [options["scratch"]] if options["scratch"] else [])
     manager, commit = node["package_manager"] or "no package manager", options["pyxis_commit"]
     wrong = {
-        f"enroot_pyxis: there is no release file for {manager} on {node['architecture']}: add its"
-        " name to enroot_pyxis_enroot_files.": not names,
+        f"enroot_pyxis: NVIDIA has no release file of enroot for {manager} on"
+        f" {node['architecture']}: leave this node out of the group enroot_pyxis.": not names,
         f"enroot_pyxis_enroot_checksums has no sha256 of {unchecked}, and NVIDIA publishes none:"
         f" download from {options['enroot_url']}, look at it, and give what sha256sum prints (64"
         " hexadecimal digits, lower case).": unchecked,
@@ -423,8 +421,8 @@ def _refused(inputs: PlanInputs, names: list[str]) -> list[str]:
         f"{foreign} of enroot_pyxis_settings: enroot reads no such name from its file; it reads"
         " ENROOT_*, MELLANOX_*, NVIDIA_*, SSL_CERT_DIR, SSL_CERT_FILE and *_proxy.": foreign,
         f"{lines} of enroot_pyxis_settings: the value has more than one line; give one.": lines,
-        f"{loose} of enroot_pyxis_scratch or enroot_pyxis_mounts: give absolute paths of letters,"
-        " digits, . _ - and /.": loose,
+        f"{loose} of enroot_pyxis_scratch: give an absolute path of letters, digits, . _ - and"
+        " /.": loose,
     }
     return sentences(wrong)
 

@@ -216,11 +216,12 @@ def link(settings: Settings) -> dict[str, Any]:
     if not reason:
         return {"changed": False, "driver": driver, "why": ""}
     init, script = settings["init"], settings["script"]
+    # --no-download: the list of libraries is that of the EESSI version and not the newest of
+    # Apptainer, so that two nodes have the same links, and nodes without internet have any.
     for path in (init, script):
         if not os.path.isfile(path):
             raise Problem(f"{path} is not there: is the repository mounted?")
-    options = [] if settings["download"] else ["--no-download"]
-    status, output = run(["bash", "-c", IN_EESSI, "bash", init, script, *options])
+    status, output = run(["bash", "-c", IN_EESSI, "bash", init, script, "--no-download"])
     if status:
         raise Problem(f"{script} ended with exit status {status}: {last_of(output)}")
     missing = what_is_missing(settings["links"], driver)

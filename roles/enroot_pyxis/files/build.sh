@@ -16,7 +16,7 @@ number=$(sed -n 's/^#define SLURM_VERSION_NUMBER *\(0x[0-9a-fA-F]*\).*/\1/p' "$h
 found=$(printf '%d.%02d.%d' $((number >> 16 & 255)) $((number >> 8 & 255)) $((number & 255)))
 [ "$found" = "${3%%-*}" ] || {
     echo "$header is of Slurm $found, and srun is $3: install the development package of $3" \
-        "(enroot_pyxis_slurm_packages, enroot_pyxis_slurm_include)" >&2
+        "(enroot_pyxis_slurm_packages)" >&2
     exit 1
 }
 cd "$1"
