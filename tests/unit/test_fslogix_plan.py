@@ -532,17 +532,30 @@ def test_an_installation_that_says_no_version_is_refused() -> None:
 def test_shares_are_tried_at_port_445() -> None:
     result = values(ask(profiles={"Enabled": 1, "VHDLocations": [SHARE, r"%SHARE%\profiles"]}))
     assert result["reach"] == [{"host": "stnx.file.core.windows.net", "port": 445, "seconds": 15}]
-    assert values(ask(profiles=SIMPLE, share_check=False))["reach"] == []
 
 
 def test_groups_have_their_members_and_others_are_left_alone() -> None:
-    result = values(
-        ask(profiles=SIMPLE, profile_include=["CONTOSO\\nx"], odfc_exclude=["Administrators"])
-    )
+    groups = {
+        "FSLogix Profile Include List": ["CONTOSO\\nx"],
+        "FSLogix ODFC Exclude List": ["Administrators"],
+    }
+    result = values(ask(profiles=SIMPLE, groups=groups))
     assert result["settings"]["groups"] == [
-        {"name": "FSLogix Profile Include List", "members": ["CONTOSO\\nx"]},
-        {"name": "FSLogix ODFC Exclude List", "members": ["Administrators"]},
+        {"name": name, "members": members} for name, members in groups.items()
     ]
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ({"FSLogix Profile List": ["x"]}, "has FSLogix Profile List: FSLogix's groups are"),
+        ({"FSLogix ODFC Include List": "x"}, "FSLogix ODFC Include List: give a list of names."),
+        ({"FSLogix ODFC Include List": [1]}, "FSLogix ODFC Include List: give a list of names."),
+    ],
+)
+def test_other_groups_and_members_are_refused(groups: dict[str, Any], words: str) -> None:
+    [sentence] = refused(ask(profiles=SIMPLE, groups=groups))
+    assert words in sentence
 
 
 def test_redirections_are_rendered_and_found_by_the_host() -> None:

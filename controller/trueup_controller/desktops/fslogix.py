@@ -16,6 +16,7 @@ from xml.sax.saxutils import escape
 
 from trueup.plan import Plan, PlanInputs, Skipped, sentences
 
+from ..system import others
 from . import fslogix_settings as settings
 from .fslogix_settings import APPS, KEYS, ODFC, PROFILES, VARIABLES
 from .registry import Value, changes, data_of
@@ -30,12 +31,10 @@ _DEFENDER = r"HKLM:\SOFTWARE\Policies\Microsoft\Windows Defender\Exclusions"
 # Only administrators write there; C:\Windows\Temp has files of anybody.
 _FOLDER = r"C:\Program Files\trueup\fslogix"
 _SERVICES = ("frxsvc", "frxccds")
-_GROUPS = {
-    "profile_include": "FSLogix Profile Include List",
-    "profile_exclude": "FSLogix Profile Exclude List",
-    "odfc_include": "FSLogix ODFC Include List",
-    "odfc_exclude": "FSLogix ODFC Exclude List",
-}
+_GROUPS = tuple(
+    f"FSLogix {kind} {end} List" for kind in ("Profile", "ODFC") for end in ("Include", "Exclude")
+)
+_SETUP = r"x64\Release\FSLogixAppsSetup.exe"
 # The release that closes elevations of privilege, and the one whose ODFC disk is not created.
 _FLOOR, _NO_ODFC_DISK = "3.26.826.17182", "3.26.102.18413"
 _DISKS = [f"{kind}{end}" for kind in ("VHD", "VHDX") for end in ("", ".lock", ".meta", ".metadata")]
@@ -85,7 +84,6 @@ def plan(inputs: PlanInputs) -> Plan:
     verify = bool(inputs.found.get("verify"))
     if verify and not inputs.variables.get("ansible_check_mode"):
         refused = _unmet(inputs, is_due, registry)
-    groups = inputs.options
     return Plan(
         values={
             "package": {"install": is_due, "record": RECORD, **_package(inputs)},
@@ -95,9 +93,9 @@ def plan(inputs: PlanInputs) -> Plan:
                 "registry": registry,
                 "services": _services(inputs, is_due),
                 "groups": [
-                    {"name": group, "members": groups[name]}
-                    for name, group in _GROUPS.items()
-                    if groups[name]
+                    {"name": group, "members": inputs.options["groups"][group]}
+                    for group in _GROUPS
+                    if inputs.options["groups"].get(group)
                 ],
             },
             "credentials": _credentials(inputs),
@@ -152,8 +150,6 @@ def _locations(inputs: PlanInputs) -> list[str]:
 
 
 def _servers(inputs: PlanInputs) -> list[dict[str, Any]]:
-    if not inputs.options["share_check"]:
-        return []
     seconds = inputs.options["share_timeout_seconds"]
     matches = map(_UNC.fullmatch, _locations(inputs))
     named = [match[1] for match in matches if match and "%" not in match[1]]
@@ -260,7 +256,7 @@ def _package(inputs: PlanInputs) -> dict[str, Any]:
         "url": release["url"],
         "sha256": release["sha256"],
         "folder": rf"{_FOLDER}\{version}",
-        "setup": inputs.options["setup"],
+        "setup": _SETUP,
         "arguments": ["/install", "/quiet", "/norestart"],
     }
 
@@ -404,7 +400,7 @@ def _refused(inputs: PlanInputs) -> list[str]:
     for label, declared in _dictionaries(inputs):
         wrong += _contradictions(label, declared)
         wrong += _wrong_locations(label, declared)
-    wrong += _wrong_containers(inputs)
+    wrong += _wrong_containers(inputs) + _wrong_groups(inputs.options["groups"])
     return wrong + _wrong_package(inputs) + _wrong_storage(inputs) + _wrong_redirections(inputs)
 
 
@@ -520,6 +516,21 @@ def _wrong_containers(inputs: PlanInputs) -> list[str]:
             ),
         }
     )
+
+
+def _wrong_groups(groups: Mapping[str, Any]) -> list[str]:
+    unknown = others("|".join(_GROUPS), groups)
+    shapeless = ", ".join(name for name, members in groups.items() if not _is_names(members))
+    return sentences(
+        {
+            f"fslogix_groups has {unknown}: FSLogix's groups are {', '.join(_GROUPS)}.": unknown,
+            f"fslogix_groups: {shapeless}: give a list of names.": shapeless,
+        }
+    )
+
+
+def _is_names(members: Any) -> bool:
+    return isinstance(members, list) and all(isinstance(name, str) for name in members)
 
 
 def _wrong_package(inputs: PlanInputs) -> list[str]:
