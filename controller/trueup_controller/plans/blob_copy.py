@@ -10,7 +10,7 @@ from trueup.benchmarks.blob_copy.case import CREDENTIALS, OPTIONS, capped
 from trueup.errors import BadInput
 from trueup.node import own_python
 from trueup.node.pythons import Need
-from trueup.options import module_spec
+from trueup.options import MODULE, ROLE
 from trueup.plan import Plan, PlanInputs, Skipped
 
 _NEEDED_MIB = 256
@@ -19,6 +19,8 @@ _SETTINGS = (
     *("account_url", "container", "limit_mbps", "copies", "cores_kept", "block_mib"),
     *("connections", "verify", "retries", "program"),
 )
+# Options of the module that no role sets: their defaults.
+_FIXED = {option.name: option.default for option in OPTIONS if option.of == MODULE}
 _ADDRESS = re.compile(r"https://|http://(127\.0\.0\.1|localhost)[:/]")
 
 
@@ -39,13 +41,15 @@ def plan(inputs: PlanInputs) -> Plan:
     caps = []
     for copies in (options["copies"], len(options["files"]) or options["copies"]):
         try:
-            limit, cap = options["limit_mbps"] * 1e6, options["cap_mbps"] * 1e6
-            caps.append(capped(copies, limit, cap or None) / 1e6)
+            caps.append(capped(copies, options["limit_mbps"] * 1e6) / 1e6)
         except BadInput as error:
             wrong.append(f"{error}.")
     if wrong:
         return Plan(refused=list(dict.fromkeys(wrong)))
-    settings = {**{name: options[name] for name in _SETTINGS}, "cap_mbps": caps[0]}
+    case = {
+        option.name: {**_FIXED, **options}[option.name] for option in OPTIONS if option.of != ROLE
+    }
+    settings = {**{name: case[name] for name in _SETTINGS}, "cap_mbps": caps[0]}
     return Plan(
         values={
             "settings": settings,
@@ -59,7 +63,7 @@ def plan(inputs: PlanInputs) -> Plan:
             ),
         },
         skipped=[Skipped("blob_checkpoint", reason) for reason in _lacking(inputs)],
-        cases=[{name: options[name] for name in module_spec(OPTIONS)}],
+        cases=[case],
     )
 
 
@@ -72,7 +76,7 @@ def _credential(secrets: Mapping[str, str]) -> str:
 def _wrong(options: Mapping[str, Any], secrets: Mapping[str, str]) -> list[str]:
     """Sentences; none holds the credential."""
     string, token = secrets["connection_string"], secrets["sas_token"]
-    url, container, program = options["account_url"], options["container"], options["program"]
+    url, container = options["account_url"], options["container"]
     rules: tuple[tuple[Any, str], ...] = (
         (
             "?" in url + container,
@@ -100,21 +104,6 @@ def _wrong(options: Mapping[str, Any], secrets: Mapping[str, str]) -> list[str]:
             (
                 "blob_checkpoint_account_url is not an https address: set it to"
                 " https://ACCOUNT.blob.core.windows.net."
-            ),
-        ),
-        (
-            program == "azcopy" and (string or token),
-            (
-                "blob_checkpoint_program azcopy takes a SAS or key only as an argument, which every"
-                " user of the node can read: leave the credential out (managed identity) or set"
-                " azure-storage-blob."
-            ),
-        ),
-        (
-            container and program == "azure-storage-blob" and not (string or token),
-            (
-                "blob_checkpoint_program azure-storage-blob needs a credential: set"
-                " blob_checkpoint_sas_token from a vault."
             ),
         ),
         ("\n" in (string + token).strip(), "A credential is one line."),

@@ -11,7 +11,7 @@ import stat
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ...errors import BadInput
-from ...options import Option, RoleOption
+from ...options import ModuleOption, Option, RoleOption
 from .output import BlobCopyOutput
 
 CAP_STEP = 100e6
@@ -74,7 +74,7 @@ OPTIONS = (
         why="Kept as the connection string is.",
         secret=True,
     ),
-    Option(
+    ModuleOption(
         "program",
         "What copies; auto: azure-storage-blob where there is a credential, else azcopy with the"
         " node's managed identity. azcopy takes a SAS only as an argument, which is refused.",
@@ -95,14 +95,14 @@ OPTIONS = (
         why="20 Gb/s is the ingress limit in the article on NDv4. Look yours up; nodes share it.",
         least=1,
     ),
-    Option(
+    ModuleOption(
         "cap_mbps",
         "The most that each copy may take, in Mb/s; 0 means the most, in steps of 100 Mb/s, that"
         " keeps all of them below the limit.",
         0.0,
         why="The article takes 2300: 8 x 2300 = 18400 < 20000.",
     ),
-    Option(
+    ModuleOption(
         "cores_kept",
         "Cores left for others; -1 means a sixth of them. Each copy gets floor((cores - kept) /"
         " copies); too few, and none is bound.",
@@ -110,28 +110,28 @@ OPTIONS = (
         why="A sixth gives the article's 10 of 96 for each of 8 copies.",
         least=-1,
     ),
-    Option(
+    ModuleOption(
         "block_mib",
         "Size of a block in MiB; a file of more than 50,000 of them gets larger ones.",
         8,
         why="A lost block is what is sent again.",
         least=1,
     ),
-    Option(
+    ModuleOption(
         "connections",
         "Blocks in flight of each copy.",
         4,
         why="One connection does not fill a cap of gigabits.",
         least=1,
     ),
-    Option(
+    ModuleOption(
         "verify",
         "properties compares the file's MD5 with the blob's Content-MD5, and each block's MD5 was"
         " compared by the service when it arrived; download reads every blob back.",
         "properties",
         choices=("properties", "download"),
     ),
-    Option(
+    ModuleOption(
         "retries",
         "Retries of one request that was throttled (429, 503), failed (500, 502, 504) or lost its"
         " connection.",
@@ -143,7 +143,7 @@ OPTIONS = (
         [],
         elements="path",
     ),
-    Option("size_bytes", "Bytes of each file of random data.", 1073741824, least=1),
+    ModuleOption("size_bytes", "Bytes of each file of random data.", 1073741824, least=1),
     Option(
         "directory",
         "Existing folder for the files of random data, which are removed at the end, and for blobs"
