@@ -89,19 +89,8 @@ def test_the_fabric_manager_below_580_has_another_name(system: str, name: str) -
     assert {"name": name, "version": "570.1.2-*"} in pins
 
 
-def test_gdrcopy_comes_with_its_module() -> None:
-    apt = values("nc_a100_v4", gdrcopy="from_repository")
-    dnf = values("nc_a100_v4", "almalinux-9", gdrcopy="from_repository", gdrcopy_version="2.7")
-    assert apt["pins"][-1] == {"name": "gdrcopy", "version": "2.6-1"}
-    assert dnf["pins"][-2:] == [
-        {"name": "gdrcopy-kmod", "version": "2.7*"},
-        {"name": "gdrcopy", "version": "2.7*"},
-    ]
-    assert apt["modules"] == ["gdrdrv"]
-
-
 def test_the_files_of_a_node_with_infiniband() -> None:
-    files = contents(values("ndv4", gdrcopy="from_repository"))
+    files = contents(values("ndv4"))
     header = "# Written by trueup (role gpu_driver).\n"
     assert files == {
         "/etc/modprobe.d/trueup-gpu-driver.conf": (
@@ -113,7 +102,7 @@ def test_the_files_of_a_node_with_infiniband() -> None:
             f"{header}[Service]\nExecStart=\n"
             "ExecStart=/usr/bin/nvidia-persistenced --verbose --persistence-mode\n"
         ),
-        "/etc/modules-load.d/trueup-gpu-driver.conf": f"{header}nvidia_peermem\ngdrdrv\n",
+        "/etc/modules-load.d/trueup-gpu-driver.conf": f"{header}nvidia_peermem\n",
         "/etc/systemd/system/openibd.service.d/trueup-peermem.conf": (
             f"{header}[Service]\nExecStartPost=-/sbin/modprobe nvidia-peermem\n"
         ),

@@ -68,22 +68,22 @@ def test_what_the_family_gets_on_each_system(family: str, system: str) -> None:
 
 
 def test_the_files() -> None:
-    modprobe, licence, _ = values(node("nv_a10_v5"), licence_settings={"A": "1", "B": "FALSE"})[
-        "files"
-    ]
+    modprobe, licence, _ = values(node("nv_a10_v5"))["files"]
     assert modprobe["content"].splitlines()[1:] == [
         "blacklist nouveau",
         "blacklist lbm-nouveau",
         "options nouveau modeset=0",
     ]
-    assert licence["content"] == "# Written by trueup (role gpu_grid).\nA=1\nB=FALSE\n"
+    assert licence["content"] == (
+        "# Written by trueup (role gpu_grid).\nIgnoreSP=FALSE\nEnableUI=FALSE\n"
+    )
 
 
 def test_a_containers_kernel_modules_are_its_hosts() -> None:
     on = node("nv_a10_v5", container=True, secure_boot=True)
-    result = values(on, installer_options=["--x"])
+    result = values(on)
     assert result["packages"] == ["gcc", "make"]
-    assert result["installer"][6:] == ["--silent", "--no-kernel-modules", "--x"]
+    assert result["installer"][6:] == ["--silent", "--no-kernel-modules"]
 
 
 def test_the_manifest_is_fetched_from_elsewhere_once() -> None:
@@ -115,12 +115,6 @@ def test_a_manifest_that_does_not_say_it_fails(options: dict[str, str], said: st
     given = {**OF_MANIFEST, **options}
     with pytest.raises(BadInput, match=said):
         plan(asked("gpu_grid", node("nv_a10_v5"), {**NOTHING, "installing": True}, **given))
-
-
-def test_a_driver_that_nobody_knows_may_be_allowed() -> None:
-    mirror = {"url": "file:///srv/grid.run", "unverified_allowed": True}
-    result = values(node("nv_a10_v5"), {"installing": True}, checksums={}, **mirror)
-    assert (result["checksum"], result["taken"]) == ("", "")
 
 
 def test_release_20_is_for_who_asks_for_it() -> None:
@@ -193,10 +187,8 @@ def test_a_driver_of_microsofts_host_is_taken_once_and_pinned(home: Path) -> Non
     later = values(node("nv_a10_v5"), installing, url=MICROSOFT)
     assert (later["taken"], later["sha256"]) == ("", sha256)
     # What was learned of Microsoft's host is not for a mirror's file.
-    mirror = values(
-        node("nv_a10_v5"), installing, url="https://mirror/x.run", unverified_allowed=True
-    )
-    assert (mirror["taken"], mirror["sha256"]) == ("", "")
+    mirror = plan(asked("gpu_grid", node("nv_a10_v5"), NOTHING, url="https://mirror/x.run"))
+    assert ["no sha256 is known" in sentence for sentence in mirror.refused] == [True]
 
 
 def test_a_label_may_name_the_kind_of_driver(home: Path) -> None:

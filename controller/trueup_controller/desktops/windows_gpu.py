@@ -72,7 +72,7 @@ def plan(inputs: PlanInputs) -> Plan:
     options, state, registry = inputs.options, inputs.found["trueup_gpu"], inputs.found["registry"]
     kept_version, version = _kept(inputs), options["version"]
     missing = not kept_version and state["kernel_module"] != version
-    due = changes(_declared(options), registry, _OWNED)
+    due = changes(_declared(inputs), registry, _OWNED)
     changed_at = data_of(registry, _NOTES, _CHANGED_AT) or ""
     if missing or due:
         changed_at = state["asked_at"]
@@ -95,21 +95,19 @@ def plan(inputs: PlanInputs) -> Plan:
     )
 
 
-def _declared(options: Mapping[str, Any]) -> list[Value]:
-    """The values that the options stand for. Without AVC hardware encoding a client that cannot
+def _declared(inputs: PlanInputs) -> list[Value]:
+    """The values of the policies. Without AVC hardware encoding a client that cannot
     take HEVC would get none."""
-    video = options["video"]
+    video = inputs.options["video"]
     numbers = {
         "bEnumerateHWBeforeSW": 1,
         "AVCHardwareEncodePreferred": 1,
         **({"AVC444ModePreferred": 1, "ImageQuality": 2} if video == "avc444" else {}),
         **({"HEVCHardwareEncodePreferred": 1} if video == "hevc" else {}),
-        **({"fEnableRemoteFXAdvancedRemoteApp": 1} if options["remoteapp"] else {}),
+        **({"fEnableRemoteFXAdvancedRemoteApp": 1} if _serves_remoteapp(inputs) else {}),
     }
     declared = [Value(_POLICIES, name, "dword", data) for name, data in numbers.items()]
-    if options["sixty_frames"]:
-        declared.append(Value(_STATIONS, "DWMFRAMEINTERVAL", "dword", _INTERVAL_OF_60))
-    return declared
+    return [*declared, Value(_STATIONS, "DWMFRAMEINTERVAL", "dword", _INTERVAL_OF_60)]
 
 
 def _driver(inputs: PlanInputs) -> dict[str, Any]:
@@ -133,7 +131,7 @@ def _driver(inputs: PlanInputs) -> dict[str, Any]:
         "taken": str(grid_source.kept(f"{version}-windows.exe")),
         "pin": str(grid_source.kept(f"{version}-windows.sha256")),
         "file": file,
-        "installer": [file, "-s", "-noreboot", *options["installer_options"]],
+        "installer": [file, "-s", "-noreboot"],
     }
 
 
@@ -218,7 +216,7 @@ def _refused(inputs: PlanInputs) -> list[str]:
             not inputs.found["trueup_gpu"]["gpus_on_pci"]
         ),
         "windows_gpu: RemoteApp takes no HEVC: set windows_gpu_video to avc444 or avc420, or serve"
-        " desktops alone (windows_gpu_remoteapp, avd_session_host_groups).": (
+        " desktops alone (avd_session_host_groups).": (
             options["video"] == "hevc" and _serves_remoteapp(inputs)
         ),
     }
@@ -231,9 +229,7 @@ def _refused(inputs: PlanInputs) -> list[str]:
 
 def _serves_remoteapp(inputs: PlanInputs) -> bool:
     groups = inputs.variables.get("avd_session_host_groups") or []
-    return bool(
-        inputs.options["remoteapp"] or any(group["type"] == "RemoteApp" for group in groups)
-    )
+    return any(group["type"] == "RemoteApp" for group in groups)
 
 
 def _unfit(inputs: PlanInputs) -> list[str]:
@@ -242,7 +238,7 @@ def _unfit(inputs: PlanInputs) -> list[str]:
     works, keeps = _works(inputs), options["working_driver"] == "keep"
     has = works or inputs.found["trueup_gpu"]["kernel_module"] or ""
     is_microsofts = options["url"].startswith(grid_source.MICROSOFT) or not options["url"]
-    is_known = is_microsofts or version in options["checksums"] or options["unverified_allowed"]
+    is_known = is_microsofts or version in options["checksums"]
     page = inputs.data["documented"].get(version) or {}
     systems, system = page.get("systems", []), system_of(inputs.node)
     is_due = not (keeps and works) and has != version
@@ -255,8 +251,7 @@ def _unfit(inputs: PlanInputs) -> list[str]:
                 has and keeps and grid_driver.is_too_old(has)
             ),
             f"windows_gpu: no sha256 is known for driver {version}, and windows_gpu_url is not"
-            " Microsoft's host: put the sha256 into windows_gpu_checksums, or set"
-            " windows_gpu_unverified_allowed to take that address at its word.": not is_known,
+            " Microsoft's host: put the sha256 into windows_gpu_checksums.": not is_known,
             f"windows_gpu: GRID {options['branch']} is not for {system} by Microsoft's page"
             f" ({', '.join(systems)}): choose windows_gpu_branch and windows_gpu_version of the"
             " manifest (docs/windows_gpu.md), or set windows_gpu_unlisted_os_allowed where NVIDIA"

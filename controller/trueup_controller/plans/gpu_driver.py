@@ -169,11 +169,7 @@ def _units(node: Mapping[str, Any], *, nvswitch: bool) -> list[dict[str, Any]]:
 
 
 def _modules(inputs: PlanInputs) -> list[str]:
-    requested = {
-        "nvidia_peermem": inputs.node["has_rdma"],
-        "gdrdrv": inputs.options["gdrcopy"] == "from_repository",
-    }
-    return [module for module, is_wanted in requested.items() if is_wanted]
+    return ["nvidia_peermem"] if inputs.node["has_rdma"] else []
 
 
 def _build_packages(inputs: PlanInputs) -> list[str]:
@@ -201,13 +197,8 @@ def _pins(
         old = names["fabric_manager_of_branch"].format(branch=branch)
         name = "nvidia-fabricmanager" if int(branch) >= _UNBRANCHED else old
         pins.append({"name": name, "version": release_of})
-    dcgm = inputs.options["dcgm_version"] or platform.get("dcgm", "")
-    pins += [{"name": name, "version": dcgm} for name in inputs.data["dcgm_packages"]]
-    if inputs.options["gdrcopy"] == "from_repository":
-        version = inputs.options["gdrcopy_version"] or platform.get("gdrcopy", "")
-        version += "" if apt else "*"
-        pins += [{"name": name, "version": version} for name in names["gdrcopy"]]
-    return pins
+    dcgm = platform.get("dcgm", "")
+    return pins + [{"name": name, "version": dcgm} for name in inputs.data["dcgm_packages"]]
 
 
 def _files(inputs: PlanInputs, modules: list[str]) -> list[dict[str, str]]:

@@ -32,6 +32,13 @@ options nouveau modeset=0
 # Where the driver's libraries are; None for a system with neither apt nor dnf.
 _LIBRARIES = {"apt": "/usr/lib/x86_64-linux-gnu", "dnf": "/usr/lib64", None: "/usr/lib64"}
 _LICENCE_FILE = "/etc/nvidia/gridd.conf"
+# The file whole. It has no FeatureType, as Azure asks (MicrosoftDocs/azure-compute-docs, GPU driver
+# set-up for Linux, NV series).
+_LICENCE = """\
+# Written by trueup (role gpu_grid).
+IgnoreSP=FALSE
+EnableUI=FALSE
+"""
 # Not /var/tmp, where a user of the node could put another file after the check.
 _DOWNLOADS = "/var/cache"
 # The role's default, and the first branch that runs programs of CUDA 13 (NVIDIA, CUDA
@@ -78,7 +85,6 @@ def plan(inputs: PlanInputs) -> Plan:
     node, options = inputs.node, inputs.options
     version, container, works = options["version"], node["container"], _kept(inputs)
     file = f"{_DOWNLOADS}/trueup-NVIDIA-Linux-x86_64-{version}-grid-azure.run"
-    licence = "".join(f"{name}={value}\n" for name, value in options["licence_settings"].items())
     manifest, is_remote = manifest_path(options["manifest"], options["manifest_sha256"])
     url, taken, sha256 = options["url"], "", options["checksums"].get(version, "")
     files: dict[str, bool] = inputs.found["files"]
@@ -99,14 +105,10 @@ def plan(inputs: PlanInputs) -> Plan:
             "installer": [
                 *("sh", "-c", _WHOLE, _UNFINISHED, "sh", file, "--silent"),
                 "--no-kernel-modules" if container else "--dkms",
-                *options["installer_options"],
             ],
             "files": [
                 {"path": "/etc/modprobe.d/trueup-gpu-grid.conf", "content": _MODPROBE},
-                {
-                    "path": _LICENCE_FILE,
-                    "content": f"# Written by trueup (role gpu_grid).\n{licence}",
-                },
+                {"path": _LICENCE_FILE, "content": _LICENCE},
                 {"path": _UNFINISHED, "state": "absent"},
             ],
             "manifest": str(manifest),
@@ -211,7 +213,7 @@ def _address(inputs: PlanInputs, manifest: Path) -> str:
 def _refused(inputs: PlanInputs) -> list[str]:
     node, options, version = inputs.node, inputs.options, inputs.options["version"]
     is_microsofts = options["url"].startswith(MICROSOFT) or not options["url"]
-    is_known = is_microsofts or version in options["checksums"] or options["unverified_allowed"]
+    is_known = is_microsofts or version in options["checksums"]
     needed = {"/": options["free_bytes"]}
     of_image, running = in_image(node, "NVIDIA"), _running(inputs)
     wrong = {
@@ -227,8 +229,7 @@ def _refused(inputs: PlanInputs) -> list[str]:
             node["secure_boot"] and not node["container"]
         ),
         f"gpu_grid: no sha256 is known for driver {version}, and gpu_grid_url is not Microsoft's"
-        " host: put the sha256 into gpu_grid_checksums, or set gpu_grid_unverified_allowed to take"
-        " that address at its word.": not is_known,
+        " host: put the sha256 into gpu_grid_checksums.": not is_known,
         f"gpu_grid: this Azure HPC image has NVIDIA's data-centre driver {of_image}, which an A10"
         " of this size cannot use: deploy the VM from an image of the distribution's"
         " own.": bool(of_image),

@@ -12,6 +12,8 @@ from trueup.plan import Look, Plan, PlanInputs, Settled, files_look, sentences
 from ..system import as_comment, free_of, in_image, short_of
 
 _WRITTEN = "# Written by trueup (role hpcx). Changes here are lost.\n"
+# The series of Open MPI on which HPC-X 2.x builds, as its mpirun says it.
+_OPENMPI_SERIES = "4.1."
 
 
 def asks(_: PlanInputs) -> dict[str, Any]:
@@ -61,13 +63,10 @@ def plan(inputs: PlanInputs) -> Plan:
                 "LC_ALL": "C",
                 **hpcx_environment(folder),
             },
-            "expected": "mpirun (Open MPI) "
-            + ("" if keeps_image else f"{options['openmpi_series']}."),
+            "expected": "mpirun (Open MPI) " + ("" if keeps_image else _OPENMPI_SERIES),
             "mend": "set hpcx_from_image=replace to unpack another HPC-X"
             if keeps_image
-            else (
-                "remove the folder and run again to unpack it anew, or correct hpcx_openmpi_series"
-            ),
+            else "remove the folder and run again to unpack it anew",
         }
     )
 

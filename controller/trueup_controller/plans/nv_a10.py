@@ -12,6 +12,9 @@ from trueup.plan import Plan, PlanInputs, Skipped, sentences
 
 # It is on every Windows, and users of a session host cannot write there.
 _DOWNLOADS = r"C:\Program Files"
+_FOLDER = r"C:\Program Files\trueup\ffmpeg"
+# The case's bit rate of a session, Mb/s: no role sets it.
+_BIT_RATE = next(option.default for option in OPTIONS if option.name == "megabits_per_second")
 
 
 def asks(inputs: PlanInputs) -> dict[str, Any]:
@@ -37,19 +40,22 @@ def plan(inputs: PlanInputs) -> Plan:
         }
     )
     gpus = inputs.node.get("gpus") or []
-    encoder = options["encoder"]
     of_size = (inputs.node.get("catalog") or {}).get("gpus")
     if not gpus and of_size and _windows(inputs):
         # Windows shows none before its driver is there, which this run may install: where the role
         # windows_gpu fails, nothing is measured.
         gpus = [{}] * int(of_size)
-    if encoder == "auto":
-        # A size with GPUs of which none is seen is broken: its CPU is not measured instead.
-        encoder = "h264_nvenc" if gpus or of_size else "libx264"
+    # A size with GPUs of which none is seen is broken: its CPU is not measured instead.
+    encoder = "h264_nvenc" if gpus or of_size else "libx264"
     lacking = _lacking(inputs, gpus, encoder)
     program = _program(inputs)
     archive = f"{_DOWNLOADS}\\trueup-ffmpeg-{sha256[:12]}.zip"
-    module_options = {**for_module(OPTIONS, options), "encoder": encoder, "ffmpeg": program}
+    module_options = {
+        **for_module(OPTIONS, options),
+        "encoder": encoder,
+        "ffmpeg": program,
+        "megabits_per_second": _BIT_RATE,
+    }
     cases: list[dict[str, Any]] = [
         {**module_options, "kind": "encode", "sessions": number} for number in options["sessions"]
     ]
@@ -82,7 +88,7 @@ def _windows(inputs: PlanInputs) -> bool:
 
 def _folder(inputs: PlanInputs) -> str:
     """Where the zip is unpacked: another folder for another zip."""
-    return f"{inputs.options['prefix']}\\{inputs.options['ffmpeg_sha256'].lower()[:12]}"
+    return f"{_FOLDER}\\{inputs.options['ffmpeg_sha256'].lower()[:12]}"
 
 
 def _zip(asked: PlanInputs) -> str:
@@ -120,7 +126,7 @@ def _install(inputs: PlanInputs) -> str:
 def _lacking(inputs: PlanInputs, gpus: list[Any], encoder: str) -> str:
     """Why the node cannot be measured; empty where it can."""
     if not gpus and encoder != "libx264":
-        return f"the node shows no GPU for {encoder}: set nv_a10_encoder to libx264 for its CPU"
+        return f"the node shows no GPU for {encoder}, which its size has: redeploy the VM"
     program = inputs.options["ffmpeg"]
     if _windows(inputs):
         there = bool(_zip(inputs)) or _has_ffmpeg(inputs)

@@ -30,12 +30,6 @@ _DRAWN = 30
 
 OPTIONS = (
     RoleOption(
-        "prefix",
-        "Folder on a Windows host that ffmpeg's zip is unpacked into.",
-        r"C:\Program Files\trueup\ffmpeg",
-        why="Users of the host cannot write there.",
-    ),
-    RoleOption(
         "ffmpeg_url",
         "Zip with ffmpeg for a Windows host, or a mirror of it; there is none from ffmpeg's own"
         " project, whose page of downloads names these builds. Empty: the host has nv_a10_ffmpeg"
@@ -74,13 +68,6 @@ OPTIONS = (
         True,
     ),
     ModuleOption("kind", "Whether sessions are encoded or frames copied.", "encode", choices=KINDS),
-    RoleOption(
-        "encoder",
-        "What encodes; auto: h264_nvenc where the node has a GPU, else libx264, which is the CPU's"
-        " and says nothing of an A10.",
-        "auto",
-        choices=("auto", *ENCODERS),
-    ),
     ModuleOption("encoder", "What encodes.", "h264_nvenc", choices=tuple(ENCODERS)),
     Option("width", "Width of a session's picture in pixels.", 1920, least=64, multiple_of=2),
     Option("height", "Height of a session's picture in pixels.", 1080, least=64, multiple_of=2),
@@ -106,7 +93,7 @@ OPTIONS = (
         why="30 s at 60 frames a second; a run must last 1 s or more.",
         least=60,
     ),
-    Option("megabits_per_second", "Bit rate that a session is encoded to.", 20, least=1),
+    ModuleOption("megabits_per_second", "Bit rate that a session is encoded to.", 20, least=1),
     time_limit(900, reason="10 sessions at 2 frames a second, which nobody would use."),
 )
 
