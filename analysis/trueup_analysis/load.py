@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import re
 import stat
@@ -41,8 +42,10 @@ _MOST_BYTES = 2**28
 _RUN_ID = re.compile(r"\A[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}\Z")
 _EMPTY_HINT = (
     "run `make run` (or `ansible-playbook site.yml`) to make some,"
-    " or name the folder, record or packed file to read"
+    " or name the folder, record or packed file to read; `trueup import` makes records of tools'"
+    " own outputs"
 )
+_IMPORT_HINT = "this is {} output: `trueup import {} --size SIZE` makes a record of it"
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -307,6 +310,8 @@ class _Reader:
         where = ", ".join(names) or "nothing"
         if self.excluded:
             first = self.excluded[0]
+            if len(self.excluded) == 1 and names == [first.path]:
+                raise BadInput(f"{first.path} holds no readable record: {first.reason}")
             more = len(self.excluded) - 1
             message = f"{where} holds no readable record; {first.path}: {first.reason}" + (
                 f" (and {more} more)" if more else ""
@@ -418,7 +423,9 @@ class _Reader:
                     return
             self._read_facts(content, path)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            self.excluded.append(Excluded(path, str(error)))
+            of_tool = _tool_of(content) if fact_cache == "unknown" else None
+            reason = str(error) if of_tool is None else _IMPORT_HINT.format(of_tool, path)
+            self.excluded.append(Excluded(path, reason))
 
     def _read_facts(self, content: bytes, path: str) -> None:
         """One host's facts from the jsonfile cache: each value that says it is a record is one."""
@@ -551,6 +558,17 @@ def _starts_as_object(path: str) -> bool:
     except OSError:
         # Unreadable: let the reader say why.
         return True
+
+
+def _tool_of(content: bytes) -> str | None:
+    """The tool whose own output a file is; None where it is another file."""
+    from . import decoding, read  # noqa: PLC0415 WHY: parsers, which reading records does not need
+
+    try:
+        text, _ = decoding.decoded(io.BytesIO(content), "", read.marks(), read.logs())
+        return read.read(text, source="").tool
+    except BadInput:
+        return None
 
 
 def _untagged(value: Any) -> Any:

@@ -195,8 +195,19 @@ def _runs_or_reason(name: str, tool: str | None) -> tuple[list[Output], list[str
         text, source, gaps = _decoded(name, tool)
         readings, reasons = read_runs(text, source=source, tool=tool, gaps=gaps)
     except BadInput as error:
-        return [], [str(error)]
+        return [], [_wrong_guess(name, tool) or str(error)]
     return [Output(reading, text) for reading in readings], reasons
+
+
+def _wrong_guess(name: str, tool: str | None) -> str | None:
+    """A sentence where a file is another tool's output than the user says."""
+    if tool is None or name == "-":
+        return None
+    try:
+        other = output_of(name, None).reading.tool
+    except BadInput:
+        return None
+    return f"{name}: not {tool} output; it is {other} output, which is read without --benchmark"
 
 
 def expectations_for(

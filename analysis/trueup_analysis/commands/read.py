@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +19,9 @@ if TYPE_CHECKING:
     from trueup.health.verdicts import Verdict
 
     from ..read import Reading
+    from ..sheets.reading import Answer
     from ..sheets.sheet import Sheet
+    from .inputs import Output
 
 app = typer.Typer()
 
@@ -69,62 +70,93 @@ def read(
 
     outputs, refused = outputs_of(files, tool)
     readings = [output.reading for output in outputs]
-    judged = None if size is None else _judged(readings, size, node_count, common.catalog)
+    answers = _answers(outputs, size, node_count, common.catalog)
+    people = common.format_ in (Format.table, Format.markdown)
     if common.format_ is Format.json:
-        objects = [dict(vars(item)) for item in readings]
-        for written, verdicts in zip(objects, judged or [], strict=judged is not None):
-            written["verdicts"] = [vars(verdict) for verdict in verdicts]
-        put(json.dump(objects), common.output)
+        put(json.dump(list(map(_object, readings, answers))), common.output)
+    elif people:
+        sheets = [
+            reading_sheets.reading_for_people(item, answer, all_rows=all_rows)
+            for item, answer in zip(readings, answers, strict=True)
+        ]
+        common.write(sheets + _verdict_sheets(readings, answers))
     else:
-        sheet = reading_sheets.reading
-        if common.format_ is not Format.csv:
-            sheet = partial(reading_sheets.reading_for_people, all_rows=all_rows)
-        sheets = [sheet(item) for item in readings]
-        if judged is not None and common.format_ is not Format.csv:
-            sheets += _verdict_sheets(readings, judged, size)
-        common.write(sheets)
-    failed = _say_checks(readings)
+        common.write([reading_sheets.reading(item) for item in readings])
+    failed = _say_checks(readings, also_unverified=not people)
     say_refused(refused, len(outputs) + len(refused))
-    if status := _status(judged, failed=failed or bool(refused)):
+    verdicts = [verdict for answer in answers for verdict in answer.verdicts]
+    if status := _status(verdicts, asked=size is not None, failed=failed or bool(refused)):
         raise typer.Exit(status)
 
 
-def _status(judged: Sequence[Sequence[Verdict]] | None, *, failed: bool) -> int:
+def _object(item: Reading, answer: Answer) -> dict[str, Any]:
+    """A reading for programs."""
+    verdicts = [vars(verdict) for verdict in answer.verdicts]
+    return {
+        **vars(item),
+        "plausible": answer.plausible,
+        **({} if answer.size is None else {"verdicts": verdicts}),
+    }
+
+
+def _status(verdicts: Sequence[Verdict], *, asked: bool, failed: bool) -> int:
     """1 for a failed check or verdict; 2 where nothing could be judged; 0 otherwise."""
-    words = {verdict.verdict for verdicts in judged or [] for verdict in verdicts}
+    words = {verdict.verdict for verdict in verdicts}
     if failed or "fail" in words:
         return 1
-    return 2 if judged is not None and not words & {"pass", "warn"} else 0
+    return 2 if asked and not words & {"pass", "warn"} else 0
 
 
-def _judged(
-    readings: Sequence[Reading], size: str, node_count: int | None, catalog: Path | None
-) -> list[list[Verdict]]:
-    """The verdicts on each reading, as if it were a record of that size."""
+def _answers(
+    outputs: Sequence[Output], size: str | None, node_count: int | None, catalog: Path | None
+) -> list[Answer]:
+    """The judgement on each output, as if it were a record of that size; of unverified figures
+    beside the limits of the size, or of the sizes with the GPUs that the output names."""
     from trueup.health.verdicts import judge_case
 
+    from ..catalog import folder
+    from ..figures.contradictions import sizes_with_gpus_of
     from ..figures.health.measured import of_reading
+    from ..figures.plausible import against_sizes
+    from ..figures.sizes import read_sizes
+    from ..sheets.reading import Answer
 
+    if size is None and not any(output.reading.unverified for output in outputs):
+        return [Answer()] * len(outputs)
     expected = expectations_for(size, catalog)
-    return [judge_case(of_reading(item, size, node_count), expected) for item in readings]
+    sizes = read_sizes(folder(catalog))
+    answers = []
+    for item, text in outputs:
+        verdicts = [] if size is None else judge_case(of_reading(item, size, node_count), expected)
+        among = sizes_with_gpus_of(text, sizes) if size is None else [sizes.name(size) or size]
+        plausible = against_sizes(item, among, expected) if item.unverified else None
+        answers.append(Answer(size, verdicts, plausible))
+    return answers
 
 
-def _verdict_sheets(
-    readings: Sequence[Reading], judged: Sequence[Sequence[Verdict]], size: str | None
-) -> list[Sheet]:
+def _verdict_sheets(readings: Sequence[Reading], answers: Sequence[Answer]) -> list[Sheet]:
+    """Every verdict with its source, where the lines above the figures do not say it all."""
     from ..sheets import health
+    from ..sheets.reading import VERDICTS_SHOWN
 
     return [
-        health.verdicts(verdicts, f"{item.title} as {size}")
-        for item, verdicts in zip(readings, judged, strict=True)
+        health.verdicts(answer.verdicts, f"{item.title} as {answer.size}")
+        for item, answer in zip(readings, answers, strict=True)
+        if not item.unverified
+        if any(verdict.measured is not None for verdict in answer.verdicts)
+        or len(answer.verdicts) > VERDICTS_SHOWN
     ]
 
 
-def _say_checks(readings: Sequence[Reading]) -> bool:
-    """Name warnings and failed checks; whether any check failed."""
+def _say_checks(readings: Sequence[Reading], *, also_unverified: bool) -> bool:
+    """Name warnings and failed checks, and what is unverified where no table does; whether any
+    check failed."""
     said = [(item.title, text) for item in readings for text in (*item.warnings, *item.remarks)]
-    said += [(item.title, f"unverified: {text}") for item in readings for text in item.unverified]
-    failed = {item.title: bad for item in readings if (bad := item.failed_checks())}
-    said += [(source, f"failed checks: {', '.join(bad)}") for source, bad in failed.items()]
+    if also_unverified:
+        said += [
+            (each.title, f"unverified: {text}") for each in readings for text in each.unverified
+        ]
+    failed = [(item.title, bad) for item in readings if (bad := item.failed_checks())]
+    said += [(source, f"failed checks: {', '.join(bad)}") for source, bad in failed]
     say_all(once_each(said))
     return bool(failed)

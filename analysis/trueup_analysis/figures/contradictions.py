@@ -59,6 +59,24 @@ def gpus_in(text: str) -> list[Gpu]:
     return list(products)
 
 
+def sizes_with_gpus_of(text: str, sizes: Sizes) -> list[str]:
+    """The VM sizes that have the GPUs that a text names; none where it names none or several."""
+    products = gpus_in(text)
+    if not products or any(product.differs(products[0]) for product in products):
+        return []
+    return [
+        size
+        for size in sizes.names()
+        for of_size in _gpu_of(size, sizes)
+        if not any(product.differs(of_size) for product in products)
+    ]
+
+
+def _gpu_of(size: str, sizes: Sizes) -> list[Gpu]:
+    """The GPU product of a size, if it has one that is known."""
+    return gpus_in(f"NVIDIA {sizes.text(size, 'gpu_model')}")
+
+
 def contradictions(
     reading: Reading, text: str, log_options: Provenance, sizes: Sizes
 ) -> Iterator[str]:
@@ -78,15 +96,14 @@ def _of_hardware(text: str, size: str, sizes: Sizes) -> Iterator[str]:
         if product.differs(products[0]):
             yield f"it names two kinds of GPU, {products[0]} and {product}"
             return
-    model = sizes.text(size, "gpu_model")
-    of_size = next(iter(gpus_in(f"NVIDIA {model}")), None)
-    for product in products:
-        if not model:
-            yield f"it names the GPU {product}, and {size} has none"
-            return
-        if of_size is not None and product.differs(of_size):
-            yield f"it names the GPU {product}, and {size} has {of_size}"
-            return
+    if products and not sizes.text(size, "gpu_model"):
+        yield f"it names the GPU {products[0]}, and {size} has none"
+        return
+    for of_size in _gpu_of(size, sizes):
+        for product in products:
+            if product.differs(of_size):
+                yield f"it names the GPU {product}, and {size} has {of_size}"
+                return
 
 
 def _of_counts(reading: Reading, log_options: Provenance, sizes: Sizes) -> Iterator[str]:

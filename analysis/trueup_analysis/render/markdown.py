@@ -18,6 +18,8 @@ def render(sheets: Sequence[Sheet]) -> str:
     parts = []
     for sheet in sheets:
         lines = [f"### {_cell(sheet.title)}", ""]
+        for sentence in sheet.lead:
+            lines += [_cell(sentence), ""]
         columns = sheet.shown()
         if sheet.rows:
             lines.append(

@@ -31,6 +31,7 @@ NARROWEST = 18
 _GAP = "  "
 _INDENT = "  "
 _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
+_TONES = {"good": "\x1b[1;32m", "doubtful": "\x1b[1;33m", "bad": "\x1b[1;31m"}
 
 # A sign belongs to its number.
 _SIGN = r"(?<![\w)\]}>])[-+](?=\.?\d)"
@@ -279,7 +280,11 @@ def _styled(line: str, style: str) -> str:
 
 def _sheet(sheet: Sheet, room: int, *, colour: bool) -> Iterator[str]:
     for line in _folded(units.text(sheet.title), room, _AT_BLANKS):
-        yield _styled(line, _BOLD if colour else "")
+        yield _styled(line, _TONES.get(sheet.tone, _BOLD) if colour else "")
+    for sentence in sheet.lead:
+        yield from _folded(units.text(sentence), room, _AT_BLANKS)
+    if sheet.lead and sheet.rows:
+        yield ""
     if sheet.rows:
         yield from _table(sheet, room, colour=colour)
     for note in sheet.notes:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import statistics
 import textwrap
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup.cases import TYPICAL
+from trueup.health.verdicts import NODE_ORDER, worst
+from trueup.quantity import Quantity
 
 from .. import units
+from ..figures.health.measured import of_reading
+from ..figures.views import headline
+from .listing import figure_text
 from .sheet import Column, Sheet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from trueup.health.verdicts import Verdict
 
     from ..read import Reading
 
@@ -33,9 +42,108 @@ def reading(item: Reading) -> Sheet:
     return _reading(item, columns, rows)
 
 
-def reading_for_people(item: Reading, *, all_rows: bool = False) -> Sheet:
-    """One tool's output in the field's units: of a sweep a line a message size, unless all rows
-    are asked for; else a line a figure."""
+class Answer(NamedTuple):
+    """The judgement on a reading.
+
+    Attributes:
+        size: the VM size that it is judged as; None where nobody says it.
+        verdicts: on its figures, as that size; empty without one.
+        plausible: of unverified figures, a sentence on what the size reaches.
+    """
+
+    size: str | None = None
+    verdicts: Sequence[Verdict] = ()
+    plausible: str | None = None
+
+
+_TONES: Final = {"pass": "good", "fail": "bad", "": ""}
+_LIMITS: Final = {"at_least": "the floor is", "at_most": "the most is", "exactly": "expected is"}
+VERDICTS_SHOWN: Final = 3
+
+
+def reading_for_people(item: Reading, answer: Answer, *, all_rows: bool = False) -> Sheet:
+    """The verdict and the headline, then the figures in the field's units: of a sweep a line a
+    message size, unless all rows are asked for; else a line a figure."""
+    sheet = _figures(item, all_rows=all_rows)
+    word = _word(item, answer)
+    return replace(
+        sheet,
+        title=f"{word.upper()}: {sheet.title}" if word else sheet.title,
+        tone=_TONES.get(word, "doubtful"),
+        lead=list(_lead(item, answer)),
+    )
+
+
+def _word(item: Reading, answer: Answer) -> str:
+    """The verdict on a reading; empty where none is asked for and nothing is wrong."""
+    if item.failed_checks():
+        return "fail"
+    if item.unverified:
+        return "unverified"
+    return worst({verdict.verdict for verdict in answer.verdicts}) if answer.verdicts else ""
+
+
+def _lead(item: Reading, answer: Answer) -> Iterator[str]:
+    """The headline, and the worst verdicts with what healthy nodes reach."""
+    if bad := item.failed_checks():
+        yield f"The tool's own check failed: {', '.join(bad)}."
+    text = _headline(item, answer.size)
+    if item.unverified:
+        held = f": {answer.plausible}" if answer.plausible else ""
+        yield from ([f"Unverified: {text[0].lower()}{text[1:]}"] if text else [])
+        yield f"Unverified, so not judged{held}."
+        return
+    yield from ([text] if text else [])
+    judged = [verdict for verdict in answer.verdicts if verdict.measured is not None]
+    shown = sorted(judged or answer.verdicts, key=lambda verdict: NODE_ORDER.index(verdict.verdict))
+    for verdict in shown[:VERDICTS_SHOWN]:
+        yield _sentence(verdict)
+
+
+def _headline(item: Reading, size: str | None) -> str:
+    """The figure that stands for a reading; of a sweep its peak and its average."""
+    figure = headline(of_reading(item, size or "", None))
+    if figure is None:
+        return ""
+    metric, measure = figure.measure.metric, figure.measure
+    sweep = [row for row in item.rows if row["name"] in (metric, f"{metric}_in_place")]
+    sweep = [row for row in sweep if row.get("statistic") in (None, "median", "single", "mean")]
+    if len({row.get("message_bytes") for row in sweep}) < 2 or measure.direction != "higher":
+        text = figure_text(figure)
+        return f"{text[0].upper()}{text[1:]}."
+    peak = max(sweep, key=lambda row: row["value"])
+    average = statistics.fmean(row["value"] for row in sweep)
+    unit = measure.shown
+    return (
+        f"{measure.label.capitalize()}: peak {units.in_unit(peak['value'], unit)} {unit} at"
+        f" {units.size_of(peak['message_bytes'])}, average {units.in_unit(average, unit)} {unit}"
+        " over all rows."
+    )
+
+
+def _sentence(verdict: Verdict) -> str:
+    """A verdict in one sentence: the figure, its limit, and what healthy nodes reach."""
+    begin = verdict.verdict.capitalize()
+    if verdict.measured is None or verdict.unit is None:
+        of = f"{verdict.what}: " if verdict.metric else ""
+        return f"{begin}: {of}{verdict.reason}."
+    unit = verdict.source_unit or verdict.unit
+
+    def text(value: float) -> str:
+        number = Quantity(value, str(verdict.unit)).to(unit).value
+        return f"{units.measure(number)} {'' if unit == '1' else unit}".rstrip()
+
+    at = "" if verdict.message_bytes is None else f" at {units.size_of(verdict.message_bytes)}"
+    limit = _LIMITS.get(str(verdict.comparison), "expected is")
+    expected = text(verdict.expected or 0.0)
+    sentence = f"{begin}: {verdict.what}: {text(verdict.measured)}{at}; {limit} {expected}"
+    if verdict.healthy is not None:
+        share = units.percent(verdict.of_healthy)
+        sentence += f", healthy nodes reach {text(verdict.healthy)} ({share})"
+    return f"{sentence}."
+
+
+def _figures(item: Reading, *, all_rows: bool) -> Sheet:
     sizes = {row.get("message_bytes") for row in item.rows} - {None}
     if len(sizes) > 1 and not all_rows:
         return _sweep(item)

@@ -123,6 +123,8 @@ class Sheet:
         faint: key of a boolean column: rows where it is false are shown, but do not count.
         marks: key of a row's mark: "best", "bad" or "" (a page shows it beside the row).
         name: the table's name in a page's anchors and file names, such as "cost".
+        tone: of the title: "good", "doubtful", "bad" or "", a colour on a terminal.
+        lead: sentences between title and table.
         notes: sentences below the table. warnings: sentences that also go to standard error.
         facts: JSON's entries on the table as a whole.
     """
@@ -130,6 +132,8 @@ class Sheet:
     title: str
     columns: Sequence[Column]
     rows: Sequence[Mapping[str, Any]]
+    tone: str = ""
+    lead: Sequence[str] = ()
     notes: Sequence[str] = ()
     warnings: Sequence[str] = ()
     faint: str | None = None
