@@ -33,9 +33,9 @@ _UTC = "%Y-%m-%dT%H:%M:%SZ"
     "import",
     epilog=examples(
         "trueup import nccl.log --size Standard_ND96isr_H100_v5 --nodes 2",
-        "trueup import logs/ --size Standard_ND96isr_H100_v5 --nodes 1    # all below it",
+        "trueup import logs/ --size Standard_ND96isr_H100_v5       # all below it",
         "trueup import 'node*/nccl.log' --size Standard_ND96isr_H100_v5 --nodes 1",
-        "trueup import load*.txt --size Standard_ND96isr_H200_v5 --nodes 1 --model gpt-oss-120b",
+        "trueup import load*.txt --size Standard_ND96isr_H200_v5 --model llama",
         "trueup cost                     # and report, health, scaling, list",
     ),
 )

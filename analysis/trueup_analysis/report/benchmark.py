@@ -9,8 +9,8 @@ from .. import units
 from ..figures.groups import apart_words, differing, pooled
 from ..figures.views import judged_by, names_of, view_of
 from ..render.html import Part, Section
+from ..sheets.headline import place_text
 from ..sheets.health import SIGNS
-from ..sheets.listing import place_text
 from ..sheets.sheet import Column, Sheet, short_size, unshown
 from ..units import in_unit, plural, size_of
 from .charts import charts

@@ -12,7 +12,7 @@ from .. import units
 from ..figures.prices import NO_SIZE
 from ..figures.views import at_headline, judged_by, view_of
 from ..render.html import UNKNOWN, Fact, Headline, Part, Section, Warnings
-from ..sheets.listing import place_text
+from ..sheets.headline import place_text
 from ..sheets.sheet import Column, Sheet
 from ..units import count, in_unit, plural
 

@@ -14,6 +14,7 @@ from ..cases import names, read_cases
 from ..figures.coded import by_number, first_of_each
 from ..figures.heads import Every, Heads
 from ..packed import decoded
+from .headline import figure_text
 from .sheet import Column, Columns, Folded, Sheet, short_size, unshown, worded
 
 if TYPE_CHECKING:
@@ -248,27 +249,6 @@ def _few(nodes: Sequence[str]) -> str:
 
 def _shown_figure(headline: Headline | None) -> str:
     return units.UNKNOWN if headline is None else units.text(figure_text(headline))
-
-
-def figure_text(headline: Headline) -> str:
-    """ "bus bandwidth 308.00 GB/s at 1 GiB, below the judged size (16 GiB)"."""
-    measure = headline.measure
-    unit_name = measure.shown or units.DISPLAYED.get(measure.unit, "")
-    unit = "" if unit_name == "1" else unit_name
-    value = units.in_unit(headline.value, unit_name)
-    return f"{measure.label} {value} {unit}".rstrip() + place_text(headline)
-
-
-def place_text(headline: Headline) -> str:
-    """Where a figure was measured: " at 16 GiB", ", gpu3, slowest of 8"; "" for the whole case."""
-    words = "" if headline.message_bytes is None else f" at {units.size_of(headline.message_bytes)}"
-    if headline.judged_bytes is not None:
-        words += f", below the judged size ({units.size_of(headline.judged_bytes)})"
-    if headline.device is not None:
-        words += f", {headline.device}"
-        worst = "slowest" if headline.measure.unit != "1" else "worst"
-        words += f", {worst} of {headline.devices}" if headline.devices > 1 else ""
-    return words
 
 
 def _run_title(run_id: str, outcomes: Sequence[str], manifest: dict[str, Any] | None) -> str:

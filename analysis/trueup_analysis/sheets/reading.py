@@ -14,7 +14,7 @@ from trueup.quantity import Quantity
 from .. import units
 from ..figures.health.measured import of_reading
 from ..figures.views import headline
-from .listing import figure_text
+from .headline import figure_text
 from .sheet import Column, Sheet
 
 if TYPE_CHECKING:

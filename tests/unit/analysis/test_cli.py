@@ -252,7 +252,8 @@ def test_read_takes_files_and_standard_input() -> None:
 def test_read_shows_one_line_a_figure_in_the_fields_units() -> None:
     done = as_process("read", ROOT / "tests" / "data" / "stream" / "stream510.txt")
     # synthetic: 240 MB in 8, 9 and 12 ms.
-    assert done.stdout.splitlines()[6].split() == [
+    assert done.stdout.splitlines()[1] == "Triad 26.67 GB/s."
+    assert done.stdout.splitlines()[8].split() == [
         "triad",
         "rate",
         *["26.67", "20.00", "30.00", "GB/s", "9"],

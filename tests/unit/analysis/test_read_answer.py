@@ -205,7 +205,7 @@ def test_a_raw_log_is_pointed_to_import(call_trueup: Any, tmp_path: Path, comman
         assert (done.status, done.err) == (
             2 if command == "health" else 1,
             (
-                f"trueup: error: {log} holds no readable record: this is {tool} output: `trueup import"
-                f" {log} --size SIZE` makes a record of it\n"
+                f"trueup: error: {log} holds no readable record: this is {tool} output: `trueup"
+                f" import {log} --size SIZE` makes a record of it\n"
             ),
         )
