@@ -220,8 +220,7 @@ def test_a_node_that_cannot_be_tested_is_skipped_by_name() -> None:
     assert plan(asked(None)).skipped == [
         Skipped(
             "dcgm",
-            "no dcgmi on this node: install datacenter-gpu-manager-4 (role gpu_driver), or set"
-            " dcgm_program",
+            "no dcgmi on this node: install datacenter-gpu-manager-4 (role gpu_driver)",
         )
     ]
     bare = PlanInputs(options=DEFAULTS, node={"gpus": []}, found={"programs": {"dcgmi": None}})

@@ -303,7 +303,6 @@ def test_the_layout_over_nodes_is_the_one_of_most_ranks(
 def test_a_weak_series_grows_with_the_nodes() -> None:
     shapes = [case["shape"] for case in sweep(4, node_scaling="weak")]
     assert shapes == ["256x128x64", "512x128x64", "1024x128x64"]
-    assert sweep(1, node_shape="64x64x64")[0]["shape"] == "64x64x64"
 
 
 def test_the_first_node_that_may_be_used_leads() -> None:
@@ -335,7 +334,6 @@ def test_a_lost_leads_sweep_is_taken_over(
     ("given", "said"),
     [
         ({"shape": "256"}, "devito_shape is '256': it must be like"),
-        ({"node_shape": "256"}, "devito_node_shape is '256'"),
         (
             {"layouts": [{**ONE, "binding": "x"}]},
             "devito_layouts: binding is x: it must be none or",

@@ -119,7 +119,6 @@ REFUSED = {
             "trueup_preset": "",
             "trueup_benchmarks": ["gromacs"],
             "gromacs_source": "eessi",
-            "gromacs_eessi_version": "2026.06",
             "eessi_version": "2026.06",
         },
         "catalog/eessi.yml knows no module",

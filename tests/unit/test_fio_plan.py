@@ -32,7 +32,7 @@ def test_a_case_for_each_workload_with_what_the_module_takes() -> None:
     assert [case["workload"] for case in cases] == ["random_read", "metadata_stat"]
     assert {case["directory"] for case in cases} == {"/mnt/nvme"}
     assert {case["jobs"] for case in cases} == {3}
-    assert set(cases[0]) == set(module_spec(OPTIONS)) - {"block_bytes"}
+    assert set(cases[0]) == set(module_spec(OPTIONS)) - {"block_bytes", "engine"}
     assert programs(asked()) == {"programs": ["fio"]}
     assert len(plan(asked()).cases or []) == 4
 

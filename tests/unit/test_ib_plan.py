@@ -106,7 +106,6 @@ def test_what_is_installed_or_skipped(wanted: PlanInputs, why: str, install: boo
     ("options", "why"),
     [
         ({"cases": [ALL], "duration_seconds": 9}, "all sizes by iterations only"),
-        ({"pairwise_cases": [ALL], "duration_seconds": 9}, "all sizes by iterations only"),
         ({"devices": ["rxe0"], "gpus": {"mlx5_ib0": 0}}, "ib_gpus holds mlx5_ib0, which ib_dev"),
     ],
 )
@@ -131,7 +130,7 @@ def test_a_node_without_a_device_is_refused_and_rests_in_pairs() -> None:
     [
         ("a", {}, ["mlx5_ib0", "a", "a"]),
         ("b", {}, ["mlx5_ib0", "b", "10.0.0.5"]),
-        ("b", {"address": "node-b", "pairwise_device": "rxe0"}, ["rxe0", "b", "node-b"]),
+        ("b", {"address": "node-b", "devices": ["rxe0"]}, ["rxe0", "b", "node-b"]),
     ],
 )
 def test_how_the_others_reach_a_node(host: str, options: dict[str, Any], node: list[str]) -> None:
@@ -169,14 +168,13 @@ def test_a_server_waits_for_the_last_wave_of_clients() -> None:
     assert {end["timeout_seconds"] for end in ends} == {360}
 
 
-def test_pairs_from_gpu_memory() -> None:
-    nodes = {"a": "a", "b": "b"}
-    made = rounds("a", nodes, pairwise_gpu_memory=True, gpus={"mlx5_ib0": 2})
-    (case,) = made.values["pair_cases"]
-    assert (case["device"], case["gpu"], case["message_bytes"]) == ("mlx5_ib0", 2, 1048576)
+def test_pairs_write_from_host_memory() -> None:
+    (case,) = rounds("a", {"a": "a", "b": "b"}).values["pair_cases"]
+    assert (case["device"], case["test"], case["message_bytes"]) == (
+        *("mlx5_ib0", "write_bw"),
+        1048576,
+    )
     assert set(case) < set(module_spec(OPTIONS))
-    with pytest.raises(BadInput, match="ib_gpus has no GPU for mlx5_ib0"):
-        rounds("a", nodes, pairwise_gpu_memory=True)
 
 
 @pytest.mark.parametrize(("nodes", "batch"), [({"a": "a"}, 3), ({"a": "a", "b": "b"}, 2)])
@@ -276,7 +274,6 @@ def test_an_image_that_has_cuda_in_its_perftest_keeps_it() -> None:
         # A folder of one's own is left as it is, and its GPU cases do not fail.
         ({"folder": "/opt/own"}, "/opt/own/ib_write_bw has no CUDA"),
         ({"folder": "/opt/own", "gpus": {"mlx5_ib0": 0}}, "/opt/own/ib_write_bw has no CUDA"),
-        ({"perftest_cuda": "leave"}, "has no CUDA, and ib_perftest_cuda is leave"),
         ({"node": {"privilege": None}}, "has no CUDA, and building one needs root"),
         ({"node": {"package_manager": None}}, "has no CUDA, and building one needs root"),
         (

@@ -6,7 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trueup.benchmarks.dcgm.case import ARITHMETIC_LEVEL, LEAST_LIMIT, LIMITS, STRESS
+from trueup.benchmarks.dcgm.case import (
+    ARITHMETIC_LEVEL,
+    DCGMI,
+    LEAST_LIMIT,
+    LIMITS,
+    STRESS,
+)
 from trueup.plan import Plan, PlanInputs, Settled, Skipped
 
 # Azure's image has one of them (thermal_test.sh looks for 13 and 12).
@@ -16,7 +22,7 @@ _STRESS_MORE_SECONDS = 300
 
 def programs(inputs: PlanInputs) -> dict[str, Any]:
     """Programs that preflight looks for, as arguments of program_facts."""
-    return {"programs": [inputs.options["program"], *_stress_programs(inputs)]}
+    return {"programs": [DCGMI, *_stress_programs(inputs)]}
 
 
 def plan(inputs: PlanInputs) -> Plan:
@@ -26,7 +32,7 @@ def plan(inputs: PlanInputs) -> Plan:
     limit = options["timeout_seconds"]
     if 0 < limit < LEAST_LIMIT:
         return Plan(refused=[f"dcgm_timeout_seconds is {limit}: it must be 0, or 60 or more"])
-    same = {"program": options["program"], "level": level}
+    same = {"program": DCGMI, "level": level}
     cases: list[dict[str, Any]] = [{**same, "timeout_seconds": limit or LIMITS[level]}]
     if seconds and level < ARITHMETIC_LEVEL:
         longest = limit or LIMITS[2] + seconds
@@ -63,10 +69,6 @@ def _stress_programs(asked: PlanInputs) -> Sequence[str]:
 def _lacking(inputs: PlanInputs) -> str:
     if not inputs.node.get("gpus"):
         return "nvidia-smi and PCI show no GPU"
-    program = inputs.options["program"]
-    if inputs.found["programs"].get(program):
+    if inputs.found["programs"].get(DCGMI):
         return ""
-    return (
-        f"no {program} on this node: install datacenter-gpu-manager-4 (role gpu_driver), or set"
-        " dcgm_program"
-    )
+    return f"no {DCGMI} on this node: install datacenter-gpu-manager-4 (role gpu_driver)"

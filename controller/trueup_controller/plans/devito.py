@@ -229,11 +229,9 @@ def _refused(inputs: PlanInputs) -> list[str]:
         for name in ("layouts", "node_layouts")
         for text in row_refusals(devito.OPTIONS, options[name], f"devito_{name}", _LAYOUT)
     ]
-    refused += [
-        f"devito_{name} is {options[name]!r}: it must be like 256x256x256"
-        for name in ("shape", "node_shape")
-        if options[name] and not re.fullmatch(devito.SHAPE, options[name])
-    ]
+    shape = options["shape"]
+    if shape and not re.fullmatch(devito.SHAPE, shape):
+        refused.append(f"devito_shape is {shape!r}: it must be like 256x256x256")
     return refused + (_refused_nodes(inputs) if options["nodes"] else [])
 
 
@@ -329,13 +327,13 @@ def _node_cases(inputs: PlanInputs) -> list[dict[str, Any]]:
                     **for_module(devito.OPTIONS, inputs.options),
                     **_layout(layout),
                     **_launched(inputs, launcher, names[:count]),
-                    "shape": _grown(options["node_shape"] or options["shape"], share),
-                    "sized_by": None if options["node_shape"] else options.get("sized_by"),
+                    "shape": _grown(options["shape"], share),
+                    "sized_by": options.get("sized_by"),
                     "mpi_mode": mode,
                     "scaling": options["node_scaling"],
                 }
                 for launcher in options["launchers"]
-                for mode in (modes if several else [options["mpi_mode"]])
+                for mode in (modes if several else [devito.MPI_MODE])
             ]
     return cases
 

@@ -51,6 +51,6 @@ def plan(inputs: PlanInputs) -> Plan:
 
 
 def _depths(options: Mapping[str, Any], workload: str) -> list[int]:
-    """The queue depths at which a workload is measured."""
+    """The queue depths at which a workload is measured; 0 is the workload's own."""
     depths: list[int] = options["iodepths"] if workload.startswith("eda_") else []
-    return depths or [options["iodepth"]]
+    return depths or [0]

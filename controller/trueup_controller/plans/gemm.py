@@ -22,15 +22,9 @@ def plan(inputs: PlanInputs) -> Plan:
     Values: ``files`` as config_files takes them.
     """
     gpus = inputs.node.get("gpus") or []
-    masks = inputs.options["gpu_masks"]
-    if masks and len(masks) != len(gpus):
-        return Plan(
-            refused=[f"gemm_gpu_masks holds {len(masks)} masks for {len(gpus)} GPUs: one each"]
-        )
     lacking = _lacking(inputs.options["python"], len(gpus), inputs.found.get("python"))
-    if not masks:
-        size, layouts = inputs.node.get("vm_size"), inputs.catalog("topologies.yml")
-        masks = [gpu.mask for gpu in gpu_places(size, len(gpus), layouts)]
+    size, layouts = inputs.node.get("vm_size"), inputs.catalog("topologies.yml")
+    masks = [gpu.mask for gpu in gpu_places(size, len(gpus), layouts)]
     return Plan(
         values={"files": [inputs.program("roles/gemm/files/gemm.py")]},
         skipped=[Skipped("gemm", lacking)] if lacking else [],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,13 +16,27 @@ _OLDEST = [3, 9]
 _PYTORCH = "pytorch"
 _BUILT = "nvbandwidth"
 _BUILD_TOOLS = ("git", "cmake", "make", "g++")
+# The first is where Azure's images for GB200 and GB300 have nvbandwidth; those for A100, H100 and
+# H200 have neither tool (Azure/azhpc-images@8e9d055).
+_FOLDERS = (
+    "/opt/nvidia/nvbandwidth",
+    "/usr/local/bin",
+    "/usr/local/cuda/extras/demo_suite",
+    "/usr/local/cuda/samples/bin/x86_64/linux/release",
+)
+# Tag v0.8, whose output and source this project has read.
+_COMMIT = "66746a3bef61c8c2e12ab34955310da70b9e38cb"
+# Azure's images link /usr/local/cuda to the release that they have.
+_NVCC = ("nvcc", "/usr/local/cuda/bin/nvcc")
+# Boost's program_options, header and library, by package manager.
+_BOOST_PACKAGES = {"apt": ["libboost-program-options-dev"], "dnf": ["boost-devel"]}
 _BOOST_HEADER = "/usr/include/boost/program_options.hpp"
 _MOST_JOBS = 16
 
 
 def programs(inputs: PlanInputs) -> dict[str, Any]:
     """Preflight queries for the node, as arguments of program_facts."""
-    building = [*_BUILD_TOOLS, *_nvcc(inputs)] if _may_build(inputs) else []
+    building = [*_BUILD_TOOLS, *_NVCC] if _may_build(inputs) else []
     return {
         "programs": [
             *(candidate for tool in _wanted(inputs) for candidate in _places(inputs, tool)),
@@ -42,17 +55,8 @@ def plan(inputs: PlanInputs) -> Plan:
     since there is none, as playbooks/tasks/build.yml takes it.
     """
     gpus = inputs.node.get("gpus") or []
-    masks = inputs.options["gpu_masks"]
-    if masks and len(masks) != len(gpus):
-        return Plan(
-            refused=[f"gpu_copy_gpu_masks has {len(masks)} masks for {len(gpus)} GPUs: one each"]
-        )
-    if not masks:
-        size, layouts = inputs.node.get("vm_size"), inputs.catalog("topologies.yml")
-        masks = [gpu.mask for gpu in gpu_places(size, len(gpus), layouts)]
-    if not re.fullmatch(r"[0-9a-f]{40}", inputs.options["source_commit"]):
-        hint = "give the whole commit, 40 hexadecimal digits; a branch or tag may move"
-        return Plan(refused=[f"gpu_copy_source_commit: {hint}"])
+    size, layouts = inputs.node.get("vm_size"), inputs.catalog("topologies.yml")
+    masks = [gpu.mask for gpu in gpu_places(size, len(gpus), layouts)]
     tool, program = _first(inputs)
     build = [_build(inputs)] if gpus and tool is None and not _unbuildable(inputs) else []
     if build:
@@ -92,20 +96,16 @@ def _places(inputs: PlanInputs, tool: str) -> list[str]:
     if tool == _PYTORCH:
         return []
     built_paths = [_own(inputs)] if tool == _BUILT else []
-    return [tool, *built_paths, *(f"{folder}/{tool}" for folder in inputs.options["search"])]
+    return [tool, *built_paths, *(f"{folder}/{tool}" for folder in _FOLDERS)]
 
 
 def _source(inputs: PlanInputs) -> str:
     """The folder of the source and its build: another for another commit."""
-    return f"{inputs.options['prefix']}/nvbandwidth-{inputs.options['source_commit'][:12]}"
+    return f"{inputs.options['prefix']}/nvbandwidth-{_COMMIT[:12]}"
 
 
 def _own(inputs: PlanInputs) -> str:
     return f"{_source(inputs)}/build/{_BUILT}"
-
-
-def _nvcc(inputs: PlanInputs) -> list[str]:
-    return ["nvcc", f"{inputs.options['cuda_home']}/bin/nvcc"]
 
 
 def _may_build(inputs: PlanInputs) -> bool:
@@ -118,7 +118,7 @@ def _unbuildable(inputs: PlanInputs) -> str:
         return "nothing is to be built"
     programs = inputs.found["programs"]
     lacking = [name for name in _BUILD_TOOLS if not programs[name]]
-    lacking += [] if any(programs[candidate] for candidate in _nvcc(inputs)) else ["nvcc"]
+    lacking += [] if any(programs[candidate] for candidate in _NVCC) else ["nvcc"]
     if not _has_boost(inputs) and not _packages(inputs):
         lacking.append("Boost's program_options")
     return f"there is no {', '.join(lacking)} to build nvbandwidth with" if lacking else ""
@@ -143,20 +143,19 @@ def _packages(inputs: PlanInputs) -> list[str]:
     node = inputs.node
     if _has_boost(inputs) or node.get("privilege") not in ("root", "sudo"):
         return []
-    names: list[str] = inputs.options["build_packages"].get(node.get("package_manager"), [])
-    return names
+    return _BOOST_PACKAGES.get(str(node.get("package_manager")), [])
 
 
 def _build(inputs: PlanInputs) -> dict[str, Any]:
     programs, cuda_arch = inputs.found["programs"], gpu_generation(inputs.node)
-    nvcc = next(programs[candidate] for candidate in _nvcc(inputs) if programs[candidate])
+    nvcc = next(programs[candidate] for candidate in _NVCC if programs[candidate])
     # Without it nvbandwidth looks for the GPUs of the machine by a program of its own.
     code = [f"-DCMAKE_CUDA_ARCHITECTURES={cuda_arch}"] if cuda_arch else []
     jobs = min(int(inputs.node.get("cores") or 1), _MOST_JOBS)
     cmake = programs["cmake"]
     return {
         "repository": inputs.options["source_repository"],
-        "commit": inputs.options["source_commit"],
+        "commit": _COMMIT,
         "source": _source(inputs),
         "made": f"{_source(inputs)}/build",
         "packages": _packages(inputs),
@@ -193,10 +192,8 @@ def _lacking(inputs: PlanInputs, gpus: int, tool: str | None) -> str:
         return ""
     build_note = f"; {_unbuildable(inputs)}" if _may_build(inputs) else ""
     if len(_wanted(inputs)) == 1:
-        return (
-            f"there is no {inputs.options['tool']} (gpu_copy_search, gpu_copy_python){build_note}"
-        )
+        return f"there is no {inputs.options['tool']} (PATH, gpu_copy_python){build_note}"
     return (
-        "neither nvbandwidth nor bandwidthTest is in PATH or gpu_copy_search,"
+        "neither nvbandwidth nor bandwidthTest is in PATH or its usual folders,"
         f" {python} has no torch{build_note}"
     )

@@ -9,14 +9,16 @@ from typing import Any
 from trueup.benchmarks.gromacs import case as gromacs
 from trueup.node import transactions
 from trueup.node.gpu_places import gpu_places, in_core_order
-from trueup.options import for_module, row_refusals
-from trueup.plan import Plan, PlanInputs, Skipped, sentences
+from trueup.options import ROLE, for_module, row_refusals
+from trueup.plan import Plan, PlanInputs, Skipped
 
 from ..sites import eessi
 
 _MOUNT = "/cvmfs/software.eessi.io/versions"
 # Debian's and Ubuntu's.
 _PACKAGE = "gromacs"
+_ENROOT_IMAGE = ".sqsh"
+_DEFAULTS = {option.name: option.default for option in gromacs.OPTIONS if option.of != ROLE}
 
 
 def programs(inputs: PlanInputs) -> dict[str, Any]:
@@ -24,7 +26,7 @@ def programs(inputs: PlanInputs) -> dict[str, Any]:
     image is only looked for, and its sum compared before each run."""
     options = inputs.options
     if options["source"] == "container":
-        return {"programs": [options["container_runtime"]], "files": [options["container_image"]]}
+        return {"programs": [_runtime(options)], "files": [options["container_image"]]}
     arguments: dict[str, Any] = {"programs": [options["program"]]}
     if options["source"] == "eessi":
         arguments["module"] = {"init": _init(inputs), "name": _module(inputs)}
@@ -63,7 +65,7 @@ def plan(inputs: PlanInputs) -> Plan:
         return Plan(refused=refused)
     cases = [_case(inputs, layout) for layout in layouts]
     for case in cases:
-        gromacs.settings({"pme_ranks": -1, "eessi_init": "", **case})
+        gromacs.settings({**_DEFAULTS, **case})
     lacking = _lacking(inputs)
     return Plan(
         values={
@@ -78,7 +80,7 @@ def plan(inputs: PlanInputs) -> Plan:
 
 def _case(inputs: PlanInputs, layout: Mapping[str, int]) -> dict[str, Any]:
     case = {**for_module(gromacs.OPTIONS, inputs.options), "tpr": _input(inputs.options)}
-    case["water_box"] = _water_box(inputs)
+    case.update(water_box=_water_box(inputs), container_runtime=_runtime(inputs.options))
     environment: dict[str, str] = {}
     if inputs.options["source"] == "eessi":
         case.update(eessi_init=_init(inputs), eessi_module=_module(inputs))
@@ -135,11 +137,15 @@ def _gpus(inputs: PlanInputs) -> int:
     return len(inputs.node.get("gpus") or [])
 
 
+def _runtime(options: Mapping[str, Any]) -> str:
+    """What runs the container image."""
+    return "enroot" if options["container_image"].endswith(_ENROOT_IMAGE) else "apptainer"
+
+
 def _version(inputs: PlanInputs) -> str:
-    """EESSI's version: asked for, else the one that is mounted."""
+    """EESSI's version, which the role eessi mounts."""
     catalog = inputs.catalog("eessi.yml")
-    version: str = inputs.options["eessi_version"]
-    return version or str(inputs.variables.get("eessi_version", eessi.default_version(catalog)))
+    return str(inputs.variables.get("eessi_version", eessi.default_version(catalog)))
 
 
 def _init(inputs: PlanInputs) -> str:
@@ -156,19 +162,11 @@ def _module(inputs: PlanInputs) -> str:
 
 
 def _refused_of_eessi(inputs: PlanInputs) -> list[str]:
-    """Where there is no module, or the role eessi links the GPU's libraries for another version."""
-    version, versions = _version(inputs), inputs.catalog("eessi.yml")["versions"]
-    mounted = str(inputs.variables.get("eessi_version", version))
-    links = {versions.get(release, {}).get("gpu_links") for release in (version, mounted)}
-    wrong = {
-        f"of EESSI {version} catalog/eessi.yml knows no module for this node: set"
-        " gromacs_eessi_module": not _module(inputs),
-        f"gromacs_eessi_version is {version}, and eessi_version {mounted}: the libraries of the GPU"
-        f" driver are linked where {mounted} looks for them: leave gromacs_eessi_version empty": (
-            len(links) > 1 and _gpus(inputs) and not _unused(inputs)
-        ),
-    }
-    return sentences(wrong)
+    """Where there is no module."""
+    if _module(inputs):
+        return []
+    unknown = f"of EESSI {_version(inputs)} catalog/eessi.yml knows no module for this node"
+    return [f"{unknown}: set gromacs_eessi_module"]
 
 
 def _found(inputs: PlanInputs) -> str | None:
@@ -177,7 +175,7 @@ def _found(inputs: PlanInputs) -> str | None:
         path: str | None = inputs.found["programs"][options["program"]]
         return path
     has_files = all(inputs.found["files"].values())
-    runtime: str | None = inputs.found["programs"][options["container_runtime"]]
+    runtime: str | None = inputs.found["programs"][_runtime(options)]
     return runtime if has_files else None
 
 
@@ -207,7 +205,7 @@ def _lacking(inputs: PlanInputs) -> str:
             " role eessi"
         )
     if options["source"] == "container":
-        return f"{options['container_runtime']} or {options['container_image']} is not on this node"
+        return f"{_runtime(options)} or {options['container_image']} is not on this node"
     if program != "gmx" or inputs.node.get("package_manager") != "apt":
         return (
             f"no {program} on this node, and no package of its distribution that has it: set"

@@ -10,7 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trueup.benchmarks.ib.case import OPTIONS, PROGRAMS, require_one_size
+from trueup.benchmarks.ib.case import (
+    OPTIONS,
+    PROGRAMS,
+    WRITE_FROM_HOST,
+    require_one_size,
+)
 from trueup.errors import BadInput
 from trueup.node.gpu_places import gpu_places
 from trueup.options import for_module
@@ -21,6 +26,16 @@ from .ib_pairs import round_pair
 _PACKAGED = "/usr/bin"
 _BUILT = "/opt/trueup/perftest"
 _SOURCE = "/opt/trueup/src/perftest"
+# Tag 25.10.0-0.128 (2025-11-17), of DOCA's branch 25.10. It loads CUDA's library when it runs.
+_COMMIT = "8a1d3d7234add23fe006b2ff51d650ff022077a8"
+# The distribution's packages that it is built with, by package manager; any version does.
+_TOOLS = ("git", "make", "gcc", "autoconf", "automake", "libtool")
+_PACKAGES = {
+    "apt": [*_TOOLS, "libibverbs-dev", "librdmacm-dev", "libibumad-dev", "libpci-dev"],
+    "dnf": [*_TOOLS, "rdma-core-devel", "pciutils-devel"],
+}
+# NVIDIA's packages link the folder to the newest.
+_CUDA_HEADER = "/usr/local/cuda/include/cuda.h"
 _CUDA = "--use_cuda"
 _MOST_JOBS = 16
 
@@ -55,7 +70,7 @@ def plan(inputs: PlanInputs) -> Plan:
         BadInput: options that do not go together, no device, or nodes that cannot be paired.
     """
     options = inputs.options
-    for case in (*options["cases"], *options["gpu_cases"], *options["pairwise_cases"]):
+    for case in (*options["cases"], *options["gpu_cases"]):
         require_one_size(case["message_bytes"], options["duration_seconds"])
     elsewhere = sorted(set(options["gpus"]) - set(options["devices"]))
     if options["devices"] and elsewhere:
@@ -102,23 +117,21 @@ def _perftest(inputs: PlanInputs, folder: str = "") -> str:
 
 def _build(inputs: PlanInputs) -> dict[str, Any]:
     """perftest with CUDA, as nccl_facts and playbooks/tasks/build.yml take it."""
-    options = inputs.options
-    header = f"{options['cuda_home']}/include/cuda.h"
     make = ["make", f"--jobs={min(inputs.node.get('cores') or 1, _MOST_JOBS)}"]
     return {
         "name": "perftest",
-        "repository": options["perftest_repository"],
-        "commit": options["perftest_commit"],
+        "repository": inputs.options["perftest_repository"],
+        "commit": _COMMIT,
         "source": _SOURCE,
         "made": _BUILT,
         "files": [f"bin/{program}" for program in PROGRAMS.values()],
-        "packages": options["perftest_packages"].get(inputs.node.get("package_manager"), []),
+        "packages": _PACKAGES.get(str(inputs.node.get("package_manager")), []),
         "environment": {"LC_ALL": "C"},
         "commands": [
             # configure goes on without it, and makes a perftest without CUDA.
-            ["ls", header],
+            ["ls", _CUDA_HEADER],
             ["./autogen.sh"],
-            ["./configure", f"--prefix={_BUILT}", f"CUDA_H_PATH={header}"],
+            ["./configure", f"--prefix={_BUILT}", f"CUDA_H_PATH={_CUDA_HEADER}"],
             make,
             ["make", "install"],
         ],
@@ -143,11 +156,8 @@ def _is_without_cuda(inputs: PlanInputs) -> bool:
 def _is_built(inputs: PlanInputs) -> bool:
     """Whether a perftest with CUDA is to be built: where none has it, or ours is outdated."""
     options, node = inputs.options, inputs.node
-    wants_cuda = (
-        bool(_gpus(inputs) and options["gpu_cases"]) and options["perftest_cuda"] == "build"
-    )
-    can = node.get("privilege") is not None
-    can = can and node.get("package_manager") in options["perftest_packages"]
+    wants_cuda = bool(_gpus(inputs) and options["gpu_cases"])
+    can = node.get("privilege") is not None and node.get("package_manager") in _PACKAGES
     old = "perftest" in inputs.found.get("outdated", [])
     return (
         wants_cuda
@@ -162,7 +172,6 @@ def _why_without(inputs: PlanInputs) -> str:
     program = _perftest(inputs)
     reasons = {
         "": inputs.options["folder"] != _PACKAGED,
-        ", and ib_perftest_cuda is leave": inputs.options["perftest_cuda"] == "leave",
         ", and building one did not work": _is_built(inputs),
         ", and building one needs root or sudo without a password, and apt or dnf": True,
     }
@@ -205,7 +214,7 @@ def _refused(inputs: PlanInputs, devices: Sequence[str] | None) -> list[str]:
     if nodes >= 2 and batch == hosts:
         return []
     reason = (
-        f"{nodes} nodes with an InfiniBand device (or ib_pairwise_device) in a batch of {batch} of"
+        f"{nodes} nodes with an InfiniBand device in a batch of {batch} of"
         f" {hosts} hosts: pairs need two nodes, and a play without serial"
     )
     return [reason]
@@ -245,25 +254,15 @@ def _cases(inputs: PlanInputs, devices: Sequence[str]) -> list[dict[str, Any]]:
 
 def _pairwise(inputs: PlanInputs, devices: Sequence[str]) -> dict[str, Any]:
     """This node for the others, and once all are known its part in each round."""
-    options = inputs.options
-    device = options["pairwise_device"] or next(iter(devices), "")
+    device = next(iter(devices), "")
     reached = inputs.hostvars.get(inputs.host, {}).get("ansible_host")
     pair_values = {
         "pair_device": device,
-        "pair_node": [inputs.host, options["address"] or reached or inputs.host],
+        "pair_node": [inputs.host, inputs.options["address"] or reached or inputs.host],
     }
     nodes: Mapping[str, str] | None = inputs.found.get("nodes")
     if nodes is None:
         return pair_values
-    memory: dict[str, Any] = {}
-    if options["pairwise_gpu_memory"] and device:
-        gpus = _gpus(inputs)
-        if device not in gpus:
-            raise BadInput(f"ib_pairwise_gpu_memory: ib_gpus has no GPU for {device}")
-        if not _cuda_folder(inputs):
-            raise BadInput(f"ib_pairwise_gpu_memory: {_why_without(inputs)}")
-        memory = {"gpu": gpus[device], "folder": _cuda_folder(inputs)}
-    cases = [_case(inputs, case, device, **memory) for case in options["pairwise_cases"]]
     seconds = _server_seconds(inputs, len(nodes))
     names = list(nodes)
     pairs = [
@@ -271,7 +270,7 @@ def _pairwise(inputs: PlanInputs, devices: Sequence[str]) -> dict[str, Any]:
     ]
     return {
         **pair_values,
-        "pair_cases": cases,
+        "pair_cases": [_case(inputs, WRITE_FROM_HOST, device)],
         "rounds": [_part(pair, inputs.host, nodes, seconds) for pair in pairs],
         "server_seconds": seconds,
     }

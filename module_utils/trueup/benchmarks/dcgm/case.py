@@ -12,6 +12,7 @@ from ...run import process
 from . import proftester
 from .output import DEPLOYMENT, PROGRAM, DcgmOutput, parse_dcgm
 
+DCGMI = "dcgmi"
 # The test that computes: products of matrices in fp64, fp32 and fp16. It is in levels 3 and 4.
 ARITHMETIC = "diagnostic"
 ARITHMETIC_LEVEL = 3
@@ -28,7 +29,7 @@ LEAST_LIMIT = 60
 _MOST_REASONS = 5
 
 OPTIONS = (
-    Option("program", "The program dcgmi.", "dcgmi"),
+    ModuleOption("program", "The program dcgmi; of thermal stress dcgmproftester.", DCGMI),
     Option(
         "level",
         "Level of the diagnostic: 1 takes seconds, 2 some minutes, 3 up to half an hour, 4 hours.",

@@ -25,7 +25,9 @@ SHAPE = r"[0-9]+x[0-9]+x[0-9]+"
 # The share of one core in a weak series.
 DEFAULT_SHARE = "256x256x256"
 _BINDINGS = ("none", "core", "l3", "numa")
-_MPI_MODES = ("basic", "diag", "diag2", "overlap", "overlap2", "full")
+# Devito's own halo exchange.
+MPI_MODE = "basic"
+_MPI_MODES = (MPI_MODE, "diag", "diag2", "overlap", "overlap2", "full")
 _SERIES = ("strong", "weak")
 _ROWS = "a list of ranks, threads_per_rank and binding (none, core, l3, numa)"
 OPTIONS = (
@@ -118,10 +120,10 @@ OPTIONS = (
         "strong",
         choices=_SERIES,
     ),
-    Option(
+    ModuleOption(
         "mpi_mode",
         "Devito's halo exchange where there are several ranks (DEVITO_MPI).",
-        "basic",
+        MPI_MODE,
         choices=_MPI_MODES,
     ),
     Option(
@@ -180,12 +182,6 @@ OPTIONS = (
         ["basic", "diag2", "full"],
         choices=_MPI_MODES,
         filled=True,
-    ),
-    RoleOption(
-        "node_shape",
-        "The problem of the sweep over nodes where it is another than shape; in a weak series the"
-        " share of one node.",
-        "",
     ),
     RoleOption(
         "node_scaling",

@@ -160,14 +160,14 @@ OPTIONS = (
         0,
         why="A local disk stats these in less than the 0.05 s that a figure needs: give it 100000.",
     ),
-    Option(
+    ModuleOption(
         "iodepth", "I/Os that each process keeps in flight; 0 means the workload's own number.", 0
     ),
     RoleOption(
         "iodepths",
-        "I/Os in flight to measure each EDA workload at, a case each, in this order; empty: iodepth"
-        " alone. With several `trueup reference` gives the I/O rate at 2 and 7 ms, over all clients"
-        " of a run that measured together.",
+        "I/Os in flight to measure each EDA workload at, a case each, in this order; empty: the"
+        " workload's own number. With several `trueup reference` gives the I/O rate at 2 and 7 ms,"
+        " over all clients of a run that measured together.",
         [],
         type="list",
         elements="int",
@@ -191,7 +191,7 @@ OPTIONS = (
         " that measure together: files are made before. 0: measuring begins when they are made.",
         0,
     ),
-    Option(
+    ModuleOption(
         "engine",
         "fio's I/O engine; every kernel has libaio.",
         "libaio",

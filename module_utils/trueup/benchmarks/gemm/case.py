@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional, Sequence
 
 from ...node.topology import format_cpu_list
-from ...options import Option, time_limit
+from ...options import ModuleOption, Option, time_limit
 from .output import GemmOutput, largest_error
 
 PRECISIONS = ("fp64", "tf32", "bf16", "fp8")
@@ -40,7 +40,7 @@ OPTIONS = (
         least=64,
         multiple_of=16,
     ),
-    Option(
+    ModuleOption(
         "n_fp64",
         "Rows and columns of the fp64 matrices.",
         8192,
@@ -48,7 +48,7 @@ OPTIONS = (
         least=64,
         multiple_of=16,
     ),
-    Option("repeats", "Repeats of each precision, of about 0.2 s each.", 5, least=3),
+    ModuleOption("repeats", "Repeats of each precision, of about 0.2 s each.", 5, least=3),
     Option(
         "gpus_at_once",
         "all: every GPU at once, which loads power and cooling as a job does; one: one after the"
@@ -56,7 +56,7 @@ OPTIONS = (
         "all",
         choices=("all", "one"),
     ),
-    Option(
+    ModuleOption(
         "gpu_masks",
         "Hexadecimal masks of the CPUs beside each GPU, in PCI order; empty: those of"
         " catalog/topologies.yml for the node's size, and where it has none what sysfs says.",

@@ -34,42 +34,10 @@ OPTIONS = (
     ),
     ModuleOption("tool", "What measures.", choices=TOOLS, required=True),
     RoleOption(
-        "search",
-        "Where nvbandwidth and bandwidthTest are looked for, after PATH.",
-        [
-            "/opt/nvidia/nvbandwidth",
-            "/usr/local/bin",
-            "/usr/local/cuda/extras/demo_suite",
-            "/usr/local/cuda/samples/bin/x86_64/linux/release",
-        ],
-        why="The first is where Azure's images for GB200 and GB300 have nvbandwidth; those for"
-        " A100, H100 and H200 have neither tool (Azure/azhpc-images@8e9d055).",
-        elements="path",
-    ),
-    RoleOption(
         "source_repository",
         "nvbandwidth's source, built into gpu_copy_prefix where the node has no tool but git,"
         " cmake, make, g++ and nvcc; a mirror will do. Empty: nothing is built.",
         "https://github.com/NVIDIA/nvbandwidth.git",
-    ),
-    RoleOption(
-        "source_commit",
-        "Its commit, all 40 digits.",
-        "66746a3bef61c8c2e12ab34955310da70b9e38cb",
-        why="Tag v0.8, whose output and source this project has read.",
-    ),
-    RoleOption(
-        "cuda_home",
-        "Where CUDA's compiler is, if not on PATH.",
-        "/usr/local/cuda",
-        type="path",
-        why="Azure's images link it to the release that they have.",
-    ),
-    RoleOption(
-        "build_packages",
-        "Packages with Boost's program_options, header and library, by package manager; installed"
-        " where they are missing and the node gives root.",
-        {"apt": ["libboost-program-options-dev"], "dnf": ["boost-devel"]},
     ),
     ModuleOption("program", "Path of nvbandwidth or bandwidthTest.", type="path"),
     Option(
@@ -77,21 +45,21 @@ OPTIONS = (
         "Python that runs the role's program, 3.9 or newer; for pytorch one that has torch.",
         "python3",
     ),
-    Option(
+    ModuleOption(
         "gpu_masks",
         "Hexadecimal masks of the CPUs beside each GPU, in PCI order; empty: the role takes those"
         " of catalog/topologies.yml for the node's size, and what sysfs says where it has none."
         " Where sysfs does not say, nothing is bound and the record's binding is none.",
         [],
     ),
-    Option(
+    ModuleOption(
         "samples",
         "Samples of each figure; bandwidthTest has a number of its own.",
         5,
         why="nvbandwidth's own default is 3.",
         least=3,
     ),
-    Option(
+    ModuleOption(
         "peers",
         "Which way peers are measured with nvbandwidth: read is what Azure's node health checks"
         " take, none leaves them out. PyTorch writes.",

@@ -47,12 +47,6 @@ OPTIONS = (
         "system",
         choices=("system", "eessi", "container"),
     ),
-    RoleOption(
-        "eessi_version",
-        "With source eessi: its version. Empty: eessi_version, for which the role eessi links the"
-        " GPU driver's libraries; without that EESSI's default.",
-        "",
-    ),
     ModuleOption(
         "eessi_init",
         "With source eessi: its file to source, init/lmod/bash of a version.",
@@ -64,9 +58,15 @@ OPTIONS = (
         " that of catalog/eessi.yml for the version, the CUDA build where the node has GPUs.",
         "",
     ),
-    Option("container_image", "With source container: an image on the node.", "", type="path"),
-    Option("container_sha256", "Its sha256; another file is refused.", ""),
     Option(
+        "container_image",
+        "With source container: an image on the node, which apptainer (.sif) or enroot (.sqsh)"
+        " runs.",
+        "",
+        type="path",
+    ),
+    Option("container_sha256", "Its sha256; another file is refused.", ""),
+    ModuleOption(
         "container_runtime",
         "What runs the image: apptainer (.sif) or enroot (.sqsh).",
         "apptainer",
@@ -80,7 +80,7 @@ OPTIONS = (
         "gmx",
         filled=True,
     ),
-    Option(
+    ModuleOption(
         "mpirun",
         "Launcher for a program that was built with an MPI library (gmx_mpi). One built with"
         " thread-MPI needs none.",
@@ -90,7 +90,7 @@ OPTIONS = (
     Option(
         "environment", "Variables for the program, such as UCX_TLS; they stand in the record.", {}
     ),
-    Option(
+    ModuleOption(
         "directory",
         "Existing folder for the files of a run, removed at its end. Empty: the system's for"
         " temporary files.",
@@ -174,7 +174,9 @@ OPTIONS = (
         -1,
         least=-1,
     ),
-    Option("pin", "Whether mdrun pins its threads to cores.", "on", choices=("on", "off", "auto")),
+    ModuleOption(
+        "pin", "Whether mdrun pins its threads to cores.", "on", choices=("on", "off", "auto")
+    ),
     Option(
         "tune_pme",
         "Let mdrun shift work between PME and short-ranged interactions while it runs, as it does"
@@ -182,7 +184,7 @@ OPTIONS = (
         " after the tuning (thousands of steps).",
         False,
     ),
-    Option(
+    ModuleOption(
         "drift_allowed",
         "Drift of the conserved energy in kJ/mol/ps per atom above which a run is invalid.",
         0.005,

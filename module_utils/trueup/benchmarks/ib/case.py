@@ -42,7 +42,7 @@ _CASE = (
     _PAIRS,
 )
 # As the limits of catalog/expectations.yml were measured.
-_WRITE_FROM_HOST = {"test": "write_bw", "message_bytes": _MIB, "queue_pairs": 2}
+WRITE_FROM_HOST = {"test": "write_bw", "message_bytes": _MIB, "queue_pairs": 2}
 
 OPTIONS = (
     RoleOption(
@@ -56,7 +56,7 @@ OPTIONS = (
         "cases",
         "What is measured of each device against itself.",
         [
-            dict(_WRITE_FROM_HOST),
+            dict(WRITE_FROM_HOST),
             {"test": "read_bw", "message_bytes": _MIB},
             {"test": "send_lat", "message_bytes": 8},
         ],
@@ -70,49 +70,16 @@ OPTIONS = (
     RoleOption(
         "gpus",
         "GPUDirect RDMA: device to the number of the GPU on the same PCI switch, such as"
-        " {mlx5_ib0: 0}; empty: each adapter's by catalog/topologies.yml, where that has one.",
+        " {mlx5_ib0: 0}; empty: each adapter's by catalog/topologies.yml, where that has one. Where"
+        " the node's perftest has no CUDA, as that of distributions and of Azure's images, the role"
+        " builds one in /opt/trueup/perftest.",
         {},
         why="Without a perftest that has CUDA host memory only is measured, and reported so.",
     ),
     RoleOption(
-        "perftest_cuda",
-        "Where the node's perftest has no CUDA, as that of distributions and of Azure's images, and"
-        " an adapter has a GPU: build it in /opt/trueup/perftest, or leave it.",
-        "build",
-        choices=("build", "leave"),
-    ),
-    RoleOption(
         "perftest_repository",
-        "Where it is built from.",
+        "Where a perftest with CUDA is built from.",
         "https://github.com/linux-rdma/perftest.git",
-    ),
-    RoleOption(
-        "perftest_commit",
-        "Its commit, all 40 digits.",
-        "8a1d3d7234add23fe006b2ff51d650ff022077a8",
-        why="Tag 25.10.0-0.128 (2025-11-17), of DOCA's branch 25.10. It loads CUDA's library when"
-        " it runs.",
-    ),
-    RoleOption(
-        "perftest_packages",
-        "The distribution's packages that it is built with, by package manager; any version does.",
-        {
-            "apt": [
-                *("git", "make", "gcc", "autoconf", "automake", "libtool", "libibverbs-dev"),
-                *("librdmacm-dev", "libibumad-dev", "libpci-dev"),
-            ],
-            "dnf": [
-                *("git", "make", "gcc", "autoconf", "automake", "libtool", "rdma-core-devel"),
-                "pciutils-devel",
-            ],
-        },
-    ),
-    RoleOption(
-        "cuda_home",
-        "CUDA's folder, with include/cuda.h.",
-        "/usr/local/cuda",
-        type="path",
-        why="NVIDIA's packages link it to the newest.",
     ),
     ModuleOption(
         "gpu",
@@ -121,25 +88,10 @@ OPTIONS = (
     ),
     RoleOption(
         "gpu_cases",
-        "The cases of the devices that have a GPU, from GPU memory to GPU memory.",
+        "The cases of the devices that have a GPU, from GPU memory to GPU memory; with [] no"
+        " perftest with CUDA is built.",
         [{"test": "write_bw", "message_bytes": 8 * _MIB}],
         fields=_CASE,
-    ),
-    RoleOption(
-        "pairwise_device",
-        "The device that nodes are measured pair by pair with; empty: the first of the node's.",
-        "",
-    ),
-    RoleOption(
-        "pairwise_cases",
-        "What is measured between two nodes.",
-        [dict(_WRITE_FROM_HOST)],
-        fields=_CASE,
-    ),
-    RoleOption(
-        "pairwise_gpu_memory",
-        "Whether nodes are measured from GPU memory to GPU memory; ib_gpus then holds the device.",
-        False,
     ),
     ModuleOption(
         "role",
@@ -161,7 +113,7 @@ OPTIONS = (
         "",
     ),
     ModuleOption("peer_name", "The other end's name in the record. The client needs it.", ""),
-    Option(
+    ModuleOption(
         "port",
         "TCP port of perftest's server. The nodes must reach each other on it.",
         18515,
@@ -176,7 +128,7 @@ OPTIONS = (
         -1,
         least=-1,
     ),
-    Option(
+    ModuleOption(
         "iterations",
         "Messages of each size. Beyond 20000 perftest gives no peak.",
         5000,
