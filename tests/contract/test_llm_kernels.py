@@ -77,9 +77,13 @@ class Node:
     def run(self, kernel: dict[str, Any], *options: str) -> tuple[int, int, str]:
         """Exit status, how many tasks changed something, and all that was said."""
         variables = {
-            "llm_kernels_list": [kernel],
-            "llm_kernels_recipe": "test",
-            "llm_kernels_folder": str(self.folder / "home"),
+            "llm_kernels_request": {
+                "kernels": [kernel],
+                "recipe": "test",
+                "folder": str(self.folder / "home"),
+                "find_links": "",
+                "no_index": False,
+            },
             "trueup_procfs_root": str(self.folder / "proc"),
             # The reboot is not tried.
             "trueup_node": {"container": True},

@@ -96,14 +96,18 @@ def test_a_containers_kernel_and_logins_are_its_hosts() -> None:
 
 
 def test_a_shell_counts_kib_and_systemd_bytes() -> None:
-    result = values(node("hbv3"), memlock="1024", stack="8192", nofile=4096)
-    assert wanted(result)["login"] == {"memlock": "1024", "stack": "8192", "nofile": "4096"}
+    result = values(node("hbv3"), stack="8192", nofile=4096)
+    assert wanted(result)["login"] == {
+        "memlock": "unlimited",
+        "stack": "8192",
+        "nofile": "4096",
+    }
     assert wanted(result)["manager"] == {
-        "DefaultLimitMEMLOCK": "1048576",
+        "DefaultLimitMEMLOCK": "infinity",
         "DefaultLimitSTACK": "8388608",
         "DefaultLimitNOFILE": "4096",
     }
-    assert contents(result)[LOGIN].splitlines()[0] == "* - memlock 1024"
+    assert contents(result)[LOGIN].splitlines()[1] == "* - stack 8192"
 
 
 def test_huge_pages_can_be_left_as_they_are() -> None:
@@ -115,8 +119,7 @@ def test_huge_pages_can_be_left_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"memlock": "infinity"}, ["hpc_limits_memlock and hpc_limits_stack are infinity and"]),
-        ({"stack": "-1"}, ["hpc_limits_memlock and hpc_limits_stack are unlimited and -1"]),
+        ({"stack": "-1"}, ["hpc_limits_stack is -1: give a number of KiB"]),
         ({"nofile": 1023}, ["hpc_limits_nofile is 1023: give 1024 to 1048576"]),
         ({"nofile": 1048577}, ["hpc_limits_nofile is 1048577"]),
         ({"nofile": 2000000, "sysctl": {"fs.nr_open": "2000000"}}, []),

@@ -91,7 +91,9 @@ def test_packages_and_repository_of_each_system(family: str, system: str) -> Non
     url = f"https://developer.download.nvidia.com/compute/cuda/repos/{folder}/x86_64/"
     assert (made["repository"]["url"], made["repository"]["key_url"]) == (url, url + key)
     assert len(made["repository"]["key_fingerprint"]) == 40
-    assert (made["packages"][0]["name"], made["kept"]) == (first, False)
+    assert made["kept"] is False
+    assert made["packages"][0] == {"name": first, "version": "2.30.4-1+cuda13*"}
+    assert made["packages"][2] == {"name": "cuda-nvcc-13-0", "version": "13.0.*"}
 
 
 def test_a_mirror_goes_before_the_drivers_repository() -> None:
@@ -159,7 +161,6 @@ def test_what_is_built_now(family: str, given: dict[str, Any], built: list[str])
         ("ndv4", {}, True, [NDV4_LINK, NDV4_FILE]),
         ("ndv4", {"node": IMAGE}, True, [NDV4_LINK]),
         ("ndv4", {"node": IMAGE}, False, [NDV4_LINK, NDV4_FILE]),
-        ("ndv4", {"node": IMAGE, "topology_from_image": "replace"}, True, [NDV4_LINK, NDV4_FILE]),
     ],
 )
 def test_the_topology_file_is_written_where_no_image_keeps_it(
@@ -291,7 +292,6 @@ def test_the_settings_that_apply(
     [
         ({"tests_commit": "v2.19.6"}, "nccl_tests_commit: give the whole commit"),
         ({"sharp_plugin_commit": "AB" * 20}, "nccl_sharp_plugin_commit: give the whole commit"),
-        ({"packages": {"dnf": []}}, "whose package manager is apt; nccl_packages has dnf"),
         ({"node": {"package_manager": None}}, "is neither apt nor dnf"),
     ],
 )
@@ -424,35 +424,26 @@ def test_what_is_wrong_with_the_topology_file(layouts: dict[str, Layout]) -> Non
 OLD = "0000ffff,0000ffff"
 
 
-@pytest.mark.parametrize(
-    ("choice", "written", "refused"),
-    [("mend", True, 0), ("keep", False, 1), ("replace", True, 0)],
-)
 def test_a_wrong_file_of_an_old_image_is_found_before_anything_changes(
-    layouts: dict[str, Layout], choice: str, written: bool, refused: int
+    layouts: dict[str, Layout],
 ) -> None:
     """The masks that NDv4's file had on images before February 2025 (azhpc-images@3409a5b1)."""
     good = good_topology(layouts["ndv4"])
     text = re.sub('affinity="[^"]*"', f'affinity="{OLD}"', generate(layouts["ndv4"]))
     old = {**good, "content": base64.b64encode(text.encode()).decode()}
-    given = {"node": IMAGE, "topology_from_image": choice}
+    given = {"node": IMAGE}
     made = plan(of("ndv4", found=state(topology=old), **given))
-    assert len(made.refused) == refused
-    said = [*made.refused, *made.values.get("topology", {}).get("mended", [])]
-    assert f"affinity {OLD} is cores 0-15,32-47, expected" in said[0]
-    paths = [file["path"] for file in made.values.get("files", [])]
-    assert (NDV4_FILE in paths) == written
+    assert made.refused == []
+    assert f"affinity {OLD} is cores 0-15,32-47, expected" in made.values["topology"]["mended"][0]
+    assert NDV4_FILE in [file["path"] for file in made.values["files"]]
     # Ansible prints it where the role is planned: in preflight, before any role has run.
-    (printed,) = made.values.get("warnings", made.refused)
-    assert f"nccl: wrong for Standard_ND96asr_v4: {NDV4_FILE}: " in printed or refused
+    (printed,) = made.values["warnings"]
+    assert f"nccl: wrong for Standard_ND96asr_v4: {NDV4_FILE}: " in printed
     assert f"affinity {OLD} is cores 0-15,32-47, expected" in printed
-    # Not used, it harms nobody.
-    unused = plan(of("ndv4", found=state(topology=old), topology_file_used="never", **given))
-    assert unused.refused == []
-    # A right one is kept and not touched, but by replace.
+    # A right one is kept and not touched.
     right = plan(of("ndv4", found=state(topology=good), **given))
     paths = [file["path"] for file in right.values["files"]]
-    assert (right.refused, NDV4_FILE in paths) == ([], choice == "replace")
+    assert (right.refused, NDV4_FILE in paths) == ([], False)
     assert right.values["warnings"] == []
 
 

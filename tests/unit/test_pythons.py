@@ -211,7 +211,7 @@ def test_every_need_of_the_project_can_be_read() -> None:
     needs = [*(one["python"] for one in sets), *BUILDS.values()]
     needs += [role_plans.data(role)["python"] for role in ("devito", "blob_checkpoint")]
     assert {str(Need.of(one)) for one in needs} == {
-        *("3.6 to 3.9", "3.11 to 3.13", "3.11", "3.12", "3.10 to 3.14", "3.10 or newer")
+        *("3.11 to 3.13", "3.11", "3.12", "3.10 to 3.14", "3.10 or newer")
     }
 
 

@@ -202,29 +202,27 @@ INFINIBAND = {"device": "mlx5_ib0", "kind": "infiniband", "state": "ACTIVE", "in
 
 
 @pytest.mark.parametrize(
-    ("found", "options", "expected"),
+    ("found", "expected"),
     [
-        ({}, {}, ("walinuxagent.service", True)),
-        ({}, {"agent_enabled": False}, ("", False)),
-        ({"devices": []}, {}, ("", False)),
-        ({"devices": [{**INFINIBAND, "kind": "ethernet"}]}, {}, ("", False)),
+        ({}, ("walinuxagent.service", True)),
+        ({"devices": []}, ("", False)),
+        ({"devices": [{**INFINIBAND, "kind": "ethernet"}]}, ("", False)),
         # Told already; a run that broke off may not have restarted it.
         (
             {"agent": {"unit": "waagent.service", "rdma_enabled": True}},
-            {},
             ("waagent.service", False),
         ),
-        ({"agent": {"unit": None, "rdma_enabled": None}}, {}, ("", False)),
+        ({"agent": {"unit": None, "rdma_enabled": None}}, ("", False)),
         # A configuration without a service has nobody to read it.
-        ({"agent": {"unit": None, "rdma_enabled": False}}, {}, ("", False)),
+        ({"agent": {"unit": None, "rdma_enabled": False}}, ("", False)),
     ],
 )
 def test_the_agent_is_told_of_infiniband_where_it_is_not(
-    found: dict[str, Any], options: dict[str, Any], expected: tuple[str, bool]
+    found: dict[str, Any], expected: tuple[str, bool]
 ) -> None:
     agent = {"unit": "walinuxagent.service", "rdma_enabled": False}
     there = {**FOUND, "devices": [INFINIBAND], "agent": agent, **found}
-    planned = values(node("hbv3"), there, **options)
+    planned = values(node("hbv3"), there)
     told = [one["unit"] for one in planned["units"] if one["files"] == ["/etc/waagent.conf"]]
     assert ("".join(told), planned["agent_lacks"]) == expected
 

@@ -258,13 +258,6 @@ def test_a_slurm_without_the_plugin_of_the_hosts_version_uses_none() -> None:
     assert "its Slurm has no plugin cgroup/v2" in made["notes"][0]
 
 
-def test_what_is_asked_for_is_used() -> None:
-    hosts = {"a": host("a", HB, {})}
-    made = plan(hosts, cgroup="none", mpi="pmi2")
-    assert chosen(made) == ("proctrack/linuxproc", "task/affinity", "jobacct_gather/linux", "pmi2")
-    assert made["notes"] == []
-
-
 def test_before_the_first_look_nothing_is_assumed() -> None:
     made = plan({"a": host("a", HB)})
     assert (chosen(made)[0], made["mpi"], made["problems"]) == ("proctrack/linuxproc", "none", [])
@@ -290,7 +283,7 @@ def test_what_is_no_cluster_is_named() -> None:
             "b is in slurm_compute and has never said what it is: run identify over it once"
             " (ansible-playbook playbooks/identify.yml)"
         ),
-        "e has 1024 MiB of memory, of which slurm_memory_reserve_mib keeps 1024: keep less",
+        "e has 1024 MiB of memory, and the system keeps 1024: it cannot be a node of the cluster",
     ]
     empty = cluster({"controller": ["a"]}, variables)["problems"]
     assert empty == ["the group slurm_compute is empty: a cluster needs nodes to run jobs"]

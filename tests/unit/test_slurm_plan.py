@@ -238,13 +238,6 @@ def test_a_slurm_that_has_a_word_for_no_cgroups_is_told(
     assert (text.splitlines()[1] if text else text) == said
 
 
-def test_hooks_that_are_not_wanted_are_removed() -> None:
-    result = values("nd", hooks=False)
-    absent = [file["path"] for file in result["files"] if file.get("state") == "absent"]
-    assert absent[1:5] == [f"{LIBEXEC}/slurm_prolog", f"{LIBEXEC}/slurm_epilog", HEALTH, CLOCKS]
-    assert "Prolog" not in (contents(result)["/etc/slurm/slurm.conf"] or "")
-
-
 def test_a_node_that_judges_itself() -> None:
     given = {"health": ["interval", "epilog"], "health_unmeasured": "drain"}
     result = values("nd", health_records="/shared/results", **given)
@@ -288,11 +281,8 @@ def test_when_a_node_judges_itself(health: list[str], interval: bool, epilog: bo
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"health": ["epilog"], "hooks": False}, "slurm_hooks"),
         ({"health_interval_seconds": 59}, "slurm_health_interval_seconds is 59"),
         ({"health_records": "results"}, "slurm_health_records is results"),
-        ({"health_record_hours": 0}, "slurm_health_record_hours is 0"),
-        ({"health_states": []}, "slurm_health_states is empty"),
         ({"health": ["epilog"], "hook_timeout_seconds": 14}, "slurm_hook_timeout_seconds"),
     ],
 )
@@ -307,7 +297,9 @@ def test_packages_of_ones_own_and_of_dnf() -> None:
     result = values("hb", hosts, packages=given)
     assert result["packages"] == [["epel-release"], ["munge", "slurm", "slurm-smd-slurmd"]]
     assert result["plugins"] == "/usr/lib64/slurm"
-    assert len(values("hb", hosts, dnf_repositories=[])["packages"]) == 1
+    # Nothing of EPEL is left.
+    own = {"common": ["munge"], "compute": ["slurm-smd-slurmd"]}
+    assert values("hb", hosts, packages=own)["packages"] == [["munge", "slurm-smd-slurmd"]]
 
 
 def test_the_hooks_restart_nothing() -> None:
@@ -328,8 +320,6 @@ def test_a_host_in_no_group_gets_nothing() -> None:
     assert slurm(replace(what, found={"wanted": "cluster"})).values == {"cluster": None}
     for found in ({}, {"cluster": None}):
         assert slurm(replace(what, found=found)).values == {"parts": []}
-    alone = replace(of("in", HOSTS, SECRETS, parts=["login"]), groups={}, found={"cluster": None})
-    assert slurm(alone).refused[0][:27] == "slurm: slurm_parts is given"
 
 
 def test_a_node_that_never_said_what_it_is_is_named() -> None:
@@ -379,10 +369,6 @@ def test_what_the_hosts_lack_for_each_other_is_said_once_they_were_looked_at() -
         ({"database_password": "short"}, {}, "slurm_database_password is not set"),
         ({"database_password": "with 'a quote'"}, {}, "slurm_database_password is not set"),
         ({}, {"cluster_name": "Big"}, "slurm_cluster_name is Big"),
-        ({}, {"memory_reserve_mib": -1}, "slurm_memory_reserve_mib is -1"),
-        ({}, {"memory_reserve_percent": 100}, "slurm_memory_reserve_mib is 1024 and slurm_memory"),
-        ({}, {"database_name": "a;b"}, "slurm_database_name and slurm_database_user"),
-        ({}, {"database_user": ""}, "slurm_database_name and slurm_database_user"),
         ({}, {"packages": {"compute": "slurmd"}}, "slurm_packages: compute: give a list"),
     ],
 )
@@ -425,9 +411,20 @@ def test_settings_that_the_role_writes_are_not_given_twice() -> None:
     assert "AccountingStorageHost=db\na=3\nAa=2\nb=1\n\nInclude" in (text or "")
 
 
+def test_three_settings_of_the_role_may_be_replaced() -> None:
+    extra = {"MpiDefault": "pmi2", "killonbadexit": 0, "HealthCheckNodeState": "ANY"}
+    text = contents(values("hb", conf_extra=extra, health=["interval"]))["/etc/slurm/slurm.conf"]
+    replaced = [
+        line
+        for line in (text or "").splitlines()
+        if line.lower().startswith(tuple(name.lower() for name in extra))
+    ]
+    assert replaced == ["MpiDefault=pmi2", "KillOnBadExit=0", "HealthCheckNodeState=ANY"]
+
+
 def test_azure_linux_has_no_slurm_of_its_own() -> None:
     changes = {"distribution": "azurelinux", "distribution_version": "3.0"}
     hosts = {**HOSTS, "hb": host("compute", on("hbv3", "almalinux-9", **changes))}
     (refused,) = slurm(of("hb", hosts, SECRETS)).refused
     assert "no packages are known for Azure Linux" in refused
-    assert slurm(of("hb", hosts, SECRETS, dnf_repositories=[])).refused == []
+    assert slurm(of("hb", hosts, SECRETS, packages={"compute": ["slurmd"]})).refused == []

@@ -22,12 +22,13 @@ TEMPLATES = Path(__file__).parents[2] / "roles" / "training" / "templates"
 VALUES: dict[str, Any] = {
     "ansible_managed": "managed",
     "training_prefix": "~/no/such/folder",
-    "training_rendezvous_port": 29500,
+    "training_job_options": [],
     "__training_plan": {
         "processes": 2,
         "gpus": 0,
         **dict.fromkeys(("srun", "bind", "torchrun"), ""),
         "mpirun": "mpirun",
+        "port": 29500,
         **_told({"interface": "eth1", "variables": {"NCCL_DEBUG": "INFO WARN"}}, 0),
     },
 }
@@ -155,8 +156,11 @@ def test_the_slurm_script_is_a_script_with_and_without_gpus() -> None:
         environment.filters["quote"] = shlex.quote
         told = _told({"interface": "", "variables": {}}, gpus)
         plan = {**VALUES["__training_plan"], **told, "gpus": gpus, "srun": srun, "node_count": 2}
-        more = {"training_slurm_time": "01:00:00", "training_slurm_partition": ""}
+        more = {"training_job_options": ["--partition=ndv4", "--time", "1-0"]}
         made = environment.from_string(text).render({**VALUES, **more, "__training_plan": plan})
+        lines = [line for line in made.splitlines() if line.startswith("#SBATCH")]
+        # Of two of a name sbatch takes the last.
+        assert lines[-2:] == ["#SBATCH --time=01:00:00", "#SBATCH --partition=ndv4 --time 1-0"]
         done = subprocess.run(["bash", "-n"], input=made, text=True, check=False)
         assert done.returncode == 0
         assert f"srun --kill-on-bad-exit=1 {srun}bash -c" in made

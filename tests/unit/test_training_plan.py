@@ -64,7 +64,8 @@ def test_without_gpus_a_tiny_model_is_trained() -> None:
     ]
     assert (made.values["clone"], made.values["stale_link"]) == ({}, False)
     chosen = case(made)
-    assert set(chosen) - {"node"} == set(module_spec(OPTIONS)) - {"arguments", "queue_seconds"}
+    left = {"arguments", "data", "launcher_path", "queue_seconds", "rendezvous_port"}
+    assert set(chosen) - {"node"} == set(module_spec(OPTIONS)) - left
     assert {
         name: chosen[name]
         for name in ("program", "layers", "processes", "threads", "backend", "precision", "nodes")
@@ -245,27 +246,12 @@ def test_what_a_node_lacks_is_named(
     assert (why in only, made.refused) == (True, [])
 
 
-def test_what_was_built_from_source_is_not_installed() -> None:
-    made = plan(asked(version_set="article-2022", program="megatron_deepspeed"))
-    assert [why.split(",", maxsplit=1)[0].split(":")[0] for why in whys(made)] == [
-        "Python 3.11 is not the 3.6 to 3.9 that the version set is pinned for",
-        "the version set article-2022 is no set of wheels to install",
-        "megatron_deepspeed needs NVIDIA GPUs",
-        "megatron_deepspeed has no made-up data",
+def test_a_set_of_a_container_is_not_installed() -> None:
+    assert whys(plan(asked(GPUS, version_set="nd-h100"))) == [
+        "the version set nd-h100 is no set of wheels to install: set training_venv"
     ]
-    data = {"path": "/d", "vocabulary": "/v", "merges": "/m"}
-    taken = plan(asked(GPUS, version_set="article-2022", venv="/opt/ds", data=data))
-    assert (whys(taken), case(taken)["precision"]) == ([], "fp16")
-
-
-def test_gpt_driver_needs_a_newer_pytorch_than_the_articles() -> None:
-    """Named, it is refused; chosen by itself, the node is skipped."""
-    of_2022 = {"version_set": "article-2022", "venv": "/opt/ds"}
-    [why] = whys(plan(asked(**of_2022)))
-    assert "has 1.10.2: take training_program megatron_deepspeed" in why
-    assert plan(asked(**of_2022)).refused == []
-    [refused] = plan(asked(**of_2022, program="gpt_driver")).refused
-    assert why in refused
+    taken = plan(asked(GPUS, version_set="nd-h100", venv="/usr"))
+    assert (whys(taken), case(taken)["precision"]) == ([], "bf16")
 
 
 def test_space_is_needed_for_a_new_environment_alone() -> None:

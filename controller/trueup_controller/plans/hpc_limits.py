@@ -25,6 +25,13 @@ _SYSCTL_DROP_IN = "/etc/systemd/system/sunrpc_tcp_settings.service.d/trueup-sysc
 _SYSCTL_AGAIN = f"[Service]\nExecStartPost=-/usr/sbin/sysctl --load={_SYSCTL}\n"
 # The kernel's fs.nr_open where nobody sets it.
 _NR_OPEN = 1048576
+# Values of Azure's HPC images (hpc-tuning.sh). RDMA registers memory by locking it, without a
+# limit.
+_MEMLOCK = "unlimited"
+# Requests to an NFS server in flight at once, from the start; the kernel starts with 2.
+_SUNRPC_TCP_SLOTS = 128
+# The kernel's 128 is too little for one fast stream.
+_NFS_READ_AHEAD_KIB = 15380
 
 
 def plan(inputs: PlanInputs) -> Plan:
@@ -73,7 +80,7 @@ def _of_all(options: Any) -> dict[str, Any]:
     """Limits that must be in force everywhere."""
     return {
         "manager": {
-            "DefaultLimitMEMLOCK": _in_bytes(options["memlock"]),
+            "DefaultLimitMEMLOCK": _in_bytes(_MEMLOCK),
             "DefaultLimitSTACK": _in_bytes(options["stack"]),
             "DefaultLimitNOFILE": str(options["nofile"]),
         },
@@ -90,10 +97,13 @@ def _of_hosts(options: Any) -> dict[str, Any]:
     """Limits that must be in force where the kernel is the node's own."""
     hugepages = options["transparent_hugepages"]
     return {
-        "login": {name: str(options[name]) for name in ("memlock", "stack", "nofile")},
+        "login": {
+            "memlock": _MEMLOCK,
+            **{name: str(options[name]) for name in ("stack", "nofile")},
+        },
         "sysctl": options["sysctl"],
-        "sunrpc_tcp_slots": options["sunrpc_tcp_slots"],
-        "nfs_read_ahead_kib": options["nfs_read_ahead_kib"],
+        "sunrpc_tcp_slots": _SUNRPC_TCP_SLOTS,
+        "nfs_read_ahead_kib": _NFS_READ_AHEAD_KIB,
         "transparent_hugepages": "" if hugepages == "keep" else hugepages,
     }
 
@@ -112,14 +122,14 @@ def _files_of_hosts(options: Any, login: dict[str, str]) -> dict[str, str]:
         # 99-trueup comes after 99-sysctl.conf, which is the site's or the image's /etc/sysctl.conf.
         _SYSCTL: "".join(f"{name} = {value}\n" for name, value in options["sysctl"].items()),
         "/etc/modprobe.d/trueup-sunrpc.conf": (
-            f"options sunrpc tcp_slot_table_entries={options['sunrpc_tcp_slots']}\n"
+            f"options sunrpc tcp_slot_table_entries={_SUNRPC_TCP_SLOTS}\n"
         ),
         # An NFS mount has an anonymous device, which the kernel lists with the mounts of NFS.
         # nfs-utils' own rule (99-nfs.rules) writes its default of 128 KiB: this comes after it.
         "/etc/udev/rules.d/99-trueup-nfs-read-ahead.rules": (
             'SUBSYSTEM=="bdi", ACTION=="add", KERNEL=="0:*",'
             ' PROGRAM=="/usr/bin/grep -qw %k /proc/fs/nfsfs/volumes",'
-            f' ATTR{{read_ahead_kb}}="{options["nfs_read_ahead_kib"]}"\n'
+            f' ATTR{{read_ahead_kb}}="{_NFS_READ_AHEAD_KIB}"\n'
         ),
         "/etc/tmpfiles.d/trueup-hugepages.conf": ""
         if hugepages == "keep"
@@ -128,13 +138,14 @@ def _files_of_hosts(options: Any, login: dict[str, str]) -> dict[str, str]:
 
 
 def _refused(options: Any) -> list[str]:
-    memlock, stack, nofile = options["memlock"], options["stack"], options["nofile"]
+    stack, nofile = options["stack"], options["nofile"]
     units = others(r".*[.](service|socket|timer)", options["services_off"])
     # The kernel refuses more than fs.nr_open, and a login whose limit cannot be set is refused.
     most = int(options["sysctl"].get("fs.nr_open", _NR_OPEN))
     wrong = {
-        f"hpc_limits_memlock and hpc_limits_stack are {memlock} and {stack}: give a number of KiB"
-        " or unlimited.": others("unlimited|[0-9]+", [str(memlock), str(stack)]),
+        f"hpc_limits_stack is {stack}: give a number of KiB or unlimited.": others(
+            "unlimited|[0-9]+", [str(stack)]
+        ),
         f"hpc_limits_nofile is {nofile}: give 1024 to {_NR_OPEN}, or raise fs.nr_open in"
         " hpc_limits_sysctl. Past fs.nr_open no one could log in.": not 1024 <= nofile <= most,
         f"hpc_limits_services_off holds {units}: give units with their ending, as in"

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from trueup.benchmarks.megatron.case import CATALOG, OPTIONS, TORCHRUN
+from trueup.benchmarks.megatron.case import CATALOG, OPTIONS, RENDEZVOUS_PORT, TORCHRUN
 from trueup.benchmarks.megatron.case import asked as run_of
 from trueup.errors import BadInput
 from trueup.node import mpi, own_python
@@ -26,6 +26,10 @@ from .nccl_setup import PROFILES, job_variables
 _NEEDED_MIB = {True: 8192, False: 1024}
 _OWN_MODEL = ("layers", "hidden_size", "attention_heads")
 _RECOMPUTE = {"true": True, "yes": True, "false": False, "no": False}
+_OF_THE_MODULE = [option for option in OPTIONS if option.of != ROLE]
+_DEFAULTS = {option.name: option.default for option in _OF_THE_MODULE}
+# The precision on GPUs where none is asked for.
+_ON_GPUS = "bf16"
 _DIVIDED = {"tensor_parallel": 1, "pipeline_parallel": 1, "global_batch": 0}
 
 
@@ -59,15 +63,6 @@ class _Chosen(NamedTuple):
         """The set's requirements of Python."""
         return Need.of(self.versions["python"])
 
-    @property
-    def torch(self) -> str:
-        return str(self.versions["versions"].get("pytorch", "none"))
-
-    @property
-    def old_torch(self) -> bool:
-        """gpt_driver is for PyTorch 2.0."""
-        return self.program == "gpt_driver" and self.torch.split(".")[0] in ("none", "0", "1")
-
     def clone(self, mirror: str) -> dict[str, str]:
         """Repository and commit of Megatron; empty without it."""
         if self.program == "gpt_driver":
@@ -94,13 +89,13 @@ def plan(inputs: PlanInputs) -> Plan:
     case = _case(inputs, chosen, nodes)
     lacking = _lacking(inputs, chosen)
     mine = inputs.host in (nodes if options["launcher"] == TORCHRUN else nodes[:1])
-    refused = _impossible(inputs, chosen, nodes)
+    refused = _impossible(inputs, nodes)
     if mine and not lacking:
         refused += _no_run(case, nodes)
     return Plan(
         values={
             "clone": chosen.clone(options["megatron_repository"]),
-            "files": _files(case, chosen, catalog),
+            "files": _files(case, catalog),
             "environment": own_python.environment(
                 inputs, "training", chosen.need, chosen.versions["requirements"]
             ),
@@ -108,6 +103,7 @@ def plan(inputs: PlanInputs) -> Plan:
             "processes": case["processes"],
             "node_count": len(nodes),
             "gpus": chosen.gpus,
+            "port": RENDEZVOUS_PORT,
             **_launching(case),
             **_told(inputs.options, chosen.gpus),
             "mpirun": started_by(inputs.node),
@@ -287,7 +283,6 @@ def _where(inputs: PlanInputs, nodes: list[str]) -> dict[str, Any]:
         "hosts": together.hosts(named, inputs.hostvars),
         "absent": together.absent(nodes, inputs.hosts, inputs.hostvars, "training"),
         "launcher": "local" if launcher == TORCHRUN else launcher,
-        "launcher_path": options["launcher_path"] or None,
         "job_directory": options["job_directory"] or None,
         "node_rank": rank,
         # The record is the first one's.
@@ -337,11 +332,7 @@ def _first(inputs: PlanInputs, nodes: list[str]) -> str:
 def _precision(requested: str, chosen: _Chosen) -> str:
     if requested != "auto":
         return requested
-    return _of_set(chosen) if chosen.gpus else "fp32"
-
-
-def _of_set(chosen: _Chosen) -> str:
-    return "fp16" if chosen.set_name == "article-2022" else "bf16"
+    return _ON_GPUS if chosen.gpus else "fp32"
 
 
 def _lacking(inputs: PlanInputs, chosen: _Chosen) -> list[str]:
@@ -363,14 +354,9 @@ def _lacking(inputs: PlanInputs, chosen: _Chosen) -> list[str]:
             megatron and not chosen.gpus,
             f"{chosen.program} needs NVIDIA GPUs, and there is none: gpt_driver runs without",
         ),
-        (chosen.old_torch, _needs_torch(chosen)),
         (
             builds_venv and sharded and "deepspeed" not in chosen.versions["versions"],
             f"zero_stage {chosen.zero_stage} needs DeepSpeed, which {of_set} does not have",
-        ),
-        (
-            chosen.program == "megatron_deepspeed" and not options["data"],
-            "megatron_deepspeed has no made-up data, and training_data is not set",
         ),
     )
     reasons = _environment(inputs, chosen) if builds_venv else []
@@ -384,20 +370,10 @@ def _environment(inputs: PlanInputs, chosen: _Chosen) -> list[str]:
     return own_python.lacking(inputs, "training", chosen.need, mebibytes=space)
 
 
-def _needs_torch(chosen: _Chosen) -> str:
-    return (
-        f"gpt_driver needs PyTorch 2.0, and the version set {chosen.set_name} has {chosen.torch}:"
-        " take training_program megatron_deepspeed, or another training_version_set"
-    )
-
-
-def _impossible(inputs: PlanInputs, chosen: _Chosen, nodes: list[str]) -> list[str]:
+def _impossible(inputs: PlanInputs, nodes: list[str]) -> list[str]:
     """Why this node refuses."""
     options, venv = inputs.options, own_python.venv(inputs)
     refused = []
-    # gpt_driver that was not named is no mistake: the node is skipped.
-    if chosen.old_torch and options["program"] == "gpt_driver":
-        refused.append(_needs_torch(chosen))
     if options["venv"] and venv["there"] and not venv["link"]:
         refused.append(
             f"training_venv {options['venv']} would stand at {options['prefix']}/venv, where the"
@@ -414,23 +390,20 @@ def _impossible(inputs: PlanInputs, chosen: _Chosen, nodes: list[str]) -> list[s
 
 def _no_run(case: Mapping[str, Any], nodes: list[str]) -> list[str]:
     """Why the case cannot be run, by the module's own rules; empty where it can."""
-    of_the_module = [option for option in OPTIONS if option.of != ROLE]
     try:
         model_numbers = {name: int(case[name]) for name in (*_OWN_MODEL, "vocabulary_size")}
     except (TypeError, ValueError):
         return ["training_custom_model has a number that is not whole"]
-    refused = refusals(of_the_module, {**case, **model_numbers})
+    refused = refusals(_OF_THE_MODULE, {**case, **model_numbers})
     if not refused:
         try:
-            run_of({**case, **model_numbers, "nodes": nodes})
+            run_of({**_DEFAULTS, **case, **model_numbers, "nodes": nodes})
         except BadInput as error:
             refused = [str(error)]
     return refused
 
 
-def _files(
-    case: Mapping[str, Any], chosen: _Chosen, catalog: Mapping[str, Any]
-) -> list[dict[str, str]]:
+def _files(case: Mapping[str, Any], catalog: Mapping[str, Any]) -> list[dict[str, str]]:
     """DeepSpeed's configuration of this node's run, and of each catalog model's."""
     contents = {
         "zero.json": deepspeed_configuration(
@@ -443,7 +416,7 @@ def _files(
             continue
         micro_batch = catalog["models"][name]["runs"][-1]["micro_batch"][-1]
         contents[f"zero-{name}.json"] = deepspeed_configuration(
-            micro_batch, parallelism["zero_stage"], parallelism["offload"], _of_set(chosen)
+            micro_batch, parallelism["zero_stage"], parallelism["offload"], _ON_GPUS
         )
     return [
         {

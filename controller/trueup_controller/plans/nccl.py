@@ -46,7 +46,7 @@ def plan(inputs: PlanInputs) -> Plan:
     setup = Setup.of(inputs)
     unlike = together.unlike(inputs.options["nodes"], inputs.hostvars)
     refused = [
-        *setup.refused(inputs.found),
+        *setup.refused(),
         *([f"nccl_nodes: {unlike}."] if unlike else []),
         *_refused_counts(inputs.options),
     ]
@@ -55,7 +55,7 @@ def plan(inputs: PlanInputs) -> Plan:
     values: dict[str, Any] = {
         "kept": setup.kept,
         "repository": setup.repository(),
-        "packages": inputs.options["packages"][inputs.node["package_manager"]],
+        "packages": setup.packages(),
         "topology": setup.chosen(inputs.found),
         "warnings": setup.warnings(inputs.found),
         "to_build": setup.to_build(inputs.found),

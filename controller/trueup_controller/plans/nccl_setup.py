@@ -51,6 +51,13 @@ _TESTS = ("all_reduce", "all_gather", "alltoall", "broadcast", "reduce_scatter",
 # since Turing.
 _GENERATIONS = {"A100": 80, "A10": 86, "H100": 90, "H200": 90}
 _MOST_JOBS = 16
+# What programs are built with besides NCCL, by package manager: CUDA 13.0, as on Azure's images
+# (Azure/azhpc-images@8e9d055 versions.json). NVIDIA names the folder by the release.
+_CUDA_HOME = "/usr/local/cuda-13.0"
+_CUDA_PACKAGES = {
+    "apt": ("libnccl2", "libnccl-dev", "cuda-nvcc-13-0", "cuda-cudart-dev-13-0"),
+    "dnf": ("libnccl", "libnccl-devel", "cuda-nvcc-13-0", "cuda-cudart-devel-13-0"),
+}
 _SITE = "Set by this site (nccl_variables)."
 
 
@@ -220,13 +227,12 @@ class Setup(NamedTuple):
         more = f" (and {len(mended) - 1} more)" if len(mended) > 1 else ""
         return [
             f"nccl: wrong for {self.asked.node['vm_size']}: {first}{more}. The role writes the"
-            " catalog's over it; nccl_topology_from_image=keep stops instead."
+            " catalog's over it."
             for first in mended[:1]
         ]
 
-    def refused(self, state: Mapping[str, Any]) -> list[str]:
-        """Problems that prevent the installation or use of NCCL; the latter by nccl_facts'
-        result."""
+    def refused(self) -> list[str]:
+        """Problems that prevent the installation or use of NCCL."""
         node, options = self.asked.node, self.asked.options
         refused = []
         names = ("tests_commit", "sharp_plugin_commit")
@@ -236,11 +242,10 @@ class Setup(NamedTuple):
                 ", ".join(f"nccl_{name}" for name in loose)
                 + ": give the whole commit, 40 hexadecimal digits; a branch or tag may move."
             )
-        if node["package_manager"] not in options["packages"]:
+        if node["package_manager"] not in _CUDA_PACKAGES:
             refused.append(
                 "nccl: there are no packages for this node, whose package manager is"
-                f" {node['package_manager'] or 'neither apt nor dnf'}; nccl_packages has"
-                f" {', '.join(sorted(options['packages']))}."
+                f" {node['package_manager'] or 'neither apt nor dnf'}."
             )
         repository = self.asked.options["repository"] or self.asked.variables.get(
             "gpu_driver_repository"
@@ -258,16 +263,16 @@ class Setup(NamedTuple):
                 "nccl: the topology file of the catalog does not pass its own check"
                 f" ({'; '.join(catalog_findings)}): correct catalog/topologies.yml."
             )
-        for file_kind, shipped in self.shipped().items():
-            file_state = state.get(file_kind, {})
-            findings = [] if self._is_written(file_state) else self._findings_of(file_state)
-            if findings and any(self.used.values()):
-                refused.append(
-                    f"nccl: {shipped.file} is wrong for {node['vm_size']}: {'; '.join(findings)}."
-                    " Mend it by nccl_topology_from_image=mend; nccl_topology_file_used=never does"
-                    " without it."
-                )
         return refused
+
+    def packages(self) -> list[dict[str, str]]:
+        """NCCL's packages and what programs are built with, as role vendor_packages takes them. A *
+        takes any build of that version; the driver of CUDA 13 runs those of every CUDA 13."""
+        nccl = f"{self.asked.options['version']}-1+cuda13*"
+        return [
+            {"name": name, "version": nccl if "nccl" in name else "13.0.*"}
+            for name in _CUDA_PACKAGES[self.asked.node["package_manager"]]
+        ]
 
     def repository(self) -> Mapping[str, Any]:
         """The packages' repository as role vendor_packages takes it: this role's, that of the
@@ -279,7 +284,7 @@ class Setup(NamedTuple):
     def builds(self) -> list[dict[str, Any]]:
         """The builds from source, as nccl_facts takes them, and their commands."""
         options = self.asked.options
-        cuda, home = options["cuda_home"], self.mpi.home
+        home = self.mpi.home
         make = ["make", f"--jobs={min(self.asked.node['cores'] or 1, _MOST_JOBS)}"]
         tests = {
             "name": "nccl-tests",
@@ -289,7 +294,13 @@ class Setup(NamedTuple):
             "made": "/opt/nccl-tests/build",
             "files": [f"{name}_perf" for name in _TESTS],
             "commands": [
-                [*make, "MPI=1", f"MPI_HOME={home}", f"CUDA_HOME={cuda}", *self._device_code()]
+                [
+                    *make,
+                    "MPI=1",
+                    f"MPI_HOME={home}",
+                    f"CUDA_HOME={_CUDA_HOME}",
+                    *self._device_code(),
+                ]
             ],
         }
         sharp = {
@@ -304,7 +315,7 @@ class Setup(NamedTuple):
                 [
                     "./configure",
                     f"--prefix={SHARP_PLUGIN}",
-                    f"--with-cuda={cuda}",
+                    f"--with-cuda={_CUDA_HOME}",
                     f"--with-sharp={self._hpcx}/sharp",
                 ],
                 make,
@@ -322,7 +333,7 @@ class Setup(NamedTuple):
             "packages": options["build_packages"].get(self.asked.node["package_manager"], []),
             "environment": {
                 "LC_ALL": "C",
-                "PATH": f"{options['cuda_home']}/bin:{system}",
+                "PATH": f"{_CUDA_HOME}/bin:{system}",
                 # The linker looks here for the libraries that libmpi itself needs.
                 "LD_LIBRARY_PATH": self.mpi.environment["LD_LIBRARY_PATH"],
             },
@@ -406,11 +417,9 @@ class Setup(NamedTuple):
         return files
 
     def _is_written(self, file_state: Mapping[str, Any]) -> bool:
-        """Whether the role overwrites a file: an image's is kept, by default unless it is wrong."""
-        choice = self.asked.options["topology_from_image"]
-        if self.asked.node["hpc_image"] is None or not file_state.get("exists"):
-            return True
-        return choice == "replace" or (choice == "mend" and bool(self._findings_of(file_state)))
+        """Whether the role overwrites a file: an image's is kept unless it is wrong."""
+        is_kept = self.asked.node["hpc_image"] is not None and file_state.get("exists")
+        return not is_kept or bool(self._findings_of(file_state))
 
     def wrong(self, state: Mapping[str, Any]) -> list[str]:
         """Problems on the node in the end, by nccl_facts' result, a sentence each."""

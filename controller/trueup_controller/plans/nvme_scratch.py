@@ -39,6 +39,17 @@ sys.exit(main(sys.argv[1:]))
 """
 # How long making the file system may take: mkfs.xfs first discards every block of every disk.
 _MAKE_SECONDS = 900
+# noatime: reading a file writes nothing. nofail: a node without its disks still boots, and
+# local-fs.target does not wait for the mount (systemd.mount(5)).
+_MOUNT_OPTIONS = "noatime,nofail"
+_ROOT = {
+    # What goes to one disk before the next: mdadm's own default.
+    "chunk_kib": 512,
+    "owner": "root",
+    "group": "root",
+    # As /tmp: every user may write and nobody remove another's files. Azure's script sets 777.
+    "mode": "1777",
+}
 _WRITTEN = "# Written by trueup (role nvme_scratch).\n"
 _SERVICE = f"""\
 {_WRITTEN}[Unit]
@@ -57,7 +68,6 @@ Description=Scratch file system over the local NVMe disks
 Requires=trueup-nvme-scratch.service
 After=trueup-nvme-scratch.service
 
-# nofail among the options also keeps it out of what local-fs.target waits for (systemd.mount(5)).
 [Mount]
 What={device}
 Where={mount_point}
@@ -131,10 +141,13 @@ def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
 def _settings(options: Any, disks: int) -> dict[str, Any]:
     """The program's settings. Where the catalog does not know the number of disks, it is their
     present number, so that a boot knows when all have appeared."""
-    same = ("models", "mount_point", "chunk_kib", "owner", "group", "mode")
-    later = ("fewer_disks_allowed", "existing", "wait_seconds", "wipe_unsigned")
+    names = (
+        *("models", "mount_point", "fewer_disks_allowed", "existing", "wait_seconds"),
+        "wipe_unsigned",
+    )
     return {
-        **{name: options[name] for name in (*same, *later)},
+        **{name: options[name] for name in names},
+        **_ROOT,
         # The same from one mount point on every node and after every deallocation: the mount unit
         # stays true.
         "uuid": str(uuid.uuid5(_NAMESPACE, options["mount_point"])),
@@ -150,7 +163,7 @@ def _files(inputs: PlanInputs, settings: dict[str, Any]) -> list[dict[str, str]]
         written=_WRITTEN,
         device=device,
         mount_point=where,
-        options=",".join(inputs.options["mount_options"]),
+        options=_MOUNT_OPTIONS,
     )
     units = "/etc/systemd/system"
     return [
@@ -174,18 +187,13 @@ def _files(inputs: PlanInputs, settings: dict[str, Any]) -> list[dict[str, str]]
 
 def _refused(inputs: PlanInputs, disks: list[str], expected: int | None) -> list[str]:
     node, options = inputs.node, inputs.options
-    where, models, mode = options["mount_point"], options["models"], options["mode"]
-    chunk = options["chunk_kib"]
+    where, models = options["mount_point"], options["models"]
     may_lack = node["container"] or options["fewer_disks_allowed"]
     wrong = {
         f"nvme_scratch_mount_point is {where}: give an absolute path of letters, digits, - and"
         " _.": others("(/[A-Za-z0-9_-]+)+", [where]),
         "nvme_scratch_models is empty or holds an empty name, which every disk has: name the"
         " models.": not models or not all(models),
-        f"nvme_scratch_mode is {mode}: give three or four octal digits in quotes.": others(
-            "[0-7]{3,4}", [mode]
-        ),
-        f"nvme_scratch_chunk_kib is {chunk}: give a multiple of 4, a page.": chunk < 4 or chunk % 4,
         f"{node['vm_size']} has {expected} local NVMe disks and this machine shows none of the"
         f" model(s) {', '.join(models)}: redeploy the VM, or set"
         " nvme_scratch_fewer_disks_allowed.": expected and not disks and not may_lack,

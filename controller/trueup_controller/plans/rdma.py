@@ -211,11 +211,9 @@ def _agent(inputs: PlanInputs) -> tuple[str, Mapping[str, Any]]:
     rdma_facts = inputs.found["trueup_rdma"]
     # A recorded node's result may be older than this question.
     agent = rdma_facts.get("agent", {})
-    is_requested = inputs.options["agent_enabled"] and infiniband.has_infiniband(
-        rdma_facts["devices"]
-    )
+    has_infiniband = infiniband.has_infiniband(rdma_facts["devices"])
     is_supported = agent.get("rdma_enabled") is not None
-    return (agent.get("unit") or "") if is_requested and is_supported else "", agent
+    return (agent.get("unit") or "") if has_infiniband and is_supported else "", agent
 
 
 def _pins(inputs: PlanInputs, doca: Mapping[str, str]) -> list[dict[str, str]]:

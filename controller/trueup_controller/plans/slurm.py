@@ -13,6 +13,9 @@ from trueup.plan import Plan, PlanInputs
 
 from .slurm_cluster import PARTS, Cluster, Host, cluster_of
 from .slurm_files import (
+    DATABASE,
+    DATABASE_USER,
+    SITE_SETTINGS,
     SLURMCTLD_DROP_IN,
     SLURMD_DROP_IN,
     STATE_FOLDER,
@@ -43,6 +46,8 @@ Package: slurm*
 Pin: release o=Ubuntu
 Pin-Priority: 500
 """
+# Where Slurm of dnf comes from, unless a site names packages of its own.
+_EPEL = "epel-release"
 _SQL_LOOK = """\
 SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = '{name}';
 SELECT COUNT(*) FROM mysql.global_priv WHERE user = '{user}' AND host = 'localhost'
@@ -81,7 +86,7 @@ def plan(inputs: PlanInputs) -> Plan:
     if inputs.found.get("wanted") == "cluster":
         cluster = asdict(cluster_of(hosts, inputs)) if any(hosts.values()) else None
         return Plan(values={"cluster": cluster})
-    parts = inputs.options["parts"] or [group for group in PARTS if inputs.host in hosts[group]]
+    parts = [group for group in PARTS if inputs.host in hosts[group]]
     if not parts:
         return Plan(values={"parts": []})
     refused = _refused(inputs)
@@ -91,12 +96,7 @@ def plan(inputs: PlanInputs) -> Plan:
 
 
 def _of_host(inputs: PlanInputs, parts: list[str]) -> Plan:
-    options, node = inputs.options, inputs.node
-    if not inputs.found["cluster"]:
-        groups = ", ".join(f"slurm_{group}" for group in PARTS)
-        return Plan(
-            refused=[f"slurm: slurm_parts is given, and no host is in {groups}: fill these groups."]
-        )
+    node = inputs.node
     cluster = Cluster(**inputs.found["cluster"])
     refused = _refused_in_cluster(inputs, cluster)
     if refused:
@@ -104,7 +104,7 @@ def _of_host(inputs: PlanInputs, parts: list[str]) -> Plan:
     system = inputs.data["systems"][node["package_manager"]]
     version = Host(inputs.host, inputs.hostvars[inputs.host]).look.get("version") or ""
     state = {STATE_FOLDER: "0700"} if "controller" in parts else {}
-    names = {"name": options["database_name"], "user": options["database_user"]}
+    names = {"name": DATABASE, "user": DATABASE_USER}
     return Plan(
         values={
             "parts": parts,
@@ -123,7 +123,7 @@ def _of_host(inputs: PlanInputs, parts: list[str]) -> Plan:
             },
             "reloading": _RELOADING,
             "folders": {"/var/log/slurm": "0755", **state},
-            "slurmdbd_conf": slurmdbd_conf(options, cluster, _PASSWORD),
+            "slurmdbd_conf": slurmdbd_conf(cluster, _PASSWORD),
             "sql_look": _SQL_LOOK.format(**names, password=_PASSWORD),
             "sql_make": _SQL_MAKE.format(**names, password=_PASSWORD),
         }
@@ -131,10 +131,12 @@ def _of_host(inputs: PlanInputs, parts: list[str]) -> Plan:
 
 
 def _packages(inputs: PlanInputs, system: Mapping[str, Any], parts: list[str]) -> list[list[str]]:
-    by_part = {**system["packages"], **inputs.options["packages"]}
-    packages = [name for group in ("common", *parts) for name in by_part[group]]
-    dnf = inputs.node["package_manager"] == "dnf"
-    first = inputs.options["dnf_repositories"] if dnf else []
+    user_packages = inputs.options["packages"]
+    by_part = {**system["packages"], **user_packages}
+    groups = ("common", *parts)
+    packages = [name for group in groups for name in by_part[group]]
+    from_epel = inputs.node["package_manager"] == "dnf" and not set(groups) <= set(user_packages)
+    first = [_EPEL] if from_epel else []
     return [names for names in (first, list(dict.fromkeys(packages))) if names]
 
 
@@ -155,8 +157,7 @@ def _refused(inputs: PlanInputs) -> list[str]:
             f"slurm: {inputs.host} has never said what it is: run playbooks/identify.yml first."
         ]
     key, password = inputs.secrets["munge_key"], inputs.secrets["database_password"]
-    cluster, name, user = (options[of] for of in ("cluster_name", "database_name", "database_user"))
-    mib, percent = options["memory_reserve_mib"], options["memory_reserve_percent"]
+    cluster = options["cluster_name"]
     unlisted = [
         group for group, names in options["packages"].items() if not isinstance(names, list)
     ]
@@ -168,10 +169,8 @@ def _refused(inputs: PlanInputs) -> list[str]:
         f"slurm: no packages are known for {node['os']}: it has neither apt nor dnf.": (
             node["package_manager"] in inputs.data["systems"]
         ),
-        "slurm: no packages are known for Azure Linux (no EPEL): set"
-        " slurm_dnf_repositories to an empty list, and slurm_packages to your repository's.": (
-            node.get("distribution") != "azurelinux" or not options["dnf_repositories"]
-        ),
+        "slurm: no packages are known for Azure Linux (no EPEL): set slurm_packages to your"
+        " repository's.": node.get("distribution") != "azurelinux" or options["packages"],
         _key_problem(key): not _key_problem(key),
         "slurm_database_password is not set, or has fewer than 12 characters or others than"
         " letters, digits and . _ + / = -: give one from a vault.": (
@@ -179,22 +178,11 @@ def _refused(inputs: PlanInputs) -> list[str]:
         ),
         f"slurm_cluster_name is {cluster}: give lower-case letters, digits and dashes, a letter"
         " first.": re.fullmatch("[a-z][a-z0-9-]*", cluster),
-        f"slurm_memory_reserve_mib is {mib} and slurm_memory_reserve_percent {percent}: give 0 or"
-        " more, and less than 100 percent.": mib >= 0 and 0 <= percent < 100,
-        "slurm_database_name and slurm_database_user may hold lower-case letters and _ only.": (
-            re.fullmatch("[a-z_]+", name) and re.fullmatch("[a-z_]+", user)
-        ),
-        "slurm_health has epilog, which slurm_hooks=false leaves out: set slurm_hooks, or take"
-        " epilog out of slurm_health.": options["hooks"] or "epilog" not in options["health"],
         f"slurm_health_interval_seconds is {options['health_interval_seconds']}: give 60 to 65535,"
         " since a check may take 50 s.": 60 <= options["health_interval_seconds"] <= 65535,
         f"slurm_health_records is {records}: give an absolute path, or nothing.": (
             not records or records.startswith("/")
         ),
-        f"slurm_health_record_hours is {options['health_record_hours']}: give 1 or more.": (
-            options["health_record_hours"] >= 1
-        ),
-        "slurm_health_states is empty: name a state, such as IDLE.": options["health_states"],
         "slurm_hook_timeout_seconds must be 15 or more where slurm_health has epilog.": (
             options["hook_timeout_seconds"] >= 15 or "epilog" not in options["health"]
         ),
@@ -210,6 +198,7 @@ def _refused_in_cluster(inputs: PlanInputs, cluster: Cluster) -> list[str]:
         return [f"slurm: {'; '.join(cluster.problems)}"]
     extra = inputs.options["conf_extra"]
     role_settings = {name.lower() for block in settings(inputs.options, cluster) for name in block}
+    role_settings -= {name.lower() for name in SITE_SETTINGS}
     clashes = [name for name in extra if name.lower() in role_settings]
     if clashes:
         advice = "the role writes it itself; see roles/slurm/defaults/main.yml for its variable."

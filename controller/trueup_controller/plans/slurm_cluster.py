@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 PARTS = ("controller", "accounting", "compute", "login")
 # Slurm's names of nodes, partitions, features and switches, without characters of its own syntax.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+# Memory that jobs do not get, the larger of the two. slurmctld refuses a node that has less than
+# slurm.conf says (inval), and MemTotal differs by some MiB from boot to boot.
+_SYSTEM_MIB = 1024
+_SYSTEM_PERCENT = 2
 _LETTERS = "letters, digits, dots, dashes and underscores"
 
 
@@ -109,16 +113,16 @@ def cluster_of(parts: Mapping[str, Sequence[str]], inputs: PlanInputs) -> Cluste
     controllers, accounting, compute = (
         [hosts[host] for host in parts[group]] for group in ("controller", "accounting", "compute")
     )
-    nodes = _identified(compute, options, problems)
+    nodes = _identified(compute, problems)
     layouts = nccl_topology.read_layouts(inputs.catalog("topologies.yml"))
     looked = [host for host in compute if host.look]
-    cgroup, task_plugin = _processes(looked, options["cgroup"], notes)
+    cgroup, task_plugin = _processes(looked, notes)
     return Cluster(
         controller="".join(host.with_address for host in controllers),
         accounting="".join(host.reached_by for host in accounting),
         accounting_hostname="".join(host.hostname for host in accounting),
         nodes=[host.name for host in nodes],
-        node_lines=_node_lines(nodes, options),
+        node_lines=_node_lines(nodes),
         partition_lines=_partitions(nodes, options, problems),
         topology_lines=_topology(nodes, options["topology"], problems),
         gres_lines=_gres_lines(nodes, layouts),
@@ -126,7 +130,7 @@ def cluster_of(parts: Mapping[str, Sequence[str]], inputs: PlanInputs) -> Cluste
         uids=_uids(hosts.values()),
         cgroup=cgroup,
         task_plugin=task_plugin,
-        mpi=_mpi(looked, options["mpi"], notes),
+        mpi=_mpi(looked, notes),
         notes=notes,
         problems=problems,
     )
@@ -168,9 +172,7 @@ def _check_parts(
         ]
 
 
-def _identified(
-    compute: Sequence[Host], options: Mapping[str, Any], problems: list[str]
-) -> list[Host]:
+def _identified(compute: Sequence[Host], problems: list[str]) -> list[Host]:
     """The compute hosts that have facts of identify."""
     for host in compute:
         if not host.node:
@@ -181,18 +183,18 @@ def _identified(
             continue
         if not host.cpus:
             problems.append(f"{host.host} did not say how many CPUs it has: see lscpu on it")
-        if _memory(host, options) < 1:
+        if _memory(host) < 1:
             problems.append(
-                f"{host.host} has {host.memory_mib} MiB of memory, of which"
-                f" slurm_memory_reserve_mib keeps {options['memory_reserve_mib']}: keep less"
+                f"{host.host} has {host.memory_mib} MiB of memory, and the system keeps"
+                f" {_SYSTEM_MIB}: it cannot be a node of the cluster"
             )
     return [host for host in compute if host.node]
 
 
-def _memory(host: Host, options: Mapping[str, Any]) -> int:
-    """MiB for jobs: the memory less the reserve, rounded down."""
-    share = host.memory_mib * options["memory_reserve_percent"] // 100
-    return int(host.memory_mib - max(share, options["memory_reserve_mib"]))
+def _memory(host: Host) -> int:
+    """MiB for jobs: the memory less the system's, rounded down."""
+    share = host.memory_mib * _SYSTEM_PERCENT // 100
+    return host.memory_mib - max(share, _SYSTEM_MIB)
 
 
 def _cpu_text(node: Mapping[str, Any]) -> str:
@@ -203,7 +205,7 @@ def _cpu_text(node: Mapping[str, Any]) -> str:
     return f"CPUs={cpus or 1}"
 
 
-def _node_lines(nodes: Sequence[Host], options: Mapping[str, Any]) -> list[str]:
+def _node_lines(nodes: Sequence[Host]) -> list[str]:
     """One line for all nodes that are alike; a node with a name or an address of its own alone."""
     lines: dict[str, list[str]] = {}
     for host in nodes:
@@ -215,7 +217,7 @@ def _node_lines(nodes: Sequence[Host], options: Mapping[str, Any]) -> list[str]:
             f"NodeHostname={host.hostname}" if host.hostname != host.name else "",
             f"NodeAddr={host.address}" if host.address else "",
             _cpu_text(host.node),
-            f"RealMemory={_memory(host, options)}",
+            f"RealMemory={_memory(host)}",
             f"Gres={gres}" if host.gpus else "",
             f"Feature={','.join(dict.fromkeys(filter(None, features)))}" if any(features) else "",
             "State=UNKNOWN",
@@ -297,7 +299,7 @@ def _partition_line(
     settings = {**options["partition_options"], **(partition.get("options") or {})}
     if "Memory" in options["select"]:
         # A job without a memory request gets its CPUs' share, not the whole node.
-        shares = (_memory(host, options) // (host.cpus or 1) for host in nodes)
+        shares = (_memory(host) // (host.cpus or 1) for host in nodes)
         settings.setdefault("DefMemPerCPU", min(shares))
     words = [
         f"PartitionName={partition['name']}",
@@ -349,15 +351,13 @@ def _given_topology(
     return lines
 
 
-def _processes(
-    looked: Sequence[Host], setting: str, notes: list[str]
-) -> tuple[dict[str, str], str]:
+def _processes(looked: Sequence[Host], notes: list[str]) -> tuple[dict[str, str], str]:
     """The version of cgroups on each host, and TaskPlugin, which slurm.conf sets once: every host
     must support it."""
-    versions = {host.host: _cgroup(host.look, setting) for host in looked}
+    versions = {host.host: _cgroup(host.look) for host in looked}
     lacking = [f"{host} ({reason})" for host, (version, reason) in versions.items() if not version]
     by_host = {host: version for host, (version, _) in versions.items()}
-    if lacking and setting != "none":
+    if lacking:
         notes.append(
             f"no cgroups for jobs, because of {', '.join(lacking)}: processes are tracked by"
             " proctrack/linuxproc, and memory is not enforced"
@@ -378,11 +378,9 @@ def _binding(looked: Sequence[Host], notes: list[str]) -> str:
     return "task/none"
 
 
-def _cgroup(look: Mapping[str, Any], setting: str) -> tuple[str, str]:
+def _cgroup(look: Mapping[str, Any]) -> tuple[str, str]:
     """The version that Slurm can use on this host, or an empty text and why there is none."""
     version = str(look.get("cgroup"))
-    if setting != "auto":
-        return ("", "slurm_cgroup") if setting == "none" else (setting, "")
     if version not in {"v1", "v2"}:
         return "", str(look.get("cgroup_why") or version)
     if f"cgroup_{version}" not in look.get("plugins", []):
@@ -390,10 +388,8 @@ def _cgroup(look: Mapping[str, Any], setting: str) -> tuple[str, str]:
     return version, ""
 
 
-def _mpi(looked: Sequence[Host], setting: str, notes: list[str]) -> str:
-    """As wanted; ``auto`` is pmix where every node has the plugin."""
-    if setting != "auto":
-        return setting
+def _mpi(looked: Sequence[Host], notes: list[str]) -> str:
+    """The plugin pmix where every node has it."""
     lacking = [host.host for host in looked if "mpi_pmix" not in host.look.get("plugins", [])]
     if lacking:
         notes.append(f"MpiDefault is none: no plugin mpi_pmix on {', '.join(lacking)}")

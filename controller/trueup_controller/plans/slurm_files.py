@@ -94,6 +94,13 @@ exec {_HEALTH} --epilog
 _HEALTH_SECONDS = 50
 # As AzNHC's check_ib_link_flapping.
 _FLAP_HOURS = 6
+# After these a record says nothing any more.
+_RECORD_HOURS = 26
+DATABASE = "slurm_acct_db"
+DATABASE_USER = "slurm"
+# Settings that slurm_conf_extra may replace. A drained node is idle too: without IDLE or ANY a node
+# that judges itself is never given back.
+SITE_SETTINGS = ("MpiDefault", "KillOnBadExit", "HealthCheckNodeState")
 _COMMENTS = {
     "ReturnToService": (
         "# A node that was lost, for whatever reason, works again when it registers with what"
@@ -133,7 +140,7 @@ def files_of(
     return files
 
 
-def slurmdbd_conf(options: Mapping[str, Any], cluster: Cluster, password: str) -> str:
+def slurmdbd_conf(cluster: Cluster, password: str) -> str:
     """Of slurmdbd, which refuses to start where DbdHost is an address (slurmdbd.c of 22.05)."""
     return f"""\
 {_WRITTEN}. Holds a password: for the user slurm alone.
@@ -145,9 +152,9 @@ LogFile=/var/log/slurm/slurmdbd.log
 PidFile=/run/slurmdbd.pid
 StorageType=accounting_storage/mysql
 StorageHost=localhost
-StorageUser={options["database_user"]}
+StorageUser={DATABASE_USER}
 StoragePass={password}
-StorageLoc={options["database_name"]}
+StorageLoc={DATABASE}
 """
 
 
@@ -174,7 +181,7 @@ def settings(options: Mapping[str, Any], cluster: Cluster) -> list[dict[str, Any
     health = {
         "HealthCheckProgram": _HEALTH,
         "HealthCheckInterval": options["health_interval_seconds"],
-        "HealthCheckNodeState": ",".join(options["health_states"]),
+        "HealthCheckNodeState": "IDLE",
     }
     return [
         {
@@ -198,11 +205,12 @@ def settings(options: Mapping[str, Any], cluster: Cluster) -> list[dict[str, Any
             "TaskPlugin": cluster.task_plugin,
             "JobAcctGatherType": f"jobacct_gather/{how}",
             "MpiDefault": cluster.mpi,
-            "KillOnBadExit": int(options["kill_on_bad_exit"]),
+            # MPI's other ranks would wait until the time limit.
+            "KillOnBadExit": 1,
             "TopologyPlugin": "topology/tree" if cluster.topology_lines else None,
             "GresTypes": "gpu" if cluster.gres_lines else None,
         },
-        hooks if options["hooks"] else dict.fromkeys(hooks),
+        hooks,
         health if "interval" in options["health"] else dict.fromkeys(health),
         {
             "AccountingStorageType": "accounting_storage/slurmdbd"
@@ -217,7 +225,10 @@ def _slurm_conf(options: Mapping[str, Any], cluster: Cluster) -> str:
     """The same on every host; nodes and partitions stand in files of their own."""
     blocks = settings(options, cluster)
     extra = options["conf_extra"]
-    blocks[-1].update((name, extra[name]) for name in sorted(extra, key=str.lower))
+    for name in sorted(extra, key=str.lower):
+        places = ((block, own) for block in blocks for own in block if own.lower() == name.lower())
+        block, own_name = next(places, (blocks[-1], name))
+        block[own_name] = extra[name]
     texts = [
         "".join(
             f"{_COMMENTS.get(name, '')}{name}={value}\n"
@@ -263,8 +274,7 @@ def _of_compute(inputs: PlanInputs, cluster: Cluster, version: str) -> list[dict
         "/etc/slurm/prolog.d/10-trueup-health": _health(inputs),
         "/etc/slurm/epilog.d/10-trueup-gpu-clocks": clocks,
     }
-    on = inputs.options["hooks"]
-    files += [_file(path, text if on else "", "0755") for path, text in hooks.items()]
+    files += [_file(path, text, "0755") for path, text in hooks.items()]
     return files + _own_health(inputs)
 
 
@@ -315,10 +325,10 @@ def _health_settings(inputs: PlanInputs) -> dict[str, Any]:
         "gpu": {"gpus": gpus},
         "rdma": expected_of(inputs.node, layouts),
         "flap_hours": _FLAP_HOURS,
-        "programs": ["/etc/slurm/prolog.d/10-trueup-health"] if options["hooks"] else [],
+        "programs": ["/etc/slurm/prolog.d/10-trueup-health"],
         "epilog_name": _EPILOG_NAME,
         "records": options["health_records"],
-        "record_hours": options["health_record_hours"],
+        "record_hours": _RECORD_HOURS,
         "drains": options["health_unmeasured"] == "drain",
         "seconds": _HEALTH_SECONDS,
         "epilog_seconds": options["hook_timeout_seconds"] - 2,

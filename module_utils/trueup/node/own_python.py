@@ -35,7 +35,7 @@ def environment(
     options = inputs.options
     return {
         "path": f"{folder or options['prefix']}/venv",
-        "python": python.path if python else options["python"],
+        "python": python.path if python else options.get("python", DEFAULT),
         "to_install": python.to_install if python else {},
         "requirements": [f"roles/{role}/files/{name}" for name in requirements],
         "find_links": options["pip_find_links"],
@@ -70,10 +70,10 @@ def lacking(inputs: PlanInputs, role: str, need: Need, *, mebibytes: int = 0) ->
 
 def _without(inputs: PlanInputs, role: str, need: Need) -> List[str]:
     """Why there is no Python, by the one that was named."""
-    named = inputs.options["python"]
-    mend = f"set {role}_python" + (
-        ", or python_standalone_url to a build" if named == DEFAULT else ""
-    )
+    named = inputs.options.get("python", DEFAULT)
+    by_name = [f"{role}_python"] if "python" in inputs.options else []
+    build = ["python_standalone_url to a build"] if named == DEFAULT else []
+    mend = f"set {', or '.join(by_name + build)}"
     python = inputs.found["python"]
     if python is None:
         return [f"no {named} on this node: {mend}"]

@@ -98,7 +98,7 @@ class Interpreter:
 
 def probe(inputs: PlanInputs, need: Need) -> Dict[str, Any]:
     """Preflight's question to the node, as arguments of program_facts."""
-    named = inputs.options["python"]
+    named = inputs.options.get("python", DEFAULT)
     more = []
     if named == DEFAULT:
         more = [f"python3.{minor}" for minor in _preferred(inputs) if need.takes([3, minor])]
@@ -109,7 +109,7 @@ def probe(inputs: PlanInputs, need: Need) -> Dict[str, Any]:
 def interpreter(inputs: PlanInputs, need: Need) -> Optional[Interpreter]:
     """The Python for ``need`` on a node, from the Pythons in ``inputs.found``; None where the node
     has none and can be given none."""
-    named = inputs.options["python"] != DEFAULT
+    named = inputs.options.get("python", DEFAULT) != DEFAULT
     pythons = [
         python for python in (inputs.found["python"], *inputs.found.get("pythons", [])) if python
     ]

@@ -20,6 +20,8 @@ _PADDING = 128  # Megatron-LM pads the vocabulary to a multiple of it
 TORCHRUN = "torchrun"
 # The role's word for the settings of the model's runs.
 CATALOG = "catalog"
+# PyTorch's own.
+RENDEZVOUS_PORT = 29500
 PROGRAMS = ("gpt_driver", "megatron", "megatron_deepspeed")
 PRECISIONS = ("fp32", "bf16", "fp16", "fp8")
 OPTIONS = (
@@ -33,23 +35,16 @@ OPTIONS = (
         why="Yours without root.",
     ),
     RoleOption(
-        "python",
-        "Python that the environment is made with: 3.11 to 3.13. Where python3 is another, one"
-        " beside it is taken, or installed (role python); a named one is kept.",
-        "python3",
-        why="The pins of the CPU build are those of 3.11.",
-    ),
-    RoleOption(
         "version_set",
         "Version set of catalog/training.yml; auto: current on nodes with GPUs, cpu on others.",
         "auto",
-        choices=("auto", "cpu", "current", "nd-h100", "article-2022"),
+        choices=("auto", "cpu", "current", "nd-h100"),
     ),
     RoleOption(
         "venv",
-        "An environment that is there already, used instead of installing one: what article-2022"
-        " needs, whose PyTorch, DeepSpeed and Apex were built from source. training_prefix/venv is"
-        " a link to it, and nothing is installed into it. Empty: the role installs its own.",
+        "An environment that is there already, such as a container's, used instead of installing"
+        " one. training_prefix/venv is a link to it, and nothing is installed into it. Empty: the"
+        " role installs its own.",
         "",
     ),
     RoleOption(
@@ -68,12 +63,11 @@ OPTIONS = (
     ),
     RoleOption(
         "program",
-        "What trains: gpt_driver (a small GPT in plain PyTorch, no Megatron), megatron"
-        " (Megatron-LM, made-up data) or megatron_deepspeed (needs training_data). auto: the"
-        " version set's Megatron on nodes with GPUs, but gpt_driver for a ZeRO stage that it does"
-        " not have; gpt_driver on others.",
+        "What trains: gpt_driver (a small GPT in plain PyTorch, no Megatron) or megatron"
+        " (Megatron-LM, made-up data). auto: the version set's Megatron on nodes with GPUs, but"
+        " gpt_driver for a ZeRO stage that it does not have; gpt_driver on others.",
         "auto",
-        choices=("auto", *PROGRAMS),
+        choices=("auto", "gpt_driver", "megatron"),
     ),
     ModuleOption(
         "program",
@@ -191,12 +185,6 @@ OPTIONS = (
         choices=(TORCHRUN, "mpirun", "slurm"),
     ),
     RoleOption(
-        "launcher_path",
-        "The program mpirun, such as /opt/hpcx/ompi/bin/mpirun, or the folder of Slurm's commands;"
-        " empty: those on PATH.",
-        "",
-    ),
-    RoleOption(
         "launcher_arguments",
         "More arguments of mpirun or of srun, such as [--mca, btl_tcp_if_include, eth0].",
         [],
@@ -214,7 +202,7 @@ OPTIONS = (
         " and with slurm the first node of the job, by Slurm's name and order.",
         "",
     ),
-    Option("rendezvous_port", "Port there.", 29500, least=1),
+    ModuleOption("rendezvous_port", "Port there.", RENDEZVOUS_PORT, least=1),
     Option(
         "interface",
         "Network interface over which the processes meet, and gloo sends, such as eth0; empty"
@@ -270,7 +258,7 @@ OPTIONS = (
     RoleOption(
         "precision",
         "fp32, bf16, fp16 (not gpt_driver) or fp8 (Megatron-LM with Transformer Engine, version set"
-        " nd-h100); auto: bf16 on GPUs (fp16 for article-2022, as its recipes), fp32 on CPUs.",
+        " nd-h100); auto: bf16 on GPUs, fp32 on CPUs.",
         "auto",
         choices=("auto", *PRECISIONS),
     ),
@@ -286,7 +274,7 @@ OPTIONS = (
         "Whether Megatron-LM's layers are Transformer Engine's, which the environment has then.",
         False,
     ),
-    Option(
+    ModuleOption(
         "data",
         "What megatron_deepspeed trains on: path (of a preprocessed dataset), vocabulary and merges"
         " (GPT-2's files).",
@@ -306,13 +294,6 @@ OPTIONS = (
         why="On GPUs of a size in the catalog the run also has those of catalog/nccl_settings.yml"
         " and nccl_variables; these win over them.",
     ),
-    RoleOption(
-        "slurm_partition",
-        "Partition of the job script for a user's own jobs (training_prefix/launch/train.sbatch);"
-        " empty: Slurm's default. The benchmark's job has training_job_options.",
-        "",
-    ),
-    RoleOption("slurm_time", "Time limit of the same script.", "01:00:00"),
     time_limit(1800, "the case"),
     *LAUNCHER,
 )

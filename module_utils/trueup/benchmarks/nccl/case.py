@@ -16,41 +16,18 @@ _TRANSPORTS = ("nvlink", "ib")
 _TOOLS = ["git", "make", "autoconf", "automake", "libtool"]
 OPTIONS = (
     RoleOption(
-        "packages",
-        "NCCL's packages and what is needed to build programs with them, by package manager. A *"
-        " takes any build of that version.",
-        {
-            "apt": [
-                {"name": "libnccl2", "version": "2.30.4-1+cuda13*"},
-                {"name": "libnccl-dev", "version": "2.30.4-1+cuda13*"},
-                {"name": "cuda-nvcc-13-0", "version": "13.0.*"},
-                {"name": "cuda-cudart-dev-13-0", "version": "13.0.*"},
-            ],
-            "dnf": [
-                {"name": "libnccl", "version": "2.30.4-1+cuda13*"},
-                {"name": "libnccl-devel", "version": "2.30.4-1+cuda13*"},
-                {"name": "cuda-nvcc-13-0", "version": "13.0.*"},
-                {"name": "cuda-cudart-devel-13-0", "version": "13.0.*"},
-            ],
-        },
-        why="Versions: those of Azure's images (Azure/azhpc-images@8e9d055 versions.json: NCCL"
-        " 2.30.4-1, CUDA 13.0). NVIDIA names the CUDA release that a package was built with, and a"
-        " CUDA 13 driver runs all of them.",
+        "version",
+        "NCCL's version, built for CUDA 13: of the packages that are installed, and of the library"
+        " that is found then.",
+        "2.30.4",
+        why="That of Azure's images (Azure/azhpc-images@8e9d055 versions.json).",
     ),
-    RoleOption("version", "NCCL's version, which the library that is found must have.", "2.30.4"),
     RoleOption(
         "repository",
         "The repository of these packages, as role vendor_packages takes it (name, url, key_url,"
         " key_fingerprint); empty: NVIDIA's CUDA repository for the distribution. A site without"
         " internet names its mirror.",
         {},
-    ),
-    RoleOption(
-        "cuda_home",
-        "Where CUDA's compiler is after that.",
-        "/usr/local/cuda-13.0",
-        type="path",
-        why="NVIDIA's packages name the folder by the release.",
     ),
     RoleOption(
         "build_packages",
@@ -90,14 +67,6 @@ OPTIONS = (
         " nothing) or replace.",
         "keep",
         choices=("keep", "replace"),
-    ),
-    RoleOption(
-        "topology_from_image",
-        "A topology file that is there on such an image: mend (replace one that is wrong, such as"
-        " those of images before February 2025, by the catalog's), keep (preflight refuses a wrong"
-        " one and says what is wrong with it) or replace.",
-        "mend",
-        choices=("mend", "keep", "replace"),
     ),
     RoleOption(
         "topology_file_used",

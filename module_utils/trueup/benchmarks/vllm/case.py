@@ -144,12 +144,6 @@ OPTIONS = (
         secret=True,
     ),
     RoleOption(
-        "tcmalloc",
-        "Whether the CPU build gets the allocator tcmalloc, as vLLM's guide for CPUs asks: its"
-        " package, preloaded.",
-        True,
-    ),
-    RoleOption(
         "ready_seconds",
         "Seconds until a started server must answer.",
         1800,
@@ -161,13 +155,6 @@ OPTIONS = (
         "Seconds between the end of a server that failed and its next start; after 5 starts in 10"
         " minutes systemd gives up.",
         5,
-    ),
-    RoleOption(
-        "log_mib",
-        "What the logs of all servers may take in the journal's namespace trueup-vllm (journald's"
-        " SystemMaxUse), in MiB.",
-        512,
-        least=1,
     ),
     RoleOption(
         "profiles",
@@ -230,7 +217,7 @@ OPTIONS = (
         "hf_home", "Hugging Face's folder on this node (C(HF_HOME)); empty leaves it alone.", ""
     ),
     Option("num_prompts", "Requests of a case; 0 means the profile's own number.", 0),
-    Option(
+    ModuleOption(
         "request_rate",
         "Requests a second, with exponential gaps; 0 means the profile's own rate, which is all at"
         " once except for aime.",
@@ -238,28 +225,21 @@ OPTIONS = (
     ),
     RoleOption(
         "request_rates",
-        "Requests a second to sweep, such as [1, 2, 4, 8]: a load each, instead of"
-        " vllm_request_rate. At least ten seconds of requests are sent.",
+        "Requests a second to sweep, such as [1, 2, 4, 8]: a load each, measured"
+        " three times with other prompts. At least ten seconds of requests are sent.",
         [],
         elements="float",
         least=0.001,
     ),
     RoleOption(
         "concurrencies",
-        "Requests in flight to sweep, such as [1, 2, 4, 8], instead of vllm_max_concurrency: a load"
-        " each, of at least five times as many requests.",
+        "Requests in flight to sweep, such as [1, 2, 4, 8]: a load each,"
+        " measured three times with other prompts, of at least five times as many requests.",
         [],
         elements="int",
         least=1,
     ),
-    RoleOption(
-        "sweep_repeats",
-        "How often each load of a sweep is measured, each time with other prompts.",
-        3,
-        why="With the same prompts the server's prefix cache would have them from the first time.",
-        least=1,
-    ),
-    Option(
+    ModuleOption(
         "warmup_requests",
         "Requests before those that count, with one and the same prompt; 0 means none, and in a"
         " sweep 8.",
@@ -271,7 +251,7 @@ OPTIONS = (
         "Requests a second at its end; 0 means the profile's own ramp, if it has one.",
         0,
     ),
-    Option(
+    ModuleOption(
         "max_concurrency",
         "Most requests at the same time; 0 means the profile's own: 128 for chat, classification"
         " and code_generation, else no limit.",
@@ -300,7 +280,7 @@ OPTIONS = (
         " With them the record has the metric C(request_goodput).",
         {},
     ),
-    Option(
+    ModuleOption(
         "failed_share_allowed",
         "Share of the requests that may fail before the record is invalid. Failed requests are"
         " always shown.",
