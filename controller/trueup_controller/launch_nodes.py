@@ -69,6 +69,24 @@ def unlike(nodes: Sequence[str], hostvars: Mapping[str, Any]) -> str:
     return ""
 
 
+def slurm_job(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The play's settings of a job of Slurm, as modules take them."""
+    return {
+        "job_directory": variables.get("trueup_job_directory") or None,
+        "job_options": list(variables.get("trueup_job_options") or []),
+    }
+
+
+def without_job_directory(variables: Mapping[str, Any]) -> str:
+    """Why no job of Slurm can be started, as a sentence without its full stop; empty where one
+    can."""
+    folder = str(variables.get("trueup_job_directory") or "")
+    if folder.startswith("/"):
+        return ""
+    wanted = "the absolute path of a folder that all nodes share, for the job's output"
+    return f"the launcher slurm needs trueup_job_directory, {wanted}, and not '{folder}'"
+
+
 def _known(node: str, hostvars: Mapping[str, Any]) -> Mapping[str, Any]:
     """Ansible's own ``get`` of a host that the inventory does not have fails as undefined."""
     if node not in hostvars:

@@ -58,6 +58,16 @@ OPTIONS = (
         " them their roles.",
         [],
     ),
+    Option(
+        "job_directory",
+        "Of benchmarks that Slurm starts: a folder that all nodes share, for the job's output.",
+        "",
+    ),
+    Option(
+        "job_options",
+        "Of the same: more arguments of sbatch, such as [--partition=hbv3].",
+        [],
+    ),
     Option("resume", "The run that is continued: its id, or last.", "", why="a new run"),
     Option("report", "Folder of a report at the run's end.", "", why="no report"),
     Option(

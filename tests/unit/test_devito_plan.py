@@ -38,6 +38,7 @@ def asked(count: int = 0, *, host: str = "node-1", found: Any = None, **options:
     node = {**NODE, **options.pop("node", {})}
     hosts = options.pop("hosts", NAMES)
     hostvars = options.pop("hostvars", EACH)
+    variables = options.pop("variables", {})
     return PlanInputs(
         options={**DEFAULTS, "nodes": NAMES[:count], **options},
         node=node,
@@ -45,6 +46,7 @@ def asked(count: int = 0, *, host: str = "node-1", found: Any = None, **options:
         found={**FOUND, **(found or {})},
         hostvars=hostvars,
         hosts=hosts,
+        variables=variables,
         data=role_plans.data("devito"),
         catalog=role_plans.catalog,
     )
@@ -263,7 +265,7 @@ def test_the_order_is_nodes_layouts_launchers_exchanges() -> None:
         node_layouts=[ONE, FOUR],
         launchers=["mpirun", "slurm"],
         node_mpi_modes=["diag", "full"],
-        job_directory="/shared",
+        variables={"trueup_job_directory": "/shared"},
         srun_arguments=["--mpi=pmix"],
         mpirun_arguments=["-v"],
     )
@@ -343,7 +345,7 @@ def test_a_lost_leads_sweep_is_taken_over(
         ({"nodes": ["elsewhere"]}, "devito_nodes: elsewhere must be hosts of this inventory"),
         ({"count": 4, "node_counts": [2, 5]}, "devito_node_counts has 5, and devito_nodes has 4"),
         ({"count": 4, "node_counts": [0]}, "devito_node_counts has 0"),
-        ({"count": 2, "launchers": ["slurm"]}, "slurm needs devito_job_directory ''"),
+        ({"count": 2, "launchers": ["slurm"]}, "slurm needs trueup_job_directory"),
     ],
 )
 def test_what_is_refused(given: dict[str, Any], said: str) -> None:

@@ -34,7 +34,7 @@ NODES = ["gpu-1", "gpu-2"]
 # Whose figures hold for a family.
 FIGURES = {"ndv4": "ndv4", "ndm_a100_v4": "ndv4", "nd_h100_v5": "ndv5", "nd_h200_v5": "ndv5"}
 CHUNKS = {"nccl": "2097152", "training": "524288"}
-SLURM = {"launcher": "slurm", "job_directory": "/shared/jobs"}
+SLURM = {"launcher": "slurm"}
 GIB = 1024**3
 FREE = {"there": False, "link": False, "path": "/home", "free_bytes": 90 * GIB}
 # Of the user and the machine that starts it.
@@ -71,7 +71,7 @@ def on(role: str, family: str, found: dict[str, Any], **options: Any) -> PlanInp
     there = there_is(family)
     made = asked(role, there, found, **options)
     hostvars = {name: {"ansible_facts": {"trueup_node": there}} for name in NODES}
-    variables = {"trueup_plan": [role]}
+    variables = {"trueup_plan": [role], "trueup_job_directory": "/shared/jobs"}
     return dataclasses.replace(
         made, host=NODES[0], hosts=NODES, hostvars=hostvars, variables=variables
     )
@@ -133,7 +133,7 @@ DEVITO = {
     "devito-slurm": (
         devito_bench,
         devito_case,
-        {"nodes": NODES, "launchers": ["slurm"], "job_directory": "/shared/jobs"},
+        {"nodes": NODES, "launchers": ["slurm"]},
     ),
     "devito-mpirun": (devito_bench, devito_case, {"nodes": NODES, "launchers": ["mpirun"]}),
 }

@@ -28,6 +28,7 @@ AOCL = "/opt/amd/lib/libblis-mt.so"
 OPENBLAS = "/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0"
 COMPILER = ["gcc", "libc6-dev"]
 MPI = ["libopenmpi-dev", "openmpi-bin"]
+SHARED = {"trueup_job_directory": "/shared"}
 HPCX = {
     "path": "/opt/hpcx-v2/ompi/bin/mpirun",
     "kind": "hpcx",
@@ -59,9 +60,11 @@ def asked(
     there: tuple[str, ...] = (),
     files: tuple[str, ...] = (),
     on_node: dict[str, Any] | None = None,
+    variables: dict[str, Any] | None = None,
     **options: Any,
 ) -> PlanInputs:
     return PlanInputs(
+        variables=variables or {},
         options={**DEFAULTS, "prefix": "/opt/hpl", **options},
         node={
             "privilege": privilege,
@@ -270,7 +273,7 @@ def test_all_nodes_are_measured_from_the_first() -> None:
     counted = plan(cluster(node_counts=[3, 2])).cases or []
     assert [len(case.get("nodes", "")) for case in counted] == [0, 2, 3]
     assert len(plan(replace(cluster(), host="two")).cases or []) == 1
-    by_slurm = (plan(cluster(launcher="slurm", job_directory="/shared")).cases or [])[-1]
+    by_slurm = (plan(cluster(launcher="slurm", variables=SHARED)).cases or [])[-1]
     assert (by_slurm["launcher_arguments"], by_slurm["job_directory"]) == (
         ["--mpi=pmix"],
         "/shared",
@@ -284,7 +287,7 @@ def test_all_nodes_are_measured_from_the_first() -> None:
     ("options", "sentence"),
     [
         ({"node_counts": [4]}, "hpl_node_counts has 4, and hpl_nodes has 3 nodes"),
-        ({"launcher": "slurm"}, "hpl_job_directory '': slurm needs a folder of all nodes"),
+        ({"launcher": "slurm"}, "hpl_launcher: the launcher slurm needs trueup_job_directory"),
         (
             {"gpus": 8, "memory_bytes": 1, "program": "/opt/xhpl"},
             "hpl_nodes: HPL on GPUs is measured on one node",

@@ -22,7 +22,6 @@ TEMPLATES = Path(__file__).parents[2] / "roles" / "training" / "templates"
 VALUES: dict[str, Any] = {
     "ansible_managed": "managed",
     "training_prefix": "~/no/such/folder",
-    "training_job_options": [],
     "__training_plan": {
         "processes": 2,
         "gpus": 0,
@@ -156,8 +155,8 @@ def test_the_slurm_script_is_a_script_with_and_without_gpus() -> None:
         environment.filters["quote"] = shlex.quote
         told = _told({"interface": "", "variables": {}}, gpus)
         plan = {**VALUES["__training_plan"], **told, "gpus": gpus, "srun": srun, "node_count": 2}
-        more = {"training_job_options": ["--partition=ndv4", "--time", "1-0"]}
-        made = environment.from_string(text).render({**VALUES, **more, "__training_plan": plan})
+        plan["job_options"] = ["--partition=ndv4", "--time", "1-0"]
+        made = environment.from_string(text).render({**VALUES, "__training_plan": plan})
         lines = [line for line in made.splitlines() if line.startswith("#SBATCH")]
         # Of two of a name sbatch takes the last.
         assert lines[-2:] == ["#SBATCH --time=01:00:00", "#SBATCH --partition=ndv4 --time 1-0"]

@@ -19,11 +19,15 @@ GIB = 1024**3
 CPUS = {"gpus": [], "cores": 8}
 GPUS = {"gpus": [{"name": "A100"}] * 8, "cores": 96}
 FREE = {"there": False, "link": False, "path": "/home", "free_bytes": 9 * GIB}
+SHARED = {"trueup_job_directory": "/shared"}
 HOSTS = {"n1": {}, "n2": {"ansible_host": "10.0.0.2"}, "n3": {}}
 
 
 def asked(
-    node: dict[str, Any] | None = None, found: dict[str, Any] | None = None, **given: Any
+    node: dict[str, Any] | None = None,
+    found: dict[str, Any] | None = None,
+    variables: dict[str, Any] | None = None,
+    **given: Any,
 ) -> PlanInputs:
     """What the role is asked on n1, which has all that it needs."""
     values = {one.name: one.default for one in OPTIONS if one.of != MODULE}
@@ -35,6 +39,7 @@ def asked(
         node=here,
         host="n1",
         hosts=list(HOSTS),
+        variables=variables or {},
         hostvars={name: {**HOSTS[name], "ansible_facts": {"trueup_node": here}} for name in HOSTS},
         found={
             "python": PYTHON,
@@ -143,7 +148,7 @@ def test_a_model_of_ones_own() -> None:
 def test_where_nodes_meet(
     launcher: str, hosts: list[str], nodes: list[str], address: str, rank: int
 ) -> None:
-    made = plan(asked(launcher=launcher, hosts=hosts, job_directory="/shared"))
+    made = plan(asked(launcher=launcher, hosts=hosts, variables=SHARED))
     chosen = case(made)
     assert made.refused == []
     assert (chosen["nodes"], chosen["hosts"]) == (nodes, nodes)
@@ -164,7 +169,7 @@ def test_where_nodes_meet(
 def test_a_node_measures_where_it_has_a_part(
     launcher: str, hosts: list[str], measures: bool
 ) -> None:
-    made = plan(asked(launcher=launcher, hosts=hosts, job_directory="/shared"))
+    made = plan(asked(launcher=launcher, hosts=hosts, variables=SHARED))
     assert (len(made.cases or []), made.refused) == (int(measures), [])
 
 
@@ -178,7 +183,7 @@ def test_a_node_measures_where_it_has_a_part(
         ({"prefix": "training"}, "training_prefix training is not an absolute path"),
         ({"hosts": ["n1", "n1"]}, "each once"),
         ({"hosts": ["n1", "n9"]}, "must be hosts of the inventory"),
-        ({"launcher": "slurm"}, "needs training_job_directory"),
+        ({"launcher": "slurm"}, "needs trueup_job_directory"),
         ({"offload": "cpu"}, "offload cpu needs zero_stage 3, not 0"),
         ({"precision": "fp16"}, "gpt_driver has no fp16"),
         (

@@ -240,7 +240,7 @@ def _refused_nodes(inputs: PlanInputs) -> list[str]:
     options, nodes = inputs.options, inputs.options["nodes"]
     strange = [name for name in nodes if name not in inputs.hostvars]
     wrong = [count for count in options["node_counts"] if not 1 <= count <= len(nodes)]
-    folder = options["job_directory"]
+    no_directory = together.without_job_directory(inputs.variables)
     unlike = together.unlike(nodes, inputs.hostvars)
     counts = ", ".join(map(str, wrong))
     rules = (
@@ -250,8 +250,8 @@ def _refused_nodes(inputs: PlanInputs) -> list[str]:
             f"devito_node_counts has {counts}, and devito_nodes has {len(nodes)} nodes at most",
         ),
         (
-            "slurm" in options["launchers"] and not folder.startswith("/"),
-            f"the launcher slurm needs devito_job_directory {folder!r}: a folder that nodes share",
+            "slurm" in options["launchers"] and no_directory,
+            f"devito_launchers: {no_directory}",
         ),
         (unlike, f"devito_nodes: {unlike}"),
     )
@@ -354,8 +354,7 @@ def _launched(inputs: PlanInputs, launcher: str, names: Sequence[str]) -> dict[s
         "hosts": together.hosts(names, inputs.hostvars),
         "launcher": launcher,
         "launcher_arguments": pmix(launcher, options[f"{by}_arguments"], inputs.node),
-        "job_directory": options["job_directory"] or None,
-        "job_options": options["job_options"],
+        **together.slurm_job(inputs.variables),
         "queue_seconds": options["queue_seconds"],
     }
 

@@ -330,7 +330,7 @@ def _refused(inputs: PlanInputs) -> list[str]:
     strange = [name for name in nodes if name not in inputs.hostvars]
     wrong = [str(count) for count in options["node_counts"] if not 1 <= count <= len(nodes)]
     unlike = together.unlike(nodes, inputs.hostvars)
-    by_slurm = options["launcher"] == "slurm"
+    no_directory = together.without_job_directory(inputs.variables)
     rules = (
         (strange, f"hpl_nodes: {', '.join(strange)} must be hosts of this inventory"),
         (wrong, f"hpl_node_counts has {', '.join(wrong)}, and hpl_nodes has {len(nodes)} nodes"),
@@ -344,8 +344,8 @@ def _refused(inputs: PlanInputs) -> list[str]:
             "hpl_nodes: HPL on GPUs is measured on one node: remove hpl_nodes",
         ),
         (
-            nodes and by_slurm and not str(options["job_directory"]).startswith("/"),
-            f"hpl_job_directory {options['job_directory']!r}: slurm needs a folder of all nodes",
+            nodes and options["launcher"] == "slurm" and no_directory,
+            f"hpl_launcher: {no_directory}",
         ),
     )
     return [text for broken, text in rules if broken]
@@ -379,7 +379,6 @@ def _launched(asked: PlanInputs, names: Sequence[str]) -> dict[str, Any]:
         "hosts": together.hosts(names, asked.hostvars),
         "launcher": launcher,
         "launcher_arguments": pmix(launcher, options["launcher_arguments"], asked.node),
-        "job_directory": options["job_directory"] or None,
-        "job_options": options["job_options"],
+        **together.slurm_job(asked.variables),
         "queue_seconds": options["queue_seconds"],
     }

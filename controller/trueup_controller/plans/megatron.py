@@ -104,6 +104,7 @@ def plan(inputs: PlanInputs) -> Plan:
             "node_count": len(nodes),
             "gpus": chosen.gpus,
             "port": RENDEZVOUS_PORT,
+            "job_options": case["job_options"],
             **_launching(case),
             **_told(inputs.options, chosen.gpus),
             "mpirun": started_by(inputs.node),
@@ -243,7 +244,6 @@ def _case(inputs: PlanInputs, chosen: _Chosen, nodes: list[str]) -> dict[str, An
     cores = inputs.node.get("cores") or 1
     return {
         **for_module(OPTIONS, options),
-        "job_options": options["job_options"],
         **{name: chosen.model[name] for name in (*_OWN_MODEL, "vocabulary_size")},
         **_work(options, chosen),
         **_where(inputs, nodes),
@@ -283,7 +283,7 @@ def _where(inputs: PlanInputs, nodes: list[str]) -> dict[str, Any]:
         "hosts": together.hosts(named, inputs.hostvars),
         "absent": together.absent(nodes, inputs.hosts, inputs.hostvars, "training"),
         "launcher": "local" if launcher == TORCHRUN else launcher,
-        "job_directory": options["job_directory"] or None,
+        **together.slurm_job(inputs.variables),
         "node_rank": rank,
         # The record is the first one's.
         "node": _facts(inputs.hostvars, nodes[0]) if rank else None,
@@ -379,11 +379,9 @@ def _impossible(inputs: PlanInputs, nodes: list[str]) -> list[str]:
             f"training_venv {options['venv']} would stand at {options['prefix']}/venv, where the"
             " role's own environment is: remove that, or set training_prefix to another folder"
         )
-    if options["launcher"] == "slurm" and not options["job_directory"].startswith("/"):
-        refused.append(
-            "training_launcher slurm needs training_job_directory, the absolute path of a folder"
-            f" that all nodes share, and not '{options['job_directory']}'"
-        )
+    no_directory = together.without_job_directory(inputs.variables)
+    if options["launcher"] == "slurm" and no_directory:
+        refused.append(f"training_launcher: {no_directory}")
     unlike = together.unlike(nodes, inputs.hostvars)
     return [*refused, *([f"training_hosts: {unlike}"] if unlike else [])]
 

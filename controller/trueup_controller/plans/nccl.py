@@ -159,8 +159,7 @@ def _cases_of(inputs: PlanInputs, setup: Setup) -> list[dict[str, Any]]:
             "hosts": together.hosts(options["nodes"], inputs.hostvars),
             "launcher": launcher,
             "launcher_arguments": pmix(launcher, options["launcher_arguments"], inputs.node),
-            "job_directory": options["job_directory"] or None,
-            "job_options": options["job_options"],
+            **together.slurm_job(inputs.variables),
             "variables": setup.variables(
                 "multi_node" if _several(inputs) else "single_node", "collective_test"
             ),

@@ -89,15 +89,7 @@ LAUNCHER = (
     ),
 )
 
-# Variables of a role whose benchmark may run as a job of Slurm.
-SLURM_JOB = (
-    RoleOption(
-        "job_directory", "With slurm: a folder that all nodes share, for the job's output.", ""
-    ),
-    RoleOption(
-        "job_options", "With slurm: more arguments of sbatch, such as [--partition=ndv4].", []
-    ),
-)
+# Of a role whose benchmark may run as a job of Slurm.
 SLURM_QUEUE = RoleOption(
     "queue_seconds",
     "With slurm: how long a job may wait for its nodes, in seconds.",

@@ -13,7 +13,7 @@ from ...node.affinity import Placement
 from ...node.topology import format_cpu_list
 from ...options import ModuleOption, Option, RoleOption, time_limit
 from ...record import Metric
-from ...run.launcher import LAUNCHER, SLURM_JOB, SLURM_QUEUE
+from ...run.launcher import LAUNCHER, SLURM_QUEUE
 from .output import ERROR_PREFIX, DevitoOutput
 
 # Full-grid single-precision arrays that the run holds at once, by model. Acoustic: u (3 time
@@ -200,7 +200,6 @@ OPTIONS = (
         "More arguments of srun, which has --mpi=pmix where they say no other.",
         [],
     ),
-    *SLURM_JOB,
     SLURM_QUEUE,
     ModuleOption(
         "memory_bandwidth",

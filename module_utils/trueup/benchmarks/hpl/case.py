@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 from ...errors import BadInput
 from ...node.topology import Topology
 from ...options import ModuleOption, Option, RoleOption, time_limit
-from ...run.launcher import LAUNCHER, SLURM_JOB, SLURM_QUEUE
+from ...run.launcher import LAUNCHER, SLURM_QUEUE
 from .output import HplOutput
 
 # NVIDIA's container, and the program in it.
@@ -158,7 +158,6 @@ OPTIONS = (
         "More arguments of mpirun or of srun, such as [--mca, btl_tcp_if_include, eth0].",
         [],
     ),
-    *SLURM_JOB,
     SLURM_QUEUE,
     *LAUNCHER,
 )

@@ -12,7 +12,7 @@ from ...errors import BadInput
 from ...node.gpu_places import bound
 from ...options import ModuleOption, Option, RoleOption, time_limit
 from ...record import Metric, summarise
-from ...run.launcher import LAUNCHER, SLURM_JOB, Launcher, bind_argv
+from ...run.launcher import LAUNCHER, Launcher, bind_argv
 from .flops import Model, article_flops, megatron_flops
 from .output import MegatronOutput
 
@@ -189,7 +189,6 @@ OPTIONS = (
         "More arguments of mpirun or of srun, such as [--mca, btl_tcp_if_include, eth0].",
         [],
     ),
-    *SLURM_JOB,
     ModuleOption(
         "node_rank",
         "With O(launcher=local), this node's place among O(nodes), from 0; the others meet at the"

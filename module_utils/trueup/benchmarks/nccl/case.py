@@ -9,7 +9,7 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 from ...errors import BadInput, ParseError
 from ...node.gpu_places import bound
 from ...options import ModuleOption, Option, RoleOption, time_limit
-from ...run.launcher import LAUNCHER, LAUNCHERS, SLURM_JOB, Launcher
+from ...run.launcher import LAUNCHER, LAUNCHERS, Launcher
 from .output import OPERATIONS, NcclOutput, parse_nccl
 
 _TRANSPORTS = ("nvlink", "ib")
@@ -160,7 +160,6 @@ OPTIONS = (
         "More arguments of mpirun or of srun, which has --mpi=pmix where they say no other.",
         [],
     ),
-    *SLURM_JOB,
     RoleOption(
         "transport_expected",
         "What NCCL's log must show, or the record is invalid: by_size (NVLink within nodes whose"
