@@ -64,6 +64,13 @@ def test_every_infiniband_device_by_default() -> None:
     assert (plan(asked()).cases, plan(asked()).refused) == ([], [])
 
 
+def test_soft_roce_has_the_gid_of_ipv4() -> None:
+    devices = [*TWO, {"device": "rxe0", "kind": "soft-roce"}]
+    wanted = asked(devices=["rxe0", "mlx5_ib0"], found={"trueup_rdma": {"devices": devices}})
+    gids = {case["device"]: case.get("gid_index", -1) for case in plan(wanted).cases or []}
+    assert gids == {"rxe0": 1, "mlx5_ib0": -1}
+
+
 def test_devices_that_have_a_gpu_are_measured_from_its_memory_too() -> None:
     wanted = asked(
         devices=["mlx5_ib1", "rxe0"],

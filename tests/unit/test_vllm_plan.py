@@ -443,10 +443,10 @@ def test_each_build_has_its_pins_and_python() -> None:
 
 def test_a_units_programs_are_the_environments_before_the_systems() -> None:
     [cpu] = planned(asked(ON_CPU)).values["endpoints"]
-    [cuda] = planned(asked(LLAMA, node=H100, cuda_home="/opt/cuda-13.0")).values["endpoints"]
+    [cuda] = planned(asked(LLAMA, node=H100)).values["endpoints"]
     path = cuda["environment"]["PATH"].split(":")
-    assert path[:2] == ["/opt/trueup/vllm/cuda/venv/bin", "/opt/cuda-13.0/bin"]
-    assert (cuda["environment"]["CUDA_HOME"], "/usr/bin" in path) == ("/opt/cuda-13.0", True)
+    assert path[:2] == ["/opt/trueup/vllm/cuda/venv/bin", "/usr/local/cuda/bin"]
+    assert (cuda["environment"]["CUDA_HOME"], "/usr/bin" in path) == ("/usr/local/cuda", True)
     assert cpu["environment"]["PATH"].startswith("/opt/trueup/vllm/cpu/venv/bin:/usr/local/sbin:")
     assert "CUDA_HOME" not in cpu["environment"]
     # What is compiled is this node's own.
@@ -493,7 +493,6 @@ def test_what_a_service_must_see_is_told_with_its_variable() -> None:
     seen = planned(asked(own, model_cache="/data/cache")).values["visible"]
     assert seen == {
         "/opt/trueup/vllm": "vllm_prefix",
-        "/usr/local/cuda": "vllm_cuda_home",
         "/data/cache": "vllm_model_cache",
         "/p11": "vllm_python",
         "/home/me/model": "model of vllm_endpoints",

@@ -37,6 +37,8 @@ _PACKAGES = {
 # NVIDIA's packages link the folder to the newest.
 _CUDA_HEADER = "/usr/local/cuda/include/cuda.h"
 _CUDA = "--use_cuda"
+# RoCE needs a GID: of soft-RoCE that of IPv4.
+_IPV4_GID = 1
 _MOST_JOBS = 16
 
 
@@ -222,9 +224,16 @@ def _refused(inputs: PlanInputs, devices: Sequence[str] | None) -> list[str]:
 
 def _case(inputs: PlanInputs, case: Mapping[str, Any], device: str, **more: Any) -> dict[str, Any]:
     parameters = {**for_module(OPTIONS, inputs.options), "device": device, **case, **more}
+    if _is_soft_roce(inputs, device):
+        parameters["gid_index"] = _IPV4_GID
     if "trueup_sysfs_root" in inputs.variables:
         parameters["sysfs_root"] = inputs.variables["trueup_sysfs_root"]
     return parameters
+
+
+def _is_soft_roce(inputs: PlanInputs, device: str) -> bool:
+    rows = inputs.found["trueup_rdma"]["devices"]
+    return any(row["device"] == device and row["kind"] == "soft-roce" for row in rows)
 
 
 def _gpus(inputs: PlanInputs) -> Mapping[str, int]:

@@ -296,7 +296,7 @@ def _partition(
 def _partition_line(
     partition: Mapping[str, Any], nodes: Sequence[Host], options: Mapping[str, Any]
 ) -> str:
-    settings = {**options["partition_options"], **(partition.get("options") or {})}
+    settings = {"MaxTime": "INFINITE", **(partition.get("options") or {})}
     if "Memory" in options["select"]:
         # A job without a memory request gets its CPUs' share, not the whole node.
         shares = (_memory(host) // (host.cpus or 1) for host in nodes)

@@ -222,7 +222,6 @@ def _toolchain(inputs: PlanInputs, serving: Serving) -> Toolchain:
     return Toolchain(
         serving.build,
         f"{inputs.options['prefix']}/{serving.build}/venv",
-        inputs.options["cuda_home"],
         compiles_cuda([each["recipe"] for each in serving.endpoints]),
     )
 
@@ -310,7 +309,6 @@ def _visible(inputs: PlanInputs, cache: str, python: str, serving: Serving) -> d
     options = inputs.options
     named = {
         options["prefix"]: "vllm_prefix",
-        options["cuda_home"]: "vllm_cuda_home",
         cache: "vllm_model_cache",
         # Else a name that PATH finds.
         **({python: "vllm_python"} if python.startswith("/") else {}),

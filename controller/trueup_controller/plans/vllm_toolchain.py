@@ -24,7 +24,9 @@ _SYSTEMS = {"cuda": ("gcc", "c++"), "cpu": ("g++", "lscpu")}
 # The package of each missing program, by package manager; with g++ comes gcc.
 _PACKAGES = {"apt": {"lscpu": "util-linux"}, "dnf": {"lscpu": "util-linux"}}
 _COMPILER = {"apt": "g++", "dnf": "gcc-c++"}
-# Below CUDA_HOME: one file of each package that is needed (nvcc, cudart-dev, curand-dev).
+# CUDA's toolkit, which NVIDIA's packages link to the newest; and below it one file of each package
+# that is needed (nvcc, cudart-dev, curand-dev).
+_CUDA_HOME = "/usr/local/cuda"
 _TOOLKIT = ("bin/nvcc", "lib64/libcudart.so", "include/curand.h")
 # A server without FlashInfer's sampler: PyTorch's is slower.
 _SAMPLER = "VLLM_USE_FLASHINFER_SAMPLER"
@@ -36,21 +38,19 @@ class Toolchain(NamedTuple):
     Attributes:
         build: of vLLM, cuda or cpu.
         venv: the environment's folder.
-        cuda_home: CUDA's toolkit.
         compiles_cuda: whether a server compiles for GPUs when it starts.
     """
 
     build: str
     venv: str
-    cuda_home: str
     compiles_cuda: bool
 
     @property
     def variables(self) -> dict[str, str]:
         """The environment's programs go before the system's."""
-        cuda = [f"{self.cuda_home}/bin"] if self.build == "cuda" else []
+        cuda = [f"{_CUDA_HOME}/bin"] if self.build == "cuda" else []
         path = ":".join([f"{self.venv}/bin", *cuda, *_SYSTEM])
-        return {"PATH": path, **({"CUDA_HOME": self.cuda_home} if cuda else {})}
+        return {"PATH": path, **({"CUDA_HOME": _CUDA_HOME} if cuda else {})}
 
     @property
     def own(self) -> list[str]:
@@ -66,7 +66,7 @@ class Toolchain(NamedTuple):
     def files(self) -> list[str]:
         """Files of CUDA's toolkit that must be there."""
         names = _TOOLKIT if self.compiles_cuda else ()
-        return [f"{self.cuda_home}/{name}" for name in names]
+        return [f"{_CUDA_HOME}/{name}" for name in names]
 
     @property
     def question(self) -> dict[str, list[str]]:
@@ -100,7 +100,7 @@ class Toolchain(NamedTuple):
         reason = (
             f"there is no {' and no '.join(lacks)}, which FlashInfer and DeepGEMM compile with when"
             " a server starts: install CUDA's toolkit of the driver's version (package"
-            " cuda-toolkit-13-0), set vllm_cuda_home to one, or give a recipe without DeepGEMM and"
+            f" cuda-toolkit-13-0), link {_CUDA_HOME} to one, or give a recipe without DeepGEMM and"
             f' DeepEP the environment {_SAMPLER}: "0"'
         )
         return [reason]

@@ -121,7 +121,7 @@ OPTIONS = (
         least=1024,
         most=65535,
     ),
-    Option(
+    ModuleOption(
         "gid_index",
         "Index of the GID, which RoCE needs (1 for soft-RoCE with IPv4); -1: none, as InfiniBand"
         " wants it.",

@@ -81,13 +81,6 @@ OPTIONS = (
     ),
     RoleOption("pip_no_index", "Install from vllm_pip_find_links alone.", False),
     RoleOption(
-        "cuda_home",
-        "CUDA's toolkit on the node, with which FlashInfer and DeepGEMM compile when a server"
-        " starts.",
-        "/usr/local/cuda",
-        type="path",
-    ),
-    RoleOption(
         "kernel_mirror",
         "Where kernels are cloned from instead of their recipe's addresses, such as {deepep:"
         " https://mirror/DeepEP.git}.",
