@@ -215,7 +215,7 @@ def benchmark_roles(house: House) -> dict[str, str]:
 def files_that_name_an_option(house: House) -> dict[str, int]:
     """By role variable of a benchmark: in how many files it, or the option's own name, stands.
 
-    The variable (``gemm_repeats``) counts anywhere; the option's own name (``repeats``) counts as
+    The variable (``stream_repeats``) counts anywhere; the option's own name (``repeats``) counts as
     a word in what is that benchmark's: its room, module, role, page and tests.
     """
     words = {
