@@ -51,6 +51,18 @@ class Words(NamedTuple):
         return [each[code] for code in self.codes.tolist()]
 
 
+def coded(texts: Iterable[str | None]) -> Words:
+    """The column of some texts."""
+    codes: dict[str | None, int] = {None: -1}
+    column = [codes.setdefault(text, len(codes) - 1) for text in texts]
+    return Words(np.array(column, np.int32), [text for text in codes if text is not None])
+
+
+def whole(counts: Iterable[int | None]) -> NDArray[np.int64]:
+    """The column of some whole numbers from 0 on, -1 where there is none."""
+    return np.array([-1 if count is None else count for count in counts], np.int64)
+
+
 def words(array: pa.DictionaryArray) -> Words:
     """A folded column."""
     return Words(counts(array.indices), array.dictionary.to_pylist())

@@ -18,8 +18,7 @@ import numpy as np
 from trueup.errors import BadInput
 from trueup.record import SCHEMA
 
-from . import columns, packed, records
-from .batch import Batch
+from . import batch, columns, packed, records
 from .copies import copies
 from .published import read_published
 from .selection import in_order
@@ -32,9 +31,12 @@ if TYPE_CHECKING:
 
     from .columns import Words
     from .metrics import Figures
+    from .records import Record
 
 RUN_SCHEMA = "trueup.run/1"
 _TOLD_EVERY = 100  # files
+# Limit of records and figures as objects, which take five times the memory of a table.
+_ROWS_AT_ONCE = 2**16
 # Most records are smaller: they need no look at their size.
 _AT_ONCE = 2**16
 # A record with 200,000 figures has 26 MiB.
@@ -232,7 +234,8 @@ class _Reader:
         self.runs: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self._tables: list[packed.Table] = []
-        self._batch = Batch()
+        self._waiting: list[tuple[Record, str]] = []
+        self._figures = 0  # of the waiting records
         self._packed = 0
         self._seen: set[str] = set()
 
@@ -443,32 +446,28 @@ class _Reader:
                 if not str(value.get("schema", "")).startswith(SCHEMA.split("/")[0] + "/"):
                     continue
                 try:
-                    record = records.decode(msgspec.json.encode(value))
-                    self._batch.add(record, f"{path}#{key}")
+                    self._add(msgspec.json.encode(value), f"{path}#{key}")
                 except msgspec.MsgspecError as error:
                     self.excluded.append(Excluded(f"{path}#{key}", str(error)))
 
     def _add(self, content: bytes, path: str) -> None:
-        """A record that a file holds as a whole.
+        """A record.
 
         Raises:
             msgspec.MsgspecError, UnicodeDecodeError, RecursionError: it is none.
         """
-        if not self._batch.takes(content, path, len(self.excluded)):
-            self._batch.add(records.decode(content), path)
-        if self._batch.is_full:
+        record = records.decode(content)
+        self._waiting.append((record, path))
+        self._figures += len(record.metrics)
+        if self._figures + len(self._waiting) >= _ROWS_AT_ONCE:
             self._flush()
 
     def _flush(self) -> None:
         """Turn the records so far into a table, so that sources keep the order in which they
         came."""
-        batch, self._batch = self._batch, Batch()
-        if batch.empty:
-            return
-        table, refused = batch.table()
-        self._tables.append(table)
-        for before, (position, path, reason) in enumerate(refused):
-            self.excluded.insert(position + before, Excluded(path, reason))
+        if self._waiting:
+            self._tables.append(batch.table(self._waiting))
+        self._waiting, self._figures = [], 0
 
     def _read_packed(self, path: Path) -> None:
         self._flush()

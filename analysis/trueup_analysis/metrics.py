@@ -3,19 +3,23 @@ so each column takes as few bytes as hold it."""
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec import UNSET
 from trueup.cases import Figure
 
-from .columns import Words, counts, folded, small, words
+from .columns import Words, coded, counts, folded, small, whole, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
+
+    from .records import MetricRow
 
 COLUMNS: Final = {
     "name": pa.string(),
@@ -28,6 +32,8 @@ COLUMNS: Final = {
     "n": pa.int64(),
 }
 TEXTS: Final = [name for name, kind in COLUMNS.items() if kind == pa.string()]
+_KIND: Final = [name for name in COLUMNS if name != "value"]
+_kind = attrgetter(*_KIND)
 
 
 class Figures(NamedTuple):
@@ -98,28 +104,20 @@ def of_lengths(lengths: NDArray[np.int64], columns: dict[str, Any]) -> Figures:
     return Figures(starts=_starts(lengths), owners=owners, **columns)
 
 
-def of_rows(rows: Sequence[Sequence[Figure]]) -> Figures:
+def of_rows(rows: Sequence[Sequence[Figure | MetricRow]]) -> Figures:
     """The figures of each record, as columns."""
-    columns = list(zip(*chain.from_iterable(rows), strict=True)) or [()] * len(Figure._fields)
-    arrays: dict[str, Any] = {}
-    for name, column in zip(Figure._fields, columns, strict=True):
+    figures = list(chain.from_iterable(rows))
+    # Figures of a sweep differ in their values alone: the other columns are made of few kinds.
+    kinds: dict[tuple[Any, ...], int] = {}
+    codes = [kinds.setdefault(_kind(figure), len(kinds)) for figure in figures]
+    columns: dict[str, Any] = {"value": np.array([figure.value for figure in figures], np.float64)}
+    for name, column in zip(_KIND, zip(*kinds, strict=True) if kinds else repeat(()), strict=False):
+        cells = [None if cell is UNSET else cell for cell in column]
         if name in TEXTS:
-            codes = {
-                text: code
-                for code, text in enumerate(
-                    text for text in dict.fromkeys(column) if text is not None
-                )
-            }
-            arrays[name] = Words(
-                np.array([codes.get(text, -1) for text in column], np.int32), list(codes)
-            )
-        elif name == "value":
-            arrays[name] = np.array(column, np.float64)
+            columns[name] = coded(cells).taken(codes)
         else:
-            arrays[name] = np.array(
-                [-1 if number is None else number for number in column], np.int64
-            )
-    return of_lengths(np.fromiter(map(len, rows), np.int64, len(rows)), arrays)
+            columns[name] = whole(cells)[codes]
+    return of_lengths(np.fromiter(map(len, rows), np.int64, len(rows)), columns)
 
 
 def flat(listed: pa.ListArray) -> dict[str, pa.Array]:

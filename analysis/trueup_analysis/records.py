@@ -24,7 +24,7 @@ DEVICE = "^[A-Za-z0-9_.:-]+(>[A-Za-z0-9_.:-]+)?$"
 STATISTIC = "^(median|min|max|mean|single|p[0-9]{1,3}([.][0-9]{1,6})?)$"
 
 
-class MetricRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MetricRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """One figure of a record, as ``record.schema.json`` defines it."""
 
     name: Annotated[str, msgspec.Meta(pattern=METRIC_NAME)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import packed
-from ..columns import Words, alike, firsts
+from ..columns import Words, alike, coded, firsts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,8 +84,7 @@ def first_of_each(columns: Sequence[NDArray[Any]]) -> tuple[Counts, Counts]:
 
 def words_of(texts: Sequence[str], number: Counts) -> Words:
     """A column of text from that of each kind of row."""
-    codes = {text: code for code, text in enumerate(dict.fromkeys(texts))}
-    return Words(np.array([codes[text] for text in texts], np.int32)[number], list(codes))
+    return coded(texts).taken(number)
 
 
 def by_number(number: Counts) -> Iterator[Counts]:
