@@ -18,7 +18,8 @@ own and a last one, ``trueup-megatron {...}``, with everything unrounded and a c
 
 Nothing is taken that does not fit together: iterations follow each other, samples are batch x
 iteration, samples per second are batch / time, a rate times its step time
-is the same in all lines, tokens are samples x length, and every line has the same fields.
+is the same in all lines, and tokens are samples x length. A field that is not known is named, and
+so is one that stands in some lines alone.
 
 Megatron's own log may be a part: of a job that was cut or still runs (its last line may be half a
 line), or that was resumed. It is read over its iterations, and names the missing ones; of several
@@ -30,8 +31,9 @@ waits for. Where lines have a time, tokens by the clock are known too: from the 
 last, over all starts, with checkpoints, evaluation, outages and repeated iterations in it.
 
 Warm-up: the first quarter of the lines is left out of all times and rates, at least 2 and at most 4
-of them. DeepSpeed on Azure (2022-07-26) saw a steady state within 3 to 4 iterations; and the second
-line of Megatron-LM holds the first iteration too, since its first line does not reset the timer.
+of them; none where the log begins in the middle of a run and shows no start. DeepSpeed on Azure
+(2022-07-26) saw a steady state within 3 to 4 iterations; and the second line of Megatron-LM holds
+the first iteration too, since its first line does not reset the timer.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ import re
 import statistics
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from itertools import chain, count, groupby, islice, repeat
@@ -91,6 +94,8 @@ _ARGUMENTS = {
     "tensor_model_parallel_size": "tensor_parallel",
     "pipeline_model_parallel_size": "pipeline_parallel",
 }
+# DeepSpeed prints settings of its own, of which world_size is that of data parallelism.
+_DEEPSPEED = "[INFO] [config.py:"
 _LOADED = re.compile(r"successfully loaded checkpoint .* at iteration (\d+)")
 # megatron/training/training.py, save_checkpoint_and_time; timers.py has (min, max) or max alone.
 _TIMED = re.compile(
@@ -113,28 +118,26 @@ _COUNTS = frozenset(
         *("curriculum seqlen", "random ltd reserved length", "actual seqlen"),
     )
 )
-_FIGURES = frozenset(
-    (
-        *(_MS, _RATE, _RATE_DS, _SAMPLES, _TGS, "learning rate", "loss scale"),
-        *("grad norm", "num zeros", "params norm"),
-        *("energy per GPU (J/iter/GPU)", "power per GPU (W/GPU)"),
-    )
-)
+_FIGURES = frozenset((_MS, _RATE, _RATE_DS, _SAMPLES, _TGS, "learning rate"))
 _LOSSES = re.compile(
     r"lm loss|moe loss|(?:seq_|global_)?load_balancing_loss|z_loss|indexer loss|mtp_\d+ loss"
 )
+# Fields that are read by name, and not judged.
+_PASSED = ("loss scale", "grad norm", "num zeros", "params norm")
+_PASSED += ("energy per GPU (J/iter/GPU)", "power per GPU (W/GPU)")
+# Names of the loss in forks.
+_SAME = {"lm-loss": "lm loss", "lm_loss": "lm loss"}
 _NEEDED = (
     *("consumed samples", _MS, "global batch size"),
     *("number of skipped iterations", "number of nan iterations"),
 )
 _WHOLE = (_NEEDED[0], *_NEEDED[2:])
-# Fields that are read of a line; the others are only checked to be numbers.
+# Fields that are read of a line, and those that are known.
 _READ = {*_NEEDED, _LM_LOSS, _RATE, _RATE_DS, _SAMPLES, _TOKENS}
+_KNOWN = {*_COUNTS, *_FIGURES, *_PASSED, _LM_LOSS}
 _COUNT = r"\d{1,18}"
 _FIGURE = r"\d{1,18}(?:\.\d{1,9})?(?:E[+-]\d\d)?"
-_FIGURE_OR_NONE = rf"{_FIGURE}|NAN|INF"
-# Fields that an iteration without a usable loss may lack.
-_LACKING = ("grad norm", "num zeros", "params norm")
+_FIGURE_OR_NONE = re.compile(rf"{_FIGURE}|[+-]?(?:nan|inf)", re.IGNORECASE)
 _Number = TypeVar("_Number", int, float)
 
 
@@ -184,7 +187,9 @@ class MegatronOutput:
     ``sequence_length`` is None where the log does not say it (Megatron-LM). ``part``: the parts of
     the run that the log lacks, a sentence each. ``saves`` and ``loads`` are seconds of each
     checkpoint, ``resumes`` the starts from one after another start; ``clocked`` is samples and
-    seconds between the first and the last line of all starts, None without times.
+    seconds between the first and the last line of all starts, None without times. ``begun``: the
+    log has the beginning of a start, and with it warm-up. ``sometimes``: fields that some lines
+    lack. ``not_judged``: fields that are not known.
     """
 
     program: str
@@ -200,6 +205,9 @@ class MegatronOutput:
     loads: tuple[float, ...] = ()
     resumes: tuple[Resume, ...] = ()
     clocked: Optional[tuple[int, float]] = None
+    begun: bool = True
+    sometimes: tuple[str, ...] = ()
+    not_judged: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def node_count(self) -> Optional[int]:
@@ -220,7 +228,15 @@ class MegatronOutput:
     @property
     def measured(self) -> tuple[Iteration, ...]:
         """The iterations after the warm-up."""
-        return self.iterations[warm_up(len(self.iterations)) :]
+        return self.iterations[self._warm_up :]
+
+    @property
+    def _warm_up(self) -> int:
+        return warm_up(len(self.iterations), self._interval) if self.begun else 0
+
+    @property
+    def _interval(self) -> int:
+        return self.iterations[-1].number - self.iterations[-2].number
 
     @property
     def checks(self) -> dict[str, bool]:
@@ -230,7 +246,7 @@ class MegatronOutput:
         losses = [item.loss for item in self.iterations if item.loss is not None]
         falls = {"loss_falls": _falls(losses, _DRIVER_FALL if self.exact else 0.0)}
         return {
-            "loss_finite": len(losses) == len(self.iterations),
+            "loss_finite": all(item.loss is not None or item.skipped for item in self.iterations),
             **(falls if not self.part or len(self.iterations) >= _FEWEST_TO_FALL else {}),
             "loss_not_above_start": not _ends_above(losses),
             "no_iteration_skipped": all(item.skipped == 0 for item in self.iterations),
@@ -247,12 +263,16 @@ class MegatronOutput:
     @property
     def warnings(self) -> list[str]:
         """Warnings for the reader of the figures."""
-        interval = self.iterations[-1].number - self.iterations[-2].number
+        interval = self._interval
         lines = len(self.iterations)
-        warnings = [*self.part]
-        warnings.append(
-            f"the first {warm_up(lines)} of {lines} lines are warm-up and in no time or rate"
-        )
+        warnings = [*self.part, *self.sometimes]
+        if self._warm_up:
+            warnings.append(
+                f"the first {self._warm_up} of {lines} lines are warm-up and in no time or rate"
+            )
+        skipped = sum(item.skipped for item in self.iterations)
+        if skipped:
+            warnings.append(f"{skipped} iterations were skipped")
         if interval > 1:
             warnings.append(f"each line is the mean of {interval} iterations")
         if not self.exact:
@@ -348,9 +368,10 @@ def _ends_above(losses: Sequence[float]) -> bool:
     return end - start > max(_SCATTERS_ABOVE * _scatter(losses), _SHARE_ABOVE * start)
 
 
-def warm_up(lines: int) -> int:
-    """How many of the first lines are left out: a quarter, at least 2 and at most 4."""
-    return min(4, max(2, lines // 4))
+def warm_up(lines: int, interval: int = 1) -> int:
+    """How many of the first lines are left out: a quarter, at least 2 and at most 4; 2 where each
+    is the mean of as many iterations as are warm-up at most."""
+    return 2 if interval >= 4 else min(4, max(2, lines // 4))
 
 
 def parse_megatron(text: str) -> MegatronOutput:
@@ -392,6 +413,8 @@ def _output(text: str) -> MegatronOutput:
         sequence_length=lengths.pop(),
         parameters={"program": "megatron", **log.arguments},
         part=tuple(omissions),
+        begun=begins or bool(log.arguments or log.restored),
+        **log.fields(),
         **log.told(),
     )
 
@@ -401,7 +424,7 @@ class _Layout(NamedTuple):
 
     Attributes:
         pattern: of a whole line, with the values that are read and the names that hold a digit.
-        names: of these.
+        names: of these; fields: of all fields.
         places: where they stand, by the shape of a line: its digits, which may be others at the
             same places, are all 0 in it.
     """
@@ -409,13 +432,14 @@ class _Layout(NamedTuple):
     pattern: Pattern[str]
     names: tuple[str, ...]
     places: dict[bytes, struct.Struct]
+    fields: tuple[str, ...]
 
     @classmethod
     def of(cls, fields: Mapping[str, float]) -> _Layout:
         """That of a line with such fields, all of them numbers."""
         names = tuple(name for name in fields if name in _READ or _has_digit(name))
         values = "".join(rf" {_named(name)}: +{_value(name)} \|" for name in fields)
-        return cls(re.compile(" ?" + _BEGIN + values + r" *", re.ASCII), names, {})
+        return cls(re.compile(" ?" + _BEGIN + values + r" *", re.ASCII), names, {}, tuple(fields))
 
     def at(self, shape: bytes, line: str) -> Optional[struct.Struct]:
         """Where lines of a shape, of which this is one, hold the fields of the pattern; None where
@@ -518,8 +542,10 @@ class _Log:
     arguments: dict[str, str] = field(default_factory=dict)
     ended: Optional[int] = None
     part: list[str] = field(default_factory=list)
-    names: Optional[list[str]] = None
+    seen: Counter[str] = field(default_factory=Counter)
+    lines: int = 0
     loaded: Optional[int] = None
+    restored: bool = False
     first: Optional[Iteration] = None
     stepped: float = 0.0
     forward: bool = True
@@ -547,6 +573,27 @@ class _Log:
             "clocked": clocked,
         }
 
+    def _see(self, names: Iterable[str], lines: int = 1) -> None:
+        self.lines += lines
+        for name in names:
+            self.seen[name] += lines
+
+    def fields(self) -> dict[str, Any]:
+        """Fields of MegatronOutput on fields that not all lines have, or that are not known."""
+        seen = [(name, lines) for name, lines in self.seen.items() if name != _LM_LOSS]
+        return {
+            "sometimes": tuple(
+                f"{name} stands in {lines} of {self.lines} lines"
+                for name, lines in seen
+                if lines < self.lines
+            ),
+            "not_judged": {
+                name: f"in {lines} lines"
+                for name, lines in seen
+                if name not in _KNOWN and not _LOSSES.fullmatch(name)
+            },
+        }
+
     def other(self, line: Line) -> None:
         """Take a line that is none of an iteration."""
         if _LIKE.search(line):
@@ -554,6 +601,7 @@ class _Log:
         exited = re.search(r"exiting program at iteration (\d+)", line)
         self.ended = int(exited.group(1)) if exited else self.ended
         loaded = _LOADED.search(line)
+        self.restored |= loaded is not None
         self.loaded = int(loaded.group(1)) if loaded else self.loaded
         timed = _TIMED.search(line)
         if timed:
@@ -562,20 +610,16 @@ class _Log:
                 raise line.error("stands twice: the line is doubled, or outputs are mixed")
             self.timers.add(timed.group())
             self.times[timed.group(1)].append(float(timed.group(2) or timed.group(3)) / 1000)
-        argument = _argument(line)
+        argument = None if _DEEPSPEED in line else _argument(line)
         if argument and self.arguments.setdefault(*argument) != argument[1]:
             raise line.error(f"{argument[0]} stands twice, otherwise")
 
     def iteration(self, match: re.Match[str], line: Line) -> None:
         """Take a line of an iteration."""
         fields = _fields(match.group("fields"), line)
-        shape = _shape(fields)
-        self.names = shape if self.names is None else self.names
-        if None not in (shape, self.names) and shape != self.names:
-            words = ", ".join(shape or ())
-            raise line.error(f"the fields {words} are not those of the lines before")
+        self._see(fields)
         self._take(_iteration(match, fields, line), line)
-        if shape is not None and self.layout is None:
+        if self.layout is None and math.isfinite(fields.get(_LM_LOSS, math.nan)):
             self.layout = _Layout.of(fields)
 
     def others(self, text: str) -> Iterator[tuple[int, str]]:
@@ -629,6 +673,7 @@ class _Log:
             return False
         iterations = self.layout.iterations(rows, first)
         self._clock(iterations)
+        self._see(self.layout.fields, len(iterations))
         self.iterations += iterations
         return bool(iterations)
 
@@ -688,16 +733,6 @@ def _logged(text: str) -> _Log:
     return log
 
 
-def _shape(fields: Mapping[str, float]) -> Optional[list[str]]:
-    """The fields that every line has; None for a line whose loss is no number, which has others."""
-    if fields.get(_LM_LOSS) is None or not math.isfinite(fields[_LM_LOSS]):
-        return None
-    field_names = [
-        name for name in fields if name != "skipped samples" and not _LOSSES.fullmatch(name)
-    ]
-    return sorted(field_names, key=lambda name: name in _LACKING)
-
-
 def _argument(line: str) -> Optional[tuple[str, str]]:
     """(parameter, value) that a line of Megatron's table says, or the one about the vocabulary."""
     padded = _PADDED.search(line)
@@ -718,17 +753,17 @@ def _fields(text: str, line: Line) -> dict[str, float]:
         value = value.strip()
         if not colon:
             raise line.error(f"{field_text.strip()!r} is not a figure with a name")
+        name = _SAME.get(name, name)
         if name in fields:
             raise line.error(f"{name} stands twice")
+        match = True
         if name in _COUNTS:
-            match = re.fullmatch(_COUNT, value)
+            match = bool(re.fullmatch(_COUNT, value))
         elif name in _FIGURES or _LOSSES.fullmatch(name):
-            match = re.fullmatch(_FIGURE_OR_NONE, value)
-        else:
-            raise line.error(f"{name!r} is not a known figure")
+            match = bool(_FIGURE_OR_NONE.fullmatch(value))
         if not match:
             raise line.error(f"{name} {value!r} is not a number")
-        fields[name] = float(value)
+        fields[name] = float(value) if name in _READ else math.nan
     lacking = [name for name in _NEEDED if name not in fields]
     if lacking:
         raise line.error(f"no {lacking[0]} in the line of an iteration")
