@@ -390,3 +390,73 @@ def test_a_changed_byte_gives_the_right_numbers_or_an_error(at: int, byte: str) 
     except ParseError:
         return
     assert got == pytest.approx(right, rel=1e-5)
+
+
+# Two groups as fio 3 and one as fio 2 print them, with figures of our own.
+WORDS = """seq: (g=0): rw=read, bs=(R) 128KiB-128KiB, (W) 128KiB-128KiB, ioengine=libaio, iodepth=8
+fio-3.33
+Starting 1 process
+
+seq: (groupid=0, jobs=1): err= 0: pid=11: Sun Mar  1 10:00:00 2026
+  read: IOPS=8000, BW=1000MiB/s (1049MB/s)(9.77GiB/10001msec)
+    slat (nsec): min=330, max=30897, avg=963.39, stdev=833.24
+    clat (usec): min=65, max=1203, avg=121.36, stdev=18.97
+     lat (usec): min=67, max=1203, avg=122.33, stdev=19.01
+    clat percentiles (usec):
+     |  1.00th=[   86],  5.00th=[  108], 50.00th=[  115],
+     | 99.00th=[  277], 99.50th=[  289]
+     issued rwts: total=80008,0,0,0 short=0,0,0,0 dropped=0,0,0,0
+log: (groupid=1, jobs=1): err= 0: pid=12: Sun Mar  1 10:00:00 2026
+  write: IOPS=2.5k, BW=10.0MiB/s (10.5MB/s)(100MiB/10000msec); 0 zone resets
+     lat (msec): min=1, max=12, avg= 3.20, stdev=1.01
+     issued rwts: total=0,25000,0,0 short=0,0,0,0 dropped=0,0,0,0
+
+Run status group 0 (all jobs):
+   READ: bw=1000MiB/s (1049MB/s), 1000MiB/s-1000MiB/s (1049MB/s-1049MB/s), io=9.77GiB (10.5GB)
+"""
+OLD_WORDS = """old: (groupid=0, jobs=1): err= 0: pid=13: Sun Mar  1 10:00:00 2015
+  write: io=1024.0MB, bw=104858KB/s, iops=25600, runt= 10000msec
+    clat (usec): min=10, max=900, avg=30.10, stdev= 3.00
+     lat (usec): min=10, max=901, avg=31.25, stdev= 3.00
+    issued    : total=r=0/w=256000/d=0, short=r=0/w=0/d=0
+"""
+
+
+def word_figures(text: str) -> dict[tuple[str, str | None, str | None], float]:
+    rows = parse_fio(text).metrics()
+    return {(row.name, row.device, row.statistic): row.value for row in rows}
+
+
+def test_the_output_in_words_is_read() -> None:
+    output = parse_fio(WORDS)
+    got = word_figures(WORDS)
+    assert got == {
+        ("read_bandwidth", "seq", "single"): 1000 * 2**20,
+        ("read_iops", "seq", "single"): 8000,
+        ("read_latency", "seq", "mean"): pytest.approx(122.33e-6),
+        ("read_completion_latency", "seq", "median"): pytest.approx(115e-6),
+        ("read_completion_latency", "seq", "p99"): pytest.approx(277e-6),
+        ("write_bandwidth", "log", "single"): 10 * 2**20,
+        ("write_iops", "log", "single"): 2500,
+        ("write_latency", "log", "mean"): pytest.approx(3.2e-3),
+    }
+    assert (output.tool_version, output.jobs[0].options["bs"]) == ("3.33", "128KiB")
+
+
+def test_fio_2_calls_2_to_the_20_bytes_a_mb() -> None:
+    got = word_figures(OLD_WORDS)
+    assert (got["write_bandwidth", None, "single"], got["write_iops", None, "single"]) == (
+        104858 * 1024,
+        25600,
+    )
+
+
+test_words_that_contradict_themselves_are_refused = refuses(
+    parse_fio,
+    (WORDS.replace("err= 0: pid=12", "err= 5: pid=12"), "job log ended with error 5"),
+    (WORDS.replace("IOPS=8000", "IOPS=8100"), "8100 I/Os a second are not 80008 in 10.001 s"),
+    (WORDS.replace("BW=1000MiB", "BW=1010MiB"), "byte/s are not"),
+    (WORDS.replace("IOPS=8000,", "IOPS 8000,"), "neither read nor wrote"),
+    (WORDS.replace("10001msec", "10001"), "this form of the rates is not known"),
+    (OLD_WORDS.replace("runt= 10000", "runt= 20000"), "byte/s are not"),
+)

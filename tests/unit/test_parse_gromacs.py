@@ -136,6 +136,25 @@ def test_ranks_for_pme_alone_and_mixed_pme() -> None:
     assert (output.ranks, output.pme_ranks, output.threads) == (8, 2, 1)
 
 
+def test_threads_of_one_rank_for_each_are_read_without_the_word_each() -> None:
+    split = changed(
+        PLAIN,
+        "^On 1 MPI rank$",
+        "On 1 MPI rank doing PP, using 18 OpenMP threads, and\n"
+        "on 1 MPI rank doing PME, using 18 OpenMP threads",
+    )
+    split = changed(split, "^Using 1 MPI thread *$", "Using 2 MPI threads")
+    output = parse_gromacs(split)
+    assert (output.ranks, output.pme_ranks, output.threads) == (2, 1, 18)
+
+
+def test_of_energies_that_are_not_read_two_may_have_one_name() -> None:
+    twice = PLAIN.replace("   Coul. recip.", "   Coulomb (SR)")
+    assert (twice != PLAIN, values(twice)) == (True, values(PLAIN))
+    with pytest.raises(ParseError, match="stands twice"):
+        parse_gromacs(PLAIN.replace("    Kinetic En.", "      Potential"))
+
+
 def test_constraints_that_did_not_hold_are_a_failed_check() -> None:
     warned = changed(PLAIN, "^step 300: resetting", "Step 7 LINCS WARNING\n\nstep 300: resetting")
     output = parse_gromacs(warned)

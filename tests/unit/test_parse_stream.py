@@ -10,6 +10,7 @@ import pytest
 from damage import changed, refuses, stands
 from trueup.benchmarks.stream.output import KERNELS, parse_stream
 from trueup.benchmarks.stream.signatures import recognises
+from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "stream"
 OURS = (DATA / "kernel_streaming.json").read_text()
@@ -122,7 +123,7 @@ test_damaged_output_is_refused = refuses(
     (changed(OURS, r'"seconds": \[[^,]+, ', '"seconds": ['), "different numbers of repeats"),
     (changed(OURS, r'"error": [^,]+', '"error": "x"'), "lacks or spoils"),
     (changed(OURS, '"threads"', '"threats"'), "lacks or spoils 'threads'"),
-    (changed(CLASSIC, "Best Rate MB/s", "Best Rate GB/s"), "no table"),
+    (changed(CLASSIC, "Best Rate MB/s", "Best Rate GB/s"), "header is not known"),
     (changed(CLASSIC, r"Scale:.*\n", ""), "the table ends without scale"),
     (changed(CLASSIC, r"Scale:.*", "Scale: 1"), "a row of the table is cut off or damaged"),
     (changed(CLASSIC, "Scale:", "Copy: "), "Copy stands twice"),
@@ -148,3 +149,37 @@ def test_only_stream_is_recognised() -> None:
 test_a_damaged_output_gives_its_own_figures_or_an_error = stands(
     values, [OURS, CLASSIC], "cut", "lost", examples=150
 )
+
+
+def test_rows_without_the_rest_are_unverified() -> None:
+    rows = "".join(f"{line}\n" for line in CLASSIC.splitlines() if re.match(r"\w+:  +\d", line))
+    output = parse_stream(rows)
+    assert output.rates.keys() == parse_stream(CLASSIC).rates.keys()
+    assert [rates[0] for rates in output.rates.values()] == [
+        rates[0] for rates in parse_stream(CLASSIC).rates.values()
+    ]
+    assert [text[:12] for text in output.unverified] == [
+        "no line 'Arr",
+        "no names of ",
+        "no verdict '",
+    ]
+    assert output.checks == {}
+
+
+# Figures of an A100 of 80 GB, as NVIDIA's container 24.03 prints them.
+NVIDIA = """NVIDIA-STREAM 24.3.0  -- NVIDIA accelerated STREAM benchmark -- NVIDIA
+ Array size (double)=67108864*8*8 (4096 MB)
+Function      Rate (MB/s)   Avg time     Min time     Max time
+Copy:      1774334.0593       0.0006       0.0006       0.0006
+Scale:     1765000.8783       0.0006       0.0006       0.0006
+Add:       1784367.2629       0.0009       0.0009       0.0009
+Triad:     1790970.6722       0.0009       0.0009       0.0009
+"""
+
+
+def test_nvidias_stream_has_no_verdict_and_is_checked_against_its_bytes() -> None:
+    output = parse_stream(NVIDIA)
+    assert (output.tool_version, output.checks, output.unverified) == ("NVIDIA 24.3.0", {}, ())
+    assert (output.rates["triad"][0], output.array_bytes) == (1790970.6722e6, 67108864 * 8)
+    with pytest.raises(ParseError, match=r"are not 2790970\.6722 MB/s"):
+        parse_stream(NVIDIA.replace("1790970", "2790970"))

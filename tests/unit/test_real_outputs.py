@@ -130,6 +130,17 @@ FIGURES: dict[str, tuple[str, list[tuple[str, str | None, int | None, float]]]] 
         UNVERIFIED_TOO,
         [("busbw", None, 1 << 33, 467.54e9), ("busbw_in_place", None, 1 << 33, 468.46e9)],
     ),
+    "more_hpc/m_fio_two_groups.txt": (
+        VERIFIED,
+        [
+            ("read_iops", "single", None, 8962),
+            ("read_bandwidth", "single", None, 35 * 2**20),
+            ("read_completion_latency", "p99", None, 277e-6),
+            ("write_iops", "single", None, 2423),
+            ("write_bandwidth", "single", None, 9696 * 1024),
+            ("write_completion_latency", "p99", None, 1532e-6),
+        ],
+    ),
     "more_hpc/m_hplnv_snippet.txt": (
         UNVERIFIED_TOO,
         [("hpl_rate", "single", None, 33.11e12), ("hpl_time", "single", None, 50.86)],
@@ -175,6 +186,7 @@ FIGURES: dict[str, tuple[str, list[tuple[str, str | None, int | None, float]]]] 
     ),
     "more_hpc/megatron_fp16_skips.txt": (VERIFIED, [("step_time", "median", None, 1.3806)]),
     "more_hpc/megatron_lm-loss.txt": (VERIFIED, [("step_time", "min", None, 134.1187)]),
+    "more_hpc/myriad_gmx_2gpu.log": (VERIFIED, [("simulation_rate", "single", None, 1.218)]),
     "more_hpc/ulhpc_hpl_s.out": (VERIFIED, [("hpl_rate", "single", None, 472.6e9)]),
 }
 # Those of tools without a parser, or in a form that their parser does not take.
@@ -186,8 +198,8 @@ UNREAD = {
     *("more_ai/torchtitan.txt", "more_ai/trtllm_bench.txt"),
     *("more_ai/vllm_bench_throughput.txt", "more_ai/vllm_e2el_only.txt"),
     "more_ai/vllm_start_failures.txt",
-    *("more_hpc/m_aznhc_log.txt", "more_hpc/m_fio_two_groups.txt", "more_hpc/m_hplmxp.txt"),
-    *("more_hpc/myriad_gmx_2gpu.log", "more_hpc/sgl_glm5_1.txt"),
+    *("more_hpc/m_aznhc_log.txt", "more_hpc/m_hplmxp.txt"),
+    "more_hpc/sgl_glm5_1.txt",
     "more_hpc/shpc_osu_latency.out",
 }
 

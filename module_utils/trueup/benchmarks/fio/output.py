@@ -1,4 +1,4 @@
-"""Parser of the output of fio 2 and 3 with ``--output-format=json`` or ``json+``.
+"""Parser of the output of fio 2 and 3 with ``--output-format=json`` or ``json+``, and in words.
 
 One JSON object, which fio lays out with one key a line; notes and warnings of fio (``fio: ...``,
 ``note: ...``) may stand before it. Of each job and direction it gives io_bytes, bw_bytes (byte/s),
@@ -40,6 +40,7 @@ from typing import Any, Callable, ClassVar, NamedTuple, NoReturn, Optional, cast
 from ...errors import ParseError
 from ...reading import Line, each_line, is_count, is_number, lines_of, refuse_after, whole_number
 from ...record import Metric
+from .words import HEADING, read_words
 
 TOOL = "fio"
 # No figure of a run is larger; sums and rates of such are finite.
@@ -181,7 +182,38 @@ def parse_fio(text: str) -> FioOutput:
             did no I/O, a figure that is missing or no number, or figures that contradict each
             other.
     """
+    first = next((line for line in each_line(text) if line.strip()), "")
+    if not first.startswith("{") and re.search(HEADING, text, re.MULTILINE):
+        return _in_words(text)
     return _Reader(text).output()
+
+
+def _in_words(text: str) -> FioOutput:
+    """The same of fio's default output, whose rates have three or four digits."""
+    groups, version = read_words(text)
+    jobs = [
+        Job(
+            group.name,
+            group.options,
+            {
+                name: Direction(
+                    bandwidth=round(words.bandwidth),
+                    iops=words.iops,
+                    total_ios=words.ios,
+                    runtime_seconds=words.seconds,
+                    mean_latency=words.latency,
+                    latency_count=words.ios,
+                    percentiles=words.percentiles,
+                    percentiles_are=words.percentiles_are,
+                )
+                for name, words in group.directions.items()
+                if name in _DIRECTIONS
+            },
+        )
+        for group in groups
+    ]
+    warnings = ["fio's output in words rounds rates to three or four digits"]
+    return FioOutput(jobs=tuple(jobs), tool_version=version, warnings=warnings)
 
 
 class _Reader:

@@ -39,10 +39,10 @@ _RANKS = re.compile(r"Using (\d{1,18}) MPI (?:threads?|process(?:es)?) *$")
 _THREADS = re.compile(r"Using (\d{1,18}) OpenMP threads?(?: per (?:tMPI thread|MPI process))? *$")
 _COUNTED = re.compile(
     r"On (\d{1,18}) MPI ranks?(?: doing (PP))?"
-    r"(?:, each using (\d{1,18}) OpenMP threads)?(?:,? and)?$"
+    r"(?:, (?:each )?using (\d{1,18}) OpenMP threads?)?(?:,? and)?$"
 )
 _COUNTED_PME = re.compile(
-    r"on (\d{1,18}) MPI ranks? doing PME(?:, each using (\d{1,18}) OpenMP threads)?$"
+    r"on (\d{1,18}) MPI ranks? doing PME(?:, (?:each )?using (\d{1,18}) OpenMP threads?)?$"
 )
 _RESET = re.compile(r"step (\d{1,18}): resetting all time and cycle counters$")
 _STATISTICS = re.compile(r"\tStatistics over (\d{1,18}) steps(?: \[.*\])? using (\d{1,18}) frames$")
@@ -51,6 +51,9 @@ _CONSERVED = re.compile(
     r"Energy conservation over simulation part #\d+ of length (\S+) [np]s, "
     r"time (\S+) to (\S+) [np]s$"
 )
+# Energies that are read; of others, two may have one name.
+_PARTS = ("Potential", "Kinetic En.", "Total Energy")
+_JUDGED = (*_PARTS, "Conserved En.")
 # %.5e, as all energies of a log.
 _ENERGY = re.compile(r"-?[0-9]\.[0-9]{5}e[+-][0-9]{2,3}")
 _DRIFT = re.compile(r"  Conserved energy drift: (\S+) kJ/mol/ps per atom$")
@@ -314,7 +317,9 @@ class _Reader:
         """The only line of that form, which must come after the last one that was read."""
         matches = self._all(pattern)
         if not matches:
-            raise ParseError(f"no {description}: the log is cut off or damaged, or is not of mdrun")
+            raise ParseError(
+                f"no {description}: the log has no end, or this form of it is not known"
+            )
         if len(matches) > 1:
             raise matches[1][0].error(f"a second {description}: two runs in one log")
         line, match = matches[0]
@@ -476,7 +481,7 @@ class _Reader:
             if len(names) != len(figures):
                 raise line.error(f"{len(names)} names of energies and {len(figures)} figures")
             for name, figure in zip(names, figures):
-                if name in table:
+                if name in table and name in _JUDGED:
                     raise line.error(f"{name} stands twice")
                 _float(figure, name, below)
                 table[name] = (figure, below)
@@ -680,10 +685,9 @@ def _half_digit(*energies: float) -> float:
 
 def _check_total(table: Mapping[str, Tuple[str, Line]]) -> None:
     """The total energy of a step is the sum of its parts; a line of another step is found so."""
-    names = ("Potential", "Kinetic En.", "Total Energy")
-    if not table.keys() >= set(names):
+    if not table.keys() >= set(_PARTS):
         return
-    potential, kinetic, total = (_float(table[name][0], name, table[name][1]) for name in names)
+    potential, kinetic, total = (_float(table[name][0], name, table[name][1]) for name in _PARTS)
     allowed = 1.01 * _half_digit(potential, kinetic, total)
     if abs(potential + kinetic - total) > allowed:
         line = table["Total Energy"][1]

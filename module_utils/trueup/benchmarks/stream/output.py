@@ -1,8 +1,10 @@
 """Parser of memory-bandwidth benchmarks of the STREAM kind.
 
-Two forms are read:
+Three forms are read:
 
 - the JSON object of trueup's own kernel (roles/stream/files/stream_kernel.c), every repeat's time;
+- NVIDIA's STREAM for GPUs (``NVIDIA-STREAM 24.3.0``): that table with four decimals, no verdict,
+  and ``Array size (double)=ELEMENTS*8*8``;
 - the table of McCalpin's STREAM: ``Function Best Rate MB/s Avg time Min time Max time`` (5.10), or
   ``Rate (MB/s)`` and times of four decimals (5.8, 5.9 and Fortran's 5.6), and its verdict
   ``Solution Validates``. Its rates are best-of-n; the mean is recomputed from the bytes counted and
@@ -32,6 +34,12 @@ _MOST = 1e100
 # The kernel prints times with nine decimals, and nothing else of them.
 _SECONDS = re.compile(r'"seconds": \[([^\[\]]*)\]')
 _NINE_DECIMALS = re.compile(r"[0-9]+\.[0-9]{9}(?:, [0-9]+\.[0-9]{9})*")
+_NVIDIA = re.compile(r"^NVIDIA-STREAM v?(\d[\d.]*)", re.MULTILINE)
+_NVIDIA_ARRAY = re.compile(r"Array size \(\w+\) ?= ?(\d{1,18})\*(\d{1,2})\b")
+_BANNER = re.compile(r"STREAM [Vv]ersion \$?Revision: ([\d.]+)")
+_NO_ARRAY = "no line 'Array size = ...': rates are not checked against the bytes counted"
+_NO_HEADER = "no names of the columns above the rows: those of STREAM are assumed"
+_NO_VERDICT = "no verdict 'Solution Validates' below the table: the values were not checked"
 _ROW = re.compile(r"(Copy|Scale|Add|Triad):\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s*")
 _KERNELS = ("Copy:", "Scale:", "Add:", "Triad:")
 _ELEMENTS = re.compile(r"Array size = +(\d{1,18})(?: \(elements\))?(?:,|\s|$)")
@@ -52,7 +60,7 @@ class StreamOutput:
         best_mean_worst: the rates are STREAM's best, mean and worst, not single repeats.
         error: largest relative error of the arrays, None where the tool says only that they
             validate.
-        valid: the tool's own check of the arrays.
+        valid: the tool's own check of the arrays; None where it makes none.
         cpus: the CPU that each thread ran on.
         unverified: facts that the text lacks for checks of the figures.
     """
@@ -60,7 +68,7 @@ class StreamOutput:
     rates: Mapping[str, Tuple[float, ...]]
     repeats: Optional[int]
     best_mean_worst: bool
-    valid: bool
+    valid: Optional[bool]
     tool_version: Optional[str] = None
     stores: str = "unknown"
     error: Optional[float] = None
@@ -83,7 +91,7 @@ class StreamOutput:
     @property
     def checks(self) -> Dict[str, bool]:
         """Whether the arrays hold the values that the kernels must leave."""
-        return {"solution_validates": self.valid}
+        return {} if self.valid is None else {"solution_validates": self.valid}
 
     @property
     def warnings(self) -> List[str]:
@@ -172,38 +180,45 @@ def _positive(value: Any, name: str, line: Line) -> float:
 
 
 def _classic(lines: Sequence[Line], tables: Sequence[Line]) -> StreamOutput:
-    if not tables:
+    rows = [line for line in lines if line.strip().startswith(_KERNELS)]
+    if not tables and not rows:
         raise ParseError("no table 'Function Best Rate MB/s Avg time Min time Max time'")
     text = "\n".join(lines)
+    version, nvidia = _BANNER.search(text), _NVIDIA.search(text)
+    header = next((line for line in lines if line.split()[:1] == ["Function"]), None)
+    if not tables and (version or nvidia or header):
+        raise (header or rows[0]).error("this form of the table's header is not known")
     elements, word_bytes, times, threads = (
         int(match.group(1)) if match else None
         for match in (pattern.search(text) for pattern in (_ELEMENTS, _WORD, _TIMES, _THREADS))
     )
     array = elements * (word_bytes or 8) if elements else None
-    rates = _table(lines[tables[0].number :], tables[0], array)
+    sizes = _NVIDIA_ARRAY.search(text) if nvidia else None
+    array = int(sizes[1]) * int(sizes[2]) if sizes else array
+    rates = _table(lines[tables[0].number if tables else rows[0].number - 1 :], array)
     verdicts = ("Solution Validates", "Failed Validation")
-    verdict = next((line for line in lines if line.strip().startswith(verdicts)), None)
-    if verdict is None:
+    has_verdict = any(line.strip().startswith(verdicts) for line in lines)
+    if not has_verdict and version:
         raise ParseError("no verdict 'Solution Validates' after the table: the output is cut off")
-    version = re.search(r"STREAM [Vv]ersion \$?Revision: ([\d.]+)", text)
+    lacks = {
+        _NO_ARRAY: not array,
+        _NO_HEADER: not tables,
+        _NO_VERDICT: not has_verdict and not nvidia,
+    }
     return StreamOutput(
         rates=rates,
         # STREAM leaves its first iteration out of the times.
         repeats=max(1, times - 1) if times else None,
         best_mean_worst=True,
-        valid="Failed Validation" not in text,
-        tool_version=version.group(1) if version else None,
+        valid="Failed Validation" not in text if has_verdict else None,
+        tool_version=f"NVIDIA {nvidia[1]}" if nvidia else version[1] if version else None,
         threads=threads,
         array_bytes=array,
-        unverified=()
-        if array
-        else ("no line 'Array size = ...': rates are not checked against the bytes counted",),
+        unverified=tuple(text for text, is_lacking in lacks.items() if is_lacking),
     )
 
 
-def _table(
-    lines: Sequence[Line], header: Line, array: Optional[int]
-) -> Dict[str, Tuple[float, ...]]:
+def _table(lines: Sequence[Line], array: Optional[int]) -> Dict[str, Tuple[float, ...]]:
     """Best, mean and worst rate of each kernel, from the lines below the header."""
     rates: Dict[str, Tuple[float, ...]] = {}
     for line in lines:
@@ -229,7 +244,7 @@ def _table(
         rates[kernel] = (best * _MB, counted / mean_time, counted / most_time)
     if set(rates) != set(KERNELS):
         missing = ", ".join(kernel for kernel in KERNELS if kernel not in rates)
-        raise header.error(f"the table ends without {missing}")
+        raise ParseError(f"the table ends without {missing}")
     return rates
 
 

@@ -1,0 +1,191 @@
+"""Parser of fio's default output, in words, of versions 2 and 3.
+
+Each job, or group of jobs with ``group_reporting``, has a heading ``name: (groupid=0, jobs=1): err=
+0: pid=1: ...``. Below it stands for each direction, by fio's stat.c (show_ddir_status):
+
+    read: IOPS=8962, BW=35.0MiB/s (36.7MB/s)(350MiB/10001msec)         fio 2.99 and newer
+    read : io=1024.0MB, bw=100.5MB/s, iops=25728, runt= 10188msec      fio 2
+
+with latencies and percentiles in the unit that each names, and ``issued rwts: total=R,W,T,S``. The
+rates must be those of the bytes and I/Os in the time, within the printed digits. fio 2 calls 2^20
+bytes MB.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import takewhile
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from ...errors import ParseError
+from ...reading import Line, lines_of
+
+HEADING = r"^[ \t]*(\S[^\n:]{0,200}): \(groupid=\d+, jobs=(\d+)\): err= ?(\d+): pid=\d+"
+_HEADING = re.compile(HEADING)
+_JOB = re.compile(r"\s*(\S[^:]{0,200}): \(g=\d+\): (rw=.*)")
+_VERSION = re.compile(r"^\s*fio-(\d\S*)$")
+_NUMBER = r"\d{1,15}(?:\.\d{1,9})?"
+_SIZE = rf"({_NUMBER})([KMGT]?i?B)"
+_RATES = re.compile(
+    rf"\s*(read|write|trim) *: *IOPS=({_NUMBER}[kM]?), BW={_SIZE}/s \([^()]*\)"
+    rf"\({_SIZE}/(\d{{1,12}})msec\).*"
+)
+_OLD_RATES = re.compile(
+    rf"\s*(read|write|trim) *: *io={_SIZE}, bw={_SIZE}/s, iops=({_NUMBER}[kM]?),"
+    r" runt= *(\d{1,12})msec.*"
+)
+_ISSUED = re.compile(
+    r"\s*issued (?:rwts|rwt|rwtd?) *: total=(\d{1,15}(?:,\d{1,15})*).*"
+    r"|\s*issued *: total=r=(\d{1,15})/w=(\d{1,15})/.*"
+)
+_LATENCY = re.compile(
+    rf"\s*(clat|lat) \((nsec|usec|msec|sec)\) *: min= *\S+, max= *\S+, avg= *({_NUMBER}[kM]?),.*"
+)
+_PERCENTILES = re.compile(r"\s*(clat|lat) percentiles \((nsec|usec|msec|sec)\):")
+_LIKE_RATES = re.compile(r"\s*(?:read|write) *: *(?:IOPS|io)=")
+_STATUS = re.compile(r"\s*Run status group")
+_MOST_PERCENTILE_LINES = 40
+_CELL = re.compile(r"(\d{1,3}\.\d{1,9})th=\[ *(\d{1,15})\]")
+_SECONDS = {"nsec": 1e-9, "usec": 1e-6, "msec": 1e-3, "sec": 1.0}
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_COUNTS = {"k": 1e3, "M": 1e6}
+_DIRECTIONS = ("read", "write", "trim")
+
+
+class Words:
+    """One direction of one job while it is read: figures as printed, with the unit of their last
+    digit."""
+
+    def __init__(
+        self, line: Line, rates: Tuple[str, str, str, str, str, str], *, old: bool
+    ) -> None:
+        iops, rate, rate_unit, size, size_unit, time = rates
+        self.line = line
+        self.iops, self.iops_half = _scaled(iops)
+        self.bandwidth, self.bandwidth_half = _bytes(rate, rate_unit, old=old)
+        self.size, self.size_half = _bytes(size, size_unit, old=old)
+        self.seconds = int(time) / 1000
+        self.ios: Optional[int] = None
+        self.latency: Optional[float] = None
+        self.percentiles: Dict[float, float] = {}
+        self.percentiles_are = "lat_ns"
+
+    def take(self, line: Line, below: Sequence[Line]) -> None:
+        """Take a line of latencies or of percentiles, which go on in the lines below."""
+        latency, percentiles = _LATENCY.fullmatch(line), _PERCENTILES.match(line)
+        if latency and latency[1] == "lat":
+            self.latency = _scaled(latency[3])[0] * _SECONDS[latency[2]]
+        if percentiles:
+            self.percentiles_are = f"{percentiles[1]}_ns"
+            for each in takewhile(lambda other: other.lstrip().startswith("|"), below):
+                for percent, value in _CELL.findall(each):
+                    self.percentiles[float(percent)] = int(value) * _SECONDS[percentiles[2]]
+
+    def check(self, name: str) -> None:
+        """Refuse rates that are not those of the bytes and I/Os in the time."""
+        if self.seconds <= 0 or self.bandwidth <= 0:
+            raise self.line.error(f"{name} has no time or no bandwidth")
+        # fio cuts a rate's digits, and a time to ms.
+        rate_half = 2.02 * self.bandwidth_half + self.bandwidth * 0.001 / self.seconds
+        if (
+            abs(self.size / self.seconds - self.bandwidth)
+            > rate_half + self.size_half / self.seconds
+        ):
+            raise self.line.error(
+                f"{self.bandwidth:.4g} byte/s are not {self.size:.4g} bytes in {self.seconds:g} s"
+            )
+        if self.ios is not None:
+            iops_half = 2.02 * self.iops_half + self.iops * 0.001 / self.seconds
+            if abs(self.ios / self.seconds - self.iops) > iops_half:
+                raise self.line.error(
+                    f"{self.iops:g} I/Os a second are not {self.ios} in {self.seconds:g} s"
+                )
+
+
+class Group:
+    """One heading and the directions below it."""
+
+    def __init__(self, name: str, line: Line) -> None:
+        self.name, self.line = name, line
+        self.options: Dict[str, str] = {}
+        self.directions: Dict[str, Words] = {}
+
+    def check(self) -> None:
+        """Refuse a group without figures, or with figures that contradict each other."""
+        if not self.directions:
+            raise self.line.error(f"job {self.name} neither read nor wrote anything")
+        for name, words in self.directions.items():
+            words.check(name)
+
+    def take(self, line: Line, below: Sequence[Line]) -> None:
+        """Take a line below the heading."""
+        if match := _RATES.fullmatch(line):
+            self._begin(match[1], Words(line, match.group(2, 3, 4, 5, 6, 7), old=False))
+        elif match := _OLD_RATES.fullmatch(line):
+            self._begin(match[1], Words(line, match.group(6, 4, 5, 2, 3, 7), old=True))
+        elif _LIKE_RATES.match(line):
+            raise line.error("this form of the rates is not known")
+        elif match := _ISSUED.fullmatch(line):
+            counts = match[1].split(",") if match[1] else [match[2], match[3]]
+            for name, count in zip(_DIRECTIONS, counts):
+                if name in self.directions:
+                    self.directions[name].ios = int(count)
+        elif self.directions:
+            [*_, last] = self.directions.values()
+            last.take(line, below)
+
+    def _begin(self, direction: str, words: Words) -> None:
+        if direction in self.directions:
+            raise words.line.error(f"{direction} stands twice")
+        self.directions[direction] = words
+
+
+def read_words(text: str) -> Tuple[List[Group], Optional[str]]:
+    """The groups of an output in words, and fio's version where it says it.
+
+    Raises:
+        ParseError: there is no group, a job failed, or rates contradict their bytes and times.
+    """
+    groups: List[Group] = []
+    options: Dict[str, Dict[str, str]] = {}
+    version: Optional[str] = None
+    lines = lines_of(text)
+    for at, line in enumerate(lines):
+        if heading := _HEADING.match(line):
+            if heading[3] != "0":
+                raise line.error(f"job {heading[1]} ended with error {heading[3]}")
+            groups.append(Group(heading[1], line))
+        elif job := _JOB.match(line):
+            options[job[1]] = _options(job[2])
+        elif fio := _VERSION.match(line):
+            version = fio[1]
+        elif _STATUS.match(line):
+            break
+        elif groups:
+            groups[-1].take(line, lines[at + 1 : at + _MOST_PERCENTILE_LINES])
+    if not groups:
+        raise ParseError("no job '...: (groupid=0, jobs=1): err= 0: ...': fio did not end")
+    for group in groups:
+        group.check()
+        group.options = options.get(group.name, {})
+    return groups, version
+
+
+def _options(text: str) -> Dict[str, str]:
+    """The options that fio repeats of a job: ``rw=randread, bs=(R) 4096B-4096B, ...``."""
+    options = dict(re.findall(r"(rw|ioengine|iodepth)=([\w-]+)", text))
+    size = re.search(r"\bbs=(?:\(R\) )?([\dKMGB.i]+)-\1", text)
+    return {**options, **({"bs": size[1]} if size else {})}
+
+
+def _scaled(text: str) -> Tuple[float, float]:
+    """A number with k or M behind it, and half of its last digit."""
+    digits = text.rstrip("kM")
+    factor = _COUNTS.get(text[len(digits) :], 1.0)
+    return float(digits) * factor, 0.5 * 10.0 ** -len(digits.partition(".")[2]) * factor
+
+
+def _bytes(text: str, unit: str, *, old: bool) -> Tuple[float, float]:
+    power = _POWERS[unit.rstrip("iB")]
+    factor = float((1024 if old or "i" in unit else 1000) ** power)
+    return float(text) * factor, 0.5 * 10.0 ** -len(text.partition(".")[2]) * factor
