@@ -56,9 +56,7 @@ class Words:
     """One direction of one job while it is read: figures as printed, with the unit of their last
     digit."""
 
-    def __init__(
-        self, line: Line, rates: Tuple[str, str, str, str, str, str], *, old: bool
-    ) -> None:
+    def __init__(self, line: Line, rates: Sequence[str], *, old: bool) -> None:
         iops, rate, rate_unit, size, size_unit, time = rates
         self.line = line
         self.iops, self.iops_half = _scaled(iops)

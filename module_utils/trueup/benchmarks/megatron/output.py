@@ -123,8 +123,10 @@ _LOSSES = re.compile(
     r"lm loss|moe loss|(?:seq_|global_)?load_balancing_loss|z_loss|indexer loss|mtp_\d+ loss"
 )
 # Fields that are read by name, and not judged.
-_PASSED = ("loss scale", "grad norm", "num zeros", "params norm")
-_PASSED += ("energy per GPU (J/iter/GPU)", "power per GPU (W/GPU)")
+_PASSED = (
+    *("loss scale", "grad norm", "num zeros", "params norm"),
+    *("energy per GPU (J/iter/GPU)", "power per GPU (W/GPU)"),
+)
 # Names of the loss in forks.
 _SAME = {"lm-loss": "lm loss", "lm_loss": "lm loss"}
 _NEEDED = (

@@ -180,22 +180,11 @@ def _positive(value: Any, name: str, line: Line) -> float:
 
 
 def _classic(lines: Sequence[Line], tables: Sequence[Line]) -> StreamOutput:
-    rows = [line for line in lines if line.strip().startswith(_KERNELS)]
-    if not tables and not rows:
-        raise ParseError("no table 'Function Best Rate MB/s Avg time Min time Max time'")
     text = "\n".join(lines)
     version, nvidia = _BANNER.search(text), _NVIDIA.search(text)
-    header = next((line for line in lines if line.split()[:1] == ["Function"]), None)
-    if not tables and (version or nvidia or header):
-        raise (header or rows[0]).error("this form of the table's header is not known")
-    elements, word_bytes, times, threads = (
-        int(match.group(1)) if match else None
-        for match in (pattern.search(text) for pattern in (_ELEMENTS, _WORD, _TIMES, _THREADS))
-    )
-    array = elements * (word_bytes or 8) if elements else None
-    sizes = _NVIDIA_ARRAY.search(text) if nvidia else None
-    array = int(sizes[1]) * int(sizes[2]) if sizes else array
-    rates = _table(lines[tables[0].number if tables else rows[0].number - 1 :], array)
+    below = _below_header(lines, tables, has_banner=bool(version or nvidia))
+    array, times, threads = _array(text), _count(_TIMES, text), _count(_THREADS, text)
+    rates = _table(below, array)
     verdicts = ("Solution Validates", "Failed Validation")
     has_verdict = any(line.strip().startswith(verdicts) for line in lines)
     if not has_verdict and version:
@@ -216,6 +205,35 @@ def _classic(lines: Sequence[Line], tables: Sequence[Line]) -> StreamOutput:
         array_bytes=array,
         unverified=tuple(text for text, is_lacking in lacks.items() if is_lacking),
     )
+
+
+def _below_header(
+    lines: Sequence[Line], tables: Sequence[Line], *, has_banner: bool
+) -> Sequence[Line]:
+    """The lines from the first row on; rows may stand alone where all else of STREAM is lost."""
+    if tables:
+        return lines[tables[0].number :]
+    rows = [line for line in lines if line.strip().startswith(_KERNELS)]
+    header = next((line for line in lines if line.split()[:1] == ["Function"]), None)
+    if not rows:
+        raise ParseError("no table 'Function Best Rate MB/s Avg time Min time Max time'")
+    if has_banner or header:
+        raise (header or rows[0]).error("this form of the table's header is not known")
+    return lines[rows[0].number - 1 :]
+
+
+def _count(pattern: re.Pattern[str], text: str) -> Optional[int]:
+    match = pattern.search(text)
+    return int(match[1]) if match else None
+
+
+def _array(text: str) -> Optional[int]:
+    """The bytes of an array, where they are printed."""
+    sizes = _NVIDIA_ARRAY.search(text) if _NVIDIA.search(text) else None
+    if sizes:
+        return int(sizes[1]) * int(sizes[2])
+    elements = _count(_ELEMENTS, text)
+    return elements * (_count(_WORD, text) or 8) if elements else None
 
 
 def _table(lines: Sequence[Line], array: Optional[int]) -> Dict[str, Tuple[float, ...]]:
