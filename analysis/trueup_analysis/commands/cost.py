@@ -10,7 +10,7 @@ from .billing import Billing
 from .help_text import examples
 from .inputs import expectations_at_sizes, load_results
 from .messages import end_incomplete, say_all, say_notes, say_warnings
-from .options import RecordQuery, filters, flag, taking
+from .options import Format, RecordQuery, filters, flag, taking
 from .output import Common
 
 if TYPE_CHECKING:
@@ -43,12 +43,13 @@ def cost(
     counted in (PFLOP, TB, ns, billion grid points, million samples or tokens), the cheapest marked;
     US$ per user-hour of sessions that share a host, at the base and the Windows rate. Published
     rates of tokens are priced on their article's own terms too."""
-    from ..catalog import folder
+    from ..catalog import find, folder
+    from ..figures import cheapest, published_tokens, tokens
     from ..figures import cost as analysis
-    from ..figures import published_tokens, tokens
     from ..figures import users as users_figures
     from ..figures.pooling import has_work
     from ..figures.prices import read_all
+    from ..figures.sizes import read_sizes
     from ..sheets import cost as cost_sheets
     from ..sheets import tokens as token_sheets
     from ..sheets import users as user_sheets
@@ -64,7 +65,9 @@ def cost(
     article = published_tokens.recompute(
         loaded, prices=prices, gpus=gpus, price_date=terms.price_date, api=api
     )
+    sizes = read_sizes(find("vm_sizes.csv", common.catalog).parent)
     tables: list[Sheet] = []
+    sentences: list[str] = []
     unknown: list[str] = []
     serves = article is not None or (serving is not None and bool(serving.table))
     if serving is not None and not serves:
@@ -75,8 +78,10 @@ def cost(
         expected = expectations_at_sizes(loaded, common.catalog)
         result = analysis.table(loaded, prices=prices, terms=terms, expectations=expected)
         tables += cost_sheets.cost(result)
+        sentences += cheapest.of_work(result, sizes)
         unknown += result.unknown
     if serving is not None:
+        sentences += cheapest.of_tokens(serving, sizes)
         tables += token_sheets.tokens(serving)
         tables += sweep_sheets(serving, level)
         unknown += serving.unknown
@@ -88,6 +93,8 @@ def cost(
         by_user = users_figures.table(loaded, prices=prices, vcpus=vcpus, terms=terms)
         tables += user_sheets.users(by_user)
         unknown += by_user.unknown
+    if common.format_ in (Format.table, Format.markdown):
+        tables = [*cost_sheets.answer(sentences), *tables]
     common.write(tables)
     say_notes(loaded)
     if serving is not None and serves:

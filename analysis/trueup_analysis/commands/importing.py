@@ -173,10 +173,10 @@ def _imported(
             if not written:
                 records.write_manifest(str(results), {**manifest, "finished_at": None})
             path = records.write_record(str(results), record, raw=output.text)
-            equal = next((earlier for earlier in before if earlier.sha256 == log.sha256), None)
+            equal = next(filter(log.is_copy, before), None)
             before.append(log._replace(path=path))
             written.append(record)
-            warnings += [(source, text) for text in output.reading.warnings]
+            warnings += [(output.reading.title, text) for text in output.reading.warnings]
             yield from _told(output, record, equal)
         if written:
             _end(results, manifest, written)
@@ -206,6 +206,7 @@ class _Log(NamedTuple):
     Attributes:
         origin: its file.
         sha256: of its text.
+        run: its number among the runs of the text; None of the only one.
         options: the user's options for it.
         path: its record; empty where none is written.
     """
@@ -217,12 +218,14 @@ class _Log(NamedTuple):
     nodes: tuple[str, ...]
     sha256: str
     options: dict[str, Any]
+    run: str | None = None
     path: str = ""
 
     def is_same(self, other: _Log) -> bool:
         """Whether both are one log: of one text, and from one file or of the same nodes. Equal
         texts in two files are two nodes; standard input names none."""
-        if (self.benchmark, self.sha256) != (other.benchmark, other.sha256):
+        mine = (self.benchmark, self.sha256, self.run)
+        if mine != (other.benchmark, other.sha256, other.run):
             return False
         nameless = STANDARD_INPUT in {self.origin, other.origin}
         is_named = "nodes" in {**self.options, **other.options}
@@ -230,14 +233,19 @@ class _Log(NamedTuple):
             self.origin == other.origin or self.nodes == other.nodes or (nameless and not is_named)
         )
 
+    def is_copy(self, other: _Log) -> bool:
+        """Whether both have one text and come from different files."""
+        return self.sha256 == other.sha256 and self.origin != other.origin
+
 
 def _log_of(record: Record, sha256: str, path: str = "") -> _Log:
-    from ..figures.imported import FROM_OPTIONS, LABEL, ORIGIN
+    from ..figures.imported import FROM_OPTIONS, LABEL, ORIGIN, RUN
 
     system, nodes = record["system"], tuple(record["nodes"])
-    options = {name: record[name] for name in str(system[FROM_OPTIONS]).split()}
+    facts = {**record["parameters"], **record}
+    options = {name: facts[name] for name in str(system[FROM_OPTIONS]).split()}
     names = (str(record["run_id"]), record["benchmark"], system[ORIGIN], system[LABEL])
-    return _Log(*names, nodes, sha256, options, path)
+    return _Log(*names, nodes, sha256, options, system.get(RUN), path)
 
 
 def _earlier(results: Path) -> Iterator[_Log]:

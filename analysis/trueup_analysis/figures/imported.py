@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from .sizes import Sizes
 
 # Of a record's ``system``: the file that it was read from, the name of that among other logs, the
-# fields that options gave, and the machines that the log names.
+# fields that options gave, the machines that the log names, and which of its runs it is.
 ORIGIN: Final = "imported_from"
 LABEL: Final = "imported_as"
 FROM_OPTIONS: Final = "from_options"
 HOSTS: Final = "hosts_in_log"
+RUN: Final = "run_in_log"
 # The parameter of a log that does not say its work. It is the log's own, so that no other is equal.
 UNKNOWN_WORK: Final = "work"
 _COUNTS: Final = ("node_count", "ranks", "threads_per_rank", "gpus")
@@ -190,6 +191,7 @@ def _origin(reading: Reading, log_options: Provenance) -> dict[str, str]:
         "region": log_options.region,
         "offer": log_options.offer,
         "gpus": log_options.gpus,
+        **log_options.work(),
     }
     piped = reading.source == STANDARD_INPUT
     return {
@@ -197,6 +199,7 @@ def _origin(reading: Reading, log_options: Provenance) -> dict[str, str]:
         FROM_OPTIONS: " ".join(name for name, value in options.items() if value),
         "started_at_from": "time of the import" if piped else "time of the file",
         **({HOSTS: " ".join(reading.hosts)} if reading.hosts else {}),
+        **({} if reading.run is None else {RUN: str(reading.run)}),
     }
 
 
@@ -232,24 +235,30 @@ def labels(logs: Sequence[Place], earlier: Sequence[tuple[str, str]]) -> list[st
     by_origin = {origin: label for origin, label in earlier if origin != STANDARD_INPUT}
     files = _by_name({*by_origin, *origins})
     folders = _by_name({folder for path in (*by_origin, *origins) if (folder := _folder_of(path))})
-    hosts = [(slug(origin), _host_of(log)) for origin, log in zip(origins, logs, strict=True)]
-    held = [*hosts, *((slug(origin), label) for origin, label in by_origin.items())]
-    times = Counter(held)
+    hosts = {
+        origin: (slug(origin), _host_of(log)) for origin, log in zip(origins, logs, strict=True)
+    }
+    held = ((slug(origin), label) for origin, label in by_origin.items())
+    times = Counter([*hosts.values(), *held])
     taken = {label for _, label in earlier}
     label_list = []
-    for origin, place in zip(origins, hosts, strict=True):
+    for origin, log in zip(origins, logs, strict=True):
+        host = _host_of(log)
         if origin in by_origin:
-            label_list.append(by_origin[origin])
+            label = by_origin[origin]
         elif folder := _folder_of(origin):
             differing = _differing(folder, folders)
             name = slug(folder)
-            label_list.append(name if differing == name else f"{differing}-{name}")
-        elif place[1] and (times[place] == 1 or origin == STANDARD_INPUT):
-            label_list.append(place[1])
+            label = name if differing == name else f"{differing}-{name}"
+        elif host and (times[slug(origin), host] == 1 or origin == STANDARD_INPUT):
+            label = host
         else:
             label = _untaken(_differing(origin, files), taken)
             taken.add(label)
-            label_list.append(label)
+        label_list.append(label)
+        if origin != STANDARD_INPUT:
+            # The runs of one log are of one node.
+            by_origin[origin] = label
     return label_list
 
 

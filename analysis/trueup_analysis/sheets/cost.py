@@ -66,6 +66,14 @@ def cost(result: CostTable) -> list[Sheet]:
     return [*sheets, _sweeps(result.totals)] if result.totals else sheets
 
 
+def answer(sentences: Sequence[str]) -> list[Sheet]:
+    """The sentences on the cheapest, above all tables; nothing without any."""
+    if not sentences:
+        return []
+    first, *others = sentences
+    return [Sheet(title=first, lead=others, columns=[], rows=[])]
+
+
 def _benchmark(
     benchmark: str, table: Sequence[Mapping[str, Any]], result: CostTable, of_all: Sequence[str]
 ) -> Sheet:

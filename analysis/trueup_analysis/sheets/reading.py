@@ -117,7 +117,7 @@ def _headline(item: Reading, size: str | None) -> str:
     return (
         f"{measure.label.capitalize()}: peak {units.in_unit(peak['value'], unit)} {unit} at"
         f" {units.size_of(peak['message_bytes'])}, average {units.in_unit(average, unit)} {unit}"
-        " over all rows."
+        " over the rows below."
     )
 
 

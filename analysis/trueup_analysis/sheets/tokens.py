@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
 from ..figures.prices import GIVEN
+from ..figures.tokens import LOADS
 from .price_list import source_of
 from .sheet import Column, Sheet, price, short_size, unshown, worded
 
@@ -37,7 +38,7 @@ def tokens(result: TokenTable) -> list[Sheet]:
     GPUs used where that is less."""
     sheets = []
     models: dict[str, list[dict[str, Any]]] = {}
-    for row in result.table:
+    for row in _by_load(result.table):
         models.setdefault(row["model"], []).append({**row})
     for model, rows in models.items():
         for row in rows:
@@ -53,6 +54,14 @@ def tokens(result: TokenTable) -> list[Sheet]:
     if sheets:
         sheets[0] = replace(sheets[0], warnings=[*result.warnings, *result.unknown])
     return sheets
+
+
+def _by_load(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows, the loads of a sweep by their numbers."""
+    ranks: dict[str, int] = {}
+    for row in rows:
+        ranks.setdefault(row["sweep"], len(ranks))
+    return sorted(rows, key=lambda row: (ranks[row["sweep"]], *(row[name] for name in LOADS)))
 
 
 def _mark_cheapest(rows: Sequence[dict[str, Any]]) -> None:

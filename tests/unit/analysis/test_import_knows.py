@@ -262,3 +262,23 @@ def test_logs_of_unknown_work_are_never_of_one_case(
     done = call_trueup("import", *logs, *where, "--label", "so 8", "--results", labelled)
     assert {record["case"] for record in made(labelled)} == {"so-8"}
     assert "work of" not in done.err
+
+
+def test_the_runs_of_one_log_are_two_records_of_one_node(
+    call_trueup: Any, results: Path, tmp_path: Path
+) -> None:
+    text = (DATA / "stream" / "stream510.txt").read_text(encoding="utf-8")
+    log = tmp_path / "twice.txt"
+    log.write_text(f"{text}\n{text.replace('STREAM version', 'again: STREAM version')}")
+    where = ("--size", HBV3, "--results", results)
+    for expected in ("2 records written", "No record is new"):
+        assert expected in call_trueup("import", log, *where).err
+    assert [record["nodes"] for record in made(results)] == [["twice.txt"]] * 2
+
+
+def test_a_model_that_is_said_later_is_not_ignored(call_trueup: Any, results: Path) -> None:
+    where = ("--size", NDV4, "--results", results)
+    log = DATA / "vllm" / "published_pr18566.log"
+    assert call_trueup("import", log, *where).status == 0
+    again = call_trueup("import", log, *where, "--model", "llama")
+    assert (again.status, "remove that file to import it anew" in again.err) == (1, True)

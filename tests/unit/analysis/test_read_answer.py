@@ -94,7 +94,7 @@ def test_a_sweep_has_its_peak_and_average(call_trueup: Any) -> None:
     # nccl-tests prints the same average.
     printed = float(re.findall(r"Avg bus bandwidth +: ([\d.]+)", NVLINK.read_text())[0])
     assert lines[1] == (
-        f"Bus bandwidth: peak 308.10 GB/s at 1 GiB, average {printed:.2f} GB/s over all rows."
+        f"Bus bandwidth: peak 308.10 GB/s at 1 GiB, average {printed:.2f} GB/s over the rows below."
     )
     assert call_trueup("read", STREAM).out.splitlines()[1] == "Triad 26.67 GB/s."
 
