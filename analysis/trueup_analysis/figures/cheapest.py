@@ -92,21 +92,27 @@ def _sentence(costs: Mapping[_Offer, float], unit: str, work: str, sizes: Sizes)
         f"{units.percent(1 - costs[first] / costs[other])} below {names[other]}" for other in others
     ]
     end = f" ({work})" if work else ""
-    return f"{names[first]}: {units.money(costs[first])} US$ per {unit}, {' and '.join(compared)}{end}."
+    cost = f"{units.money(costs[first])} US$ per {unit}"
+    return f"{names[first]}: {cost}, {' and '.join(compared)}{end}."
 
 
 def _names(offers: Sequence[_Offer], sizes: Sizes) -> dict[_Offer, str]:
-    """The shortest names that tell offers apart: of GPUs, else of sizes, with region and offer where
-    these differ."""
+    """The shortest names that tell offers apart: of GPUs, else of sizes, with region and offer
+    where these differ."""
     vm_sizes = {offer.vm_size for offer in offers}
     gpus = {size: sizes.text(size, "gpu_model").partition("-")[0] for size in vm_sizes}
     by_gpu = all(gpus.values()) and len(set(gpus.values())) == len(vm_sizes)
-    names = {}
-    for offer in offers:
-        short = offer.vm_size.removeprefix("Standard_")
-        words = [gpus[offer.vm_size] if by_gpu else short]
-        for field in ("region", "offer"):
-            if len({getattr(each, field) for each in offers}) > 1:
-                words.append(getattr(offer, field) or "")
-        names[offer] = " ".join(filter(None, words))
-    return names
+    varying = [
+        field
+        for field in ("region", "offer")
+        if len({getattr(offer, field) for offer in offers}) > 1
+    ]
+    return {
+        offer: " ".join(
+            [
+                gpus[offer.vm_size] if by_gpu else offer.vm_size.removeprefix("Standard_"),
+                *(str(getattr(offer, field) or "") for field in varying),
+            ]
+        ).strip()
+        for offer in offers
+    }
