@@ -57,11 +57,15 @@ def tokens(result: TokenTable) -> list[Sheet]:
 
 
 def _by_load(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows, the loads of a sweep by their numbers."""
-    ranks: dict[str, int] = {}
-    for row in rows:
-        ranks.setdefault(row["sweep"], len(ranks))
-    return sorted(rows, key=lambda row: (ranks[row["sweep"]], *(row[name] for name in LOADS)))
+    """The rows in their order, but the loads of a sweep by their numbers, at its first one."""
+    first: dict[str, int] = {}
+
+    def place(numbered: tuple[int, dict[str, Any]]) -> tuple[float, ...]:
+        number, row = numbered
+        loads = [row[name] for name in LOADS]
+        return (first.setdefault(row["sweep"], number) if any(loads) else number, *loads)
+
+    return [row for _, row in sorted(enumerate(rows), key=place)]
 
 
 def _mark_cheapest(rows: Sequence[dict[str, Any]]) -> None:
