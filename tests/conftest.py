@@ -55,12 +55,6 @@ for _folder in (
         sys.path.insert(0, _path)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    import own_process
-
-    own_process.register(config)
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
     """All that is collected stays: to look through it again and again for what could go took half

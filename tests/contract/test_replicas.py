@@ -26,7 +26,6 @@ import replica  # noqa: E402
 IMAGES = replica.images()
 # An old image has the paths of the one that it is like.
 LIKE = {image: image.removesuffix("-old") for image in IMAGES}
-ROLES = {path.name for path in (ROOT / "roles").iterdir()}
 with (DATA / "rows.csv").open(encoding="utf-8") as file:
     ROWS = list(csv.DictReader(file))
 EACH = [
@@ -100,22 +99,6 @@ def test_what_is_enabled_or_wanted_by_a_unit_is_there(tree: Any, image: str) -> 
     there = {Path(path).name for path in tree(image) if path.endswith(".service")}
     units = {f"{unit}.service" for unit in replica.described(image)["enabled"]}
     assert units - there == set()
-
-
-def test_the_thirteen_breaks_can_each_be_met_on_a_node_of_their_scenario() -> None:
-    text = (ROOT / "molecule/breaks/molecule.yml").read_text(encoding="utf-8")
-    scenario = yaml.safe_load(text)
-    nodes = scenario["provisioner"]["inventory"]["host_vars"]
-    assert {platform["name"] for platform in scenario["platforms"]} == set(nodes)
-    assert {node["node_replica"] for node in nodes.values()} - set(IMAGES) == set()
-    text = (ROOT / "tests/data/images/breaks.yml").read_text(encoding="utf-8")
-    breaks = yaml.safe_load(text)["breaks"]
-    assert len({one["name"] for one in breaks}) == 13
-    assert {one["node"] for one in breaks} == set(nodes)
-    assert {role for one in breaks for role in one["tags"].split(",")} - ROLES == set()
-    # Nothing that a play that goes well says is a break.
-    said = "ok=21   changed=0    unreachable=0    failed=0"
-    assert [one["name"] for one in breaks if re.search(one["met"], said)] == []
 
 
 @pytest.mark.parametrize("image", IMAGES)

@@ -9,7 +9,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import helpers
 import machines
 import pytest
 import recorded_runs
@@ -167,14 +166,6 @@ def test_a_row_passes_on_its_machine_and_fails_on_a_planted_fault(name: str) -> 
 
 
 @pytest.mark.parametrize("name", CHECKED)
-def test_a_row_is_not_applicable_on_another_machine(name: str) -> None:
-    """On a node outside Azure of another system, without the program."""
-    pair = {**PAIRS[name], "family": "local", "node": {"distribution": "debian"}, "programs": {}}
-    found = acceptance.settle(ROWS[name], known({**pair, "printed": {}}))
-    assert (found["outcome"], len(found["evidence"])) == ("not applicable", 1)
-
-
-@pytest.mark.parametrize("name", CHECKED)
 def test_a_row_does_not_pass_where_nobody_looked(name: str) -> None:
     pair = PAIRS[name]
     nothing = {name: pair[name] for name in ("family", "programs") if name in pair}
@@ -187,16 +178,7 @@ def test_every_pair_is_of_a_row() -> None:
     assert sorted(PAIRS) == CHECKED
 
 
-GIVEN = sorted(name for name, row in ROWS.items() if row.given)
 CHANGING = sorted(name for name, row in ROWS.items() if row.steps)
-
-
-@pytest.mark.parametrize("name", GIVEN)
-def test_a_row_is_not_applicable_where_what_it_is_given_by_is_not_so(name: str) -> None:
-    pair = {**PAIRS[name], "given": "\nexit status 1\n"}
-    found = acceptance.settle(ROWS[name], known(pair, ROWS[name]))
-    assert found["outcome"] == "not applicable"
-    assert acceptance.to_change([ROWS[name]], known(pair, ROWS[name])) == []
 
 
 @pytest.mark.parametrize("name", CHANGING)
@@ -236,27 +218,6 @@ def test_what_came_of_steps(done: dict[str, Any], outcome: str, said: str) -> No
     assert found["outcome"] == outcome
     assert said in "; ".join(found["evidence"])
     assert {name: found["done"][name] for name in done} == done
-
-
-def test_facts_are_read_again_where_a_row_with_steps_asks_for_them() -> None:
-    assert [acceptance.read_after(ROWS[name]) for name in ("link-losses", "clocks")] == [
-        ["rdma"],
-        [],
-    ]
-
-
-@pytest.mark.parametrize(("renewed", "outcome"), [(8, "passed"), (7, "failed")])
-def test_the_row_knows_what_the_program_of_the_clocks_prints(renewed: int, outcome: str) -> None:
-    program: Any = helpers.program("roles/gpu_clocks/files/gpu_clocks.py")
-    fast = {"graphics": {"at_maximum": True}}
-    gpus = [{"bus_id": f"0000000{n}:00:00.0", "renewed": n < renewed, **fast} for n in range(8)]
-    printed = {
-        2: json.dumps({"gpus": gpus, "said": program.said_of(gpus)}, indent=2),
-        3: json.dumps({"said": program.said_of([{"bus_id": "0", **fast}] * 8)}, indent=2),
-    }
-    row = ROWS["gpu-clocks-proved"]
-    pair = {**PAIRS[row.id], "printed": printed}
-    assert acceptance.settle(row, known(pair, row))["outcome"] == outcome
 
 
 @pytest.mark.parametrize(("losses", "outcome"), [(2, "passed"), (1, "failed")])
@@ -305,17 +266,6 @@ def test_a_figure_that_is_not_below_another(figures: Any, outcome: str) -> None:
 # ---- what is asked, and what earlier runs left --------------------------------------------------
 
 
-def test_only_what_rows_of_this_machine_ask_is_asked() -> None:
-    rows = list(ROWS.values())
-    always = [row for row in rows if not row.needs]
-    nothing = acceptance.asks(always, role_plans.node("local", "debian-12"))
-    assert nothing == {"files": [], "programs": [], "commands": []}
-    image = {**role_plans.node("ndv4"), "hpc_image": {"NCCL": "2"}}
-    assert "/etc/nccl.conf" in acceptance.asks(rows, image)["files"]
-    asked = acceptance.asks(always, role_plans.node("nv_a10_v5", "debian-12"))["commands"]
-    assert asked == [{"argv": ["nvidia-smi", "-q"], "seconds": 60}]
-
-
 def test_what_is_not_installed_is_not_applicable() -> None:
     pair = {**PAIRS["slurm-cgroups"], "programs": {"scontrol": None}}
     found = acceptance.settle(ROWS["slurm-cgroups"], known(pair))
@@ -331,21 +281,6 @@ def test_what_is_to_be_measured_is_named_once() -> None:
     node = role_plans.node("hbv3")
     settled = [acceptance.settle(row, acceptance.Facts(facts={"node": node})) for row in rows]
     assert acceptance.to_measure(rows, settled) == ["devito", "stream"]
-
-
-def test_what_could_not_be_read_is_not_measured() -> None:
-    found = acceptance.settle(
-        ROWS["grid-driver"],
-        acceptance.Facts(
-            facts={"node": role_plans.node("nv_a10_v5"), "gpu": {"problems": []}},
-            unknown={"nvidia-smi -q": "nvidia-smi did not end within 60 s"},
-        ),
-    )
-    assert found["outcome"] == "not measured"
-    assert found["evidence"] == [
-        "nvidia-smi -q: nvidia-smi did not end within 60 s",
-        "gpu.problems.*: 0 found, 0 expected",
-    ]
 
 
 @pytest.mark.parametrize("value", ["231e9", None, True, float("nan")])

@@ -126,49 +126,6 @@ def test_a_mask_of_another_machine_is_refused() -> None:
         domains_crossed(parse_cpu_mask("ffffff000000"), topology)
 
 
-@pytest.mark.parametrize(
-    ("machine", "asked", "expected"),
-    [
-        ("nd96isr_h100_v5", (2, 48, "numa"), ["0-47", "48-95"]),
-        ("nc96ads_a100_v4", (4, 24, "numa"), ["0-23", "24-47", "48-71", "72-95"]),
-        ("nd40rs_v2", (2, 20, "numa"), ["0-19", "20-39"]),
-        ("nd96asr_v4", (2, 24, "numa"), ["0-23", "48-71"]),
-        ("hb120rs_v3", (4, 30, "numa"), ["0-29", "30-59", "60-89", "90-119"]),
-        ("hb120_32rs_v3", (4, 8, "numa"), ["0-7", "8-15", "16-23", "24-31"]),
-        ("hb120_16rs_v3", (16, 1, "l3"), [str(cpu) for cpu in range(16)]),
-        ("lab_2core", (2, 1, "core"), ["0", "1"]),
-        ("lab_2core", (1, 2, "core"), ["0-1"]),
-        ("nd96isr_h100_v5", (1, 64, "core"), ["0-63"]),
-    ],
-)
-def test_placements(machine: str, asked: tuple[int, int, str], expected: list[str]) -> None:
-    topology = topology_of(machine)
-    ranks, threads, binding = asked
-    placement = plan(topology, ranks=ranks, threads_per_rank=threads, binding=binding)
-    assert [format_cpu_list(cpus) for cpus in placement.per_rank] == expected
-
-
-def test_hb120_uneven_l3_groups() -> None:
-    topology = topology_of("hb120rs_v3")
-    full = plan(topology, ranks=120, threads_per_rank=1, binding="l3")
-    assert [cpus[0] for cpus in full.per_rank] == list(range(120))
-    six = plan(topology, ranks=16, threads_per_rank=6, binding="l3")
-    assert [format_cpu_list(cpus) for cpus in six.per_rank[:4]] == ["0-5", "8-13", "16-21", "24-29"]
-    assert six.notes == ("24 cores idle",)
-    eight = plan(topology, ranks=12, threads_per_rank=8, binding="l3")
-    assert [format_cpu_list(cpus) for cpus in eight.per_rank[:4]] == [
-        "0-7",
-        "8-15",
-        "16-23",
-        "30-37",
-    ]
-    pairs = plan(topology, ranks=56, threads_per_rank=2, binding="l3")
-    per_group = [
-        sum(set(cpus) <= set(group) for cpus in pairs.per_rank) for group in topology.l3_groups
-    ]
-    assert per_group == [4, 4, 3, 3] * 4
-
-
 def test_hb96_srun_masks() -> None:
     """The pinning example of Azure/azurehpc: 16 ranks of 6 threads."""
     topology = topology_of("hb120_96rs_v3")
@@ -176,21 +133,6 @@ def test_hb96_srun_masks() -> None:
     masks = srun_cpu_bind(placement).split(",")
     assert masks[:3] == ["mask_cpu:0x3f", "0xfc0", "0x3f000"]
     assert [int(mask.split("0x")[1], 16) for mask in masks] == [0x3F << 6 * i for i in range(16)]
-
-
-@pytest.mark.parametrize("binding", ["l3", "numa", "core"])
-def test_hb64_sixteen_ranks_of_four(binding: str) -> None:
-    topology = topology_of("hb120_64rs_v3")
-    placement = plan(topology, ranks=16, threads_per_rank=4, binding=binding)
-    assert list(placement.per_rank) == list(topology.l3_groups)
-
-
-def test_ranks_in_a_node_keep_to_l3_groups_where_they_fit() -> None:
-    topology = topology_of("hb120rs_v3")
-    fitting = plan(topology, ranks=8, threads_per_rank=8, binding="numa")
-    assert [format_cpu_list(cpus) for cpus in fitting.per_rank[:3]] == ["0-7", "8-15", "30-37"]
-    too_wide = plan(topology, ranks=8, threads_per_rank=15, binding="numa")
-    assert [format_cpu_list(cpus) for cpus in too_wide.per_rank[:2]] == ["0-14", "15-29"]
 
 
 def test_smt_siblings_only_when_asked_for() -> None:
@@ -220,33 +162,6 @@ def test_bad_input_is_refused_with_its_numbers(
     assert message in str(refused.value)
 
 
-def test_l3_binding_needs_an_l3_cache() -> None:
-    topology = topology_of("nd96asr_v4")
-    with pytest.raises(BadInput, match="shows no L3 cache"):
-        plan(topology, ranks=4, threads_per_rank=1, binding="l3")
-
-
-def test_no_binding_pins_nothing() -> None:
-    topology = topology_of("lab_2core")
-    placement = plan(topology, ranks=2, threads_per_rank=1, binding="none")
-    assert placement.per_rank == ((), ())
-    assert srun_cpu_bind(placement) == "none"
-    assert taskset_argv(placement.per_rank[0]) == []
-
-
-def test_ranks_that_span_nodes_are_noted() -> None:
-    topology = topology_of("hb120rs_v3")
-    placement = plan(topology, ranks=2, threads_per_rank=40, binding="core")
-    assert [format_cpu_list(cpus) for cpus in placement.per_rank] == ["0-39", "60-99"]
-    assert placement.notes == ("2 of 2 ranks span more than one NUMA node", "40 cores idle")
-
-
-def test_uneven_shares_are_noted() -> None:
-    topology = topology_of("nd96asr_v4")
-    placement = plan(topology, ranks=2, threads_per_rank=24, binding="numa")
-    assert placement.notes == ("ranks per NUMA node: 1,0,1,0", "48 cores idle")
-
-
 def test_what_launchers_are_told() -> None:
     topology = topology_of("hb120_64rs_v3")
     placement = plan(topology, ranks=2, threads_per_rank=4, binding="numa")
@@ -264,27 +179,3 @@ def test_layouts_of_a_two_core_machine() -> None:
     found = layouts(topology_of("lab_2core"))
     assert found == (Layout(1, 1, "none"), Layout(1, 2, "none"), Layout(2, 1, "core"))
     assert [layout.name for layout in found] == ["1x1", "1x2", "2x1"]
-
-
-@parametrized(("machine", "whole"))
-def test_layouts_of_whole_machines(machine: str, whole: list[str]) -> None:
-    topology = topology_of(machine)
-    found = layouts(topology)[-len(whole) :]
-    assert [f"{layout.name}-{layout.binding}" for layout in found] == whole
-    threads = [x.threads_per_rank for x in layouts(topology, mpi=False) if x.binding == "core"]
-    powers = [2**i for i in range(10) if 2**i < len(topology.cores)]
-    assert threads == [*powers, len(topology.cores)]
-
-
-@pytest.mark.parametrize(
-    ("numa", "groups"),
-    [({0: (0, 1), 1: (2, 3)}, ()), ({0: (0, 1, 2, 3)}, ((0, 1), (2, 3)))],
-)
-def test_two_domains_of_either_kind_get_an_unpinned_rank(
-    numa: dict[int, tuple[int, ...]], groups: tuple[tuple[int, ...], ...]
-) -> None:
-    topology = Topology((0, 1, 2, 3), numa, groups, ((0,), (1,), (2,), (3,)))
-    found = layouts(topology, mpi=False)
-    assert [f"{layout.name}-{layout.binding}" for layout in found] == [
-        *("1x1-core", "1x2-core", "1x4-core", "1x4-none")
-    ]

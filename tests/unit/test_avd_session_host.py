@@ -25,7 +25,7 @@ from trueup.errors import BadInput, TrueupError
 from trueup_controller.azure.login import Login
 from trueup_controller.azure.manager import Manager
 from trueup_controller.azure.teardown import Teardown
-from trueup_controller.desktops.avd_agent import Agent, Event, agent_of, events_of, joined
+from trueup_controller.desktops.avd_agent import Agent, Event, events_of, joined
 from trueup_controller.desktops.host_pools import Desktops, Location, ends_of, host_of, moment
 from trueup_controller.desktops.session_host import Identity, Outcome, Work, end_pools, identity_of
 
@@ -248,18 +248,6 @@ def test_a_pool_is_made_as_declared_and_then_left_alone() -> None:
     }
 
 
-def test_drift_is_put_right_and_nothing_else_is_touched() -> None:
-    site = Site()
-    site.made(groups=[DESKTOP], workspace="nx-space")
-    body = {"tags": {"own": "yes"}, "properties": {"maxSessionLimit": 9, "friendlyName": "CAD"}}
-    site.manager.request("PATCH", POOL, {"api-version": "2024-04-03"}, body)
-    [change] = site.made(groups=[DESKTOP], workspace="nx-space")
-    assert change.before == {"properties": {"maxSessionLimit": 9}, "tags": {"own": "yes"}}
-    pool = site.cloud.resource(POOL)
-    assert (pool.properties["friendlyName"], pool.properties["maxSessionLimit"]) == ("CAD", 5)
-    assert pool.tags == {"own": "yes", "run": "r"}
-
-
 def test_groups_of_others_stay_in_the_workspace() -> None:
     site = Site()
     site.made(groups=[DESKTOP], workspace="nx-space")
@@ -267,18 +255,6 @@ def test_groups_of_others_stay_in_the_workspace() -> None:
     kept = next(one for one in site.cloud.resources.values() if one.name == "nx-space").properties
     names = [one.rpartition("/")[2] for one in kept["applicationGroupReferences"]]
     assert names == ["nx-desk", "nx-apps"]
-
-
-def test_check_mode_looks_at_the_roles_of_groups_that_are_there() -> None:
-    site = Site()
-    site.made(groups=[DESKTOP])
-    given = {"location": "eastus", "tags": {"run": "r"}, "groups": [DESKTOP], "users": [ANA]}
-    look = site.desktops(check=True)
-    assert [one.what for one in look.settle(PROPERTIES, **given)] == [
-        f"role assignment of {ANA['id']} on nx-desk"
-    ]
-    site.made(groups=[DESKTOP], users=[ANA])
-    assert look.settle(PROPERTIES, **given) == []
 
 
 def test_check_mode_changes_nothing_and_says_all() -> None:
@@ -460,19 +436,6 @@ def test_a_host_that_does_not_serve_users_is_waited_for_and_then_named(
     assert part in text
 
 
-def test_a_host_that_becomes_well_is_waited_for() -> None:
-    site, machine = joined_site(status="Upgrading")
-    site.clock.then = lambda: site.host(status=None)
-    site.asked.clear()
-    assert work(site, machine).well().values["status"] == "Available"
-    assert [last for _, last in site.asked] == ["nx-pool", "sessionHosts", "sessionHosts"]
-
-
-def test_needs_assistance_still_serves() -> None:
-    site, machine = joined_site(status="NeedsAssistance")
-    assert work(site, machine).well().values["status"] == "NeedsAssistance"
-
-
 def test_a_host_that_somebody_else_drained_is_warned_of() -> None:
     site, machine = joined_site(allow_new_session=False)
     [warning] = work(site, machine).well().warnings
@@ -482,24 +445,6 @@ def test_a_host_that_somebody_else_drained_is_warned_of() -> None:
 
 
 # -- draining --
-
-
-def test_users_leave_before_a_change_and_the_host_is_given_back_after_it() -> None:
-    users = [{"user": "ana", "leaves": True}, {"user": "bo", "state": "Disconnected"}]
-    site, machine = joined_site(sessions=users)
-    # Bo goes by himself.
-    site.clock.then = lambda: site.host(sessions=[])
-    out = work(site, machine).drained()
-    kept = site.kept()
-    assert (out.changed, out.said) == (True, ["nx-1 is drained: no session is left"])
-    assert (kept["allow"], bool(machine.note)) == (False, True)
-    assert [(one["user"], one["messageTitle"]) for one in kept["messages"]] == [
-        ("ana", "Maintenance"),
-        ("bo", "Maintenance"),
-    ]
-    back = work(site, machine).given_back([])
-    assert (back.changed, site.kept()["allow"], machine.note) == (True, True, "")
-    assert work(site, machine).given_back([]).changed is False
 
 
 def test_users_who_stay_keep_their_host_and_it_is_given_back_unchanged() -> None:
@@ -517,13 +462,6 @@ def test_a_host_is_given_back_where_azure_does_not_say_who_is_on_it() -> None:
     site.cloud.trouble.add(kind="reply", path="userSessions", status=404, times=1)
     assert "status 404" in error(work(site, machine).drained)
     assert (site.kept()["allow"], machine.note) == (True, "")
-
-
-def test_users_who_stay_are_signed_out_where_that_is_asked_for() -> None:
-    site, machine = joined_site(sessions=[{"user": "bo"}, {"user": "ana"}])
-    out = work(site, machine, settings={"drain_deadline": "sign_out"}).drained()
-    assert out.warnings == ["nx-1: signed out at the deadline: ana, bo"]
-    assert (site.kept()["in"], site.kept()["allow"]) == ([], False)
 
 
 def test_a_host_that_somebody_else_drained_stays_drained() -> None:
@@ -634,16 +572,6 @@ def test_teardown_drains_a_runs_pool_and_deletes_all_of_it(whole: bool) -> None:
 # -- Azure in trouble --
 
 
-def test_azure_is_asked_patiently() -> None:
-    site, machine = joined_site(sessions=[{"user": "ana", "leaves": True}])
-    faults = site.cloud.trouble
-    faults.add(kind="throttle", path="sessionHosts", seconds=7, times=3)
-    faults.add(kind="reply", path="userSessions", method="GET", status=503)
-    faults.add(kind="reply", path="sessionHosts/nx-1", method="PATCH", status=500)
-    assert work(site, machine).drained().said == ["nx-1 is drained: no session is left"]
-    assert len(site.kept()["messages"]) == 1
-
-
 def test_a_refusal_of_azures_is_one_sentence() -> None:
     site, machine = joined_site()
     site.cloud.trouble.add(kind="rights", path="retrieveRegistrationToken", times=0)
@@ -740,39 +668,12 @@ def test_readers_take_whatever_comes(value: Any) -> None:
     assert all(isinstance(one, Event) for one in events_of(value))
 
 
-@pytest.mark.parametrize("text", ["", None, "soon", "2008-13-22T14:01:54Z", 7, {}])
-def test_what_is_no_time_is_none(text: Any) -> None:
-    assert moment(text) is None
-
-
 @pytest.mark.parametrize(
     "token",
     ["", "a.b", "a.b.c", "a.e30.c", "a.eyJleHAiOiAieCJ9.c", "a.eyJleHAiOiAxZTk5fQ.c", "é.é.é"],
 )
 def test_a_token_that_does_not_say_when_it_ends_is_left_to_the_service(token: str) -> None:
     assert ends_of(token) is None
-
-
-def test_the_agent_is_read_from_registry_and_service() -> None:
-    def key(data: Any) -> dict[str, Any]:
-        return {"values": {"ISREGISTERED": {"type": "REG_DWORD", "data": data}}, "keys": []}
-
-    started = {"state": "started", "start_mode": "auto"}
-    assert agent_of(None, None) == Agent(False, False, False, False)
-    assert agent_of(key(1), started) == Agent(True, True, True, True)
-    assert agent_of(key(0), {**started, "state": "stopped"}) == Agent(True, True, False, False)
-    assert agent_of({"values": {}, "keys": []}, None).installed is False
-
-
-def test_what_a_host_is_joined_to() -> None:
-    entra = {"values": {}, "keys": ["0123ABCD"]}
-    domain = {"values": {"Domain": {"type": "REG_SZ", "data": "cad.example"}}, "keys": []}
-    empty = {"values": {"Domain": {"type": "REG_SZ", "data": ""}}, "keys": []}
-    found = [
-        joined(*each) for each in ((None, None), (entra, empty), (None, domain), (entra, domain))
-    ]
-    assert found == ["", "entra", "domain", "domain"]
-    assert joined({"values": {}, "keys": []}, empty) == ""
 
 
 def test_events_are_read_also_where_there_is_one_or_none() -> None:

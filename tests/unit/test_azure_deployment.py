@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from helpers import parametrized, said
+from helpers import said
 from provisioning import RUN, known, made
 from test_rest import Opened
 from trueup import rest
@@ -69,20 +69,6 @@ class Azure:
         return azure.Deployment(self.manager(), made(**given), known(), RUN, lambda _: None)
 
 
-def failed(code: str, message: str = "Said.") -> dict[str, Any]:
-    target = {"resourceType": "Microsoft.Compute/virtualMachineScaleSets", "resourceName": "nodes"}
-    error = {"code": "ResourceDeploymentFailure", "message": "It failed.", "details": []}
-    error["details"] = [{"code": code, "message": message}]
-    return {
-        "properties": {
-            "provisioningState": "Failed",
-            "statusCode": "Conflict",
-            "statusMessage": {"status": "Failed", "error": error},
-            "targetResource": target,
-        }
-    }
-
-
 def operations(*rows: dict[str, Any]) -> list[Any]:
     fine = {"properties": {"provisioningState": "Succeeded", "statusMessage": None}}
     return [(200, {"value": [fine, *rows]})]
@@ -95,31 +81,7 @@ FAILED = (
 )
 
 
-def not_deployed(*rows: dict[str, Any]) -> azure.NotDeployed:
-    cloud = Azure(
-        GET_deployment=[MISSING],
-        PUT_deployment=[RUNNING],
-        GET_1=[FAILED],
-        GET_operations=operations(*rows),
-    )
-    with pytest.raises(azure.NotDeployed) as raised:
-        cloud.deployment().deploy(KEY)
-    return raised.value
-
-
 # ---- the group ----------------------------------------------------------------------------------
-
-
-def test_a_group_is_made_with_the_runs_tags_where_there_is_none() -> None:
-    cloud = Azure(GET_group=[MISSING], PUT_group=[(201, {})])
-    cloud.deployment().make_group()
-    assert cloud.bodies[-1]["tags"]["run"] == RUN
-
-
-def test_a_group_of_the_run_is_left_as_it_is() -> None:
-    cloud = Azure(GET_group=[HERE])
-    cloud.deployment().make_group()
-    assert cloud.asked == [("GET", GROUP)]
 
 
 @pytest.mark.parametrize(
@@ -143,17 +105,6 @@ def test_a_group_that_azure_deletes_is_waited_for() -> None:
 
 
 # ---- the deployment -----------------------------------------------------------------------------
-
-
-def test_a_deployment_is_incremental_with_the_runs_key() -> None:
-    cloud = Azure(
-        GET_deployment=[MISSING, (200, {"name": NAME})],
-        PUT_deployment=[RUNNING],
-        GET_1=[(200, {"status": "Succeeded"})],
-    )
-    cloud.deployment().deploy(KEY)
-    body = next(one for one in cloud.bodies if one)["properties"]
-    assert (body["mode"], body["parameters"]) == ("Incremental", {"sshPublicKey": {"value": KEY}})
 
 
 def test_a_deployment_that_runs_is_waited_for_and_not_ordered_again() -> None:
@@ -180,27 +131,6 @@ def test_a_lost_order_that_azure_took_is_waited_for() -> None:
 def test_a_lost_order_that_azure_did_not_take_is_said() -> None:
     cloud = Azure(GET_deployment=[MISSING], PUT_deployment=[ConnectionResetError("gone")])
     said(lambda: cloud.deployment().deploy(KEY), rest.Lost)
-
-
-@parametrized(("code", "message", "no_room", "advice"))
-def test_each_error_is_a_sentence_with_what_helps(
-    code: str, message: str, no_room: bool, advice: str
-) -> None:
-    error = not_deployed(failed(code, message))
-    text = str(error)
-    assert f"virtualMachineScaleSets nodes: {code}: {message.rstrip('.')}" in text
-    assert advice in text.rpartition(" - ")[2]
-    assert text.endswith(" (request ab-12)")
-    assert error.no_room is no_room
-
-
-def test_room_elsewhere_does_not_help_where_something_else_failed_too() -> None:
-    error = not_deployed(failed("AllocationFailed"), failed("RequestDisallowedByPolicy"))
-    assert (error.no_room, len(error.failures)) == (False, 2)
-
-
-def test_without_operations_the_deployment_speaks_for_itself() -> None:
-    assert "DeploymentFailed: See" in str(not_deployed())
 
 
 def test_operations_that_cannot_be_read_hide_no_failure() -> None:
@@ -247,15 +177,6 @@ def change(kind: str, **more: Any) -> dict[str, Any]:
         "changeType": kind,
         **more,
     }
-
-
-def test_a_group_that_is_not_there_needs_no_azure_to_say_that_all_is_created() -> None:
-    found = Azure(GET_group=[MISSING]).deployment().what_if(KEY)
-    assert {one.kind for one in found} == {"Create"}
-    assert "Microsoft.Compute/virtualMachineScaleSets/nodes" in [one.what for one in found]
-    # What the login node starts with is no reader's.
-    [login] = [one for one in found if "customData" in one.after]
-    assert re.search(r'"customData": "\(\d+ characters\)"', login.after)
 
 
 def test_changes_count_and_noise_does_not() -> None:
@@ -313,17 +234,6 @@ def usage(name: str, limit: int) -> dict[str, Any]:
     return {"name": {"value": name}, "limit": limit, "currentValue": 0}
 
 
-def test_what_stands_against_it_is_named_at_once() -> None:
-    limits = (("standardHBv3Family", 0), ("cores", 10), ("standardDDv5Family", 10))
-    cloud = Azure(
-        GET_skus=[(200, {"value": [sku("Standard_D4d_v5", "southcentralus")]})],
-        GET_usages=[(200, {"value": [usage(*limit) for limit in limits]})],
-    )
-    against, unknown = cloud.deployment().against()
-    assert [text.split()[0] for text in against] == ["Standard_HB120rs_v3", "120", "114"]
-    assert unknown == []
-
-
 def nothing_against(*rights: Any, **given: Any) -> tuple[Azure, Any]:
     """A cloud with room for it, and what stands against it there."""
     sizes = ("Standard_D4d_v5", "Standard_HB120rs_v3")
@@ -336,25 +246,6 @@ def nothing_against(*rights: Any, **given: Any) -> tuple[Azure, Any]:
     return cloud, cloud.deployment(**given).against()
 
 
-def test_the_right_to_assign_the_switchs_role_is_read_before_anything_else() -> None:
-    with pytest.raises(BadInput) as raised:
-        nothing_against(CONTRIBUTOR)
-    text = str(raised.value)
-    assert "right: Microsoft.Authorization/roleAssignments/write" in text
-    assert ("needs Owner" in text, "switch: none" in text) == (True, True)
-    cloud = Azure(GET_permissions=[CONTRIBUTOR])
-    with pytest.raises(BadInput):
-        cloud.deployment().against()
-    assert [path for _, path in cloud.asked] == [
-        "/subscriptions/sub/providers/Microsoft.Authorization/permissions",
-        f"{GROUP}/providers/Microsoft.Authorization/permissions",
-    ]
-
-
-def test_a_right_in_the_group_is_enough() -> None:
-    assert nothing_against(CONTRIBUTOR, permissions())[1] == ([], [])
-
-
 def test_a_group_that_is_not_there_gives_no_right() -> None:
     with pytest.raises(BadInput, match="right: "):
         nothing_against(CONTRIBUTOR, MISSING)
@@ -365,12 +256,6 @@ def test_permissions_that_may_not_be_read_forbid_nothing_and_are_said() -> None:
     against, unknown = nothing_against(refused)[1]
     assert (against, len(unknown)) == ([], 1)
     assert "may not read its permissions" in unknown[0]
-
-
-def test_without_the_switch_no_permission_is_asked_for() -> None:
-    cloud, found = nothing_against(CONTRIBUTOR, switch="none")
-    assert found == ([], [])
-    assert [path for _, path in cloud.asked if "permissions" in path] == []
 
 
 def test_a_quota_that_azure_does_not_list_is_said_and_forbids_nothing() -> None:

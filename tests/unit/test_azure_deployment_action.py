@@ -28,14 +28,6 @@ def refusal(run: str, recipe: str, parameters: str, limit: str) -> str:
     return str(raised.value)
 
 
-def test_a_deployment_is_planned_in_each_of_its_places(own: str) -> None:
-    plans = azure_deployment.planned(RUN, "devito-hbv3", own, "20")
-    assert [str(one.made.place) for one in plans] == [
-        "southcentralus",
-        "zone 2 of southcentralus",
-    ]
-
-
 def test_a_runs_hours_count_from_its_beginning(own: str) -> None:
     begun = datetime.now(UTC) - timedelta(hours=3)
     run = f"{begun:%Y%m%dT%H%M%SZ}-7c1e"
@@ -48,15 +40,6 @@ def test_what_needs_no_azure_is_refused_without_it(
     own: str, run: str, recipe: str, limit: str, part: str
 ) -> None:
     assert part in refusal(run or RUN, recipe, own, limit)
-
-
-def test_what_only_a_user_can_say_is_asked_for_at_once() -> None:
-    text = refusal(RUN, "devito-hbv3", "", "1")
-    assert [word for word in ("owner is empty", "ssh_from", "US$") if word not in text] == []
-
-
-def test_a_file_of_parameters_that_is_not_there_is_named(tmp_path: Path) -> None:
-    assert "none.yml" in refusal(RUN, "devito-hbv3", str(tmp_path / "none.yml"), "")
 
 
 def test_nothing_is_asked_any_more_once_the_play_is_dead() -> None:

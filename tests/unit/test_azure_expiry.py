@@ -183,14 +183,6 @@ def test_where_the_tag_is_no_time_that_of_the_deployment_holds(
     assert f"tag expires is {tag!r}: the time of the deployment holds, {ENDS}\n" in said
 
 
-def test_the_clock_is_azures_and_not_that_of_the_vm(azure: Any) -> None:
-    azure.tags["expires"] = "2021-01-01T00:00Z"  # long ago by the VM's own clock
-    azure.date = expiry.moment("2020-12-31T23:59Z")
-    assert (azure.run(), azure.deleted) == ((0, ""), [])
-    azure.date = None  # an answer without a date
-    assert (azure.run()[0], azure.deleted[-1]) == (0, GROUP)
-
-
 @pytest.mark.parametrize(
     "fault",
     [

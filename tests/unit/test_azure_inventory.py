@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,40 +97,6 @@ def test_running_machines_become_hosts(site: Site) -> None:
     assert hosts(site.read()) == ["desk", "execute_0", "execute_1", "hb-1", "login"]
 
 
-def test_what_a_host_knows(site: Site) -> None:
-    fleet(site.cloud)
-    found = site.read().hosts["login"].vars
-    named = ("ansible_host", "azure_virtual_machine_size", "azure_public_ipv4_addresses")
-    assert [found[name] for name in named] == ["10.64.0.6", "Standard_D4s_v4", ["20.0.0.4"]]
-    assert (found["azure_tags"], found["azure_vmss"]) == ({"role": "scheduler"}, {})
-
-
-def test_instances_have_the_addresses_of_their_sets(site: Site) -> None:
-    fleet(site.cloud)
-    found = site.read().hosts["execute_1"].vars
-    assert (found["ansible_host"], found["slurm_node_address"]) == ("10.64.0.9", "10.64.0.9")
-    assert (found["slurm_placement_group"], found["azure_vmss"]["name"]) == (
-        "hpc-execute",
-        "execute",
-    )
-
-
-def test_members_of_flexible_sets_are_machines(site: Site) -> None:
-    scale_set = site.cloud.add_scale_set("flex", 9, uniform=False)
-    member = {
-        "virtualMachineScaleSet": {
-            "id": scale_set["id"].upper().replace("SUBSCRIPTIONS", "subscriptions")
-        }
-    }
-    site.cloud.add_vm("flex_1", properties=member)
-    inventory = site.read()
-    assert (hosts(inventory), members(inventory, "azure_scale_set_flex")) == (
-        ["flex_1"],
-        ["flex_1"],
-    )
-    assert inventory.hosts["flex_1"].vars["slurm_placement_group"] == "hpc-flex"
-
-
 def test_groups(site: Site) -> None:
     fleet(site.cloud)
     inventory = site.read(
@@ -153,107 +117,13 @@ def test_groups(site: Site) -> None:
     )
 
 
-def test_compose_under_both_names(site: Site) -> None:
-    site.cloud.add_vm("hb-1", public="20.0.0.4")
-    found = site.read(
-        compose={"first": "private_ipv4_addresses[0]"},
-        hostvar_expressions={"ansible_host": "public_ipv4_addresses | first", "first": "'x'"},
-    )
-    vars_ = found.hosts["hb-1"].vars
-    assert (vars_["ansible_host"], vars_["first"]) == ("20.0.0.4", "10.64.0.4")
-
-
 def test_a_tag_is_never_a_template(site: Site) -> None:
     site.cloud.add_vm("hb-1", tags={"x": "{{ 1 + 1 }}"})
     found = site.read(compose={"copied": "tags.x"})
     assert str(found.hosts["hb-1"].vars["copied"]) == "{{ 1 + 1 }}"
 
 
-def test_a_machine_with_two_public_addresses_is_one_host(site: Site) -> None:
-    site.cloud.add_vm("hb-1", public="20.0.0.4")
-    [first] = [one for one in site.cloud.tables["resources"] if one["name"] == "hb-1-ip"]
-    second = {
-        **first,
-        "id": f"{first['id']}2",
-        "properties": {**first["properties"], "ipAddress": "20.0.0.5"},
-    }
-    site.cloud.tables["resources"].append(second)
-    found = site.read().hosts["hb-1"].vars
-    assert found["azure_public_ipv4_addresses"] == ["20.0.0.4", "20.0.0.5"]
-
-
-def test_an_unused_public_address_is_nobodys(site: Site) -> None:
-    site.cloud.add_vm("bare", interfaces=0)
-    loose = {
-        **site.cloud.tables["resources"][0],
-        "id": "/x",
-        "type": "microsoft.network/publicipaddresses",
-    }
-    site.cloud.tables["resources"].append({**loose, "properties": {"ipAddress": "20.9.9.9"}})
-    found = site.read().hosts["bare"].vars
-    assert (found["azure_public_ipv4_addresses"], "ansible_host" in found) == ([], False)
-
-
-@parametrized(("options", "names"))
-def test_which_machines(site: Site, options: dict[str, Any], names: list[str]) -> None:
-    fleet(site.cloud)
-    assert hosts(site.read(**options)) == names
-
-
-def test_machines_of_one_name_are_two_hosts(site: Site) -> None:
-    site.cloud.add_vm("n1")
-    site.cloud.add_vm("n1", group="other")
-    names = hosts(site.read())
-    assert [name[:3] for name in names] == ["n1_", "n1_"]
-    assert names[0] != names[1]
-
-
 # -- calls and pages --
-
-
-@pytest.mark.parametrize(
-    ("machines", "instances", "calls"), [(1, 0, 2), (1000, 0, 2), (1001, 0, 3), (2500, 30, 5)]
-)
-def test_calls(site: Site, machines: int, instances: int, calls: int) -> None:
-    for number in range(machines):
-        site.cloud.add_vm(f"vm-{number}")
-    if instances:
-        site.cloud.add_scale_set("x", instances)
-    assert len(hosts(site.read())) == machines + instances
-    everything = machines + instances
-    assert len(site.cloud.calls) == calls
-    assert calls <= 1 + -(-everything // 1000) + bool(instances)
-
-
-def test_a_set_in_pages_is_read_to_its_end(site: Site) -> None:
-    scale_set = site.cloud.add_scale_set("x", 4)
-    every = site.cloud.interfaces[scale_set["id"].lower()]
-    link = f"{site.cloud.url}{scale_set['id']}/{NICS}?api-version=2023-11-01"
-
-    def first(_: Reply) -> Reply:
-        return Reply(200, {"value": every[:2], "nextLink": link})
-
-    site.cloud.faults[NICS] = [first, lambda _: Reply(200, {"value": every[2:]})]
-    found = site.read()
-    assert ["ansible_host" in found.hosts[name].vars for name in hosts(found)] == [True] * 4
-    assert site.asked().count(NICS) == 2
-
-
-def test_the_cache_answers_the_same_question(site: Site) -> None:
-    fleet(site.cloud)
-    first = site.cached()
-    calls = len(site.cloud.calls)
-    second = site.cached()
-    assert len(site.cloud.calls) == calls
-    assert {name: host.vars for name, host in second.hosts.items()} == {
-        name: host.vars for name, host in first.hosts.items()
-    }
-    assert hosts(site.cached(include_vm_resource_groups=["vdi"])) == [
-        "desk",
-        "execute_0",
-        "execute_1",
-    ]
-    assert len(site.cloud.calls) > calls
 
 
 def test_a_refreshed_cache_is_asked_anew(site: Site) -> None:
@@ -275,33 +145,6 @@ BUSY = refusal(429, "RateLimiting", "Please retry later.")
 BUSY.headers = {"Retry-After": "0"}
 BROKEN = refusal(503, "ServerBusy", "Try later.")
 BROKEN.headers = {"Retry-After": "0"}
-
-
-@pytest.mark.parametrize("where", [GRAPH, NICS])
-@pytest.mark.parametrize("fault", [BUSY, BROKEN, refusal(500, "InternalServerError", "x")])
-def test_a_fault_that_passes_is_nothing(site: Site, where: str, fault: Reply) -> None:
-    fleet(site.cloud)
-    site.cloud.faults[where] = [fault]
-    assert len(hosts(site.read())) == 5
-
-
-def test_a_machine_that_came_between_two_pages_is_listed(site: Site) -> None:
-    fleet(site.cloud)
-
-    def late(reply: Reply) -> Reply:
-        return Reply(200, {**reply.document, "totalRecords": 99})
-
-    site.cloud.faults[GRAPH] = [late]
-    assert len(hosts(site.read())) == 5
-
-
-def test_the_quota_of_queries_is_waited_for(site: Site) -> None:
-    site.cloud.graph.quota, site.cloud.graph.page_rows = True, 1
-    for number in range(17):
-        site.cloud.add_vm(f"vm-{number}")
-    begun = time.monotonic()
-    assert len(hosts(site.read())) == 17
-    assert time.monotonic() - begun > 3
 
 
 # -- faults: what ends in one sentence --
@@ -362,16 +205,6 @@ def test_a_total_that_never_fits_ends(site: Site) -> None:
     assert "99 rows and gives 4, twice" in site.said()
 
 
-def test_the_deadline_ends_all_calls(site: Site) -> None:
-    fleet(site.cloud)
-    late = refusal(429, "RateLimiting", "Please retry later.")
-    late.headers = {"Retry-After": "30"}
-    site.cloud.faults[GRAPH] = [late]
-    begun = time.monotonic()
-    text = site.said(time_limit_seconds=2)
-    assert ("time_limit_seconds (2)" in text, time.monotonic() - begun < 2) == (True, True)
-
-
 def test_a_certificate_of_a_stranger_is_not_taken(site: Site, tmp_path_factory: Any) -> None:
     from cloud.server import certificates
 
@@ -414,29 +247,3 @@ def test_no_machine_at_all_is_said(site: Site, monkeypatch: pytest.MonkeyPatch) 
     assert hosts(site.read()) == []
     assert ["role Reader" in text for text in said] == [True, False]
     assert "hb-1 (deallocated)" in said[-1]
-
-
-@pytest.mark.parametrize("name", ["devito-hbv3", "eda-storage", "llama-a100"])
-def test_what_was_deployed_is_listed(site: Site, name: str) -> None:
-    path = ROOT / "tests" / "data" / "azure" / f"template-{name}.json"
-    group = f"/subscriptions/{SUBSCRIPTION}/resourcegroups/one"
-    version = {"api-version": "2025-04-01"}
-    site.cloud.do("PUT", group, version, {"location": "southcentralus"})
-    properties = {
-        "mode": "Incremental",
-        "template": json.loads(path.read_text(encoding="utf-8")),
-        "parameters": {"sshPublicKey": {"value": "ssh-ed25519 AAAA one"}},
-    }
-    deployment = f"{group}/providers/Microsoft.Resources/deployments/one"
-    site.cloud.do("PUT", deployment, version, {"properties": properties})
-    site.cloud.settle()
-    inventory = site.read()
-    machines = site.cloud.hardware.machines.values()
-    assert {
-        (host.vars["ansible_host"], host.vars["azure_virtual_machine_size"])
-        for host in inventory.hosts.values()
-    } == {(one.address, one.size) for one in machines}
-    assert len(inventory.hosts) == len(machines)
-    nodes = [host for host in inventory.hosts.values() if host.name != "login"]
-    assert {host.vars["azure_tags"]["role"] for host in nodes} == {"compute"}
-    assert inventory.hosts["login"].vars["azure_public_ipv4_addresses"] != []

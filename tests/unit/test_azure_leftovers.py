@@ -47,24 +47,6 @@ def second_run(azure: Emulated, expires: str) -> None:
     azure.rows.append(row(place("nsg", SECOND), OTHER_RUN))
 
 
-def test_a_run_is_what_its_tags_say(azure: Emulated) -> None:
-    [one] = found_in(azure)
-    assert (one.run, one.owner, one.recipe, one.groups) == (
-        *(RUN, "geophysics", "cpu-llama"),
-        ("trueup-x",),
-    )
-    assert (one.ends, one.past(ENDS - 1), one.past(ENDS), len(one.left.ids)) == (
-        *(ENDS, False, True),
-        11,
-    )
-
-
-def test_the_groups_tag_extends_a_run(azure: Emulated) -> None:
-    azure.groups[GROUP]["expires"] = "2026-11-25T18:00Z"
-    [one] = found_in(azure)
-    assert (one.past(ENDS + 3600), warnings([one], ENDS + 3600)) == (False, [])
-
-
 def test_what_has_expired_is_warned_of_with_its_price(azure: Emulated) -> None:
     [said, advice] = warnings(found_in(azure), ENDS + 5400)
     assert said.startswith(
@@ -123,27 +105,12 @@ def test_an_expired_run_is_listed_and_the_status_says_so(azure: Emulated, run: A
     assert azure.deleted == []
 
 
-def test_a_run_that_goes_on_is_listed_with_all_alone(azure: Emulated, run: Any) -> None:
-    azure.groups[GROUP]["expires"] = "2999-01-01T00:00Z"
-    assert (run().status, RUN in run().out) == (0, False)
-    shown = run("--all")
-    assert (shown.status, RUN in shown.out, shown.err) == (0, True, "")
-
-
 def test_delete_deletes_what_has_expired_and_nothing_else(azure: Emulated, run: Any) -> None:
     azure.groups[GROUP]["expires"] = "2020-01-01T00:00Z"
     second_run(azure, "2999-01-01T00:00Z")
     done = run("--delete", "--all")
     assert (done.status, azure.deleted) == (0, [GROUP])
     assert f"nothing is left of run {RUN} in subscription s\n" in done.err
-
-
-def test_what_delete_leaves_is_named_and_the_next_run_goes_on(azure: Emulated, run: Any) -> None:
-    azure.groups[GROUP]["expires"] = "2020-01-01T00:00Z"
-    second_run(azure, "2020-01-02T00:00Z")
-    azure.locked = [place("account")]
-    done = run("--delete")
-    assert (done.status, list(azure.groups), "ScopeLocked" in done.err) == (1, [GROUP], True)
 
 
 def test_a_run_whose_list_cannot_be_had_keeps_no_other_from_its_end(

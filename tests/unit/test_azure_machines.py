@@ -57,33 +57,8 @@ def configuration(address: Any, primary: Any = None) -> dict[str, Any]:
 # -- rows --
 
 
-def test_a_row_with_little_is_a_regular_machine() -> None:
-    one = machines.machine_of(row())
-    assert (one.priority, one.power, one.system, one.tags) == ("Regular", "running", "linux", {})
-    assert (one.resource_group, one.provisioning, one.placement) == ("hpc", "succeeded", "")
-    assert (one.private, one.public, one.zones, one.uniform) == ((), (), (), False)
-
-
-def test_an_instance_has_the_tags_of_its_set_and_its_own_win() -> None:
-    of_set = {"run": "r", "role": "compute"}
-    one = machines.machine_of(row(setId=SET, setName="x", setTags=of_set, tags={"role": "spare"}))
-    bare = machines.machine_of(row(setId=SET, setName="x", setTags=of_set))
-    assert (one.tags, bare.tags) == ({"run": "r", "role": "spare"}, of_set)
-
-
 def test_a_machine_whose_power_nobody_knows_is_unknown() -> None:
     assert machines.machine_of(row(power="")).power == "unknown"
-
-
-@parametrized(("changes", "placement"))
-def test_machines_placed_together_have_one_name(changes: dict[str, Any], placement: str) -> None:
-    assert machines.machine_of(row(**changes)).placement == placement
-
-
-def test_an_instance_has_what_its_set_says() -> None:
-    more = {"setId": SET.lower(), "setName": "x", "setOs": "Linux", "setPriority": "Spot"}
-    one = machines.machine_of(row(id=f"{SET}/virtualMachines/3", name="x_3", os="", **more))
-    assert (one.uniform, one.system, one.priority, one.scale_set) == (True, "linux", "Spot", "x")
 
 
 @pytest.mark.parametrize("wrong", [{"id": None}, {"name": ""}, {"id": "hb-1"}])
@@ -114,60 +89,14 @@ def test_addresses_of_an_interface(entries: Any, addresses: tuple[str, ...]) -> 
 # -- names, groups, variables --
 
 
-def test_machines_of_one_name_get_a_piece_of_their_ids() -> None:
-    found = [Machine("/a", "n1"), Machine("/b", "N1"), Machine("/c", "n2")]
-    names = machines.host_names(found)
-    assert names["/c"] == "n2"
-    assert [names[key][:3] for key in ("/a", "/b")] == ["n1_", "N1_"]
-    assert len({name.lower() for name in names.values()}) == 3
-
-
 def test_a_name_does_not_change_with_the_order() -> None:
     found = [Machine("/a", "n1"), Machine("/b", "n1")]
     assert machines.host_names(found) == machines.host_names(found[::-1])
 
 
-def test_own_groups_begin_with_azure() -> None:
-    one = machines.machine_of(row(zones=["2"], proximity="/a/near"))
-    assert sorted(machines.own_groups(one)) == [
-        "azure_linux",
-        "azure_location_southcentralus",
-        "azure_placement_hpc_near",
-        "azure_priority_regular",
-        "azure_resource_group_hpc",
-        "azure_size_standard_hb120rs_v3",
-        "azure_zone_southcentralus_2",
-    ]
-
-
 @given(st.text(min_size=1))
 def test_a_groups_name_is_one_that_ansible_takes(text: str) -> None:
     assert machines.safe(f"azure_{text}").isidentifier()
-
-
-@parametrized(("private", "public", "connect_to", "host"))
-def test_where_ansible_connects(
-    private: tuple[str, ...], public: tuple[str, ...], connect_to: str, host: str | None
-) -> None:
-    one = Machine("/a", "a", private=private, public=public)
-    found = machines.hostvars(one, connect_to)
-    assert found.get("ansible_host") == host
-    assert found.get("slurm_node_address") == (private[0] if private else None)
-
-
-def test_addresses_and_names_are_told_by_their_kind() -> None:
-    entries = [configuration("fd00::4"), configuration("10.0.0.4")]
-    named = {"publicAddress": "20.0.0.4", "publicName": "hb-1.example"}
-    found = machines.facts(machines.machine_of(row(addresses=entries, **named)))
-    assert (found["private_ipv4_addresses"], found["private_ipv6_addresses"]) == (
-        ["10.0.0.4"],
-        ["fd00::4"],
-    )
-    assert (found["public_ipv4_addresses"], found["public_dns_hostnames"]) == (
-        ["20.0.0.4"],
-        ["hb-1.example"],
-    )
-    assert machines.facts(machines.machine_of(row()))["public_dns_hostnames"] == []
 
 
 def test_every_fact_is_a_variable_with_azure_before_it() -> None:
@@ -232,19 +161,6 @@ def test_no_set_is_asked_for_virtual_machines() -> None:
 # -- queries --
 
 
-def test_all_groups_ask_for_none() -> None:
-    assert ["resourceGroup in~" in text for text in machines.queries(["*"], ["*"])] == [False] * 2
-
-
-def test_no_group_asks_nothing() -> None:
-    assert machines.queries([], []) == []
-
-
-def test_groups_stand_in_the_query() -> None:
-    [text] = machines.queries(["one", "two(2)"], [])
-    assert "| where resourceGroup in~ ('one', 'two(2)')\n" in text
-
-
 @pytest.mark.parametrize("name", ["a' or 1 == 1", "", "a b", "x" * 91])
 def test_a_group_that_is_no_name_is_refused(name: str) -> None:
     assert "no name of a resource group" in said(lambda: machines.queries([name], []))
@@ -255,33 +171,12 @@ def test_a_group_that_is_no_name_is_refused(name: str) -> None:
 PAGE = {"totalRecords": 1, "count": 1, "resultTruncated": "false", "data": [{"id": "a"}]}
 
 
-def test_a_page() -> None:
-    page = page_of({**PAGE, "$skipToken": "next"})
-    assert (page.rows, page.total, page.token) == ([{"id": "a"}], 1, "next")
-
-
 @parametrized(("wrong", "word"))
 def test_a_page_that_lies_is_refused(wrong: dict[str, Any], word: str) -> None:
     assert word in said(lambda: page_of({**PAGE, **wrong}))
 
 
 # -- the login's subscriptions --
-
-KNOWN = [
-    {"id": "1", "name": "Production", "tenantId": "t", "isDefault": True},
-    {"id": "2", "name": "lab", "tenantId": "t", "isDefault": False},
-    {"id": "3", "name": "other", "tenantId": "u", "isDefault": False},
-    {"id": "4", "name": "twice", "tenantId": "t", "isDefault": False},
-    {"id": "5", "name": "twice", "tenantId": "t", "isDefault": False},
-]
-
-
-@pytest.mark.parametrize(
-    ("names", "ids"),
-    [([], ("1",)), (["production"], ("1",)), (["2", "LAB", "1"], ("2", "1")), (["5"], ("5",))],
-)
-def test_subscriptions_by_id_or_name(names: list[str], ids: tuple[str, ...]) -> None:
-    assert login.choose(KNOWN, names, "AzureCloud") == ids
 
 
 @parametrized(("known", "names", "word"))
@@ -296,16 +191,6 @@ def test_a_token_is_not_printed() -> None:
 # -- selection --
 
 FACTS = machines.facts(machines.machine_of(row(tags={"role": "compute"}, zones=["2"])))
-
-
-@parametrized(("text", "taken"))
-def test_expressions(text: str, taken: bool) -> None:
-    assert selection.Selection("include", [text], FACTS).takes("hb-1", FACTS) is taken
-
-
-def test_any_of_several_expressions_counts() -> None:
-    chosen = selection.Selection("include", ["zone == '1'", "zone == '2'"], FACTS)
-    assert chosen.takes("hb-1", FACTS) is True
 
 
 @parametrized(("text", "word"))

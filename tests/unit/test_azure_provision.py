@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible.module_utils.urls import open_url
 from emulated_cloud import SUBSCRIPTION, Cloud, serving
 from helpers import said
@@ -110,19 +109,6 @@ def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cont
 # ---- made, and gone on with ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("placement", ["uniform", "flexible"])
-def test_a_run_is_made_once(controller: Controller, placement: str) -> None:
-    first = controller.make({"placement": placement})
-    orders = controller.asked("PUT")
-    second = controller.make({"placement": placement})
-    assert ([first.changed, second.changed], len(second.nodes)) == ([True, False], 2)
-    assert controller.asked("PUT") == orders == ["trueup-test", f"trueup-{RUN}"]
-    # Nothing is waited for that is there, or that was not asked for.
-    assert "2 of 2 nodes are listed as running" not in controller.told
-    assert second.login.startswith("203.0.113.")
-    assert [one.private for one in first.nodes] == [one.private for one in second.nodes]
-
-
 def test_what_the_controller_keeps_says_what_was_made(controller: Controller) -> None:
     controller.make()
     assert controller.kept == {
@@ -159,12 +145,6 @@ def test_in_check_mode_azure_says_what_would_change(controller: Controller) -> N
     assert "Azure cannot say what becomes of an extension: It is nested." in controller.foreseen(
         replace(found, changes=[odd])
     )
-
-
-def test_more_nodes_of_a_run_are_added(controller: Controller) -> None:
-    controller.make()
-    there = controller.make({"count": 3})
-    assert (there.changed, len(there.nodes)) == (True, 3)
 
 
 @pytest.mark.parametrize("room", [True, False])
@@ -225,30 +205,6 @@ def test_each_recipe_is_made_and_again_nothing_changes(controller: Controller, n
 
 
 @pytest.mark.parametrize(
-    ("storage", "source"),
-    [
-        ({"kind": "anf", "tib": 4}, "10.42.130.4:/shared"),
-        ({"kind": "amlfs", "tib": 8}, "10.42.130.4@tcp:/lustrefs"),
-        (NFS, "nfs:/srv/shared"),
-    ],
-)
-def test_nodes_mount_the_storage_that_was_made(
-    controller: Controller, storage: dict[str, Any], source: str
-) -> None:
-    controller.make(storage=storage)
-    path = Path(controller.state.path("inventory", "group_vars", "azure_linux.yml"))
-    assert yaml.safe_load(path.read_text())["shared_storage_mounts"] == [
-        {"path": "/shared", "kind": storage["kind"], "source": source}
-    ]
-
-
-def test_an_nfs_server_is_no_node(controller: Controller) -> None:
-    there = controller.make(storage=NFS)
-    assert (len(there.nodes), there.notes) == (2, [])
-    assert controller.make(storage=NFS).changed is False
-
-
-@pytest.mark.parametrize(
     ("dumb", "unmet", "why"),
     [
         ({"nfs": "no answer by ssh: timed out"}, "", "no answer by ssh: timed out"),
@@ -275,27 +231,6 @@ def test_an_nfs_server_that_does_not_run_is_said(controller: Controller) -> None
 # ---- no room ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "code", ["AllocationFailed", "ZonalAllocationFailed", "OverconstrainedAllocationRequest"]
-)
-def test_a_place_without_room_is_left_and_the_next_is_tried(
-    controller: Controller, code: str
-) -> None:
-    controller.cloud.trouble.add(kind="allocation", size="HB120", zone="1", code=code)
-    there = controller.make(**ZONES)
-    assert (str(there.made.place), there.changed) == ("zone 2 of southcentralus", True)
-    assert controller.asked("DELETE") == ["trueup-test"]
-    assert (controller.kept["zone"], len(there.nodes)) == ("2", 2)
-    assert controller.make(**ZONES).changed is False
-
-
-def test_another_region_is_another_group(controller: Controller) -> None:
-    controller.cloud.trouble.add(kind="allocation", location="southcentralus", times=0)
-    there = controller.make(**ZONES)
-    assert (there.made.region, controller.kept["region"]) == ("westeurope", "westeurope")
-    assert {one.location for one in controller.cloud.groups.values()} == {"westeurope"}
-
-
 def test_every_place_that_was_tried_is_named_and_nothing_is_left(controller: Controller) -> None:
     controller.cloud.trouble.add(kind="allocation", size="HB120", times=0)
     text = said(lambda: controller.make(**ZONES))
@@ -303,28 +238,6 @@ def test_every_place_that_was_tried_is_named_and_nothing_is_left(controller: Con
     assert [place for place in places if place not in text] == []
     assert controller.cloud.groups == {}
     assert controller.kept["group"] == "trueup-test"
-
-
-def test_what_room_elsewhere_does_not_mend_is_not_tried_elsewhere(controller: Controller) -> None:
-    controller.cloud.trouble.add(
-        kind="fail", type="virtualMachineScaleSets", code="RequestDisallowedByPolicy", message="No."
-    )
-    text = said(lambda: controller.make(**ZONES))
-    assert "RequestDisallowedByPolicy" in text
-    assert (controller.asked("DELETE"), controller.kept["zone"]) == ([], "1")
-
-
-def test_a_place_without_quota_is_passed_over_and_nothing_made_there(
-    controller: Controller,
-) -> None:
-    controller.cloud.limits["southcentralus", "standardhbv3family"] = 0
-    there = controller.make(**ZONES)
-    assert (there.made.region, controller.asked("DELETE")) == ("westeurope", [])
-
-
-def test_a_quota_that_azure_does_not_list_is_told(controller: Controller) -> None:
-    controller.make({"size": "Standard_D4s_v4"}, login={"size": "Standard_D4d_v5"})
-    assert any("is not known by name, and was not checked" in text for text in controller.told)
 
 
 def test_without_quota_the_nearest_region_that_has_it_is_named(controller: Controller) -> None:
@@ -444,13 +357,6 @@ def test_a_deployment_that_does_not_end_is_left_to_azure(
     assert f"deployment trueup-{RUN} is not finished (" in text
     assert "Azure Resource Manager goes on with it" in text
     assert controller.kept["group"] == "trueup-test"
-
-
-def test_a_login_without_rights_is_told_which(controller: Controller) -> None:
-    controller.cloud.trouble.add(kind="rights", action="write", times=0)
-    text = said(controller.make)
-    assert "AuthorizationFailed" in text
-    assert "role Contributor" in text
 
 
 def test_a_switch_without_rights_names_them(controller: Controller) -> None:

@@ -4,7 +4,6 @@ The release's server, Ansible and Azure are stand-ins; docs/azure_sets.md says w
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
 import json
@@ -19,7 +18,7 @@ import provisioning
 import pytest
 from trueup.errors import BadInput
 from trueup.vm import node_pull
-from trueup_controller.azure import pull, template
+from trueup_controller.azure import template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,38 +39,6 @@ def made(variables: dict[str, Any] | None = None, **given: Any) -> Any:
     return provisioning.made(
         {"count": 4}, pull={**GIVEN, **given}, variables=variables or {}, **more
     )
-
-
-def test_a_set_gets_the_document_and_the_identity() -> None:
-    found = made({"trueup_health_benchmarks": ["stream"]})
-    resources = template.template(found, provisioning.known(), provisioning.RUN)["resources"]
-    [nodes] = [one for one in resources if one["type"].endswith("virtualMachineScaleSets")]
-    assert nodes["identity"] == {"type": "UserAssigned", "userAssignedIdentities": {IDENTITY: {}}}
-    profile = nodes["properties"]["virtualMachineProfile"]["osProfile"]
-    text = base64.b64decode(profile["customData"]).decode()
-    head, _, rest = text.partition("\n")
-    files = {one["path"]: one["content"] for one in json.loads(rest)["write_files"]}
-    config = json.loads(files["/opt/trueup/pull.json"])
-    assert head == "#cloud-config"
-    assert {name: config[name] for name in GIVEN} == GIVEN
-    assert config["run"] == provisioning.RUN
-    assert config["variables"] == {"trueup_health_benchmarks": ["stream"]}
-    assert config["builds"]["x86_64"]["url"].startswith("https://")
-    compile(files["/opt/trueup/pull.py"], "pull.py", "exec")
-    # cloud-init takes the last one's status for that of all.
-    assert json.loads(rest)["runcmd"][-1] == ["systemctl", "start", pull.UNIT]
-
-
-def test_separate_nodes_get_both_and_the_login_node_neither() -> None:
-    found = provisioning.made({"placement": "single"}, pull=GIVEN)
-    resources = template.template(found, provisioning.known(), provisioning.RUN)["resources"]
-    machines = {one["name"]: one for one in resources if one["type"].endswith("virtualMachines")}
-    assert machines["node001"]["identity"]["type"] == "UserAssigned"
-    assert (
-        "trueup-pull"
-        in base64.b64decode(machines["node001"]["properties"]["osProfile"]["customData"]).decode()
-    )
-    assert machines["login"]["identity"] == {"type": "SystemAssigned"}
 
 
 @pytest.mark.parametrize(
@@ -304,20 +271,6 @@ def test_a_token_goes_to_the_containers_account_alone(server: Server, tmp_path: 
     assert machine.rights("https://example.com/release") == {}
     assert machine.rights(f"{server.url}/x")["Authorization"] == "Bearer t0ken"
     machine.log.close()
-
-
-def test_nothing_of_a_wrong_sum_is_used(node: Node) -> None:
-    given = node.config(sha256=SHA)
-    status, said = node.start(given)
-    assert (status, node.configured) == (1, [])
-    assert f"and {SHA} is pinned: nothing of it was used" in said
-    left = sorted(path.name for path in (node.folder / "lib").iterdir())
-    assert left == ["lock", "pull.log", "results"]
-    # Who looks into the container learns it there.
-    assert list(node.server.blobs) == [f"/records/{provisioning.RUN}/nodes_3/pull.log"]
-    # The right one goes on from here.
-    given["sha256"] = hashlib.sha256(node.server.files["/release"]).hexdigest()
-    assert (node.start(given)[0], node.configured) == (0, ["nodes_3"])
 
 
 def test_what_may_pass_is_asked_again(node: Node) -> None:

@@ -51,16 +51,6 @@ def silent(ssh: Ssh, limit: float = 30) -> tuple[dict[str, str], list[str]]:
     return found, told
 
 
-def test_a_node_that_still_boots_is_asked_again() -> None:
-    ssh = Ssh(a=[(255, "Connection refused"), (255, "Connection refused"), (0, "")])
-    assert silent(ssh) == ({}, ["1 of 1 nodes answer by ssh"])
-    assert ssh.asked["a"] == 3
-
-
-def test_a_cloud_init_that_went_on_after_an_error_is_done() -> None:
-    assert silent(Ssh(a=[(2, "status: degraded")]))[0] == {}
-
-
 @pytest.mark.parametrize("status", [1, 126])
 def test_a_cloud_init_that_failed_is_not_asked_again(status: int) -> None:
     ssh = Ssh(a=[(status, "status: error")])
@@ -72,10 +62,6 @@ def test_a_node_that_never_answers_is_named_with_why_and_the_others_are_not() ->
     found, told = silent(Ssh(a=[(0, "")], b=[(255, "Connection timed out")]))
     assert found == {"node-b": "no answer by ssh: Connection timed out"}
     assert told[-1] == "1 of 2 nodes answer by ssh"
-
-
-def test_no_nodes_are_no_trouble() -> None:
-    assert silent(Ssh()) == ({}, [])
 
 
 def test_an_interruption_ends_those_that_are_asked() -> None:
@@ -114,12 +100,6 @@ def test_cloud_inits_status_is_that_of_the_question(tmp_path: object) -> None:
         argv = ["env", f"PATH={tool}:/usr/bin:/bin", "sh", "-c", wait_ready._ASK]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (status, "status: --long\n" if status else "")
-
-
-def test_a_switch_that_gets_its_right_later_is_waited_for() -> None:
-    ssh = Ssh(login=[(1, "AuthorizationFailed"), (255, "Connection refused"), (0, "active")])
-    assert unmet(ssh) == ""
-    assert ssh.asked["login"] == 3
 
 
 def test_a_switch_that_never_gets_its_right_is_said_with_why() -> None:

@@ -256,15 +256,6 @@ def test_a_group_without_the_runs_tag_is_never_deleted(
     assert (list(azure.groups), azure.rows, GROUP in azure.deleted) == ([GROUP], [], False)
 
 
-def test_resources_of_the_run_in_a_second_group_are_found(azure: Emulated) -> None:
-    second = "/subscriptions/s/resourceGroups/shared"
-    azure.groups[second] = {}
-    azure.rows += [row(place("nsg", second)), row(place("nat", second), OTHER_RUN)]
-    ending(azure).end()
-    assert sorted(azure.deleted) == sorted([GROUP, place("nsg", second)])
-    assert [one["id"] for one in azure.rows] == [place("nat", second)]
-
-
 @pytest.mark.parametrize(
     "run", ["", "*", "' or '1' eq '1", "20261123T100000Z", f"{RUN}\n", RUN.lower(), "%"]
 )
@@ -272,17 +263,6 @@ def test_what_is_no_runs_id_is_refused_before_azure_is_asked(azure: Emulated, ru
     with pytest.raises(BadInput, match="is not of the form"):
         ending(azure, run)
     assert azure.asked == []
-
-
-def test_another_run_has_nothing_here(azure: Emulated) -> None:
-    assert (ending(azure, OTHER_RUN).end(), azure.deleted) == ([], [])
-
-
-def test_a_deployment_that_goes_on_is_cancelled_first(azure: Emulated) -> None:
-    azure.deployment = "Running"
-    assert ending(azure).end() == []
-    path = f"{GROUP}/providers/Microsoft.Resources/deployments/trueup-{RUN}"
-    assert azure.asked.index(f"POST {path}/cancel") < azure.asked.index(f"DELETE {GROUP}")
 
 
 @pytest.mark.parametrize(
@@ -320,35 +300,6 @@ def test_a_deployment_that_ended_is_left_alone(azure: Emulated, state: str) -> N
     assert [one for one in azure.asked if one.endswith("/cancel")] == []
 
 
-def test_in_the_emulated_cloud_a_deployment_that_goes_on_is_cancelled(tmp_path: Path) -> None:
-    cloud, told = Cloud(), list[str]()
-    cloud.strike({"kind": "slow", "what": "virtualNetworks", "seconds": 60})
-    with serving(cloud, tmp_path):
-        manager = Manager(
-            Login(cloud.url, cloud.token(), (SUBSCRIPTION,)),
-            open_url,
-            ca_path=str(tmp_path / "authority.pem"),
-            # The first pause is that after the cancelling: what was begun then ends.
-            sleep=lambda _: cloud.closing.set(),
-        )
-        asked, version = made({"count": 2}), {"api-version": "2022-09-01"}
-        group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/trueup-x"
-        path = f"{group}/providers/Microsoft.Resources/deployments/trueup-{RUN}"
-        key = {template.KEY: {"value": "ssh-ed25519 AAAA one"}}
-        document = template.template(asked, known(), RUN, cloud.url)
-        properties = {"mode": "Incremental", "template": document, "parameters": key}
-        manager.request("PUT", group, version, template.resource_group(asked, RUN))
-        manager.request("PUT", path, version, {"properties": properties})
-        began = cloud.deployments[path.lower()]
-        while not cloud.of_kind("Microsoft.Network/virtualNetworks"):
-            cloud.closing.wait(0.005)
-        assert Teardown(manager, known(), RUN, tell=told.append).end() == []
-    calls = [(method, place) for method, place, _, _ in cloud.calls]
-    assert calls.index(("POST", f"{path}/cancel")) < calls.index(("DELETE", group))
-    assert [one for one in told if "cancel" in one] == [f"cancel deployment trueup-{RUN}"]
-    assert (began.canceled, cloud.resources, cloud.groups, cloud.broken) == (True, {}, {}, [])
-
-
 def test_a_lock_is_named_and_everything_else_is_deleted(azure: Emulated) -> None:
     azure.locked = [place("account")]
     work = ending(azure)
@@ -365,21 +316,6 @@ def test_a_lock_is_named_and_everything_else_is_deleted(azure: Emulated) -> None
     )
     assert "ScopeLocked" in said
     assert "(request r-1)" in said
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        refusal(429, "TooManyRequests"),
-        refusal(500, "InternalServerError"),
-        refusal(409, "AnotherOperationInProgress"),
-        refusal(409, "Conflict"),
-        refusal(404, "ResourceGroupNotFound"),
-    ],
-)
-def test_what_passes_is_waited_for(azure: Emulated, fault: Any) -> None:
-    azure.faults[f"DELETE {GROUP}"] = [fault]
-    assert (ending(azure).end(), azure.groups) == ([], {})
 
 
 def test_an_operation_that_fails_is_asked_again(azure: Emulated) -> None:
@@ -410,23 +346,6 @@ def test_without_the_right_to_delete_all_is_left_with_the_reason_and_the_price(
     assert all("AuthorizationFailed" in left.why[one] for one in left.ids)
     # One round and no more: nothing changed.
     assert azure.deleted.count(GROUP) == 1
-
-
-def test_a_machine_that_resource_graph_does_not_know_yet_is_not_priced(azure: Emulated) -> None:
-    work = ending(azure)
-    left = work.left(work.find(), find)
-    assert (left.machines, left.usd_per_hour) == (0, 0)
-    assert {"login", "nodes"} <= set(left.unpriced)
-
-
-def test_members_of_a_flexible_set_are_counted_and_their_set_is_not(azure: Emulated) -> None:
-    azure.rows = [row(place(name)) for name in ("nodes", "login")]
-    of_set = {"setId": place("nodes").lower(), "setName": "nodes", "power": "PowerState/running"}
-    size = {"size": "Standard_HB120rs_v3", "location": "eastus"}
-    azure.machines = [{"id": place("login"), "name": "nodes_1", **size, **of_set}]
-    work = ending(azure)
-    left = work.left(work.find(), find)
-    assert (left.machines, left.usd_per_hour, left.unpriced) == (1, 4.5, ())
 
 
 def test_what_is_held_is_asked_for_again_after_longer_pauses(azure: Emulated) -> None:
@@ -514,36 +433,6 @@ def test_killed_at_any_call_the_next_teardown_leaves_nothing(
     groups = ending(azure).end()
     assert [one for group in groups for one in group.ids] == []
     assert [one["id"] for one in azure.rows] == theirs
-
-
-@pytest.mark.parametrize("code", [429, 500, 503])
-@pytest.mark.parametrize("every", [2, 3, 7])
-def test_trouble_in_every_so_many_calls_is_waited_out(
-    azure: Emulated, code: int, every: int
-) -> None:
-    def struck(asked: int) -> None:
-        if asked % every == 0:
-            raise urllib.error.HTTPError("", code, "", Message(), io.BytesIO(b"{}"))
-
-    foreign(azure)
-    azure.strike = struck
-    groups = ending(azure).end()
-    assert [one for group in groups for one in group.ids] == []
-
-
-def test_what_lacks_a_tag_and_goes_with_a_machine_does_not_keep_the_group(azure: Emulated) -> None:
-    adapter = place("Microsoft.Network/networkInterfaces/nodes-0")
-    azure.rows.append(row(adapter, None))
-    answer = azure.operation
-
-    def with_its_machine(number: int) -> Any:
-        if azure.operations[number] == place("nodes"):
-            azure.rows = [one for one in azure.rows if one["id"] != adapter]
-        return answer(number)
-
-    azure.operation = with_its_machine  # type: ignore[method-assign]
-    assert (ending(azure).end(), azure.groups, azure.rows) == ([], {}, [])
-    assert adapter not in azure.deleted
 
 
 def test_a_type_that_the_catalog_does_not_know_is_named(azure: Emulated) -> None:
@@ -659,18 +548,6 @@ def test_what_the_run_did_not_make_keeps_its_group(azure: Emulated, name: str) -
         )
     else:
         assert (groups, left, azure.deleted) == ([], [], [GROUP])
-
-
-def test_a_plain_runs_disks_go_with_its_group(azure: Emulated) -> None:
-    azure.rows += [disk(LOGIN_DISK, place("login")), disk(SHARED_DISK, place("login"))]
-    azure.rows.append(disk(NODE_DISK, INSTANCE))
-    azure.models = {
-        place("Microsoft.Compute/virtualMachines"): [
-            model(place("login"), LOGIN_DISK, (SHARED_DISK, OF_TEMPLATE))
-        ],
-        f"{place('nodes')}/virtualMachines": [model(INSTANCE, NODE_DISK)],
-    }
-    assert (ending(azure).end(), azure.deleted, azure.groups) == ([], [GROUP], {})
 
 
 def test_a_set_that_vanishes_between_two_lists_is_no_error(azure: Emulated) -> None:

@@ -33,15 +33,6 @@ def test_what_came_of_it_is_returned(tmp_path: Path, controller: subprocess.Pope
     assert orphan_guard.gone(begun["process"]) is True
 
 
-def test_an_error_is_a_failure(tmp_path: Path, controller: subprocess.Popen[bytes]) -> None:
-    def work() -> dict[str, Any]:
-        message = "no such node"
-        raise ValueError(message)
-
-    begun = began(tmp_path, controller, work)
-    assert background.end(begun, 60) == {"failed": True, "msg": "no such node"}
-
-
 def sleeping(folder: Path) -> dict[str, Any]:
     child = subprocess.Popen(["sleep", "600"])
     (folder / "child").write_text(str(child.pid))

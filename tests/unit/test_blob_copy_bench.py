@@ -109,15 +109,6 @@ def test_the_credential_is_nowhere(run_module: Any, stderr: str) -> None:
     assert SECRET not in json.dumps(failed)
 
 
-def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any, tmp_path: Path) -> None:
-    run = FakeRun(stdout=SMALL)
-    result = run_module(run, check=True)
-    assert (run.calls, list((tmp_path / "scratch").iterdir())) == ([], [])
-    assert set(result) == set(run_module(FakeRun(stdout=SMALL)))
-    assert result["record"] is None
-    assert result["command"][-1] == str(tmp_path / "scratch/trueup-blob-copy-XXXXXXXX/rank07.bin")
-
-
 test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing = ends_badly(
     (
         {"returncode": 1, "stderr": "trueup-blob-copy: copy 0: it was refused\n"},
@@ -146,18 +137,6 @@ test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing = ends_badly(
     ),
     leaves="scratch",
 )
-
-
-def test_given_files_are_copied_and_kept(run_module: Any, tmp_path: Path) -> None:
-    files = []
-    for number in range(8):
-        files.append(tmp_path / f"f{number}.pt")
-        files[-1].write_bytes(b"x" * 4096)
-    run = Watch(stdout=SMALL)
-    record = run_module(run, files=[str(path) for path in files])["record"]
-    assert (record["outcome"], record["parameters"]["data"]) == ("ok", "files")
-    assert list(run.seen) == [str(path) for path in files]
-    assert [path.exists() for path in files] == [True] * 8
 
 
 def test_a_record_of_the_run_stands_for_its_case(run_module: Any, tmp_path: Path) -> None:
@@ -209,11 +188,6 @@ def test_a_record_stands_for_files_of_the_same_size(run_module: Any, tmp_path: P
     assert len(again.calls) == 1
 
 
-@parametrized(("url", "secret", "account"))
-def test_the_account_is_named_without_its_key(url: str, secret: str, account: str) -> None:
-    assert rule.account(url, secret) == account
-
-
 def test_rates_reach_the_program_whole(run_module: Any) -> None:
     """A cap of seven digits was once rounded, and every run with it invalid."""
     run = FakeRun(stdout=SMALL)
@@ -221,20 +195,6 @@ def test_rates_reach_the_program_whole(run_module: Any) -> None:
     argv = run.calls[0]["argv"]
     assert argv[argv.index("--cap-mbps") + 1] == "2345.678"
     assert argv[argv.index("--limit-mbps") + 1] == "20000.125"
-
-
-def test_azcopy_reads_back_into_the_folder_of_the_case(run_module: Any, tmp_path: Path) -> None:
-    (tmp_path / "prefix" / "credentials").unlink()
-    run = Watch(stdout=SMALL)
-    account = {"account_url": "https://a.blob.core.windows.net"}
-    result = run_module(run, verify="download", **account)
-    folder = result["environment"]["TMPDIR"]
-    assert Path(next(iter(run.seen))).parent == Path(folder)
-    assert Path(folder).parent == tmp_path / "scratch"
-    assert not Path(folder).exists()
-    assert run_module(FakeRun(stdout=SMALL), **account)["environment"] == {}
-    checked = run_module(FakeRun(), verify="download", check=True, **account)
-    assert checked["environment"]["TMPDIR"].endswith("scratch/trueup-blob-copy-XXXXXXXX")
 
 
 @parametrized(("arguments", "reason"))
@@ -265,12 +225,6 @@ def test_a_credential_that_others_can_read_is_refused(run_module: Any, tmp_path:
     (tmp_path / "prefix" / "credentials").write_text("PASSWORD=x\n")
     assert "line 1 is not one of AZURE_STORAGE_" in run_module(run)["msg"]
     assert run.calls == []
-
-
-def test_the_articles_eight_copies_stay_below_twenty_gigabits() -> None:
-    assert rule.capped(8, 20e9, 2300e6) == 2300e6
-    assert 8 * 2300e6 < 20e9
-    assert rule.capped(8, 20e9) == 2400e6
 
 
 @given(st.integers(1, 100), st.floats(1e8, 1e12))

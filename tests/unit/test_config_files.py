@@ -61,46 +61,6 @@ def test_all_is_put_in_place_at_once_and_is_unchanged_the_second_time(
     assert (second["changed"], second["paths_changed"], second["diff"]) == (False, [], [])
 
 
-def test_check_mode_tells_the_same_and_touches_nothing(put: Put, tmp_path: Path) -> None:
-    (tmp_path / "gone").write_text("old")
-    told = put(*everything(tmp_path), check=True)
-    assert told["paths_changed"] == [entry["path"] for entry in everything(tmp_path)]
-    assert [path.name for path in tmp_path.iterdir()] == ["gone"]
-
-
-def test_a_difference_is_shown_with_what_was_there(put: Put, tmp_path: Path) -> None:
-    path = tmp_path / "a.conf"
-    path.write_text("old\n")
-    path.chmod(0o600)
-    answer = put({"path": str(path), "content": "new\n"})
-    [shown] = answer["diff"]
-    owner = f"owner {os.geteuid()}:{os.getegid()}"
-    assert shown["before"] == f"file, mode 0600, {owner}\nold\n"
-    assert shown["after"] == f"file, mode 0644, {owner}\nnew\n"
-    # The contents are not sent back a second time.
-    assert answer["invocation"]["module_args"]["files"] == [str(path)]
-
-
-@pytest.mark.parametrize("wrong", ["mode", "owner", "content"])
-def test_each_difference_alone_is_mended(put: Put, tmp_path: Path, wrong: str) -> None:
-    path = tmp_path / "a.conf"
-    entry = {"path": str(path), "content": "text\n"}
-    put(entry)
-    if wrong == "mode":
-        path.chmod(0o666)
-    elif wrong == "content":
-        path.write_text("text")
-    elif os.geteuid() != 0:
-        pytest.skip("only root can give a file away")
-    else:
-        os.chown(path, 65534, 65534)
-    assert put(entry)["changed"] is True
-    there = path.stat()
-    assert (there.st_mode & 0o7777, there.st_uid) == (0o644, os.geteuid())
-    assert path.read_text() == "text\n"
-    assert put(entry)["changed"] is False
-
-
 def test_a_link_in_place_of_a_file_is_replaced_and_what_it_led_to_stays(
     put: Put, tmp_path: Path
 ) -> None:
@@ -110,43 +70,6 @@ def test_a_link_in_place_of_a_file_is_replaced_and_what_it_led_to_stays(
     assert put({"path": str(link), "content": "ours\n"})["changed"] is True
     assert not link.is_symlink()
     assert (tmp_path / "site.conf").read_text() == "the site's\n"
-
-
-def test_a_link_to_elsewhere_is_turned(put: Put, tmp_path: Path) -> None:
-    link = tmp_path / "stable"
-    link.symlink_to("/old")
-    entry = {"path": str(link), "state": "link", "target": "/new"}
-    assert put(entry)["changed"] is True
-    assert link.readlink() == Path("/new")
-    assert os.listdir(tmp_path) == ["stable"]
-
-
-@pytest.mark.parametrize(
-    ("there", "state"),
-    [
-        *(("directory", state) for state in ("file", "absent", "link")),
-        *(("file", state) for state in ("link", "directory")),
-    ],
-)
-def test_what_may_hold_something_is_not_replaced(
-    put: Put, tmp_path: Path, there: str, state: str
-) -> None:
-    path = tmp_path / "here"
-    if there == "directory":
-        path.mkdir()
-        (path / "precious").write_text("data")
-    else:
-        path.write_text("data")
-    other = {"path": str(tmp_path / "other"), "content": "x"}
-    entry = {"path": str(path), "state": state}
-    entry.update({"file": {"content": "x"}, "link": {"target": "/x"}}.get(state, {}))
-    answer = put(other, entry)
-    assert answer["failed"] is True
-    wanted = {"absent": "nothing", "directory": "a folder"}.get(state, f"a {state}")
-    said = f"{path} is a {there} where {wanted} was to be: move it away and run again."
-    assert answer["msg"] == said
-    # It is seen before anything is changed.
-    assert os.listdir(tmp_path) == ["here"]
 
 
 def test_a_pipe_is_not_read_and_not_replaced(put: Put, tmp_path: Path) -> None:

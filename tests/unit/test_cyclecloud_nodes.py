@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import cyclecloud_nodes
 import pytest
-import yaml
 from ansible.module_utils.testing import patch_module_args
 from ansible.module_utils.trueup import rest
 from ansible.module_utils.trueup.errors import TrueupError
@@ -133,45 +132,6 @@ def run(cloud: StandInCycleCloud, capsys: pytest.CaptureFixture[str], time: Time
 # ---- the way it goes ----------------------------------------------------------------------------
 
 
-def test_nodes_are_created_and_waited_for(run: Run, cloud: StandInCycleCloud, time: Time) -> None:
-    said = run(machine_type=SIZE, placement_group_id="pg-1")
-    assert said["changed"] is True
-    assert said["created"] == 3
-    assert [(n["name"], n["private_ip"], n["state"]) for n in said["nodes"]] == [
-        ("execute-1", "10.0.0.4", "Ready"),
-        ("execute-2", "10.0.0.5", "Ready"),
-        ("execute-3", "10.0.0.6", "Ready"),
-    ]
-    assert said["nodes"][0]["hostname"] == "ip-0A000004"
-    assert said["nodes"][0]["machine_type"] == SIZE
-    assert said["nodes"][0]["placement_group"] == "pg-1"
-    assert said["states"] == {"Ready": ["execute-1", "execute-2", "execute-3"]}
-    assert [moment["states"] for moment in said["history"]] == [{"Preparing": 3}, {"Ready": 3}]
-    assert len(said["operation_id"]) == 36
-    assert said["msg"] == "created 3 nodes; 3 ready"
-    body = next(body for method, path, _, body in cloud.calls if path.endswith("/create"))
-    assert body == {
-        "requestId": said["request_id"],
-        "sets": [
-            {
-                "count": 3,
-                "nodearray": "execute",
-                "definition": {"machineType": SIZE},
-                "placementGroupId": "pg-1",
-            }
-        ],
-    }
-    assert time.naps == []  # ready at the first look
-
-
-def test_the_returned_keys_are_documented(run: Run) -> None:
-    documented = yaml.safe_load(cyclecloud_nodes.RETURN)
-    said = run()
-    assert set(said) - {"invocation"} - set(documented) == {"changed"}
-    assert set(documented) - set(said) == set()
-    assert set(said["nodes"][0]) == set(documented["nodes"]["contains"])
-
-
 def test_a_second_run_has_the_same_nodes(run: Run, cloud: StandInCycleCloud) -> None:
     first = run()
     second = run()
@@ -183,28 +143,10 @@ def test_a_second_run_has_the_same_nodes(run: Run, cloud: StandInCycleCloud) -> 
     assert cloud.made == 3
 
 
-def test_another_name_or_count_is_another_request(run: Run, cloud: StandInCycleCloud) -> None:
-    ids = {run()["request_id"], run(name="other")["request_id"], run(count=4)["request_id"]}
-    assert len(ids) == 3
-    assert cloud.made == 3 + 3 + 4
-
-
 def test_a_request_id_of_ones_own(run: Run, cloud: StandInCycleCloud) -> None:
     assert run(name=None, request_id="job-17")["request_id"] == "job-17"
     assert run(name=None, request_id="job-17")["changed"] is False
     assert cloud.made == 3
-
-
-def test_names_of_ones_own(run: Run) -> None:
-    said = run(count=2, name_format="bench-%d")
-    assert [node["name"] for node in said["nodes"]] == ["bench-1", "bench-2"]
-
-
-def test_not_waiting(run: Run, time: Time) -> None:
-    said = run(wait=False)
-    assert (said["changed"], said["created"], said["waited_seconds"]) == (True, 3, 0)
-    assert len(said["nodes"]) == 3
-    assert time.naps == []
 
 
 def test_nodes_up_to_a_total(run: Run, cloud: StandInCycleCloud) -> None:
@@ -385,43 +327,11 @@ def test_a_connection_lost_before_the_server_acted(
     assert time.naps == [1.0, 2.0]
 
 
-def test_the_same_request_from_two_places_makes_its_nodes_once(
-    run: Run, cloud: StandInCycleCloud
-) -> None:
-    """The look-up finds nothing and then somebody else is faster: 409, and the nodes are theirs."""
-    asked = cyclecloud.Ask("hpc", "execute", 3, name="test")
-    cloud.faults = {CREATE: [lambda handler: (theirs(), answer(409)(handler))]}
-
-    def theirs() -> None:
-        cloud.operations[asked.request()] = (cloud.now(), cloud.add(3, SIZE, None, "execute-%d"))
-
-    said = run()
-    assert (len(said["nodes"]), cloud.made) == (3, 3)
-
-
 def test_a_refused_wish_shows_the_servers_sentence(run: Run, cloud: StandInCycleCloud) -> None:
     cloud.faults = {CREATE: [answer(409, b'{"message": "Subnet is full"}')]}
     said = run(failed=True)
     assert said["msg"].endswith("/nodes/create with status 409: Subnet is full")
     assert (said["changed"], said["created"], cloud.made) == (False, 0, 0)
-
-
-def test_an_empty_409_is_said(run: Run, cloud: StandInCycleCloud) -> None:
-    cloud.faults = {CREATE: [answer(409)]}
-    assert run(failed=True)["msg"].endswith("with status 409: without a word")
-
-
-def test_a_server_error_after_it_acted(run: Run, cloud: StandInCycleCloud) -> None:
-    ask = cyclecloud.Ask("hpc", "execute", 3, name="test")
-
-    def acted(handler: Any) -> None:
-        cloud.operations[ask.request()] = (cloud.now(), cloud.add(3, SIZE, None, "execute-%d"))
-        answer(500, b"boom")(handler)
-
-    cloud.faults = {CREATE: [acted]}
-    assert run()["created"] == 3
-    cloud.faults = {CREATE: [answer(500, b"boom")]}
-    assert run(failed=True, name="other")["msg"].endswith("with status 500: boom")
 
 
 TROUBLE = {
@@ -461,42 +371,6 @@ def test_whatever_is_lost_the_nodes_are_made_once(on_create: list[str], on_list:
         assert {node.phase() for node in outcome.nodes} == {"ready"}
 
 
-@pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize("call", [CREATE, LIST, STATUS])
-def test_retry_after_is_honoured(
-    status: int, call: tuple[str, str], run: Run, cloud: StandInCycleCloud, time: Time
-) -> None:
-    cloud.faults = {call: [answer(status, b"busy", {"Retry-After": "7"})]}
-    said = run()
-    assert (said["created"], cloud.made) == (3, 3)
-    assert time.naps == [7.0]
-
-
-def test_a_server_that_asks_for_more_patience_than_there_is(
-    run: Run, cloud: StandInCycleCloud, time: Time
-) -> None:
-    cloud.faults = {STATUS: [answer(429, b"slow down", {"Retry-After": "3600"})]}
-    said = run(failed=True)
-    assert "status 429: slow down" in said["msg"]
-    assert "3600 s more pass retry_limit_seconds (120)" in said["msg"]
-    assert time.naps == []
-
-
-def test_a_server_that_stays_busy(run: Run, cloud: StandInCycleCloud, time: Time) -> None:
-    cloud.faults = {STATUS: [answer(503)] * 50}
-    said = run(failed=True)
-    assert "waited 91 s, and 30 s more pass retry_limit_seconds (120)" in said["msg"]
-    assert time.naps == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
-
-
-def test_a_busy_gateway_is_asked_again_for_what_only_reads(
-    run: Run, cloud: StandInCycleCloud, time: Time
-) -> None:
-    cloud.faults = {STATUS: [answer(502)], CREATE: [answer(504)]}
-    assert (run()["created"], cloud.made) == (3, 3)
-    assert time.naps == [1.0, 1.0]
-
-
 def test_a_wrong_password(run: Run) -> None:
     said = run(failed=True, password="not-" + PASSWORD)
     assert "takes neither this user name nor this password (status 401)" in said["msg"]
@@ -515,12 +389,6 @@ def test_the_secret_is_hidden_where_the_server_sends_it_back(
 ) -> None:
     cloud.faults = {STATUS: [answer(400, f"{PASSWORD} and {BASIC}".encode())]}
     assert run(failed=True)["msg"].endswith("status 400: ******** and ********")
-
-
-@pytest.mark.parametrize("text", [b"<html><title>Log in</title></html>", b"[]", b"", b'{"nodes": '])
-def test_an_answer_that_is_no_object(text: bytes, run: Run, cloud: StandInCycleCloud) -> None:
-    cloud.faults = {STATUS: [answer(200, text)]}
-    assert "with something that is not a JSON object" in run(failed=True)["msg"]
 
 
 def test_documents_with_less_than_the_reference_promises(
@@ -553,13 +421,6 @@ def test_a_redirect_gets_no_password(run: Run, cloud: StandInCycleCloud) -> None
         assert other.calls == []
 
 
-def test_no_server(run: Run, cloud: StandInCycleCloud, time: Time) -> None:
-    said = run(failed=True, url="http://127.0.0.1:9", retry_limit_seconds=5)
-    assert "gave no answer to GET /clusters/hpc/status" in said["msg"]
-    assert "refused" in said["msg"]
-    assert time.naps == [1.0, 2.0]
-
-
 def test_a_server_that_never_answers(run: Run, cloud: StandInCycleCloud) -> None:
     hold = threading.Event()
     cloud.faults = {STATUS: [lambda _: hold.wait(120)]}
@@ -577,14 +438,6 @@ def test_no_such_cluster_or_nodearray(run: Run) -> None:
 
 
 # ---- pages --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("page_by", ["nextLink", "Link"])
-def test_a_list_in_pages_is_read_whole(page_by: str, run: Run, cloud: StandInCycleCloud) -> None:
-    cloud.page_size, cloud.page_by = 4, page_by
-    assert len(run(count=10)["nodes"]) == 10
-    pages = [path for _, path, _, _ in cloud.calls if "page=2" in path]
-    assert len(pages) > 0
 
 
 def test_a_page_elsewhere_is_not_asked_for(run: Run, cloud: StandInCycleCloud) -> None:
@@ -737,14 +590,6 @@ def test_credentials_come_from_the_environment(
     assert run(url=None, username=None, password=None)["created"] == 3
 
 
-def test_plain_http_goes_through_no_proxy(
-    run: Run, cloud: StandInCycleCloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    monkeypatch.delenv("no_proxy", raising=False)
-    assert run()["created"] == 3
-
-
 # ---- TLS ----------------------------------------------------------------------------------------
 
 
@@ -799,12 +644,6 @@ def test_https(
         cloud.faults = {CREATE: [drop_after]}
         lost = run(ca_path=certificate[0], name="other")
         assert (lost["created"], cloud.made) == (3, 6)
-
-
-def test_https_to_a_port_that_speaks_http(run: Run, cloud: StandInCycleCloud) -> None:
-    said = run(failed=True, url=cloud.url.replace("http:", "https:"))
-    assert "could not be trusted by TLS" in said["msg"]
-    assert cloud.calls == []
 
 
 # ---- the pure parts -----------------------------------------------------------------------------
@@ -878,14 +717,3 @@ def test_an_error_page_becomes_one_short_line(text: str) -> None:
     said = rest.sentence_of(text)
     assert said.splitlines() in ([said], [])
     assert len(said) <= 303
-
-
-@parametrized(("text", "said"))
-def test_the_servers_sentence(text: str, said: str) -> None:
-    assert rest.sentence_of(text) == said
-
-
-def test_nodes_are_listed_by_number() -> None:
-    outcome = cyclecloud.Outcome("hpc")
-    outcome.see([cyclecloud.node_of({"Name": name}) for name in ("a-10", "a-9", "b", "a-2")])
-    assert [node.name for node in outcome.nodes] == ["a-2", "a-9", "a-10", "b"]

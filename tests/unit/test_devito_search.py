@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from helpers import parametrized
-from trueup.node.affinity import Layout, domains_crossed, layouts, plan
+from trueup.node.affinity import Layout, layouts
 from trueup.node.topology import Topology
 from trueup_controller.plans.devito_search import Machine, Ran, cannot_win, ordered
 
@@ -81,28 +80,6 @@ def published() -> dict[int, float]:
         for row in rows
         if row[1].startswith("devito") and row[2].startswith("single node") and row[5] == "run_time"
     }
-
-
-def test_the_published_hbv3_times_have_their_winner_in_half_of_the_runs() -> None:
-    times = published()
-    assert times == {16: 184.39, 32: 126.2, 64: 117.61, 96: 132.86, 120: 149.99}
-    # The sweep of an HBv3 without MPI, and its 96 cores. What is not published may not be asked.
-    counts = [1, 2, 4, 8, 16, 32, 64, 96, 120]
-    swept = [Layout(1, count, "core") for count in counts]
-
-    def measure(layout: Layout) -> Ran:
-        seconds = times[layout.threads_per_rank]
-        return Ran(layout, seconds, seconds, seconds, flops=211.24e9 * 184.39, steps=1000)
-
-    # Each of the published sizes has its cores on all four NUMA nodes.
-    machine = Machine(cores=120, peak_flops=8e12)
-    ran, skipped = searched(swept, machine, measure)
-    assert [one.layout.threads_per_rank for one in ran] == [120, 96, 64, 32]
-    assert fastest(ran).threads_per_rank == min(times, key=lambda count: times[count]) == 64
-    assert skipped[swept[4]] == (
-        "fewer threads of one rank are slower: 32 took 126 s, 64 took 118 s"
-    )
-    assert len(ran) <= len(swept) / 2
 
 
 @dataclass
@@ -213,16 +190,6 @@ def test_on_simulated_machines_it_finds_the_winner_of_all(
         assert statistics.mean(shares) <= 0.6
 
 
-def test_stream_is_not_needed() -> None:
-    """Without the memory's bandwidth the winner is the same, from more runs."""
-    for seed in range(100):
-        simulated = Simulated(topology(30, 4), random.Random(seed))
-        swept = layouts(simulated.topology)
-        winner = fastest([simulated.measure(layout) for layout in swept])
-        ran, _ = searched(swept, machine_of(simulated.topology), simulated.measure)
-        assert (seed, fastest(ran)) == (seed, winner)
-
-
 NUMA = Layout(4, 30, "numa")
 L3 = Layout(16, 6, "l3")
 ALL = Layout(1, 120, "core")
@@ -238,121 +205,6 @@ def test_the_order_tells_most_first() -> None:
     # A machine of one NUMA node and one L3 group, such as a small virtual machine.
     small = [Layout(1, 1, "none"), Layout(1, 2, "none"), Layout(2, 1, "core")]
     assert ordered(small, 2) == [small[1], small[2], small[0]]
-
-
-def took(layout: Layout, seconds: float, **more: float) -> Ran:
-    return Ran(layout, seconds, seconds, seconds, steps=STEPS, **more)
-
-
-HBV3 = machine_of(topology(30, 4))
-CLEAR = took(NUMA, 3.0, halo_share=0.1)
-
-
-@pytest.mark.parametrize(
-    ("layout", "ran", "machine", "why"),
-    [
-        (NUMA, [], HBV3, None),
-        # What ran is not skipped, whatever its time: a run that is resumed takes its record over.
-        (ALL, [CLEAR, took(ALL, 30.0)], HBV3, None),
-        (
-            Layout(1, 16, "core"),
-            [CLEAR],
-            HBV3,
-            "it uses 1 of 4 NUMA nodes, which are at most 1.3 times as fast as beside the others:",
-        ),
-        (Layout(1, 64, "core"), [CLEAR], HBV3, None),
-        # One rank of all does not say what each node reaches on its own memory.
-        (Layout(1, 16, "core"), [took(ALL, 3.0)], HBV3, None),
-        # Steps of 0.6 ms are barriers and halos.
-        (Layout(1, 16, "core"), [took(NUMA, 0.05)], HBV3, None),
-        (
-            ONE_EACH,
-            [took(ALL, 3.0), took(L3, 9.0, halo_share=0.25)],
-            HBV3,
-            "the exchange of halos takes 2.25 s in 16 rank(s) x 6 thread(s), binding l3, and no",
-        ),
-        (ONE_EACH, [took(L3, 3.0, halo_share=0.25)], HBV3, None),
-        (
-            UNBOUND,
-            [CLEAR, took(ALL, 4.0)],
-            HBV3,
-            "the same threads, bound to cores, took 4 s, and unbound ones are at most 1.25 times",
-        ),
-        (UNBOUND, [CLEAR, took(ALL, 3.5)], HBV3, None),
-        (
-            Layout(1, 2, "core"),
-            [took(ALL, 2.0, flops=FLOPS)],
-            machine_of(topology(30, 4), peak_flops=8e12),
-            "2 core(s) compute at most 267 GFLOP/s: 2.19 s or more; 1 rank(s)",
-        ),
-        (
-            Layout(1, 30, "core"),
-            [took(ALL, 3.0, flops=FLOPS, step_bytes=10e9)],
-            machine_of(topology(30, 4), bandwidth=320e9),
-            "its memory moves at most 100 GB/s by STREAM: 8.04 s or more; 1 rank(s) x 120",
-        ),
-        # A problem that caches hold between the steps.
-        (
-            Layout(1, 30, "core"),
-            [took(ALL, 3.0, flops=FLOPS, step_bytes=0.4e9)],
-            machine_of(topology(30, 4), bandwidth=3.2e9),
-            None,
-        ),
-        # Nothing is known of the machine.
-        (Layout(1, 16, "core"), [CLEAR], Machine.of({}, None, None), None),
-    ],
-)
-def test_each_bound_and_its_reason(
-    layout: Layout, ran: list[Ran], machine: Machine, why: str | None
-) -> None:
-    found = cannot_win(layout, ran, machine)
-    assert (found and found[: len(why or "")]) == why
-
-
-@parametrized(("fewer", "skipped"))
-def test_fewer_threads_are_left_out_where_the_series_falls(
-    fewer: tuple[float, float, float], skipped: bool
-) -> None:
-    least, seconds, most = fewer
-    of_four = Layout(1, 4, "none")
-    ran = [took(Layout(1, 8, "none"), 3.0), Ran(of_four, seconds, least, most)]
-    small = Machine(cores=8, numa=(tuple(range(8)),))
-    assert (cannot_win(Layout(1, 2, "none"), ran, small) is not None) is skipped
-    # Not those on fewer NUMA nodes, whose memory is nearer.
-    two = Machine(cores=8, numa=((0, 1), (2, 3), (4, 5), (6, 7)))
-    bound = [Ran(Layout(1, one.layout.threads_per_rank, "core"), *_times(one)) for one in ran]
-    assert cannot_win(Layout(1, 2, "core"), bound, two) is None
-    # Nor ranks.
-    assert cannot_win(Layout(2, 1, "core"), ran, small) is None
-
-
-def _times(one: Ran) -> tuple[float, float, float]:
-    return one.seconds, one.least, one.most
-
-
-@pytest.mark.parametrize(
-    ("layout", "share"),
-    [
-        (Layout(1, 1, "core"), 1 / 4),
-        (Layout(1, 30, "core"), 1 / 4),
-        (Layout(1, 31, "core"), 2 / 4),
-        (Layout(1, 64, "core"), 3 / 4),
-        (ALL, 1.0),
-        (UNBOUND, 1.0),
-        (NUMA, 1.0),
-        (Layout(1, 16, "none"), 1.0),
-    ],
-)
-def test_the_share_of_a_machine(layout: Layout, share: float) -> None:
-    assert HBV3.share(layout) == share
-
-
-def test_the_share_is_what_the_plan_of_cpus_uses() -> None:
-    made = topology(30, 4)
-    for layout in layouts(made, mpi=False)[:-1]:
-        placed = plan(made, ranks=1, threads_per_rank=layout.threads_per_rank, binding="core")
-        crossed = domains_crossed(placed.per_rank[0], made)
-        assert HBV3.share(layout) == len(crossed) / 4
 
 
 def test_the_share_with_siblings_is_sure_within_a_node_alone() -> None:

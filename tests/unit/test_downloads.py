@@ -97,11 +97,6 @@ def test_without_a_sum_a_file_that_is_there_is_kept_unless_forced(
     assert answer_of(download, capsys, **given, force=True)["changed"] is False
 
 
-def test_a_server_that_does_not_have_it_is_named(served: Any, tmp_path: Path, capsys: Any) -> None:
-    answer = answer_of(download, capsys, url=f"{served[0]}2", dest=str(tmp_path / "x"))
-    assert (answer["msg"], list(tmp_path.iterdir())) == ("HTTP Error 404: Not Found", [])
-
-
 @pytest.mark.parametrize("checksum", ["md5:ab", "sha256:12", "ab" * 32])
 def test_a_sum_that_is_none_is_refused(checksum: str, tmp_path: Path, capsys: Any) -> None:
     given = {"url": "http://127.0.0.1:9/", "dest": str(tmp_path / "x"), "checksum": checksum}

@@ -9,9 +9,7 @@ import contextlib
 import functools
 import itertools
 import json
-import os
 import signal
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -57,8 +55,6 @@ PREEMPT = {
 }
 SENTENCE = "Azure evicts this machine (Preempt, not before 2022-08-09T17:07:32Z)"
 
-AT_ONCE = "Azure evicts this machine (Preempt, at once)"
-
 
 def told(*listed: Any) -> dict[str, Any]:
     return {"DocumentIncarnation": 2, "Events": list(listed)}
@@ -96,12 +92,6 @@ def ending(*listed: Any, others: tuple[str, ...] = ()) -> str:
 )
 def test_an_event_ends_this_machine_or_not(changes: dict[str, Any], sentence: str) -> None:
     assert ending(REBOOT, {**PREEMPT, **changes}) == sentence
-
-
-def test_another_node_of_the_case_is_named() -> None:
-    event = {**PREEMPT, "Resources": ["b", "c"]}
-    sentence = "Azure evicts node c (Preempt, not before 2022-08-09T17:07:32Z)"
-    assert (ending(event, others=("a", "c")), ending(event, others=("a",))) == (sentence, "")
 
 
 @pytest.mark.parametrize(
@@ -164,20 +154,6 @@ def after(begun: Path, then: Behaviour) -> Behaviour:
     return behave
 
 
-def test_a_notice_ends_the_processes_in_time_to_say_more(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    begun = tmp_path / "begun"
-    # What has a checkpoint of its own writes it when it is told to end.
-    script = f"trap 'sleep 0.5; echo saved; exit 5' TERM; setsid sleep 500 & touch {begun}; wait"
-    monkeypatch.setattr(process, "_GRACE_SECONDS", 0.0)
-    with watched(monkeypatch, service(after(begun, listing(PREEMPT)))):
-        done = run(script)
-    assert (done.reason, done.stdout, done.returncode) == (SENTENCE, "saved\n", 5)
-    assert (done.failure(120), done.timed_out, done.warnings) == (SENTENCE, False, ())
-    assert process._descendants(os.getpid()) == []
-
-
 def test_one_that_does_not_end_for_a_notice_is_killed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -186,44 +162,6 @@ def test_one_that_does_not_end_for_a_notice_is_killed(
     with watched(monkeypatch, service(after(begun, listing(PREEMPT)))):
         done = run(f"trap '' TERM; touch {begun}; sleep 500")
     assert (done.reason, done.returncode) == (SENTENCE, -signal.SIGKILL)
-
-
-def test_another_nodes_notice_ends_its_case_alone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    event = {**PREEMPT, "Resources": ["b"]}
-    with watched(monkeypatch, service(listing(event)), others=("a", "b")):
-        done = run("sleep 500")
-    assert done.reason == "Azure evicts node b (Preempt, not before 2022-08-09T17:07:32Z)"
-    asked = tmp_path / "asked"
-
-    def behave(handler: BaseHTTPRequestHandler) -> None:
-        listing(event)(handler)
-        asked.touch()
-
-    with watched(monkeypatch, service(behave), others=("a",)):
-        done = run(f"until [ -e {asked} ]; do sleep 0.05; done; sleep 0.3")
-    assert (done.reason, done.failure(9), done.warnings) == (None, None, ())
-
-
-def test_a_notice_after_the_end_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[events.Watch] = []
-    made = process.notices
-
-    def keep() -> events.Watch | None:
-        watch = made()
-        assert watch is not None
-        seen.append(watch)
-        deadline = time.monotonic() + 60
-        while not watch.seen and time.monotonic() < deadline:
-            time.sleep(0.02)
-        return watch
-
-    monkeypatch.setattr(process, "notices", keep)
-    with watched(monkeypatch, service(listing(PREEMPT))):
-        done = process.run(["true"], timeout_seconds=9, environment={})
-    assert [watch.seen for watch in seen] == [SENTENCE]
-    assert (done.returncode, done.reason) == (0, None)
 
 
 SILENT = "an eviction was not seen meanwhile"
@@ -286,18 +224,6 @@ def test_a_machine_without_a_service_or_a_name(
     assert (watch.seen, "nothing listens" in watch.close()[0]) == ("", True)
 
 
-def test_what_came_back_after_a_failure_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = iter([send(b"", 500), send(b"", 429)])
-
-    def behave(handler: BaseHTTPRequestHandler) -> None:
-        next(answers, listing(PREEMPT))(handler)
-
-    with watched(monkeypatch, service(behave)):
-        done = run("sleep 500")
-    assert (done.reason, len(done.warnings)) == (SENTENCE, 1)
-    assert "2 of 3 times (status 429" in done.warnings[0]
-
-
 def test_only_a_case_on_a_spot_machine_is_watched(
     runner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,13 +245,3 @@ def test_only_a_case_on_a_spot_machine_is_watched(
         None: "None",
     }
     assert process.notices() is None
-
-
-def test_the_time_limit_holds_while_the_service_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    with watched(monkeypatch, service(hang)):
-        done = process.run(
-            [sys.executable, "-c", "import time; time.sleep(99)"],
-            timeout_seconds=0.5,
-            environment={},
-        )
-    assert (done.timed_out, done.reason) == (True, None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from pathlib import Path
 
 import evidence_facts
@@ -31,21 +30,3 @@ def test_files_and_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     assert found["changed"] is False
     programs = facts(capsys, programs=["sh", "no-such-program"])["programs"]
     assert (programs["sh"].endswith("/sh"), programs["no-such-program"]) == (True, None)
-
-
-def test_when_it_was_booted(capsys: pytest.CaptureFixture[str]) -> None:
-    found = facts(capsys)["booted_at"]
-    assert 0 < found <= time.time()
-    first = "1 (a (b) c) S " + " ".join(["0"] * 18) + " 250 0 0"
-    assert evidence_facts.booted_at("cpu 1\nbtime 1000\n", first, 100) == 1002
-    assert evidence_facts.booted_at("cpu 1\n", first, 100) is None
-    assert evidence_facts.booted_at(None, None, 100) is None
-
-
-def test_a_replica_says_so(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(evidence_facts, "REPLICA", str(tmp_path / "mark"))
-    assert facts(capsys)["replica"] is None
-    (tmp_path / "mark").write_text("ubuntu-hpc-22.04\n")
-    assert facts(capsys)["replica"] == "ubuntu-hpc-22.04"

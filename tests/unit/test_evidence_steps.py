@@ -44,17 +44,6 @@ def perform(state: Path, *given: dict[str, Any], busy: Any = lambda: IDLE) -> st
     return steps.perform([change, *given], back, busy)
 
 
-def test_steps_run_in_their_order_and_all_that_puts_back_runs(state: Path) -> None:
-    done = perform(state, shell(f"cat {state}; echo too >&2"))
-    assert [(one["status"], one["note"], one["output"]) for one in done.steps] == [
-        (0, None, "changed\n"),
-        (0, None, "aftertoo\n"),
-    ]
-    assert done.steps[1]["command"] == f"sh -c cat {state}; echo too >&2"
-    assert [one["status"] for one in done.restored] == [1, 0]
-    assert (done.refused, state.read_text()) == (None, "before")
-
-
 @pytest.mark.parametrize(
     ("step", "status", "said"),
     [
@@ -74,16 +63,6 @@ def test_a_step_that_fails_is_the_last_and_the_node_is_put_back(
     assert (state.read_text(), Path(f"{state}.never").exists()) == ("before", False)
 
 
-def test_what_a_step_leaves_running_is_gone(state: Path) -> None:
-    done = perform(state, shell("sleep 300 & echo $!"))
-    left = int(done.steps[1]["output"])
-    try:
-        found = Path(f"/proc/{left}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        found = "Z"
-    assert found == "Z"
-
-
 def test_nothing_is_begun_on_a_node_at_work(state: Path) -> None:
     done = perform(state, busy=lambda: "a job of Slurm, process 7")
     assert (done.steps, done.restored) == ([], [])
@@ -91,14 +70,6 @@ def test_nothing_is_begun_on_a_node_at_work(state: Path) -> None:
         done.refused
         == "this node is at work (a job of Slurm, process 7): repeat it when it is idle"
     )
-    assert state.read_text() == "before"
-
-
-def test_work_that_begins_between_two_steps_ends_them(state: Path) -> None:
-    answers = iter([IDLE, "on its GPUs: process 9"])
-    done = perform(state, shell("echo never"), busy=lambda: next(answers))
-    assert (len(done.steps), len(done.restored)) == (1, 2)
-    assert "process 9" in str(done.refused)
     assert state.read_text() == "before"
 
 
@@ -177,21 +148,6 @@ def test_processes_on_gpus(tmp_path: Path, script: str | None, said: str) -> Non
     (tmp_path / "proc").mkdir()
     found = steps.at_work(Asked(tmp_path), str(tmp_path / "proc"))
     assert (said in found, bool(found)) == (True, bool(said))
-
-
-def test_jobs_of_slurm(tmp_path: Path) -> None:
-    processes = {
-        "12": ("slurmstepd", "slurmstepd: [77.batch]"),
-        "9": ("slurmstepd", "/usr/sbin/slurmstepd\0infinity\0"),
-        "8": ("slurmd", "slurmd: [77]"),
-    }
-    for pid, (name, command) in processes.items():
-        (tmp_path / pid).mkdir()
-        (tmp_path / pid / "comm").write_text(f"{name}\n")
-        (tmp_path / pid / "cmdline").write_text(command)
-    # One that has ended meanwhile.
-    (tmp_path / "5").mkdir()
-    assert steps.at_work(Asked(tmp_path), str(tmp_path)) == "a job of Slurm, process 12"
 
 
 def test_a_real_process_of_that_name_is_a_job(tmp_path: Path) -> None:

@@ -198,11 +198,6 @@ def test_no_cut_leaves_a_part_of_a_secret(length: int) -> None:
         assert (left_in(printable(whole)), left_in(printable(turned))) == ([], [])
 
 
-@pytest.mark.parametrize("text", ["", "one", "\n" * 9, "a\n" * 133, "x" * 60_000])
-def test_a_text_that_is_not_long_stays(text: str) -> None:
-    assert printable(text) == text
-
-
 def test_a_line_without_end_is_cut_too() -> None:
     shown = ends("a" * 10**6, "b" * 10**6, 10**9, "5" * 64)
     assert [len(line) for line in shown.split("\n")] == [16384, 138, 49152]

@@ -19,22 +19,6 @@ LISTS = [
 
 
 @pytest.mark.parametrize(
-    ("groups", "has_gpu", "expected"),
-    [
-        (["hbv4", "slurm"], False, (["limits", "rdma"], ["stream"], True)),
-        (["ndv4"], True, (["limits", "driver"], ["nccl", "stream"], True)),
-        (["ndv4", "hbv3"], True, (["limits", "rdma", "driver"], ["stream", "nccl"], True)),
-        (["local"], False, ([], ["stream"], False)),
-        (["ndv2"], True, ([], ["gemm"], False)),
-        ([], False, ([], ["stream"], False)),
-    ],
-)
-def test_a_nodes_lists(groups: list[str], has_gpu: bool, expected: tuple[Any, ...]) -> None:
-    found = family.family_lists(LISTS, groups, has_gpu=has_gpu)
-    assert (found["roles"], found["benchmarks"], found["listed"]) == expected
-
-
-@pytest.mark.parametrize(
     ("lists", "message"),
     [
         ([*LISTS, LISTS[0]], "families: hbv3 has two lists"),
@@ -44,24 +28,6 @@ def test_a_nodes_lists(groups: list[str], has_gpu: bool, expected: tuple[Any, ..
 def test_lists_that_cannot_be_used(lists: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(BadInput, match=f"^{message}$"):
         family.family_lists(lists, ["ndv4"], has_gpu=False)
-
-
-def test_roles_by_group_in_the_order_of_the_roles() -> None:
-    roles = {"nfs": ["nfs"], "slurm": ["controller", "compute"], "eessi": ["eessi"]}
-    assert family.roles_of_groups(roles, ["eessi", "compute", "all"]) == ["slurm", "eessi"]
-
-
-@pytest.mark.parametrize(
-    ("gcc", "benchmarks", "expected"),
-    [
-        ("/usr/bin/gcc", ["nccl", "stream"], ["stream"]),
-        (None, ["nccl", "stream"], ["compiler", "stream"]),
-        (None, [], []),
-    ],
-)
-def test_roles_of_benchmarks(gcc: str | None, benchmarks: list[str], expected: list[str]) -> None:
-    node = {"programs": {"gcc": gcc}}
-    assert family.benchmark_roles(node, benchmarks, ["limits", "nccl"]) == expected
 
 
 def test_items_of_a_loop_are_no_other_nodes() -> None:
@@ -211,14 +177,6 @@ def test_a_part_of_a_benchmark_that_is_skipped_is_not_the_whole() -> None:
     assert family.skip_lines([part]) == ["skipped: devito over nodes: no gcc"]
 
 
-NAMES = ["rdma", "stream", "nccl"]
-
-
-@parametrized(("run_tags", "skip_tags", "wanted"))
-def test_the_roles_that_tags_mean(run_tags: Any, skip_tags: Any, wanted: list[str]) -> None:
-    assert family.chosen(NAMES, run_tags, skip_tags, "install", "configure") == wanted
-
-
 @parametrized(("run_tags", "skip_tags", "roles", "benchmarks"))
 def test_the_roles_that_a_run_checks_first(
     run_tags: list[str], skip_tags: list[str], roles: list[str], benchmarks: list[str]
@@ -256,21 +214,6 @@ def windows(**more: Any) -> dict[str, Any]:
         "programs": {},
         **more,
     }
-
-
-@pytest.mark.parametrize(
-    ("groups", "expected"),
-    [
-        (["nv"], (["grid"], ["gemm"], True)),
-        (["nv", "windows"], (["gpu"], ["nv_a10"], True)),
-        # What Linux nodes without a list are measured with is not for Windows.
-        (["ndv4", "windows"], ([], [], False)),
-        (["windows"], ([], [], False)),
-    ],
-)
-def test_a_family_has_lists_by_system(groups: list[str], expected: tuple[Any, ...]) -> None:
-    found = family.family_lists(BOTH, groups, has_gpu=True)
-    assert (found["roles"], found["benchmarks"], found["listed"]) == expected
 
 
 def test_a_windows_host_gets_no_compiler_and_no_benchmark_of_linux() -> None:
@@ -324,21 +267,3 @@ def test_what_windows_costs_beside_the_size(more: dict[str, Any], surcharge: flo
     found = preflight.surcharge(windows(**more))
     assert found == (None if surcharge is None else pytest.approx(surcharge))
     assert bool(family.node_warnings(windows(**more), [])) is bool(surcharge)
-
-
-def test_the_warning_says_what_it_costs_and_what_ends_it() -> None:
-    assert family.node_warnings(windows(licence_type=None), []) == [
-        (
-            "its licence type is none and not Windows_Client: Azure bills Windows beside the size,"
-            " 0.046 US$ per vCPU and hour, 0.552 US$ an hour for Standard_NV12ads_A10_v5. Where its"
-            " users have a licence for Azure Virtual Desktop, `az vm update --license-type"
-            " Windows_Client` ends that"
-        )
-    ]
-
-
-def test_a_windows_host_that_does_not_say_its_size_is_not_passed_over() -> None:
-    lists = family.family_lists(BOTH, ["local", "windows"], has_gpu=False)
-    why = "no list of roles for the family local (trueup_families)"
-    assert family.skips([], windows(family="local"), lists) == [{"what": "configure", "why": why}]
-    assert family.skips([], {"family": "local"}, lists) == []

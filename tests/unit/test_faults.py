@@ -15,9 +15,7 @@ from ansible.errors import AnsibleActionFail
 from helpers import parametrized
 from trueup.cases import Case, Figure
 from trueup.errors import BadInput
-from trueup.health import verdicts
-from trueup.health.expectations import Expectations
-from trueup.health.faults import is_code, judged, of_document, warning
+from trueup.health.faults import judged, of_document, warning
 from trueup.node import state
 from trueup.node.kernel_log import parse_kernel_log
 
@@ -86,17 +84,6 @@ def of_node(figures: list[Figure], outcome: str = "ok", reason: str | None = Non
     return Case(("n1",), None, "node_state", "state", outcome, reason, {}, {}, figures)
 
 
-@pytest.mark.parametrize(
-    ("text", "severity"),
-    [
-        ("RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0)", "warn"),
-        ("RLW_REMAP Fatal XC0 i0 Link 1", "fail"),
-    ],
-)
-def test_an_nvlink_error_is_what_its_line_says(text: str, severity: str) -> None:
-    assert severities(xid(145, text)) == [(145, severity)]
-
-
 def test_codes_that_others_recorded_are_judged() -> None:
     result = fact((LOGS / "xid_145_154_real.txt").read_text(encoding="utf-8"))
     assert [(row["code"], row["severity"]) for row in result["xids"]] == [
@@ -106,13 +93,6 @@ def test_codes_that_others_recorded_are_judged() -> None:
     assert [row["message"].partition(" 1 time")[0] for row in result["problems"]] == [
         f"GPU 0000:02:00.0 logged XID 154 ({needs}: Node Reboot Required)",
         f"GPU 0008:01:00.0 logged XID 154 ({needs}: GPU Reset Required)",
-    ]
-
-
-def test_sxids_are_judged_by_number_and_unknown_ones_by_the_drivers_word() -> None:
-    result = severities((LOGS / "sxids.txt").read_text(encoding="utf-8"))
-    assert result == [
-        *((22013, "info"), (20034, "fail"), (20009, "warn"), (99001, "fail"), (99002, "warn"))
     ]
 
 
@@ -131,31 +111,6 @@ def test_what_an_application_may_cause_fails_for_two_hours(
     assert severities(xid(code), uptime) == [(code, severity)]
 
 
-RECOVERED = xid(154, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")
-
-
-def test_before_a_reset_a_code_is_one_step_down() -> None:
-    log = xid(119) + xid(137) + xid(31) + RECOVERED
-    assert severities(log) == [(119, "warn"), (137, "info"), (31, "info")]
-    assert severities(log + xid(119))[-1] == (119, "fail")
-
-
-def test_a_finding_names_gpu_code_count_line_fix_and_azures_fault() -> None:
-    line = xid(79, "pid=1, GPU has fallen off the bus.")
-    [problem] = fact(line + line)["problems"]
-    assert problem == {
-        "name": "xid_79",
-        "message": f"GPU {GPU} logged XID 79 (the GPU has fallen off the bus) 2 time(s), first:"
-        f" {line.strip()}: deallocate the VM and start it again, so that it comes to another host,"
-        " and report it (Azure's fault code NHC2013).",
-        "reboot": False,
-    }
-    case = of_node([], "invalid", problem["message"])
-    case.vm_size = "Standard_ND96isr_H100_v5"
-    [verdict] = verdicts.judge_case(case, Expectations({}))
-    assert (verdict.verdict, verdict.fault) == ("fail", "NHC2013")
-
-
 @parametrized("rows")
 def test_rows_of_another_form_are_refused(rows: Any) -> None:
     with pytest.raises(BadInput, match="gpu_facts returned XIDs of another form"):
@@ -171,14 +126,6 @@ def test_a_log_that_could_not_be_read_is_not_judged(gpu: dict[str, Any]) -> None
 def test_codes_that_nobody_judged_are_not_healthy() -> None:
     raw = {"xids": parse_kernel_log(xid(79)).codes, "problems": []}
     assert state.metrics({}, raw, None) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [("xid_145", True), ("sxid_20034", True), ("hardware_xids", False), ("xid_x", False)],
-)
-def test_figures_of_codes(name: str, code: bool) -> None:
-    assert is_code(name) is code
 
 
 ENTRY = {"codes": [1], "meaning": "m", "severity": "fail", "fix": "host", "sources": ["azure"]}

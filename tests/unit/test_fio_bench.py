@@ -17,7 +17,6 @@ from ansible.module_utils.trueup.benchmarks.fio import case as fio
 from ansible.module_utils.trueup.node import folders, mounts
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
 from helpers import parametrized
-from record_schema import RECORDS
 from test_parse_fio import GROUPS, METADATA, MIXED, NO_SPACE
 from trueup.benchmarks.fio.output import parse_fio
 
@@ -54,20 +53,6 @@ def _run_module(runner: Any, store: Path) -> Any:
         runtime_seconds=1,
         node={"os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"},
     )
-
-
-def test_an_eda_case_is_called_by_the_queue_depth_that_was_asked_for() -> None:
-    zeros = dict.fromkeys(("jobs", "iodepth", "block_bytes", "job_bytes"), 0)
-    chosen = [
-        fio.settings(workload, **zeros, runtime_seconds=1, engine="libaio")
-        for workload in ("eda_mixed", "random_read")
-    ]
-    assert [fio.case_name(one, depth) for one in chosen for depth in (0, 4)] == [
-        "eda_mixed-direct",
-        "eda_mixed-direct-qd4",
-        "random_read-direct",
-        "random_read-direct",
-    ]
 
 
 class Watch(FakeRun):
@@ -183,73 +168,12 @@ def test_the_folder_goes_when_the_run_is_told_to_end(store: Path) -> None:
     assert (list(store.iterdir()), signal.getsignal(signal.SIGTERM)) == ([], before)
 
 
-def test_both_eda_parts_run_at_once() -> None:
-    chosen = fio.settings(
-        "eda_mixed",
-        jobs=0,
-        iodepth=0,
-        block_bytes=0,
-        job_bytes=0,
-        runtime_seconds=10,
-        engine="libaio",
-    )
-    argv = fio.command(chosen, fio="fio", folder="/mnt/scratch/x")
-    names = [word for word in argv if word.startswith("--name=")]
-    assert names == ["--name=global", "--name=frontend", "--name=backend"]
-    assert fio.data_bytes(chosen) == 8 * 1200 * 16384 + 4 * 512 * 1024**2
-    assert [word for word in argv if "stonewall" in word] == []
-
-
-@pytest.mark.parametrize("operation", list(METADATA))
-def test_operations_of_files_give_a_record_with_the_file_system(
-    run_module: Any, store: Path, operation: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # 4000 stats took 13 ms: too short to be called a measurement.
-    monkeypatch.setattr(fio, "_SHORTEST_FILES", 0.01)
-    share = f"60 1 0:50 / {store} rw,noatime - nfs4 10.1.0.4:/s rw,vers=4.2,hard,addr=10.1.0.4\n"
-    table = store.parent / "mountinfo"
-    table.write_text("1 0 254:0 / / rw - ext4 /dev/vda rw\n" + share)
-    monkeypatch.setattr(mounts, "MOUNTINFO", str(table))
-    run = Watch(store, stdout=METADATA[operation])
-    result = run_module(
-        run, workload=f"metadata_{operation}", jobs=2, files=2000, filesystem="nfs4"
-    )
-    record = result["record"]
-    RECORDS.validate(record)
-    assert (record["outcome"], record["case"]) == ("ok", f"metadata_{operation}")
-    assert record["parameters"] == {
-        "directory": str(store),
-        "workload": f"metadata_{operation}",
-        "jobs": 2,
-        "files": 2000,
-        "files_in_all": 4000,
-        "filesystem": "nfs4",
-        "filesystem_source": "10.1.0.4:/s",
-        "filesystem_options": "rw,noatime,vers=4.2,hard",
-    }
-    # A stat of an NFS client that keeps attributes asks no server.
-    name = "cached_stat" if operation == "stat" else operation
-    assert {row["name"] for row in record["metrics"]} == {f"{name}_rate", f"{name}_latency"}
-    argv = run.calls[0]["argv"]
-    folder = str(store / run.seen[0])
-    assert {word.split("=")[1] for word in argv if "=/" in word} == {folder}
-    assert {f"--ioengine=file{operation}", "--nrfiles=2000", "--numjobs=2"} <= set(argv)
-    assert list(store.iterdir()) == []
-
-
 @parametrized(("kind", "options", "cached"))
 def test_whether_a_stat_asks_the_server(kind: str, options: str, cached: bool) -> None:
     assert fio.stats_are_cached(kind, options) is cached
     names = {row.name for row in fio.files_metrics(parse_fio(METADATA["stat"]), cached=cached)}
     word = "cached_stat" if cached else "stat"
     assert names == {f"{word}_rate", f"{word}_latency"}
-
-
-def test_check_mode_of_operations_returns_the_same_keys(run_module: Any, store: Path) -> None:
-    run = FakeRun(stdout=METADATA["stat"])
-    result = run_module(run, check=True, workload="metadata_stat")
-    assert (run.calls, list(store.iterdir()), result["record"]) == ([], [], None)
-    assert "--nrfiles=10000" in result["command"]
 
 
 @pytest.mark.parametrize(

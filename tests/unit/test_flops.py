@@ -12,7 +12,6 @@ from trueup.benchmarks.megatron.flops import (
     article_flops,
     megatron_flops,
     megatron_lm_flops,
-    parameters,
     rate,
     seconds_for,
 )
@@ -66,34 +65,6 @@ def test_groups_a_gate_and_another_size_are_counted_by_megatron_lm_alone() -> No
     for formula in (article_flops, megatron_flops):
         with pytest.raises(BadInput, match="take megatron_lm"):
             formula(llama, 8)
-
-
-@pytest.mark.parametrize(
-    ("model", "billions"),
-    [
-        # GPT-2 small and XL (openai/gpt-2), GPT-3, and Llama 3.1 8B by their own counts.
-        (Model(12, 768, 1024, 50257, 12), 0.124439808),
-        (Model(48, 1600, 1024, 50257, 25), 1.5576112),
-        (Model(96, 12288, 2048, 50257, 96), 174.604259328),
-        (
-            Model(
-                32, 4096, 8192, 128256, 32, 14336, 8,
-                gated=True, tied=False, learned_positions=False,
-            ),
-            8.030261248,
-        ),
-    ],
-)  # fmt: skip
-def test_parameters_are_those_of_known_models(model: Model, billions: float) -> None:
-    assert parameters(model) / 1e9 == pytest.approx(billions, rel=1e-6)
-
-
-def test_the_articles_peak_is_a_step_of_112_seconds() -> None:
-    """175B, sequence 512, micro batch 32 on 256 GPUs at 204.49 TFLOP/s each."""
-    work = article_flops(GPT3, 8192)
-    seconds = seconds_for(work, 204.49e12, 256)
-    assert seconds == pytest.approx(112.571, abs=0.001)
-    assert rate(work, seconds, 256) == pytest.approx(204.49e12, rel=1e-12)
 
 
 @parametrized(("numbers", "said"))

@@ -9,7 +9,7 @@ from typing import Any
 import gpu_copy_bench
 import machines
 import pytest
-from bench_modules import FakeRun, checks_only, ends_badly, node_of, on_four_gpus, refuses, resumes
+from bench_modules import FakeRun, checks_only, ends_badly, on_four_gpus, refuses, resumes
 from helpers import ended, parametrized, refused
 from record_schema import RECORDS
 from trueup.benchmarks.gpu_copy.case import cpus_beside
@@ -31,23 +31,6 @@ def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         tool="nvbandwidth",
         program="/usr/local/bin/nvbandwidth",
     )
-
-
-@parametrized(("program", "tool", "given"))
-def test_an_nvbandwidth_of_others_has_the_libraries_of_the_nodes_mpi(
-    run_module: Any, program: str, tool: str, given: bool
-) -> None:
-    libraries = {"OPAL_PREFIX": "/opt/hpcx-v2/ompi", "LD_LIBRARY_PATH": "/opt/hpcx-v2/ompi/lib"}
-    mpi = {"path": "/opt/hpcx-v2/ompi/bin/mpirun", "kind": "hpcx", "environment": libraries}
-    made = run_module(
-        FakeRun(),
-        check=True,
-        program=program,
-        tool=tool,
-        node={**node_of("NVIDIA A100"), "mpi": mpi},
-    )
-    expected = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **(libraries if given else {})}
-    assert made["environment"] == expected
 
 
 def test_a_good_run_gives_a_record(run_module: Any) -> None:

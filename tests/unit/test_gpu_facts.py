@@ -201,14 +201,6 @@ def together(*changed: tuple[str, str]) -> tuple[int, str, str]:
     )
 
 
-def test_a_driver_that_knows_all_figures_is_asked_for_them_once(ran: Ran) -> None:
-    by_group = fact_of(ran)
-    ran.answers[AT_ONCE] = together()
-    ran.calls.clear()
-    assert fact_of(ran) == by_group
-    assert len(ran.calls[3:]) == 4
-
-
 def test_figures_that_are_asked_for_at_once_are_those_of_their_group(ran: Ran) -> None:
     ran.answers[AT_ONCE] = together((ECC, "1, 2, 3, 4"), (THROTTLE, "0x0000000000000008"))
     for gpu in fact_of(ran)["devices"]:
@@ -237,10 +229,6 @@ def test_a_program_that_hangs_is_asked_no_more(
     assert hangs in fact["notes"]
 
 
-def test_check_mode_reads_the_same(ran: Ran) -> None:
-    assert ran(expected=EXPECTED, _ansible_check_mode=True) == ran(expected=EXPECTED)
-
-
 def test_no_tools_are_named_problems(ran: Ran) -> None:
     ran.tools = {}
     fact = ran(expected=EXPECTED)["ansible_facts"]["trueup_gpu"]
@@ -249,15 +237,6 @@ def test_no_tools_are_named_problems(ran: Ran) -> None:
         "fabric_manager_missing",
     ]
     assert (fact["user_space"], fact["fabric_manager"], ran.calls) == (None, None, [])
-
-
-def test_a_mismatch_asks_for_a_reboot(ran: Ran) -> None:
-    mismatch = "Failed to initialize NVML: Driver/library version mismatch"
-    ran.answers[f"{SMI}driver_version"] = (18, f"{mismatch}\nNVML library version: 575.57\n", "")
-    fact = ran(expected={})["ansible_facts"]["trueup_gpu"]
-    assert [one["name"] for one in fact["problems"]] == ["driver_mismatch"]
-    assert (fact["user_space"], fact["gpus"], fact["reboot_required"]) == ("575.57", None, True)
-    assert (fact["devices"], len(ran.calls)) == (None, 3)
 
 
 def test_a_program_without_content_is_a_driver_that_does_not_work(ran: Ran) -> None:
@@ -316,61 +295,12 @@ def test_one_question_that_is_refused_leaves_the_others(ran: Ran) -> None:
     assert fact["problems"] == []
 
 
-def test_an_old_driver_is_asked_for_throttling_by_its_old_name(ran: Ran) -> None:
-    ran.answers[THROTTLE] = REFUSED
-    fact = fact_of(ran)
-    assert fact["devices"][0]["throttle_reasons"] == ["software power cap"]
-    assert fact["problems"] == []
-
-
-def test_a_question_that_hangs_is_a_note(ran: Ran) -> None:
-    ran.answers["nvidia-smi nvlink"] = (124, "", "")
-    assert "NVLinks: nvidia-smi did not end within 30 s" in fact_of(ran)["notes"]
-
-
-def test_no_word_of_nvlinks_is_a_note(ran: Ran) -> None:
-    """So does driver 580.159.04 of an H100 whose NVLinks its virtual machine does not get."""
-    ran.answers["nvidia-smi nvlink"] = (0, "", "")
-    fact = fact_of(ran)
-    why = "NVLinks: nvidia-smi nvlink -s printed nothing, so that no GPU shows any"
-    assert (fact["devices"][0]["nvlinks"], why in fact["notes"]) == (None, True)
-
-
 def test_a_driver_that_hangs_is_a_problem_and_is_asked_no_more(ran: Ran) -> None:
     ran.answers[f"{SMI}driver_version"] = (124, "", "")
     fact = fact_of(ran)
     assert [one["name"] for one in fact["problems"]] == ["nvidia_smi_failed"]
     assert "did not end within 60 s" in fact["problems"][0]["message"]
     assert len(ran.calls) == 3
-
-
-def test_faults_are_named_problems(ran: Ran) -> None:
-    ran.answers[ECC] = table("pci.bus_id, a, b, c, d", "0, 3, 0, 3")
-    ran.answers[THROTTLE] = table("pci.bus_id, clocks_event_reasons.active", "0x48")
-    ran.answers[REMAP] = table("gpu_bus_id, a, b, c, d", "0, 1, Yes, No")
-    fact = fact_of(ran)
-    names = ["row_remap_pending", "ecc_uncorrected", "gpu_slowed"]
-    assert [one["name"] for one in fact["problems"]] == names * 8
-    assert fact["reboot_required"] is True
-
-
-def test_xids_of_this_machines_kernel_log(ran: Ran) -> None:
-    line = "[  812.5] NVRM: Xid (PCI:0001:00:00): 79, pid=1, GPU has fallen off the bus."
-    ran.answers["dmesg"] = (0, f"{line}\n", "")
-    fact = fact_of(ran, sysfs_root="/sys")
-    [row] = fact["xids"]
-    assert (row["device"], row["code"], row["line"], row["time"]) == (
-        *("0001:00:00.0", 79, line, "812.5"),
-    )
-    # The list of codes is not on the node.
-    assert [one["name"] for one in fact["problems"] if one["name"].startswith("xid")] == []
-
-
-def test_a_code_has_its_age_by_the_uptime(ran: Ran, tmp_path: Path) -> None:
-    (tmp_path / "uptime").write_text("8012.50 15000.00\n")
-    ran.answers["dmesg"] = (0, "[  812.5] NVRM: Xid (PCI:0001:00:00): 69, pid=1, x\n", "")
-    fact = fact_of(ran, sysfs_root="/sys", procfs_root=str(tmp_path))
-    assert [row["age_seconds"] for row in fact["xids"]] == [7200.0]
 
 
 def test_a_gpu_that_did_not_start_is_a_problem_by_its_address(ran: Ran) -> None:
@@ -391,20 +321,6 @@ def fabrics(state: str, status: str) -> tuple[int, str, str]:
     """The answer of nvidia-smi -q of 8 GPUs: this one of the last, all others are ready."""
     whole = [FABRIC.format(address, "Completed", "Success") for address in ADDRESSES]
     return 0, "".join([*whole[:-1], FABRIC.format(ADDRESSES[-1], state, status)]), ""
-
-
-@parametrized(("state", "status", "names"))
-def test_the_fabric_of_several_gpus_is_read_and_judged(
-    ran: Ran, state: str, status: str, names: list[str]
-) -> None:
-    ran.answers["nvidia-smi -q"] = fabrics(state, status)
-    fact = ran(expected=EXPECTED, settle_seconds=0)["ansible_facts"]["trueup_gpu"]
-    assert [one["name"] for one in fact["problems"]] == names
-    assert fact["devices"][0]["fabric"] == {
-        "state": "Completed",
-        "status": "Success",
-        "health": None,
-    }
 
 
 def test_a_fabric_that_registers_is_waited_for(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -466,13 +382,6 @@ def licences(*states: str) -> tuple[int, str, str]:
         for address, state in zip(ADDRESSES, each, strict=True)
     )
     return 0, text, ""
-
-
-def test_a_slice_is_asked_for_its_licence(ran: Ran) -> None:
-    ran.answers |= {**SLICE, "nvidia-smi -q": licences("Licensed (Expiry: N/A)")}
-    fact = ran(expected={"gpu_memory_gib": 24})["ansible_facts"]["trueup_gpu"]
-    assert [gpu["licence"] for gpu in fact["devices"]] == ["Licensed (Expiry: N/A)"] * 8
-    assert fact["problems"] == []
 
 
 def test_a_licence_is_waited_for(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:

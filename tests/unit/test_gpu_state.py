@@ -10,12 +10,8 @@ from helpers import parametrized
 from trueup.errors import ParseError
 from trueup.node.gpu_state import (
     QUERIES,
-    REMAP_QUERY,
     devices,
-    is_registered,
-    is_registering,
     judge,
-    judge_failures,
     parse_fabric,
     parse_nvlinks,
     parse_query,
@@ -24,37 +20,10 @@ from trueup.node.gpu_state import (
 
 DATA = Path(__file__).parent.parent / "data" / "nvidia_smi"
 GPU = "0001:00:00.0"
-CLOCKS = (
-    "pci.bus_id, clocks.current.sm [MHz], clocks.max.sm [MHz], clocks.current.memory [MHz],"
-    " temperature.gpu\n"
-)
 
 
 def one(**cells: list[str]) -> dict[str, Any]:
     return devices({name: {GPU: row} for name, row in cells.items()}, None)[0]
-
-
-def test_the_figures_of_a_gpu() -> None:
-    text = f"{CLOCKS}00000001:00:00.0, 210 MHz, 1410 MHz, [N/A], 34\n"
-    table = parse_query(text, QUERIES["clocks"])
-    assert table == {GPU: ["210 MHz", "1410 MHz", "[N/A]", "34"]}
-    found = devices({"clocks": table}, None)
-    assert found == [
-        {
-            "pci": GPU,
-            "name": None,
-            "memory_bytes": None,
-            "licence": None,
-            "clocks": {"sm_mhz": 210, "max_sm_mhz": 1410, "memory_mhz": None},
-            "temperature_celsius": 34,
-            "ecc": None,
-            "ecc_by_memory": None,
-            "row_remap": None,
-            "throttle_reasons": None,
-            "nvlinks": None,
-            "fabric": None,
-        }
-    ]
 
 
 @parametrized(("cells", "wanted"))
@@ -116,41 +85,10 @@ def test_a_cell_that_is_not_understood_is_refused(cells: dict[str, list[str]]) -
         one(**cells)
 
 
-def test_remapped_rows_have_a_column_of_their_own_name() -> None:
-    text = "gpu_bus_id, a, b, c, d\n00000001:00:00.0, 0, 0, No, No\n"
-    assert list(parse_query(text, REMAP_QUERY, "gpu_bus_id")) == [GPU]
-
-
 def test_the_links_of_a_size_that_lost_them_all() -> None:
     text = (DATA / "nvlink_inactive_nc80adis_h100_v5.txt").read_text(encoding="utf-8")
     found = [links and (links["active"], links["total"]) for links in parse_nvlinks(text)]
     assert found == [(0, None), (0, None)]
-
-
-FABRICS = {
-    "00000001": {"state": "Completed", "status": "Success", "health": None},
-    "00000002": {"state": "In Progress", "status": None, "health": None},
-    "00000003": {"state": "Completed", "status": "Insufficient Resources", "health": None},
-    "00000004": {"state": "Completed", "status": "Success", "health": "Unhealthy"},
-    # An A100 shows none, also where it has NVSwitches.
-    "00000005": None,
-}
-
-
-def test_the_fabric_of_each_gpu() -> None:
-    text = (DATA / "q_h100_fabric.txt").read_text(encoding="utf-8")
-    assert parse_fabric(text) == {
-        f"{domain[4:]}:00:00.0": fabric for domain, fabric in FABRICS.items()
-    }
-    ready = [fabric and is_registered(fabric) for fabric in FABRICS.values()]
-    assert ready == [True, False, False, False, None]
-    assert [fabric and is_registering(fabric) for fabric in FABRICS.values()] == [
-        *(False, True, False, False, None)
-    ]
-
-
-def test_a_driver_without_the_block_has_no_fabric() -> None:
-    assert parse_fabric((DATA / "q_a100.txt").read_text(encoding="utf-8")) == {"0001:00:00.0": None}
 
 
 @parametrized("text")
@@ -186,15 +124,3 @@ def test_a_fault_is_the_only_problem(
     found = judge([{**HEALTHY, **changes}])
     assert [(one["name"], one["reboot"]) for one in found] == [(name, reboot)]
     assert part in found[0]["message"]
-
-
-@parametrized(("failure", "running", "is_complete", "count"))
-def test_a_gpu_that_did_not_start_and_is_not_there_is_a_problem(
-    failure: dict[str, Any], running: list[str], is_complete: bool, count: int
-) -> None:
-    found = judge_failures([failure], running, is_complete=is_complete)
-    assert [row["name"] for row in found] == ["gpu_not_started"] * count
-    name = failure["gpu"] or "at an unknown address"
-    assert [f"GPU {name} did not start: it is gone" in row["message"] for row in found] == [
-        True
-    ] * count

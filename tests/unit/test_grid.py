@@ -26,29 +26,6 @@ def chosen(distribution: str, version: str, branch: str, number: str, **more: An
     )
 
 
-def test_linux_grid_drivers_alone_are_read() -> None:
-    drivers = parse_manifest(TEXT)
-    assert [driver.branch for driver in drivers] == ["18.6", "20.0", "16.5", "11.3", "18.6", "18.5"]
-    assert drivers[0] == GridDriver(
-        "Ubuntu",
-        22,
-        "570.211.01",
-        "18.6",
-        "https://example.invalid/570.211.01.run",
-        "Ubuntu 20.04 LTS, 22.04 LTS, 24.04 LTS, Red Hat Enterprise Linux 8.6, 8.8, 8.9",
-    )
-
-
-@parametrized(("distribution", "version"))
-def test_systems_that_the_manifest_is_for(distribution: str, version: str) -> None:
-    driver = chosen(distribution, version, "18.6", "570.211.01")
-    assert driver.url == "https://example.invalid/570.211.01.run"
-
-
-def test_without_a_direct_link_the_other_is_used() -> None:
-    assert chosen("ubuntu", "22.04", "20.0", "595.58.03").url.endswith("/595.58.03.run")
-
-
 def test_an_older_systems_entry_needs_to_name_this_one() -> None:
     with pytest.raises(BadInput, match=r"GRID 18\.6 is not for almalinux 9\.6 by the driver"):
         chosen("almalinux", "9.6", "18.6", "570.211.01")
@@ -58,12 +35,6 @@ def test_an_older_systems_entry_needs_to_name_this_one() -> None:
     assert chosen("ubuntu", "22.04", "18.5", "570.195.03").os_major == 20
     with pytest.raises(BadInput, match=r"not for ubuntu 24\.04"):
         chosen("ubuntu", "24.04", "18.5", "570.195.03")
-
-
-@parametrized(("distribution", "version", "branch", "message"))
-def test_what_is_not_offered(distribution: str, version: str, branch: str, message: str) -> None:
-    with pytest.raises(BadInput, match=re.escape(message)):
-        chosen(distribution, version, branch, "570.211.01")
 
 
 def test_a_manifest_that_disagrees_with_the_pin() -> None:
@@ -88,20 +59,6 @@ def test_a_manifest_that_disagrees_with_the_pin() -> None:
 def test_a_manifest_that_cannot_be_used(text: str, message: str) -> None:
     with pytest.raises(ParseError, match=re.escape(message)):
         parse_manifest(text)
-
-
-DOCUMENTED = ["RHEL/CentOS 9.6", "RHEL/CentOS 9.7"]
-
-
-@pytest.mark.parametrize("distribution", ["almalinux", "rhel", "rocky"])
-def test_microsofts_page_names_systems_too(distribution: str) -> None:
-    driver = chosen(distribution, "9.6", "18.6", "570.211.01", documented=DOCUMENTED)
-    assert driver.url == "https://example.invalid/570.211.01.run"
-    for version in ("9.8", "9", "19.6", "9.61"):
-        with pytest.raises(BadInput, match=r"by Microsoft's page RHEL/CentOS 9\.6"):
-            chosen(distribution, version, "18.6", "570.211.01", documented=DOCUMENTED)
-    with pytest.raises(BadInput, match=r"has none"):
-        chosen("debian", "9.6", "18.6", "570.211.01", documented=DOCUMENTED)
 
 
 @parametrized(("branch", "version", "said"))

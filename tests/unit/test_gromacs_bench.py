@@ -62,28 +62,6 @@ def test_a_good_run_gives_a_record_and_leaves_nothing(run_module: Any, tmp_path:
     assert list((tmp_path / "runs").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("given", "used"),
-    [
-        ({}, True),
-        ({"mpirun": "/site/bin/mpirun"}, False),
-        # Its module brings its own.
-        ({"source": "eessi", "eessi_init": str(DRIVER), "eessi_module": "GROMACS/1"}, False),
-    ],
-)
-def test_an_mpi_that_is_on_no_path_starts_the_nodes_own_program(
-    run_module: Any, given: dict[str, Any], used: bool
-) -> None:
-    variables = {"OPAL_PREFIX": "/opt/hpcx-v2/ompi"}
-    found = {"path": "/opt/hpcx-v2/ompi/bin/mpirun", "kind": "hpcx", "environment": variables}
-    run = FakeRun(stdout=GOOD)
-    run_module(run, node={"mpi": found}, **given)
-    argv = run.calls[0]["argv"]
-    expected = found["path"] if used else given.get("mpirun", "mpirun")
-    assert argv[argv.index("--mpirun") + 1] == expected
-    assert ("OPAL_PREFIX" in run.calls[0]["environment"]) is used
-
-
 test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(GOOD, leaves="runs")
 
 
@@ -276,14 +254,6 @@ def test_the_driver_says_why_it_failed(
     assert said in done.stdout
     assert "trueup-gromacs" not in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
-
-
-def test_ranks_for_pme_alone_make_another_case() -> None:
-    given = {"tpr": "", "tpr_sha256": "", "water_box": 4.0, "ranks": 4, "threads_per_rank": 1}
-    given |= {"steps": 1000, "reset_step": -1, "drift_allowed": 0.005, "pin": "on"}
-    given |= {"tune_pme": False, "source": "system", **dict.fromkeys(gromacs.OFFLOAD, "auto")}
-    cases = [gromacs.settings({**given, "pme_ranks": n}, cpus=4).case for n in (-1, 1, 2)]
-    assert cases == ["water4nm-r4t1", "water4nm-r4t1p1", "water4nm-r4t1p2"]
 
 
 def test_a_record_of_the_run_stands_for_its_case(run_module: Any, tmp_path: Path) -> None:

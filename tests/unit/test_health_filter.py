@@ -54,11 +54,6 @@ TOLD = json.dumps(
 )
 
 
-@parametrized(("node", "word"))
-def test_the_worst_verdict_on_a_node_counts(node: str, word: str) -> None:
-    assert node_verdict(TOLD, node, [])["verdict"] == word
-
-
 def test_each_sentence_has_figures_unit_and_code() -> None:
     assert findings(TOLD) == [
         "n1: fail: copies on gpu3 is 2e+10 byte/s, expected at least 4.8e+10 byte/s [NHC2020].",
@@ -80,12 +75,6 @@ def test_what_is_not_its_json_is_refused() -> None:
         node_verdict("Traceback", "n1", [])
     with pytest.raises(BadInput, match="not the JSON of"):
         findings("{}")
-
-
-def test_what_was_planned_and_not_measured_is_unmeasured() -> None:
-    assert node_verdict(TOLD, "n2", ["gpu_copy", "nccl"])["unmeasured"] == ["nccl"]
-    # A record that failed measured nothing.
-    assert node_verdict(TOLD, "n4", ["gpu_copy"])["unmeasured"] == ["gpu_copy"]
 
 
 @parametrized(("node", "planned", "later", "ends"))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import re
-import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -109,45 +107,6 @@ def test_two_ranks_give_a_record(run_module: Any) -> None:
         "statistic": "single",
         "n": 1,
     }
-
-
-def test_two_nodes_solve_one_system_of_their_memory(run_module: Any) -> None:
-    run = Watch(stdout=TWO_RANKS)
-    nodes = {"nodes": ["hb-1", "hb-2"], "hosts": ["10.0.0.1", "10.0.0.2"], "launcher": "mpirun"}
-    _, record = goes_well(run_module, run, ranks=1, binding="numa", **nodes)
-    assert (record["case"], record["nodes"]) == (
-        "n1536-nb192-1x2-t2-numa-2nodes-mpirun",
-        ["hb-1", "hb-2"],
-    )
-    assert (record["ranks"], record["node_count"]) == (2, 2)
-    argv = run.calls[0]["argv"]
-    assert argv[:9] == [
-        *("mpirun", "-np", "2", "--map-by", "ppr:1:node", "--bind-to", "none"),
-        *("--host", "10.0.0.1:1,10.0.0.2:1"),
-    ]
-    # 80 % of twice 4 GiB.
-    larger = run_module(FakeRun(stdout=TWO_RANKS), max_n=0, **nodes)["record"]
-    assert larger["parameters"]["n"] == math.isqrt(int(0.8 * 8 * GIB) // 8) // 192 * 192
-
-
-def test_slurms_ranks_find_the_input_in_the_folder_that_they_share(
-    run_module: Any, tmp_path: Path
-) -> None:
-    run = Watch(stdout=TWO_RANKS)
-    by_slurm = {"nodes": ["hb-1", "hb-2"], "launcher": "slurm", "job_directory": str(tmp_path)}
-    result = run_module(run, ranks=1, check=True, **by_slurm)
-    words = shlex.split(result["command"][-1].partition("=")[2])
-    assert words[-1] == "/opt/xhpl"
-    assert run.calls == []
-
-
-def test_the_first_rank_reads_the_input_and_others_need_no_folder(tmp_path: Path) -> None:
-    show = ["cat", hpl.INPUT]
-    (tmp_path / hpl.INPUT).write_text("input")
-    here = hpl.rank_argv(show[0], show[1:], str(tmp_path))
-    assert subprocess.run(here, capture_output=True, text=True, check=True).stdout == "input"
-    there = hpl.rank_argv("pwd", [], str(tmp_path / "none"))
-    assert subprocess.run(there, capture_output=True, text=True, check=True).stdout == "/\n"
 
 
 # ---- NVIDIA's container: a docker that writes down its argv, and runs nothing
@@ -273,18 +232,6 @@ def test_one_rank_needs_no_mpirun(run_module: Any) -> None:
     assert argv == [*alone, *IN_FOLDER, str(folder_of(argv)), "/opt/xhpl"]
 
 
-def test_check_mode_returns_the_same_keys_and_runs_nothing(
-    run_module: Any, programs: dict[str, str | None]
-) -> None:
-    real = run_module(FakeRun(stdout=ONE_RANK))
-    programs["/opt/xhpl"] = None  # a node that is not set up yet
-    run = FakeRun(stdout=ONE_RANK)
-    result = run_module(run, check=True)
-    assert run.calls == []
-    assert set(result) - {"warnings"} == set(real) - {"warnings"}
-    assert (result["record"], result["command"][-1]) == (None, "/opt/xhpl")
-
-
 test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
     ({"returncode": 127, "stderr": "xhpl: not found"}, "failed", "exit status 127"),
     ({"timed_out": True}, "failed", "time limit"),
@@ -352,18 +299,6 @@ def test_the_order_fills_the_fraction_of_the_memory() -> None:
     assert order**2 * 8 <= 0.8 * 448 * GIB < (order + 192) ** 2 * 8
     with pytest.raises(BadInput, match="set n or max_n"):
         hpl.order(n=0, nb=192, max_n=0, memory_fraction=0.8, memory_bytes=None)
-
-
-def test_one_rank_on_each_numa_node() -> None:
-    machine = Topology(
-        cpus=tuple(range(8)),
-        numa={0: (0, 1, 2, 3), 1: (4, 5, 6)},
-        l3_groups=(),
-        cores=tuple((cpu,) for cpu in range(7)),
-    )
-    assert hpl.layout(machine, ranks=0, threads_per_rank=0, gpus=0) == (2, 3)
-    assert hpl.layout(machine, ranks=4, threads_per_rank=0, gpus=0) == (4, 1)
-    assert hpl.layout(machine, ranks=0, threads_per_rank=2, gpus=1) == (1, 2)
 
 
 def test_a_record_of_the_run_stands_for_its_case(

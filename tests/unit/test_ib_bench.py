@@ -93,16 +93,6 @@ def test_a_loopback_gives_one_record_of_both_ends(
     assert machine.left_running() == []
 
 
-def test_check_mode_returns_the_same_keys_and_runs_nothing(
-    run_module: Any, machine: Machine
-) -> None:
-    result = run_module(check=True)
-    assert not (machine.folder / "pid").exists()
-    real = run_module()
-    assert set(result) - {"warnings"} == set(real) - {"warnings"}
-    assert (result["record"], result["command"]) == (None, real["command"])
-
-
 def test_each_end_is_bound_to_the_devices_numa_node(
     run_module: Any, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import ib_facts
 import pytest
-import yaml
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.node import tools
-from helpers import answer_of, parametrized
+from helpers import answer_of
 from machines import build, description, root_of
 
 if TYPE_CHECKING:
@@ -47,17 +45,6 @@ def test_an_ndv4_as_expected(
     }
 
 
-def test_what_is_wrong_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    result = run_module(
-        capsys, sysfs_root=sysfs("hb120rs_v3"), expected={"rate_gbps": 400, "nics": 2}
-    )
-    found = result["ansible_facts"]["trueup_rdma"]["problems"]
-    assert [problem.split(":")[0] for problem in found] == [
-        "1 InfiniBand device(s), expected 2",
-        "mlx5_ib0",
-    ]
-
-
 def test_persistent_names_are_expected_where_asked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,61 +59,10 @@ def test_persistent_names_are_expected_where_asked(
     ]
 
 
-def test_counters_are_judged_where_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = build(description("hb120rs_v3"), tmp_path) / "sys"
-    counter = (
-        root / "class" / "infiniband" / "mlx5_ib0" / "ports" / "1" / "counters" / "link_downed"
-    )
-    counter.parent.mkdir()
-    counter.write_text("2\n")
-    silent = run_module(capsys, sysfs_root=str(root))["ansible_facts"]["trueup_rdma"]
-    asked = run_module(capsys, sysfs_root=str(root), counters_judged=True)
-    (row,) = [row for row in silent["devices"] if row["device"] == "mlx5_ib0"]
-    assert (row["counters"]["link_downed"], row["counters"]["symbol_error"]) == (2, None)
-    assert silent["problems"] == []
-    assert [text.split(":")[0] for text in asked["ansible_facts"]["trueup_rdma"]["problems"]] == [
-        "mlx5_ib0"
-    ]
-
-
 def test_a_wrong_expectation_fails(capsys: pytest.CaptureFixture[str]) -> None:
     result = run_module(capsys, expected={"nics": "many"}, sysfs_root="/nonexistent")
     assert result["failed"] is True
     assert result["msg"].startswith("expected: not numbers and mappings")
-
-
-@parametrized(("tool", "answers", "expected"))
-def test_a_driver_that_waits_for_a_reboot(
-    tool: str | None,
-    answers: dict[str, tuple[int, str, str]],
-    expected: tuple[str | None, bool],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    calls: list[tuple[list[str], dict[str, Any]]] = []
-
-    def run_command(_: AnsibleModule, argv: list[str], **options: Any) -> tuple[int, str, str]:
-        calls.append((argv, options))
-        return answers[argv[2]]
-
-    def get_bin_path(_: AnsibleModule, name: str, **__: Any) -> str | None:
-        return tool if name == "modinfo" else None
-
-    monkeypatch.setattr(AnsibleModule, "get_bin_path", get_bin_path)
-    monkeypatch.setattr(AnsibleModule, "run_command", run_command)
-    monkeypatch.setattr(ib_facts.infiniband, "read_driver", lambda _: "A")
-    driver = run_module(capsys)["ansible_facts"]["trueup_rdma"]["driver"]
-    assert (driver["loaded"], driver["installed"], driver["reboot_required"]) == ("A", *expected)
-    assert [argv for argv, _ in calls] == (
-        [[tool, "--field", field, "mlx5_core"] for field in ("srcversion", "filename")]
-        if tool
-        else []
-    )
-    assert [options["environ_update"] for _, options in calls] == [
-        {"LC_ALL": "C", "LANG": "C"}
-    ] * len(calls)
 
 
 def test_the_images_naming_service_and_the_agents_configuration(
@@ -179,12 +115,3 @@ def test_the_journal_is_asked_for_links_that_were_lost(
     # Of a recorded machine this machine's journal says nothing.
     recorded = run_module(capsys, flap_hours=6, sysfs_root=sysfs("nd96asr_v4"))
     assert recorded["ansible_facts"]["trueup_rdma"]["flaps"] is None
-
-
-def test_documentation_names_what_is_returned(capsys: pytest.CaptureFixture[str]) -> None:
-    facts = run_module(capsys, sysfs_root=sysfs("nd96asr_v4"))["ansible_facts"]["trueup_rdma"]
-    page = yaml.safe_load(ib_facts.RETURN)["ansible_facts"]["contains"]["trueup_rdma"]["contains"]
-    assert set(page) == set(facts)
-    assert set(page["devices"]["contains"]) == set(facts["devices"][0])
-    assert set(page["driver"]["contains"]) == set(facts["driver"])
-    assert set(page["agent"]["contains"]) == set(facts["agent"])

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import socket
-import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,42 +12,12 @@ from trueup.node import metadata as service
 from trueup.node.metadata import Metadata, ask
 
 if TYPE_CHECKING:
-    from http.server import BaseHTTPRequestHandler
-
     from metadata_server import Behaviour
 
 
 def asked(behave: Behaviour) -> Metadata:
     with serving(behave) as (url, _):
         return ask(url)
-
-
-def test_a_good_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9/")
-    with serving(send(document())) as (url, requests):
-        metadata = ask(url)
-    assert metadata == Metadata(
-        status="ok",
-        vm_size="Standard_HB120rs_v3",
-        region="southcentralus",
-        zone="1",
-        offer="spot",
-        image="microsoft-dsvm:ubuntu-hpc:2404:24.04.2026050801",
-        vm_id="11111111-2222-3333-4444-555555555555",
-    )
-    path, headers = requests[0]
-    assert path == "/metadata/instance?api-version=1"
-    assert headers["Metadata"] == "true"
-    assert "X-Forwarded-For" not in headers
-    assert len(requests) == 1
-
-
-@pytest.mark.parametrize(
-    ("priority", "offer"),
-    [("Regular", "payg"), ("", "payg"), ("Spot", "spot"), ("Low", None), (None, None), (7, None)],
-)
-def test_priority_is_the_offer(priority: Any, offer: str | None) -> None:
-    assert asked(send(document(priority=priority))).offer == offer
 
 
 def test_what_is_missing_is_none() -> None:
@@ -89,92 +55,6 @@ def test_an_unusable_answer_is_named(behave: Behaviour, detail: str) -> None:
     metadata = asked(behave)
     assert (metadata.status, metadata.vm_size) == ("unusable", None)
     assert detail in metadata.detail
-
-
-def test_a_redirect_is_not_followed() -> None:
-    with (
-        serving(send(document())) as (target, reached),
-        serving(send(b"", 307, {"Location": target})) as (url, _),
-    ):
-        metadata = ask(url)
-    assert metadata.status == "unusable"
-    assert reached == []
-
-
-def trickle_headers(handler: BaseHTTPRequestHandler) -> None:
-    handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
-    for number in range(1200):
-        handler.wfile.write(f"X-{number}: 1\r\n".encode())
-        time.sleep(0.05)
-
-
-def trickle_body(handler: BaseHTTPRequestHandler) -> None:
-    handler.send_response(200)
-    handler.send_header("Content-Length", "2000")
-    handler.end_headers()
-    for _ in range(1200):
-        handler.wfile.write(b" ")
-        time.sleep(0.05)
-
-
-def say_nothing(_: BaseHTTPRequestHandler) -> None:
-    time.sleep(60)
-
-
-@pytest.mark.parametrize("behave", [trickle_headers, trickle_body, say_nothing])
-def test_a_slow_answer_is_given_up(behave: Behaviour) -> None:
-    with serving(behave) as (url, _):
-        started = time.monotonic()
-        metadata = ask(url, connect_seconds=60, answer_seconds=0.3)
-        took = time.monotonic() - started
-    assert metadata == Metadata("unusable", "no whole answer within 0.3 s")
-    # The servers above take a minute.
-    assert took < 50
-
-
-def raw_server(answer: bytes) -> tuple[str, socket.socket]:
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        with contextlib.suppress(OSError):
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(4096)
-                connection.sendall(answer)
-
-    threading.Thread(target=serve, daemon=True).start()
-    return f"http://127.0.0.1:{listener.getsockname()[1]}/", listener
-
-
-@pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.2\r\n", b"", b"HTTP/1.1 banana\r\n\r\n"])
-def test_another_protocol_is_named(answer: bytes) -> None:
-    url, listener = raw_server(answer)
-    with listener:
-        metadata = ask(url)
-    assert metadata.status == "unusable"
-    assert "broke off or is not HTTP" in metadata.detail
-
-
-def test_nothing_there_is_absent() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    assert ask(f"http://127.0.0.1:{port}/").status == "absent"
-
-
-def test_an_address_that_swallows_packets_is_absent() -> None:
-    # A listener whose queue is full accepts no further connection, as a dropping firewall would.
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        port = listener.getsockname()[1]
-        waiting = [socket.socket() for _ in range(4)]
-        for client in waiting:
-            client.setblocking(False)
-            client.connect_ex(("127.0.0.1", port))
-        metadata = ask(f"http://127.0.0.1:{port}/", connect_seconds=0.3, answer_seconds=60)
-        for client in waiting:
-            client.close()
-    assert metadata.status == "absent"
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,10 @@ from machines import DATA, build, description, root_of
 from trueup.errors import BadInput
 from trueup.node.infiniband import (
     Expected,
-    agent_enables,
     counter_problems,
     persistent_names,
     problems,
     read_devices,
-    read_driver,
-    warnings_of,
 )
 from trueup_controller.sizes import read_sizes
 from trueup_filters import rdma_expected
@@ -42,40 +39,6 @@ def changed(tmp_path: Path, number: int, **changes: Any) -> list[dict[str, Any]]
     return read_devices(str(build(machine, tmp_path) / "sys"))
 
 
-def test_the_devices_of_an_ndv4() -> None:
-    rows = devices_of("nd96asr_v4")
-    assert rows[0] == {
-        "device": "mlx5_ib0",
-        "kind": "infiniband",
-        "pci": "0101:00:00.0",
-        "rate_gbps": 200.0,
-        "state": "ACTIVE",
-        "physical_state": "LinkUp",
-        "link_layer": "InfiniBand",
-        "numa_node": 1,
-        "firmware": None,
-        "interfaces": [],
-        "counters": dict.fromkeys(rows[0]["counters"]),
-    }
-    assert problems(rows, Expected(NDV4)) == []
-    assert persistent_names(rows) == {
-        f"010{number + 1}:00:00.0": f"mlx5_ib{number}" for number in range(8)
-    }
-
-
-@pytest.mark.parametrize(
-    ("machine", "expected"),
-    [
-        ("hb120rs_v3", {"rate_gbps": 200, "nics": 1}),
-        ("nd96isr_h100_v5", {"rate_gbps": 400, "nics": 8}),
-    ],
-)
-def test_the_ethernet_function_is_not_counted_as_infiniband(
-    machine: str, expected: dict[str, Any]
-) -> None:
-    assert problems(devices_of(machine), Expected(expected)) == []
-
-
 def test_a_slower_link(tmp_path: Path) -> None:
     (problem,) = problems(changed(tmp_path, 2, rate="100 Gb/sec (4X EDR)"), Expected(NDV4))
     assert problem.startswith("mlx5_ib2: the link runs at 100 Gb/s, expected 200 Gb/s: deallocate")
@@ -96,13 +59,6 @@ def test_a_link_that_is_not_up(tmp_path: Path, state: str, physical: str) -> Non
     word, after = state[3:] or "of no state", physical[3:] or "unknown"
     said = f"mlx5_ib7: the link is {word} (physical state {after}), expected ACTIVE"
     assert problem.startswith(said)
-
-
-def test_too_few_devices() -> None:
-    (problem,) = problems(devices_of("nd96asr_v4")[:7], Expected(NDV4))
-    assert problem.startswith("7 InfiniBand device(s), expected 8: see `lspci -d 15b3:`")
-    (none,) = problems([], Expected(NDV4))
-    assert none.startswith("0 InfiniBand device(s), expected 8")
 
 
 def test_a_device_on_the_wrong_numa_node(tmp_path: Path) -> None:
@@ -129,27 +85,10 @@ def test_devices_whose_names_have_been_swapped(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_unknown_is_not_judged() -> None:
-    assert problems(devices_of("nd96asr_v4")[:3], Expected({"rate_gbps": "", "nics": None})) == []
-
-
 @parametrized(("given", "message"))
 def test_expectations_that_are_none(given: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         Expected(given)
-
-
-def test_names_follow_the_addresses_and_not_the_order_of_detection(tmp_path: Path) -> None:
-    machine = description("nd96isr_h100_v5")
-    machine["infiniband"].reverse()
-    for number, row in enumerate(machine["infiniband"]):
-        row["device"] = f"mlx5_{number}"
-    machine["infiniband"][0]["pci"] = "9c61:00:02.0"
-    names = persistent_names(read_devices(str(build(machine, tmp_path) / "sys")))
-    assert names["0101:00:00.0"] == "mlx5_ib0"
-    assert names["0108:00:00.0"] == "mlx5_ib7"
-    assert names["9c61:00:02.0"] == "mlx5_an0"
-    assert len(names) == 9
 
 
 def test_soft_roce_is_never_infiniband(tmp_path: Path) -> None:
@@ -213,31 +152,6 @@ def test_error_counters(tmp_path: Path) -> None:
     )
 
 
-def test_the_loaded_driver(tmp_path: Path) -> None:
-    assert read_driver(str(tmp_path)) is None
-    folder = tmp_path / "module" / "mlx5_core"
-    folder.mkdir(parents=True)
-    (folder / "srcversion").write_text("533BB7E5866E52F63B9ACCB\n")
-    assert read_driver(str(tmp_path)) == "533BB7E5866E52F63B9ACCB"
-
-
-def test_ipoib_addresses_are_the_agents() -> None:
-    rows = devices_of("hb120rs_v3")
-    assert warnings_of(rows, "OS.EnableRDMA=y\n") == []
-    assert warnings_of(rows, None) == []
-    assert warnings_of([], "") == []
-    for text in ("", "# OS.EnableRDMA=y\n", "OS.EnableRDMA=n\n"):
-        (warning,) = warnings_of(rows, text)
-        assert warning.startswith("IPoIB interfaces get no address: OS.EnableRDMA is not y")
-
-
-@parametrized(("text", "enabled"))
-def test_the_last_line_of_the_agents_configuration_counts(
-    text: str | None, enabled: bool | None
-) -> None:
-    assert agent_enables(text) is enabled
-
-
 @pytest.mark.parametrize(
     ("size", "machine", "numa"),
     [
@@ -262,8 +176,3 @@ def test_the_catalogs_expectation_fits_the_described_machine(
         numa,
     )
     assert problems(devices_of(machine), Expected(expected)) == []
-
-
-def test_of_an_unknown_size_nothing_is_expected() -> None:
-    nowhere = {"vm_size": None, "catalog": None}
-    assert rdma_expected(nowhere, str(CATALOG / "topologies.yml")) == {}

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,49 +161,6 @@ def test_a_second_clone_installs_from_the_cache_of_the_first(
     shutil.rmtree(first.cache)
     status, said = second.install()
     assert (status, said.splitlines()[0]) == (0, "  0 of 2 packages to install, about 0 s")
-
-
-def test_uv_links_what_it_has_unpacked_once_and_what_is_compiled_is_linked_too(
-    index: Path, clone: Callable[[str], Clone]
-) -> None:
-    first, second = clone("first"), clone("second")
-    with first.file.open("a") as file:
-        file.write(
-            wheel(index, "uv", {"uv": Path(sysconfig.get_path("scripts"), "uv").read_bytes()})
-        )
-    for one in (first, second):
-        status, said = one.install()
-        assert (status, one.imports()) == (0, 0), said
-    assert first.packages != second.packages
-    for name in ("one.py", "__pycache__/one.cpython-*.pyc"):
-        [here], [there] = first.packages.glob(name), second.packages.glob(name)
-        assert here.samefile(there)
-    # Another version of a module is compiled anew, and the first clone's stays as it is. What one
-    # clone has and the other has not leaves no empty package there.
-    [compiled] = second.packages.glob("__pycache__/one.cpython-*.pyc")
-    before = compiled.read_bytes()
-    (second.packages / "one.py").unlink()
-    (second.packages / "one.py").write_text("version = 2\n")
-    # Within one second compileall sees no difference; an import does, by the length.
-    os.utime(second.packages / "one.py", (1, 1))
-    (first.packages / "three").mkdir()
-    (first.packages / "three" / "__init__.py").touch()
-    assert first.install()[0] == second.install()[0] == 0
-    assert compiled.read_bytes() != before
-    assert [path.read_bytes() for path in first.packages.glob("__pycache__/one.*")] == [before]
-    assert (first.packages / "three" / "__pycache__").exists()
-    assert not (second.packages / "three").exists()
-
-
-@pytest.mark.parametrize("program", [b"#!/bin/false\n", b"\x7fELF of another machine"])
-def test_where_uv_cannot_run_pip_installs(
-    index: Path, clone: Callable[[str], Clone], program: bytes
-) -> None:
-    one = clone("one")
-    with one.file.open("a") as file:
-        file.write(wheel(index, "uv", {"uv": program}))
-    status, said = one.install()
-    assert (status, one.imports()) == (0, 0), said
 
 
 def test_a_damaged_cache_is_mended_and_no_cache_is_done_without(

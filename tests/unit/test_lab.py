@@ -52,10 +52,6 @@ def test_a_set_includes_those_before_it(
     assert lab["query"][3:] == expected
 
 
-def test_another_system_has_no_apt() -> None:
-    assert wanted(facts("AlmaLinux", "9.5", "RedHat"), BY_SET, {}, "run")["apt"] is False
-
-
 def test_an_inventory_with_a_lab_needs_its_packages() -> None:
     assert (default_set([]), default_set(["n1"])) == ("run", "lab")
 

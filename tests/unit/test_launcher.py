@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -29,20 +28,9 @@ pytestmark = pytest.mark.slow
 PROGRAM = ["/opt/it/bin/program", "--size", "64"]
 BOUND = Placement(2, 2, "numa", ((0, 1), (2, 3)))
 UNBOUND = Placement(2, 2, "none", ((), ()))
-ALONE = Placement(1, 3, "core", ((0, 1, 5),))
 BIND = ["sh", "-c", launchers._BIND, "sh"]
 TWO = ("node-1", "node-2")
 SLURM = Launcher("slurm", TWO, directory="/shared/jobs")
-
-
-def test_local_with_one_rank_is_the_program_itself() -> None:
-    one = Launcher()
-    assert one.command(PROGRAM, per_node=1, variables={"A": "b"}) == PROGRAM
-    assert one.command(PROGRAM, per_node=1, variables={}, placement=UNBOUND) == PROGRAM
-    bound = one.command(PROGRAM, per_node=1, variables={}, placement=ALONE)
-    assert bound == ["taskset", "--cpu-list", "0-1,5", *PROGRAM]
-    itself = one.command(PROGRAM, per_node=1, variables={}, placement=ALONE, binds_itself=True)
-    assert itself == PROGRAM
 
 
 FROM_HERE = ("--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "plm_rsh_num_concurrent", "800")
@@ -153,33 +141,7 @@ def test_slurm_is_always_told_how_to_bind(
     assert f" --cpu-bind={option} " in argv[-1]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "minutes"), [(1, 2), (59, 2), (60, 2), (61, 3), (120, 3), (3600, 61)]
-)
-def test_slurms_own_limit_is_whole_minutes_and_later_than_ours(seconds: int, minutes: int) -> None:
-    argv = SLURM.command(PROGRAM, per_node=1, variables={}, limit_seconds=seconds)
-    assert [word for word in argv if word.startswith("--time")] == [f"--time={minutes}"]
-    assert minutes * 60 > seconds
-
-
 AWKWARD = ["it's", 'a "b"', "$HOME", "`id`", "a\nb", "*", "", "--x=a;b", "\\", "ä%j"]
-
-
-def test_awkward_arguments_come_through_the_jobs_script(tmp_path: Path) -> None:
-    # sbatch --wrap writes a script of sh around it; the stand-in srun shows what it is given.
-    stand_in = tmp_path / "srun"
-    stand_in.write_text('#!/bin/sh\nfor word; do printf "%s\\0" "$word"; done\n')
-    stand_in.chmod(0o755)
-    job = Launcher("slurm", TWO, path=str(tmp_path), arguments=tuple(AWKWARD), directory="/s")
-    wrap = job.command(AWKWARD, per_node=1, variables={})[-1]
-    script = tmp_path / "script"
-    script.write_text(f"#!/bin/sh\n{wrap.removeprefix('--wrap=')}\n")
-    done = subprocess.run(["sh", str(script)], capture_output=True, check=True)
-    words = done.stdout.decode().split("\0")[:-1]
-    assert words == [
-        *("--ntasks=2", "--ntasks-per-node=1", "--kill-on-bad-exit=1", "--cpu-bind=none"),
-        *(*AWKWARD, *AWKWARD),
-    ]
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"))))
@@ -225,7 +187,6 @@ def test_all_launchers_bind_to_the_same_cpus(
 
 
 MINE = sorted(os.sched_getaffinity(0))
-SHOW = ["sed", "-n", r"s/^Cpus_allowed_list:\t*//p", "/proc/self/status"]
 
 
 def by_wrapper(cpus: str, program: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
@@ -234,15 +195,6 @@ def by_wrapper(cpus: str, program: list[str], **variables: str) -> subprocess.Co
     return subprocess.run(
         argv, env={**kept, **variables}, capture_output=True, text=True, check=False
     )
-
-
-@pytest.mark.parametrize("variable", ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"])
-def test_the_wrapper_binds_a_rank_to_its_place_of_the_list(variable: str) -> None:
-    places = [str(MINE[0]), str(MINE[-1]), f"{MINE[0]},{MINE[-1]}"]
-    for rank, wanted in enumerate(places):
-        done = by_wrapper("/".join(places), SHOW, **{variable: str(rank)})
-        assert done.returncode == 0
-        assert set(parse_cpu_list(done.stdout.strip())) == set(parse_cpu_list(wanted))
 
 
 def test_open_mpis_number_goes_before_the_other() -> None:
@@ -269,15 +221,6 @@ def test_a_rank_without_cpus_of_its_own_does_not_run(
 def asked(**given: Any) -> Launcher:
     usual = {one.name: one.default for one in LAUNCHER}
     return Launcher.asked({**usual, **given})
-
-
-def test_the_defaults_are_this_node_alone() -> None:
-    made = asked()
-    assert made == Launcher()
-    assert made.node_count == 1
-    assert made.lost() == []
-    two = asked(launcher="mpirun", nodes=["a", "b"], launcher_path="/x/mpirun", queue_seconds=5)
-    assert (two.node_count, two.path, two.queue_seconds) == (2, "/x/mpirun", 5)
 
 
 ON_SLURM = {"launcher": "slurm", "nodes": ["a"], "job_directory": "/shared"}
@@ -360,11 +303,6 @@ def test_what_cannot_start_anything_is_refused(given: dict[str, Any], message: s
     assert str(refused.value) == message
 
 
-@parametrized("given")
-def test_what_can_is_not(given: dict[str, Any]) -> None:
-    assert asked(**given).nodes == tuple(given["nodes"])
-
-
 HPCX = mpi.Mpi(
     "/opt/hpcx-v2/ompi/bin/mpirun", "hpcx", "4.1.9", {"OPAL_PREFIX": "/h", "LD_LIBRARY_PATH": "/l"}
 )
@@ -381,27 +319,6 @@ def test_an_mpi_on_path_changes_nothing(kind: str, ranks: int) -> None:
     how: dict[str, Any] = {"per_node": ranks, "variables": {"A": "b"}}
     assert on_path.command(PROGRAM, **how) == without.command(PROGRAM, **how)
     assert on_path.variables(ranks) == without.variables(ranks)
-
-
-def test_an_mpi_that_is_on_no_path_is_called_by_its_own_and_ranks_get_its_variables() -> None:
-    how: dict[str, Any] = {"per_node": 2, "variables": {"A": "b"}}
-    local, over, job = (
-        Launcher(kind, nodes, directory="/shared/jobs", mpi=HPCX)
-        for kind, nodes in (("local", ()), ("mpirun", TWO), ("slurm", TWO))
-    )
-    assert local.command(PROGRAM, **how)[:3] == [HPCX.path, "--bind-to", "none"]
-    assert over.command(PROGRAM, **how) == [
-        *(HPCX.path, "-np", "4", "--map-by", "ppr:2:node", "--bind-to", "none"),
-        *("--host", "node-1:2,node-2:2", *FROM_HERE),
-        *("-x", "A", "-x", "LD_LIBRARY_PATH", "-x", "OPAL_PREFIX"),
-        *PROGRAM,
-    ]
-    assert job.command(PROGRAM, **how) == SLURM.command(PROGRAM, **how)
-    # A program of one rank loads its library too.
-    assert local.command(PROGRAM, per_node=1, variables={}) == PROGRAM
-    for launcher, ranks in ((local, 1), (local, 2), (over, 4), (job, 4)):
-        assert launcher.variables(ranks).items() >= HPCX.environment.items()
-    assert local.variables(1) == job.variables(4) == HPCX.environment
 
 
 @pytest.mark.parametrize("kind", ["intel", "mvapich"])
@@ -504,34 +421,6 @@ def test_nodes_that_do_not_answer_are_named_as_records_name_them(impatient: Path
     )
 
 
-@pytest.mark.usefixtures("ssh")
-def test_all_are_asked_at_the_same_time() -> None:
-    # Each answers when the other was asked.
-    assert Launcher("mpirun", ("twin1", "twin2")).lost() == []
-
-
-def test_an_ssh_that_hangs_is_gone_afterwards(impatient: Path) -> None:
-    Launcher("mpirun", ("slow",)).lost()
-    assert "slow" in impatient.read_text()
-    # What is killed may be listed until a busy machine comes to it.
-    deadline = time.monotonic() + 60
-    while left := running(f"sleep {_slow(impatient.parent)}"):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.2)
-
-
-def running(command: str) -> list[str]:
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
-    return [line for line in listed.stdout.splitlines() if command in line]
-
-
-def test_what_an_ssh_leaves_behind_is_not_waited_for(ssh: Path) -> None:
-    started = time.monotonic()
-    assert Launcher("mpirun", ("shared",)).lost() == []
-    # It stays for 100 s.
-    assert time.monotonic() - started < 80
-
-
 def test_this_node_is_not_asked(ssh: Path) -> None:
     name = os.uname().nodename
     assert Launcher("mpirun").lost() == []
@@ -604,11 +493,6 @@ def test_a_run_that_failed_is_asked_for_a_lost_node(
     done = over.run(argv, timeout_seconds=300, environment={})
     assert done.reason == reason
     assert done.returncode == (3 if "exit 3" in script else 0)
-
-
-def test_one_node_is_not_watched(ssh: Path) -> None:
-    Launcher("mpirun", ("good",)).run(["false"], timeout_seconds=300, environment={})
-    assert len(ssh.read_text().splitlines()) == 1
 
 
 def test_slurm_is_told_all_that_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,65 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from trueup.node.machine import machine_word
 from trueup.run.bench import Case
 from trueup_controller import launch_nodes
 from trueup_controller.machines import compare
 
 VM = "0F0E0D0C-0B0A-4900-8807-060504030201"
-BOOT = "11111111-2222-4333-8444-555555555555"
 RECORDS = Path(__file__).parents[1] / "data" / "records"
-
-
-def procfs(folder: Path, boot: str = BOOT, pids: str = "pid:[4026531836]") -> str:
-    """A procfs of that boot and PID namespace."""
-    for path in (folder / "sys/kernel/random", folder / "self/ns"):
-        path.mkdir(parents=True)
-    (folder / "sys/kernel/random/boot_id").write_text(f"{boot}\n")
-    (folder / "self/ns/pid").symlink_to(pids)
-    return str(folder)
-
-
-def test_a_vm_has_one_word_for_its_life(tmp_path: Path) -> None:
-    before, after = procfs(tmp_path / "a"), procfs(tmp_path / "b", boot=BOOT.replace("1", "2"))
-    word = machine_word(VM, before)
-    assert word == machine_word(VM.lower(), after)
-    assert re.fullmatch("vm-[0-9a-f]{16}", str(word))
-    assert machine_word(VM.replace("F", "E"), before) != word
-
-
-def test_other_machines_have_one_for_a_boot(tmp_path: Path) -> None:
-    here = procfs(tmp_path / "a")
-    word = machine_word(None, here)
-    assert re.fullmatch("boot-[0-9a-f]{16}", str(word))
-    # Clones of an image share /etc/machine-id, and boot on their own.
-    clone = procfs(tmp_path / "b", boot=BOOT.replace("5", "6"))
-    assert machine_word(None, clone) != word
-    # A container shares its host's boot.
-    container = procfs(tmp_path / "c", pids="pid:[4026532999]")
-    assert machine_word(None, container) != word
-    assert machine_word(VM, container) != machine_word(VM, here)
-    # Something that is no id is none.
-    assert machine_word("..", here) == word
-
-
-def test_nothing_is_said_of_a_machine_without_ids(tmp_path: Path) -> None:
-    assert machine_word(None, str(tmp_path)) is None
-    assert machine_word("", "") is None
-    assert machine_word(None) == machine_word(None, "/proc")
-
-
-def test_no_id_is_published(tmp_path: Path) -> None:
-    words = [
-        str(machine_word(vm, procfs(tmp_path / name))) for vm, name in ((VM, "a"), (None, "b"))
-    ]
-    parts = {part for text in (VM.lower(), BOOT) for part in text.split("-")}
-    assert [part for part in parts for word in words if part in word] == []
 
 
 def test_names_of_one_machine_are_refused_and_the_controllers_are_warned_of() -> None:
@@ -127,11 +78,3 @@ def test_health_fails_both_names(call_trueup: Any, tmp_path: Path) -> None:
     why = "a and b are one Azure VM, which counts as 2 nodes"
     assert found == {("a", "fail", why), ("b", "fail", why)}
     assert done.status == 1
-
-
-def test_a_vm_that_was_renamed_between_two_runs_is_no_failure(
-    call_trueup: Any, tmp_path: Path
-) -> None:
-    written(written(tmp_path, "a"), "b", run="20261121T091300Z-7c1e")
-    done = call_trueup("health", tmp_path, "--all", "--format", "json")
-    assert "one machine under several names" not in done.out

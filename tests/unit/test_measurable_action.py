@@ -106,24 +106,6 @@ class Case:
         return action.run(task_vars=variables)
 
 
-def test_in_check_mode_a_benchmark_that_is_installed_is_asked_for_its_cases(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    case = Case(monkeypatch, tmp_path, "hbv3")
-    result = case.run(["stream"])
-    assert (result["left"], result["settled"], result["skips"]) == ([], ["stream"], [])
-    assert result["would_run"] == {"stream": [["stream_kernel"]]}
-    assert case.said == ["n1: would measure, with so many cases: stream (1)"]
-    assert case.seen == ["config_files", "ansible.builtin.command", "stream_bench"]
-
-
-def test_what_is_measured_has_its_tasks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    case = Case(monkeypatch, tmp_path, "hbv3")
-    result = case.run(["stream"], check=False)
-    assert (result["left"], result["settled"], result["would_run"]) == (["stream"], ["stream"], {})
-    assert (case.seen, case.said) == (["config_files", "ansible.builtin.command"], [])
-
-
 @pytest.mark.parametrize(
     ("answers", "settled"),
     [
@@ -188,22 +170,6 @@ def test_what_preflight_planned_holds_where_configure_had_nothing_to_do(
     assert (case.seen, result["warnings"]) == ([*asked, "gemm_bench"], ["slow"])
 
 
-@pytest.mark.parametrize(
-    ("tags", "settled"),
-    [
-        ({"ansible_run_tags": ["health"]}, ["stream"]),
-        ({"ansible_run_tags": ["stream"]}, []),
-        ({"ansible_skip_tags": ["install"]}, []),
-    ],
-)
-def test_tags_choose_what_is_installed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tags: dict[str, Any], settled: list[str]
-) -> None:
-    result = Case(monkeypatch, tmp_path, "hbv3").run(["stream"], **tags)
-    assert result["settled"] == settled
-    assert result["left"] == ([] if settled else ["stream"])
-
-
 def test_the_benchmarks_of_a_run_are_asked_in_check_mode_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -212,13 +178,6 @@ def test_the_benchmarks_of_a_run_are_asked_in_check_mode_alone(
     assert (result["left"], case.seen) == (["stream"], [])
     result = case.run(["stream"], install=False, ansible_run_tags=["stream"])
     assert (result["left"], case.seen) == ([], ["stream_bench"])
-
-
-def test_a_windows_host_has_its_tasks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    case = Case(monkeypatch, tmp_path, "hbv3")
-    windows = {**node("hbv3"), "system": "windows"}
-    result = case.run(["nv_a10"], trueup_node=windows, install=False)
-    assert (result["left"], case.seen) == (["nv_a10"], [])
 
 
 def test_an_entry_of_more_than_plan_and_cases_is_not_asked_here() -> None:

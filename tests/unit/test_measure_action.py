@@ -37,17 +37,7 @@ def test_by_ssh_the_module_has_a_connection_of_its_own() -> None:
     assert ssh_args(Connection("ssh")) == f"-o ControlMaster=no -o ControlPath=none {KEPT}"
 
 
-def test_no_arguments_are_as_good() -> None:
-    found = ssh_args(Connection("ssh", ssh_args=None))
-    assert found == "-o ControlMaster=no -o ControlPath=none "
-
-
 @pytest.mark.parametrize("name", ["ssh_args", "ssh_common_args", "ssh_extra_args"])
 def test_a_path_that_the_site_names_stays(name: str) -> None:
     own = {name: "-o ControlPath=/run/user/1000/%C"}
     assert ssh_args(Connection("ssh", **own)) == own.get("ssh_args", KEPT)
-
-
-@pytest.mark.parametrize("transport", ["local", "containers.podman.podman"])
-def test_other_connections_are_as_they_were(transport: str) -> None:
-    assert ssh_args(Connection(transport)) == KEPT

@@ -16,13 +16,11 @@ import pytest
 import yaml
 from ansible.module_utils.trueup.run import launcher, lock
 from ansible.module_utils.trueup.run.resume import identity
-from bench_modules import FakeRun, ends_badly, goes_well, own_options, refuses
-from helpers import parametrized
+from bench_modules import FakeRun, ends_badly, goes_well, refuses
 from record_schema import RECORDS
 from recorded_runs import MEGATRON_LM as LM_MODEL
 from recorded_runs import TINY_GPT
 from test_parse_megatron import IDLE, KILLED, LM, NAN, ONE, TWO, with_losses
-from trueup.benchmarks.megatron.flops import Model, article_flops, megatron_flops, parameters
 
 ROOT = Path(__file__).parents[2]
 ALONE = {"processes": 1, "iterations": 12}
@@ -103,95 +101,6 @@ def test_a_good_run_gives_a_record(run_module: Any) -> None:
         "-m",
         "torch.distributed.run",
     ]
-
-
-def test_the_threads_are_those_that_the_driver_had(run_module: Any) -> None:
-    run = FakeRun(stdout=saying(ONE, threads=3))
-    record = run_module(run, **ALONE, threads=0)["record"]
-    assert (record["outcome"], record["threads_per_rank"]) == ("ok", 3)
-
-
-def test_the_command_is_one_that_old_and_new_pytorch_know(run_module: Any) -> None:
-    """Hyphens in torchrun's options came with PyTorch 2.0; article-2022 has 1.10."""
-    run = FakeRun(stdout=TWO)
-    run_module(run)
-    argv = run.calls[0]["argv"]
-    own = argv[: argv.index("/opt/trueup/training/gpt_driver.py")]
-    assert [word for word in own if re.match("--.*-", word[2:])] == []
-    assert "--nproc_per_node" in own
-    assert argv[argv.index("--backend") + 1] == "gloo"
-
-
-def test_the_rates_are_the_formulas_over_the_step_time(run_module: Any) -> None:
-    rows = {
-        (row["name"], row["statistic"]): row["value"]
-        for row in run_module(FakeRun(stdout=TWO))["record"]["metrics"]
-    }
-    model = Model(2, 128, 64, 512, 4)
-    seconds = rows["step_time", "median"]
-    # An even number of times: the median of rates is not the rate of the median.
-    assert rows["train_flops_article", "median"] == pytest.approx(
-        article_flops(model, 8) / 2 / seconds, rel=0.05
-    )
-    assert rows["train_flops_article", "max"] == pytest.approx(
-        article_flops(model, 8) / 2 / rows["step_time", "min"], rel=1e-12
-    )
-    assert rows["train_flops_megatron", "min"] == pytest.approx(
-        megatron_flops(model, 8) / 2 / rows["step_time", "max"], rel=1e-12
-    )
-    assert json.loads(TWO.splitlines()[-1].partition(" ")[2])["parameters"] == parameters(model)
-
-
-def test_megatron_lm_on_eight_gpus(run_module: Any) -> None:
-    run = FakeRun(stdout=LM)
-    record = run_module(run, **LM_MODEL, zero_stage=1, recompute=True, threads=0)["record"]
-    RECORDS.validate(record)
-    assert (record["outcome"], record["gpus"], record["ranks"]) == ("ok", 8, 8)
-    assert record["parameters"]["program"] == "megatron"
-    assert record["parameters"]["framework"] == "megatron_lm"
-    names = {row["name"] for row in record["metrics"]}
-    assert {"token_throughput", "train_flops_printed", "train_flops_article"} <= names
-    argv = run.calls[0]["argv"]
-    assert "/opt/trueup/training/megatron/pretrain_gpt.py" in argv
-    assert {"--mock-data", "--log-throughput", "--use-distributed-optimizer", "--bf16"} <= set(argv)
-    assert argv[argv.index("--vocab-size") + 1] == "51199"
-    assert argv[argv.index("--recompute-granularity") + 1] == "full"
-
-
-TP2 = "tensor_model_parallel_size ...................... 2"
-
-
-def test_megatron_lm_as_it_runs_on_h100(run_module: Any) -> None:
-    """In 8 bits with Transformer Engine, the model divided among GPUs, checkpoints timed."""
-    saved = "    save-checkpoint ................................: (81611.24, 81611.82)"
-    divided = LM.replace("tensor_model_parallel_size ...................... 1", TP2)
-    text = f"{saved}\n{divided}"
-    given = {**SAVING, "precision": "fp8", "transformer_engine": True, "zero_stage": 1}
-    given |= {"tensor_parallel": 2, "global_batch": 64, "threads": 0}
-    run = FakeRun(stdout=text)
-    record = run_module(run, **given)["record"]
-    argv = run.calls[0]["argv"]
-    assert {"--bf16", "--sequence-parallel", "--use-distributed-optimizer"} <= set(argv)
-    assert "--fp8" not in argv
-    for name, value in (
-        ("--fp8-format", "hybrid"),
-        ("--transformer-impl", "transformer_engine"),
-        ("--tensor-model-parallel-size", "2"),
-        ("--global-batch-size", "64"),
-        ("--save", "/lustre/ckpt"),
-        ("--save-interval", "5"),
-        ("--ckpt-format", "torch_dist"),
-    ):
-        assert argv[argv.index(name) + 1] == value
-    assert record["case"].endswith("-zero1-tp2-gb64-fp8-save5")
-    times = [row for row in record["metrics"] if row["name"] == "checkpoint_save_time"]
-    assert times[0]["value"] == pytest.approx(81.61182)
-    # The log's own table says how it was divided.
-    wrong = run_module(FakeRun(stdout=LM), **given)["record"]
-    assert (wrong["outcome"], wrong["reason"]) == (
-        "invalid",
-        "tensor_parallel was 1 instead of 2",
-    )
 
 
 def test_gpt_driver_writes_checkpoints_and_their_times_are_recorded(run_module: Any) -> None:
@@ -353,23 +262,6 @@ def test_slurm_is_asked_for_the_gpus(run_module: Any) -> None:
     }
 
 
-def test_an_mpi_that_is_on_no_path_starts_the_processes(run_module: Any) -> None:
-    variables = {"OPAL_PREFIX": "/opt/hpcx-v2/ompi", "UCX_TLS": "self,sm,tcp"}
-    found = {"path": "/opt/hpcx-v2/ompi/bin/mpirun", "kind": "hpcx", "environment": variables}
-    given = {**HERE, "node": {"mpi": found}, "variables": {"UCX_TLS": "rc"}}
-    record = run_module(FakeRun(stdout=TWO), **given, launcher="mpirun")["record"]
-    assert record["command"][0] == found["path"]
-    passed = [
-        record["command"][at + 1] for at, word in enumerate(record["command"]) if word == "-x"
-    ]
-    assert {"OPAL_PREFIX", "UCX_TLS"} <= set(passed)
-    # What the user says of UCX wins.
-    assert record["environment"].items() >= {**variables, "UCX_TLS": "rc"}.items()
-    for launcher_of in ({"launcher": "slurm", "job_directory": "/shared/jobs"}, {}):
-        others = run_module(FakeRun(stdout=TWO), check=True, **given, **launcher_of)
-        assert "OPAL_PREFIX" not in others["environment"]
-
-
 def test_mpirun_on_this_node_alone_names_no_host(run_module: Any) -> None:
     run = FakeRun(stdout=TWO)
     record = run_module(run, launcher="mpirun")["record"]
@@ -436,16 +328,6 @@ def test_another_mpirun_and_no_scontrol_are_said(tmp_path: Path) -> None:
         assert sentence in done.stderr
 
 
-@parametrized("said")
-def test_a_node_without_the_environment_is_in_the_reason(run_module: Any, said: str) -> None:
-    end = "mpirun detected that one or more processes exited with non-zero status"
-    # Unrelated: Megatron looks for compilers.
-    run = FakeRun(returncode=127, stdout="", stderr=f"sh: 1: nvcc: not found\n{said}\n{end}\n")
-    record = run_module(run, **HERE, launcher="mpirun")["record"]
-    assert record["outcome"] == "failed"
-    assert record["reason"] == f"mpirun ended with exit status 127 after 4.5 s: on a node, {said}"
-
-
 @pytest.mark.parametrize("hosts", [["a", "a"], ["a", "b", "c"]])
 def test_processes_on_other_nodes_than_asked_for_are_invalid(
     run_module: Any, hosts: list[str]
@@ -471,43 +353,6 @@ def test_torchrun_does_not_wait_for_a_node_that_does_not_come(run_module: Any, r
     assert result["record"]["outcome"] == "failed"
     assert result["record"]["reason"].startswith("node node-2 takes no part in this play")
     assert run.calls == []
-
-
-def test_deepspeed_is_given_its_configuration(run_module: Any, tmp_path: Path) -> None:
-    config = tmp_path / "zero.json"
-    config.write_text("{}")
-    run = FakeRun(stdout=TWO)
-    result = run_module(run, zero_stage=3, offload="cpu", deepspeed_config=str(config))
-    argv = run.calls[0]["argv"]
-    assert argv[-2:] == ["--deepspeed", str(config)]
-    # The recorded run had no DeepSpeed.
-    assert result["record"]["reason"] == "zero_stage was 0 instead of 3"
-
-
-def test_the_articles_program_has_its_own_options(run_module: Any, tmp_path: Path) -> None:
-    config = tmp_path / "zero.json"
-    config.write_text("{}")
-    run = FakeRun(stdout=LM)
-    given = {**LM_MODEL, "program": "megatron_deepspeed", "precision": "fp16", "recompute": True}
-    data = {"path": "/data/gpt2", "vocabulary": "/data/vocab.json", "merges": "/data/merges.txt"}
-    run_module(run, **given, zero_stage=3, offload="cpu", deepspeed_config=str(config), data=data)
-    argv = run.calls[0]["argv"]
-    assert argv[argv.index("--make-vocab-size-divisible-by") + 1] == "51200"
-    assert {"--cpu-optimizer", "--no-pipeline-parallel", "--checkpoint-activations"} <= set(argv)
-    assert argv[argv.index("--data-path") + 1] == "/data/gpt2"
-
-
-@pytest.mark.parametrize("arguments", [{}, {**HERE, "launcher": "mpirun"}])
-def test_check_mode_returns_the_same_keys_and_runs_nothing(
-    run_module: Any, arguments: dict[str, Any]
-) -> None:
-    run = FakeRun(stdout=TWO)
-    result = run_module(run, check=True, **arguments)
-    real = run_module(FakeRun(stdout=saying(TWO, hosts=["a", "b"])), **arguments)
-    assert run.calls == []
-    assert set(result) - {"warnings"} == set(real) - {"warnings"}
-    assert result["record"] is None
-    assert result["command"] == real["command"]
 
 
 test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
@@ -664,12 +509,6 @@ def test_a_changed_option_measures_again(
     monkeypatch.undo()
 
 
-def test_every_option_is_changed_but_those_that_change_no_figure() -> None:
-    """A node's place is asked of the first one's record, and who waits how long is no figure's."""
-    others = {"node_rank", "absent", "queue_seconds"}
-    assert {name for name, _, _ in CHANGED} == own_options(megatron_bench) - others
-
-
 def test_every_node_of_torchrun_takes_the_first_ones_record(run_module: Any) -> None:
     """One that measured alone would wait for the others until the time limit."""
     earlier = recorded(run_module(FakeRun(stdout=TWO), **HERE)["record"])
@@ -678,27 +517,6 @@ def test_every_node_of_torchrun_takes_the_first_ones_record(run_module: Any) -> 
         assert run_module(run, **HERE, node_rank=rank, earlier=earlier)["resumed"] == 0
         changed = run_module(run, **HERE, node_rank=rank, layers=3, check=True, earlier=earlier)
         assert (changed["resumed"], run.calls) == (None, [])
-
-
-def test_the_catalogs_models_are_the_articles() -> None:
-    catalog = yaml.safe_load((ROOT / "catalog" / "training.yml").read_text())
-    words = catalog["vocabulary"]["padded"]
-    for model in catalog["models"].values():
-        shape = Model(
-            model["layers"],
-            model["hidden_size"],
-            1024,
-            model.get("vocabulary_size", words),
-            model["attention_heads"],
-        )
-        assert parameters(shape) == pytest.approx(float(model["parameters"]), rel=0.01)
-    article = [catalog["models"][name] for name in ("175B", "530B", "1T", "2T")]
-    assert [(m["layers"], m["hidden_size"], m["attention_heads"]) for m in article] == [
-        (96, 12288, 96),
-        (105, 20480, 128),
-        (128, 25600, 160),
-        (160, 32768, 128),
-    ]
 
 
 @pytest.mark.parametrize("name", ["current", "cpu"])

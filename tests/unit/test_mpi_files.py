@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from test_process import until
-from trueup.run import launcher, process
 
 MODULE = """
 import signal, sys
@@ -77,31 +76,3 @@ def test_nothing_of_open_mpi_is_left_of_a_case_that_is_killed(tmp_path: Path) ->
     running.wait()
     until(lambda: not folder.exists())
     assert (set(names) <= {"ompi", "prte"}, len(names), folder.exists()) == (True, 1, False)
-
-
-def test_the_folder_is_removed_on_other_nodes_too(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    asked, said = tmp_path / "asked", tmp_path / "said"
-    ssh = tmp_path / "ssh"
-    ssh.write_text(
-        f'#!/bin/sh\necho "$*" >> {asked}\n'
-        f'case "$*" in *"bad rm "*) echo "ssh: no route" >&2; exit 255;; esac\n'
-    )
-    ssh.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    over = launcher.Launcher("mpirun", ("node-1", "node-2"), hosts=("good", "bad"))
-    done = over.run(["sh", "-c", WRITES.format(said=said)], timeout_seconds=300, environment={})
-    folder = said.read_text().strip()
-    removals = [line.split(" ")[-5:] for line in asked.read_text().splitlines() if " rm " in line]
-    assert sorted(removals) == [[host, "rm", "-rf", "--", folder] for host in ("bad", "good")]
-    assert done.failure(300) is None
-    assert done.warnings == (
-        f"node node-2 does not answer ssh from here (ssh: no route): {folder} may be left there",
-    )
-
-
-def test_a_command_without_ranks_gets_no_folder() -> None:
-    # A job of Slurm would take the variables to nodes where nobody removes it.
-    done = process.run(["env"], timeout_seconds=30, environment={})
-    assert [line for line in done.stdout.splitlines() if "tmpdir_base" in line] == []

@@ -10,13 +10,8 @@ import nccl_bench
 import pytest
 from ansible.module_utils.trueup.benchmarks.nccl import case as nccl
 from ansible.module_utils.trueup.run import launcher
-from ansible.module_utils.trueup.run.resume import identity
 from bench_modules import LAUNCHED, FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
-from helpers import parametrized
 from record_schema import RECORDS
-from role_plans import asked, node
-from test_nccl_plan import state
-from trueup_controller.plans.nccl import plan
 
 DATA = Path(__file__).parent.parent / "data" / "nccl"
 TOPOLOGY = "/opt/microsoft/ndv4/topo.xml"
@@ -105,22 +100,6 @@ def test_several_nodes_by_mpirun(run_module: Any) -> None:
     ]
     assert run.calls[0]["argv"][-8:-6] == ["-g", "1"]
     assert record["parameters"]["sharp"] == "yes"
-
-
-def test_several_nodes_by_slurm(run_module: Any) -> None:
-    run = FakeRun(stdout=INFINIBAND)
-    arguments = {**TWO_NODES, "launcher": "slurm", "job_directory": "/shared/jobs"}
-    run_module(run, **arguments, launcher_arguments=["--mpi=pmix"], cycles=3)
-    argv = run.calls[0]["argv"]
-    assert argv[:7] == [
-        *("sbatch", "--parsable", "--job-name=trueup-nccl", "--nodes=2", "--ntasks-per-node=2"),
-        *("--gpus-per-node=2", "--nodelist=gpu-1,gpu-2"),
-    ]
-    assert argv[-1] == (
-        "--wrap=exec srun --ntasks=4 --ntasks-per-node=2 --kill-on-bad-exit=1 --cpu-bind=none"
-        " --mpi=pmix /opt/nccl-tests/build/all_reduce_perf -b 1024 -e 1073741824 -f 2 -g 1 -n 20"
-        " -w 1 -c 1 -N 3"
-    )
 
 
 test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(NVLINK, **ONE_NODE)
@@ -284,20 +263,3 @@ def test_a_record_of_the_run_stands_for_its_case(run_module: Any) -> None:
         return run_module(asked, **{**fixed, **arguments})
 
     resumes(run, lambda: FakeRun(stdout=NVLINK), nccl_bench, changed, along=along, idle=idle)
-
-
-@parametrized(("given", "stands"))
-def test_a_run_made_with_ring_is_not_taken_over_by_another_algorithm(
-    run_module: Any, given: dict[str, Any], stands: bool
-) -> None:
-    ring = {"gpus_per_node": 2, "variables": {"NCCL_ALGO": "Ring"}}
-
-    def measured(**options: Any) -> dict[str, Any]:
-        on = node("nd_h100_v5")
-        case = plan(asked("nccl", on, state(), **{**ring, **options})).as_result()["cases"][0]
-        return {**case, "node": on, "transports": []}
-
-    record = run_module(FakeRun(stdout=NVLINK), **measured())["record"]
-    earlier = [identity(record)]
-    result = run_module(FakeRun(stdout=NVLINK), check=True, earlier=earlier, **measured(**given))
-    assert (result["resumed"] == 0) == stands

@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 HERE = sys.version_info[:2]
-TEXT = "# by pip-compile\npip==26.0 \\\n    --hash=sha256:ab\nA.b_c==1.0+cpu --hash=sha256:cd\n"
-
-
-def test_pins_stand_without_their_hashes() -> None:
-    assert pinned_venv.pins(TEXT) == ["pip==26.0", "A.b_c==1.0+cpu"]
-    assert pinned_venv.pins("x==2 ; python_version > '3'\n# y==3\n") == ["x==2"]
 
 
 def run(argv: Sequence[str]) -> tuple[int, str, str]:
@@ -129,14 +123,6 @@ def test_what_is_there_in_part_is_installed_again(tmp_path: Path, how: str | Non
 
     assert pinned_venv.installed(one, pip) == "install"
     assert known == [[]]
-
-
-def test_without_its_configuration_it_is_another_python(tmp_path: Path) -> None:
-    """Without pyvenv.cfg its python is the system's, and pip would install there."""
-    make_stand_in(tmp_path / "venv")
-    python = tmp_path / "venv" / "bin" / "python"
-    python.write_text(python.read_text().replace(str(tmp_path / "venv"), sys.prefix))
-    assert pinned_venv.due(wanted(tmp_path / "venv"), run) == "make"
 
 
 def test_an_interrupted_emptying_is_made_again(tmp_path: Path) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from helpers import parametrized
-from trueup_controller.launch_nodes import absent, hosts, unlike
+from trueup_controller.launch_nodes import absent, hosts
 
 
 class Hostvars(dict[str, dict[str, Any]]):
@@ -27,10 +26,6 @@ HOSTVARS = Hostvars(
 )
 
 
-def machine(**facts: Any) -> dict[str, Any]:
-    return {"ansible_facts": {"trueup_node": facts}}
-
-
 def test_nodes_have_the_names_that_the_inventory_gives_launchers() -> None:
     assert hosts(["n1", "n2", "n3", "else"], HOSTVARS) == ["n1", "hb-2", "n3", "else"]
 
@@ -42,22 +37,3 @@ def test_who_is_lost_left_out_or_skipped_is_absent(
     # In the order in which they were named; a name that the inventory does not have is let be.
     assert absent(["n1", "n2", "n3", "else"], play, HOSTVARS, role) == gone
     assert absent(["half", "n3"], ["half", "n3"], HOSTVARS, role) == ["half"]
-
-
-@pytest.mark.parametrize(
-    ("others", "said"),
-    [
-        ({"n2": machine(vm_size="A", region="west", offer="spot")}, ""),
-        # What is not known differs from nothing.
-        ({"n2": machine(vm_size=None)}, ""),
-        ({"n2": {}}, ""),
-        ({}, ""),
-        ({"n2": machine(vm_size="B")}, "differ in vm_size, of which a record has one: n1 A, n2 B"),
-        ({"n2": machine(vm_size="A", region="east")}, "differ in region, of which"),
-        ({"n2": machine(vm_size="A", offer="ondemand")}, "differ in offer, of which"),
-    ],
-)
-def test_nodes_of_one_record_are_alike(others: dict[str, Any], said: str) -> None:
-    hostvars = Hostvars({"n1": machine(vm_size="A", region="west", offer="spot"), **others})
-    found = unlike(["n1", "n2"], hostvars)
-    assert (said in found) if said else (found == "")

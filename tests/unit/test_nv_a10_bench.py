@@ -9,7 +9,6 @@ from typing import Any
 import nv_a10_bench
 import pytest
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
-from recorded_runs import ENCODED
 from trueup.benchmarks.nv_a10.case import OPTIONS, command
 from trueup.run import process
 
@@ -23,10 +22,6 @@ def recorded(name: str) -> str:
 
 CPU, A10 = recorded("ffmpeg902_s5"), recorded("synthetic_a10_s5")
 OWN, BESIDE = A10.split("\n[beside]\n")
-SAMPLED = (
-    *("index", "encoder.stats.sessionCount", "encoder.stats.averageFps"),
-    "encoder.stats.averageLatency",
-)
 ASKED = {
     "sessions": 5,
     "encoder": "libx264",
@@ -43,55 +38,6 @@ def _run_module(runner: Any) -> Any:
     return runner(nv_a10_bench, **ASKED)
 
 
-def test_five_sessions_of_the_cpu(run_module: Any) -> None:
-    run = FakeRun(stdout=CPU)
-    result, record = goes_well(run_module, run)
-    assert (record["case"], record["gpus"]) == ("libx264-640x360-444-s5", 0)
-    assert record["parameters"] == {**ENCODED, "encoder": "libx264"}
-    assert record["software"] == {"ffmpeg": "n9.0.2-17-g2a571b6068-20260930"}
-    figures = {row["name"]: row["value"] for row in record["metrics"]}
-    assert figures["session_frame_rate"] == pytest.approx(600 / 1.528)
-    assert figures["sessions_held"] == 5
-    assert result["ansible_facts"] == {"trueup_nv_a10": record}
-    [call] = run.calls
-    assert (call["environment"], call["timeout_seconds"], "beside" in call) == (
-        *({"LC_ALL": "C"}, 900),
-        False,
-    )
-    session = [
-        *("-map", "0:v", "-frames:v", "600", "-c:v", "libx264", "-preset", "ultrafast"),
-        *("-tune", "zerolatency", "-b:v", "5M", "-f", "null", "-"),
-    ]
-    assert call["argv"] == [
-        *("ffmpeg", "-nostdin", "-nostats", "-loglevel", "verbose", "-benchmark"),
-        *("-progress", "pipe:1", "-stats_period", "5", "-f", "lavfi", "-i"),
-        "testsrc2=size=640x360:rate=60,format=yuv444p,loop=loop=-1:size=30:start=0",
-        *(session * 5),
-    ]
-
-
-def test_sessions_of_gpus_are_spread_and_watched(run_module: Any) -> None:
-    run = FakeRun(stdout=OWN, beside=BESIDE)
-    node = {"gpus": [GPU, {**GPU, "pci": "0003:00:00.0"}]}
-    result, record = goes_well(run_module, run, encoder="h264_nvenc", node=node)
-    assert (record["case"], record["gpus"]) == ("h264_nvenc-640x360-444-s5", 2)
-    [call] = run.calls
-    argv = call["argv"]
-    assert [argv[n + 1] for n, word in enumerate(argv) if word == "-gpu"] == list("01010")
-    assert call["beside"] == [
-        "nvidia-smi",
-        "--query-gpu=" + ",".join(SAMPLED),
-        *("--format=csv", "-lms", "500"),
-    ]
-    assert result["raw"] == A10
-    latency = {
-        row["statistic"]: row["value"]
-        for row in record["metrics"]
-        if row["name"] == "encoder_latency"
-    }
-    assert latency == {"median": 0.0091375, "min": 0.004211, "max": 0.009164}
-
-
 def test_copies_of_frames(run_module: Any) -> None:
     run = FakeRun(stdout=recorded("ffmpeg51_uncoded"))
     _, record = goes_well(run_module, run, kind="copy", frames=40000, node={"gpus": [GPU]})
@@ -103,13 +49,6 @@ def test_copies_of_frames(run_module: Any) -> None:
     assert argv[argv.index("-vf") + 1] == "hwupload,hwdownload,format=yuv444p"
     assert argv[argv.index("-init_hw_device") + 1] == "cuda=gpu:0"
     assert "beside" not in run.calls[0]
-
-
-def test_sessions_that_are_too_slow_are_not_held(run_module: Any) -> None:
-    _, record = goes_well(run_module, FakeRun(stdout=CPU), frames_per_second=393)
-    assert [row["name"] for row in record["metrics"]].count("sessions_held") == 0
-    _, record = goes_well(run_module, FakeRun(stdout=CPU), frames_per_second=392)
-    assert [row["name"] for row in record["metrics"]].count("sessions_held") == 1
 
 
 test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(CPU)

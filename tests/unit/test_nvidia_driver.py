@@ -16,9 +16,7 @@ from trueup.node.nvidia_driver import (
     find_problems,
     parse_driver_query,
     parse_fabric_manager,
-    parse_units,
     read_found,
-    unsettled,
 )
 
 VERSION = "580.173.02"
@@ -63,12 +61,6 @@ def test_a_recorded_machine_with_its_driver_loaded() -> None:
     )
     # The NVSwitches are NVIDIA's too and no GPUs.
     assert found.gpus_on_pci == 8
-
-
-def test_a_machine_without_a_driver() -> None:
-    root = machines.root_of("nd40rs_v2")
-    found = read_found(str(root / "sys"), str(root / "proc"))
-    assert (found.kernel_module, found.modules, found.gpus_on_pci) == (None, (), 8)
 
 
 def test_the_version_in_sysfs_does_where_procfs_has_none(tmp_path: Path) -> None:
@@ -181,32 +173,6 @@ def test_another_version_everywhere_is_an_installation_that_is_wrong() -> None:
     ]
 
 
-def test_what_is_not_expected_is_not_judged() -> None:
-    bare = DriverState(
-        kernel_module=VERSION, modules=("nvidia",), gpus_on_pci=1, driver=WHOLE.driver
-    )
-    assert find_problems(bare, {}) == []
-
-
-def test_the_drivers_answer() -> None:
-    text = (
-        "pci.bus_id, driver_version, persistence_mode\n"
-        "00000001:00:00.0, 580.126.16, Enabled\n00000002:00:00.0, 580.126.16, Disabled\n"
-    )
-    assert parse_driver_query(0, text) == Driver(version="580.126.16", gpus=2, persistent=1)
-
-
-def test_a_mismatch_tells_the_librarys_version() -> None:
-    mismatch = "Failed to initialize NVML: Driver/library version mismatch"
-    text = f"{mismatch}\nNVML library version: 580.126\n"
-    assert parse_driver_query(18, text) == Driver(
-        version="580.126",
-        gpus=None,
-        persistent=None,
-        error=mismatch,
-    )
-
-
 def test_a_failure_without_words() -> None:
     assert parse_driver_query(255, "\n").error == "exit status 255"
 
@@ -217,27 +183,7 @@ def test_an_unusable_answer_is_refused(text: str) -> None:
         parse_driver_query(0, text)
 
 
-def test_the_fabric_managers_version() -> None:
-    # As public reports show it, with blank lines around it.
-    assert parse_fabric_manager("\n\nFabric Manager version is : 535.161.08\n\n") == "535.161.08"
-
-
 @pytest.mark.parametrize("text", ["", "nv-fabricmanager 580", "Fabric Manager version is : x"])
 def test_no_version_of_the_fabric_manager(text: str) -> None:
     with pytest.raises(ParseError, match="Fabric Manager version is"):
         parse_fabric_manager(text)
-
-
-def test_units_without_those_that_are_not_installed() -> None:
-    text = (
-        "Id=nvidia-fabricmanager.service\nLoadState=loaded\nActiveState=failed\n\n"
-        "Id=nvidia-persistenced.service\nLoadState=not-found\nActiveState=inactive\n"
-    )
-    assert parse_units(text) == {"nvidia-fabricmanager.service": "failed"}
-
-
-@parametrized(("state", "of_expected", "of_others"))
-def test_what_is_waited_for(state: str, of_expected: int, of_others: int) -> None:
-    units = {"nvidia-fabricmanager.service": state}
-    assert len(unsettled(units, {"fabric_manager": True})) == of_expected
-    assert len(unsettled(units, {"dcgm": True})) == of_others

@@ -44,15 +44,6 @@ def test_every_recorded_message_is_in_a_test_and_has_a_source() -> None:
     assert names == sorted([*expected, "apt_no_repository.json"])
 
 
-def test_a_repository_that_is_away() -> None:
-    said = sentence(recorded("apt_no_repository.json"))
-    assert said == (
-        "The repository cuda (https://mirror.example/cuda/) cannot be read (does not have a Release"
-        " file): check url and the node's way out (proxy, firewall, name service), or point url at"
-        " a mirror."
-    )
-
-
 @parametrized(("text", "part"))
 def test_messages_known_from_the_tools_sources(text: str, part: str) -> None:
     assert part in sentence({"msg": text})
@@ -74,19 +65,3 @@ def test_an_unknown_failure_keeps_the_last_line() -> None:
         "apt did not install nvidia-fabricmanager 580.999.99-* from the repository cuda"
         " (https://mirror.example/cuda/): E: more of it"
     )
-
-
-def test_a_loops_result_is_read_in_its_items() -> None:
-    item = recorded("apt_wrong_hash.json")
-    said = sentence({"msg": "One or more items failed", "results": [{"changed": True}, item]})
-    assert "has another hash" in said
-
-
-def test_no_space_wins_over_what_follows_from_it() -> None:
-    text = "E: Failed to fetch x  No space left on device\nE: Unable to fetch some archives"
-    assert sentence({"msg": text}).startswith("There is no space left")
-
-
-def test_a_version_that_is_not_offered_at_all() -> None:
-    said = sentence({"msg": "E: Unable to locate package nvidia-fabricmanager"}, offers="")
-    assert "(offered: no version of it)" in said

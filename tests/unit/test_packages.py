@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from helpers import parametrized
 from trueup.errors import BadInput, ParseError
 from trueup.node import packages
 
@@ -20,11 +19,6 @@ fpr:::::::::{"A" * 40}:
 
 def test_a_keys_fingerprint_is_the_primary_keys() -> None:
     assert packages.key_fingerprints(LISTING) == [FINGERPRINT]
-
-
-def test_two_keys_in_a_file_are_both_found() -> None:
-    other = LISTING.replace(FINGERPRINT, "C" * 40)
-    assert packages.key_fingerprints(LISTING + other) == [FINGERPRINT, "C" * 40]
 
 
 @pytest.mark.parametrize("text", ["", "gpg: no valid OpenPGP data found.\n", "uid:-::::1::E::x:"])
@@ -44,13 +38,6 @@ def test_a_short_key_id_is_no_fingerprint(text: str) -> None:
         packages.fingerprint_of(text)
 
 
-def test_installed_packages_of_dpkg_without_what_was_removed() -> None:
-    text = (
-        "nvidia-open installed 580.126.16-1ubuntu1\nold config-files 1.0-1\nnever not-installed\n"
-    )
-    assert packages.parse_dpkg(text) == {"nvidia-open": "580.126.16-1ubuntu1"}
-
-
 def test_installed_packages_of_rpm() -> None:
     text = "nvidia-open installed 3:580.126.20-1.el9\npackage foo is not installed\n"
     assert packages.parse_rpm(text) == {"nvidia-open": "3:580.126.20-1.el9"}
@@ -66,11 +53,6 @@ def test_locks_of_the_packages_asked_for() -> None:
         "nvidia-fabricmanager": ["0:580.126.20-1"],
         "kmod-nvidia-open-dkms": ["3:580.126.20-1.el9"],
     }
-
-
-@parametrized(("installed", "pinned", "answer"))
-def test_satisfies(installed: str, pinned: str, answer: bool) -> None:
-    assert packages.satisfies(installed, pinned) is answer
 
 
 @pytest.mark.parametrize(
@@ -95,21 +77,6 @@ def test_the_repository_as_apt_reads_it() -> None:
         "Suites: /\n"
         "Signed-By: /etc/apt/keyrings/trueup-cuda.asc\n"
     )
-
-
-def test_a_suite_with_components_names_them_to_apt() -> None:
-    repository = {
-        "name": "cernvm",
-        "url": "https://mirror.example/cvmfs",
-        "suite": "bookworm-prod",
-        "components": "main",
-    }
-    assert packages.source_text("apt", repository, "/k.asc").splitlines()[2:] == [
-        "URIs: https://mirror.example/cvmfs/",
-        "Suites: bookworm-prod",
-        "Components: main",
-        "Signed-By: /k.asc",
-    ]
 
 
 def test_the_repository_as_dnf_reads_it() -> None:

@@ -94,26 +94,11 @@ def test_what_enterprise_linux_8_lacks_is_named(monkeypatch: pytest.MonkeyPatch)
         act(monkeypatch, node, (127, "env: rpm: No such file"), name=["mdadm", "xfsprogs"])
 
 
-def test_an_inventory_may_name_another_manager(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, called = act(monkeypatch, SYSTEMS["almalinux-9"], name="fio", use="apt")
-    assert [one["manager"] for one in called] == ["apt"]
-
-
 def test_what_neither_apt_nor_dnf_installs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AnsibleActionFail, match="this node's package manager is zypper"):
         act(monkeypatch, SYSTEMS["almalinux-9"], name="fio", use="zypper")
     with pytest.raises(AnsibleActionFail, match="this node's package manager is not known"):
         act(monkeypatch, None, name="fio")
-
-
-def test_the_role_that_includes_another_owns_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = SYSTEMS["ubuntu-22.04"]
-    _, called = act(
-        monkeypatch, node, name="a", role="vendor_packages", parents=("gpu_driver", "other")
-    )
-    assert called[0]["role"] == "gpu_driver"
-    _, called = act(monkeypatch, node, name="a", role="")
-    assert called[0]["role"] == ""
 
 
 def test_a_refusal_is_left_as_it_is_worded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,19 +123,6 @@ def test_without_a_package_it_is_skipped(
     assert (answer["changed"], answer["skipped"], called) == (False, True, [])
 
 
-def test_a_check_alone_installs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer, called = act(monkeypatch, SYSTEMS["ubuntu-22.04"], name="fio", install=False)
-    assert (answer["changed"], called) == (False, [])
-    with pytest.raises(AnsibleActionFail, match="fio: not installed"):
-        act(
-            monkeypatch,
-            SYSTEMS["almalinux-8"],
-            (1, "no package provides fio"),
-            name="fio",
-            install=False,
-        )
-
-
 LOCKED = {
     "failed": True,
     "msg": "E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend)",
@@ -167,16 +139,6 @@ def test_a_lock_is_named_and_waited_for(
     answer, called = act(monkeypatch, SYSTEMS["ubuntu-22.04"], name="fio", answers=answers)
     assert (answer, len(called)) == ({"changed": True}, 3)
     assert capsys.readouterr().out.count(f"apt waits up to 300 s: {HELD}") == 1
-
-
-def test_a_lock_held_for_ever_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trueup_packages, "WAIT_SECONDS", 0)
-    answers = [dict(LOCKED) for _ in range(1000)]
-    answer, _ = act(
-        monkeypatch, SYSTEMS["ubuntu-22.04"], name="fio", answers=answers, lock_timeout=0.001
-    )
-    assert answer["msg"].startswith(f"{HELD}, and apt has waited")
-    assert "unattended upgrades" in answer["msg"]
 
 
 def test_dnf_never_begins_where_it_would_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,19 +172,6 @@ def test_a_package_that_no_list_has_is_looked_for_in_new_ones(
     assert [one.get("lists_age_seconds") for one in called] == [None, 0]
     answer, called = act(monkeypatch, SYSTEMS["almalinux-9"], name="fio", answers=[dict(absent)])
     assert "lists_age_seconds" not in str(called)
-
-
-def test_a_mirror_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = (
-        "Err:1 http://mirror.example/ubuntu noble InRelease\n"
-        "  Could not connect to mirror.example:80 (10.0.0.1). - connect (111: refused)\n"
-    )
-    module = {"failed": True, "msg": "'apt-get update' failed: E: x", "stdout": said}
-    answer, called = act(monkeypatch, SYSTEMS["ubuntu-24.04"], name="fio", answers=[dict(module)])
-    assert len(called) == 1
-    assert "(http://mirror.example/ubuntu) cannot be read (Could not connect" in answer["msg"]
-    assert "/etc/apt/sources.list" in answer["msg"]
-    assert answer["said"] == module["msg"]
 
 
 def test_a_repository_that_dnf_passed_over_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

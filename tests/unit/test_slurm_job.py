@@ -21,7 +21,7 @@ from trueup.run import slurm_job as slurm
 from trueup.run.slurm_job import State, parse_nodes, parse_state
 
 # Each command of these 113 tests is two forks.
-pytestmark = [pytest.mark.own_process, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 DATA = Path(__file__).parent.parent / "data" / "slurm"
 UNREACHED = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"

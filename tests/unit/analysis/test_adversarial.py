@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import made
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,18 +22,14 @@ import typer
 from helpers import parametrized
 from torture.hostile import commands
 from torture.hostile_inputs import GOOD, RUN_ID, good_record
-from trueup.node import identify
-from trueup_analysis import cli, units
+from trueup_analysis import cli
 from trueup_analysis.figures import cost
 from trueup_analysis.figures.fits import fit_laws
 from trueup_analysis.figures.prices import NO_SIZE, Terms, read_prices
-from trueup_analysis.figures.scaling.tables import left_out, series
+from trueup_analysis.figures.scaling.tables import series
 from trueup_analysis.load import load, pack
-from trueup_analysis.render import json as json_format
-from trueup_analysis.render import table
 from trueup_analysis.report.opening import OFF_AZURE
 from trueup_analysis.report.publish import write_report
-from trueup_analysis.sheets.sheet import Column, Sheet
 
 ROOT = Path(__file__).resolve().parents[3]
 PRICES = ROOT / "catalog" / "prices.csv"
@@ -152,44 +147,6 @@ def test_strange_records_never_end_in_a_traceback(tmp_path: Path, name: str) -> 
             assert len(json.loads(out)["tables"]) >= 1
 
 
-def test_a_rate_of_zero_has_no_cost_per_flop(tmp_path: Path) -> None:
-    loaded = load([made.write(tmp_path, STRANGE["no rates"])])
-    row = made.frame(
-        cost.table(loaded, prices=read_prices(PRICES), terms=Terms(price=3.6)).table
-    ).iloc[0]
-    assert units.is_missing(row["usd_per_pflop"]) is True
-    assert row["usd_per_run"] == pytest.approx(0.001)
-
-
-def test_json_holds_no_infinity() -> None:
-    assert json_format.dump([float("inf"), 1.0]) == "[\n  null,\n  1.0\n]\n"
-
-
-def test_cost_keeps_versions_work_regions_and_machines_apart(tmp_path: Path) -> None:
-    records = [
-        made.record(36.0, software={"devito": "4.8"}),
-        made.record(72.0, software={"devito": "4.9"}),
-        made.record(36.0, region="southcentralus"),
-        made.record(36.0, parameters={"nbl": 99}),
-        made.record(36.0, vm_size=None, nodes=["a"]),
-        made.record(36.0, vm_size=None, nodes=["b"]),
-    ]
-    # Records that agree in name, start and duration are copies of one.
-    records = [one | {"duration_seconds": n} for n, one in enumerate(records)]
-    found = cost.table(
-        load([made.write(tmp_path, records)]), prices=read_prices(PRICES), terms=Terms(price=3.6)
-    )
-    assert made.frame(found.table)["records"].to_list() == [1] * 6
-    assert made.frame(found.table)["run_seconds"].to_list() == [36.0, 72.0, 36.0, 36.0, 36.0, 36.0]
-    assert made.frame(found.totals)["runs"].to_list() == [1, 1, 1, 1, 1, 1]
-    assert made.frame(found.table)["usd_per_pflop"].iloc[0] == pytest.approx(
-        0.036 / (made.WORK / 1e15)
-    )
-    assert made.frame(found.table)["usd_per_billion_grid_points"].iloc[0] == pytest.approx(
-        0.036 / (made.POINTS / 1e9)
-    )
-
-
 def test_offer_is_the_records_own_unless_another_is_asked_for(tmp_path: Path) -> None:
     row = "Standard_HB120rs_v3,eastus,linux,{},{},2026-01-01,made,\n"
     (tmp_path / "prices.csv").write_text(
@@ -212,115 +169,6 @@ def test_offer_is_the_records_own_unless_another_is_asked_for(tmp_path: Path) ->
     assert [row["offer"] for row in rows] == ["spot", "payg"]
 
 
-@pytest.mark.parametrize("region", ["eastus", "EastUS", "East US"])
-def test_a_region_is_known_by_each_of_its_spellings(tmp_path: Path, region: str) -> None:
-    loaded = load([made.write(tmp_path, [made.record()])])
-    found = made.frame(
-        cost.table(loaded, prices=read_prices(PRICES), terms=Terms(region=region)).table
-    )
-    assert found["usd_per_hour"].to_list() == [3.6]
-
-
-def test_a_misspelt_size_is_named_before_a_region_is_asked_for(tmp_path: Path) -> None:
-    misspelt = made.record(region=None, vm_size="Standard_HB120rs_v33")
-    found = cost.table(load([made.write(tmp_path, [misspelt])]), prices=read_prices(PRICES))
-    assert found.unknown == [
-        "Standard_HB120rs_v33 is not in the price table (did you mean Standard_HB120rs_v3?)."
-    ]
-
-
-def test_super_linear_rows_are_named_but_not_those_below_the_baseline(tmp_path: Path) -> None:
-    records = [made.record(8.0), made.record(3.0, threads=2), made.record(2.0, threads=4)]
-    results = made.write(tmp_path, records)
-    (found,) = series(load([results]))
-    (warning,) = found.warnings
-    assert warning == (
-        "Super-linear: a parallel efficiency of 1.333 at 2 cores (1x2; baseline 1x1). That is"
-        " noise, caches that hold more of the work, or a layout that the baseline did not use;"
-        " measure the baseline again before counting on it."
-    )
-    (found,) = series(load([results]), baseline=4)
-    assert found.warnings == []
-
-
-def test_a_share_just_under_the_threshold_is_told_apart_from_it(tmp_path: Path) -> None:
-    records = [made.record(100.0), made.record(100 / 1.497, threads=2)]
-    (found,) = series(load([made.write(tmp_path, records)]))
-    assert found.stops_paying == (
-        "Going from 1 to 2 cores brings 49.7 % of the added cores as speed (under 50 %)."
-    )
-
-
-def test_records_without_the_judged_figure_are_named(tmp_path: Path) -> None:
-    bare = made.record(threads=2, metrics=rates(flop_rate=1e9))
-    results = made.write(tmp_path, [made.record(), bare])
-    sentence = (
-        f"left out, ok: acoustic-so8-r1t2 on made-1 in {made.RUN_ID}: it holds no median of"
-        " run_time"
-    )
-    assert left_out(load([results]), "devito") == [sentence]
-    assert sentence in call("scaling", results)[2]
-
-
-def test_weak_records_of_unknown_size_are_a_series_of_their_own(tmp_path: Path) -> None:
-    records = [
-        made.record(10.0, threads=n, parameters={"scaling": "weak", "points": points})
-        for n, points in ((1, 100), (2, 200), (4, None))
-    ]
-    found = series(load([made.write(tmp_path, records)]))
-    assert [[row.resource for row in one.rows] for one in found] == [[1, 2], [4]]
-
-
-def test_weak_efficiency_is_the_baselines_time_over_the_time(tmp_path: Path) -> None:
-    records = [
-        made.record(10.0 + n, threads=n, parameters={"scaling": "weak", "points": n * 100})
-        for n in (1, 2, 4)
-    ]
-    (found,) = series(load([made.write(tmp_path, records)]))
-    assert [row.efficiency for row in found.rows] == pytest.approx([1, 11 / 12, 11 / 14])
-    assert [row.speedup for row in found.rows] == pytest.approx([1, 2 * 11 / 12, 4 * 11 / 14])
-
-
-def test_karp_flatt_by_hand(tmp_path: Path) -> None:
-    # Four cores, three times as fast: (1/3 - 1/4) / (1 - 1/4) = 1/9.
-    (found,) = series(load([made.write(tmp_path, [made.record(3.0), made.record(1.0, threads=4)])]))
-    assert [row.serial_fraction for row in found.rows][1] == pytest.approx(1 / 9)
-
-
-def test_a_standard_error_does_not_count_the_baseline_as_a_measurement() -> None:
-    resources, speedups = [1, 2, 4, 8], [1.0, 1.8, 3.1, 4.6]
-    amdahl, _, _ = fit_laws(resources, speedups, base=1, over="cores")
-    assert amdahl is not None
-    sigma, error = amdahl.parameters["sigma"]
-    p, s = np.array(resources[1:], float), np.array(speedups[1:])
-    # Gauss: s^2 / (sum of squared slopes), with three measurements and one parameter.
-    slope = -p * (p - 1) / (1 + sigma * (p - 1)) ** 2
-    rest = s - p / (1 + sigma * (p - 1))
-    assert (slope * rest).sum() == pytest.approx(0, abs=1e-4)
-    assert error == pytest.approx(((rest**2).sum() / (3 - 1) / (slope**2).sum()) ** 0.5, rel=1e-4)
-    assert amdahl.residual == pytest.approx(((rest**2).mean()) ** 0.5)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_no_parameters_within_their_bounds_miss_less_than_those_of_a_fit(seed: int) -> None:
-    source = np.random.default_rng(seed)
-    counts = sorted(source.choice(np.arange(2, 3000), 8, replace=False).tolist())
-    p = np.array([1, *counts], float)
-    sigma, kappa = 10 ** source.uniform([-4, -7], [-0.2, -3])
-    s = p / (1 + sigma * (p - 1) + kappa * p * (p - 1)) * (1 + 0.1 * source.standard_normal(9))
-    s[0] = 1
-    for fit in fit_laws([1, *counts], s.tolist(), base=1, over="cores")[:2]:
-        assert fit is not None
-        found = np.array([fit.parameters.get(name, (0.0,))[0] for name in ("sigma", "kappa")])
-        free = [name in fit.parameters for name in ("sigma", "kappa")]
-        steps = np.stack(np.meshgrid(*[np.linspace(-0.3, 0.3, 61)] * 2), axis=-1).reshape(-1, 2)
-        near = np.maximum(0, np.where(free, found * (1 + steps) + steps * 1e-4, found)).T
-        near[0] = np.minimum(1, near[0])
-        laws = p / (1 + near[0][:, None] * (p - 1) + near[1][:, None] * p * (p - 1))
-        missed = np.sqrt(((laws - s)[:, 1:] ** 2).mean(axis=1))
-        assert missed.min() >= fit.residual * (1 - 1e-12)
-
-
 # By scipy 1.17.1's curve_fit with ftol, xtol and gtol of 1e-15 and the laws' own slopes.
 @parametrized(("resources", "speedups", "expected"))
 def test_fits_are_those_of_scipy(
@@ -332,33 +180,6 @@ def test_fits_are_those_of_scipy(
     found = [*amdahl.parameters["sigma"], amdahl.residual]
     found += [*usl.parameters["sigma"], *usl.parameters["kappa"], usl.residual]
     assert found == pytest.approx(expected, rel=1e-6, nan_ok=True)
-
-
-def test_a_parameter_on_its_bound_leaves_the_other_one_its_error() -> None:
-    amdahl, usl, _ = fit_laws([1, 2, 4, 8, 16], [1, 1.7, 2.9, 4.7, 6.9], base=1, over="cores")
-    assert amdahl is not None
-    assert usl is not None
-    assert usl.parameters["kappa"][0] == 0
-    assert units.is_missing(usl.parameters["kappa"][1]) is True
-    assert usl.parameters["sigma"] == pytest.approx(amdahl.parameters["sigma"])
-    assert usl.peak is None
-
-
-def test_a_serial_fraction_is_never_above_one() -> None:
-    amdahl, _, _ = fit_laws([1, 2, 4, 8], [1, 0.9, 0.8, 0.5], base=1, over="cores")
-    assert amdahl is not None
-    assert amdahl.parameters["sigma"][0] == 1
-
-
-def test_a_stream_record_is_headed_by_its_triad(tmp_path: Path) -> None:
-    rows = [
-        made.figure(f"{name}_rate", value, "byte/s", "higher", statistic="median", n=3)
-        for name, value in (("copy", 5e10), ("add", 7e10), ("triad", 6e10))
-    ]
-    record = made.record(benchmark="stream", case="s", metrics=rows)
-    _, out, _ = call("list", made.write(tmp_path, [made.record(10.0), record]))
-    assert "triad 60.00 GB/s" in out
-    assert "run time 10.00 s" in out
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -526,16 +347,6 @@ def test_every_recorded_output_is_read_or_refused(path: Path, *, good: bool) -> 
 # --- looks ----------------------------------------------------------------------------------------
 
 
-def test_a_narrow_terminal_keeps_every_column() -> None:
-    columns = [Column("case", "case", words=True), *(Column(f"n{n}", f"n{n}") for n in range(5))]
-    row = {"case": "acoustic-so8-128x128x128-tn200", **{f"n{n}": "123456" for n in range(5)}}
-    shown = table.render([Sheet(title="t", columns=columns, rows=[row])], width=40)
-    assert shown.count("123456") == 5
-    assert "acoustic-so8-\n128x128x128-tn200\n" in "".join(
-        line[:18].rstrip() + "\n" for line in shown.splitlines()
-    )
-
-
 def _examples() -> list[tuple[str, str]]:
     commands = [typer.main.get_command(cli.app), *map(cli.command, cli.COMMANDS)]
     lines = [line for command in commands for line in (command.epilog or "").split("\n\n")]
@@ -550,30 +361,6 @@ def test_every_example_parses_and_fits_80_columns(line: str, text: str) -> None:
     context = cli.command(name).make_context(name, words)
     assert context.info_name == name
     assert len(line) <= 78
-
-
-def test_there_are_examples_of_every_command() -> None:
-    named = {text.split()[1] for _, text in _examples()}
-    assert named == {
-        "list",
-        "scaling",
-        "cost",
-        "advise",
-        "reference",
-        "read",
-        "pack",
-        "report",
-        "topology",
-        "prices",
-        "presets",
-        "sizes",
-        "health",
-        "checkpoint",
-        "flops",
-        "import",
-        "azure",
-        "dryrun",
-    }
 
 
 def test_a_machine_at_home_is_a_note_and_no_warning(tmp_path: Path) -> None:
@@ -594,18 +381,6 @@ def test_a_machine_at_home_is_a_note_and_no_warning(tmp_path: Path) -> None:
     for text in (OFF_AZURE, "needs root"):
         assert (text, text in notes) == (text, True)
     assert page.count(NO_SIZE) == 1
-
-
-def test_the_phrase_for_machines_outside_azure_is_the_one_that_identify_uses() -> None:
-    assert OFF_AZURE in Path(identify.__file__).read_text(encoding="utf-8")
-
-
-def test_software_versions_are_short_on_the_page(tmp_path: Path) -> None:
-    mpi = "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, repo rev: v4.1.4, May 26, 2022"
-    results = made.write(tmp_path / "r", [made.record(software={"devito": "4.8.23", "mpi": mpi})])
-    page = write_report(load([results]), tmp_path / "report").read_text(encoding="utf-8")
-    assert "mpi Open MPI v4.1.4<" in page
-    assert "package: Debian" not in page
 
 
 def test_tuning_is_in_the_layout_only_where_one_problem_ran_with_several(tmp_path: Path) -> None:
@@ -651,11 +426,6 @@ def paths() -> list[tuple[str, str, bool]]:
             if name not in NOT_TRIED and ("Path" in kind or named):
                 found.append((name, one.opts[0], one.param_type_name == "argument"))
     return found
-
-
-def test_every_commands_paths_are_tried() -> None:
-    assert {("list", "sources", True), ("read", "files", True)} <= set(paths())
-    assert len(paths()) > 40
 
 
 @pytest.mark.parametrize(("name", "option", "bare"), paths())

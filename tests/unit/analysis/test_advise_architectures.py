@@ -14,11 +14,9 @@ from helpers import ROOT, parametrized
 from trueup.errors import BadInput
 from trueup_analysis.figures.advise import architectures
 from trueup_analysis.figures.advise.knowledge import Knowledge
-from trueup_analysis.figures.prices import Book, read_prices
 
 TODAY = date(2026, 11, 24)
 KNOWN = Knowledge(ROOT / "catalog", TODAY)
-PRICES = read_prices(ROOT / "catalog" / "prices.csv")
 HEAD = "sources: {a: {text: A, date: '2026-11-24'}}\narchitectures:\n"
 ROW = (
     "  - {{name: x, title: X, region: eastus, service: '', recipe: '', roles: [{role}],"
@@ -62,17 +60,6 @@ def test_minerva_as_worked_by_hand(run: Any) -> None:
     assert "5292.50 US$ a month" in run("ansys-minerva").out
 
 
-@pytest.mark.parametrize("name", architectures.read(None, KNOWN.sizes))
-def test_each_says_what_its_source_does_not_and_advises_no_closed_size(run: Any, name: str) -> None:
-    found = tables(run(name, "--format", "json").out)
-    about = {row["about"] for row in found["advise_architecture_notes"]["rows"]}
-    assert {"the source does not say", "source", "bills, and has no price here"} <= about
-    sizes = {row["size"] for row in found["advise_architecture"]["rows"]}
-    assert sizes & set(KNOWN.withheld) == set()
-    if not found["advise_architecture"]["recipe"]:
-        assert "provision does not make" in about
-
-
 def test_the_overview_has_each_with_its_price(run: Any) -> None:
     [table] = json.loads(run("--format", "json").out)["tables"]
     usd = {row["name"]: row["usd_per_hour"] for row in table["rows"]}
@@ -110,12 +97,6 @@ def site(tmp_path: Path, rows: str) -> Path:
     return tmp_path
 
 
-def test_an_architecture_of_ones_own_catalog(tmp_path: Path) -> None:
-    [one] = architectures.read(site(tmp_path, ROW.format(role=ROLE)), KNOWN.sizes).values()
-    found = architectures.priced(one, Book(PRICES, None), KNOWN.sizes, TODAY)
-    assert (found.usd_per_hour, found.unpriced) == (pytest.approx(2 * 0.226), [])
-
-
 @pytest.mark.parametrize(
     ("role", "what"),
     [
@@ -141,15 +122,3 @@ def test_a_row_that_names_what_is_not_there_is_refused(
 ) -> None:
     with pytest.raises(BadInput, match=what):
         architectures.read(site(tmp_path, ROW.format(role=ROLE).replace(old, new)), KNOWN.sizes)
-
-
-def test_a_size_without_a_successor_has_no_price() -> None:
-    sizes = {name: dict(row) for name, row in KNOWN.sizes.items()}
-    sizes["Standard_F8s_v2"]["successors"] = ""
-    one = architectures.read(None, sizes)["ansys-minerva"]
-    found = architectures.priced(one, Book(PRICES, None), sizes, TODAY)
-    assert found.unpriced == ["agent server", "extraction server", "web server"]
-    assert [row["instead"] for row in found.outdated] == [
-        "Standard_F16als_v6",
-        "nothing is advised",
-    ]

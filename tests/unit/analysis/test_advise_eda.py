@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from datetime import date
 from typing import Any
@@ -14,7 +13,7 @@ from trueup_analysis import catalog
 from trueup_analysis.figures.advise import asks, backtest
 from trueup_analysis.figures.advise.kinds import eda
 from trueup_analysis.figures.advise.kinds.eda import Eda, Store
-from trueup_analysis.figures.advise.kinds.kind import Point, between
+from trueup_analysis.figures.advise.kinds.kind import Point
 from trueup_analysis.figures.advise.kinds.sizing import Held
 from trueup_analysis.figures.advise.knowledge import Knowledge
 from trueup_analysis.figures.advise.services import read_services
@@ -58,19 +57,6 @@ def test_the_published_volumes_are_read_with_the_throughput_that_they_buy() -> N
         }
     )
     assert {key[1] for key in found} - {key[1] for key in large} == {90_000, 195_000}
-
-
-def test_between_results_the_rate_lies_on_a_logarithmic_line() -> None:
-    """4525.5 MiB/s is halfway from 3200 to 6400: sqrt(255,000 x 500,000) = 357,071."""
-    made = predicted(3200 * math.sqrt(2) * MIB)
-    assert made.rate == pytest.approx(math.sqrt(255_000 * 500_000), rel=1e-6)
-    assert made.beyond == ""
-
-
-def test_below_all_results_it_is_in_proportion_and_says_so() -> None:
-    made = predicted(1600 * MIB)
-    assert made.rate == pytest.approx(127_500)
-    assert "no result has less than 3355 MB/s" in made.beyond
 
 
 def test_a_publication_that_says_at_least_counts_from_its_throughput_on() -> None:
@@ -131,64 +117,6 @@ def test_below_50_tb_lustre_is_held_up_to_its_one_result() -> None:
     assert the(regular, "Premium").holds == "rate not judged"
 
 
-def test_a_rate_that_one_volume_never_had_is_refused_with_the_most() -> None:
-    found = ask(data_tb=500, operations_per_second=900_000)
-    refused = {one.name: one.why for one in found.refused}
-    assert "705,500 are the most" in refused[f"Azure NetApp Files, {ULTRA}"]
-    assert [one for one in found.stores if one.able] == []
-
-
-def test_a_rate_near_the_most_is_not_sure_at_the_slow_end() -> None:
-    """705,501 are above what any result had, and below what 705,500 may be at the fast end."""
-    assert the(ask(data_tb=500, operations_per_second=705_500), ULTRA).holds == "yes"
-    refused = {one.name for one in ask(data_tb=500, operations_per_second=705_501).refused}
-    assert f"Azure NetApp Files, {ULTRA}" in refused
-    one = the(ask(data_tb=60, operations_per_second=700_000), PREMIUM)
-    assert one.holds == "rate not at the slow end"
-    assert not one.able
-
-
-def test_throughput_buys_capacity() -> None:
-    """20,000 MB/s at 500 MB/s a TiB are 40 TiB; a large volume has at most 13,421.8 MB/s."""
-    found = ask(data_tb=10, mb_s=20_000)
-    assert (the(found, LUSTRE).tib, the(found, LUSTRE).because) == (40, "throughput")
-    assert any("13421.8" in one.why for one in found.refused)
-
-
-def test_a_price_is_of_the_capacity_that_is_bought() -> None:
-    """50 TiB at 100 US$ are 5000; without one there is none."""
-    found = ask(data_tb=50, operations_per_second=400_000, usd_per_tib_month="ultra:100")
-    assert the(found, ULTRA).usd == 5000
-    assert the(found, PREMIUM).usd is None
-    assert found.stores[0].level == ULTRA
-
-
-def test_clients_have_the_cores_memory_and_network_that_are_asked() -> None:
-    """24 cores with 50 GiB each: HX176-24rs alone, 8.64 US$ x 10 x 730 h."""
-    (one,) = ask(data_tb=50, cores_a_client=24, memory_gib_a_core=50).clients
-    assert one.size == "Standard_HX176-24rs"
-    assert one.usd_per_month == pytest.approx(8.64 * 10 * 730)
-    # 2000 MB/s each are 16 Gb/s: sizes of 12.5 Gb/s, and those of no known network, are out.
-    sizes = {one.size for one in ask(data_tb=50, mb_s=20_000).clients}
-    assert "Standard_D16as_v6" in sizes
-    assert sizes.isdisjoint({"Standard_D4s_v4", "Standard_D8as_v6"})
-
-
-def test_more_a_client_than_results_had_is_said() -> None:
-    """705,500 over 10 clients are 70,550."""
-    assert ask(data_tb=50, operations_per_second=70_550, clients=1).notes == []
-    (said,) = ask(data_tb=50, operations_per_second=70_560, clients=1).notes
-    assert "no result has more than 70,550" in said
-
-
-def test_an_nfs_server_is_named_where_its_disks_hold_the_data() -> None:
-    """HB120rs_v3 has 2 x 960 GiB = 2.06 TB."""
-    small = ask(data_tb=2.0).server
-    assert small is not None
-    assert small.size.startswith("Standard_HB120")
-    assert ask(data_tb=1000).server is None
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -212,33 +140,6 @@ def test_an_nfs_server_is_named_where_its_disks_hold_the_data() -> None:
 def test_an_ask_that_cannot_be_answered_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         ask(**given)
-
-
-def test_a_place_outside_of_all_takes_the_nearest() -> None:
-    one, four = Point("", "", 1, 10.0), Point("", "", 4, 40.0)
-
-    def near(place: float) -> tuple[float, list[Point], float, float]:
-        return between(place, [one, four], lambda point: point.nodes)
-
-    assert near(0.5) == (pytest.approx(10.0), [one], 1, 4)
-    assert near(8.0) == (pytest.approx(40.0), [four], 1, 4)
-    assert near(4.0) == (pytest.approx(40.0), [four], 1, 4)
-    assert near(2.0) == (pytest.approx(20.0), [one, four], 1, 4)
-
-
-def test_the_command_answers_in_each_format(call_trueup: Any) -> None:
-    argv = ("advise", "eda", "clients=10", "data_tb=50", "operations_per_second=250000")
-    ended = call_trueup(*argv, "--format", "json")
-    assert (ended.status, ended.err) == (0, "")
-    stores, clients = json.loads(ended.out)["tables"]
-    first = stores["rows"][0]
-    assert (first["level"], first["tib"], first["best"]) == (f"ANF {PREMIUM}", 50, "first")
-    assert (first["usd_per_month"], "no price known" in stores["recommended"]) == (None, True)
-    assert "EDA Workloads" in first["evidence"]
-    assert len(clients["rows"]) == 5
-    for shape in ("table", "markdown"):
-        text = " ".join(call_trueup(*argv, "--format", shape).out.split())
-        assert stores["recommended"] in text.replace("\\_", "_")
 
 
 def test_the_report_begins_with_it(call_trueup: Any, tmp_path: Any) -> None:

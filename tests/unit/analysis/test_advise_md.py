@@ -73,11 +73,6 @@ def test_between_two_numbers_of_atoms_the_rate_lies_on_a_logarithmic_line() -> N
     assert "outside" not in one.estimate.beyond
 
 
-def test_a_longer_time_step_takes_fewer_steps() -> None:
-    two, four = (the(ask(*THREE, atoms=400_000, ns=1, timestep_fs=fs, **STEADY)) for fs in (2, 4))
-    assert two.hours.value == pytest.approx(2 * four.hours.value, rel=1e-4)
-
-
 def test_the_range_is_as_wide_as_the_records_tell_of_each_other() -> None:
     """The middle from the ends: sqrt(4.0 x 4.8) = 4.38 for 4.4. The ends from what is nearest: 4.4
     for 4.0, a factor of 1.1, and 4.4 for 4.8. The widest counts; 1.5 times more, since water tells
@@ -92,23 +87,6 @@ def test_the_range_is_as_wide_as_the_records_tell_of_each_other() -> None:
     own = the(ask(*inputs, atoms=400_000, ns=1, **STEADY))
     assert own.estimate.beyond == ""
     assert own.hours.high / own.hours.value == pytest.approx(1.1, rel=1e-4)
-
-
-@pytest.mark.parametrize("atoms", [50_000, 12_000_000])
-def test_more_or_fewer_atoms_than_measured_are_said_to_be_so(atoms: int) -> None:
-    """The rate of the nearest: no line is drawn past the last result."""
-    one = the(ask(*THREE, atoms=atoms, ns=1, **STEADY))
-    rate = 4.0e7 if atoms < 100_000 else 4.8e7
-    assert one.hours.value == pytest.approx(atoms * 5e5 / rate / 3600, rel=1e-4)
-    assert f"{atoms:,} atoms lie outside of the 100,000 to 1,600,000" in one.estimate.beyond
-
-
-def test_the_fastest_layout_counts_by_its_median_over_runs() -> None:
-    """Steps a second: r60t2 100, 120, 140, r120t1 110, 70, 150; the medians are 120 and 110."""
-    more = [record(400_000, rate, "r60t2") for rate in (100.0, 120.0, 140.0)]
-    lucky = [record(400_000, rate) for rate in (70.0, 150.0)]
-    one = the(ask(*THREE, *more, *lucky, atoms=400_000, ns=1, **STEADY))
-    assert one.hours.value == pytest.approx(400_000 * 5e5 / (120 * 400_000) / 3600, rel=1e-4)
 
 
 def test_nothing_is_estimated_without_records_and_it_says_what_to_measure() -> None:
@@ -134,25 +112,6 @@ def test_nothing_is_estimated_without_records_and_it_says_what_to_measure() -> N
 def test_too_few_records_that_tell_of_each_other_are_no_estimate(cases: tuple[Case, ...]) -> None:
     with pytest.raises(BadInput, match=f"needs {backtest.LEAST_ERRORS} numbers of atoms on one"):
         ask(*cases, atoms=400_000, ns=1)
-
-
-def test_another_size_and_several_nodes_have_no_estimate() -> None:
-    found = ask(*THREE, atoms=400_000, ns=1)
-    assert {(one.estimate.size, one.estimate.nodes) for one in found.choices} == {(SIZE, 1)}
-    with pytest.raises(BadInput, match="of none there is a record on Standard_HX176rs"):
-        ask(*THREE, atoms=400_000, ns=1, sizes="Standard_HX176rs")
-
-
-def test_an_input_larger_than_any_box_is_to_be_measured_itself() -> None:
-    with pytest.raises(BadInput, match=r"measure inputs of about as many atoms \(gromacs_tpr"):
-        ask(atoms=10**9, ns=1)
-
-
-def test_a_deadline_counts_the_high_end() -> None:
-    """126.3 h, 1.65 times that at the slow end: 208.3 h."""
-    for hours, late in ((208.0, True), (209.0, False)):
-        one = the(ask(*THREE, atoms=400_000, ns=100, deadline_hours=hours, **STEADY))
-        assert one.late is late
 
 
 @parametrized(("given", "said"))

@@ -18,7 +18,6 @@ from trueup_analysis.figures.advise.services import (
     advise,
     advise_storage,
     gone,
-    needs_of,
     read_services,
 )
 
@@ -112,20 +111,6 @@ def test_what_speaks_against_a_service(
     assert [said.source.mark for said in found.against if said.text.startswith(text)] == [mark]
 
 
-def test_what_has_ended_is_said_and_nothing_ended_is_advised() -> None:
-    found = {one.service: one for one in advise(Needs(), KNOWN, TODAY)}
-    assert [said.text for said in found["azure-ml"].ended] == [
-        "SDK v1 ended on 2026-06-30; use SDK v2 (azure-ai-ml)",
-        "CLI v1 ended on 2025-09-30; use CLI v2",
-    ]
-    assert [said.text for said in found["batch"].ended] == [
-        "low-priority nodes ended on 2025-09-30; use spot nodes"
-    ]
-    for day, text in ((29, "SDK v1 ends on 2026-06-30;"), (30, "SDK v1 ended on 2026-06-30")):
-        on_it = {one.service: one for one in advise(Needs(), KNOWN, date(2026, 6, day))}
-        assert on_it["azure-ml"].ended[0].text[:26] == text
-
-
 @parametrized(("needs", "texts"))
 def test_what_speaks_against_local_disks(needs: dict[str, Any], texts: list[str]) -> None:
     [found] = [
@@ -190,24 +175,6 @@ def test_anf_by_its_levels_and_the_most_of_a_large_volume() -> None:
     assert "Standard" not in levels("anf", data="nfs", data_tb=1000)
 
 
-def test_more_than_any_level_has_is_refused() -> None:
-    found = {
-        one.service: one
-        for one in advise_storage(Needs(data="nfs", data_tb=200, mb_s=20000), KNOWN, TODAY)
-    }["anf"]
-    texts = [said.text for said in found.refused]
-    assert found.advised is False
-    assert texts[0] == ("Ultra, large volume: 20000 MB/s are needed, and it has at most 13421.8")
-    assert "Standard, large volume: 1193 TiB are needed, and it has at most 1024" in texts
-
-
-def test_large_numbers_are_written_out() -> None:
-    found = advise(Needs(nodes=12345678, coupled=True), KNOWN, TODAY)
-    assert refused(found)["scale-set-uniform"] == [
-        "12345678 is above 100 VMs in one placement group"
-    ]
-
-
 def test_a_maximum_on_which_sources_differ_is_doubted_and_not_refused() -> None:
     found = {
         one.service: one
@@ -226,24 +193,11 @@ def test_series_without_a_row(size: str, begins: str) -> None:
     assert bool(found) == bool(begins)
 
 
-def test_no_pattern_of_a_gone_series_meets_a_size_of_the_catalog() -> None:
-    lines = (ROOT / "catalog" / "vm_sizes.csv").read_text(encoding="utf-8").splitlines()
-    sizes = [line.split(",")[0] for line in lines[1:]]
-    assert [size for size in sizes if gone(size, KNOWN, TODAY)] == []
-
-
 @parametrized(("wrong", "says"))
 def test_needs_that_cannot_be_are_refused(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(BadInput) as found:
         Needs(**wrong)
     assert says in str(found.value)
-
-
-@pytest.mark.parametrize(
-    ("word", "coupled"), [("yes", True), ("True", True), ("no", False), ("false", False)]
-)
-def test_words_say_whether_nodes_are_coupled(word: str, coupled: bool) -> None:
-    assert needs_of({"coupled": word}).coupled is coupled
 
 
 def _changed(change: Any, folder: Path) -> Path:

@@ -9,17 +9,15 @@ from typing import Any
 
 import pytest
 import test_advise
-import yaml
 from helpers import parametrized
-from test_advise import TODAY, choice, known
+from test_advise import choice, known
 from trueup.cases import Case, Figure
 from trueup.errors import BadInput
 from trueup_analysis import catalog
 from trueup_analysis.figures.advise import answers, asks, backtest, engines
 from trueup_analysis.figures.advise.estimates import MODEL, PUBLISHED, RECORD
 from trueup_analysis.figures.advise.kinds import KINDS, serving
-from trueup_analysis.figures.advise.knowledge import Knowledge
-from trueup_analysis.figures.prices import Book, read_all
+from trueup_analysis.figures.prices import read_all
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "vllm"
 H100, H200 = "Standard_ND96isr_H100_v5", "Standard_ND96isr_H200_v5"
@@ -74,21 +72,6 @@ def test_the_time_of_a_request_from_the_datasheets_by_hand() -> None:
     assert spent is not None
     assert spent.prefill == pytest.approx(16.2326e-3, rel=1e-4)
     assert spent.decode == pytest.approx(43.1809e-3, rel=1e-4)
-
-
-def test_fp8_doubles_the_peak_where_the_gpu_computes_in_it() -> None:
-    """H100 does, A100 does not; the weights are half as large on both."""
-    asked = engines.Load(1000, 500, 0.0, 128)
-    model = engines.of_recipe("llama-3.1-8b", catalog.built_in())
-    for size, ratio in ((H100, 2.0), (A100_40G, 1.0)):
-        spent = []
-        for one in (model, model.at("fp8")):
-            engine, _, _ = engines.engine_of(one, size, asked, known())
-            assert engine is not None
-            found = engines.times(engine, asked, size, known())
-            assert found is not None
-            spent.append(found.prefill)
-        assert spent[0] / spent[1] == pytest.approx(ratio)
 
 
 def test_shares_are_fitted_to_both_parts_by_hand() -> None:
@@ -160,11 +143,6 @@ def test_what_does_not_fit_says_what_it_takes_and_the_smallest_that_does() -> No
     ]
     assert "no result of this model at 16 bits" in two.beyond
     assert two.trust == MODEL
-
-
-def test_more_nodes_than_allowed_are_refused_with_their_number() -> None:
-    with pytest.raises(BadInput, match=r"the rate takes \d+ nodes; at most 2 are allowed"):
-        ask(**FP8, requests_per_second=1000, sizes=H100, most_nodes=2)
 
 
 def test_latency_is_held_or_missed_only_where_a_result_says_so() -> None:
@@ -265,15 +243,6 @@ def test_nodes_are_enough_for_those_that_are_away_by_hand() -> None:
     assert {one.estimate.nodes for one in ask(**given, restart_minutes=0).choices} == {1}
 
 
-def test_more_requests_in_flight_than_results_had_count_as_theirs() -> None:
-    given = {"model": "llama-3.1-8b", "input_tokens": 1000, "output_tokens": 1000, **SURE}
-    loads = [
-        load(choice(ask(**given, requests_per_second=20, in_flight=count), H200, 1))
-        for count in (64, 128, 1000)
-    ]
-    assert loads[0] > loads[1] == loads[2]
-
-
 def test_a_prefix_cache_is_a_condition_of_its_own() -> None:
     """Of classification 98 % came from the cache; results without one have no part in it."""
     given = {"model": "llama-3.1-8b", "input_tokens": 9844, "output_tokens": 50}
@@ -357,12 +326,6 @@ def test_an_engine_beside_others_may_be_slower_by_hand() -> None:
     ]
     half = len(alone) // 2
     assert [load(one) for one in alone[:half]] == [load(one) for one in alone[half:]]
-
-
-def test_a_budget_is_kept_or_nothing_is_best() -> None:
-    found = ask(**FP8, requests_per_second=60, budget_usd=1)
-    assert found.marked("cheapest") is None
-    assert all(one.dear for one in found.choices)
 
 
 def record(**parameters: Any) -> Case:
@@ -454,15 +417,6 @@ def test_a_record_of_ours_counts_before_a_published_result_of_its_load() -> None
     assert [each.kind for each in one.estimate.evidence] == [RECORD]
 
 
-def test_of_a_sweep_the_load_that_is_asked_for_counts() -> None:
-    """The record has 128 in flight; another with 8 and a tenth of the rate has no part in it."""
-    slow = {"total_token_throughput": 3000.0, "request_throughput": 1.5}
-    few = changed(record(max_concurrency=8), **slow)
-    given = {"model": "llama-3.1-8b", "input_tokens": 1000, "output_tokens": 1000, **SURE}
-    found = choice(ask(record(), few, **given, requests_per_second=60), H100, 1)
-    assert load(found) == pytest.approx(0.5)
-
-
 @parametrized("change")
 def test_a_record_of_something_else_says_nothing(change: dict[str, Any]) -> None:
     given = {"model": "llama-3.1-8b", "input_tokens": 1000, "output_tokens": 1000, **SURE}
@@ -478,23 +432,6 @@ def test_published_serving_is_predicted_from_the_others() -> None:
     assert width < 4
 
 
-def test_a_catalog_of_ones_own_has_its_own_recipes(tmp_path: Path) -> None:
-    """Published results are known without the recipes of trueup's own catalog."""
-    for name in ("prices.csv", "vm_sizes.csv", "reference_results.csv"):
-        (tmp_path / name).write_bytes((catalog.built_in() / name).read_bytes())
-    path = tmp_path / "vllm_recipes.yml"
-    recipes = yaml.safe_load((catalog.built_in() / path.name).read_text())["recipes"]
-    path.write_text(json.dumps({"recipes": {"mine": recipes["llama-3.1-8b"]}}))
-    given = {"input_tokens": 1000, "output_tokens": 500, "requests_per_second": 5, **SURE}
-    kind, book = asks.chosen("serving"), Book(read_all(tmp_path), None)
-    there = Knowledge(tmp_path, TODAY)
-    mine = answers.answer(kind, asks.read(kind, {"model": "mine", **given}), there, book)
-    same = choice(ask(model="llama-3.1-8b", **given), H100, 1)
-    assert load(choice(mine, H100, 1)) == pytest.approx(load(same))
-    with pytest.raises(BadInput, match="there is no vLLM recipe"):
-        answers.answer(kind, asks.read(kind, {"model": "llama-3.1-8b", **given}), there, book)
-
-
 def test_recipes_that_are_none_are_refused(tmp_path: Path) -> None:
     for text in ("recipes: 5", "[]", "recipes: {mine: 3}"):
         path = tmp_path / "sub" / str(len(text))
@@ -503,33 +440,6 @@ def test_recipes_that_are_none_are_refused(tmp_path: Path) -> None:
         (path / "vllm_recipes.yml").write_text(text)
         with pytest.raises(BadInput, match=r"has no mapping called recipes|must be a mapping"):
             engines.of_recipe("mine", path)
-
-
-WORDS = ("serving", *(f"{name}={value}" for name, value in FP8.items()), "requests_per_second=60")
-
-
-@pytest.mark.parametrize("form", ["table", "markdown"])
-def test_the_command_says_what_holds_and_what_was_not_judged(told: Any, form: str) -> None:
-    shown = " ".join(told("advise", *WORDS, "region=eastus", "--format", form)[0].split())
-    assert "Cheapest that holds the rate, slow end counted:" in shown
-    assert "TTFT and TPOT were not judged" in shown
-    judged = told("advise", *WORDS, "region=eastus", "tpot_ms=15", "--format", form)[0].replace(
-        "\\", ""
-    )
-    words = "Cheapest whose latency is known to be held: 2 x Standard_ND96isr_H100_v5"
-    assert words in " ".join(judged.split())
-
-
-def test_the_data_hold_every_choice_with_its_ranges(told: Any) -> None:
-    prices = ("api_usd_per_million_output=1", "tpot_ms=15")
-    tables = json.loads(told("advise", *WORDS, *prices, "--format", "json")[0])["tables"]
-    for row in tables[0]["rows"]:
-        assert row["load_low"] < row["load"] < row["load_high"]
-        assert row["usd_per_month"] == pytest.approx(row["usd_per_hour"] * 730)
-        assert row["price_source"]
-    assert [one["kind"] for one in tables[:2]] == ["advise", "advise_break_even"]
-    explained = told("advise", *WORDS, "--explain")[0]
-    assert "What cannot do it" in explained
 
 
 def test_a_log_from_elsewhere_tells_its_load(told: Any) -> None:

@@ -32,16 +32,6 @@ def test_lists_within_each_other_do_not_end_the_process(tmp_path: Path, text: st
         catalog.document(path)
 
 
-def test_a_hundred_lists_within_each_other_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "x.yml"
-    path.write_text("[" * 100 + "]" * 100 + "\n")
-    held = catalog.document(path)
-    depth = 1
-    while held:
-        held, depth = held[0], depth + 1
-    assert depth == 100
-
-
 def test_a_device_without_an_end_is_refused() -> None:
     with pytest.raises(BadInput, match="/dev/zero is longer than"):
         catalog.document(Path("/dev/zero"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
 from helpers import parametrized
@@ -39,38 +38,6 @@ def test_what_an_account_would_throttle_is_refused_with_what_would_do(
     with pytest.raises(BadInput) as caught:
         transfer(1e12, **arguments)  # type: ignore[arg-type]  # as above
     assert said in str(caught.value)
-
-
-def test_an_overhead_of_a_twentieth_is_twenty_times_as_long() -> None:
-    found = intervals(100.0, overhead=0.05)
-    assert (found.least_seconds, found.daly_seconds) == (2000.0, None)
-
-
-def expected_wall(work: float, seconds: float, between: float) -> float:
-    """Daly's wall time for a unit of work, with failures that come at random (no restart time)."""
-    return between * math.expm1((work + seconds) / between) / work
-
-
-@pytest.mark.parametrize(("seconds", "hours"), [(60.0, 20000.0), (600.0, 5000.0), (1800.0, 500.0)])
-def test_dalys_interval_loses_least(seconds: float, hours: float) -> None:
-    """Compared with the model itself, searched over a thousand intervals."""
-    nodes = 64
-    found = intervals(seconds, overhead=0.05, nodes=nodes, node_hours=hours)
-    between = hours * 3600 / nodes
-    assert found.failure_seconds == between
-    tried = [between * step / 1000 for step in range(1, 3000)]
-    best = min(expected_wall(work, seconds, between) for work in tried)
-    assert found.daly_seconds is not None
-    assert expected_wall(found.daly_seconds, seconds, between) <= best * 1.001
-    assert found.young_seconds == pytest.approx(math.sqrt(2 * seconds * between))
-    assert found.lost_share == pytest.approx(
-        1 - 1 / expected_wall(found.daly_seconds, seconds, between)
-    )
-
-
-def test_where_a_checkpoint_takes_longer_than_twice_the_time_between_failures() -> None:
-    found = intervals(10_000.0, overhead=0.5, nodes=100, node_hours=100.0)
-    assert found.daly_seconds == found.failure_seconds == 3600.0
 
 
 @pytest.mark.parametrize("hours", [1.0, 1e-3, 5e-324])

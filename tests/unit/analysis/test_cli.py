@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from importlib.metadata import version
 from pathlib import Path
 
 import made
 import pytest
 from helpers import parametrized
-from trueup_analysis.commands import progress
-from trueup_analysis.load import load
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "catalog" / "reference_results.csv"
-RAW = str(ROOT / "tests" / "data" / "stream" / "stream510.txt")
 COMMANDS = ("list", "scaling", "cost", "reference", "read", "import", "pack", "report")
 
 
@@ -89,29 +84,10 @@ def test_a_command_ends_with_its_status_its_output_and_its_exit_functions(
     assert len(said) + len(done.stderr.splitlines()) == 3
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_teaches_by_example(run, command: str) -> None:
-    done = run(command, "--help")
-    assert (done.status, done.err) == (0, "")
-    assert f"trueup {command}" in done.out.split("Examples")[1] or command == "read"
-
-
 def test_help_names_every_command_and_the_exit_status(run) -> None:
     done = run("--help")
     assert [name for name in COMMANDS if f" {name} " not in done.out] == []
     assert "Exit status: 0 fine; 1 bad input" in done.out
-
-
-@pytest.mark.parametrize("argv", [("--help",), ("read", RAW, "--size", "Standard_ND96asr_v4")])
-def test_help_and_a_verdict_on_one_output_load_nothing_heavy(argv: tuple[str, ...]) -> None:
-    code = (
-        "import sys; from trueup_analysis import cli\n"
-        "try: cli.main()\n"
-        "finally: print(sorted({'pandas', 'matplotlib', 'pyarrow', 'numpy'}"
-        " & set(sys.modules)))"
-    )
-    done = in_python(code, *argv)
-    assert done.stdout.splitlines()[-1:] == ["[]"]
 
 
 def test_data_goes_to_stdout_and_what_went_wrong_to_stderr(run, results: Path) -> None:
@@ -151,47 +127,11 @@ def test_a_long_list_is_a_summary_with_what_failed(run, many: Path) -> None:
     assert [node for node in ("n-00", "n-01", "n-20") if node in done.out] == ["n-01", "n-20"]
 
 
-@pytest.mark.parametrize("wanted", [("--every-record",), ("--format", "csv"), ("--format", "json")])
-def test_a_long_list_is_whole_on_request_and_for_programs(
-    run, many: Path, wanted: tuple[str, ...]
-) -> None:
-    assert run("list", many, "--all", *wanted).out.count("acoustic-so8-r1t1") == 60
-    assert run("list", many).out.count("acoustic-so8-r1t1") == 30
-
-
-def test_list_shows_failures_with_their_reason(run, results: Path) -> None:
-    done = run("list", results)
-    assert "3 ok, 1 failed" in done.out
-    assert "out of memory" in done.out
-    assert "Not read: 1" in done.out
-
-
 def test_list_verify_fails_when_a_raw_output_is_gone(run, tmp_path: Path) -> None:
     made.write(tmp_path, [made.record(raw={"path": "x.raw.txt", "sha256": "0" * 64})])
     done = run("list", tmp_path, "--verify")
     assert done.status == 1
     assert "0 of 1 raw outputs are as recorded." in done.err
-
-
-def test_output_goes_to_a_file(run, results: Path, tmp_path: Path) -> None:
-    done = run("scaling", results, "--format", "csv", "--output", tmp_path / "s.csv")
-    assert (done.status, done.out) == (1, "")
-    lines = (tmp_path / "s.csv").read_text(encoding="utf-8").splitlines()
-    assert len(lines) == 4
-    assert "median_seconds" in lines[0]
-    done = run("scaling", results, "--output", tmp_path / "no" / "s.csv")
-    assert done.status == 1
-    assert "could not be written" in done.err
-
-
-def test_without_results_it_says_what_to_do(
-    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = run("scaling")
-    assert (done.status, done.out) == (1, "")
-    assert done.err.startswith("trueup: error: results does not exist: run `make run`")
-    assert done.err.count("\n") == 1
 
 
 @parametrized("argv")
@@ -206,38 +146,6 @@ def test_an_unknown_price_fails_only_when_strict(run, strict: tuple[str, ...], s
     assert done.status == status
     assert "unknown" in done.out
     assert "give --region" in done.err
-
-
-def test_cost_json_carries_base_units_and_sources(run, results: Path) -> None:
-    done = run("cost", results, "--format", "json")
-    row = json.loads(done.out)["tables"][0]["rows"][0]
-    assert row["node_hours"] == pytest.approx(100 / 3600)
-    assert row["currency"] == "USD"
-    assert (row["region"], row["offer"], row["price_date"]) == ("eastus", "payg", "2026-06-18")
-    assert "karpenter" in row["price_source"]
-
-
-def test_catalog_by_option_and_by_environment(
-    run, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    header = "size,region,os,offer,usd_per_hour,as_of_date,source,notes\n"
-    row = "Standard_HB120rs_v3,eastus,linux,payg,7.5,2026-01-01,made,\n"
-    (tmp_path / "prices.csv").write_text(header + row, encoding="utf-8")
-    by_option = run("cost", results, "--format", "json", "--catalog", tmp_path)
-    monkeypatch.setenv("TRUEUP_CATALOG", str(tmp_path))
-    by_environment = run("cost", results, "--format", "json")
-    for done in (by_option, by_environment):
-        assert json.loads(done.out)["tables"][0]["rows"][0]["usd_per_hour"] == 7.5
-    done = run("cost", results, "--catalog", tmp_path / "no")
-    assert (done.status, "holds no prices.csv" in done.err) == (1, True)
-
-
-def test_pack_then_scaling_gives_the_same_table(run, results: Path, tmp_path: Path) -> None:
-    packed = tmp_path / "all.parquet"
-    assert run("pack", results, "--output", packed).status == 1
-    assert run("scaling", packed).out == run("scaling", results).out
-    done = run("pack", results, "--output", tmp_path / "all.json")
-    assert (done.status, "must end in .parquet" in done.err) == (1, True)
 
 
 def test_read_takes_files_and_standard_input() -> None:
@@ -267,86 +175,6 @@ def test_read_says_in_one_sentence_what_it_cannot_read(tmp_path: Path) -> None:
         done = as_process("read", tmp_path / name)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
         assert done.stderr.startswith("trueup: error: ")
-
-
-@pytest.mark.parametrize("command", ["--help", "list", "health", "scaling", "cost"])
-def test_a_command_starts_without_pandas(results: Path, command: str) -> None:
-    code = (
-        "import sys; from trueup_analysis import cli\n"
-        "try: cli.main()\n"
-        "finally: print('pandas' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, command, *([] if command == "--help" else [str(results)])],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout.splitlines()[-1] == "False"
-
-
-class Terminal(io.StringIO):
-    """A standard error that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """No fixture: pytest sets its own standard error between set-up and call."""
-    shown = Terminal()
-    monkeypatch.setattr(sys, "stderr", shown)
-    monkeypatch.setattr(progress, "PATIENCE", 0.01)
-    for name, value in {"TERM": "xterm", "COLUMNS": "80", "NO_COLOR": "1"}.items():
-        monkeypatch.setenv(name, value)
-    return shown
-
-
-def test_what_takes_long_is_said_on_a_terminal_until_something_else_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    terminal = on_terminal(monkeypatch)
-    at_work = progress.Progress()
-    at_work.step("reading records: 100 files")
-    at_work.begin()
-    deadline = time.monotonic() + 30
-    while "100 files" not in terminal.getvalue() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert "reading records: 100 files" in terminal.getvalue()
-    at_work.end()
-    shown = terminal.getvalue()
-    at_work.step("more")
-    time.sleep(0.2)
-    assert terminal.getvalue() == shown
-    assert shown.endswith("\x1b[2K")
-
-
-def test_what_is_quick_says_nothing_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = on_terminal(monkeypatch)
-    monkeypatch.setattr(progress, "PATIENCE", 0.5)
-    at_work = progress.Progress()
-    at_work.begin()
-    at_work.end()
-    time.sleep(0.7)
-    assert terminal.getvalue() == ""
-
-
-def test_progress_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", shown)
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    at_work = progress.Progress()
-    at_work.begin()
-    time.sleep(0.2)
-    at_work.end()
-    assert shown.getvalue() == ""
-
-
-def test_the_reader_tells_how_far_it_is(tmp_path: Path) -> None:
-    told: list[int] = []
-    records = [made.record(case=f"c{number}") for number in range(250)]
-    load([made.write(tmp_path, records)], tell=told.append)
-    assert told == [100, 200]
 
 
 def test_the_report_takes_every_option_of_the_cost_that_changes_a_figure(
@@ -385,26 +213,6 @@ def test_a_price_of_an_api_needs_something_to_compare_with(
 def test_the_version_is_that_of_the_package(run) -> None:
     done = run("--version")
     assert (done.status, done.out, done.err) == (0, f"trueup {version('trueup')}\n", "")
-
-
-@pytest.mark.parametrize(
-    ("new", "old", "command"),
-    [
-        (("--size", "Standard_HB120rs_v3"), ("--as-size", "Standard_HB120rs_v3"), "cost"),
-        (("--benchmark", "devito"), ("--tool", "devito"), "cost"),
-        (("--benchmark=devito",), ("--tool=devito",), "list"),
-    ],
-)
-def test_earlier_names_of_options_work_and_are_not_in_the_help(
-    run, results: Path, new: tuple[str, ...], old: tuple[str, ...], command: str
-) -> None:
-    assert run(command, results, *new) == run(command, results, *old)
-    shown = run(command, "--help").out
-    assert (new[0].split("=")[0] in shown, old[0].split("=")[0] in shown) == (True, False)
-
-
-def test_a_log_is_read_under_both_names(run) -> None:
-    assert run("read", RAW, "--benchmark", "stream") == run("read", RAW, "--tool", "stream")
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,14 @@ import pandas as pd
 import pytest
 from helpers import parametrized
 from trueup.errors import BadInput
-from trueup.view import Measure, View, Work
-from trueup_analysis import cli, packed
+from trueup_analysis import packed
 from trueup_analysis.cases import read_cases
 from trueup_analysis.figures import views
 from trueup_analysis.figures.cost import CostTable, table
 from trueup_analysis.figures.health import expectations
 from trueup_analysis.figures.pooling import has_work, work_priced
-from trueup_analysis.figures.prices import GIVEN, Terms, read_prices
+from trueup_analysis.figures.prices import Terms, read_prices
 from trueup_analysis.load import Loaded, load
-from trueup_analysis.render import table as table_format
 from trueup_analysis.sheets import cost as cost_sheets
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -192,21 +190,6 @@ def test_a_day_before_the_first_price_is_said(tmp_path: Path, region: str) -> No
     ] == [True]
 
 
-def test_a_given_price_needs_no_size_and_says_where_it_is_from(tmp_path: Path) -> None:
-    loaded = measured(tmp_path, [made.record(3600.0, vm_size=None, region=None, offer=None)])
-    result = table(loaded, prices=read_prices(PRICES), terms=Terms(price=3.60))
-    row = made.frame(result.table).iloc[0]
-    assert (row["usd_per_run"], row["price_source"]) == (3.60, GIVEN)
-    assert result.unknown == []
-
-
-def test_priced_as_another_size_is_said_to_be_so(tmp_path: Path) -> None:
-    loaded = measured(tmp_path, [made.record(3600.0, vm_size=None, region=None, offer=None)])
-    result = table(loaded, prices=read_prices(PRICES), terms=Terms(as_size=SIZE, region="eastus"))
-    assert made.frame(result.table)["usd_per_run"].to_list() == [3.60]
-    assert result.warnings[0].startswith(f"Priced as {SIZE}")
-
-
 @pytest.mark.parametrize("price", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_price_that_is_none_is_refused(tmp_path: Path, price: float) -> None:
     with pytest.raises(BadInput, match=r"is not above zero"):
@@ -241,16 +224,6 @@ def test_records_without_work_cannot_be_priced(tmp_path: Path, record: dict[str,
     assert has_work(loaded) is False
 
 
-def test_the_command_says_in_a_sentence_that_there_is_nothing_to_price(tmp_path: Path) -> None:
-    made.write(tmp_path, [of("ib", [figure("ib_send_latency", 2e-6, "s")])])
-    with pytest.raises(BadInput) as refused:
-        cli.app(["cost", str(tmp_path)], standalone_mode=False)
-    assert str(refused.value) == (
-        "none of 1 records is ok and holds a run time or a rate of tokens or of other work,"
-        " so there is nothing to price"
-    )
-
-
 @parametrized(("text", "message"))
 def test_a_spoilt_price_table_is_refused_with_the_line(
     tmp_path: Path, text: str, message: str
@@ -260,11 +233,6 @@ def test_a_spoilt_price_table_is_refused_with_the_line(
     path.write_text(text.replace("H\n", header + "\n"), encoding="utf-8")
     with pytest.raises(BadInput, match=message):
         read_prices(path)
-
-
-def test_a_price_date_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"'June' is not a date"):
-        table(measured(tmp_path, [made.record()]), prices=prices(), terms=Terms(price_date="June"))
 
 
 # 16 GiB, the largest message here.
@@ -444,30 +412,6 @@ def test_the_cheapest_of_the_same_work_is_marked(tmp_path: Path) -> None:
     assert found == [(by, True), (by, False), (by, True), ("", False), ("", False)]
 
 
-def test_one_row_of_a_work_is_not_called_the_cheapest(tmp_path: Path) -> None:
-    book = prices(("eastus", "payg", 3.6, "2026-06-18"))
-    assert marked(table(measured(tmp_path, [made.record()]), prices=book)) == [("", False)]
-    two = [made.record(), made.record(9.0, vm_size=None, case="off")]
-    assert marked(table(measured(tmp_path, two), prices=book)) == [("", False)] * 2
-
-
-def test_other_units_are_compared_where_the_first_is_not_known(tmp_path: Path) -> None:
-    def lacking(record: dict[str, Any], *names: str) -> dict[str, Any]:
-        metrics = [row for row in record["metrics"] if row["name"] not in names]
-        return {**record, "metrics": metrics}
-
-    records = [made.record(10.0, case="a"), made.record(5.0, case="b")]
-    for names, by in (
-        (["point_rate"], "usd_per_pflop"),
-        (["point_rate", "flop_rate"], "usd_per_run"),
-    ):
-        loaded = measured(tmp_path / by, [lacking(record, *names) for record in records])
-        assert marked(table(loaded, prices=prices(), terms=Terms(price=1.0))) == [
-            (by, False),
-            (by, True),
-        ]
-
-
 def test_records_without_parameters_are_the_same_work_only_by_name(tmp_path: Path) -> None:
     records = [
         of("hpl", [figure("hpl_rate", rate, "flop/s")], case=case, node_count=nodes,
@@ -507,38 +451,6 @@ def test_a_figure_in_another_unit_gives_no_cost_and_is_said(tmp_path: Path) -> N
     ]
 
 
-def test_a_new_benchmark_is_priced_by_its_view_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    view = View(
-        "Made weather",
-        (Measure("day_rate", "forecast", "day/day", "higher", "days/day"),),
-        "Made.",
-        work=(Work("forecast day", "forecast_day", "day_rate", 1.0, seconds=86400.0),),
-    )
-    monkeypatch.setattr(views, "views", lambda: {"weather": view})
-    loaded = measured(tmp_path, [of("weather", [figure("day_rate", 48.0, "day/day")])])
-    result = table(loaded, prices=prices(), terms=Terms(price=2.0))
-    # 2 US$/h x 24 h / 48 forecast days.
-    assert made.frame(result.table)["usd_per_forecast_day"].to_list() == [1.0]
-    (sheet,) = cost_sheets.cost(result)
-    assert (sheet.name, sheet.title) == (
-        "cost-weather", "Cost of the work of each case: Made weather",
-    )  # fmt: skip
-    shown = table_format.render([sheet], width=80)
-    assert "48.00 days/day" in shown
-    assert "US$ per\n" in shown.replace("   ", "")
-
-
-def test_units_of_work_are_columns_of_their_own() -> None:
-    keys = {work.key for name in views.views() for work in work_priced(name)}
-    assert keys & {"run", "hour", "node_hour"} == set()
-    assert work_priced("vllm") == ()
-    for name, view in views.views().items():
-        units = {work.unit for work in view.work}
-        assert (name, len({work.key for work in view.work})) == (name, len(units))
-
-
 def test_sheets_say_what_tells_rows_apart_and_leave_out_what_is_the_same(tmp_path: Path) -> None:
     records = [
         made.record(10.0, parameters={"nbl": 40}, region="eastus"),
@@ -561,16 +473,6 @@ def test_sheets_say_what_tells_rows_apart_and_leave_out_what_is_the_same(tmp_pat
         "Repeats in each row (n): 3.",
         "Prices: 3.600 US$ per node-hour, eastus, linux, payg, as of 2026-06-18, made 2026-06-18.",
     ]
-
-
-def test_machines_off_azure_are_told_apart_by_name(tmp_path: Path) -> None:
-    records = [
-        made.record(vm_size=None, nodes=["a"]),
-        made.record(vm_size=None, nodes=["b", "c", "d"], node_count=3),
-    ]
-    result = table(measured(tmp_path, records), prices=prices())
-    assert made.frame(result.table)["apart"].to_list() == ["on a", "on b and 2 more"]
-    assert result.has_prices is False
 
 
 def test_bus_bandwidth_has_no_price(tmp_path: Path) -> None:

@@ -169,23 +169,6 @@ def said(text: str, tool: str) -> object:
     return reading.rows, reading.checks, reading.parameters, reading.unverified
 
 
-@pytest.mark.parametrize("path", outputs(), ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_marks_that_stand_in_a_text_are_found(path: Path) -> None:
-    text = path.read_text(encoding="utf-8", errors="replace")
-    there = {mark for mark in marks() if mark in text}
-    assert decoding.held(marks(), text) == there
-    found = decoding.held([mark.encode() for mark in marks()], text.encode())
-    assert {mark.decode() for mark in found} == there
-
-
-def test_a_line_has_its_own_number_below_a_long_front(front: str) -> None:
-    broken = TEXT.replace("1048576", "1048577", 1)
-    at = (front + broken[: broken.index("1048577")]).count("\n") + 1
-    text, gaps = decoding.decoded(io.BytesIO((front + broken).encode()), "x", marks())
-    with pytest.raises(BadInput, match=rf"\(line {at}: "):
-        read(text, source="x", gaps=gaps)
-
-
 @pytest.fixture
 def thin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs of any length are thinned, in short chunks."""

@@ -70,9 +70,3 @@ def test_damaged_facts_are_one_sentence(dry: Any) -> None:
     status, found, said = dry({"n1": ND}, {"n1": '{"trueup_node": '})
     assert (status, found) == (1, {})
     assert "cannot be read" in said
-
-
-def test_an_inventory_that_is_none_is_one_sentence(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["dryrun", "-i", str(tmp_path / "none.yml")])
-    assert result.exit_code == 1
-    assert "--inventory" in str(result.exception)

@@ -262,21 +262,6 @@ def test_why_a_measured_node_lacks_a_benchmark(change: dict[str, Any], why: str)
     assert why_missing("n1", run(expected=["n1"], **change), "ib") == why
 
 
-def test_nothing_is_expected_of_no_runs() -> None:
-    assert expected_nodes([], []) == []
-
-
-def test_a_run_that_names_no_node_expects_none() -> None:
-    runs = [
-        run(NEW, expected=["n1"], finished_at=None),
-        older(finished_at=None),
-        {"schema": "trueup.run/1", "run_id": "20261119T000000Z-0000"},
-        run("20261118T000000Z-0000", expected=[], hosts={"localhost": tally(ok=1)}),
-        older(run_id="20261117T000000Z-0000", hosts={"n1": tally(ok=1)}),
-    ]
-    assert [node.name for node in expected_nodes(runs, [])] == ["n1"]
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -293,11 +278,3 @@ def test_the_reader_refuses_what_this_could_not_read(
     loaded = load([tmp_path])
     assert loaded.runs == []
     assert [reason in item.reason for item in loaded.excluded] == [True]
-
-
-@pytest.mark.parametrize("make", [run, older])
-def test_the_reader_takes_both_forms(tmp_path: Path, make: Any) -> None:
-    made.write(tmp_path, [made.record()])
-    manifest = make(hosts={"n1": tally(ok=1)})
-    (tmp_path / "run.json").write_text(json.dumps(manifest))
-    assert load([tmp_path]).runs == [manifest]

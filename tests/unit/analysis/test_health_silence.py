@@ -134,12 +134,6 @@ def test_every_format_names_the_three_and_the_status_is_2(
         ] == []
 
 
-def test_all_that_was_expected_and_is_well_is_said_to_be(call_trueup: Any, tmp_path: Path) -> None:
-    write_run(tmp_path / "results", records())
-    done = call_trueup("health", tmp_path / "results")
-    assert (done.status, "5 of 5 nodes judged: nothing is wrong" in done.err) == (0, True)
-
-
 def test_a_node_that_is_lost_today_does_not_pass_on_yesterdays_record(
     call_trueup: Any, tmp_path: Path
 ) -> None:
@@ -329,48 +323,6 @@ def test_a_sites_own_expectation_stands_in_the_catalogs_place_with_its_source(
 # ---- a fleet ------------------------------------------------------------------------------------
 
 
-def slow(record: dict[str, Any], *metrics: str) -> None:
-    """Make some figures of a record worse by a half."""
-    for row in record["metrics"]:
-        if row["name"] in metrics:
-            row["value"] /= 2
-
-
-def series(text: str) -> dict[str, list[str]]:
-    """Node -> its lines."""
-    found: dict[str, list[str]] = {}
-    for line in text.splitlines():
-        if 'node="' in line:
-            found.setdefault(line.split('node="')[1].split('"')[0], []).append(line)
-    return found
-
-
-def test_a_node_has_a_few_series_and_all_of_them_on_request(
-    call_trueup: Any, five: Path, tmp_path: Path
-) -> None:
-    found = [one for one in records() if len(one["nodes"]) == 1]
-    [copies] = [one for one in found if (one["nodes"][0], one["benchmark"]) == (WELL, "gpu_copy")]
-    slow(copies, "p2p_bandwidth", "h2d_bandwidth")
-    write_run(tmp_path / "bad", found)
-    done = call_trueup("health", tmp_path / "bad", "--format", "prometheus")
-    lines = series(done.out)
-    assert done.status == 1
-    assert sorted(lines) == NODES
-    assert 30 < max(map(len, lines.values())) <= 40
-    assert f'trueup_node_health{{node="{WELL}"}} 2' in lines[WELL]
-    assert f'trueup_node_health{{node="{LEFT}"}} 0' in lines[LEFT]
-    assert f'trueup_node_measured_timestamp_seconds{{node="{WELL}"}} 1795165980.0' in lines[WELL]
-    assert f'trueup_run_started_timestamp_seconds{{run="{RUN}"}} 1795165980.0' in done.out
-    every = call_trueup("health", tmp_path / "bad", "--format", "prometheus", "--every-series")
-    assert min(map(len, series(every.out).values())) > 300
-    names = [line.rpartition(" ")[0] for line in every.out.splitlines() if line[0] != "#"]
-    assert len(names) == len(set(names))
-    lost = series(call_trueup("health", five, "--format", "prometheus").out)
-    assert [f'trueup_node_health{{node="{node}"}} 3' in lost[node] for node in NODES] == [
-        *(False, True, True, True, False)
-    ]
-
-
 def of_places(nodes: int, **faults: float) -> list[dict[str, Any]]:
     """Figures of two places: the first has always half of what the second has."""
     return [
@@ -410,18 +362,6 @@ def test_figures_are_compared_with_those_of_the_same_place(
     assert len(told) == 1
     markdown = call_trueup("health", tmp_path / "results", "--format", "markdown")
     assert "worst of 10" in markdown.out
-
-
-def test_equal_findings_of_many_nodes_are_one_row(call_trueup: Any, tmp_path: Path) -> None:
-    found = [one for one in records() if len(one["nodes"]) == 1]
-    for record in found:
-        slow(record, "busbw")
-    write_run(tmp_path / "results", found)
-    table = call_trueup("health", tmp_path / "results", "--format", "markdown").out
-    assert table.count("NHC2010") == 1
-    assert "worst of 5" in table
-    done = call_trueup("health", tmp_path / "results", "--format", "json")
-    assert sum(row["verdict"] == "fail" for row in rows(done.out)) == 5
 
 
 def test_the_summary_says_how_each_figure_is_spread(call_trueup: Any, tmp_path: Path) -> None:

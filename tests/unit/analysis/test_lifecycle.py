@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 from helpers import ROOT, parametrized
 from trueup.errors import BadInput
-from trueup_analysis.figures.lifecycle import advisable, ended, successors
+from trueup_analysis.figures.lifecycle import advisable, ended
 
 TODAY = date(2026, 11, 23)
 with (ROOT / "catalog" / "vm_sizes.csv").open(encoding="utf-8", newline="") as _stream:
@@ -53,17 +53,3 @@ def test_both_reasons_and_no_successor_are_said() -> None:
 def test_a_date_that_is_none_is_refused(row: dict[str, str]) -> None:
     with pytest.raises(BadInput, match=r"vm_sizes\.csv: "):
         advisable(row, TODAY)
-
-
-@parametrized(("size", "sizes"))
-def test_successors_have_what_the_size_had(size: str, sizes: list[str]) -> None:
-    found = [row["size"] for row in successors(SIZES[size], list(SIZES.values()), TODAY)]
-    assert found == sizes
-
-
-def test_every_row_of_the_catalog_can_be_judged() -> None:
-    refused = {row["family"] for row in SIZES.values() if advisable(row, TODAY)}
-    assert refused == {"hbv2", "hc", "ncv3", "general"}
-    assert {row["status"].split(" ")[0] for row in SIZES.values()} == {
-        "current", "extended", "old", "retires", "retired", "",
-    }  # fmt: skip

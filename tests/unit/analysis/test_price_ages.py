@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from helpers import parametrized
 from trueup_analysis import cli
 from trueup_analysis.figures import price_list
-from trueup_analysis.figures.prices import Book, Pricing, Terms, day_of_reading, standing
+from trueup_analysis.figures.prices import Book, day_of_reading, standing
 
 SIZE = "Standard_HB120rs_v3"
 DAY = date(2026, 11, 29)
@@ -60,22 +59,6 @@ def test_a_price_that_may_not_rank_counts_nowhere(price: dict[str, Any], reason:
     assert price_list.lowest([price, dear], wanted, DAY) == dear
 
 
-def test_a_quote_and_its_row_say_the_age() -> None:
-    quote = Book([row(1.0, "2026-06-18")], None, DAY).find(SIZE, "eastus", "linux", "spot")
-    assert quote is not None
-    assert (quote.age, quote.dated) == (AGE, f"2026-06-18, {AGE}")
-
-
-@pytest.mark.parametrize(("price_date", "told"), [(None, 1), ("2026-06-20", 0)])
-def test_ages_count_from_the_price_date_or_the_day(
-    monkeypatch: pytest.MonkeyPatch, price_date: str | None, told: int
-) -> None:
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795953600")
-    pricing = Pricing([row(1.0, "2026-06-18")], Terms(price_date=price_date))
-    quoted = pricing.quote(SIZE, "eastus", "spot")
-    assert (len(pricing.warnings()), quoted["price_age"]) == (told, AGE if told else "")
-
-
 @pytest.mark.parametrize("seconds", ["soon", "9" * 30, "1.5"])
 def test_a_day_that_is_none_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], seconds: str
@@ -122,19 +105,3 @@ def test_every_command_with_prices_says_their_age(
     assert (AGE in texts[0], "unknown date" in texts[0]) == (True, False)
     if name != "azure plan":  # its expiry counts from the minute
         assert texts[0] == texts[1]
-
-
-@pytest.mark.parametrize("name", ["sizes", "advise", "cost"])
-def test_every_priced_row_of_data_has_its_age(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795953600")
-    monkeypatch.setattr("sys.argv", ["trueup", *COMMANDS[name], "--format", "json"])
-    with pytest.raises(SystemExit):
-        cli.main()
-    tables = json.loads(capsys.readouterr().out)["tables"]
-    rows = [one for table in tables for one in table["rows"] if one.get("price_date")]
-    ages = {(one["price_date"], one["price_age"]) for one in rows}
-    assert ("2026-06-18", AGE) in ages
-    assert ages == {(day, standing(day, "", DAY).age) for day, _ in ages}

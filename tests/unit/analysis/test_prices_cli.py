@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from emulated_cloud import Cloud, Reply, serving
-from helpers import ROOT, parametrized
-from trueup_analysis.figures import price_list, prices
+from helpers import parametrized
+from trueup_analysis.figures import price_list
 
 SIZE, REGION = "Standard_B16als_v2", "australiacentral"
 # What a live query of one size returned on 2026-07-29: product, SKU, type, term, price.
@@ -183,16 +183,6 @@ def test_a_row_of_another_size_is_left_out_and_said(refresh: Any, cloud: Cloud, 
     assert "rows left out: of another size or region" in done.err
 
 
-def test_sizes_without_a_price_are_named(refresh: Any) -> None:
-    assert "no price of Standard_HB120rs_v3" in refresh("--size", "Standard_HB120rs_v3").err
-
-
-def test_nothing_at_all_is_an_error(refresh: Any, cloud: Cloud, own: Path) -> None:
-    cloud.prices.rows = []
-    done = refresh()
-    assert (done.status, own.exists()) == (1, False)
-
-
 def test_the_newest_price_counts_everywhere(call_trueup: Any, own: Path) -> None:
     own.parent.mkdir()
     row = "Standard_HB120rs_v3,eastus,linux,payg,9.99,2099-01-01,by hand,\n"
@@ -206,15 +196,6 @@ def test_the_newest_price_counts_everywhere(call_trueup: Any, own: Path) -> None
     assert (only["earlier_usd_per_hour"], float(only["change"])) == ("3.6", pytest.approx(1.775))
 
 
-def test_a_named_catalog_has_the_only_prices(own: Path, tmp_path: Path) -> None:
-    own.parent.mkdir()
-    header = "size,region,os,offer,usd_per_hour,as_of_date,source,notes\n"
-    own.write_text(header + "A,eastus,linux,payg,1,2099-01-01,x,\n")
-    (tmp_path / "prices.csv").write_text(header + "B,eastus,linux,payg,2,2026-01-01,x,\n")
-    assert [row["size"] for row in prices.read_all(tmp_path)] == ["B"]
-    assert "A" in {row["size"] for row in prices.read_all()}
-
-
 def test_an_own_file_that_is_broken_is_named(call_trueup: Any, own: Path) -> None:
     own.parent.mkdir()
     own.write_text("size,region\nA,b\n")
@@ -226,66 +207,6 @@ def test_a_file_that_cannot_be_written(refresh: Any, own: Path) -> None:
     own.parent.write_text("a file, and no folder")
     done = refresh()
     assert (done.status, "Traceback" in done.err) == (1, False)
-
-
-def test_the_emulated_cloud_sells_what_the_catalog_says(
-    call_trueup: Any, cloud: Cloud, own: Path
-) -> None:
-    cloud.prices.rows, cloud.prices.page_rows = None, 7
-    done = call_trueup("prices", "refresh", "--region", "eastus", "--url", cloud.url)
-    assert done.status == 0, done.err
-    listed = prices.read_prices(ROOT / "catalog" / "prices.csv")
-    wanted = {
-        (row["size"], row["os"], row["offer"]): row["usd_per_hour"]
-        for row in sorted(listed, key=lambda row: row["as_of_date"])
-        if row["region"] == "eastus"
-    }
-    found = {
-        (row["size"], row["os"], row["offer"]): row["usd_per_hour"]
-        for row in prices.read_prices(own)
-    }
-    assert found == pytest.approx(wanted)
-    # Never prices.azure.com.
-    [source] = {row["source"] for row in prices.read_prices(own)}
-    assert source.startswith(f"{cloud.url.removeprefix('https://')}/api/retail/prices ")
-    assert len({query["$filter"] for _, _, query, _ in cloud.calls}) > 1
-    assert "left out" not in done.err
-
-
-@pytest.mark.parametrize(
-    ("asked", "code"),
-    [
-        ({"api-version": "2021-10-01"}, "InvalidApiVersionParameter"),
-        ({"api-version": None}, "MissingApiVersionParameter"),
-        ({"currencyCode": "'EUR'"}, "InvalidQueryParameter"),
-        ({"$skip": "-1"}, "InvalidSkip"),
-        ({"$skip": "\u0661"}, "InvalidSkip"),
-        *(
-            ({"$filter": text}, "InvalidFilter")
-            for text in (
-                *("", "armSkuName", "armSkuName eq", "armSkuName eq 'a", "armSkuName eq '"),
-                *("armSkuName ne 'a'", "nosuch eq 'a'", "contains(armSkuName, 'a')", "()"),
-                *("armSkuName eq 'a' and", "armSkuName eq 'a' or or", "armSkuName eq 'a' 'b'"),
-                *("(armSkuName eq 'a'", "armSkuName eq 'a')", "armSkuName eq 5", "(" * 9999),
-            )
-        ),
-    ],
-)
-def test_the_emulated_cloud_refuses_what_it_does_not_know(
-    asked: dict[str, str | None], code: str
-) -> None:
-    query = {"api-version": "2023-01-01-preview", **asked}
-    given = {key: one for key, one in query.items() if one is not None}
-    reply = Cloud().call("GET", "/api/retail/prices", given, None, "")
-    assert (reply.status, reply.document["error"]["code"]) == (400, code)
-
-
-@parametrized(("text", "count"))
-def test_the_emulated_clouds_filter(cloud: Cloud, text: str, count: int) -> None:
-    cloud.prices.page_rows = 1000
-    query = {"api-version": "2023-01-01-preview", "$filter": text}
-    reply = cloud.call("GET", "/api/retail/prices", query, None, "")
-    assert (reply.document["Count"], reply.document["NextPageLink"]) == (count, None)
 
 
 # ---- lists --------------------------------------------------------------------------------------
@@ -304,17 +225,6 @@ def a_price(size: str, usd: float, day: str = "2026-01-01", region: str = "eastu
         "source": "s",
         "notes": "",
     }
-
-
-def test_the_newest_of_each_with_its_age() -> None:
-    rows = [a_price("A", 1, "2026-11-20"), a_price("A", 2, "2026-11-22"), a_price("A", 3, "")]
-    [found] = price_list.chosen(rows, price_list.PriceQuery(), TODAY)
-    assert (found["usd_per_hour"], found["age_days"]) == (2, 1)
-
-
-def test_an_undated_price_has_no_age() -> None:
-    [found] = price_list.chosen([a_price("A", 1, "")], price_list.PriceQuery(), TODAY)
-    assert found["age_days"] != found["age_days"]
 
 
 def test_changes_are_of_newer_prices_alone() -> None:
@@ -360,21 +270,6 @@ def test_what_is_closed_to_new_subscriptions_is_said_with_the_status() -> None:
         "old",
         "unknown",
     ]
-
-
-def test_the_lowest_of_all_regions_and_the_price_of_a_gpu() -> None:
-    known = [a_price("D", 0.6, region="westus"), a_price("D", 0.5), a_price("A", 80)]
-    found = price_list.sizes(SIZES, price_list.Needs(), known, price_list.PriceQuery(), TODAY)
-    told = {one["size"]: (one["region"], one["usd_per_gpu_hour"]) for one in found}
-    assert (told["A"], told["D"]) == (("eastus", 10), ("eastus", pytest.approx(3.0)))
-
-
-@pytest.mark.parametrize("region", ["eastus", "East US", "EastUS"])
-def test_a_region_in_any_spelling(call_trueup: Any, region: str) -> None:
-    done = call_trueup("sizes", "--family", "hbv3", "--region", region, "--format", "csv")
-    assert {row["usd_per_hour"] for row in csv.DictReader(io.StringIO(done.out))} == {"3.6"}
-    shown = call_trueup("prices", "show", "--region", region, "--format", "csv")
-    assert {row["region"] for row in csv.DictReader(io.StringIO(shown.out))} == {"eastus"}
 
 
 @parametrized("argv")

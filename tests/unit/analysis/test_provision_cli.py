@@ -111,14 +111,6 @@ def test_what_cannot_be_ends_in_one_sentence(
     assert sentence in found.err
 
 
-def test_a_file_that_is_not_there_ends_in_one_sentence(run: Any, tmp_path: Path) -> None:
-    found = run("devito-hbv3", "-p", str(tmp_path / "no.yml"))
-    assert (found.status, found.err) == (
-        1,
-        f"trueup: error: {tmp_path}/no.yml cannot be read: No such file or directory\n",
-    )
-
-
 def test_a_template_is_written_where_nothing_lacks(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     assert run("devito-hbv3", "--template", str(path)).status == 1
@@ -161,9 +153,3 @@ def test_a_region_without_prices_and_nodes_without_a_way_out_are_warned_of(own: 
         "nodes cannot reach the internet: packages must come from a mirror within",
     ]
     assert (found.cost.usd_per_hour, len(found.cost.unpriced)) == (0, 5)
-
-
-def test_help_teaches_a_file_of_parameters_and_names_every_recipe(run: Any) -> None:
-    found = run("--help")
-    said = ("ssh_from: [203.0.113.7/32]", "Exit status: 0", *azure.recipes(), "--template")
-    assert (found.status, [word for word in said if word not in found.out]) == (0, [])

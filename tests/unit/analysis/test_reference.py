@@ -7,7 +7,7 @@ from pathlib import Path
 import made
 import pytest
 from trueup.errors import BadInput
-from trueup_analysis.figures.reference import compare, own, storage, sums
+from trueup_analysis.figures.reference import compare, own, storage
 from trueup_analysis.load import load
 
 REFERENCE = Path(__file__).resolve().parents[3] / "catalog" / "reference_results.csv"
@@ -40,13 +40,6 @@ def test_a_run_without_devito_leaves_the_published_tables_alone(tmp_path: Path) 
     failed = made.record(outcome="failed", reason="killed")
     found = compare(load([REFERENCE]), own(load([made.write(tmp_path, [failed])])))
     assert [len(item.table) for item in found] == [5, 4, 4]
-
-
-def test_the_cost_table_holds_the_printed_and_the_true_hours() -> None:
-    table = made.frame(sums(load([REFERENCE])).table)
-    assert table["published_hours"].to_list() == pytest.approx([0.197, 0.086, 0.102])
-    assert [f"{value:.4f}" for value in table["node_hours"]] == ["0.1975", "0.2588", "0.3250"]
-    assert [f"{value:.1f}" for value in table["underbilled"]] == ["1.0", "3.0", "3.2"]
 
 
 def test_published_rates_of_storage_are_complete_and_in_the_right_unit() -> None:

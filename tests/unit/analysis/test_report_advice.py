@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import html
 import json
 import re
@@ -68,30 +67,6 @@ def test_the_section_says_what_the_command_says(run: Any, call_trueup: Any, tmp_
     assert "F16s_v2, F8s_v2 new subscriptions cannot deploy it since 2026-07" in text
     assert "--explain" not in text
     assert "2 TB leave the region: 160.00 US$ more at your 0.08 US$ a GB." in text
-
-
-def test_the_section_is_the_first_and_its_file_has_every_choice(
-    run: Any, call_trueup: Any, tmp_path: Path
-) -> None:
-    _, folder = run(ASK)
-    page = (folder / "index.html").read_text(encoding="utf-8")
-    assert re.findall(r'<h2 id="([^"]+)"', page)[:2] == ["advice", "health"]
-    rows = list(csv.DictReader((folder / "tables" / "advice.csv").open(encoding="utf-8")))
-    data = json.loads(call_trueup("advise", tmp_path / "work.yml", "--format", "json").out)
-    choices = [row for row in rows if row["table"] == data["tables"][0]["title"]]
-    assert len(choices) == len(data["tables"][0]["rows"]) > 50
-
-
-def test_without_an_ask_there_is_no_section(call_trueup: Any, tmp_path: Path) -> None:
-    call_trueup("report", RECORD, "--output", tmp_path / "report")
-    assert 'id="advice"' not in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
-
-
-def test_two_reports_of_one_ask_are_the_same(run: Any) -> None:
-    _, folder = run(ASK)
-    first = (folder / "SHA256SUMS").read_bytes()
-    run(ASK)
-    assert (folder / "SHA256SUMS").read_bytes() == first
 
 
 @parametrized(("ask", "sentence"))

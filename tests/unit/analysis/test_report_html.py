@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import re
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import fleet
@@ -20,10 +17,7 @@ from trueup_analysis import cli, packed
 from trueup_analysis.catalog import folder
 from trueup_analysis.figures.prices import Terms
 from trueup_analysis.load import Excluded, Loaded, load
-from trueup_analysis.render.html import ROWS_SHOWN, VERDICTS, Page, Part, Section, render_html
-from trueup_analysis.render.plots.palette import PALETTE
 from trueup_analysis.report.publish import write_report
-from trueup_analysis.sheets.sheet import Column, Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,28 +198,6 @@ def test_only_what_was_measured_is_explained(of_nccl: Path, of_fleet: Path, at_h
     assert "NCCL" not in seen.words
 
 
-def test_long_tables_are_cut_on_the_page_only() -> None:
-    rows = [{"number": number} for number in range(ROWS_SHOWN + 2)]
-    sheet = Sheet("Many rows", [Column("number", "number")], rows, name="t")
-    section = Section("s", "S", (Part(sheets=(sheet,)),))
-    text = render_html(Page("p", "", (), sections=(section,)))
-    assert text.count("<tr>") == ROWS_SHOWN + 1
-    assert "2 more rows stand in tables/s.csv." in text
-    assert section.csv().count("\n") == ROWS_SHOWN + 3
-
-
-def test_rows_that_no_file_has_are_not_said_to_stand_in_one() -> None:
-    rows = [{"number": number} for number in range(ROWS_SHOWN + 2)]
-    sheet, other = (Sheet("Many", [Column("number", "number")], rows, name=name) for name in "tu")
-    kept = replace(sheet, title="All of them")
-    section = Section("s", "S", (Part(sheets=(sheet, other)),), data=(kept,))
-    text = render_html(Page("p", "", (), sections=(section,)))
-    assert re.findall("2 more rows [^<]*", text) == [
-        "2 more rows stand in tables/s.csv.",
-        "2 more rows are not shown.",
-    ]
-
-
 # --- health --------------------------------------------------------------------------------------
 
 
@@ -256,32 +228,6 @@ def test_fleet_says_which_nodes_fail_and_why(of_fleet: Path) -> None:
     blamed = {name for name in told if re.fullmatch(r"h100-\d+", name)}
     assert blamed == set(planted)
     assert health.count("What fails") == 1
-
-
-def test_the_figure_of_healthy_nodes_stands_beside_the_limit(of_fleet: Path) -> None:
-    tables = look(of_fleet).tables
-    [shown] = [rows for name, rows in tables.items() if name == "nccl-figures"]
-    row = dict(zip(shown[0], shown[1], strict=True))
-    assert (row["expected"], row["healthy"].startswith("480.29: 10")) == ("\u2265 460.00", True)
-    [failing] = [rows for rows in tables.values() if {"measured", "healthy"} <= set(rows[0])]
-    # Every second row is of one cell, with the fix.
-    reached = {
-        row["what"]: row["healthy"]
-        for row in (dict(zip(failing[0], one, strict=True)) for one in failing[1::2])
-    }
-    assert reached["NCCL all-reduce on one node"].startswith("480.29: 49 %")
-
-
-def test_map_of_a_fleet_stays_small(of_fleet: Path) -> None:
-    text = of_fleet.read_text(encoding="utf-8")
-    box = '<div class="scroll map" role="group" tabindex="0" aria-label="Map of nodes and checks">'
-    drawn = text.partition(box)[2].partition("</svg>")[0]
-    assert 20 < drawn.count("<rect") < 1000
-    label = re.findall('role="img" aria-label="([^"]*)"', drawn)[0]
-    assert "2 of 200 nodes fail, 2 not measured" in label
-    # The label names what fails; the slow GPU is a warning.
-    named = {fault: fleet.node(number) in label for number, fault in runs.PLANTED.items()}
-    assert named == {"slow NIC": True, "cold GPU": False, "bad NVLink": True}
 
 
 def test_off_azure_says_once_that_there_is_no_price(at_home: Path) -> None:
@@ -318,22 +264,6 @@ def test_csv_of_the_report_is_that_of_the_command(
     where = page.parent.parent / "results"
     asked = command(table, where, "--all", "--format", "csv", *priced, statuses=statuses)
     assert file.read_text(encoding="utf-8") == asked
-
-
-# Columns of words that may look like numbers: the unit "1" of a ratio, a source of a whole year.
-_WORDS = {"unit", "date"}
-
-
-def test_number_columns_hold_no_words(any_report: Path) -> None:
-    mixed = []
-    for path in sorted((any_report.parent / "tables").glob("*.csv")):
-        rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
-        assert (path.name, len(rows) > 0) == (path.name, True)
-        for column in rows[0]:
-            kinds = {number(row[column]) for row in rows if row[column]}
-            if len(kinds) > 1 and column not in _WORDS:
-                mixed.append((path.name, column))
-    assert mixed == []
 
 
 def number(cell: str) -> bool:
@@ -402,52 +332,7 @@ def test_names_of_nodes_are_harmless_in_map_and_cells(tmp_path: Path) -> None:
 # --- looks ---------------------------------------------------------------------------------------
 
 
-def test_colours_of_plots_are_the_pages_variables(usual: Path) -> None:
-    text = usual.read_text(encoding="utf-8")
-    plots = "".join(re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL))
-    assert re.findall(r"#[0-9a-fA-F]{6}\b", plots) == []
-    assert set(re.findall(r"var\(--([a-z]+)\)", plots)) <= {*PALETTE, *VERDICTS}
-    assert "DejaVu" not in plots
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance, WCAG 2.2."""
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(name: str, theme: int) -> float:
-    pair = ((PALETTE | VERDICTS)[name][theme], PALETTE["paper"][theme])
-    low, high = sorted(luminance(colour) for colour in pair)
-    return (high + 0.05) / (low + 0.05)
-
-
-# Text needs 4.5, lines and marks 3 (WCAG 2.2, 1.4.3 and 1.4.11); rules say nothing.
-_TEXTS = ("ink", "muted", "accent", "second", "third")
-_MARKS = ("fourth", "fifth", "sixth", "seventh", "eighth", "pass", "warn", "fail", "lost")
-_QUIET = ("paper", "rule")
-
-
-@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-@pytest.mark.parametrize("name", [*_TEXTS, *_MARKS])
-def test_contrast(name: str, theme: int) -> None:
-    assert contrast(name, theme) >= (4.5 if name in _TEXTS else 3)
-
-
-def test_contrast_of_every_colour_is_checked() -> None:
-    assert set(PALETTE | VERDICTS) - {*_TEXTS, *_MARKS} == set(_QUIET)
-
-
 # --- few or no records ---------------------------------------------------------------------------
-
-
-def test_one_record(tmp_path: Path) -> None:
-    seen = report_of(tmp_path, rr.usual()[:1])
-    assert "1 record: 1 ok." in seen.words
-    assert [tag for tag, _ in seen.tags if tag == "figure"] == []
-    assert [name for name in seen.tables if "scaling" in name] == []
-    assert seen.tables["devito-figures"][1][-1] != ""
 
 
 def test_no_record_ok(tmp_path: Path) -> None:
@@ -477,39 +362,6 @@ def test_nothing_loaded(tmp_path: Path) -> None:
 
 
 # --- prices, nodes, several runs, publications ---------------------------------------------------
-
-
-def test_priced_as_a_size(tmp_path: Path) -> None:
-    seen = report_of(tmp_path, rr.usual(), as_size="Standard_HB120rs_v3", region="eastus")
-    heads, *rows = next(rows for name, rows in seen.tables.items() if name.startswith("cost"))
-    row = next(dict(zip(heads, row, strict=True)) for row in rows if "r2t2-l3" in row[0])
-    assert (row["run s"], row["node-hours"]) == ("3.210", "0.0008917")
-    assert row["US$ per run"] == "0.003210"
-    said = seen.section("cost")
-    assert "3.600 US$ per node-hour, eastus, linux, payg, as of 2026-06-18" in said
-    assert "Azure/karpenter-provider-azure@" in said
-
-
-def test_nodes_of_a_cluster(tmp_path: Path) -> None:
-    records = []
-    for nodes, seconds in ((1, 121.7), (2, 75.7), (4, 60.8), (8, 51.9)):
-        records.append(
-            rr.devito(16 * nodes, 4, [seconds, seconds * 1.01, seconds * 0.98], "l3")
-            | {
-                "nodes": [f"hb{number}" for number in range(nodes)],
-                "node_count": nodes,
-                "vm_size": "Standard_HB120-64rs_v3",
-                "region": "eastus",
-            }
-        )
-    seen = report_of(tmp_path, records)
-    assert seen.headings[0][1].startswith("Devito on 8 nodes (Standard_HB120-64rs_v3)")
-    heads, *rows = seen.tables["devito-scaling-1"]
-    assert [row[0] for row in rows] == ["1", "2", "4", "8"]
-    assert [row[heads.index("speed-up")] for row in rows] == ["1.00", "1.61", "2.00", "2.34"]
-    beside = seen.tables["reference-2"]
-    own = beside[0].index("own s")
-    assert (beside[2][:4], beside[2][own]) == (["2", "128", "75.68", "514.86"], "75.70")
 
 
 def test_two_runs_are_pooled_by_layout(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from datetime import date
 from typing import Any
 
 import nccl_bench
@@ -188,12 +187,3 @@ def metrics(benchmark: str) -> set[str]:
     """The figures that a benchmark shows."""
     view = views()[benchmark]
     return {one.metric for one in (*view.headlines, *view.figures)}
-
-
-def test_sizes_without_a_price_are_named() -> None:
-    rows = figures.offered(PRESETS, [], date(2026, 11, 29))
-    notes = sheets.offered(rows).notes
-    assert len(notes) == 2
-    sizes = dict.fromkeys(size for preset in PRESETS.values() for size in preset.sizes)
-    shown = ", ".join(size.removeprefix("Standard_") for size in sizes)
-    assert notes[1] == f"Without a price in the table: {shown}."

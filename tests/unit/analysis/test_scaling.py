@@ -100,16 +100,6 @@ def test_too_few_points_are_not_fitted_and_it_says_so(
     assert [text.startswith(note) for text in item.notes] == [True]
 
 
-def test_faster_than_ideal_lies_on_the_fits_bound(tmp_path: Path) -> None:
-    records = [made.record(100 / n**1.2, threads=n) for n in (1, 2, 4, 8)]
-    item = series(measured(tmp_path, records))[0]
-    assert item.amdahl is not None
-    value, error = item.amdahl.parameters["sigma"]
-    assert value == pytest.approx(0, abs=1e-6)
-    assert str(error) == "nan"
-    assert item.stops_paying is None
-
-
 def test_the_best_layout_counts_and_the_others_stay_visible(tmp_path: Path) -> None:
     records = [
         made.record(10.0, threads=1),
@@ -208,81 +198,6 @@ def test_weak_series_of_different_work_per_core_are_apart(tmp_path: Path) -> Non
     assert sorted(len(item.rows) for item in found) == [1, 2]
 
 
-def test_other_parameters_that_differ_are_named(tmp_path: Path) -> None:
-    records = [
-        made.record(10.0),
-        made.record(5.0, threads=2, parameters={"new": 1}),
-        made.record(4.0, threads=2, parameters={"new": 2}),
-        made.record(2.5, threads=4, parameters={"new": 2}),
-    ]
-    [item] = series(measured(tmp_path, records))
-    assert list(zip(column(item, "resource"), column(item, "layout"), strict=True)) == [
-        *((1, "1x1"), (2, "1x2 new=2"), (2, "1x2 new=1"), (4, "1x4"))
-    ]
-    assert "The rows that count also differ in new (- at 1 core; 2 at 2 and 4 cores)." in item.notes
-
-
-def test_nodes_are_a_series_of_their_own(tmp_path: Path) -> None:
-    records = [
-        made.record(
-            100 / nodes,
-            ranks=4 * nodes,
-            nodes=[f"made-{i}" for i in range(nodes)],
-            node_count=nodes,
-        )
-        for nodes in (1, 2, 4)
-    ]
-    records.append(made.record(180.0, ranks=2))
-    found = series(measured(tmp_path, records))
-    assert [(item.over, column(item, "resource")) for item in found] == [
-        ("cores", [2, 4]),
-        ("nodes", [1, 1, 2, 4]),
-    ]
-    assert best(found[1], "efficiency") == pytest.approx([1, 1, 1])
-    assert column(found[1], "layout")[:2] == ["4x1 basic", "2x1 basic"]
-
-
-def over_nodes(count: int, seconds: float, launcher: str, share: float | None = None) -> Any:
-    """A made record of 2 ranks on each of so many nodes."""
-    made_record = made.record(
-        seconds,
-        ranks=2 * count,
-        nodes=[f"made-{i}" for i in range(count)],
-        node_count=count,
-        parameters={"layout": "2x1", "launcher": launcher, "binding": "core"},
-    )
-    if share is not None:
-        figure = made.figure("halo_share", share, "1", "lower", statistic="median", n=3)
-        made_record["metrics"].append(figure)
-    return made_record
-
-
-def test_the_launcher_is_how_and_not_what_was_computed(tmp_path: Path) -> None:
-    records = [
-        *(over_nodes(1, 10.0, "local"), over_nodes(1, 10.2, "mpirun"), over_nodes(1, 9.9, "slurm")),
-        *(over_nodes(2, 5.1, "mpirun", 0.2), over_nodes(2, 6.0, "slurm", 0.3)),
-    ]
-    [item] = [one for one in series(measured(tmp_path, records)) if one.over == "nodes"]
-    assert list(zip(column(item, "resource"), column(item, "layout"), strict=True)) == [
-        (1, "2x1 core basic slurm"),
-        (1, "2x1 core basic"),
-        (1, "2x1 core basic mpirun"),
-        (2, "4x1 core basic mpirun"),
-        (2, "4x1 core basic slurm"),
-    ]
-    assert best(item, "median") == [9.9, 5.1]
-    assert best(item, "speedup") == pytest.approx([1, 9.9 / 5.1])
-    assert column(item, "halo_share") == [None, None, None, 0.2, 0.3]
-
-
-def test_records_from_before_there_were_launchers_are_those_of_local(tmp_path: Path) -> None:
-    old = made.record(10.0, threads=1)
-    new = made.record(5.0, threads=2, parameters={"launcher": "local"})
-    assert "launcher" not in old["parameters"]
-    [item] = series(measured(tmp_path, [old, new]))
-    assert column(item, "layout") == ["1x1", "1x2"]
-
-
 def test_the_baseline_can_be_chosen(tmp_path: Path) -> None:
     loaded = measured(tmp_path, [made.record(100 / n, threads=n) for n in (1, 2, 4)])
     item = series(loaded, baseline=2)[0]
@@ -301,12 +216,6 @@ def test_failed_and_invalid_records_give_no_figures(tmp_path: Path) -> None:
         made.record(1.0, threads=4, outcome="failed", reason="killed"),
     ]
     assert column(series(measured(tmp_path, records))[0], "resource") == [1]
-
-
-@pytest.mark.parametrize("asked", ["stream", "unheard_of"])
-def test_nothing_of_a_benchmark_is_a_known_error(tmp_path: Path, asked: str) -> None:
-    with pytest.raises(BadInput, match=asked):
-        series(measured(tmp_path, [made.record()]), benchmark=asked)
 
 
 def test_why_nothing_scales_is_what_is_true(tmp_path: Path, call_trueup) -> None:
@@ -328,35 +237,12 @@ def test_why_nothing_scales_is_what_is_true(tmp_path: Path, call_trueup) -> None
         assert words in done.err
 
 
-def test_a_slowdown_within_the_spread_says_so(tmp_path: Path) -> None:
-    records = [made.record(10.0, threads=1), made.record(10.5, threads=2)]
-    text = series(measured(tmp_path, records))[0].stops_paying
-    assert text == (
-        "It gets slower from 1 to 2 cores (10.00 s to 10.50 s, within the spread of the repeats)."
-    )
-
-
 def test_spreads_that_touch_are_within_the_spread(tmp_path: Path) -> None:
     # 0.9 and 1.2 times the median: 9 to 12 s, then 12 s at least.
     records = [made.record(10.0, threads=1), made.record(12 / 0.9, threads=2)]
     assert "within the spread" in str(series(measured(tmp_path, records))[0].stops_paying)
     records[1] = made.record(13.5, threads=2)
     assert "within the spread" not in str(series(measured(tmp_path, records))[0].stops_paying)
-
-
-def test_bandwidth_scales_by_its_rate(tmp_path: Path) -> None:
-    records = [
-        made.record(
-            threads=threads,
-            benchmark="stream",
-            parameters={"threads": threads},
-            metrics=[made.figure("triad_rate", rate, "byte/s", "higher", statistic="median", n=5)],
-        )
-        for threads, rate in ((1, 40e9), (2, 50e9))
-    ]
-    item = series(measured(tmp_path, records), benchmark="stream")[0]
-    assert (item.metric, item.unit) == ("triad_rate", "byte/s")
-    assert column(item, "speedup") == pytest.approx([1, 1.25])
 
 
 GIB = 1024**3
@@ -423,13 +309,6 @@ def test_more_bus_bandwidth_on_more_nodes_is_no_cache(tmp_path: Path) -> None:
     assert item.warnings[0].startswith("Better than perfect: an efficiency of 1.100 at 4 nodes (")
 
 
-def test_a_figure_of_no_message_size_stands_beside_those_of_a_sweep(tmp_path: Path) -> None:
-    whole = [made.figure("busbw", 400e9, "byte/s", "higher")]
-    records = [collective(1, 480e9, gpus=4, metrics=whole), collective(1, 480e9)]
-    found = nccl(tmp_path, records)
-    assert [column(item, "median") for item in found] == [[400e9], [480e9]]
-
-
 def test_a_run_that_never_reached_the_judged_size_is_apart(tmp_path: Path) -> None:
     judged = expectations.read(folder() / "expectations.yml")
     records = [collective(1, 480e9), collective(2, 470e9), collective(2, 300e9, largest=4 * GIB)]
@@ -464,43 +343,10 @@ def test_gpus_are_what_scales_within_a_node(tmp_path: Path) -> None:
         series(measured(tmp_path / "none", [made.record()]), over="gpus")
 
 
-def test_many_nodes_of_one_case_are_one_row(tmp_path: Path) -> None:
-    records = [
-        {**collective(1, 480e9 + number), "nodes": [f"made-{number}"]} for number in range(60)
-    ]
-    [item] = nccl(tmp_path, records)
-    assert [(row.resource, row.records) for row in item.rows] == [(8, 60)]
-    assert item.notes[0].startswith("Only one count of GPUs was measured")
-
-
-@pytest.mark.parametrize(
-    ("record", "message"),
-    [
-        (made.record(), r"no scaling of nccl: it is not among 1 record \(of devito\)"),
-        (
-            collective(1, 1e9, metrics=[made.figure("algbw", 1e9, "byte/s", "higher")]),
-            r"1 nccl record with outcome ok, but none has bus bandwidth \(busbw\) .* have algbw",
-        ),
-    ],
-)
-def test_what_is_not_there_is_said_as_it_is(
-    tmp_path: Path, record: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(BadInput, match=message):
-        nccl(tmp_path, [record])
-
-
 def test_a_figure_of_zero_is_left_out(tmp_path: Path) -> None:
     loaded = measured(tmp_path, [collective(1, 480e9), collective(2, 0.0)])
     assert [len(one.rows) for one in series(loaded, benchmark="nccl")] == [1]
     assert [text.endswith(": its figure is 0") for text in left_out(loaded, "nccl")] == [True]
-
-
-def test_a_figure_below_one_counts(tmp_path: Path) -> None:
-    loaded = measured(tmp_path, [made.record(0.4, threads=1), made.record(0.25, threads=2)])
-    [item] = series(loaded)
-    assert column(item, "median") == pytest.approx([0.4, 0.25])
-    assert left_out(loaded, "devito") == []
 
 
 def rivals(counts: tuple[int, ...] = (1, 2, 8)) -> list[dict[str, Any]]:
@@ -517,21 +363,6 @@ def rivals(counts: tuple[int, ...] = (1, 2, 8)) -> list[dict[str, Any]]:
         for nodes in counts
         for ranks, threads, seconds in ((16, 7, 99.5 + nodes), (8, 15, 102))
     ]
-
-
-def test_layouts_of_other_core_counts_are_one_table_over_nodes(tmp_path: Path) -> None:
-    [item] = series(measured(tmp_path, rivals()))
-    assert (item.over, item.baseline) == ("nodes", 1)
-    assert best(item, "cores") == [112, 224, 960]
-    assert best(item, "median") == [100.5, 50.75, 12.75]
-    assert column(item, "cores") == [112, 120, 224, 240, 960, 896]
-    assert column(item, "efficiency")[-2] == pytest.approx(100.5 / 102)
-
-
-def test_layouts_of_one_count_of_nodes_are_no_scaling_over_cores(tmp_path: Path) -> None:
-    [item] = series(measured(tmp_path, rivals((8,))))
-    assert (item.over, column(item, "resource")) == ("nodes", [8, 8])
-    assert item.notes[0].startswith("Only one count of nodes was measured")
 
 
 def test_slower_layouts_over_nodes_are_shown_when_asked_for(
@@ -567,36 +398,3 @@ def test_a_batch_that_grows_with_the_processes_is_weak_scaling(tmp_path: Path) -
     [item] = series(measured(tmp_path, records), benchmark="megatron")
     assert (item.kind, item.over, item.flat) == ("weak", "nodes", False)
     assert column(item, "efficiency") == pytest.approx([1, 1, 0.8])
-
-
-def test_tables_are_told_apart_by_their_titles(tmp_path: Path) -> None:
-    # What sets no series apart tells none apart.
-    records = [
-        made.record(parameters={"nbl": nbl, "xyz": nbl}, case=f"nbl-{nbl}") for nbl in (10, 40)
-    ]
-    records += [weak(1, 9.0), made.record(parameters={"scaling": "weak", "points": 7})]
-    found = series(measured(tmp_path, records))
-    titles = [item.title for item in found if item.kind == "strong"]
-    assert [title.rsplit(", ", 1)[-1] for title in titles] == ["nbl 10", "nbl 40"]
-    assert len(found) == 4
-    assert len({(item.kind, item.over, item.title) for item in found}) == len(found)
-
-
-def test_a_series_is_called_by_the_node_where_nothing_is_known_of_it(tmp_path: Path) -> None:
-    [item] = series(measured(tmp_path, [made.record(vm_size=None, system={})]))
-    assert ", made-1, " in item.title
-
-
-def test_reads_and_writes_are_series_of_their_own(tmp_path: Path) -> None:
-    records = [
-        made.record(
-            benchmark="fio",
-            case=name,
-            parameters={"workload": "mixed"},
-            metrics=[made.figure(f"{name}_bandwidth", 1e9, "byte/s", "higher")],
-        )
-        for name in ("read", "write")
-    ]
-    found = series(measured(tmp_path, records), benchmark="fio")
-    assert [item.metric for item in found] == ["read_bandwidth", "write_bandwidth"]
-    assert ["bandwidth" in item.title for item in found] == [True, True]

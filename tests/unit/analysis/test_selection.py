@@ -108,13 +108,6 @@ def test_what_leaves_nothing_is_refused(
     assert [word for word in words if word not in str(raised.value)] == []
 
 
-def test_a_run_that_measured_nothing_can_be_chosen(loaded: Loaded) -> None:
-    found = select(loaded, Selection(nodes=("dead",)), may_be_empty=True)
-    assert (cases(found), [run["expected"] for run in found.runs]) == ("", [["dead"], ["dead"]])
-    assert (found.table.num_rows, len(found.figures.owners)) == (0, 0)
-    assert any("node dead was expected" in note for note in found.notes)
-
-
 def test_manifests_say_nothing_of_nodes_that_are_left_out(loaded: Loaded) -> None:
     (run,) = select(loaded, Selection(benchmarks=("stream",), run="last")).runs
     # n-1 and n-2 were measured, so without their records they would look lost.
@@ -215,15 +208,6 @@ def test_the_last_run_is_the_default_of_every_command(
     assert "left out" not in every.err.replace("left out, failed", "")
 
 
-def test_the_report_says_which_run_it_shows(
-    call_trueup, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(results.parent)
-    assert call_trueup("report").status == 0
-    page = (results.parent / "report" / "index.html").read_text(encoding="utf-8")
-    assert SHOWN in page
-
-
 def test_a_packed_file_has_every_run_and_shows_the_last(call_trueup, results: Path) -> None:
     packed = results.parent / "all.parquet"
     assert call_trueup("pack", results, "-o", packed).status == 0
@@ -266,18 +250,6 @@ def test_a_last_run_without_a_record_hides_no_older_one_in_silence(
     done = call_trueup("list", results)
     assert (done.status, done.out) == (1, "")
     assert f"run {NEW}, the last: it has no record" in done.err
-
-
-def test_files_of_other_runs_that_cannot_be_read_are_theirs(call_trueup, results: Path) -> None:
-    (results / OLD / "bad.json").write_text("{")
-    assert listed(call_trueup, results)[::2] == ("cde", 0)
-    (results / NEW / "bad.json").write_text("{")
-    cases_, said, status = listed(call_trueup, results)
-    assert (cases_, status) == ("cde", 1)
-    assert "1 file could not be read." in said
-    # Nobody knows whether it was the last.
-    (results / "20261122T000000Z-0001").symlink_to("20261122T000000Z-0001")
-    assert "2 files could not be read." in listed(call_trueup, results)[1]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

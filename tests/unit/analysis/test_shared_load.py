@@ -197,12 +197,6 @@ def test_a_client_that_was_measured_again_after_it_failed_counts() -> None:
     assert (row["edge_rate"], notes) == (5, [])
 
 
-def test_a_client_that_measured_twice_counts_once() -> None:
-    twice = [case("a", 1, figures(5, 0.001)), case("a", 1, figures(7, 0.001), second=1)]
-    (row,), _ = rows(twice)
-    assert (row["clients"], row["edge_rate"]) == (1, 7)
-
-
 def test_the_sheet_has_the_shape_of_the_articles_table(tmp_path: Path) -> None:
     records = []
     for number, (depth, latency) in enumerate({1: 0.001, 2: 0.003, 4: 0.008}.items()):

@@ -8,7 +8,6 @@ import unicodedata
 from collections import Counter
 from typing import Any
 
-from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -60,77 +59,6 @@ def test_words_stand_left_figures_right_and_short_headings_on_the_rule() -> None
     assert table.render([made, made]) == f"{once}\n{once}"
 
 
-def test_colour_is_bold_headings_and_dim_rows_that_do_not_count() -> None:
-    made = sheet(
-        *(words("case"), Column("ok")),
-        rows=[("a-1", True), ("wrapped at-the-blank", False)],
-        faint="ok",
-        notes=["A note."],
-    )
-    assert table.render([made], width=12, colour=True) == (
-        "\x1b[1mt\x1b[0m\n"
-        "\x1b[1mcase\x1b[0m\n"
-        "────────────\n"
-        "a-1\n"
-        "\x1b[2mwrapped at-\x1b[0m\n"
-        "\x1b[2mthe-blank\x1b[0m\n"
-        "  A note.\n"
-    )
-    assert "\x1b" not in table.render([made], width=12)
-
-
-def test_what_has_no_rows_or_nothing_known_has_no_table() -> None:
-    assert table.render([]) == ""
-    assert table.render([sheet(words("case"), rows=[], notes=["None."])]) == "t\n  None.\n"
-    assert table.render([sheet(words("case"), rows=[(None,)])]) == "t\n\n"
-
-
-@parametrized(("text", "width", "lines"))
-def test_where_a_cell_of_words_wraps(text: str, width: int, lines: str) -> None:
-    found = shown(sheet(words("w"), rows=[(text,)]), width).splitlines()
-    assert found[2:] == lines.split("|")
-
-
-def test_titles_and_notes_wrap_at_blanks_and_keep_their_words_whole() -> None:
-    url = "https://example.org/"
-    made = sheet(
-        words("w"), rows=[], title="so-called words-of-it", notes=[f"See {url}unbreakable."]
-    )
-    assert table.render([made], width=14) == (
-        "so-called\nwords-of-it\n  See https://\n  example.org/\n  unbreakable.\n"
-    )
-
-
-def test_the_widest_words_give_way_before_a_table_is_parted() -> None:
-    columns = (words("case"), words("why"), figure("s"))
-    rows = [("acoustic-so8-r2t4", "it ran out of memory on the second node", "123.45")]
-    assert shown(sheet(*columns, rows=rows), 50) == expected(
-        """
-        case               why                           s
-        ──────────────────────────────────────────────────
-        acoustic-so8-r2t4  it ran out of memory on  123.45
-                           the second node
-        """
-    )
-    assert shown(sheet(*columns, rows=rows), 28) == expected(
-        """
-        case       why             s
-        ────────────────────────────
-        acoustic-  it ran     123.45
-        so8-r2t4   out of
-                   memory on
-                   the
-                   second
-                   node
-        """
-    )
-
-
-def test_a_heading_is_never_broken() -> None:
-    made = sheet(Column("a", "size (Standard_)\nor what it is", words=True), rows=[("a b c d",)])
-    assert shown(made, 5) == "size (Standard_)\nor what it is\n────────────────\na b c d\n"
-
-
 def test_a_table_too_wide_is_parted_and_its_rows_are_named_again() -> None:
     made = sheet(
         *(words("profile"), words("GPU"), *map(figure, ("out tok/s", "total tok/s", "US$"))),
@@ -154,50 +82,6 @@ def test_a_table_too_wide_is_parted_and_its_rows_are_named_again() -> None:
 def blocks(made: Sheet, width: int) -> list[str]:
     """The headings of each block."""
     return [block.partition("\n")[0] for block in shown(made, width).split("\n\n")]
-
-
-def test_rows_are_named_by_the_first_column_where_it_is_enough() -> None:
-    columns = (words("case"), words("size"), *map(figure, "abc"))
-    rows = [("one", "H100", *["1" * 12] * 3), ("two", "H100", *["1" * 12] * 3)]
-    assert [found.split() for found in blocks(sheet(*columns, rows=rows), 40)] == [
-        ["case", "size", "a", "b"],
-        ["case", "c"],
-    ]
-
-
-def test_rows_that_no_words_tell_apart_are_named_by_those_that_tell_most() -> None:
-    columns = (words("tool"), words("case"), words("outcome"), *map(figure, "abc"))
-    rows = [("hpl", case, "ok", *["1" * 12] * 3) for case in ("one", "two", "two")]
-    assert [found.split() for found in blocks(sheet(*columns, rows=rows), 40)] == [
-        ["tool", "case", "outcome", "a"],
-        ["tool", "case", "b", "c"],
-    ]
-
-
-def test_names_of_rows_leave_half_of_the_room() -> None:
-    columns = (words("tool"), words("case"), *map(figure, "abc"))
-    rows = [("hpl", name * 16, *["1" * 8] * 3) for name in "xy"]
-    assert [found.split() for found in blocks(sheet(*columns, rows=rows), 40)] == [
-        ["tool", "case", "a"],
-        ["tool", "b", "c"],
-    ]
-
-
-def test_a_figure_leads_as_the_name_of_a_row() -> None:
-    columns = tuple(map(figure, "abcd"))
-    assert [found.split() for found in blocks(sheet(*columns, rows=[("1" * 8,) * 4]), 20)] == [
-        ["a", "b"],
-        ["a", "c"],
-        ["a", "d"],
-    ]
-
-
-def test_only_a_name_and_a_figure_that_cannot_fit_are_wider() -> None:
-    made = sheet(*(words("case"), *map(figure, "abc")), rows=[("x" * 45, "1" * 20, "2", "3" * 20)])
-    lines = shown(made, 60).splitlines()
-    assert [len(line) for line in lines if line.startswith("x")] == [67, 48, 67]
-    alone = shown(sheet(words("case"), rows=[("x" * 45,)]), 40)
-    assert alone.splitlines()[-1] == "x" * 45
 
 
 def test_columns_line_up_as_a_terminal_shows_them() -> None:

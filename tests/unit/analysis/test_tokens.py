@@ -202,79 +202,6 @@ def test_other_work_and_other_versions_are_not_pooled(tmp_path: Path) -> None:
     assert "0.33.0" in table_format.render(token_sheets.tokens(result))
 
 
-def test_other_servers_are_not_pooled_and_told_apart(tmp_path: Path) -> None:
-    few = '{"enforce-eager":true,"max-num-seqs":64}'
-    records = [
-        vllm(parameters={"server_arguments": arguments, "endpoint_name": name}, **when)
-        for arguments, name, when in (
-            ('{"max-num-seqs":1024}', "a", {}),
-            (few, "a", {"started_at": "2026-11-20T09:14:00Z"}),
-            (few, "a", {"started_at": "2026-11-20T09:15:00Z", "region": "eastus"}),
-            (few, "b", {"started_at": "2026-11-20T09:16:00Z", "case": "b-chat"}),
-        )
-    ]
-    result = priced(tmp_path, records)
-    assert made.frame(result.table)["n"].to_list() == [1, 2, 1]
-    shown = [row["shown_case"] for row in token_sheets.tokens(result)[0].rows]
-    assert shown == [
-        "llama-3.1-8b-chat, no enforce-eager, max-num-seqs 1024",
-        "llama-3.1-8b-chat, enforce-eager true, max-num-seqs 64",
-        "b-chat",
-    ]
-
-
-def test_arguments_that_are_no_json_are_shown_as_they_are(tmp_path: Path) -> None:
-    records = [
-        vllm(parameters={"server_arguments": text}, started_at=f"2026-11-20T09:1{minute}:00Z")
-        for minute, text in enumerate(("{cut", "[]"))
-    ]
-    shown = table_format.render(token_sheets.tokens(priced(tmp_path, records)), width=300)
-    assert 'arguments "{cut"' in shown
-
-
-def test_what_was_asked_of_a_profile_is_no_other_work(tmp_path: Path) -> None:
-    records = [
-        vllm(parameters={"asked": f'{{"num_prompts":{n}}}'}, started_at=f"2026-11-20T09:1{n}:00Z")
-        for n in (0, 1)
-    ]
-    assert made.frame(priced(tmp_path, records).table)["n"].to_list() == [2]
-
-
-def test_the_version_is_the_servers_where_it_is_known(tmp_path: Path) -> None:
-    records = [
-        vllm(
-            software={"vllm": "0.32.0", "server_vllm": server},
-            started_at=f"2026-11-20T09:1{minute}:00Z",
-        )
-        for minute, server in enumerate(("0.10.1", "unknown", ""))
-    ]
-    table_ = made.frame(priced(tmp_path, records).table)
-    assert table_[["version", "n"]].to_numpy().tolist() == [["0.10.1", 1], ["0.32.0", 2]]
-
-
-def test_a_model_goes_by_its_name_in_the_api(tmp_path: Path) -> None:
-    named = {"model": "/srv/models/r1", "served_model_name": "deepseek-ai/DeepSeek-R1"}
-    records = [
-        vllm(parameters=named),
-        vllm(case="other", parameters={**named, "model": "/data/r1"}),
-        vllm(case="without", parameters={"model": "/data/r1", "served_model_name": ""}),
-    ]
-    sheets = token_sheets.tokens(priced(tmp_path, records))
-    assert [(sheet.title.partition(": ")[2], len(sheet.rows)) for sheet in sheets[::2]] == [
-        ("deepseek-ai/DeepSeek-R1", 2),
-        ("/data/r1", 1),
-    ]
-
-
-def test_each_model_has_a_table_of_its_own(tmp_path: Path) -> None:
-    records = [vllm(), vllm(case="r1-aime", parameters={"model": "deepseek-ai/DeepSeek-R1"})]
-    made_ = token_sheets.tokens(priced(tmp_path, records))
-    assert [sheet.title.partition(": ")[2] for sheet in made_] == [
-        *(["meta-llama/Llama-3.1-8B-Instruct"] * 2),
-        *(["deepseek-ai/DeepSeek-R1"] * 2),
-    ]
-
-
 def rates(**values: float) -> list[dict[str, Any]]:
     return [
         made.figure(f"{name}_token_throughput", value, "1/s", "higher")
@@ -346,11 +273,6 @@ def test_break_even_is_the_share_of_the_hours_at_the_measured_rate(tmp_path: Pat
     assert "against an API at 40 US$ per million output tokens and 5 US$ per million" in shown
 
 
-def test_without_an_api_there_is_no_column_for_it(tmp_path: Path) -> None:
-    shown = table_format.render(token_sheets.tokens(priced(tmp_path, [vllm()])))
-    assert "break-even" not in shown.lower()
-
-
 @pytest.mark.parametrize("option", ["--api-price", "--api-price-total"])
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])
 def test_an_api_price_that_is_none_is_refused(run, tmp_path: Path, option: str, value: str) -> None:
@@ -358,44 +280,6 @@ def test_an_api_price_that_is_none_is_refused(run, tmp_path: Path, option: str, 
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert f"an API price of {value} US$ per million" in err
     assert err.endswith("is not above zero\n")
-
-
-def test_an_api_price_without_rates_of_tokens_is_refused(run, tmp_path: Path) -> None:
-    status, out, err = run("cost", made.write(tmp_path, [made.record()]), "--api-price", "1")
-    assert (status, out) == (1, "")
-    assert "none of the 1 records is one" in err
-
-
-def test_the_command_with_vllm_records_alone_has_no_table_of_run_times(run, tmp_path: Path) -> None:
-    status, out, err = run("cost", made.write(tmp_path, [vllm()]), "--strict")
-    assert (status, err) == (0, "")
-    assert out.startswith("US$ per million tokens, the whole VM billed: meta-llama/")
-    assert "per run" not in out
-    status, out, _ = run("cost", tmp_path, "--region", "northeurope", "--strict")
-    assert (status, "unknown" in out) == (1, True)
-
-
-def test_the_command_with_both_kinds_has_both_tables(run, tmp_path: Path) -> None:
-    alone = run("cost", made.write(tmp_path / "devito", [made.record()]))[1]
-    both = run("cost", made.write(tmp_path / "both", [made.record(), vllm()]))[1]
-    assert both.startswith(alone)
-    assert "US$ per million tokens" not in alone
-    assert "US$ per million tokens" in both
-
-
-def test_other_commands_keep_working_with_vllm_records(run, tmp_path: Path) -> None:
-    records = [vllm(), vllm(case="storm", outcome="invalid", reason="12 failed"), made.record()]
-    folder = made.write(tmp_path / "results", records)
-    status, out, _ = run("list", folder, "--format", "markdown")
-    assert (status, "output tokens 1000.00 tokens/s" in out, "12 failed" in out) == (
-        0,
-        True,
-        True,
-    )
-    assert run("scaling", folder)[0] == 0
-    packed = tmp_path / "all.parquet"
-    assert run("pack", folder, "--output", packed)[0] == 0
-    assert run("cost", packed)[1] == run("cost", folder)[1]
 
 
 @pytest.mark.parametrize("unit", ["1/s", "bit/s", "flop/s"])

@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 from made import record
-from trueup.cases import of_record
-from trueup_analysis.figures.sizes import read_sizes
 from trueup_analysis.figures.too_short import marked
-from trueup_analysis.figures.views import view_of
 
 CATALOG = Path(__file__).resolve().parents[3] / "catalog"
 HBV3 = "Standard_HB120rs_v3"
@@ -57,13 +54,6 @@ def test_less_than_a_second_is_marked(
     assert of(benchmark, *metrics)["outcome"] == outcome
 
 
-def test_the_reason_says_the_time_and_the_least() -> None:
-    made = of("devito", row("run_time", 0.24, statistic="median", n=3))
-    assert made["reason"] == (
-        "too short to judge: 0.24 s were timed, and a figure needs at least 1 s"
-    )
-
-
 def hpl(rate: float, size: str | None) -> dict[str, Any]:
     rows = [row("hpl_time", 100.0), row("hpl_rate", rate, "flop/s", statistic="single")]
     return of("hpl", *rows, vm_size=size, node_count=1, parameters={"gpus": 0})
@@ -85,31 +75,6 @@ def test_a_tiny_model_on_a_large_gpu_is_marked() -> None:
     ]
     made = of("megatron", *rows, vm_size=H100, node_count=2, parameters={"precision": "bf16"})
     assert made["outcome"] == "too_short"
-
-
-# A node whose memory, GPU or link does a thousandth is at fault, and health must say so.
-@pytest.mark.parametrize("benchmark", ["stream", "gemm", "gpu_copy", "ib"])
-def test_a_low_rate_that_no_small_problem_explains_is_left_to_health(benchmark: str) -> None:
-    view = view_of(benchmark)
-    assert view is not None
-    sizes = read_sizes(CATALOG)
-    size = HBV3 if benchmark == "stream" else H100
-    measure = next(each for each in (*view.headlines, *view.figures) if each.peak)
-    assert measure.peak is not None
-    needs = {measure.peak.parameter: measure.peak.value} if measure.peak.parameter else {}
-    one: dict[str, Any] = {"vm_size": size, "node_count": 1, "parameters": needs}
-    case = of_record(record(benchmark=benchmark, metrics=[], **one))
-    peak = sizes.peak(case, measure.peak)
-    assert peak is not None
-    made = of(benchmark, row(measure.metric, peak / 1000, measure.unit), **one)
-    assert made["outcome"] == "ok"
-
-
-@pytest.mark.parametrize("outcome", ["failed", "invalid"])
-def test_other_outcomes_stay(outcome: str) -> None:
-    rows = [row("run_time", 0.1)]
-    made = record(benchmark="devito", metrics=rows, outcome=outcome, reason="its norm is off")
-    assert marked(made, CATALOG) == made
 
 
 def test_a_short_log_is_recorded_with_its_reason_and_is_in_no_table(

@@ -16,19 +16,6 @@ from helpers import parametrized
 ROOT = Path(__file__).resolve().parents[3]
 DATA = ROOT / "tests" / "data" / "topology"
 NDV4, H100 = "Standard_ND96asr_v4", "Standard_ND96isr_H100_v5"
-SHOWN = """\
-Standard_ND96asr_v4 (ndv4): 8 GPUs, 4 NUMA nodes
-GPU  bus id        NIC           device    NUMA  cores  CPU mask
-────────────────────────────────────────────────────────────────────────────────
-  0  0001:00:00.0  0101:00:00.0  mlx5_ib0     1  24-47  ffffff000000
-  1  0002:00:00.0  0102:00:00.0  mlx5_ib1     1  24-47  ffffff000000
-  2  0003:00:00.0  0103:00:00.0  mlx5_ib2     0  0-23   ffffff
-  3  0004:00:00.0  0104:00:00.0  mlx5_ib3     0  0-23   ffffff
-  4  000b:00:00.0  0105:00:00.0  mlx5_ib4     3  72-95  ffffff000000000000000000
-  5  000c:00:00.0  0106:00:00.0  mlx5_ib5     3  72-95  ffffff000000000000000000
-  6  000d:00:00.0  0107:00:00.0  mlx5_ib6     2  48-71  ffffff000000000000
-  7  000e:00:00.0  0108:00:00.0  mlx5_ib7     2  48-71  ffffff000000000000
-"""
 MASKS = (
     "ffffff000000,ffffff000000,ffffff,ffffff,ffffff000000000000000000,ffffff000000000000000000,"
     "ffffff000000000000,ffffff000000000000"
@@ -61,29 +48,6 @@ def spoilt(run, tmp_path: Path) -> Path:
     path = tmp_path / "topo.xml"
     path.write_text(head + bridge + tail.replace('"16"', '"8"', 1), encoding="utf-8")
     return path
-
-
-@pytest.mark.parametrize("command", ["check", "write", "show"])
-def test_help_teaches_by_example(run, command: str) -> None:
-    done = run(command, "--help")
-    assert (done.status, done.err) == (0, "")
-    assert f"trueup topology {command}" in done.out.split("Examples")[1]
-
-
-def test_show_is_a_table_and_what_to_start_ranks_with(run) -> None:
-    done = run("show", "--size", NDV4)
-    assert (done.status, done.err) == (0, "")
-    assert done.out.startswith(SHOWN)
-    lines = done.out.splitlines()
-    assert f"srun --ntasks-per-node=8 --cpu-bind=mask_cpu:{MASKS}" in lines
-    assert "CUDA_VISIBLE_DEVICES=2,3,0,1,6,7,4,5 mpirun --map-by ppr:2:numa" in lines
-
-
-def test_show_as_json_holds_masks_and_choice(run) -> None:
-    table = json.loads(run("show", "--size", H100, "-f", "json").out)["tables"][0]
-    assert table["masks"] == ["ffffffffffff"] * 4 + ["ffffffffffff000000000000"] * 4
-    assert table["used"] == {"single_node": False, "multi_node": True, "container": True}
-    assert [row["hca"] for row in table["rows"]] == [f"mlx5_ib{number}" for number in range(8)]
 
 
 @pytest.mark.parametrize("size", [NDV4, H100, NDV4.lower()])
@@ -121,15 +85,6 @@ def test_a_warning_alone_is_fine(run, tmp_path: Path) -> None:
     done = run("check", path, "--size", NDV4)
     assert (done.status, done.err) == (0, "")
     assert "0 errors, 1 warning" in done.out
-
-
-def test_a_file_for_another_size_says_so(run, tmp_path: Path) -> None:
-    path = tmp_path / "topo.xml"
-    run("write", "--size", H100, "--output", path)
-    done = run("check", path, "--size", NDV4, "-f", "json")
-    (row,) = json.loads(done.out)["tables"][0]["rows"]
-    assert (done.status, row["kind"]) == (1, "other-size")
-    assert row["problem"].startswith("it is a file for ndv5 (Standard_ND96isr_H100_v5 and")
 
 
 def test_the_published_masks_are_found_wrong(run) -> None:

@@ -112,18 +112,3 @@ def test_users_of_the_article() -> None:
     assert found == {NV12: (5, 0.182), "Standard_NV18ads_A10_v5": (5, 0.32)}
     [sheet] = users(result)
     assert [note for note in sheet.notes if note.startswith("Held")] == []
-
-
-def test_nothing_else_has_users(tmp_path: Path) -> None:
-    loaded = measured(tmp_path, made.record())
-    assert has_users(loaded, Terms()) is False
-    assert has_users(loaded, Terms(users=3)) is True
-
-
-def test_the_command_prices_sessions_alone(tmp_path: Path, call_trueup: Any) -> None:
-    folder = made.write(tmp_path, [session(5, 100.0)])
-    shown = call_trueup("cost", str(folder), "--catalog", str(CATALOG))
-    assert (shown.status, shown.err) == (0, "")
-    assert ("0.1816" in shown.out, "0.2920" in shown.out) == (True, True)
-    refused = call_trueup("cost", str(folder), "--users", "0")
-    assert (refused.status, "0 users are not 1 or more" in refused.err) == (1, True)
