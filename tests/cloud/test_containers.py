@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -211,64 +208,11 @@ def test_the_cloud_is_called_over_trusted_tls_by_whoever_has_a_way_out(site) -> 
     assert site.inside(site.two, *curl, url, check=False).returncode == 28
 
 
-def test_the_recorded_machine_is_that_of_the_size(site) -> None:
-    online = "/srv/machine/sys/devices/system/cpu/online"
-    assert site.inside(site.one, "cat", online).stdout == "0-119\n"
-    assert site.inside(site.login, "ls", "/srv", check=False).stdout.split() == []
-
-
-def test_what_a_test_hands_in_is_there(site) -> None:
-    site.ssh(site.one.address, "echo one > /shared/said")
-    assert site.ssh(site.two.address, "cat /shared/said") == "one\n"
-    assert "96M" in site.inside(site.one, "df", "-h", "/dev/shm").stdout
-
-
-def test_a_deallocated_machine_answers_nobody_and_comes_back_as_it_was(site) -> None:
-    before = site.inside(site.one, "cat", ALONE).stdout
-    site.hardware.stop(site.one.id)
-    ping = ("ping", "-c", "1", "-W", "2", site.one.address)
-    assert site.inside(site.login, *ping, check=False).returncode == 1
-    site.hardware.stop(site.one.id)
-    site.hardware.resume(site.one.id)
-    again(site, site.one)
-    assert site.inside(site.one, "cat", ALONE, "/ran").stdout == f"{before}once\n"
-    site.hardware.restart(site.one.id.upper())
-    again(site, site.one)
-    assert site.inside(site.one, "cat", "/ran").stdout == "once\n"
-
-
-def test_a_machine_that_reboots_itself_comes_back(site) -> None:
-    began = site.inside(site.two, "stat", "--format", "%Y", "/proc/1").stdout
-    subprocess.run(
-        ["ssh", "-F", str(site.folder / "config"), site.two.address, "sudo reboot"], check=False
-    )
-    until(lambda: site.inside(site.two, "true", check=False).returncode == 0)
-    until(
-        lambda: (
-            site.inside(site.two, "stat", "--format", "%Y", "/proc/1", check=False).stdout
-            not in ("", began)
-        )
-    )
-    again(site, site.two)
-    said = site.inside(site.two, "curl", "-s", "-H", "Metadata: true", "http://169.254.169.254/x")
-    assert json.loads(said.stdout)["id"] == site.two.id
-
-
 def until(holds) -> None:
     end = time.monotonic() + PATIENCE_SECONDS
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.5)
-
-
-def again(site, one: Machine) -> None:
-    """Wait until ssh leads there again."""
-
-    def there() -> bool:
-        argv = ["ssh", "-F", str(site.folder / "config"), one.address, "true"]
-        return subprocess.run(argv, capture_output=True, check=False).returncode == 0
-
-    until(there)
 
 
 @pytest.mark.parametrize(
@@ -290,24 +234,6 @@ def test_wrong_custom_data_is_told(site, data, status, said) -> None:
     site.hardware.delete(wrong.id)
 
 
-def test_a_deleted_machine_leaves_its_address_to_the_next(site) -> None:
-    first = machine("first", "10.42.0.20", keys=site.keys, custom_data=b"")
-    before = left(site.hardware.id)
-    site.hardware.start(first)
-    site.hardware.start(first)
-    assert len(left(site.hardware.id)) == len(before) + 2
-    site.hardware.delete(first.id)
-    site.hardware.delete(first.id)
-    assert left(site.hardware.id) == before
-    assert "first" not in site.inside(site.one, "cat", "/etc/hosts").stdout
-    second = replace(first, id="/subscriptions/1/second", name="second")
-    site.hardware.start(second)
-    ping = ("ping", "-c", "1", "-W", "5", "second")
-    assert site.inside(site.one, *ping, check=False).returncode == 0
-    site.hardware.delete(second.id)
-    assert left(site.hardware.id) == before
-
-
 @pytest.mark.parametrize(
     ("more", "error", "said"),
     [
@@ -323,70 +249,3 @@ def test_what_cannot_be_made_leaves_nothing(site, more, error, said) -> None:
     with pytest.raises(error, match=said):
         site.hardware.start(machine(**{"name": "x", "address": "10.42.0.30", **more}))
     assert left(site.hardware.id) == before
-
-
-def test_clouds_with_the_same_ranges_do_not_meet(site) -> None:
-    other = containers.Containers()
-    try:
-        assert other.public_range != site.hardware.public_range
-        other.connect(answer, site.folder / "authority.pem")
-        twin = machine("twin", site.one.address)
-        other.start(twin)
-        hosts = podman("exec", other.container(twin.id), "cat", "/etc/hosts").stdout
-        assert "node002" not in hosts
-        ping = ("ping", "-c", "1", "-W", "2", site.two.address)
-        assert podman("exec", other.container(twin.id), *ping, check=False).returncode == 1
-    finally:
-        other.close()
-    assert left(other.id) == []
-    assert site.ssh(site.one.address, "hostname") == "node001\n"
-
-
-def test_a_cloud_that_is_closed_as_it_makes_machines_leaves_nothing(site) -> None:
-    other = containers.Containers()
-    other.connect(answer, site.folder / "authority.pem")
-    with ThreadPoolExecutor() as pool:
-        made = [
-            pool.submit(other.start, machine(f"n{number}", f"10.42.0.{number}"))
-            for number in range(4, 8)
-        ]
-        until(lambda: len(left(other.id)) > 3)
-        other.close()
-        errors = [str(one.exception()) for one in made if one.exception()]
-    assert set(errors) <= {"the emulated cloud is closed"}
-    assert left(other.id) == []
-    with pytest.raises(images.Failed, match="is closed"):
-        other.start(machine("late", "10.42.0.4"))
-    other.close()
-
-
-def test_what_a_killed_cloud_left_the_next_removes(site, tmp_path) -> None:
-    program = tmp_path / "killed.py"
-    program.write_text(
-        f"""\
-import sys
-sys.path[:0] = {[str(images.ROOT / "tests"), str(images.ROOT / "module_utils")]!r}
-import time
-from pathlib import Path
-from emulated_cloud import Reply, containers
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-from test_containers import answer, machine
-hardware = containers.Containers()
-hardware.connect(answer, Path({str(site.folder / "authority.pem")!r}))
-hardware.start(machine("killed", "10.42.0.4"))
-print(hardware.id, flush=True)
-time.sleep(600)
-"""
-    )
-    argv = [sys.executable, str(program)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        cloud = process.stdout.readline().strip()
-        assert len(left(cloud)) > 4
-        # It is alive: it keeps what it has.
-        containers.Containers().close()
-        assert len(left(cloud)) > 4
-        process.send_signal(signal.SIGKILL)
-    containers.Containers().close()
-    assert left(cloud) == []
-    assert site.ssh(site.one.address, "hostname") == "node001\n"

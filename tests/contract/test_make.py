@@ -77,92 +77,12 @@ def test_all_run_and_what_failed_is_named(tmp_path: Path, red: list[str]) -> Non
         assert f"==== what failed in {name} ====\nFAILED {name}: its reason\n" in reasons
 
 
-def test_what_failed_last_time_is_forgotten(tmp_path: Path) -> None:
-    failures = tmp_path / ".cache" / "check" / "failures"
-    failures.parent.mkdir(parents=True)
-    failures.write_text("unit\n")
-    status, ran, said = make(tmp_path, "test", "SCENARIOS=local vm")
-    assert (status, sorted(ran)) == (0, sorted([*VERBS, "local", "vm"]))
-    assert said.splitlines()[-4:] == [
-        "==== make test passed ====",
-        "unit: closing line of unit",
-        "contract: closing line of contract",
-        "cloud: closing line of cloud",
-    ]
-
-
 def test_scenarios_run_on_after_one_that_failed(tmp_path: Path) -> None:
     status, ran, said = make(
         tmp_path, "molecule", "SCENARIOS=local default failures", red="local failures"
     )
     assert (status, ran) == (2, ["local", "default", "failures"])
     assert "make molecule: failed: local failures\n" in said
-
-
-def test_ansible_lint_is_run_again_only_on_other_files_or_after_a_failure(tmp_path: Path) -> None:
-    programs = tmp_path / ".venv" / "bin"
-    programs.mkdir(parents=True)
-    says = '#!/bin/sh\necho "${0##*/} $*" >> ran\n'
-    tools = dict.fromkeys(("ruff", "vermin", "yamllint"), says)
-    tools["python"] = f"{says}[ ! -e red ]\n"
-    for name, text in tools.items():
-        (programs / name).write_text(text)
-        (programs / name).chmod(0o755)
-    (tmp_path / "Makefile").write_text(
-        f"include {ROOT / 'Makefile'}\n.PHONY: test-venv\ntest-venv:\n\t@:\n"
-    )
-    (tmp_path / ".gitignore").write_text(".venv\n.cache\nran\nred\n")
-    (tmp_path / "roles").mkdir()
-    (tmp_path / "docs").mkdir()
-    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
-
-    def linted() -> tuple[int, int]:
-        (tmp_path / "ran").unlink(missing_ok=True)
-        done = subprocess.run(["make", "lint"], cwd=tmp_path, capture_output=True, check=False)
-        return done.returncode, (tmp_path / "ran").read_text().count("tests/lint.py")
-
-    assert [linted(), linted()] == [(0, 1), (0, 0)]
-    (tmp_path / "docs" / "page.md").write_text("a page")
-    assert linted() == (0, 0)
-    (tmp_path / "roles" / "new.yml").write_text("a role")
-    (tmp_path / "red").touch()
-    assert [linted(), linted()] == [(2, 1), (2, 1)]
-    (tmp_path / "red").unlink()
-    assert [linted(), linted()] == [(0, 1), (0, 0)]
-
-
-@pytest.mark.skipif(
-    not os.access("/dev/shm", os.W_OK) or bool(os.statvfs("/dev/shm").f_flag & os.ST_NOEXEC),
-    reason="programs may not be put into /dev/shm here",
-)
-def test_temporary_files_are_in_memory_where_there_is_room(tmp_path: Path) -> None:
-    programs = tmp_path / ".venv" / "bin"
-    programs.mkdir(parents=True)
-    for name, text in {
-        "df": "printf 'Avail\\n%s\\n' $ROOM\n",
-        "python": 'echo "$TMPDIR" > used; [ -z "$TMPDIR" ] || touch "$TMPDIR/left"; exit $RED\n',
-    }.items():
-        (programs / name).write_text(f"#!/bin/sh\n{text}")
-        (programs / name).chmod(0o755)
-    (tmp_path / "Makefile").write_text(
-        f"include {ROOT / 'Makefile'}\n.PHONY: test-venv\ntest-venv:\n\t@:\n"
-    )
-
-    def used(room: int, red: int = 0, **given: str) -> str:
-        env = {"PATH": os.environ["PATH"], "ROOM": str(room), "RED": str(red), **given}
-        done = subprocess.run(
-            ["make", "unit"], cwd=tmp_path, env=env, capture_output=True, check=False
-        )
-        assert bool(done.returncode) == bool(red)
-        return (tmp_path / "used").read_text().strip()
-
-    for red in (0, 3):
-        folder = used(2048, red)
-        assert folder.startswith("/dev/shm/trueup-")
-        assert not Path(folder).exists()
-    assert used(2047) == ""
-    assert used(2048, TMPDIR=str(tmp_path)) == str(tmp_path)
-    assert (tmp_path / "left").exists()
 
 
 def test_an_environment_that_is_a_link_is_refused_and_kept(tmp_path: Path) -> None:

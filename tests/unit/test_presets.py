@@ -32,31 +32,6 @@ def changed(tmp_path: Path, **members: Any) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_reference_names_published_rows(name: str) -> None:
-    rows = [row for _, row in catalog.rows(PUBLISHED, "benchmark", "metric", "source")]
-    preset = presets.read(name, CATALOG)
-    counts = [sum(one.is_of(row) for row in rows) for one in preset.reference]
-    assert [count for count in counts if count == 0] == []
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_size_is_in_the_catalog(name: str) -> None:
-    known = {row["size"] for _, row in catalog.rows(CATALOG / "vm_sizes.csv", "size")}
-    assert set(presets.read(name, CATALOG).sizes) - known == set()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_families_of_its_sizes_name_it_and_no_others(name: str) -> None:
-    rows = {row["size"]: row for _, row in catalog.rows(CATALOG / "vm_sizes.csv", "size", "family")}
-    of_sizes = {rows[size]["family"] for size in presets.read(name, CATALOG).sizes}
-    lists = figures.families()
-    listed = {family for one in lists for family in one["families"]}
-    wanted = [one for one in lists if (of_sizes & listed or {"unlisted"}) & set(one["families"])]
-    naming = [one for one in lists if name in one.get("presets", [])]
-    assert naming == wanted
-
-
 def test_a_family_has_presets_in_order_and_an_unknown_one_is_refused() -> None:
     lists = figures.families()
     assert presets.of_family("hbv4", lists)[:2] == ["devito-article", "llama-cpu"]
@@ -105,44 +80,6 @@ def test_a_whole_preset_is_taken_unchanged() -> None:
         "devito_node_counts": [1, 2, 4, 8],
     }
     assert applied.notes == []
-
-
-@pytest.mark.parametrize(
-    ("named", "measured"),
-    [
-        (["stream", "devito"], ["stream", "devito"]),
-        (["stream"], ["devito"]),
-        ("devito", ["devito"]),
-    ],
-)
-def test_a_list_that_has_the_presets_benchmarks_stays(named: Any, measured: list[str]) -> None:
-    preset = presets.read("devito-article", CATALOG)
-    values = {**TWO, "trueup_benchmarks": named}
-    applied = presets.applied("devito-article", preset, HBV3, values=values)
-    assert applied.variables["trueup_benchmarks"] == measured
-
-
-def test_numbers_of_nodes_that_are_not_there_are_named() -> None:
-    preset = presets.read("devito-article", CATALOG)
-    applied = presets.applied("devito-article", preset, HBV3, values=TWO)
-    assert applied.variables["devito_node_counts"] == [1, 2]
-    assert applied.notes == [
-        "preset devito-article: not measured on 4, 8 nodes, since devito_nodes names 2"
-    ]
-
-
-@pytest.mark.parametrize("name", ["gromacs-benchpep-cpu", "gromacs-benchpep-eessi"])
-def test_a_mirror_of_the_input_stays_and_is_no_change(name: str) -> None:
-    preset = presets.read(name, CATALOG)
-    [size] = preset.sizes
-    machine = presets.Machine(size, preset.cores or 24)
-    mirror = {"gromacs_tpr_url": "https://mirror.example/benchPEP-h.zip"}
-    values = {**mirror, "gromacs_steps": 10}
-    variables = presets.applied(name, preset, machine, values=values).variables
-    benchmarks = {"trueup_benchmarks": ["gromacs"]}
-    assert variables == {**preset.variables, **benchmarks, **mirror}
-    record = {"name": name, "scale": 1.0, "variables": variables}
-    assert "preset_changed" not in presets.recorded(record, {**variables, **mirror})
 
 
 def test_a_scaled_preset_fits_the_machine() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from trueup.run import orphan_guard, process
+from trueup.run import process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,10 +73,6 @@ def test_inherited_variables_that_steer_a_benchmark_are_left_out(
     }
 
 
-def test_success_is_no_failure() -> None:
-    assert run("true", "ok").failure(30) is None
-
-
 @pytest.mark.parametrize(
     ("script", "how"),
     [("kill -9 $$", "was killed by SIGKILL"), ("exit 137", "was killed by SIGKILL")],
@@ -111,63 +107,12 @@ def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., pr
     return run
 
 
-def test_a_watch_that_sees_something_ends_the_run(
-    watched: Callable[..., process.Completed],
-) -> None:
-    script = "trap 'echo asked to end; exit 5' TERM; echo begun; touch $0; sleep 600 & wait"
-    done = watched(script, "watched", "node b is gone", "node c is gone", grace=60)
-    assert (done.reason, done.timed_out) == ("node b is gone; node c is gone", False)
-    assert done.failure(300) == "node b is gone; node c is gone"
-    # It was asked to end and had the time to.
-    assert (done.stdout, done.returncode) == ("begun\nasked to end\n", 5)
-    assert leftovers("watched") == []
-
-
 def test_one_that_does_not_end_for_its_watch_is_killed(
     watched: Callable[..., process.Completed],
 ) -> None:
     done = watched("trap '' TERM; touch $0; sleep 600", "stays", "node b is gone", grace=0.3)
     assert (done.reason, done.returncode) == ("node b is gone", -signal.SIGKILL)
     assert leftovers("stays") == []
-
-
-def test_a_watch_is_asked_now_and_then_and_sees_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(process, "_ASK_SECONDS", 0.2)
-    asked: list[float] = []
-
-    def watch() -> list[str]:
-        asked.append(time.monotonic())
-        (tmp_path / f"asked{len(asked)}").touch()
-        return []
-
-    script = f"until [ -e {tmp_path}/asked3 ]; do sleep 0.05; done"
-    done = process.run(["sh", "-c", script], timeout_seconds=300, environment={}, watch=watch)
-    assert (done.reason, done.returncode) == (None, 0)
-    assert len(asked) >= 3
-    assert all(later - earlier >= 0.2 for earlier, later in zip(asked, asked[1:], strict=False))
-
-
-def test_what_a_watch_sees_of_a_run_that_has_ended_does_not_count(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(process, "_ASK_SECONDS", 0.1)
-    asked, number = tmp_path / "asked", tmp_path / "number"
-
-    def ended() -> bool:
-        told = number.read_text() if number.exists() else ""
-        # A zombie: it is reaped by whoever asks.
-        return bool(told) and (orphan_guard.proc_stat(int(told)) or ["Z"])[0] == "Z"
-
-    def watch() -> list[str]:
-        asked.touch()
-        until(ended)
-        return ["node b is gone"]
-
-    script = f"echo $$ > {number}; until [ -e {asked} ]; do sleep 0.05; done"
-    done = process.run(["sh", "-c", script], timeout_seconds=300, environment={}, watch=watch)
-    assert (done.reason, done.returncode, done.failure(30)) == (None, 0, None)
 
 
 def test_children_that_outlive_a_good_run_are_ended_too() -> None:
@@ -179,11 +124,6 @@ def test_children_that_outlive_a_good_run_are_ended_too() -> None:
 def test_children_that_ignore_signals_are_ended() -> None:
     run("trap '' TERM INT HUP; sleep 600 & exit 0", "stubborn")
     assert leftovers("stubborn") == []
-
-
-def test_output_that_is_no_text_does_not_break_it() -> None:
-    done = run(r"printf '\377\376ok'", "bytes")
-    assert done.stdout.endswith("ok")
 
 
 def test_a_missing_program_is_an_oserror() -> None:

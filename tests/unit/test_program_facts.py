@@ -10,15 +10,6 @@ import program_facts
 import pytest
 from helpers import answer_of
 
-INIT = """module() {{
-    [ "$2" = GROMACS/1 ] || return 1
-    echo "it says a lot"  >&2
-    PATH="{folder}:$PATH"
-}}
-echo welcome
-"""
-
-
 facts = functools.partial(answer_of, program_facts)
 
 
@@ -69,27 +60,6 @@ def test_folders_and_the_space_where_they_would_be(
         names[1]: absent,
         "no/such": absent,
     }
-
-
-@pytest.mark.parametrize(
-    ("module", "name", "there"),
-    [
-        ("GROMACS/1", "gmx-of-module", True),
-        ("GROMACS/2", "gmx-of-module", False),
-        ("GROMACS/1", "gmx-of-nobody", False),
-    ],
-)
-def test_a_program_of_a_module(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, module: str, name: str, there: bool
-) -> None:
-    program = tmp_path / "gmx-of-module"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    init = tmp_path / "init"
-    init.write_text(INIT.format(folder=tmp_path))
-    given = {"init": str(init), "name": module}
-    found = facts(capsys, programs=[name], module=given)["programs"]
-    assert found == {name: str(program) if there else None}
 
 
 def test_no_module_without_its_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import role_plans
 from trueup.errors import BadInput
-from trueup.node.pythons import Interpreter, Need, interpreter, probe
+from trueup.node.pythons import Need, interpreter, probe
 from trueup.plan import PlanInputs
 
 DEVITO = Need.of(role_plans.data("devito")["python"])
@@ -101,39 +101,6 @@ def test_what_each_system_gives(system: str, need: Need, path: str, packages: li
         assert (again.path, again.to_install) == (path, {})
 
 
-def test_without_root_only_a_build_can_be_had_and_stands_in_the_home() -> None:
-    found = interpreter(asked("ubuntu-22.04", privilege=None), DEVITO)
-    assert found is not None
-    folder = "~/.local/share/trueup/python/3.12-c218f50baeb2"
-    path, *program, version = found.to_install["check"]
-    assert (path, program[0], version) == (f"{folder}/bin/python3.12", "-c", "3.12")
-    assert found.to_install["packages"] == []
-    assert found.to_install["archive"] == {
-        **role_plans.catalog("python.yml")["standalone"]["x86_64"]["3.12"],
-        "folder": f"{folder}.partial",
-        "place": folder,
-        "file": f"{folder}.partial/build.tar",
-    }
-
-
-def test_what_pyenv_made_is_completed_by_no_package() -> None:
-    there = [python("/root/.pyenv/versions/3.11.7/bin/python3", 11, "ensurepip")]
-    found = interpreter(asked("debian-12", there=there), DEVITO)
-    assert found == Interpreter(
-        "/usr/bin/python3.11", [3, 11], ["python3.11", "python3.11-venv", "python3.11-dev"]
-    )
-
-
-def test_headers_count_only_where_they_are_needed() -> None:
-    need = Need.of(role_plans.data("blob_checkpoint")["python"])
-    there = [python("/usr/bin/python3", 11, headers=False)]
-    found = interpreter(asked("debian-12", there=there), need)
-    assert found == Interpreter("/usr/bin/python3", [3, 11])
-    again = interpreter(asked("debian-12", there=there), DEVITO)
-    assert again is not None
-    assert again.packages == ["python3.11-dev"]
-
-
 @pytest.mark.parametrize(
     ("there", "found"),
     [
@@ -159,17 +126,6 @@ SITE = {
 }
 
 
-def test_a_sites_build_is_taken_in_place_of_the_catalogs() -> None:
-    question = asked("ubuntu-22.04", **SITE, prefix="/shared/python", privilege=None)
-    path = f"/shared/python/3.13-{'ab' * 6}/bin/python3.13"
-    found = interpreter(question, DEVITO)
-    assert found is not None
-    assert (found.path, found.version) == (path, [3, 13])
-    assert probe(question, DEVITO)["pythons"][-1] == path
-    # It is none for what is pinned for another.
-    assert interpreter(question, CPU) is None
-
-
 @pytest.mark.parametrize("name", sorted(SITE))
 @pytest.mark.parametrize("value", ["", "x"])
 def test_a_build_that_is_not_wholly_named_is_refused(name: str, value: str) -> None:
@@ -184,35 +140,11 @@ def test_a_misspelt_variable_is_refused() -> None:
         interpreter(asked("ubuntu-22.04", standalone_sha="ab"), CUDA)
 
 
-def test_another_architecture_has_no_build() -> None:
-    assert interpreter(asked("debian-12", architecture="aarch64"), CUDA) is None
-
-
-def test_only_pythons_that_the_pins_are_for_are_asked() -> None:
-    assert probe(asked("debian-12"), CPU) == {
-        "python": "python3",
-        "pythons": ["python3.11", f"{MADE_3_11}/bin/python3.11"],
-        "imports": ["venv", "ensurepip"],
-    }
-    devito = probe(asked("debian-12"), DEVITO)["pythons"]
-    assert devito[:5] == [f"python3.{minor}" for minor in (12, 11, 13, 10, 14)]
-    assert devito[5:] == [f"{MADE_3_12}/bin/python3.12", f"{MADE_3_11}/bin/python3.11"]
-
-
 @pytest.mark.parametrize("version", [3.1, "3", "3.x", "3.11.2"])
 def test_a_version_that_is_no_two_numbers_is_refused(version: Any) -> None:
     """3.1 without quotes: YAML reads 3.10 so."""
     with pytest.raises(BadInput, match="two numbers"):
         Need.of({"oldest": version, "headers": False, "wants": ""})
-
-
-def test_every_need_of_the_project_can_be_read() -> None:
-    sets = role_plans.catalog("training.yml")["sets"].values()
-    needs = [*(one["python"] for one in sets), *BUILDS.values()]
-    needs += [role_plans.data(role)["python"] for role in ("devito", "blob_checkpoint")]
-    assert {str(Need.of(one)) for one in needs} == {
-        *("3.11 to 3.13", "3.11", "3.12", "3.10 to 3.14", "3.10 or newer")
-    }
 
 
 def test_headers_are_no_matter_of_the_compiler() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import bench_modules
@@ -32,17 +30,6 @@ ONE = "trueup-rank n1 {cpu} - 0 =*\n"
 
 def good(text: str, *, nodes: int = 2) -> str | None:
     return ranks.judge(ranks.parse_ranks(text), PAIR, nodes)
-
-
-def test_ranks_tell_their_node_and_cpus() -> None:
-    text = "Warning: Permanently added 'n1'\n" + TWO_NODES
-    assert ranks.parse_ranks(text) == [
-        Rank("n1", "2-3", "2-3", 1),
-        Rank("n1", "0-1", "0-1"),
-        Rank("n2", "2-3", "2-3", 1),
-        Rank("n2", "0-1", "0-1"),
-    ]
-    assert good(text) is None
 
 
 @parametrized(("line", "why"))
@@ -90,31 +77,10 @@ def test_whether_ranks_are_beside_their_gpus(
     assert (why or "") in (said or "")
 
 
-def test_a_gpu_that_the_node_does_not_list_is_said() -> None:
-    rank = Rank("n2", "0", None)
-    assert "on n2 rank 0" in str(ranks.judge_gpus([rank], ranks.parse_gpus(GPUS), BESIDE))
-    here = Rank("n1", "0", None)
-    assert "uses no GPU" in str(ranks.judge_gpus([here], ranks.parse_gpus(GPUS), {}))
-
-
 @parametrized("text")
 def test_gpus_that_are_not_told_are_an_error(text: str) -> None:
     with pytest.raises(ParseError):
         ranks.parse_gpus(text)
-
-
-def test_unbound_ranks_may_be_anywhere() -> None:
-    loose = Placement(2, 2, "none", ((), ()))
-    text = TWO_NODES.replace("0-1 0x3", "0-63 -")
-    assert ranks.judge(ranks.parse_ranks(text), loose, 2) is None
-    assert ranks.planned(loose) == []
-
-
-def test_the_probe_tells_what_the_kernel_says() -> None:
-    told = subprocess.run(ranks.PROBE, check=True, capture_output=True, text=True).stdout
-    (rank,) = ranks.parse_ranks(told)
-    assert rank.cpus == ranks.format_cpu_list(rank_facts.os.sched_getaffinity(0))
-    assert rank.hwloc in (None, rank.cpus)
 
 
 @pytest.fixture(name="run_module")
@@ -148,27 +114,6 @@ def test_a_rank_where_it_should_be(run_module: Any) -> None:
     assert result["planned"] == [str(first_cpu())]
     assert run.calls[0]["argv"] == result["command"]
     assert result["command"][0] == "taskset"
-
-
-def test_the_gpu_probe_asks_for_addresses(tmp_path: Path) -> None:
-    """The shell's part, with a stand-in for nvidia-smi."""
-    program = tmp_path / "nvidia-smi"
-    program.write_text(
-        "#!/bin/sh\necho '0, 00000001:00:00.0, GPU-1'\necho '1, 00000002:00:00.0, GPU-2'\n"
-    )
-    program.chmod(0o755)
-    environment = {
-        "PATH": f"{tmp_path}:/usr/bin:/bin",
-        "CUDA_VISIBLE_DEVICES": "1",
-        "SLURM_LOCALID": "3",
-    }
-    told = subprocess.run(
-        ranks.GPU_PROBE, check=True, capture_output=True, text=True, env=environment
-    ).stdout
-    (rank,) = ranks.parse_ranks(told)
-    assert (rank.number, rank.visible) == (3, "1")
-    (gpus,) = ranks.parse_gpus(told).values()
-    assert gpus["1"] == gpus["GPU-2"] == ranks.address(rank, gpus) == "0002:00:00.0"
 
 
 @pytest.mark.parametrize(
@@ -206,12 +151,6 @@ def test_ranks_are_bound_beside_their_gpus_and_started_by_the_nodes_mpi(run_modu
     assert "LD_LIBRARY_PATH" in result["command"]
     refused = run_module(run, check=True, **given)
     assert "binding gpu needs gpu_masks" in refused["msg"]
-
-
-def test_check_mode_starts_nothing(run_module: Any) -> None:
-    run = FakeRun()
-    result = run_module(run, check=True)
-    assert (run.calls, result["ansible_facts"], result["changed"]) == ([], {}, False)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -11,12 +10,10 @@ from trueup.errors import ParseError
 from trueup.reading import (
     Line,
     decoded,
-    digest,
     is_count,
     is_number,
     lines_of,
     only,
-    refuse_after,
     unique,
 )
 
@@ -25,18 +22,6 @@ def refusal(line: str) -> tuple[str, int | None, str]:
     with pytest.raises(ParseError) as caught:
         decoded(Line(line, 7), "ours ", "the line", version=2, role="toy")
     return str(caught.value).split(" (line")[0], caught.value.line_number, caught.value.line
-
-
-def test_lines_know_their_number() -> None:
-    lines = lines_of("one\ntwo\rthree\n")
-    assert [(line, line.number) for line in lines] == [("one", 1), ("two", 2), ("three", 3)]
-    assert [str(line) for line in lines_of("one\rtwo\n", "\n")] == ["one\rtwo", ""]
-    error = lines[1].error("it is wrong")
-    assert (str(error), error.line_number) == ("it is wrong (line 2: 'two')", 2)
-
-
-def test_digits_of_other_scripts_are_no_digits() -> None:
-    assert lines_of("1\uff123 ٣ ² µs") == ["1\ufffd3 \ufffd ² µs"]
 
 
 def test_a_number_without_end_is_refused() -> None:
@@ -52,24 +37,10 @@ def test_a_second_line_of_its_kind_is_refused() -> None:
         only(lines, "a", "twice")
 
 
-@pytest.mark.parametrize("text", ["", "\n \n[standard error]\nx"])
-def test_standard_error_may_follow(text: str) -> None:
-    lines = lines_of(text)
-    refuse_after(lines, "more")
-    with pytest.raises(ParseError, match=r"more \(line 1: 'y'\)"):
-        refuse_after([*lines_of("y"), *lines], "more")
-
-
 def test_an_objects_names_are_unique() -> None:
     assert unique([("a", 1), ("b", 2)]) == {"a": 1, "b": 2}
     with pytest.raises(ValueError, match="'b' stands twice"):
         unique([("a", 1), ("b", 2), ("b", 2)])
-
-
-def test_what_our_programs_print() -> None:
-    line = Line('ours {"format": 2, "x": [1]}', 7)
-    found = decoded(line, "ours ", "the line", version=2, role="toy")
-    assert found == {"format": 2, "x": [1]}
 
 
 @pytest.mark.parametrize(
@@ -85,14 +56,6 @@ def test_what_our_programs_print() -> None:
 def test_a_line_of_ours_that_is_none_is_refused(line: str, message: str) -> None:
     said, number, shown = refusal(line)
     assert (said[: len(message)], number, shown) == (message, 7, line)
-
-
-def test_a_seal_does_not_depend_on_the_order() -> None:
-    data = {"b": [1.5, None], "a": "x"}
-    again = json.loads(json.dumps(data, indent=2, sort_keys=True))
-    assert digest(data) == digest(again)
-    assert digest(data) != digest({**data, "a": "y"})
-    assert digest({}) == "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
 
 
 @pytest.mark.parametrize(

@@ -91,13 +91,6 @@ def test_pauses_grow_with_jitter_and_have_an_end() -> None:
     assert "(60)" in text
 
 
-@pytest.mark.parametrize("retry_after", ["-1", "nan", "9" * 30, "soon", ""])
-def test_a_wait_that_is_none_is_our_own(retry_after: str) -> None:
-    opened = Opened((429, "", {"Retry-After": retry_after}), (200, {}))
-    opened.client().get("/x")
-    assert opened.waited == [1.0]
-
-
 def test_an_error_names_azures_code_and_request() -> None:
     body = {"error": {"code": "SkuNotAvailable", "message": "No capacity in eastus."}}
     text = said(lambda: Opened((409, body, {"x-ms-request-id": "ab-12"})).client().get("/vm"))
@@ -129,11 +122,6 @@ def test_a_list_does_not_go_on_elsewhere(link: str) -> None:
     assert len(opened.asked) == 1
 
 
-def test_a_list_in_a_circle_ends() -> None:
-    page = (200, {"nextLink": f"{URL}/x?a"})
-    said(lambda: Opened(*[page] * 9).client().pages("/x"))
-
-
 @pytest.mark.parametrize("text", ["", "<html>proxy</html>", "[1]", '{"a": '])
 def test_what_is_no_document_is_refused(text: str) -> None:
     assert "JSON object" in said(lambda: Opened((200, text)).client().get("/x"))
@@ -152,45 +140,12 @@ def test_only_http_is_opened(url: str) -> None:
         rest.open_plainly(url, timeout=1, **given)
 
 
-def test_a_question_may_be_a_post() -> None:
-    opened = Opened((502, ""), ConnectionResetError("gone"), (500, ""), (200, {"fine": 1}))
-    assert opened.client().post("/x", question=True) == {"fine": 1}
-    assert opened.waited == [1.0, 2.0, 4.0]
-
-
-def test_an_error_names_the_innermost_cause() -> None:
-    inner = {"code": "ParserFailure", "message": "line 3"}
-    details = [{"code": "InvalidQuery", "message": "wrong", "details": [inner]}]
-    error = {"code": "BadRequest", "message": "Please provide below info.", "details": details}
-    text = said(lambda: Opened((400, {"error": error})).client().get("/x"))
-    assert "BadRequest: Please provide below info.; the cause is ParserFailure: line 3" in text
-
-
 def test_causes_are_followed_ten_deep() -> None:
     error: dict[str, Any] = {"code": "Level13", "message": "x"}
     for level in range(12, -1, -1):
         error = {"code": f"Level{level}", "message": "x", "details": [error]}
     text = said(lambda: Opened((400, {"error": error})).client().get("/x"))
     assert text.endswith("the cause is Level10: x")
-
-
-def test_a_long_message_does_not_hide_the_cause() -> None:
-    error = {"code": "Bad", "message": "x" * 400, "details": [{"code": "Cause", "message": "y"}]}
-    text = said(lambda: Opened((400, {"error": error})).client().get("/x"))
-    assert text.endswith("Bad; the cause is Cause: y")
-
-
-@pytest.mark.parametrize("details", [None, [], "text", [None], {"code": "x"}])
-def test_details_that_are_none(details: Any) -> None:
-    error = {"code": "Bad", "message": "no", "details": details}
-    text = said(lambda: Opened((400, {"error": error})).client().get("/x"))
-    assert text.endswith("Bad: no")
-
-
-def test_the_number_of_a_correlated_request() -> None:
-    headers = {"x-ms-correlation-request-id": "c-1"}
-    text = said(lambda: Opened((400, "no", headers)).client().get("/x"))
-    assert text.endswith("(request c-1)")
 
 
 class Clock:
@@ -214,13 +169,6 @@ def test_all_calls_together_end_at_the_deadline() -> None:
     text = said(lambda: client.get("/two"))
     assert "1 s more pass the limit of all calls in seconds (1.5)" in text
     assert len(opened.asked) == 3
-
-
-def test_nothing_is_asked_after_the_deadline() -> None:
-    opened = Opened((200, {}))
-    client = opened.client(deadline_seconds=1, clock=Clock(seconds=2))
-    assert "was not asked GET /x" in said(lambda: client.get("/x"))
-    assert opened.asked == []
 
 
 def test_a_call_has_no_more_time_than_is_left() -> None:
@@ -253,46 +201,11 @@ def test_an_operation_is_asked_until_it_ends_and_a_put_gives_its_resource() -> N
     assert [text.split(" after")[0] for text in told] == ["it: Accepted", "it: Running"]
 
 
-@pytest.mark.parametrize("last", [(204, ""), (200, ""), (404, {"error": {"code": "Gone"}})])
-def test_a_removal_ends_with_nothing(last: Any) -> None:
-    opened = Opened((202, ""), last)
-    assert opened.client().finished(order("DELETE", location="/op"), "it") == {}
-    assert opened.asked == [("GET", f"{URL}/op")] * 2
-
-
 def test_an_operation_that_is_not_found_is_no_success_of_a_put() -> None:
     opened = Opened((404, {"error": {"code": "Gone"}}))
     with pytest.raises(rest.Refused) as raised:
         opened.client().finished(order("PUT", location="/op"), "it")
     assert raised.value.code == "Gone"
-
-
-def test_a_post_gives_what_its_location_has() -> None:
-    opened = Opened((202, ""), (200, {"properties": {"changes": []}}))
-    found = opened.client().finished(order("POST", location="/op"), "what-if")
-    assert found == {"properties": {"changes": []}}
-
-
-@pytest.mark.parametrize("last", [(204, ""), (200, "")])
-def test_a_post_without_a_result_gives_nothing(last: Any) -> None:
-    opened = Opened((202, ""), DONE, last)
-    answer = order("POST", azure_asyncoperation="/op", location="/result")
-    assert opened.client().finished(answer, "it") == {}
-    assert [url for _, url in opened.asked] == [f"{URL}/op", f"{URL}/op", f"{URL}/result"]
-
-
-def test_a_resource_without_a_link_is_asked_itself() -> None:
-    state = [{"properties": {"provisioningState": word}} for word in ("Updating", "Succeeded")]
-    opened = Opened((200, state[1]))
-    assert opened.client().finished(order("PUT", 200, state[0]), "it") == state[1]
-    assert opened.asked == [("GET", f"{URL}/it")]
-
-
-@pytest.mark.parametrize("status", [200, 201, 204])
-def test_what_is_finished_at_once_is_not_asked(status: int) -> None:
-    body = None if status == 204 else {"name": "it"}
-    opened = Opened()
-    assert opened.client().finished(order("PUT", status, body), "it") == (body or {})
 
 
 @pytest.mark.parametrize(("state", "word"), [("Failed", "failed"), ("Canceled", "was cancelled")])
@@ -363,31 +276,3 @@ def test_an_operation_that_cannot_be_read_is_given_up() -> None:
     opened = Opened(*[(200, "{")] * 9)
     text = said(lambda: opened.client().finished(order("PUT", azure_asyncoperation="/op"), "it"))
     assert ("not a JSON object" in text, len(opened.asked)) == (True, 3)
-
-
-def test_a_wait_of_no_seconds_is_our_own() -> None:
-    opened = Opened((200, {"status": "Running"}, {"Retry-After": "0"}), DONE)
-    opened.client().finished(order("POST", azure_asyncoperation="/op", retry_after="0"), "it")
-    assert opened.waited == [1.0, 2.0]
-
-
-@pytest.mark.parametrize(
-    ("code", "times"), [("RetryableErrorDueToAnotherOperation", 2), ("Conflict", 1)]
-)
-def test_a_conflict_that_passes_is_waited_for(code: str, times: int) -> None:
-    opened = Opened((409, {"error": {"code": code, "message": "Busy."}}), (200, {"fine": 1}))
-    client = opened.client()
-    if times == 2:
-        assert client.post("/x") == {"fine": 1}
-    else:
-        assert code in said(lambda: client.post("/x"))
-    assert len(opened.asked) == times
-
-
-def test_a_deadline_is_set_anew() -> None:
-    clock, opened = Clock(), Opened((200, {}), (200, {}))
-    client = opened.client(deadline_seconds=5, clock=clock)
-    clock.now = 6
-    assert "was not asked" in said(lambda: client.get("/x"))
-    client.within(5)
-    assert client.get("/x") == {}

@@ -31,19 +31,6 @@ def test_a_difference_measures_again(change: dict[str, Any]) -> None:
     assert standing([before], {**RECORD, **change}) is None
 
 
-def test_what_was_learnt_while_it_ran_is_no_difference() -> None:
-    learnt = {**RECORD, "parameters": {**RECORD["parameters"], "gpu_name": "A100"}}
-    learnt["software"] = {"program_digest": "0123456789ab"}
-    learnt["command"] = ["/opt/kernel", "/mnt/trueup-fio-zzzzzzzz/data", "64"]
-    assert standing([identity(learnt)], RECORD) == 0
-
-
-def test_the_last_that_stands_is_taken() -> None:
-    other = {**RECORD, "ranks": 2}
-    earlier = [identity(one) for one in (RECORD, RECORD, other)]
-    assert (standing(earlier, RECORD), standing([], RECORD)) == (1, None)
-
-
 def test_what_the_moment_decides_is_not_compared() -> None:
     now = {**RECORD, "parameters": {"repeats": 5, "n": 80}}
     before, asked = identity(RECORD), identity(now)

@@ -9,19 +9,11 @@ from helpers import a_record
 from trueup import record as records
 from trueup.errors import BadInput
 from trueup.record import run_of
-from trueup_controller.family import benchmark_names
 from trueup_measure import recorded
 
 RUN = a_record()["run_id"]
 MANY = {"nodes": ["n1", "n2"]}
 OLD, NEW = "20261119T091300Z-0001", "20261120T091300Z-7c1e"
-ROLES = Path(__file__).parent.parent.parent / "roles"
-
-
-def test_a_new_run_has_a_new_id(tmp_path: Path) -> None:
-    first, second = run_of(str(tmp_path)), run_of(str(tmp_path))
-    assert records.is_run_id(first)
-    assert first != second
 
 
 def test_resume_takes_the_last_run_or_the_one_named(tmp_path: Path) -> None:
@@ -84,17 +76,3 @@ def test_of_one_node_only_records_that_begin_on_it_are_read(tmp_path: Path) -> N
         found = recorded(tmp_path / RUN, "n1", alone)
         assert sorted(record["case"] for record in found) == [long, "led", "own", "own"]
     assert len(recorded(tmp_path / RUN, "n1", MANY)) == 7
-
-
-def test_a_case_that_is_too_short_to_judge_is_not_measured_again(tmp_path: Path) -> None:
-    made = a_record(case="short", nodes=["n1"], outcome="too_short", reason="too short to judge: x")
-    records.write_record(str(tmp_path), made)
-    found = recorded(tmp_path / RUN, "n1", {"nodes": ["n1"]})
-    assert [record["case"] for record in found] == ["short"]
-
-
-def test_the_benchmarks_are_the_roles_with_that_entry_point() -> None:
-    assert benchmark_names(str(ROLES)) == [
-        *("blob_checkpoint", "dcgm", "devito", "fio", "gemm", "gpu_copy", "gromacs", "hpl"),
-        *("ib", "nccl", "nv_a10", "stream", "training", "vllm"),
-    ]

@@ -13,7 +13,7 @@ from role_plans import asked
 from trueup.health.node_verdicts import slurm_down
 from trueup_controller.plans.slurm_cluster import PARTS, Cluster, cluster_of
 from trueup_controller.plans.slurm_files import settings as settings_of
-from trueup_controller.plans.slurm_names import cpu_word, gpu_type, hostlist
+from trueup_controller.plans.slurm_names import gpu_type, hostlist
 
 GIB = 1024**3
 HB = {
@@ -101,18 +101,6 @@ def test_nodes_that_are_alike_stand_in_one_line() -> None:
     )
 
 
-def test_gpus_stand_in_both_files_with_the_cores_of_the_catalog() -> None:
-    made = plan({"nd-1": host("nd-1", ND, {})})
-    assert "Gres=gpu:a100:8 Feature=ndv4,Standard_ND96asr_v4,7v12,a100" in made["node_lines"][0]
-    # GPU 0 and 1 hang on NUMA node 1 of this size.
-    assert made["gres_lines"] == [
-        "NodeName=nd-1 Name=gpu Type=a100 File=/dev/nvidia[0-1] Cores=24-47",
-        "NodeName=nd-1 Name=gpu Type=a100 File=/dev/nvidia[2-3] Cores=0-23",
-        "NodeName=nd-1 Name=gpu Type=a100 File=/dev/nvidia[4-5] Cores=72-95",
-        "NodeName=nd-1 Name=gpu Type=a100 File=/dev/nvidia[6-7] Cores=48-71",
-    ]
-
-
 def test_gpus_are_detected_where_slurm_can_and_plain_where_the_size_is_not_known() -> None:
     made = plan(
         {
@@ -126,50 +114,12 @@ def test_gpus_are_detected_where_slurm_can_and_plain_where_the_size_is_not_known
     ]
 
 
-def test_gpus_without_a_driver_have_the_model_of_the_catalog() -> None:
-    gpus = [{"name": None, "pci": "0001:00:00.0"}]
-    assert "Gres=gpu:a100:1 " in plan({"a": host("a", {**ND, "gpus": gpus}, {})})["node_lines"][0]
-    unknown = {**ND, "gpus": gpus, "catalog": None}
-    assert "Gres=gpu:1 " in plan({"a": host("a", unknown, {})})["node_lines"][0]
-
-
 @parametrized(("cpus", "cores", "sockets", "text"))
 def test_cpus_are_divided_only_where_that_comes_out_even(
     cpus: int, cores: int | None, sockets: int | None, text: str
 ) -> None:
     node = {**HB, "cpus": cpus, "cores": cores, "sockets": sockets}
     assert f"NodeName=a {text} RealMemory" in plan({"a": host("a", node, {})})["node_lines"][0]
-
-
-def test_names_and_addresses_of_a_node_are_its_own() -> None:
-    made = plan(
-        {
-            "10.0.0.4": host("vm4", HB, {}, slurm_node_name="hb-1", slurm_node_address="10.0.0.4"),
-        }
-    )
-    assert made["node_lines"][0].startswith(
-        "NodeName=hb-1 NodeHostname=vm4 NodeAddr=10.0.0.4 Sockets=2"
-    )
-    assert made["nodes"] == ["hb-1"]
-    # What must be found by name: not a name that has an address beside it.
-    assert made["names"] == ["10.0.0.4", "head"]
-
-
-def test_the_host_of_accounting_is_reached_by_its_address_and_called_by_its_name() -> None:
-    """And nobody must find a host that only logs in."""
-    parts = {"controller": ["h"], "accounting": ["h"], "compute": ["a"], "login": ["l"]}
-    variables = {
-        "h": host("db", HB, {}, slurm_node_address="10.0.0.4"),
-        "a": host("a", HB, {}),
-        "l": host("l", HB, {}),
-    }
-    made = cluster(parts, variables)
-    assert (made["controller"], made["accounting"], made["accounting_hostname"]) == (
-        "db(10.0.0.4)",
-        "10.0.0.4",
-        "db",
-    )
-    assert made["names"] == ["10.0.0.4", "a"]
 
 
 def test_placement_groups_are_leaves_of_a_tree() -> None:
@@ -258,11 +208,6 @@ def test_a_slurm_without_the_plugin_of_the_hosts_version_uses_none() -> None:
     assert "its Slurm has no plugin cgroup/v2" in made["notes"][0]
 
 
-def test_before_the_first_look_nothing_is_assumed() -> None:
-    made = plan({"a": host("a", HB)})
-    assert (chosen(made)[0], made["mpi"], made["problems"]) == ("proctrack/linuxproc", "none", [])
-
-
 def test_what_is_no_cluster_is_named() -> None:
     variables = {
         "a": host("a", HB, {}),
@@ -289,11 +234,6 @@ def test_what_is_no_cluster_is_named() -> None:
     assert empty == ["the group slurm_compute is empty: a cluster needs nodes to run jobs"]
 
 
-@parametrized(("names", "text"))
-def test_names_are_folded(names: list[str], text: str) -> None:
-    assert hostlist(names) == text
-
-
 def unfold(text: str) -> list[str]:
     """As Slurm reads it."""
     found = []
@@ -316,11 +256,6 @@ def test_folding_loses_no_name(names: list[str]) -> None:
 @parametrized(("name", "word"))
 def test_gpu_types(name: str | None, word: str) -> None:
     assert gpu_type(name) == word
-
-
-@parametrized(("model", "word"))
-def test_cpu_words(model: str | None, word: str) -> None:
-    assert cpu_word(model) == word
 
 
 # The members that are read, in the form of Slurm 22.05's `scontrol --oneliner show nodes`.
