@@ -9,13 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import ansible
-import ansible_collections
 import forked
 import plays
 import pytest
 import yaml
-from ansible.executor.powershell.module_manifest import PSModuleDepFinder
 from helpers import ROOT
 
 pytestmark = pytest.mark.slow
@@ -107,15 +104,6 @@ def test_ansible_is_there_for_settings_that_come_again_and_for_no_others(tmp_pat
     assert [list(home.iterdir()) for home in homes] == [[]] * 4
 
 
-def test_nothing_of_ansible_or_ours_is_imported_before(tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    program.write_text(
-        "import sys\n"
-        "print([name for name in sys.modules if name.startswith(('ansible', 'trueup', 'plays'))])"
-    )
-    assert forked.run([str(program)], cwd=tmp_path, env={}).stdout == "[]\n"
-
-
 # Says what it sees of its surroundings.
 MODULE = """#!/usr/bin/python
 import atexit, os, sys
@@ -179,42 +167,6 @@ def test_a_module_in_a_fork_is_what_one_of_its_own_python_is(tmp_path: Path) -> 
         before = own[0]["environment"]
         seen = {**before, **more, "PATH": f"{tmp_path / 'bin'}:{before['PATH']}"}
         assert found == {**own[0], "environment": seen}
-
-
-def test_what_a_powershell_module_imports_is_found_in_fewer_lines() -> None:
-    """Ansible's own search goes through each line of each file."""
-    files = [path for path in _powershell() if path.suffix in (".ps1", ".psm1", ".cs")]
-    assert len(files) > 100
-    different = []
-    for path in files:
-        whole = path.read_bytes()
-        imports = []
-        for text in (whole, b"\n".join(forked.REQUIRES.findall(whole))):
-            finder = _Imports()
-            finder.scan_module(text, None, path.suffix != ".cs")
-            imports.append((finder.found, finder.ps_version, finder.os_version, finder.become))
-        if imports[0] != imports[1]:
-            different.append(path)
-    assert different == []
-
-
-class _Imports(PSModuleDepFinder):
-    """Does not follow them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: set[tuple[Any, ...]] = set()
-
-    def _scan_module_util(self, *asked: Any) -> None:
-        self.found.add(asked)
-
-
-def _powershell() -> list[Path]:
-    """Of Ansible, and of the collections that are used."""
-    [collections] = ansible_collections.__path__
-    folders = [Path(collections, name, "windows", "plugins") for name in ("ansible", "community")]
-    folders.append(Path(ansible.__file__).parent)
-    return sorted(path for folder in folders for path in folder.rglob("*"))
 
 
 # What a task can do to a play, once on each of two hosts. The numbers are those of the processes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -42,33 +41,6 @@ def test_the_drop_in_of_a_node_with_gpus(nvml: bool) -> None:
     assert {"TimeoutStartSec=210", "Restart=on-failure", "RestartSec=10"} <= set(service)
     assert files[INSTALLED] == PROGRAM.read_text(encoding="utf-8")
     assert DROP_IN in values("nd", hosts)["read"]["slurmd"]
-
-
-def test_a_node_without_gpus_waits_for_nothing() -> None:
-    files = contents(values("hb"))
-    assert files[INSTALLED] is None
-    assert [line.partition("=")[0] for line in (files[DROP_IN] or "").splitlines()[1:]] == [
-        "[Service]",
-        *["Environment"] * (len((files[DROP_IN] or "").splitlines()) - 2),
-    ]
-
-
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
-def test_systemd_takes_the_drop_in(tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    shutil.copy(PROGRAM, program)
-    program.chmod(0o755)
-    (tmp_path / "slurmd.service").write_text("[Service]\nExecStart=/bin/sleep 1\n")
-    drop_in = tmp_path / "slurmd.service.d" / "trueup.conf"
-    drop_in.parent.mkdir()
-    drop_in.write_text((contents(values("nd"))[DROP_IN] or "").replace(INSTALLED, str(program)))
-    done = subprocess.run(
-        ["systemd-analyze", "verify", str(tmp_path / "slurmd.service")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, [x for x in done.stderr.splitlines() if "slurmd" in x]) == (0, [])
 
 
 def command_of(pid: str) -> bytes:

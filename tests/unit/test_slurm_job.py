@@ -159,18 +159,6 @@ def test_a_job_that_completes_gives_its_outputs(cluster: Cluster) -> None:
     assert "OMP_NUM_THREADS=2" in (cluster.folder / "environment").read_text().splitlines()
 
 
-def test_it_waits_for_its_nodes_without_the_time_counting(cluster: Cluster) -> None:
-    pending = recorded("pending", Reason="Resources")
-    configuring = recorded("running", JobState="CONFIGURING")
-    running = recorded("running")
-    cluster.plays(pending, configuring, configuring, running, recorded("completed"))
-    # Nodes that are being woken up are not lost ones.
-    cluster.nodes(a1="idle~", a2="down")
-    done = cluster.run(timeout_seconds=0.25)
-    assert (done.returncode, done.reason, done.stdout) == (0, None, "done\n")
-    assert int((cluster.folder / "looks").read_text()) == 5
-
-
 def test_a_job_that_never_gets_its_nodes_is_cancelled(cluster: Cluster) -> None:
     cluster.plays(recorded("pending"))
     cluster.write("look.cancelled", cluster.says(recorded("cancelled_waiting")))
@@ -293,15 +281,6 @@ def test_a_node_that_takes_no_new_job_does_not_end_one(
     assert cluster.lost() == [f"node node-2 is {state} in Slurm"]
 
 
-def test_a_node_that_answers_again_in_time_ends_nothing(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slurm, "_LOST_SECONDS", 300)
-    cluster.plays(recorded("running"), recorded("running"), recorded("completed"))
-    cluster.nodes(a1="allocated", a2="allocated*")
-    assert cluster.run().reason is None
-
-
 def test_a_controller_that_is_silent_for_a_while_ends_nothing(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -368,12 +347,6 @@ def test_a_job_that_is_not_taken(
     assert cluster.cancelled == []
 
 
-@pytest.mark.parametrize("printed", ["7;cluster", "Welcome to the site.\\n7", "7\\r"])
-def test_the_number_is_found_in_what_sbatch_prints(cluster: Cluster, printed: str) -> None:
-    cluster.on_submit("done\n", then=f"printf '{printed}\\n'")
-    assert cluster.run().reason is None
-
-
 def test_a_missing_sbatch_is_an_oserror(cluster: Cluster) -> None:
     (cluster.folder / "sbatch").unlink()
     with pytest.raises(FileNotFoundError):
@@ -386,30 +359,6 @@ def test_the_time_limit_cancels_it(cluster: Cluster) -> None:
     assert done.timed_out
     assert done.reason == "Slurm job 7: it was ended at its time limit of 0.1 s"
     assert (done.returncode, done.stdout) == (-15, "done\n")
-    assert cluster.cancelled == ["7"]
-
-
-def test_what_nodes_do_after_it_is_not_its_time(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slurm, "_END_SECONDS", 300)
-    completing = recorded("completing")
-    cluster.plays(recorded("running"), *[completing] * 6, recorded("completed"))
-    done = cluster.run(timeout_seconds=0.3)
-    assert (done.reason, done.timed_out, done.seconds) == (None, False, 8.0)
-
-
-def test_a_job_that_completes_without_end_is_ended(cluster: Cluster) -> None:
-    cluster.plays(recorded("running"), recorded("completing"))
-    done = cluster.run(timeout_seconds=0.2)
-    assert done.timed_out
-    assert cluster.cancelled == ["7"]
-
-
-@pytest.mark.parametrize("name", ["EXPEDITING", "RECONFIG_FAIL", "SUSPENDED", "STOPPED"])
-def test_a_state_that_is_not_an_end_is_none(cluster: Cluster, name: str) -> None:
-    cluster.plays(recorded("running", JobState=name))
-    assert cluster.run(timeout_seconds=0.1).timed_out
     assert cluster.cancelled == ["7"]
 
 
@@ -446,19 +395,6 @@ def test_a_running_job_that_has_printed_nothing_yet_goes_on(
     assert cluster.cancelled == []
 
 
-def test_output_may_show_late(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slurm, "_OUTPUT_SECONDS", 120)
-    jobs = cluster.jobs
-    late = f"touch {jobs}/trueup-7.err; printf late > {jobs}/x; mv {jobs}/x {jobs}/trueup-7.out"
-    # It comes after the answer, as an NFS client's news do.
-    script = cluster.says(recorded("completed")) + f"(sleep 0.2; {late}) >/dev/null 2>&1 &\n"
-    cluster.on_submit(None, None)
-    cluster.plays(script)
-    monkeypatch.setattr(process, "_end_descendants", lambda: None)
-    done = cluster.run()
-    assert (done.returncode, done.stdout) == (0, "late")
-
-
 def test_another_clusters_output_of_the_same_number_is_not_taken_for_its(cluster: Cluster) -> None:
     (cluster.jobs / "trueup-7.out").write_text("of another cluster's job 7\n")
     cluster.on_submit(None, None)
@@ -492,13 +428,6 @@ def test_variables_of_a_job_around_us_are_not_passed_on(
         assert found == {"SLURM_CONF=/etc/other/slurm.conf", "SLURM_JWT=token"}
     # Ours are as they were.
     assert {name: os.environ[name] for name in given} == given
-
-
-def test_signals_are_handled_as_before_afterwards(cluster: Cluster) -> None:
-    kinds = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    before = [signal.getsignal(kind) for kind in kinds]
-    cluster.run()
-    assert [signal.getsignal(kind) for kind in kinds] == before
 
 
 # What runs the tests may have had signals ignored, as a shell does for what it puts behind.
@@ -619,12 +548,6 @@ NODE_STATES = [
 ]
 
 
-@pytest.mark.parametrize(("state", "fit"), NODE_STATES)
-def test_nodes_that_no_job_can_start_on(cluster: Cluster, state: str, fit: bool) -> None:
-    cluster.nodes(a1="idle", a2=state)
-    assert cluster.lost() == ([] if fit else [f"node node-2 is {state} in Slurm"])
-
-
 def test_what_slurm_is_asked_of_nodes(cluster: Cluster) -> None:
     # Of a node that it does not know, sinfo says nothing and ends with status 0 (Slurm 22.05).
     cluster.nodes(a1="idle")
@@ -684,14 +607,6 @@ def test_recorded_answers(name: str) -> None:
 
 def test_every_recorded_answer_is_read() -> None:
     assert {path.stem for path in DATA.glob("job_*")} == {f"job_{name}" for name in RECORDED}
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("00:00:00", 0.0), ("1-02:03:04", 93784.0), ("INVALID", None), ("", None), ("1:2", None)],
-)
-def test_the_time_that_a_job_ran(text: str, seconds: float | None) -> None:
-    assert parse_state(recorded("running", RunTime=text)).seconds == seconds
 
 
 @parametrized("text")

@@ -26,22 +26,6 @@ rsize=262144,wsize=262144,namlen=255,hard,proto=tcp,nconnect=4,clientaddr=127.0.
 """
 
 
-def test_the_longest_and_last_mount_is_that_of_a_path() -> None:
-    table = mounts.read_mounts(TABLE)
-    kinds = {
-        path: mounts.mount_of(path, table).kind
-        for path in ("/", "/mnt", "/mnt/shared", "/mnt/shared/x", "/mnt/sharedx", "/mnt/a b/c")
-    }
-    assert kinds == {
-        "/": "ext4",
-        "/mnt": "ext4",
-        "/mnt/shared": "nfs4",
-        "/mnt/shared/x": "nfs4",
-        "/mnt/sharedx": "ext4",
-        "/mnt/a b/c": "tmpfs",
-    }
-
-
 def test_options_are_those_of_mount_and_file_system_without_the_nodes_addresses() -> None:
     share = mounts.read_mounts(TABLE)[-1]
     assert share.values["nconnect"] == "4"
@@ -61,12 +45,6 @@ def test_another_table_is_refused(line: str) -> None:
 def test_a_table_without_the_root_is_refused() -> None:
     with pytest.raises(BadInput, match="/srv lies on no mount"):
         mounts.mount_of("/srv", [])
-
-
-def test_this_machines_own_table_is_understood() -> None:
-    table = mounts.read_mounts(Path(mounts.MOUNTINFO).read_text())
-    proc = mounts.mount_of("/proc/self", table)
-    assert (proc.kind, proc.point) == ("proc", "/proc")
 
 
 @parametrized(("path", "unit"))
@@ -105,10 +83,6 @@ def test_systemd_itself_gives_the_same_names() -> None:
         text=True,
     )
     assert [mounts.unit_name(path) for path in paths] == done.stdout.rstrip("\n").split(" ")
-
-
-def test_a_file_system_that_answers(tmp_path: Path) -> None:
-    assert mounts.require_answer(str(tmp_path), 300) is True
 
 
 def test_one_that_does_not_answer_is_given_up(

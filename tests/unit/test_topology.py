@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -88,16 +87,6 @@ def test_smt_siblings_make_one_core() -> None:
     assert len(topology.cores) == 18
 
 
-def test_a_machine_without_numa_or_cache_folders_is_one_node(tmp_path: Path) -> None:
-    machine = {"numa": ["0-3"], "numa_shown": False}
-    topology = read_topology(str(build(machine, tmp_path) / "sys"))
-    assert topology.numa == {0: (0, 1, 2, 3)}
-    assert topology.l3_groups == ()
-    assert topology.cores == ((0,), (1,), (2,), (3,))
-    assert topology.last_level_cache_bytes is None
-    assert topology.numa_memory_bytes == {}
-
-
 def test_only_allowed_cpus_are_used() -> None:
     root = str(root_of("hb120rs_v3") / "sys")
     topology = read_topology(root, allowed={6, 7, 8, 31, 500})
@@ -125,29 +114,11 @@ def test_an_offline_cpu_is_left_out(tmp_path: Path) -> None:
     assert topology.l3_groups == ((0, 1, 2),)
 
 
-def test_a_node_of_memory_only_has_no_place_for_ranks(tmp_path: Path) -> None:
-    root = build({"numa": ["0-1"]}, tmp_path) / "sys"
-    node = root / "devices" / "system" / "node" / "node1"
-    node.mkdir()
-    (node / "cpulist").write_text("\n")
-    (node / "meminfo").write_text("Node 1 MemTotal:       1024 kB\n")
-    topology = read_topology(str(root))
-    assert topology.numa == {0: (0, 1)}
-    assert topology.numa_memory_bytes == {1: 1024**2}
-
-
 def test_a_corrupt_file_is_a_parse_error(tmp_path: Path) -> None:
     root = build({"numa": ["0-1"]}, tmp_path) / "sys"
     (root / "devices" / "system" / "node" / "node0" / "cpulist").write_text("zero\n")
     with pytest.raises(ParseError, match="'zero'"):
         read_topology(str(root))
-
-
-def test_this_machine_has_the_cpus_that_this_process_may_use() -> None:
-    allowed = os.sched_getaffinity(0)
-    topology = read_topology(allowed=allowed)
-    assert set(topology.cpus) == allowed
-    assert {cpu for core in topology.cores for cpu in core} == allowed
 
 
 @pytest.mark.parametrize("text", ["", "0x", "xyz", "fffffffff,00000000", ",", "f,,f"])

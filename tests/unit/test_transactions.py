@@ -73,12 +73,6 @@ def test_a_recorded_simulation_is_read(name: str) -> None:
     assert parsed(name).changes == any(EXPECTED[name])
 
 
-def test_many_packages_are_counted_as_apt_counts_them() -> None:
-    transaction = parsed("apt_many")
-    assert (len(transaction.installed), *transaction[1:]) == (14, {}, {}, {})
-    assert transaction.installed["gromacs"] == "2022.5-2"
-
-
 def test_every_recorded_simulation_is_in_a_test() -> None:
     names = {path.stem for path in SIMULATED.glob("*.txt")}
     assert names == {*EXPECTED, "apt_many", "dnf_conflict"}
@@ -125,24 +119,6 @@ def test_a_list_that_lost_a_line_is_refused(name: str) -> None:
 @given(st.text())
 def test_no_text_is_a_transaction_by_chance(text: str) -> None:
     assert [read(manager, text) for manager in PARSE] == [None, None]
-
-
-def test_dnf_names_two_architectures_and_two_kernels() -> None:
-    rows = [
-        " kernel-devel x86_64 5.14.0-1 stand-in 20 M",
-        " kernel-devel x86_64 5.14.0-2 stand-in 20 M",
-        " glibc x86_64 2.34-1 stand-in 2 M",
-        " glibc i686 2.34-1 stand-in 2 M",
-    ]
-    text = "\n".join(
-        ["Installing:", *rows, "", "Transaction Summary", "=", "Install  4 Packages", ""]
-    )
-    assert sorted(transactions.parse_dnf(text).installed) == [
-        "glibc",
-        "glibc.i686",
-        "kernel-devel",
-        "kernel-devel.x86_64",
-    ]
 
 
 def test_dnf_breaks_a_row_that_is_too_long() -> None:

@@ -165,12 +165,6 @@ def test_a_held_package_is_refused_with_the_command_that_releases_it(ran: Ran) -
     assert not (ran.folder / "sources").exists()
 
 
-def test_a_held_package_may_be_replaced_where_that_is_allowed(ran: Ran) -> None:
-    ran.installed("580.105.08-1", held=True)
-    answer = ran(replace_held=True)
-    assert (answer["wrong"], answer["unheld"]) == (PINS, ["nvidia-fabricmanager"])
-
-
 def test_a_newer_version_is_refused(ran: Ran) -> None:
     ran.installed("580.173.02-1ubuntu1")
     ran.answers["dpkg"] = (0, "", "")
@@ -179,12 +173,6 @@ def test_a_newer_version_is_refused(ran: Ran) -> None:
     assert "vendor_packages_downgrade_allowed" in answer["msg"]
     # Compared to the same depth, so that a release says nothing.
     assert ["dpkg", "--compare-versions", "580.173.02", "gt", "580.126.16"] in ran.calls
-
-
-def test_a_newer_version_is_replaced_where_that_is_allowed(ran: Ran) -> None:
-    ran.installed("580.173.02-1ubuntu1")
-    ran.answers["dpkg"] = (0, "", "")
-    assert ran(downgrade_allowed=True)["wrong"] == PINS
 
 
 def test_no_repository_is_what_the_node_has(ran: Ran) -> None:

@@ -8,15 +8,10 @@ from typing import Any
 import pytest
 from helpers import parametrized
 from trueup.errors import ParseError
-from trueup.node.vgpu import is_licensed, is_virtual, judge, parse_licences
+from trueup.node.vgpu import judge, parse_licences
 
 DATA = Path(__file__).parent.parent / "data" / "nvidia_smi"
 LICENSED = (DATA / "q_a10_licensed.txt").read_text()
-
-
-@parametrized(("name", "virtual"))
-def test_a_slice_is_known_by_its_name(name: str | None, virtual: bool) -> None:
-    assert is_virtual(name) is virtual
 
 
 @parametrized(("file", "found"))
@@ -40,11 +35,6 @@ def test_an_output_that_is_not_so_is_no_answer(text: str, line: int | None) -> N
     with pytest.raises(ParseError) as raised:
         parse_licences(text)
     assert raised.value.line_number == line
-
-
-@parametrized(("state", "licensed"))
-def test_what_a_held_licence_is_called(state: str | None, licensed: bool) -> None:
-    assert is_licensed(state) is licensed
 
 
 def gpu(licence: str | None, gib: float | None, name: str = "NVIDIA A10-8Q") -> dict[str, Any]:
@@ -75,8 +65,3 @@ def test_what_is_wrong_with_a_slice(
     assert [(one["name"], one["reboot"]) for one in judge([device], gib)] == [
         (name, False) for name in names
     ]
-
-
-def test_who_judges_says_where_a_licence_is_told_of() -> None:
-    (found,) = judge([gpu("Unlicensed", 8)], 8, "see the event log")
-    assert found["message"].endswith("A licence comes with Azure's drivers: see the event log.")

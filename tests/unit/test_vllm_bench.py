@@ -20,7 +20,6 @@ from ansible.module_utils.trueup.benchmarks.vllm import case as vllm
 from ansible.module_utils.trueup.benchmarks.vllm.output import parse_vllm
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import folders
-from ansible.module_utils.trueup.run import bench
 from bench_modules import FakeRun, ends_badly, refuses, resumes
 from helpers import parametrized
 from record_schema import RECORDS
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).parent.parent / "data" / "vllm"
 RANDOM = (DATA / "vllm032_driver_random.log").read_text()
-ONE_PIECE = (DATA / "vllm032_driver_one_piece.log").read_text()
 RAMP = (DATA / "vllm032_driver_ramp_goodput.log").read_text()
 KILLED, KILLED_ERROR = (DATA / "vllm032_driver_killed.log").read_text().split("[standard error]\n")
 NO_MODEL, NO_MODEL_ERROR = (
@@ -218,12 +216,6 @@ def test_check_mode_returns_the_same_keys_and_asks_nobody(run_module: Any, serve
     assert environments[0] == environments[1]
 
 
-def test_check_mode_needs_no_dataset_yet(run_module: Any) -> None:
-    result = run_module(FakeRun(), check=True, profile="chat", dataset_path="/srv/data/chat.json")
-    at = result["command"].index("--dataset-path")
-    assert result["command"][at + 1].endswith("/trueup-vllm-XXXXXXXX/prompts.jsonl")
-
-
 test_a_bad_end_gives_a_failed_record_with_the_reason = ends_badly(
     ({"returncode": -9, "timed_out": True}, "failed", "ended at its time limit of 3600 s"),
     ({"stdout": ""}, "failed", "output not understood: no result of vLLM's"),
@@ -279,29 +271,6 @@ def test_a_run_that_does_not_count_is_invalid(
     assert "requests_completed" in {row["name"] for row in result["record"]["metrics"]}
 
 
-def test_answers_in_one_piece_count_without_the_latencies_between_tokens(
-    run_module: Any, server: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    warned: list[str] = []
-    monkeypatch.setattr(bench.AnsibleModule, "warn", lambda _, text: warned.append(text))
-    server.models = '{"data": [{"id": "trueup/tiny-random-llama"}]}'
-    options = {"num_prompts": 81, "random_input_tokens": 32, "random_output_tokens": 32}
-    record = run_module(
-        FakeRun(stdout=ONE_PIECE), served_model_name="trueup/tiny-random-llama", **options
-    )["record"]
-    RECORDS.validate(record)
-    assert (record["outcome"], record["reason"]) == ("ok", None)
-    rows = {row["name"]: row["value"] for row in record["metrics"]}
-    assert {"ttft", "e2el"} - set(rows) == set()
-    assert {"tpot", "itl"} & set(rows) == set()
-    assert (rows["answers_in_one_piece"], rows["output_tokens"]) == (76, 2592)
-    (warning,) = warned
-    assert warning == (
-        "76 of 81 answers arrived in one piece: TPOT and ITL cannot be known and are left out, "
-        "TTFT is the time to the first piece; the throughput holds"
-    )
-
-
 @pytest.mark.parametrize(("limit", "kept"), [("ttft", 1), ("tpot", 0)])
 def test_a_goodput_by_a_tpot_that_cannot_be_known_is_left_out(limit: str, kept: int) -> None:
     output = parse_vllm(RAMP)
@@ -312,12 +281,6 @@ def test_a_goodput_by_a_tpot_that_cannot_be_known_is_left_out(limit: str, kept: 
     assert [row.name for row in rows].count("request_goodput") == kept
     # With a TPOT it stays.
     assert vllm.measured(output, chosen) == output.metrics()
-
-
-def test_another_model_is_invalid(run_module: Any, server: StandIn) -> None:
-    server.models = '{"data": [{"id": "other"}]}'
-    result = run_module(FakeRun(stdout=RANDOM), served_model_name="other")
-    assert result["record"]["reason"] == "the model tiny was asked for, not other"
 
 
 def test_failures_within_the_share_are_allowed_and_shown(run_module: Any) -> None:
@@ -440,58 +403,10 @@ def test_no_proxy_is_between(run_module: Any, monkeypatch: pytest.MonkeyPatch, n
     assert run_module(FakeRun(stdout=RANDOM))["record"]["outcome"] == "ok"
 
 
-def test_the_endpoints_name_is_in_the_cases(run_module: Any) -> None:
-    record = run_module(FakeRun(stdout=RANDOM), endpoint_name="a", recipe="tiny")["record"]
-    assert record["case"] == "random-a-i64o48-n40-rateinf-c8"
-    parameters = record["parameters"]
-    assert (parameters["endpoint_name"], parameters["recipe"]) == ("a", "tiny")
-
-
-def test_what_was_asked_is_recorded_as_given(run_module: Any, tmp_path: Path) -> None:
-    # The profile's own number of prompts and rate.
-    asked = {"max_concurrency": 0, "num_prompts": 0, "goodput_ms": {"ttft": 500}, "seed": 7}
-    record = run_module(FakeRun(stdout=RANDOM), **asked)["record"]
-    assert record["parameters"]["num_prompts"] == 100
-    # The role's variables may be texts; what it does not give has its default.
-    texts = {
-        "num_prompts": "0",
-        "request_rate": "0",
-        "random_input_tokens": "64",
-        "random_output_tokens": "48",
-        "goodput_ms": {"ttft": "500"},
-        "seed": "7",
-        "warmup_requests": "0",
-        "failed_share_allowed": "0.0",
-        "profile": "random",
-    }
-    assert record["parameters"]["asked"] == vllm.asked_text(texts)
-    for name in vllm.LOAD.keys() - {"goodput_ms", "dataset_path", "dataset_sha256"}:
-        assert vllm.asked_text({**texts, name: "3"}) != vllm.asked_text(texts)
-
-
 @parametrized(("options", "message"))
 def test_what_cannot_be_asked_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         vllm.asked_text(options)
-
-
-def test_equal_arguments_of_a_server_have_equal_texts() -> None:
-    typed = {"max-model-len": 8192, "memory": 0.9, "eager": True, "dtype": "auto", "seed": 1}
-    texts = {"seed": "1", "eager": "True", "max-model-len": "8192", "memory": "0.90"}
-    assert vllm.arguments_text(typed) == vllm.arguments_text({**texts, "dtype": "auto"})
-    assert vllm.arguments_text({"a": "nan"}) == '{"a":"nan"}'
-    with pytest.raises(BadInput, match="server_arguments cannot be written as JSON"):
-        vllm.arguments_text({"a": float("nan")})
-
-
-def test_every_engine_is_asked(run_module: Any, server: StandIn) -> None:
-    run_module(FakeRun(stdout=RANDOM), data_parallel=4)
-    assert server.asked.count("/v1/completions") == 8
-
-
-def test_a_server_on_two_nodes_is_a_case_of_two_nodes(run_module: Any) -> None:
-    record = run_module(FakeRun(stdout=RANDOM), nodes=["node-1", "node-2"], gpus=16)["record"]
-    assert (record["nodes"], record["node_count"], record["gpus"]) == (["node-1", "node-2"], 2, 16)
 
 
 def conversations(path: Path, words: list[int]) -> str:
@@ -539,18 +454,6 @@ def test_a_profile_of_the_inference_benchmarker_writes_its_prompts(
     again = Keep(stdout=RANDOM)
     run_module(again, profile="classification", dataset_path=path)
     assert again.prompts == run.prompts
-
-
-def test_chat_takes_prompts_as_they_are(run_module: Any, server: StandIn, tmp_path: Path) -> None:
-    path = conversations(tmp_path / "share_gpt_turns.json", [5, 6, 7])
-    run = Keep(stdout=RANDOM)
-    run_module(run, profile="chat", dataset_path=path, max_concurrency=0)
-    rows = [json.loads(line) for line in run.prompts.splitlines()]
-    assert sorted(len(row["prompt"].split()) for row in rows) == [5, 6, 7]
-    assert [50 <= row["output_tokens"] <= 800 for row in rows] == [True] * 3
-    assert "/tokenize" not in server.asked
-    argv = run.calls[0]["argv"]
-    assert argv[argv.index("--max-concurrency") + 1] == "128"
 
 
 class Downloads(Keep):
@@ -663,27 +566,6 @@ def test_aime_is_the_articles_ramp(
     hub = {"hub": "https://mirror.example/hf", "downloads_allowed": True}
     mirrored = run_module(FakeRun(), check=True, profile="aime", **hub)["environment"]
     assert mirrored["HF_ENDPOINT"] == "https://mirror.example/hf"
-
-
-def test_goodput_and_the_models_folder_are_passed_on(run_module: Any) -> None:
-    run = FakeRun(stdout=RANDOM)
-    record = run_module(run, goodput_ms={"ttft": 400, "e2el": 2500}, hf_home="/mnt/hf")["record"]
-    argv = run.calls[0]["argv"]
-    at = argv.index("--goodput")
-    assert argv[at + 1 : at + 3] == ["e2el:2500", "ttft:400"]
-    assert record["environment"]["HF_HOME"] == "/mnt/hf"
-    assert record["parameters"]["goodput_ttft_ms"] == 400.0
-
-
-def test_a_folders_fingerprint_is_that_of_sha256sum(tmp_path: Path) -> None:
-    (tmp_path / "b").write_bytes(b"2")
-    (tmp_path / "a").write_bytes(b"1")
-    # (cd folder; sha256sum a b) | sha256sum
-    assert vllm.fingerprint(str(tmp_path)) == (
-        "68c2919f4305e50800082ab7f11eb17d96c7832f59154e97b1d373a5179a63ea"
-    )
-    with pytest.raises(BadInput, match="cannot be read"):
-        vllm.fingerprint(str(tmp_path / "none"))
 
 
 def test_a_warm_up_is_sent_and_recorded_where_there_is_one(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from helpers import parametrized
-from trueup.benchmarks.vllm.output import LEAST_TOKEN_SECONDS, parse_vllm
+from trueup.benchmarks.vllm.output import parse_vllm
 from trueup.benchmarks.vllm.signatures import DRIVER_PREFIX
 from trueup.redaction import redact
 
@@ -216,34 +216,6 @@ def test_the_last_line_holds_the_result_and_the_servers_state(start: Any) -> Non
     assert output.output_throughput == 84.6545329847703
 
 
-def test_older_names_and_several_engines(start: Any) -> None:
-    def metrics(count: int) -> str:
-        return OLD % {
-            "cache": 0.5 if count == 1 else 0.3,
-            "running": 4.0,
-            "queries": 100.0 + 10 * count,
-            "hits": 10.0 + 5 * count,
-        }
-
-    server = start(metrics)
-    seen = last(drive(server.url, program(url=server.url)))["server"]
-    n = seen["samples"]
-    assert (seen["busy_samples"], seen["engines"]) == (n, 2)
-    assert seen["kv_cache_usage_max"] == 0.5
-    assert seen["kv_cache_usage_mean"] == pytest.approx((0.3 + (n - 1) * 0.2) / n)
-    assert (seen["requests_running_max"], seen["requests_waiting_max"]) == (5.0, 5.0)
-    assert seen["prefix_cache_queries"] == 10.0 * (n - 1)
-    assert seen["prefix_cache_hits"] == 5.0 * (n - 1)
-
-
-def test_a_server_without_metrics_leaves_them_empty(start: Any) -> None:
-    done = drive(start(lambda _: "# nothing\n").url, program())
-    assert done.returncode == 0
-    seen = last(done)["server"]
-    assert {seen[key] for key in seen if key.startswith(("kv_", "prefix_", "requests_"))} == {None}
-    assert "no sample of the server's metrics met a request" in parse_vllm(done.stdout).warnings[-1]
-
-
 def test_the_childs_status_is_passed_on(start: Any) -> None:
     server = start(lambda _: METRICS)
     done = drive(server.url, program(status=3))
@@ -345,22 +317,6 @@ def test_what_it_started_ends_with_it(start: Any, tmp_path: Path) -> None:
         assert driver.wait(120) == 143
     with pytest.raises(ProcessLookupError):
         os.kill(int(mark.read_text()), 0)
-
-
-def test_answers_are_counted_as_the_parser_counts_them() -> None:
-    functions = runpy.run_path(str(DRIVER))
-    assert functions["LEAST_TOKEN_SECONDS"] == LEAST_TOKEN_SECONDS
-    saved = json.loads((DATA / "vllm032_detailed.json").read_text())
-    answers = functions["answers_of"]
-    assert answers(saved) == {"empty": 0, "in_one_piece": 0}
-    # One piece; five that were read at once; and just slow enough.
-    at_once = LEAST_TOKEN_SECONDS * 0.99
-    saved["itls"][:3] = [[], [at_once] * 5, [LEAST_TOKEN_SECONDS] * 5]
-    assert answers(saved) == {"empty": 0, "in_one_piece": 2}
-    assert parse_vllm(json.dumps(saved)).in_one_piece == 2
-    saved.update(completed=5, failed=3, output_lens=[6, 6, 6, 6, 0, 0, 0, 0])
-    assert answers(saved) == {"empty": 1, "in_one_piece": 2}
-    assert answers({key: saved[key] for key in ("failed", "output_lens")}) is None
 
 
 @parametrized(("line", "name", "value"))

@@ -85,12 +85,6 @@ def test_a_recipe_of_the_catalog_is_whole_and_fits_its_sizes(name: str) -> None:
         assert fit(whole, nodes_of(size, whole["nodes"])).fits is True
 
 
-@pytest.mark.parametrize("name", sorted(RECIPES))
-def test_what_validate_returns_can_be_validated(name: str) -> None:
-    once = recipe(name)
-    assert vllm_recipes.validate(name, once) == once
-
-
 def test_kernels_are_pinned() -> None:
     assert CONTENT["vllm"] == "0.32.0"
     for name in RECIPES:
@@ -146,17 +140,6 @@ def test_llama_on_an_a100_of_40_gb() -> None:
     )
 
 
-def test_llama_on_a_sixth_of_an_a10() -> None:
-    found = fit(recipe("llama-3.1-8b"), nodes_of("Standard_NV6ads_A10_v5"), sizes=SIZES)
-    assert found.fits is False
-    assert (found.smallest_size, found.smallest_nodes) == ("Standard_NV36ads_A10_v5", 1)
-    assert found.reason == (
-        "llama-3.1-8b on 1 node (Standard_NV6ads_A10_v5) does not fit: it needs 21.0 GiB on 1 GPU "
-        "(weights 15.0 GiB, KV cache 4.0 GiB, workspace 2.0 GiB), available is 3.6 GiB "
-        "(0.9 of what is there). The smallest that would do: Standard_NV36ads_A10_v5."
-    )
-
-
 def test_deepseek_on_two_nodes_of_h100() -> None:
     found = fit(recipe("deepseek-r1"), nodes_of(H100, 2))
     facts = RECIPES["deepseek-r1"]["facts"]
@@ -197,27 +180,6 @@ def test_deepeps_buffer_grows_with_the_tokens_of_a_batch(tokens: int, gib: float
     assert text.buffers_bytes == found.buffers_bytes
 
 
-def test_deepeps_buffer_by_all_to_all() -> None:
-    def buffers(backend: str | None, nodes: int = 1, **changes: Any) -> float:
-        arguments = {"all2all-backend": backend} if backend else {}
-        whole = recipe("deepseek-r1", arguments=arguments, **changes)
-        return fit(whole, nodes_of(H200, nodes)).buffers_bytes / nodes / 8 / GIB
-
-    assert (buffers(None), buffers("allgather_reducescatter")) == (0, 0)
-    assert (buffers("deepep_high_throughput"), buffers("deepep_high_throughput", 2)) == (1, 2)
-    half = {"environment": {"VLLM_DEEPEP_BUFFER_SIZE_MB": "512"}}
-    assert buffers("deepep_high_throughput", **half) == 0.5
-    assert buffers("deepep_low_latency") == pytest.approx(4.5547, abs=1e-4)
-
-
-def test_what_the_user_says_of_a_batch_wins_over_the_gpu() -> None:
-    by_gpu = {"H100": {"max-num-batched-tokens": 2048}}
-    whole = recipe("deepseek-r1", arguments_by_gpu=by_gpu)
-    shown = fit(whole, nodes_of(H100, 2)).buffers_bytes
-    mine = fit(whole, nodes_of(H100, 2), overrides={"max-num-batched-tokens": 256}).buffers_bytes
-    assert (round(shown / 16 / GIB, 1), round(mine / 16 / GIB, 1)) == (29.4, 4.6)
-
-
 def test_deepeps_buffer_wants_what_it_goes_by() -> None:
     facts = dict(RECIPES["deepseek-r1"]["facts"])
     del facts["hidden"]
@@ -252,28 +214,6 @@ def test_where_nothing_does_it_says_so() -> None:
     assert none.reason.endswith("No catalog was given to name a size.")
 
 
-def test_sizes_that_are_no_longer_sold_are_not_named() -> None:
-    old = recipe("llama-3.1-8b", gpu_models=["V100"], arguments_by_gpu={}, max_model_len=1024)
-    old["workspace_gib"] = 0
-    machine = Machine(name="x", gpus=1, gpu_memory_bytes=GIB, gpu_model="V100")
-    retired = {size: row for size, row in SIZES.items() if row["family"] == "ncv3"}
-    assert len(retired) == 4
-    assert fit(old, machine, sizes=retired).smallest_size is None
-    sold = {size: {**row, "status": "current"} for size, row in retired.items()}
-    lighter = {**old, "memory_share": 1.0}
-    assert fit(lighter, machine, sizes=sold).smallest_size == "Standard_NC6s_v3"
-
-
-def test_of_several_equal_sizes_the_one_with_least_memory_then_the_first_by_name() -> None:
-    row = SIZES["Standard_NV36ads_A10_v5"]
-    twins = {"B": row, "C": {**row, "memory_gib": 880}, "A": {**row, "memory_gib": 880}}
-    machine = Machine(name="x")
-    llama = recipe("llama-3.1-8b")
-    assert fit(llama, machine, sizes=twins).smallest_size == "B"
-    del twins["B"]
-    assert fit(llama, machine, sizes=twins).smallest_size == "A"
-
-
 @pytest.mark.parametrize(
     ("size", "why"),
     [
@@ -285,13 +225,6 @@ def test_a_machine_of_another_kind_is_refused(size: str, why: str) -> None:
     found = fit(recipe("llama-3.1-8b"), nodes_of(size), sizes=SIZES)
     assert found.fits is False
     assert why in found.reason
-
-
-def test_gpus_without_known_memory_are_not_taken_for_enough() -> None:
-    machine = Machine(name="m", gpus=1, gpu_model="NVIDIA H100 80GB HBM3")
-    found = fit(recipe("llama-3.1-8b"), machine)
-    assert (found.fits, found.available_bytes) == (False, None)
-    assert "available is unknown" in found.reason
 
 
 def test_what_a_machine_shows_goes_before_the_catalog() -> None:
@@ -316,14 +249,6 @@ def test_tensor_parallel_shares_out_weights_and_kv_heads() -> None:
     assert found.kv_cache_bytes == 4 * GIB
     mla = recipe("deepseek-r1", tensor_parallel=8, data_parallel_per_node=1)
     assert fit(mla, nodes_of(H100)).kv_cache_bytes == 8 * 70272 * 32768
-
-
-def test_a_longer_sequence_needs_more() -> None:
-    llama, node = recipe("llama-3.1-8b"), nodes_of("Standard_ND96asr_v4")
-    longer = fit(llama, node, overrides={"max-model-len": 131072})
-    assert longer.kv_cache_bytes == 16 * GIB
-    assert longer.fits is True
-    assert fit(llama, node, overrides={"gpu-memory-utilization": 0.5}).fits is False
 
 
 @given(
@@ -365,12 +290,6 @@ def test_a_kv_cache_that_holds_no_whole_sequence_is_refused() -> None:
     found = fit(whole, machine_of(a_cpu_node(4, 24, 192)))
     assert found.fits is False
     assert "one sequence of 32768 tokens takes 4.0 GiB of KV cache" in found.reason
-
-
-def test_memory_without_numa_is_the_machines() -> None:
-    assert machine_of({"memory_bytes": 64 * GIB}).numa_memory_bytes == 64 * GIB
-    assert machine_of({}).numa_memory_bytes is None
-    assert fit(recipe("llama-3.1-8b-cpu"), machine_of({})).fits is False
 
 
 def test_threads_are_bound_to_one_numa_node_and_leave_its_last_cpu() -> None:
@@ -432,17 +351,6 @@ def test_a_second_server_has_numa_nodes_of_its_own(
     assert got == variables
 
 
-def test_numa_nodes_without_cpus_are_passed_over() -> None:
-    node = a_cpu_node(3, 4, 8)
-    node["numa"][1]["cpus"] = ""
-    whole = recipe("llama-3.1-8b-cpu")
-    served = serve(whole, port=1, machine=machine_of(node), first_numa=1).environment
-    assert served["VLLM_CPU_OMP_THREADS_BIND"] == "8-10"
-    smt = machine_of({**node, "cores": 4})
-    served = serve(whole, port=1, machine=smt, first_numa=1).environment
-    assert served["CPU_VISIBLE_MEMORY_NODES"] == "2"
-
-
 @pytest.mark.parametrize(
     ("node", "ranks", "first", "there"),
     [
@@ -486,31 +394,6 @@ def test_a_server_without_enough_gpus_left_is_refused() -> None:
         serve(recipe("llama-3.1-8b"), port=1, machine=machine, first_gpu=2)
     with pytest.raises(BadInput, match=r"8 GPUs asked for on a node of 2$"):
         serve(recipe("deepseek-r1"), port=1, machine=machine)
-
-
-@given(st.integers(1, 4), st.integers(1, 12), st.integers(1, 6))
-@settings(max_examples=60)
-def test_no_cpu_is_bound_twice(nodes: int, cores: int, ranks: int) -> None:
-    whole = recipe("llama-3.1-8b-cpu", data_parallel_per_node=ranks)
-    machine = machine_of(a_cpu_node(nodes, cores, 8))
-    if ranks > nodes * cores:
-        return
-    binding = serve(whole, port=1, machine=machine).environment["VLLM_CPU_OMP_THREADS_BIND"]
-    lists = [vllm_recipes.parse_cpu_list(part) for part in binding.split("|")]
-    every = [cpu for cpus in lists for cpu in cpus]
-    assert len(lists) == ranks
-    assert all(lists)
-    assert len(every) == len(set(every))
-    assert set(every) <= set(range(nodes * cores))
-
-
-def test_tcmalloc_is_preloaded_only_where_it_is_given() -> None:
-    whole = recipe("llama-3.1-8b-cpu")
-    assert "LD_PRELOAD" not in serve(whole, port=1).environment
-    library = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
-    assert serve(whole, port=1, tcmalloc=library).environment["LD_PRELOAD"] == library
-    gpu = serve(recipe("llama-3.1-8b"), port=1, tcmalloc=library).environment
-    assert "LD_PRELOAD" not in gpu
 
 
 # ---- the command ----------------------------------------------------------------------------
@@ -559,16 +442,6 @@ def test_the_articles_nodes(rank: int) -> None:
     }
 
 
-def test_one_node_has_no_addresses() -> None:
-    argv = serve(recipe("deepseek-r1-h200"), port=8000, nodes=["10.0.0.6"]).argv
-    assert argv[argv.index("--data-parallel-size") + 1] == "8"
-    assert [word for word in argv if word.startswith("--data-parallel-")] == [
-        "--data-parallel-size"
-    ]
-    assert "--headless" not in argv
-    assert "--api-server-count" not in argv
-
-
 @parametrized(("model", "tokens"))
 def test_llama_takes_what_the_articles_table_says(model: str, tokens: str) -> None:
     machine = Machine(name="m", gpus=8, gpu_memory_bytes=40 * GIB, gpu_model=model)
@@ -577,30 +450,6 @@ def test_llama_takes_what_the_articles_table_says(model: str, tokens: str) -> No
         "--max-model-len 32768 --gpu-memory-utilization 0.9 --max-num-seqs 1024 "
         f"--enable-chunked-prefill --enable-prefix-caching --max-num-batched-tokens {tokens}"
     )
-
-
-TINY_HEAD = (
-    "serve /models/tiny --served-model-name tiny --host 0.0.0.0 --port 8001 "
-    "--tensor-parallel-size 1 --data-parallel-size 2 --data-parallel-size-local 1 "
-    "--data-parallel-address a --data-parallel-rpc-port 29550 --max-model-len 512 "
-    "--enforce-eager --dtype bfloat16"
-)
-
-
-def test_a_recipe_of_the_user_on_two_nodes() -> None:
-    tiny = vllm_recipes.choose({**RECIPES, "tiny": TINY}, "tiny")
-    head = serve(tiny, port=8001, host="0.0.0.0", model_path="/models/tiny", nodes=["a", "b"])
-    assert head.argv == TINY_HEAD.split()
-    assert head.environment == {
-        "VLLM_HOST_IP": "a",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "GLOO_SOCKET_IFNAME": "eth0",
-    }
-    second = serve(tiny, port=8001, model_path="/models/tiny", rank=1, nodes=["a", "b"]).argv
-    assert second[second.index("--data-parallel-start-rank") + 1] == "1"
-    assert "--headless" in second
-    assert "--host" not in second
 
 
 def test_overrides_replace_and_add() -> None:
@@ -623,15 +472,6 @@ def test_overrides_replace_and_add() -> None:
     assert len(argv) == len([word for word in argv if not word.startswith("--")]) + len(
         {word for word in argv if word.startswith("--")}
     )
-
-
-def test_memory_may_be_given_as_text() -> None:
-    llama = recipe("llama-3.1-8b")
-    overrides = {"max-model-len": "8192", "gpu-memory-utilization": "0.5"}
-    argv = " ".join(serve(llama, port=1, overrides=overrides).argv)
-    assert "--max-model-len 8192 --gpu-memory-utilization 0.5" in argv
-    machine = nodes_of("Standard_ND96asr_v4")
-    assert fit(llama, machine, overrides=overrides).kv_cache_bytes == GIB
 
 
 @parametrized(("flag", "value", "says"))

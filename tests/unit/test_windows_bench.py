@@ -20,7 +20,6 @@ from record_schema import RECORDS
 from trueup import benchmarks
 from trueup.benchmarks.nv_a10 import case as nv_a10
 from trueup.errors import BadInput
-from trueup.options import Option
 from trueup.run.output_buffer import SHOWN
 from trueup.run.resume import identity
 from trueup_controller.desktops.windows_bench import MOST_BYTES, completed, measured
@@ -217,14 +216,6 @@ def test_of_an_output_without_end_the_ends_are_kept() -> None:
     assert completed(["a"], {**RESULT, "stderr": {**told, "end": "", "size": MOST_BYTES}}).cut == ()
 
 
-def test_a_sampler_that_cannot_run_is_a_warning() -> None:
-    found = run(Made(beside=None))
-    assert found["warnings"] == ["nvidia-smi cannot be run on this host"]
-    assert found["record"]["outcome"] == "ok"
-    done = completed(["a"], {**RESULT, "beside": None})
-    assert done.warnings == ()
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -236,19 +227,6 @@ def test_a_sampler_that_cannot_run_is_a_warning() -> None:
 def test_arguments_of_the_wrong_kind_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         run(Made(), **given)
-
-
-def test_values_out_of_range_are_refused_before_the_host_is_asked() -> None:
-    host = Made()
-    found = run(host, sessions=65)
-    assert (found["failed"], found["record"], host.asked) == (True, None, [])
-    assert "sessions is 65: it must be 1 or more, 64 or less" in found["msg"]
-
-
-def test_a_measure_that_does_not_end_is_refused() -> None:
-    options = (Option("timeout_seconds", "Limit.", 1),)
-    with pytest.raises(BadInput, match="came to no end"):
-        measured("nv_a10", options, lambda _: None, COMMON, Made())
 
 
 ROOMS = sorted(path.parent.name for path in Path(benchmarks.__path__[0]).glob("*/case.py"))

@@ -50,33 +50,13 @@ SERVICE = {
 }
 SETUP = "C:\\Windows\\Temp\\FSLogixAppsSetup.exe"
 FILE = {"changed": False, "stat": {"exists": True, "isdir": False, "size": 6, "path": SETUP}}
-SUM = "129e111d4acf8502b9351e1cec0c92212dce8222ae5b8223163fbbea518e857c"
 NONE = "Could not find local group FSLogix Profile Exclude List"
-
-
-@pytest.mark.parametrize(
-    ("path", "given"),
-    [
-        ("HKLM:\\SOFTWARE\\FSLogix", "HKLM:\\SOFTWARE\\FSLogix"),
-        ("hklm\\SOFTWARE\\FSLogix\\", "HKLM:\\SOFTWARE\\FSLogix"),
-        ("HKU:\\S-1-5-18", "HKU:\\S-1-5-18"),
-    ],
-)
-def test_a_key_is_given_as_the_collection_takes_it(path: str, given: str) -> None:
-    assert answers.provider_path(path) == given
 
 
 @pytest.mark.parametrize("path", ["SOFTWARE\\FSLogix", "HKEY_LOCAL_MACHINE\\SOFTWARE", "HKLM:\\"])
 def test_a_key_of_no_hive_is_refused(path: str) -> None:
     with pytest.raises(BadInput, match="it begins with no hive, such as HKLM:"):
         answers.provider_path(path)
-
-
-@parametrized(("answer", "members"))
-def test_members_are_those_without_the_one_that_would_be_added(
-    answer: dict[str, Any], members: list[str]
-) -> None:
-    assert answers.group_members(answer) == members
 
 
 def asking(
@@ -148,13 +128,6 @@ def test_what_is_not_there_is_null(monkeypatch: pytest.MonkeyPatch) -> None:
     action, _ = asking(monkeypatch, said, **names)
     nothing = {option: dict.fromkeys(given) for option, given in names.items()}
     assert action.run() == {"changed": False, **nothing}
-
-
-def test_a_checksum_is_one_of_sha256(monkeypatch: pytest.MonkeyPatch) -> None:
-    stat = {**FILE["stat"], "checksum": SUM}  # type: ignore[dict-item]
-    action, seen = asking(monkeypatch, {"win_stat": {"stat": stat}}, files=[SETUP], checksums=True)
-    assert action.run()["files"] == {SETUP: {"size": 6, "is_dir": False, "sha256": SUM}}
-    assert seen[0][1] == {"path": SETUP, "get_checksum": True, "checksum_algorithm": "sha256"}
 
 
 def test_what_fails_is_named_with_its_module(monkeypatch: pytest.MonkeyPatch) -> None:

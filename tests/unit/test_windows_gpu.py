@@ -132,16 +132,6 @@ def test_a_host_that_is_as_it_is_to_be() -> None:
     assert [asked for asked in host.asked if "nvlink" in asked] == []
 
 
-def test_the_fact_has_the_keys_of_gpu_facts() -> None:
-    of_linux = {
-        *("kernel_module", "user_space", "fabric_manager", "modules", "units", "gpus_on_pci"),
-        *("gpus", "persistent", "devices", "xids", "notes", "reboot_required", "problems"),
-    }
-    found = set(look(Host(), result(A10), {}, 0))
-    assert found - of_linux == {"adapters", "booted", "asked_at", "verdict"}
-    assert of_linux - found == set()
-
-
 OLD = {**A10, "error_code": 43, "driver_version": "31.0.15.3846"}
 FAILS = "Failed to initialize NVML: Driver/library version mismatch"
 
@@ -204,20 +194,6 @@ def test_a_fresh_host_has_no_driver() -> None:
     assert names(fact) == [("gpu_code_28", False), ("user_space_missing", False)]
     assert (fact["kernel_module"], fact["user_space"], fact["devices"]) == (None, None, None)
     assert (fact["gpus_on_pci"], fact["gpus"]) == (1, None)
-
-
-@parametrized(("code", "mend"))
-def test_each_code_says_what_to_do(code: int, mend: str) -> None:
-    fact = look(Host(), result({**A10, "error_code": code}), {}, 0)
-    assert fact["problems"][0]["message"] == f"GPU NVIDIA A10-8Q has code {code}: {mend}."
-
-
-def test_code_43_says_why() -> None:
-    host = Host(driver_version=FAILS)
-    old = look(host, result(OLD), {}, 0)["problems"][0]["message"]
-    assert "driver 538.46 is of a GRID release before 18" in old
-    new = look(host, result({**A10, "error_code": 43}), {}, 0)["problems"][0]["message"]
-    assert "its driver 574.24 and the vGPU manager of the Azure host do not agree" in new
 
 
 def test_nvidia_smi_of_a_gpu_that_works_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

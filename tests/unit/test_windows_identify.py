@@ -14,9 +14,8 @@ import pytest
 from action import windows_node_facts
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from helpers import parametrized
-from role_plans import ROOT, node
-from trueup.node.identify import summary
-from trueup.node.metadata import METADATA_URL, Metadata, of_body
+from role_plans import ROOT
+from trueup.node.metadata import METADATA_URL, of_body
 from trueup.node.nvidia_smi import Gpu
 from trueup_controller.desktops.identify import CURRENT_VERSION, SUBSETS, describe
 from trueup_controller.sizes import read_sizes
@@ -108,18 +107,6 @@ def test_a_host_of_azure() -> None:
     }
 
 
-def test_its_fact_has_the_keys_of_a_linux_node() -> None:
-    assert described().keys() == node("hbv3").keys()
-    assert node("hbv3")["system"] == "linux"
-
-
-def test_one_line_says_what_it_is() -> None:
-    assert summary(described(gpus=())) == (
-        "nv_a10_v5: Standard_NV12ads_A10_v5, AMD EPYC 74F3V 24-Core Processor, 6 cores, 110.0 GiB,"
-        " 0 GPU(s), Windows 11 Enterprise multi-session 25H2 (10.0.26200.6584)"
-    )
-
-
 @pytest.mark.parametrize(
     ("facts", "release", "os", "kernel"),
     [
@@ -162,21 +149,6 @@ def test_what_is_not_what_the_size_has_is_warned_of() -> None:
             " 8 GiB"
         ),
     ]
-
-
-def test_a_size_given_by_hand_goes_before() -> None:
-    found = described(metadata=Metadata("absent"), given_size="standard_nv18ads_a10_v5")
-    assert (found["vm_size"], found["family"]) == ("Standard_NV18ads_A10_v5", "nv_a10_v5")
-    silent = described(metadata=Metadata("absent"))
-    assert (silent["family"], silent["warnings"]) == (
-        "local",
-        [
-            (
-                "the instance metadata service does not say the size, without which nothing is"
-                " configured: give it as trueup_vm_size"
-            )
-        ],
-    )
 
 
 # ---- the action ---------------------------------------------------------------------------------

@@ -145,12 +145,6 @@ def test_what_is_as_declared_changes_nothing(monkeypatch: pytest.MonkeyPatch) ->
     ]
 
 
-def test_nothing_declared_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host()
-    assert act(monkeypatch, windows_settings, host, settings={})["changed"] is False
-    assert host.asked == []
-
-
 def test_a_share_that_does_not_answer_stops_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(win_wait_for={"failed": True, "msg": "timed out while waiting for st:445"})
     with pytest.raises(AnsibleActionFail, match=r"^st does not answer at port 445 within 7 s, and"):
@@ -212,30 +206,6 @@ def test_members_are_set_added_and_removed(monkeypatch: pytest.MonkeyPatch) -> N
         "local group One: has Everyone -> has NX",
         "local group Two: absent -> has B",
     ]
-
-
-def test_check_mode_passes_over_a_group_that_an_installer_makes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    host = Host(
-        win_group_membership={"failed": True, "msg": f"Could not find local group {EXCLUDED}"}
-    )
-    groups = [{"name": EXCLUDED, "members": ["A"]}]
-    result = act(monkeypatch, windows_settings, host, check=True, groups=groups)
-    assert result["changes"] == [f"local group {EXCLUDED}: absent -> has A"]
-    with pytest.raises(AnsibleActionFail, match=f"^local group {EXCLUDED}: Could not find"):
-        act(monkeypatch, windows_settings, host, groups=groups)
-
-
-def test_a_text_is_written_into_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host()
-    files = [{"folder": r"C:\Program Files\trueup", "name": "a.xml", "content": "<a/>\n"}]
-    result = act(monkeypatch, windows_settings, host, files=files)
-    assert host.asked == [
-        ("win_file", {"path": r"C:\Program Files\trueup", "state": "directory"}),
-        ("win_copy", {"content": "<a/>\n", "dest": r"C:\Program Files\trueup\a.xml"}),
-    ]
-    assert result["changes"] == [r"C:\Program Files\trueup\a.xml: absent -> <a/>"]
 
 
 @parametrized(("registry", "said"), ids=["data", "no-name", "whole-key", "hive"])
