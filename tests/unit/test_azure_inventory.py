@@ -126,14 +126,6 @@ def test_a_tag_is_never_a_template(site: Site) -> None:
 # -- calls and pages --
 
 
-def test_a_refreshed_cache_is_asked_anew(site: Site) -> None:
-    site.cloud.add_vm("hb-1")
-    site.cached()
-    site.cloud.add_vm("hb-2")
-    assert hosts(site.cached(refresh=True)) == ["hb-1", "hb-2"]
-    assert hosts(site.cached()) == ["hb-1", "hb-2"]
-
-
 @pytest.mark.parametrize("kept", [None, {}, [1], [{"name": "hb-9"}], [{"zones": [], "more": 1}]])
 def test_a_cache_of_another_version_is_not_used(kept: Any) -> None:
     assert azure_hpc.of_cache(kept) is None

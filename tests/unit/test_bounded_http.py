@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import time
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import pytest
 from action import windows_gpu_driver
 from ansible.module_utils.urls import open_url
 from hostile_http import serving
-from trueup import bounded_http, rest
+from trueup import rest
 from trueup.benchmarks.vllm import case, server
 from trueup.errors import BadInput, TrueupError
 from trueup.node import metadata
@@ -115,17 +114,6 @@ def test_a_body_shorter_than_announced_is_cut(client: Any) -> None:
         assert "cut short (2 of 4000 bytes)" in client(url)
 
 
-@pytest.mark.parametrize(("reason", "body"), hostile_http.NO_JSON.items())
-@pytest.mark.parametrize("client", [rest_ansible, metadata_service, vllm_endpoint])
-def test_text_that_is_not_json_is_one_sentence(client: Any, reason: str, body: bytes) -> None:
-    with serving(hostile_http.sends(body)) as url:
-        sentence = client(url)
-    if client is vllm_endpoint:
-        assert f"what answers at {url} is no vLLM server" in sentence
-    else:
-        assert " ".join(reason.split()) in sentence
-
-
 # ---- downloads ----------------------------------------------------------------------------------
 
 
@@ -218,12 +206,3 @@ def test_a_sign_in_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login, "_SIGN_IN_SECONDS", 0.2)
     with pytest.raises(TrueupError, match=r"no whole answer within 0\.2 s"):
         login.sign_in([])
-
-
-def test_what_a_call_raises_reaches_its_caller() -> None:
-    def refused() -> None:
-        raise TimeoutError("of the call itself")
-
-    with pytest.raises(TimeoutError, match="of the call itself"):
-        bounded_http.within(20, refused)
-    assert bounded_http.within(20, lambda: json.loads("[1]")) == [1]

@@ -177,15 +177,6 @@ def test_a_part_of_a_benchmark_that_is_skipped_is_not_the_whole() -> None:
     assert family.skip_lines([part]) == ["skipped: devito over nodes: no gcc"]
 
 
-@parametrized(("run_tags", "skip_tags", "roles", "benchmarks"))
-def test_the_roles_that_a_run_checks_first(
-    run_tags: list[str], skip_tags: list[str], roles: list[str], benchmarks: list[str]
-) -> None:
-    # nccl is a role of the family and a benchmark.
-    found = family.checked(["rdma", "nccl"], ["stream", "nccl"], ["ib"], run_tags, skip_tags)
-    assert found == {"roles": roles, "benchmarks": benchmarks}
-
-
 def test_a_benchmark_that_cannot_be_had_is_one_more_that_failed() -> None:
     assert family.tolerated(["hpcx"], "nccl", {"msg": "no space"}) == ["hpcx", "nccl"]
     assert family.tolerated(["nccl"], "nccl", {"msg": "no space"}) == ["nccl"]

@@ -57,15 +57,6 @@ def test_azures_codes_are_those_of_its_own_file() -> None:
     assert FAULTS.codes("xid", failed_by="azure") == sorted(codes)
 
 
-@pytest.mark.parametrize("code", [13, 31, 43, 45])
-def test_an_applications_error_is_no_finding(code: int) -> None:
-    result = fact(xid(code))
-    assert (result["problems"], state.metrics({}, result, None)) == (
-        [],
-        [row_of("hardware_xids", 0)],
-    )
-
-
 def row_of(name: str, value: float, device: str | None = None) -> Figure:
     return Figure(name, float(value), "1", "none", device=device)
 

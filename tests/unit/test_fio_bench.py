@@ -18,7 +18,6 @@ from ansible.module_utils.trueup.node import folders, mounts
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
 from helpers import parametrized
 from test_parse_fio import GROUPS, METADATA, MIXED, NO_SPACE
-from trueup.benchmarks.fio.output import parse_fio
 
 # The recorded run was a front-end but for its name.
 FRONTEND = MIXED.replace('"jobname" : "random"', '"jobname" : "frontend"')
@@ -166,14 +165,6 @@ def test_the_folder_goes_when_the_run_is_told_to_end(store: Path) -> None:
         run()
     assert ended.value.code == 128 + signal.SIGTERM
     assert (list(store.iterdir()), signal.getsignal(signal.SIGTERM)) == ([], before)
-
-
-@parametrized(("kind", "options", "cached"))
-def test_whether_a_stat_asks_the_server(kind: str, options: str, cached: bool) -> None:
-    assert fio.stats_are_cached(kind, options) is cached
-    names = {row.name for row in fio.files_metrics(parse_fio(METADATA["stat"]), cached=cached)}
-    word = "cached_stat" if cached else "stat"
-    assert names == {f"{word}_rate", f"{word}_latency"}
 
 
 @pytest.mark.parametrize(

@@ -26,17 +26,6 @@ def chosen(distribution: str, version: str, branch: str, number: str, **more: An
     )
 
 
-def test_an_older_systems_entry_needs_to_name_this_one() -> None:
-    with pytest.raises(BadInput, match=r"GRID 18\.6 is not for almalinux 9\.6 by the driver"):
-        chosen("almalinux", "9.6", "18.6", "570.211.01")
-    allowed = chosen("almalinux", "9.6", "18.6", "570.211.01", unlisted_allowed=True)
-    assert allowed.os_major == 8
-    # 18.5 stands in the entry of Ubuntu 20 only, which names 22.04 and not 24.04.
-    assert chosen("ubuntu", "22.04", "18.5", "570.195.03").os_major == 20
-    with pytest.raises(BadInput, match=r"not for ubuntu 24\.04"):
-        chosen("ubuntu", "24.04", "18.5", "570.195.03")
-
-
 def test_a_manifest_that_disagrees_with_the_pin() -> None:
     with pytest.raises(
         BadInput, match=r"is driver 570\.211\.01 by the manifest, and .* is 570\.1:"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import tempfile
@@ -91,20 +90,6 @@ def test_a_loopback_gives_one_record_of_both_ends(
     (warning,) = warned
     assert warning.startswith("perftest: Conflicting CPU frequency")
     assert machine.left_running() == []
-
-
-def test_each_end_is_bound_to_the_devices_numa_node(
-    run_module: Any, machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cpu = min(os.sched_getaffinity(0))
-    topology = ib_bench.read_topology(allowed=os.sched_getaffinity(0))
-    numa = {0: (cpu,), 1: tuple(other for other in topology.cpus if other != cpu)}
-    monkeypatch.setattr(ib_bench, "read_topology", lambda **_: type("Machine", (), {"numa": numa}))
-    result = run_module()
-    assert result["command"][:3] == ["taskset", "--cpu-list", str(cpu)]
-    parameters = result["record"]["parameters"]
-    assert [parameters[name] for name in ("binding", "numa_node", "cpus")] == ["numa", 0, str(cpu)]
-    assert (machine.folder / "cpus").read_text().splitlines() == [f"[{cpu}]"] * 2
 
 
 @parametrized(("arguments", "words"))

@@ -68,17 +68,6 @@ def test_versions_are_compared_to_the_same_depth(
     assert packages.compared_part(installed, pinned) == compared
 
 
-def test_the_repository_as_apt_reads_it() -> None:
-    repository = {"name": "cuda", "url": "https://mirror.example/cuda"}
-    assert packages.source_text("apt", repository, "/etc/apt/keyrings/trueup-cuda.asc") == (
-        "# Written by trueup (role vendor_packages).\n"
-        "Types: deb\n"
-        "URIs: https://mirror.example/cuda/\n"
-        "Suites: /\n"
-        "Signed-By: /etc/apt/keyrings/trueup-cuda.asc\n"
-    )
-
-
 def test_the_repository_as_dnf_reads_it() -> None:
     repository = {"name": "cuda", "url": "https://mirror.example/cuda/"}
     text = packages.source_text("dnf", repository, "/etc/pki/rpm-gpg/trueup-cuda.asc")
@@ -111,18 +100,6 @@ URL = "https://example.invalid/cuda/ubuntu2404/x86_64/"
 )
 def test_who_signs_a_repository_by_apts_sources(text: str, signer: str | None) -> None:
     assert packages.signer_of(text, URL) == signer
-
-
-@pytest.mark.parametrize(
-    ("manager", "told"), [("apt", [["b=2*"], ["a=1-2"]]), ("dnf", [["b-2*"], ["a-1-2"]])]
-)
-def test_what_is_installed_first_is_a_transaction_of_its_own(
-    manager: str, told: list[list[str]]
-) -> None:
-    last, first = {"name": "a", "version": "1-2"}, {"name": "b", "version": "2*", "first": True}
-    assert packages.transactions(manager, [last, first]) == told
-    assert packages.transactions(manager, [{**last, "first": False}]) == told[1:]
-    assert packages.transactions(manager, []) == []
 
 
 def test_the_commands_that_hold_packages() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -198,12 +197,3 @@ def test_a_count_of_cores_that_nobody_published_is_beside_nothing() -> None:
     assert note.startswith("devito-article is compared with nothing: 1 of its 2 record(s) are ok")
     rows = figures.reproduced(offered, catalog.rows(PUBLISHED), [measured(300e9, 64)])
     assert figures.beside_nothing(offered, [case, measured(300e9, 64)], rows) == []
-
-
-def test_price_and_time_of_a_preset() -> None:
-    price = {"size": "Standard_HB120rs_v3", "region": "eastus", "os": "linux", "offer": "payg"}
-    price |= {"usd_per_hour": 3.6, "as_of_date": "2026-06-18", "source": "test", "notes": ""}
-    rows = figures.offered(presets.read_all(CATALOG), [price], date(2026, 6, 28))
-    (row,) = (row for row in rows if row["preset"] == "devito-article")
-    assert (row["nodes"], row["minutes"], row["age_days"]) == (8, 60.0, 10)
-    assert row["usd"] == pytest.approx(28.8)

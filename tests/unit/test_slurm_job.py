@@ -269,18 +269,6 @@ def test_a_node_lost_while_it_runs_ends_it(cluster: Cluster, state: str) -> None
     assert cluster.cancelled == ["7"]
 
 
-@pytest.mark.parametrize("state", ["draining", "draining@", "drained", "maint", "failing", "inval"])
-def test_a_node_that_takes_no_new_job_does_not_end_one(
-    cluster: Cluster, state: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slurm, "_LOST_SECONDS", 0.0)
-    running = recorded("running")
-    cluster.plays(*[running] * 5, recorded("completed"))
-    cluster.nodes(a1="allocated", a2=state)
-    assert cluster.run().reason is None
-    assert cluster.lost() == [f"node node-2 is {state} in Slurm"]
-
-
 def test_a_controller_that_is_silent_for_a_while_ends_nothing(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import build, root_of, topology_of
+from machines import build, topology_of
 from trueup.errors import BadInput, ParseError
 from trueup.node.topology import (
     cpu_mask,
@@ -87,15 +87,6 @@ def test_smt_siblings_make_one_core() -> None:
     assert len(topology.cores) == 18
 
 
-def test_only_allowed_cpus_are_used() -> None:
-    root = str(root_of("hb120rs_v3") / "sys")
-    topology = read_topology(root, allowed={6, 7, 8, 31, 500})
-    assert topology.cpus == (6, 7, 8, 31)
-    assert topology.numa == {0: (6, 7, 8), 1: (31,)}
-    assert topology.l3_groups == ((6, 7), (8,), (31,))
-    assert topology.last_level_cache_bytes == 3 * 96 * 1024**2
-
-
 def test_nothing_allowed_is_refused(tmp_path: Path) -> None:
     root = str(build({"numa": ["0-3"]}, tmp_path) / "sys")
     with pytest.raises(BadInput, match="4 online"):
@@ -104,14 +95,6 @@ def test_nothing_allowed_is_refused(tmp_path: Path) -> None:
 
 def test_without_sysfs_the_allowed_cpus_are_all_there_is(tmp_path: Path) -> None:
     assert read_topology(str(tmp_path), allowed={0, 2}).numa == {0: (0, 2)}
-
-
-def test_an_offline_cpu_is_left_out(tmp_path: Path) -> None:
-    root = build({"numa": ["0-3"], "l3": ["0-3"], "l3_kib_each": 1024}, tmp_path) / "sys"
-    (root / "devices" / "system" / "cpu" / "online").write_text("0-2\n")
-    topology = read_topology(str(root))
-    assert topology.cpus == (0, 1, 2)
-    assert topology.l3_groups == ((0, 1, 2),)
 
 
 def test_a_corrupt_file_is_a_parse_error(tmp_path: Path) -> None:

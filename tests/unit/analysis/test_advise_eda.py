@@ -23,7 +23,6 @@ TODAY = date(2026, 11, 24)
 KNOWN = Knowledge(catalog.built_in(), TODAY)
 MIB = 2**20 / 1e6
 PREMIUM, ULTRA, STANDARD = (f"{level}, large volume" for level in ("Premium", "Ultra", "Standard"))
-LUSTRE = "AMLFS-Durable-Premium-500"
 
 
 def ask(**given: Any) -> Eda:
@@ -59,14 +58,6 @@ def test_the_published_volumes_are_read_with_the_throughput_that_they_buy() -> N
     assert {key[1] for key in found} - {key[1] for key in large} == {90_000, 195_000}
 
 
-def test_a_publication_that_says_at_least_counts_from_its_throughput_on() -> None:
-    """500 TiB of Standard, 8000 MiB/s, did more than 640,000; the line is at 558,682 there."""
-    line = 500_000 * (705_500 / 500_000) ** math.log2(8000 / 6400)
-    assert line == pytest.approx(558_682, rel=1e-3)
-    assert predicted(7999 * MIB).rate == pytest.approx(line, rel=1e-3)
-    assert predicted(8000 * MIB).rate == 640_000
-
-
 def test_the_back_test_by_hand() -> None:
     """705,500 from the rest is 640,000, what the others had at least; 255,000 from 500,000 at twice
     the throughput is 250,000; of the two at 6400 MiB/s each is the other's. The two single results
@@ -85,14 +76,6 @@ def test_the_back_test_by_hand() -> None:
     assert {one.point.rate for one in told if not one.range} == {90_000, 195_000}
 
 
-def test_what_a_result_had_is_held_by_the_same_capacity() -> None:
-    """50 TiB of Premium had 255,000, so that 250,000 are held though the low end is less."""
-    one = the(ask(data_tb=50, operations_per_second=250_000), PREMIUM)
-    assert (one.tib, one.known, one.holds, one.because) == (50, 255_000, "yes", "least size")
-    assert one.rate is not None
-    assert one.rate.low < 250_000
-
-
 def test_a_rate_buys_more_than_the_data_until_the_low_end_holds_it() -> None:
     """The widest error is 705,500 over 640,000 = 1.1023. 300,000 at the low end are 330,703
     expected: log2 of 330,703 / 255,000 over log2 of 500,000 / 255,000 is 0.3860 of the way from
@@ -103,18 +86,6 @@ def test_a_rate_buys_more_than_the_data_until_the_low_end_holds_it() -> None:
     assert (one.tib, one.because, one.holds) == (66, "operations/s", "yes")
     assert one.rate is not None
     assert one.rate.low >= 300_000
-
-
-def test_below_50_tb_lustre_is_held_up_to_its_one_result() -> None:
-    """32 TiB had 195,000; a regular volume about 90,000 on a level that nobody says: at most Ultra
-    brings more."""
-    found = ask(data_tb=10, operations_per_second=195_000)
-    assert (the(found, LUSTRE).tib, the(found, LUSTRE).holds) == (32, "yes")
-    above = ask(data_tb=10, operations_per_second=195_001)
-    assert (the(above, LUSTRE).tib, the(above, LUSTRE).holds) == (12, "rate not judged")
-    regular = ask(data_tb=10, operations_per_second=90_000)
-    assert (the(regular, "Ultra").tib, the(regular, "Ultra").holds) == (32, "yes")
-    assert the(regular, "Premium").holds == "rate not judged"
 
 
 @pytest.mark.parametrize(

@@ -85,16 +85,6 @@ def test_shares_are_fitted_to_both_parts_by_hand() -> None:
     assert serving._slowness([(engines.Times(1, 1), 4.0)]) == pytest.approx((2, 2))
 
 
-def test_nodes_are_as_many_as_the_rate_takes_and_as_the_slow_end_takes() -> None:
-    """200 requests/s over 78.908 are 2.53: 3 nodes are expected to hold them. The range is 1.358
-    times wide, so that 2.53 x 1.358 = 3.44 need 4 at the slow end."""
-    found = ask(**FP8, requests_per_second=200, sizes=H100, **SURE)
-    some = {one.estimate.nodes: one for one in found.choices}
-    assert set(some) == {3, 4}
-    assert (some[3].late, some[4].late) == (True, False)
-    assert some[4].best == "cheapest"
-
-
 def test_a_model_that_needs_two_nodes_is_served_by_pairs() -> None:
     """DeepSeek R1 takes 16 H100: engines of two nodes, never three of them."""
     found = ask(
@@ -168,16 +158,6 @@ def test_latency_is_held_or_missed_only_where_a_result_says_so() -> None:
     assert lengths.estimate.held is None
 
 
-def test_the_cheapest_whose_latency_is_known_stands_beside_the_cheapest() -> None:
-    found = ask(**FP8, requests_per_second=60, tpot_ms=15, region="eastus")
-    cheapest, sure = found.marked("cheapest"), found.marked(answers.LATENCY)
-    assert cheapest is not None
-    assert sure is not None
-    assert cheapest.estimate.held is None
-    assert sure.estimate.held is True
-    assert cheapest.usd.value < sure.usd.value
-
-
 def test_an_api_is_even_at_a_rate_by_hand() -> None:
     """1000 tokens at 0.2 and 1000 at 0.6 US$ a million are 0.0008 US$ a request; 98.32 US$/h are
     then 98.32 / 3600 / 0.0008 = 34.14 requests/s, 43.3 % of 78.908."""
@@ -241,17 +221,6 @@ def test_nodes_are_enough_for_those_that_are_away_by_hand() -> None:
     slow = ask(**given, restart_minutes=1440)
     assert choice(slow, H100, 2, "spot").best == "cheapest"
     assert {one.estimate.nodes for one in ask(**given, restart_minutes=0).choices} == {1}
-
-
-def test_a_prefix_cache_is_a_condition_of_its_own() -> None:
-    """Of classification 98 % came from the cache; results without one have no part in it."""
-    given = {"model": "llama-3.1-8b", "input_tokens": 9844, "output_tokens": 50}
-    cached = choice(ask(**given, requests_per_second=10, prefix_cached_share=0.98, **SURE), H100, 1)
-    fresh = choice(ask(**given, requests_per_second=10, **SURE), H100, 1)
-    # 254149 + 1291 tokens a second of one GPU at 9893.1 a request: 25.82 requests/s.
-    assert load(cached) == pytest.approx(10 / 8 / (1291 / 50), rel=1e-3)
-    assert load(fresh) > 8 * load(cached)
-    assert cached.estimate.trust == PUBLISHED
 
 
 @parametrized(("given", "message"))
@@ -396,25 +365,6 @@ def test_a_latency_at_another_rate(rate: float, limit: float, held: bool | None)
 def changed(case: Case, **values: float) -> Case:
     figures = [one._replace(value=values.get(one.name, one.value)) for one in case.figures]
     return dataclasses.replace(case, figures=figures)
-
-
-def test_what_is_missed_once_is_not_held() -> None:
-    """200 ms at 15 requests/s, and 400 ms at 1: another result contradicts the first."""
-    good, bad = record(), changed(record(request_rate=1.0), request_throughput=1.0, ttft=0.4)
-    given = {"model": "llama-3.1-8b", "input_tokens": 1000, "output_tokens": 1000, **SURE}
-    for both in ((good, bad), (bad, good)):
-        one = choice(ask(*both, **given, requests_per_second=20, ttft_ms=300), H100, 1)
-        assert one.estimate.held is False
-
-
-def test_a_record_of_ours_counts_before_a_published_result_of_its_load() -> None:
-    """10 requests/s of 4186 tokens in and 50 out on one GPU: 80 of a node, 40 are half of them."""
-    lengths = {"input_tokens": 500 * 4186.0, "output_tokens": 500 * 50.0}
-    mine = changed(record(), total_token_throughput=42360.0, request_throughput=10.0, **lengths)
-    given = {"model": "llama-3.1-8b", "input_tokens": 4186, "output_tokens": 50, **SURE}
-    one = choice(ask(mine, **given, requests_per_second=40), H100, 1)
-    assert load(one) == pytest.approx(0.5)
-    assert [each.kind for each in one.estimate.evidence] == [RECORD]
 
 
 @parametrized("change")

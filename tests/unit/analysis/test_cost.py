@@ -65,14 +65,6 @@ def prices(*rows: tuple[str, str, float, str]) -> list[dict[str, Any]]:
     ]
 
 
-def test_the_catalogs_prices_are_all_read() -> None:
-    read = read_prices(PRICES)
-    assert len(read) == 748
-    # A price without a date, or of a test fixture, could rank nothing.
-    assert [row for row in read if not row["as_of_date"] or "fixture" in row["notes"]] == []
-    assert min(row["usd_per_hour"] for row in read) > 0
-
-
 def test_the_articles_cost_table_with_what_it_leaves_out() -> None:
     result = table(
         load([ROOT / "catalog" / "reference_results.csv"]),
@@ -412,16 +404,6 @@ def test_the_cheapest_of_the_same_work_is_marked(tmp_path: Path) -> None:
     assert found == [(by, True), (by, False), (by, True), ("", False), ("", False)]
 
 
-def test_records_without_parameters_are_the_same_work_only_by_name(tmp_path: Path) -> None:
-    records = [
-        of("hpl", [figure("hpl_rate", rate, "flop/s")], case=case, node_count=nodes,
-           nodes=[f"n{number}" for number in range(nodes)])
-        for case, rate, nodes in (("a", 1e12, 1), ("a", 3e12, 2), ("b", 9e12, 1))
-    ]  # fmt: skip
-    found = table(measured(tmp_path, records), prices=prices(), terms=Terms(price=3.6))
-    assert marked(found) == [("usd_per_pflop", False), ("usd_per_pflop", True), ("", False)]
-
-
 def test_a_rate_of_zero_is_no_cost(tmp_path: Path) -> None:
     records = [of("hpl", [figure("hpl_rate", 0.0, "flop/s")])]
     result = table(measured(tmp_path, records), prices=prices(), terms=Terms(price=3.6))
@@ -448,30 +430,6 @@ def test_a_figure_in_another_unit_gives_no_cost_and_is_said(tmp_path: Path) -> N
     assert made.frame(result.table)["usd_per_pflop"].isna().to_list() == [False, True]
     assert result.warnings == [
         "hpl: hpl_rate is in 1/s, not in flop/s, in 1 record, and does not count there."
-    ]
-
-
-def test_sheets_say_what_tells_rows_apart_and_leave_out_what_is_the_same(tmp_path: Path) -> None:
-    records = [
-        made.record(10.0, parameters={"nbl": 40}, region="eastus"),
-        made.record(12.0, parameters={"nbl": 99}, region="eastus"),
-    ]
-    book = prices(("eastus", "payg", 3.6, "2026-06-18"))
-    cases, sweeps = cost_sheets.cost(table(measured(tmp_path, records), prices=book))
-    assert (cases.name, cases.marks, sweeps.name) == ("cost-devito", "mark", "cost-sweeps")
-    assert [row["shown_case"] for row in cases.rows] == [
-        "acoustic-so8-r1t1, nbl 40", "acoustic-so8-r1t1, nbl 99",
-    ]  # fmt: skip
-    assert [column.key for column in cases.shown()] == [
-        *("shown_case", "run_seconds", "node_hours", "shown_usd_per_run"),
-        *("shown_usd_per_billion_grid_points", "shown_usd_per_pflop"),
-    ]
-    assert cases.notes[:5] == [
-        "Version: 4.8.23.",
-        "Size: HB120rs_v3.",
-        "Nodes: 1.",
-        "Repeats in each row (n): 3.",
-        "Prices: 3.600 US$ per node-hour, eastus, linux, payg, as of 2026-06-18, made 2026-06-18.",
     ]
 
 

@@ -11,7 +11,6 @@ import xml.etree.ElementTree as ET
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 from PIL import Image
@@ -135,15 +134,6 @@ def test_same_input_gives_the_same_bytes(kind: str) -> None:
     assert one.png()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_readers_settings_change_nothing(kind: str) -> None:
-    usual = KINDS[kind](name="a", description="d")
-    with mpl.rc_context({"font.size": 30, "lines.linewidth": 9, "savefig.transparent": True}):
-        other = KINDS[kind](name="a", description="d")
-        assert (other.svg, other.png()) == (usual.svg, usual.png())
-        assert mpl.rcParams["font.size"] == 30
-
-
 def test_text_from_data_is_shown_not_obeyed() -> None:
     label = "node\x1b[31m $x$ <b>\u202e"
     svg = drawn(draw_lines, FLEET, lines=(Line(label, (8.0, 16.0), (1.0, 2.0)),))
@@ -223,16 +213,6 @@ def test_lines_differ_for_the_colour_blind(theme: int, cones: str) -> None:
 # ---- lines ----
 
 
-def test_lines_differ_in_colour_marker_and_dash() -> None:
-    lines = tuple(Line(str(number), SIZES, sweep(100 + number)) for number in range(8))
-    made = draw_lines(LinesPlot("size", "GB/s", lines, "bytes"), name="p", description="d")
-    drawn_lines = made._figure.axes[0].lines
-    styles = [
-        (line.get_color(), line.get_marker(), str(line._dash_pattern)) for line in drawn_lines
-    ]
-    assert [len(set(kind)) for kind in zip(*styles, strict=True)] == [8, 8, 8]
-
-
 def test_nine_lines_are_refused() -> None:
     lines = (Line("node", SIZES, sweep(1)),) * 9
     with pytest.raises(ValueError, match=r"^9 lines are too many"):
@@ -245,27 +225,6 @@ def test_a_reference_without_an_x_crosses_the_plot() -> None:
     across = made._figure.axes[0].lines[2]
     assert (list(across.get_xdata()), list(across.get_ydata())) == ([0, 1], [500, 500])
     assert "peak 500 GB/s" in texts(ET.fromstring(made.svg))
-
-
-@pytest.mark.parametrize(
-    ("ys", "y_scale", "expected"),
-    [
-        ((1.0, 99.0), "auto", ("linear", 0)),
-        ((1.0, 101.0), "auto", ("log", None)),
-        ((1.0, 101.0), "linear", ("linear", 0)),
-        ((1.0, 2.0), "log", ("log", None)),
-        ((0.0, 200.0), "auto", ("linear", 0)),
-        ((0.0, 200.0), "log", ("linear", 0)),
-        ((0.0, 0.0), "auto", ("linear", 0)),
-    ],
-)
-def test_figures_start_at_zero_or_are_logarithmic(
-    ys: tuple[float, ...], y_scale: Any, expected: tuple[str, float | None]
-) -> None:
-    plot = LinesPlot("nodes", "s", (Line("a", (1.0, 2.0), ys),), y_scale=y_scale)
-    axes = draw_lines(plot, name="p", description="d")._figure.axes[0]
-    assert (axes.get_yscale(), axes.get_ylim()[0] if expected[1] == 0 else None) == expected
-    assert axes.get_ylim()[1] > max(ys)
 
 
 # ---- matrices ----

@@ -13,16 +13,6 @@ from trueup_analysis.load import load
 REFERENCE = Path(__file__).resolve().parents[3] / "catalog" / "reference_results.csv"
 
 
-def test_published_tables_stand_alone() -> None:
-    found = compare(load([REFERENCE]), [])
-    assert [len(item.table) for item in found] == [5, 4, 4]
-    assert [f"{row['published_seconds']:.2f}" for row in found[0].table] == [
-        "184.39", "126.20", "117.61", "132.86", "149.99",
-    ]  # fmt: skip
-    assert ["mine_seconds" in row for row in found[0].table] == [False] * 5
-    assert "96 and 120 cores are slower than 64" in found[0].notes[1]
-
-
 def test_this_run_stands_at_the_same_resource(tmp_path: Path) -> None:
     records = [made.record(100 / n, threads=n) for n in (8, 16, 64)]
     found = compare(load([REFERENCE]), own(load([made.write(tmp_path, records)])))
@@ -34,12 +24,6 @@ def test_this_run_stands_at_the_same_resource(tmp_path: Path) -> None:
     assert ["published_seconds" in row for row in table.values()] == [False, *[True] * 5]
     assert any("compare speed-up and efficiency" in note for note in found[0].notes)
     assert ["mine_seconds" in row for row in found[1].table] == [False] * 4
-
-
-def test_a_run_without_devito_leaves_the_published_tables_alone(tmp_path: Path) -> None:
-    failed = made.record(outcome="failed", reason="killed")
-    found = compare(load([REFERENCE]), own(load([made.write(tmp_path, [failed])])))
-    assert [len(item.table) for item in found] == [5, 4, 4]
 
 
 def test_published_rates_of_storage_are_complete_and_in_the_right_unit() -> None:

@@ -396,23 +396,6 @@ def test_published_results_are_not_called_measured(tmp_path: Path) -> None:
 # --- files ---------------------------------------------------------------------------------------
 
 
-def test_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
-    results = rr.write_run(tmp_path, rr.usual(), rr.manifest())
-    found = []
-    for name in ("first", "second"):
-        root = write_report(load([results]), tmp_path / name).parent
-        found.append(
-            {
-                str(p.relative_to(root)): p.read_bytes()
-                for p in sorted(root.rglob("*"))
-                if p.is_file()
-            }
-        )
-    assert sorted(found[0]) == sorted(found[1])
-    assert [name for name in found[0] if found[0][name] != found[1][name]] == []
-    assert len(found[0]) > 10
-
-
 def test_files_of_an_earlier_report_go_and_those_of_others_stay(tmp_path: Path) -> None:
     results = rr.write_run(tmp_path, rr.usual())
     out = tmp_path / "report"

@@ -13,7 +13,7 @@ from trueup_analysis.catalog import folder
 from trueup_analysis.cli import app
 from trueup_analysis.figures.health import expectations
 from trueup_analysis.figures.scaling.points import host_family
-from trueup_analysis.figures.scaling.tables import Series, left_out, series
+from trueup_analysis.figures.scaling.tables import Series, series
 from trueup_analysis.load import Loaded, load
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -169,11 +169,6 @@ def test_work_that_changes_along_a_strong_series_is_named(tmp_path: Path) -> Non
     assert item.warnings == [warning]
 
 
-def test_work_within_half_a_percent_is_the_same(tmp_path: Path) -> None:
-    records = [made.record(100 / n, threads=n, work=made.WORK * (1 + n / 1000)) for n in (1, 2, 4)]
-    assert series(measured(tmp_path, records))[0].warnings == []
-
-
 def weak(cores: int, seconds: float) -> dict[str, Any]:
     shape = {"shape": f"{128 * cores}x128x128", "points": 128**3 * cores, "scaling": "weak"}
     return made.record(seconds, threads=cores, parameters=shape, work=made.WORK * cores)
@@ -189,13 +184,6 @@ def test_weak_scaling_is_judged_by_work_per_core(tmp_path: Path) -> None:
     assert item.warnings == []
     assert (item.amdahl, item.usl) == (None, None)
     assert column(item, "serial_fraction") == [None] * 3
-
-
-def test_weak_series_of_different_work_per_core_are_apart(tmp_path: Path) -> None:
-    larger = {"shape": "256x256x256", "points": 256**3, "scaling": "weak"}
-    records = [weak(1, 10.0), weak(2, 11.0), made.record(99.0, threads=1, parameters=larger)]
-    found = series(measured(tmp_path, records))
-    assert sorted(len(item.rows) for item in found) == [1, 2]
 
 
 def test_the_baseline_can_be_chosen(tmp_path: Path) -> None:
@@ -235,14 +223,6 @@ def test_why_nothing_scales_is_what_is_true(tmp_path: Path, call_trueup) -> None
         done = call_trueup("scaling", source, *asked)
         assert (done.status, done.out) == (1, "")
         assert words in done.err
-
-
-def test_spreads_that_touch_are_within_the_spread(tmp_path: Path) -> None:
-    # 0.9 and 1.2 times the median: 9 to 12 s, then 12 s at least.
-    records = [made.record(10.0, threads=1), made.record(12 / 0.9, threads=2)]
-    assert "within the spread" in str(series(measured(tmp_path, records))[0].stops_paying)
-    records[1] = made.record(13.5, threads=2)
-    assert "within the spread" not in str(series(measured(tmp_path, records))[0].stops_paying)
 
 
 GIB = 1024**3
@@ -341,12 +321,6 @@ def test_gpus_are_what_scales_within_a_node(tmp_path: Path) -> None:
     assert [one.over for one in nccl(tmp_path, records, over="cores")] == ["cores"]
     with pytest.raises(BadInput, match="no devito record says that it used GPUs"):
         series(measured(tmp_path / "none", [made.record()]), over="gpus")
-
-
-def test_a_figure_of_zero_is_left_out(tmp_path: Path) -> None:
-    loaded = measured(tmp_path, [collective(1, 480e9), collective(2, 0.0)])
-    assert [len(one.rows) for one in series(loaded, benchmark="nccl")] == [1]
-    assert [text.endswith(": its figure is 0") for text in left_out(loaded, "nccl")] == [True]
 
 
 def rivals(counts: tuple[int, ...] = (1, 2, 8)) -> list[dict[str, Any]]:

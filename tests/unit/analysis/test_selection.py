@@ -80,12 +80,6 @@ def test_filters_leave(loaded: Loaded, chosen: Selection, left: str) -> None:
     assert cases(select(loaded, chosen)) == left
 
 
-def test_how_many_are_left_out_is_said_once(loaded: Loaded) -> None:
-    assert select(loaded, Selection(benchmarks=("devito", "stream"))).notes == loaded.notes
-    (note,) = select(loaded, Selection(nodes=("n-1",), run="last")).notes
-    assert note == f"3 of 5 records are left out by --node n-1 --run {NEW}."
-
-
 @pytest.mark.parametrize(
     ("chosen", "words"),
     [
@@ -106,17 +100,6 @@ def test_what_leaves_nothing_is_refused(
     with pytest.raises(BadInput) as raised:
         select(loaded, chosen)
     assert [word for word in words if word not in str(raised.value)] == []
-
-
-def test_manifests_say_nothing_of_nodes_that_are_left_out(loaded: Loaded) -> None:
-    (run,) = select(loaded, Selection(benchmarks=("stream",), run="last")).runs
-    # n-1 and n-2 were measured, so without their records they would look lost.
-    assert run["expected"] == ["dead", "odd+name"]
-    assert run["hosts"] == {"dead": {"unreachable": 1}}
-    assert (run["failed_in"], run["skipped"]) == ({}, [])
-    since = select(loaded, Selection(since=datetime(2026, 11, 21, tzinfo=UTC)))
-    assert [run["run_id"] for run in since.runs] == [NEW]
-    assert since.runs[0]["expected"] == loaded.runs[1]["expected"]
 
 
 @parametrized(("text", "found"))

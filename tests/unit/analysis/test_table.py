@@ -59,26 +59,6 @@ def test_words_stand_left_figures_right_and_short_headings_on_the_rule() -> None
     assert table.render([made, made]) == f"{once}\n{once}"
 
 
-def test_a_table_too_wide_is_parted_and_its_rows_are_named_again() -> None:
-    made = sheet(
-        *(words("profile"), words("GPU"), *map(figure, ("out tok/s", "total tok/s", "US$"))),
-        rows=[("chat", "A100", "2622", "3799", "3.47"), ("chat", "H100", "6067", "8734", "-")],
-    )
-    assert shown(made, 40) == expected(
-        """
-        profile  GPU   out tok/s  total tok/s
-        ─────────────────────────────────────
-        chat     A100       2622         3799
-        chat     H100       6067         8734
-
-        profile  GPU    US$
-        ───────────────────
-        chat     A100  3.47
-        chat     H100     -
-        """
-    )
-
-
 def blocks(made: Sheet, width: int) -> list[str]:
     """The headings of each block."""
     return [block.partition("\n")[0] for block in shown(made, width).split("\n\n")]

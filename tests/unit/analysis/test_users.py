@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import made
 import pytest
 from trueup.errors import BadInput
-from trueup_analysis.figures.prices import GIVEN, Terms, read_prices
-from trueup_analysis.figures.users import COMPUTED, has_users, read_vcpus, table
+from trueup_analysis.figures.prices import Terms, read_prices
+from trueup_analysis.figures.users import read_vcpus, table
 from trueup_analysis.load import Loaded, load
 from trueup_analysis.sheets.users import users
 
@@ -63,17 +63,6 @@ def test_the_host_is_shared_by_its_sessions(tmp_path: Path) -> None:
     assert rows[5]["windows_source"] == "base rate + 0.046 US$ per vCPU and hour, computed"
 
 
-def test_the_windows_rate_is_computed_where_the_table_has_none(tmp_path: Path) -> None:
-    loaded = measured(tmp_path, session(5, 100.0))
-    [row] = priced(loaded, region="westus3").rows
-    # 12 vCPUs of 0.046 US$.
-    assert row["windows_usd_per_hour"] == pytest.approx(row["usd_per_hour"] + 0.552)
-    assert row["windows_source"] == COMPUTED
-    [row] = priced(loaded, price=2.0).rows
-    assert (row["usd_per_user_hour"], row["price_source"]) == (0.4, GIVEN)
-    assert (row["windows_usd_per_hour"], row["windows_source"]) == (2.552, COMPUTED)
-
-
 def test_what_nobody_knows_is_not_made_up(tmp_path: Path) -> None:
     loaded = measured(tmp_path, session(5, 100.0, vm_size=None, region=None))
     result = priced(loaded)
@@ -86,12 +75,6 @@ def test_what_nobody_knows_is_not_made_up(tmp_path: Path) -> None:
         measured(tmp_path / "spot", session(5, 100.0, offer="spot")), region="eastus"
     ).rows
     assert row["windows_source"] == ""
-
-
-@pytest.mark.parametrize("sessions", ["five", None, 5.5, True, 0])
-def test_a_record_that_does_not_say_its_users_has_no_row(tmp_path: Path, sessions: Any) -> None:
-    loaded = measured(tmp_path, session(sessions, 100.0))
-    assert (has_users(loaded, Terms()), priced(loaded).rows) == (False, [])
 
 
 def test_users_are_given(tmp_path: Path) -> None:
