@@ -14,10 +14,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import stream_bench
-from ansible.module_utils.trueup.node.topology import Topology
-from ansible.module_utils.trueup.run import bench as modules
-from bench_modules import FakeRun
 from metadata_server import COMPUTE, document, send, serving
 from trueup.errors import ParseError
 from trueup.node import events
@@ -31,9 +27,6 @@ if TYPE_CHECKING:
     from metadata_server import Behaviour
 
 HERE = COMPUTE["name"]
-MACHINE = Topology(
-    cpus=(0,), numa={0: (0,)}, l3_groups=((0,),), cores=((0,),), last_level_cache_bytes=1 << 20
-)
 # What machines were really told: `Reboot` by flatcar's log of 2021, `Preempt` by `az vm
 # simulate-eviction` in Microsoft's spot VM baseline of 2022; names of machines as in these tests.
 REBOOT = {
@@ -222,26 +215,3 @@ def test_a_machine_without_a_service_or_a_name(
     while not watch._failed and time.monotonic() < deadline:
         time.sleep(0.02)
     assert (watch.seen, "nothing listens" in watch.close()[0]) == ("", True)
-
-
-def test_only_a_case_on_a_spot_machine_is_watched(
-    runner: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Said(FakeRun):
-        def __call__(self, *_: Any, **__: Any) -> process.Completed:
-            raise OSError(0, f"at risk: {modules.process._at_risk}")
-
-    monkeypatch.setattr(stream_bench, "read_topology", lambda **_: MACHINE)
-    monkeypatch.setattr(stream_bench, "available_memory_bytes", lambda: 1 << 32)
-    module = runner(stream_bench, prefix="/opt/stream")
-    said = {
-        offer: module(Said(), node={"offer": offer})["record"] for offer in ("spot", "payg", None)
-    }
-    assert {
-        offer: record["reason"].partition("at risk: ")[2] for offer, record in said.items()
-    } == {
-        "spot": "()",
-        "payg": "None",
-        None: "None",
-    }
-    assert process.notices() is None

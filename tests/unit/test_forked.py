@@ -13,7 +13,6 @@ import forked
 import plays
 import pytest
 import yaml
-from helpers import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -41,28 +40,6 @@ def test_it_is_told_and_ends_as_if_it_had_been_started(tmp_path: Path) -> None:
         assert done.stdout.endswith("\nat the end\n")
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        *("", "sys.exit()", "sys.exit(True)", "sys.exit(300)", "sys.exit(-1)"),
-        *("sys.exit('no such file')", "sys.exit(('a', 1))", "raise KeyboardInterrupt"),
-        "threading.Thread(target=lambda: (time.sleep(0.1), print('late'))).start(); sys.exit(5)",
-    ],
-)
-def test_it_ends_as_python_ends(tmp_path: Path, end: str) -> None:
-    program = tmp_path / "program"
-    program.write_text(f"#!{sys.executable}\nimport sys, threading, time\nprint('said')\n{end}\n")
-    program.chmod(0o755)
-    argv: list[str] = [str(program)]
-    done = forked.run(argv, cwd=tmp_path, env={})
-    started = subprocess.run(
-        argv, cwd=tmp_path, env={}, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (started.returncode, started.stdout)
-    # The traceback of one in a fork begins in the fork.
-    assert done.stderr.splitlines()[-1:] == started.stderr.splitlines()[-1:]
-
-
 def test_one_that_is_killed_says_so_and_one_that_does_not_end_is_ended(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("import os\nos.kill(os.getpid(), 9)\n")
@@ -70,38 +47,6 @@ def test_one_that_is_killed_says_so_and_one_that_does_not_end_is_ended(tmp_path:
     program.write_text("import time\ntime.sleep(99)\n")
     with pytest.raises(subprocess.TimeoutExpired):
         forked.run([str(program)], cwd=tmp_path, env={}, timeout=0.2)
-
-
-def test_ansible_is_there_for_settings_that_come_again_and_for_no_others(tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    asked = sorted(name for names in forked._LATER.values() for name in names)
-    program.write_text(
-        "import json, sys\n"
-        "before = sorted({name.split('.')[0] for name in sys.modules} & {'ansible', 'trueup'})\n"
-        "from ansible import constants as C\n"
-        f"later = {{name: getattr(C, name) for name in {asked}}}\n"
-        "print(json.dumps([before, C.DEFAULT_FORKS, later.pop('DEFAULT_LOCAL_TMP'), later]))"
-    )
-    told = []
-    for forks, home in ((7, "a"), (7, "a"), (7, "b"), (8, "b")):
-        (tmp_path / home).mkdir(exist_ok=True)
-        env = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_FORKS": str(forks)}
-        env |= {"HOME": str(tmp_path / home), "ANSIBLE_ROLES_PATH": f"/{home}/roles"}
-        env |= {"ANSIBLE_STDOUT_CALLBACK": home, "ANSIBLE_CACHE_PLUGIN": home}
-        env |= {"ANSIBLE_BECOME_ALLOW_SAME_USER": str(home == "b")}
-        env |= {"ANSIBLE_CACHE_PLUGIN_CONNECTION": f"/{home}/facts"}
-        told.append(json.loads(forked.run([str(program)], cwd=tmp_path, env=env).stdout))
-    there = ["ansible", "trueup"]
-    assert [one[:2] for one in told] == [[[], 7], [there, 7], [there, 7], [[], 8]]
-    # In a fork as by a start.
-    first, second, third, fourth = (later for _, _, _, later in told)
-    assert (first, third) == (second, fourth)
-    assert {name for name in first if first[name] == third[name]} == set()
-    folders = [Path(folder) for _, _, folder, _ in told]
-    assert (len(set(folders)), [folder for folder in folders if folder.exists()]) == (4, [])
-    homes = [tmp_path / home / ".ansible" / "tmp" for home in ("a", "a", "b", "b")]
-    assert [folder.parent for folder in folders] == homes
-    assert [list(home.iterdir()) for home in homes] == [[]] * 4
 
 
 # Says what it sees of its surroundings.

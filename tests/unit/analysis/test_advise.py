@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import io
 import json
@@ -16,7 +15,7 @@ from helpers import parametrized
 from trueup.cases import Case, Figure
 from trueup.errors import BadInput
 from trueup_analysis import catalog
-from trueup_analysis.figures.advise import access, answers, asks, backtest
+from trueup_analysis.figures.advise import access, answers, asks
 from trueup_analysis.figures.advise.estimates import MODEL, PUBLISHED, RECORD, Range, spread
 from trueup_analysis.figures.advise.kinds import KINDS
 from trueup_analysis.figures.advise.knowledge import Knowledge
@@ -139,27 +138,6 @@ def test_a_retired_size_is_never_advised() -> None:
     assert "Standard_HB120rs_v3" in sizes
     with pytest.raises(BadInput, match="F16s_v2 is not advised: "):
         ask("stencil", grid="64x64x64", steps=1, sizes="Standard_F16s_v2")
-
-
-def test_backtest_covers_what_was_published() -> None:
-    """The promise: at least 80 % of what can be predicted lies in its range."""
-    told = [one for kind in KINDS.values() for one in backtest.test(kind, known())]
-    inside, tried, _ = backtest.coverage(told)
-    assert tried >= 20
-    assert inside / tried >= 0.8
-
-
-def test_backtest_of_one_result_has_no_part_of_it() -> None:
-    """Another value of the result itself changes neither its prediction nor its range."""
-    kind = KINDS["stencil"]
-    points = list(kind.points(known()))
-    told = {one.point.label: one.range for one in backtest.test(kind, known())}
-    for place, point in enumerate(points):
-        changed = [*points]
-        changed[place] = dataclasses.replace(point, rate=point.rate * 1000)
-        again = dataclasses.replace(kind, points=lambda _, changed=changed: changed)
-        (one,) = [one for one in backtest.test(again, known()) if one.point.rate > 1e14]
-        assert one.range == told[point.label]
 
 
 def test_spread_of_nothing_is_refused() -> None:

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 import made
@@ -208,32 +207,6 @@ def test_a_price_of_an_api_needs_something_to_compare_with(
     done = run(command, results, "--api-price", "0.6", "-o", tmp_path / "out")
     assert (done.status, done.out, (tmp_path / "out").exists()) == (1, "", False)
     assert "none of the 4 records is one" in done.err
-
-
-def test_the_version_is_that_of_the_package(run) -> None:
-    done = run("--version")
-    assert (done.status, done.out, done.err) == (0, f"trueup {version('trueup')}\n", "")
-
-
-@pytest.mark.parametrize(
-    ("words", "place", "offered"),
-    [
-        ("trueup sc", 1, ["scaling"]),
-        ("trueup cost --re", 2, ["--region"]),
-        ("trueup list --outcome ", 3, ["ok", "too_short", "failed", "invalid"]),
-    ],
-)
-def test_a_shell_completes_commands_options_and_choices(
-    monkeypatch: pytest.MonkeyPatch, words: str, place: int, offered: list[str]
-) -> None:
-    for name, value in {
-        "_TRUEUP_COMPLETE": "complete_bash",
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(place),
-    }.items():
-        monkeypatch.setenv(name, value)
-    done = as_process()
-    assert (done.returncode, done.stdout.split(), done.stderr) == (0, offered, "")
 
 
 def test_a_file_that_cannot_be_read_is_named_once(run, results: Path) -> None:

@@ -239,30 +239,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     running.close()
 
 
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_light_and_dark(
-    browser: Browser, page: Path, tmp_path: Path, size: tuple[int, int]
-) -> None:
-    papers, inks = {}, {}
-    for theme in ("light", "dark"):
-        browser.open(page, size, theme)
-        picture = browser.picture(tmp_path / f"{theme}.png")
-        counts = sorted(picture.getcolors(1 << 24), reverse=True)
-        papers[theme] = counts[0][1]
-        inks[theme] = browser.value(
-            "getComputedStyle(document.querySelector('figure svg text'))"
-            ".fill.match(/[0-9]+/g).map(Number)"
-        )
-        assert picture.width == size[0]
-        # Text is drawn in many shades; an empty page has one colour.
-        assert len(counts) > 100
-        assert counts[0][0] < 0.97 * picture.width * picture.height
-        assert browser.complaints() == []
-        assert browser.requests() == [page.as_uri()]
-    assert (sum(papers["light"]) > 3 * 240, sum(papers["dark"]) < 3 * 40) == (True, True)
-    assert (sum(inks["light"]) < 3 * 80, sum(inks["dark"]) > 3 * 200) == (True, True)
-
-
 @pytest.fixture(scope="module")
 def axe() -> str:
     """axe-core, as text: installed once into the cache, from then on without the network."""
@@ -346,37 +322,6 @@ def test_wide_tables_scroll_in_a_box_that_the_keyboard_reaches(
     wide = "[...document.querySelectorAll('.scroll')].filter(b => b.scrollWidth > b.clientWidth)"
     assert browser.value(f"{wide}.length") > 5
     assert browser.value(f"{wide}.every(b => b.tabIndex === 0)") is True
-
-
-def test_labels_of_plots_do_not_overlap(browser: Browser, page: Path) -> None:
-    browser.open(page, DESKTOP, "light")
-    overlaps = browser.value(
-        """[...document.querySelectorAll('figure svg')].flatMap(svg => {
-          const boxes = [...svg.querySelectorAll('text')]
-            .map(t => [t.textContent, t.getBoundingClientRect()]);
-          const frame = svg.getBoundingClientRect();
-          const outside = boxes.filter(([, b]) => b.left < frame.left - 1 || b.top < frame.top - 1
-            || b.right > frame.right + 1 || b.bottom > frame.bottom + 1).map(([t]) => 'out: ' + t);
-          const over = boxes.flatMap(([t, a], i) => boxes.slice(i + 1).filter(([, b]) =>
-            a.left < b.right - 1 && b.left < a.right - 1
-            && a.top + 3 < b.bottom && b.top + 3 < a.bottom).map(([u]) => t + ' / ' + u));
-          return [...outside, ...over];
-        })"""
-    )
-    assert overlaps == []
-    assert browser.value("document.querySelectorAll('figure svg text').length") > 30
-
-
-def test_names_of_checks_end_before_the_map(browser: Browser, reports: dict[str, Path]) -> None:
-    for name in ("h100_fleet_600", "every_tool"):
-        browser.open(reports[name], WIDE, "light")
-        left = (
-            "Math.min(...[...document.querySelectorAll('.map rect')].map(r => r.x.baseVal.value))"
-        )
-        names = "[...document.querySelectorAll('.map text[x=\"0\"]')]"
-        assert browser.value(f"{names}.length") >= 5
-        wide = f"{names}.filter(t => t.getBBox().width > {left} - 4).map(t => t.textContent)"
-        assert (name, browser.value(wide)) == (name, [])
 
 
 def test_prints_light_on_pages(browser: Browser, page: Path, tmp_path: Path) -> None:
