@@ -75,9 +75,13 @@ def end_incomplete(loaded: Loaded, status: int = 1) -> None:
 
 
 def say_refused(sentences: Sequence[str], count: int, verb: str = "read") -> None:
-    """The refused files, each with the reason, and how many of how many they are."""
+    """The refused files, each with the reason, and how many of how many they are. A list of tools
+    that several sentences end in stands in the first."""
+    lists: set[str] = set()
     for text in sentences:
-        say(f"trueup: error: {text}")
+        reason, hint, tools = text.partition("; say which with --benchmark (")
+        say(f"trueup: error: {reason if tools in lists else text}")
+        lists |= {tools} if hint else set()
     if sentences:
         say(f"{len(sentences)} of {count} files could not be {verb}; the others were.")
 

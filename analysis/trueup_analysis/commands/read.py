@@ -115,8 +115,9 @@ def _answers(
     from trueup.health.verdicts import judge_case
 
     from ..catalog import folder
-    from ..figures.contradictions import sizes_with_gpus_of
+    from ..figures.contradictions import contradictions, sizes_with_gpus_of
     from ..figures.health.measured import of_reading
+    from ..figures.imported import Provenance
     from ..figures.plausible import against_sizes
     from ..figures.sizes import read_sizes
     from ..sheets.reading import Answer
@@ -130,7 +131,10 @@ def _answers(
         verdicts = [] if size is None else judge_case(of_reading(item, size, node_count), expected)
         among = sizes_with_gpus_of(text, sizes) if size is None else [sizes.name(size) or size]
         plausible = against_sizes(item, among, expected) if item.unverified else None
-        answers.append(Answer(size, verdicts, plausible))
+        name = None if size is None else sizes.name(size)
+        options = Provenance(name or "", node_count)
+        doubts = list(contradictions(item, text, options, sizes)) if name else []
+        answers.append(Answer(size, verdicts, plausible, doubts))
     return answers
 
 

@@ -49,11 +49,13 @@ class Answer(NamedTuple):
         size: the VM size that it is judged as; None where nobody says it.
         verdicts: on its figures, as that size; empty without one.
         plausible: of unverified figures, a sentence on what the size reaches.
+        doubts: sentences on facts in the output that contradict the size or the number of nodes.
     """
 
     size: str | None = None
     verdicts: Sequence[Verdict] = ()
     plausible: str | None = None
+    doubts: Sequence[str] = ()
 
 
 _TONES: Final = {"pass": "good", "fail": "bad", "": ""}
@@ -87,6 +89,7 @@ def _lead(item: Reading, answer: Answer) -> Iterator[str]:
     """The headline, and the worst verdicts with what healthy nodes reach."""
     if bad := item.failed_checks():
         yield f"The tool's own check failed: {', '.join(bad)}."
+    yield from (f"Contradiction: {text}." for text in answer.doubts)
     text = _headline(item, answer.size)
     if item.unverified:
         held = f": {answer.plausible}" if answer.plausible else ""

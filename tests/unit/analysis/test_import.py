@@ -217,7 +217,7 @@ def test_equal_texts_of_two_nodes_are_two(
 def test_standard_input_is_the_node_that_it_names_or_another_one(
     call_trueup: Any, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for log in (NVLINK, DATA / "hpl" / "hpcc150_1rank.txt", DATA / "hpl" / "hpcc150_2ranks.txt"):
+    for log in (NVLINK, DATA / "hpl" / "xhpl23_two_tests.txt", DATA / "stream" / "stream510.txt"):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(log.read_bytes())))
         assert call_trueup("import", "-", "--size", SIZE, "--results", results).status == 0
     assert set(outcomes(results)) == {"gpu-1", "standard-input", "standard-input-2"}

@@ -77,7 +77,7 @@ def test_a_contradiction_is_refused_and_the_other_log_is_imported(
     assert f"{log} is not imported: " in done.err
     assert sentence in done.err
     # A log that says nothing on it.
-    silent = DATA / "hpl" / "hpcc150_2ranks.txt"
+    silent = DATA / "hpl" / "xhpl23_two_tests.txt"
     if not {"--gpus", "--nodes"} & set(options):
         both = call_trueup(
             "import", DATA / log, silent, "--size", size, *options, "--results", results

@@ -162,6 +162,14 @@ def test_a_fragment_of_other_work_is_held_against_nothing(call_trueup: Any, tmp_
     assert item["plausible"] is None
 
 
+def test_a_log_of_other_gpus_than_the_size_has_is_doubted(call_trueup: Any, tmp_path: Path) -> None:
+    log = eight_gpus(tmp_path, 230.0, "A100-SXM4-40GB")
+    page = " ".join(call_trueup("read", log, "--size", H100, "--nodes", 2).out.split())
+    assert f"Contradiction: it names the GPU A100 SXM 40 GB, and {H100} has H100 SXM 80" in page
+    assert "Contradiction: it ran on 1 node (gpu-1), and --nodes says 2." in page
+    assert "Contradiction" not in call_trueup("read", log, "--size", NDV4).out
+
+
 # --- several files, wrong guesses ----------------------------------------------------------------
 
 
@@ -172,6 +180,14 @@ def test_good_files_are_shown_beside_bad_ones(call_trueup: Any, tmp_path: Path) 
     titles = [line for line in done.out.splitlines() if line.startswith("/")]
     assert (done.status, titles) == (1, [f"{STREAM}: stream 5.10", f"{NVLINK}: nccl 2.19.6"])
     assert done.err.splitlines()[-1] == "1 of 3 files could not be read; the others were."
+
+
+def test_the_tools_are_listed_once(call_trueup: Any, tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("ran it twice\n")
+    done = call_trueup("read", tmp_path, STREAM)
+    errors = [line for line in done.err.splitlines() if "no known tool's output" in line]
+    assert [line.count("--benchmark (") for line in errors] == [1, 0]
 
 
 def test_a_warning_on_several_files_is_said_once(call_trueup: Any) -> None:

@@ -14,7 +14,7 @@ VIEW = View(
         Measure("halo_share", "time in halo exchange", "1", "lower", "%", grows=False),
     ),
     # The configuration is a publication's own name of its set-up.
-    identity=("model", "shape", "operator"),
+    identity=("model", "shape"),
     apart=("model", "configuration", "shape", "space_order", "tn_ms", "nbl"),
     work=(
         Work("billion grid points", "billion_grid_points", "point_rate", 1e9),
