@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
+from trueup.plan import PlanInputs
+from trueup.run.launcher import pmix
+
 # Facts that a record has once, whatever its nodes; cost and comparisons go by them.
 _ONE = ("vm_size", "region", "offer")
 
@@ -67,6 +70,13 @@ def unlike(nodes: Sequence[str], hostvars: Mapping[str, Any]) -> str:
             listing = ", ".join(f"{node} {value}" for node, value in by_node.items())
             return f"nodes measured together differ in {name}, of which a record has one: {listing}"
     return ""
+
+
+def launcher_arguments(launcher: str, inputs: PlanInputs) -> list[str]:
+    """The launcher's arguments: the play's, and srun's --mpi."""
+    names = {"mpirun": "trueup_mpirun_arguments", "slurm": "trueup_srun_arguments"}
+    arguments = inputs.variables.get(names[launcher]) if launcher in names else None
+    return pmix(launcher, list(arguments or []), inputs.node)
 
 
 def slurm_job(variables: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,6 +59,18 @@ OPTIONS = (
         [],
     ),
     Option(
+        "mpirun_arguments",
+        "Of benchmarks over several nodes that mpirun starts: more of its arguments, such as"
+        " [--mca, btl_tcp_if_include, eth0].",
+        [],
+    ),
+    Option(
+        "srun_arguments",
+        "Of those that Slurm starts: more arguments of srun, which has --mpi=pmix where they say"
+        " no other.",
+        [],
+    ),
+    Option(
         "job_directory",
         "Of benchmarks that Slurm starts: a folder that all nodes share, for the job's output.",
         "",

@@ -265,9 +265,11 @@ def test_the_order_is_nodes_layouts_launchers_exchanges() -> None:
         node_layouts=[ONE, FOUR],
         launchers=["mpirun", "slurm"],
         node_mpi_modes=["diag", "full"],
-        variables={"trueup_job_directory": "/shared"},
-        srun_arguments=["--mpi=pmix"],
-        mpirun_arguments=["-v"],
+        variables={
+            "trueup_job_directory": "/shared",
+            "trueup_mpirun_arguments": ["-v"],
+            "trueup_srun_arguments": ["--mpi=pmix"],
+        },
     )
     found = [
         (len(case["nodes"]), case["ranks"], case["launcher"], case["mpi_mode"]) for case in cases
@@ -516,7 +518,7 @@ def test_the_fastest_of_the_nodes_own_layouts() -> None:
     )
     reusing = [timed(7.5, parameters={"tuning": "reused"}), timed(8.0)]
     assert fastest(cases, reusing, "node-1").endswith(
-        "of 3 repeats; 1 reused the block shape of an earlier run (devito_tuning)"
+        "of 3 repeats; 1 reused the block shape of an earlier run"
     )
     assert fastest(cases, others, "node-1") == ""
     assert fastest(plan(asked(scaling="weak")).cases or [], made, "node-1") == ""

@@ -67,11 +67,17 @@ def there_is(family: str) -> dict[str, Any]:
     return node(family, **shown, mpi=chosen, programs=programs)
 
 
-def on(role: str, family: str, found: dict[str, Any], **options: Any) -> PlanInputs:
+def on(
+    role: str,
+    family: str,
+    found: dict[str, Any],
+    play: dict[str, Any] | None = None,
+    **options: Any,
+) -> PlanInputs:
     there = there_is(family)
     made = asked(role, there, found, **options)
     hostvars = {name: {"ansible_facts": {"trueup_node": there}} for name in NODES}
-    variables = {"trueup_plan": [role], "trueup_job_directory": "/shared/jobs"}
+    variables = {"trueup_plan": [role], "trueup_job_directory": "/shared/jobs", **(play or {})}
     return dataclasses.replace(
         made, host=NODES[0], hosts=NODES, hostvars=hostvars, variables=variables
     )
@@ -292,7 +298,7 @@ def test_one_node_is_another_context() -> None:
 
 
 def test_who_says_otherwise_has_it_so() -> None:
-    given = {"launcher_arguments": ["--mpi=none"], "interface": "eth1"}
+    given = {"interface": "eth1", "play": {"trueup_srun_arguments": ["--mpi=none"]}}
     case = training_case(hosts=NODES, **SLURM, **given, variables={"UCX_TLS": "rc"})
     assert case["launcher_arguments"] == ["--mpi=none"]
     assert (case["variables"]["UCX_TLS"], "NCCL_SOCKET_IFNAME" in case["variables"]) == (

@@ -28,6 +28,7 @@ AOCL = "/opt/amd/lib/libblis-mt.so"
 OPENBLAS = "/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0"
 COMPILER = ["gcc", "libc6-dev"]
 MPI = ["libopenmpi-dev", "openmpi-bin"]
+MCA = {"trueup_mpirun_arguments": ["--mca", "a", "b"]}
 SHARED = {"trueup_job_directory": "/shared"}
 HPCX = {
     "path": "/opt/hpcx-v2/ompi/bin/mpirun",
@@ -258,7 +259,7 @@ def cluster(**options: Any) -> PlanInputs:
 
 
 def test_all_nodes_are_measured_from_the_first() -> None:
-    alone, over = plan(cluster(launcher_arguments=["--mca", "a", "b"])).cases or []
+    alone, over = plan(cluster(variables=MCA)).cases or []
     assert "nodes" not in alone
     assert over == {
         **alone,

@@ -14,7 +14,6 @@ from trueup.node.affinity import Layout
 from trueup.node.pythons import Need, interpreter
 from trueup.options import for_module, row_refusals
 from trueup.plan import Now, Plan, PlanInputs, Settled, Skipped, files_look
-from trueup.run.launcher import pmix
 
 from .. import launch_nodes as together
 from . import devito_search
@@ -184,9 +183,7 @@ def fastest(
         return ""
     seconds, _, best = min(ranked, key=lambda candidate: candidate[:2])
     reused = sum(record["parameters"].get("tuning") == "reused" for _, _, record in ranked)
-    reuse_note = (
-        f"; {reused} reused the block shape of an earlier run (devito_tuning)" if reused else ""
-    )
+    reuse_note = f"; {reused} reused the block shape of an earlier run" if reused else ""
     return (
         f"{host}: {best['ranks']} rank(s) x {best['threads_per_rank']} thread(s), binding"
         f" {best['parameters']['binding']}, is the fastest of {len(ranked)} layouts:"
@@ -348,12 +345,11 @@ def _layout_of(parameters: Mapping[str, Any]) -> Layout:
 
 def _launched(inputs: PlanInputs, launcher: str, names: Sequence[str]) -> dict[str, Any]:
     options = inputs.options
-    by = "mpirun" if launcher == "mpirun" else "srun"
     return {
         "nodes": list(names),
         "hosts": together.hosts(names, inputs.hostvars),
         "launcher": launcher,
-        "launcher_arguments": pmix(launcher, options[f"{by}_arguments"], inputs.node),
+        "launcher_arguments": together.launcher_arguments(launcher, inputs),
         **together.slurm_job(inputs.variables),
         "queue_seconds": options["queue_seconds"],
     }

@@ -14,7 +14,6 @@ from trueup.node.gpu_places import GpuPlace, gpu_places
 from trueup.node.topology import cpu_mask, format_cpu_list
 from trueup.options import for_module
 from trueup.plan import Now, Plan, PlanInputs, Skipped
-from trueup.run.launcher import pmix
 
 from .. import launch_nodes as together
 from ..system import catalog_of
@@ -378,7 +377,7 @@ def _launched(asked: PlanInputs, names: Sequence[str]) -> dict[str, Any]:
         "nodes": list(names),
         "hosts": together.hosts(names, asked.hostvars),
         "launcher": launcher,
-        "launcher_arguments": pmix(launcher, options["launcher_arguments"], asked.node),
+        "launcher_arguments": together.launcher_arguments(launcher, asked),
         **together.slurm_job(asked.variables),
         "queue_seconds": options["queue_seconds"],
     }

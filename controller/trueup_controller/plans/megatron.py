@@ -17,7 +17,7 @@ from trueup.node.gpu_places import bound, gpu_places
 from trueup.node.pythons import Need
 from trueup.options import ROLE, for_module, refusals
 from trueup.plan import Plan, PlanInputs, Skipped
-from trueup.run.launcher import bind_argv, pmix
+from trueup.run.launcher import bind_argv
 
 from .. import launch_nodes as together
 from .gpu_grid import lacks_cuda_13
@@ -258,9 +258,9 @@ def _bound(inputs: PlanInputs, chosen: _Chosen, processes: int, nodes: int) -> d
     """CPU masks and variables of the processes, and srun's --mpi, on GPUs of a size that the
     catalog knows; nothing of it anywhere else."""
     options, size = inputs.options, inputs.node.get("vm_size")
-    defaults = {"launcher_arguments": options["launcher_arguments"], "gpu_masks": []}
+    arguments = together.launcher_arguments(options["launcher"], inputs)
     if not (chosen.gpus and size):
-        return defaults
+        return {"launcher_arguments": arguments, "gpu_masks": []}
     places = gpu_places(size, chosen.gpus, inputs.catalog("topologies.yml"))
     variables = job_variables(inputs, "multi_node" if nodes > 1 else "single_node", "training")
     if options["interface"]:
@@ -268,7 +268,7 @@ def _bound(inputs: PlanInputs, chosen: _Chosen, processes: int, nodes: int) -> d
     return {
         "gpu_masks": [gpu.mask for gpu in places] if processes <= len(places) else [],
         "variables": {**variables, **options["variables"]},
-        "launcher_arguments": pmix(options["launcher"], options["launcher_arguments"], inputs.node),
+        "launcher_arguments": arguments,
     }
 
 

@@ -18,7 +18,6 @@ from trueup.plan import (
     files_look,
     packages_look,
 )
-from trueup.run.launcher import pmix
 
 from .. import launch_nodes as together
 from ..system import catalog_of
@@ -158,7 +157,7 @@ def _cases_of(inputs: PlanInputs, setup: Setup) -> list[dict[str, Any]]:
             "nodes": options["nodes"],
             "hosts": together.hosts(options["nodes"], inputs.hostvars),
             "launcher": launcher,
-            "launcher_arguments": pmix(launcher, options["launcher_arguments"], inputs.node),
+            "launcher_arguments": together.launcher_arguments(launcher, inputs),
             **together.slurm_job(inputs.variables),
             "variables": setup.variables(
                 "multi_node" if _several(inputs) else "single_node", "collective_test"

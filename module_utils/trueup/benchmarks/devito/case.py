@@ -133,7 +133,7 @@ OPTIONS = (
         why="aggressive is what Devito's own benchmark takes.",
         choices=("off", "basic", "aggressive", "max"),
     ),
-    Option(
+    ModuleOption(
         "tuning",
         "reuse: take the block shape that an earlier run found on the same machine with the same"
         " versions, problem and layout, where there is one. anew: search each time, and keep what"
@@ -189,16 +189,6 @@ OPTIONS = (
         " nodes.",
         "strong",
         choices=_SERIES,
-    ),
-    RoleOption(
-        "mpirun_arguments",
-        "More arguments of mpirun, such as [--mca, btl_tcp_if_include, eth0].",
-        [],
-    ),
-    RoleOption(
-        "srun_arguments",
-        "More arguments of srun, which has --mpi=pmix where they say no other.",
-        [],
     ),
     SLURM_QUEUE,
     ModuleOption(

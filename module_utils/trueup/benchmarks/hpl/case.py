@@ -153,11 +153,6 @@ OPTIONS = (
         "mpirun",
         choices=("mpirun", "slurm"),
     ),
-    RoleOption(
-        "launcher_arguments",
-        "More arguments of mpirun or of srun, such as [--mca, btl_tcp_if_include, eth0].",
-        [],
-    ),
     SLURM_QUEUE,
     *LAUNCHER,
 )

@@ -184,11 +184,6 @@ OPTIONS = (
         "torchrun",
         choices=(TORCHRUN, "mpirun", "slurm"),
     ),
-    RoleOption(
-        "launcher_arguments",
-        "More arguments of mpirun or of srun, such as [--mca, btl_tcp_if_include, eth0].",
-        [],
-    ),
     ModuleOption(
         "node_rank",
         "With O(launcher=local), this node's place among O(nodes), from 0; the others meet at the"

@@ -156,11 +156,6 @@ OPTIONS = (
         choices=LAUNCHERS,
     ),
     RoleOption(
-        "launcher_arguments",
-        "More arguments of mpirun or of srun, which has --mpi=pmix where they say no other.",
-        [],
-    ),
-    RoleOption(
         "transport_expected",
         "What NCCL's log must show, or the record is invalid: by_size (NVLink within nodes whose"
         " GPUs share a switch; between nodes of a size with InfiniBand that, with GPUDirect), any,"
