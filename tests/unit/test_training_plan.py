@@ -118,6 +118,9 @@ def test_the_h100_recipe_is_run_as_azure_runs_it() -> None:
     assert made.values["clone"]["commit"] == "878d65fe006b07ccef715ccc5ab521afb94e78a8"
     # One node is not enough for it, and says so.
     assert "must divide the 8 processes" in made.refused[0]
+    divided = {"tensor_parallel": 4, "global_batch": 64}
+    own = case(plan(asked(GPUS, model="175B-h100", version_set="nd-h100", division=divided)))
+    assert [own[name] for name in (*divided, "pipeline_parallel")] == [4, 64, 16]
     small = plan(asked(GPUS, version_set="nd-h100", venv="/usr", precision="fp8"))
     assert (small.refused, case(small)["precision"]) == ([], "fp8")
     assert (

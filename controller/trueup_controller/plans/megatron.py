@@ -303,7 +303,7 @@ def _work(options: Mapping[str, Any], chosen: _Chosen) -> dict[str, Any]:
         "offload": chosen.parallelism.get("offload", "none") if offload == CATALOG else offload,
         "deepspeed_config": f"{options['prefix']}/zero.json",
         "recompute": _RECOMPUTE.get(recompute, chosen.parallelism.get("recompute", False)),
-        **{name: options[name] or _divided(chosen, name) for name in _DIVIDED},
+        **{name: options["division"].get(name) or _divided(chosen, name) for name in _DIVIDED},
         "transformer_engine": chosen.program == "megatron"
         and "transformer_engine" in chosen.versions["versions"],
         "precision": _precision(options["precision"], chosen),

@@ -109,29 +109,24 @@ OPTIONS = (
         least=1,
     ),
     RoleOption(
-        "tensor_parallel",
-        "GPUs that share each layer (Megatron-LM); 0: as the model's runs in the catalog had it,"
-        " else 1.",
-        0,
+        "division",
+        "How GPUs divide the work (Megatron-LM): tensor_parallel (GPUs that share each layer),"
+        " pipeline_parallel (groups of layers that different GPUs have) and global_batch (samples"
+        " of one iteration over all GPUs, accumulated). What is not here is as the model's runs in"
+        " the catalog had it, else 1, 1 and one micro batch of each model copy.",
+        {},
+        fields=(
+            Option("tensor_parallel", "GPUs that share each layer.", 0),
+            Option("pipeline_parallel", "Groups of layers that different GPUs have.", 0),
+            Option("global_batch", "Samples of one iteration over all GPUs.", 0),
+        ),
     ),
     ModuleOption("tensor_parallel", "GPUs that share each layer; C(megatron) alone.", 1, least=1),
-    RoleOption(
-        "pipeline_parallel",
-        "Groups of layers that different GPUs have (Megatron-LM); 0: as with"
-        " training_tensor_parallel.",
-        0,
-    ),
     ModuleOption(
         "pipeline_parallel",
         "Groups of layers that different GPUs have; C(megatron) alone.",
         1,
         least=1,
-    ),
-    RoleOption(
-        "global_batch",
-        "Samples of one iteration over all GPUs (Megatron-LM, which accumulates); 0: as with"
-        " training_tensor_parallel, else one micro batch of each model copy.",
-        0,
     ),
     ModuleOption(
         "global_batch",
