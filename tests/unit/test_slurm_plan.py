@@ -239,7 +239,7 @@ def test_a_slurm_that_has_a_word_for_no_cgroups_is_told(
 
 
 def test_a_node_that_judges_itself() -> None:
-    given = {"health": ["interval", "epilog"], "health_unmeasured": "drain"}
+    given = {"health": ["interval", "epilog", "drain_unmeasured"]}
     result = values("nd", health_records="/shared/results", **given)
     conf = (contents(result)["/etc/slurm/slurm.conf"] or "").splitlines()
     assert {
@@ -283,6 +283,7 @@ def test_when_a_node_judges_itself(health: list[str], interval: bool, epilog: bo
     [
         ({"health_interval_seconds": 59}, "slurm_health_interval_seconds is 59"),
         ({"health_records": "results"}, "slurm_health_records is results"),
+        ({"health": ["drain_unmeasured"]}, "drain_unmeasured alone"),
         ({"health": ["epilog"], "hook_timeout_seconds": 14}, "slurm_hook_timeout_seconds"),
     ],
 )

@@ -183,6 +183,9 @@ def _refused(inputs: PlanInputs) -> list[str]:
         f"slurm_health_records is {records}: give an absolute path, or nothing.": (
             not records or records.startswith("/")
         ),
+        "slurm_health has drain_unmeasured alone: name interval or epilog too.": (
+            options["health"] != ["drain_unmeasured"]
+        ),
         "slurm_hook_timeout_seconds must be 15 or more where slurm_health has epilog.": (
             options["hook_timeout_seconds"] >= 15 or "epilog" not in options["health"]
         ),

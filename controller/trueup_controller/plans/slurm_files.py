@@ -329,7 +329,7 @@ def _health_settings(inputs: PlanInputs) -> dict[str, Any]:
         "epilog_name": _EPILOG_NAME,
         "records": options["health_records"],
         "record_hours": _RECORD_HOURS,
-        "drains": options["health_unmeasured"] == "drain",
+        "drains": "drain_unmeasured" in options["health"],
         "seconds": _HEALTH_SECONDS,
         "epilog_seconds": options["hook_timeout_seconds"] - 2,
     }
