@@ -74,9 +74,13 @@ def unlike(nodes: Sequence[str], hostvars: Mapping[str, Any]) -> str:
 
 def launcher_arguments(launcher: str, inputs: PlanInputs) -> list[str]:
     """The launcher's arguments: the play's, and srun's --mpi."""
+    return pmix(launcher, play_arguments(launcher, inputs.variables), inputs.node)
+
+
+def play_arguments(launcher: str, variables: Mapping[str, Any]) -> list[str]:
+    """More arguments of the launcher, as the play sets them."""
     names = {"mpirun": "trueup_mpirun_arguments", "slurm": "trueup_srun_arguments"}
-    arguments = inputs.variables.get(names[launcher]) if launcher in names else None
-    return pmix(launcher, list(arguments or []), inputs.node)
+    return list(variables.get(names.get(launcher, "")) or [])
 
 
 def slurm_job(variables: Mapping[str, Any]) -> dict[str, Any]:

@@ -155,6 +155,8 @@ def test_where_nodes_meet(
     chosen = case(made)
     assert made.refused == []
     assert (chosen["nodes"], chosen["hosts"]) == (nodes, nodes)
+    # Gloo needs no PMIx of Slurm.
+    assert chosen["launcher_arguments"] == []
     assert (chosen["rendezvous_address"], chosen["node_rank"]) == (address, rank)
     # The record is the first one's, and is compared with what that one is.
     assert chosen["node"] == (CPUS if rank else None)

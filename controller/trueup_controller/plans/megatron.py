@@ -258,8 +258,8 @@ def _bound(inputs: PlanInputs, chosen: _Chosen, processes: int, nodes: int) -> d
     """CPU masks and variables of the processes, and srun's --mpi, on GPUs of a size that the
     catalog knows; nothing of it anywhere else."""
     options, size = inputs.options, inputs.node.get("vm_size")
-    arguments = together.launcher_arguments(options["launcher"], inputs)
     if not (chosen.gpus and size):
+        arguments = together.play_arguments(options["launcher"], inputs.variables)
         return {"launcher_arguments": arguments, "gpu_masks": []}
     places = gpu_places(size, chosen.gpus, inputs.catalog("topologies.yml"))
     variables = job_variables(inputs, "multi_node" if nodes > 1 else "single_node", "training")
@@ -268,7 +268,7 @@ def _bound(inputs: PlanInputs, chosen: _Chosen, processes: int, nodes: int) -> d
     return {
         "gpu_masks": [gpu.mask for gpu in places] if processes <= len(places) else [],
         "variables": {**variables, **options["variables"]},
-        "launcher_arguments": arguments,
+        "launcher_arguments": together.launcher_arguments(options["launcher"], inputs),
     }
 
 
