@@ -69,7 +69,7 @@ def test_every_image_gets_the_python_of_the_pins_with_headers(build: str, image:
     assert bool(install.get("archive")) is environment["python"].startswith("/opt/trueup/python")
 
 
-def test_what_is_not_there_is_not_found() -> None:
+def test_what_is_not_there_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     name, size, image = next(
         each
         for each in EACH
@@ -78,9 +78,15 @@ def test_what_is_not_there_is_not_found() -> None:
     one = dry.run(name, size, image)
     bare = re.sub(r'(?m)^Environment="PATH=.*\n', "", one.unit)
     assert dry.found(bare, one.made, image)["ninja"] == ""
-    elsewhere = dry.run(name, size, image, cuda_home="/opt/no-cuda")
+    kept = {
+        path: target
+        for path, target in dry.paths(image).items()
+        if not path.startswith("/usr/local/cuda")
+    }
+    monkeypatch.setattr(dry, "paths", lambda _: kept)
+    elsewhere = dry.run(name, size, image)
     [only] = elsewhere.made.skipped
-    assert "there is no /opt/no-cuda/bin/nvcc" in only.why
+    assert "there is no /usr/local/cuda/bin/nvcc" in only.why
     assert elsewhere.places["nvcc"] == ""
 
 
