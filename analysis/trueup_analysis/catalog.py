@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from trueup.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+PRICE_COLUMNS: Final = (
+    *("size", "region", "os", "offer", "usd_per_hour", "as_of_date", "source", "notes"),
+)
 # A file that a person writes is far below both.
 _MOST_CHARACTERS = 2**26
 _DEEPEST = 100
@@ -151,3 +154,12 @@ def _refuse_deep(path: Path, events: Iterable[Any]) -> None:
         depth -= isinstance(event, CollectionEndEvent)
         if depth > _DEEPEST:
             raise BadInput(f"{path} holds more than {_DEEPEST} lists or mappings within each other")
+
+
+def own_prices() -> Path:
+    """The user's own prices: ``TRUEUP_PRICES``, else trueup/prices.csv in the user's data folder (XDG_DATA_HOME)."""
+    named = os.environ.get("TRUEUP_PRICES")
+    if named:
+        return Path(named)
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data, "trueup", "prices.csv")

@@ -16,9 +16,8 @@ from trueup.errors import TrueupError
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from .commands.help_text import examples
-from .commands.messages import print_, say, sentence
-from .commands.progress import PROGRESS
+from .commands.messages import PROGRESS, print_, say, sentence
+from .commands.options import examples
 
 EXIT_CODES = (
     "Exit status: 0 fine; 1 bad input or a known error, said in one sentence; 2 `trueup health`"

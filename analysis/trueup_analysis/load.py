@@ -18,7 +18,7 @@ import numpy as np
 from trueup.errors import BadInput
 from trueup.record import SCHEMA
 
-from . import batch, columns, packed, records
+from . import columns, packed, records
 from .copies import copies
 from .published import read_published
 from .selection import in_order
@@ -466,7 +466,7 @@ class _Reader:
         """Turn the records so far into a table, so that sources keep the order in which they
         came."""
         if self._waiting:
-            self._tables.append(batch.table(self._waiting))
+            self._tables.append(records.table(self._waiting))
         self._waiting, self._figures = [], 0
 
     def _read_packed(self, path: Path) -> None:

@@ -1,4 +1,5 @@
-"""One record as a file holds it: its rules, and the reason why a text is none."""
+"""One record as a file holds it: its rules, the reason why a text is none, and the table of
+many."""
 
 from __future__ import annotations
 
@@ -6,12 +7,14 @@ import functools
 import json
 import os
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
+import numpy as np
 from trueup.quantity import UNITS
 
-from . import packed
+from . import metrics, packed
+from .columns import Words, coded, whole
 from .packed import METRIC_NAME, PATTERNS, Scalar
 
 if TYPE_CHECKING:
@@ -193,3 +196,37 @@ def once_each(pairs: list[tuple[str, Any]]) -> None:
         if name in names:
             raise msgspec.ValidationError(f"{name} is given twice in one object")
         names.add(name)
+
+
+# Columns that a record has itself.
+_TEXTS: Final = (
+    *("run_id", "benchmark", "case", "outcome", "reason", "vm_size", "region", "offer"),
+    "started_at",
+)
+_COUNTS: Final = ("node_count", "ranks", "threads_per_rank", "gpus")
+
+
+def table(batch: Sequence[tuple[Record, str]]) -> packed.Table:
+    """The table of some records, each with the path of its file."""
+    records = [record for record, _ in batch]
+    raws = [record.raw for record in records]
+    columns: dict[str, Any] = {
+        **{name: coded(getattr(record, name) for record in records) for name in _TEXTS},
+        **{
+            name: coded(packed.canonical(getattr(record, name)) for record in records)
+            for name in packed.JSON
+        },
+        **{name: whole(getattr(record, name) for record in records) for name in _COUNTS},
+        "duration_seconds": np.array([record.duration_seconds for record in records], np.float64),
+        "nodes": coded("+".join(record.nodes) for record in records),
+        "raw_path": coded(
+            None if raw is None else os.path.join(os.path.dirname(path), raw.path)
+            for raw, (_, path) in zip(raws, batch, strict=True)
+        ),
+        "raw_sha256": coded(None if raw is None else raw.sha256 for raw in raws),
+        "source": coded(path for _, path in batch),
+        "provenance": Words(np.zeros(len(batch), np.int32), [packed.MEASURED]),
+    }
+    ranks, threads = columns["ranks"], columns["threads_per_rank"]
+    columns["cores"] = np.where((ranks < 0) | (threads < 0), -1, ranks * threads)
+    return packed.of_columns(columns, metrics.of_rows([record.metrics for record in records]))

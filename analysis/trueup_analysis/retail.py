@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-import os
 import tempfile
 import urllib.parse
 from collections import Counter
@@ -22,12 +21,11 @@ from typing import TYPE_CHECKING, Any, Final
 from trueup import rest
 from trueup.errors import BadInput, TrueupError
 
+from .catalog import PRICE_COLUMNS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-COLUMNS: Final = (
-    *("size", "region", "os", "offer", "usd_per_hour", "as_of_date", "source", "notes"),
-)
 HOST: Final = "https://prices.azure.com"
 _PATH: Final = "/api/retail/prices"
 _VERSION: Final = "2023-01-01-preview"
@@ -176,19 +174,12 @@ def _row(
     size, system, offer = key
     since = str(item.get("effectiveStartDate") or "")[:10]
     figures = (size, region, system, offer, f"{usd:.10g}", *day_and_source)
-    return dict(zip(COLUMNS, (*figures, f"in force since {since}" if since else ""), strict=True))
+    return dict(
+        zip(PRICE_COLUMNS, (*figures, f"in force since {since}" if since else ""), strict=True)
+    )
 
 
 # ---- the user's own file ------------------------------------------------------------------------
-
-
-def own_file() -> Path:
-    """``TRUEUP_PRICES``, else trueup/prices.csv in the user's data folder (XDG_DATA_HOME)."""
-    named = os.environ.get("TRUEUP_PRICES")
-    if named:
-        return Path(named)
-    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(data, "trueup", "prices.csv")
 
 
 def keep(path: Path, earlier: Iterable[Mapping[str, Any]], fetched: Sequence[Fetched]) -> int:
@@ -199,11 +190,11 @@ def keep(path: Path, earlier: Iterable[Mapping[str, Any]], fetched: Sequence[Fet
         BadInput: it cannot be written.
     """
     merged = {
-        tuple(row[name] for name in (*COLUMNS[:4], "as_of_date")): row
+        tuple(row[name] for name in (*PRICE_COLUMNS[:4], "as_of_date")): row
         for row in (*earlier, *(row for response in fetched for row in response.rows))
     }
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, PRICE_COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(merged[key] for key in sorted(merged))
     try:

@@ -19,7 +19,7 @@ Layers = Sequence[Sequence[str]]
 ANALYSIS: Layers = (
     ("units", "catalog", "retail", "columns"),
     (
-        *("load", "packed", "metrics", "records", "batch", "published", "cases", "read"),
+        *("load", "packed", "metrics", "records", "published", "cases", "read"),
         *("decoding", "front", "selection", "copies", "runs"),
     ),
     ("figures",),

@@ -151,10 +151,10 @@ OPERATIONS = (
     Operation(
         "newer prices of one's own",
         "from pathlib import Path\n"
-        "from trueup_analysis import retail\n"
+        "from trueup_analysis import catalog, retail\n"
         "from trueup_analysis.figures.prices import read_prices\n"
         f"rows = read_prices(Path({str(ROOT / 'catalog/prices.csv')!r}))\n"
-        "rows = [{name: str(row[name]) for name in retail.COLUMNS} for row in rows]\n"
+        "rows = [{name: str(row[name]) for name in catalog.PRICE_COLUMNS} for row in rows]\n"
         "retail.keep(Path(f'{folder}/prices.csv'), rows, [])",
         _earlier("prices.csv"),
     ),

@@ -11,10 +11,9 @@ import typer
 from trueup.errors import BadInput
 
 from .answering import answered, ask_of, said
-from .help_text import examples
 from .inputs import RESULTS, load_results, output_of
 from .messages import print_, say_notes, say_warnings
-from .options import Format, flag, option, taking
+from .options import Format, examples, flag, option, taking
 from .output import Common
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from typing import Annotated
 import typer
 from trueup.errors import BadInput, TrueupError
 
-from .help_text import examples, group
 from .messages import say, say_all
-from .options import flag, option, taking
+from .options import examples, flag, group, option, taking
 from .output import Common, put
 
 app = group(

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .help_text import examples
-from .options import Format, FormatOption, OutputOption, option
+from .options import Format, FormatOption, OutputOption, examples, option
 from .output import write
 
 app = typer.Typer()

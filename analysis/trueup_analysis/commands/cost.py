@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .billing import Billing
-from .help_text import examples
 from .inputs import expectations_at_sizes, load_results
 from .messages import end_incomplete, say_all, say_notes, say_warnings
-from .options import Format, RecordQuery, filters, flag, taking
+from .options import Format, RecordQuery, examples, filters, flag, taking
 from .output import Common
 
 if TYPE_CHECKING:

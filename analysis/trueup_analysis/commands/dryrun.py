@@ -11,9 +11,8 @@ import typer
 from trueup import benchmarks
 from trueup.errors import BadInput
 
-from .help_text import examples
 from .messages import say_all
-from .options import option, taking
+from .options import examples, option, taking
 from .output import Common
 
 app = typer.Typer()

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 from trueup.errors import BadInput
 
-from .help_text import examples
-from .options import flag, option, taking
+from .options import examples, flag, option, taking
 from .output import Common
 
 app = typer.Typer()

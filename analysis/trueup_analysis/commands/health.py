@@ -11,11 +11,19 @@ from typing import Annotated
 import typer
 from trueup.errors import TrueupError
 
-from .help_text import examples
 from .inputs import expectations_for
 from .judged import judged, nodes_of
 from .messages import end_incomplete, say, say_notes, sentence
-from .options import CatalogOption, Format, OutputOption, RecordQuery, filtered, flag, option
+from .options import (
+    CatalogOption,
+    Format,
+    OutputOption,
+    RecordQuery,
+    examples,
+    filtered,
+    flag,
+    option,
+)
 from .output import put, write
 
 app = typer.Typer()

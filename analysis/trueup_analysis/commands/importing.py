@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from ..read import STANDARD_INPUT
-from .help_text import examples
 from .inputs import RESULTS, Output, outputs_of, raise_all
 from .messages import once_each, say, say_refused
-from .options import CatalogOption, SizeOption, flag, option
+from .options import CatalogOption, SizeOption, examples, flag, option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

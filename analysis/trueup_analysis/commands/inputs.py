@@ -13,8 +13,7 @@ from trueup.errors import BadInput
 from trueup.reading import MOST_BYTES
 from trueup.suggest import did_you_mean
 
-from .messages import say
-from .progress import PROGRESS
+from .messages import PROGRESS, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

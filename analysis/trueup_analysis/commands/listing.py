@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from .help_text import examples
 from .inputs import expectations_at_sizes, load_results
 from .messages import end_incomplete, say, say_all, say_notes
-from .options import Format, RecordQuery, filters, flag, taking
+from .options import Format, RecordQuery, examples, filters, flag, taking
 from .output import Common
 
 app = typer.Typer()

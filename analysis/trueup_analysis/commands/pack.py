@@ -9,10 +9,9 @@ from typing import Annotated
 import typer
 from trueup.errors import BadInput
 
-from .help_text import examples
 from .inputs import load_results
 from .messages import end_incomplete, say, say_notes
-from .options import RecordQuery, filtered, option
+from .options import RecordQuery, examples, filtered, option
 
 app = typer.Typer()
 

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .help_text import examples
-from .options import taking
+from .options import examples, taking
 from .output import Common
 from .prices import today
 

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from trueup.errors import BadInput
 
-from .help_text import examples, group
-from .messages import say
-from .options import Format, FormatOption, OutputOption, option, taking
+from .messages import PROGRESS, say
+from .options import Format, FormatOption, OutputOption, examples, group, option, taking
 from .output import Common, write
-from .progress import PROGRESS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +96,7 @@ def refresh(
     fetched = [retail.fetch(server, region_id, sizes, day, PROGRESS.step) for region_id in regions]
     for response in fetched:
         _tell(response, sizes)
-    prices_file = retail.own_file()
+    prices_file = catalog.own_prices()
     if not any(response.rows for response in fetched):
         raise BadInput(
             f"{server.url} has no price of these sizes there; {prices_file} is as it was"
@@ -122,12 +120,12 @@ def refresh(
 @app.command(epilog=examples("trueup prices diff", "trueup prices diff --format csv"))
 def diff(*, format_: FormatOption = Format.table, output: OutputOption = None) -> None:
     """Differences between your own prices and the catalog's."""
-    from .. import catalog, retail
+    from .. import catalog
     from ..figures import price_list
     from ..figures.prices import read_prices
     from ..sheets import price_list as sheets
 
-    prices_file = retail.own_file()
+    prices_file = catalog.own_prices()
     if not prices_file.exists():
         raise BadInput(f"{prices_file} does not exist; `trueup prices refresh` makes it")
     listed = read_prices(catalog.find("prices.csv"))

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .help_text import examples
 from .inputs import expectations_for, outputs_of
 from .messages import once_each, say_all, say_refused
-from .options import Format, flag, option, taking
+from .options import Format, examples, flag, option, taking
 from .output import Common, put
 
 if TYPE_CHECKING:

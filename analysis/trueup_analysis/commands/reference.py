@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from .help_text import examples
 from .inputs import RESULTS, load_results
 from .messages import end_incomplete, say, say_notes
-from .options import RecordQuery, filters, taking
+from .options import RecordQuery, examples, filters, taking
 from .output import Common
 
 app = typer.Typer()

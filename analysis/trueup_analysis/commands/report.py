@@ -9,10 +9,9 @@ import typer
 from trueup.errors import BadInput
 
 from .billing import Billing
-from .help_text import examples
 from .inputs import load_results
 from .messages import end_incomplete, print_, say_notes
-from .options import CatalogOption, RecordQuery, filters, option, taking
+from .options import CatalogOption, RecordQuery, examples, filters, option, taking
 
 if TYPE_CHECKING:
     from ..figures.advise.access import Advised

@@ -7,10 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from .help_text import examples
 from .inputs import expectations_at_sizes, load_results
 from .messages import end_incomplete, say_all, say_notes, say_warnings
-from .options import Format, FormatOption, OutputOption, RecordQuery, filtered, flag, option
+from .options import (
+    Format,
+    FormatOption,
+    OutputOption,
+    RecordQuery,
+    examples,
+    filtered,
+    flag,
+    option,
+)
 from .output import write
 
 app = typer.Typer()

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .help_text import examples
-from .options import flag, option, taking
+from .options import examples, flag, option, taking
 from .output import Common
 from .prices import OfferOption, OsOption, RegionOption, today
 

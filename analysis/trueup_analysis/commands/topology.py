@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from trueup.errors import BadInput
 
-from .help_text import examples, group
 from .inputs import read_bytes
 from .messages import say
-from .options import CatalogOption, OutputOption, SizeOption, flag, option, taking
+from .options import CatalogOption, OutputOption, SizeOption, examples, flag, group, option, taking
 from .output import Common, put
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..units import known
-from .by_record import ByRecord
-from .coded import all_of
+from .coded import ByRecord, all_of
 from .pooling import rows_to_price, work_priced
 from .prices import OWN, Pricing, Terms
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trueup.cases import Case
     from trueup.view import Measure, View
 
-    from .by_record import Held
+    from .coded import Held
     from .heads import Heads
     from .views import Headline
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..cases import read_cases
-from .by_record import ByRecord
-from .coded import distinct
+from .coded import ByRecord, distinct
 from .views import Headline, at_headline, headline, view_of
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from trueup.view import Measure
 
     from ..load import Loaded
-    from .by_record import Held
+    from .coded import Held
 
 # Instead of a place among the headlines: none is held; the case itself must say.
 _NONE, _OF_CASE = -1, -2

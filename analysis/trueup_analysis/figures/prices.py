@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from trueup.errors import BadInput
 from trueup.suggest import did_you_mean, nearest
 
-from .. import catalog, retail
+from .. import catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ def read_prices(path: Path) -> list[dict[str, Any]]:
     Raises:
         BadInput: not such a file, or a row with a price or date that cannot be one.
     """
-    return [_price_row(row, where) for where, row in catalog.rows(path, *retail.COLUMNS)]
+    return [_price_row(row, where) for where, row in catalog.rows(path, *catalog.PRICE_COLUMNS)]
 
 
 def read_all(chosen: Path | None = None) -> list[dict[str, Any]]:
@@ -59,7 +59,7 @@ def read_all(chosen: Path | None = None) -> list[dict[str, Any]]:
     """
     folder = catalog.folder(chosen)
     rows = read_prices(folder / "prices.csv")
-    user_file = retail.own_file()
+    user_file = catalog.own_prices()
     return (
         [*rows, *read_prices(user_file)]
         if folder == catalog.built_in() and user_file.exists()
@@ -136,7 +136,7 @@ def _price_row(row: dict[str, str], where: str) -> dict[str, Any]:
         raise BadInput(f"{where}: a price of {price} is not above zero")
     if row["as_of_date"] and not _is_date(row["as_of_date"]):
         raise BadInput(f"{where}: {row['as_of_date']!r} is not a date like 2026-06-18")
-    return {**{name: row[name] for name in retail.COLUMNS}, "usd_per_hour": price}
+    return {**{name: row[name] for name in catalog.PRICE_COLUMNS}, "usd_per_hour": price}
 
 
 def region_name(region: str) -> str:

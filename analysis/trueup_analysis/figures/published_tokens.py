@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .. import units
 from ..packed import MEASURED
-from .by_record import ByRecord
-from .coded import all_of
+from .coded import ByRecord, all_of
 from .prices import CURRENCY, LIST_OFFER, Book, Quote
 from .tokens import BENCHMARK, costs, rates
 

@@ -12,8 +12,7 @@ from trueup.errors import BadInput
 
 from .. import catalog, units
 from ..packed import MEASURED
-from .by_record import ByRecord
-from .coded import Coded, all_of
+from .coded import ByRecord, Coded, all_of
 from .prices import OWN, Pricing, Terms
 from .work import HOW, work_of
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..load import Loaded
-    from .by_record import Numbers
+    from .coded import Numbers
 
 BENCHMARK: Final = "vllm"
 # The same work at another address, or with other prompts of its kind, is a repeat; a profile's

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from trueup.cases import Case
 
-    from ..figures.by_record import ByRecord, Numbers
+    from ..figures.coded import ByRecord, Numbers
     from ..figures.sizes import Sizes
 
 _TRIAD: Final = "triad_rate"

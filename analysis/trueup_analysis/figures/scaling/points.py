@@ -14,8 +14,7 @@ from trueup.errors import BadInput
 from ... import units
 from ...cases import read_cases
 from ...columns import numbered
-from ..by_record import ByRecord
-from ..coded import Coded, all_of, by_number, first_of_each, words_of
+from ..coded import ByRecord, Coded, all_of, by_number, first_of_each, words_of
 from ..views import at_headline, headline, views
 from ..work import HOW, work_of
 
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 
     from ...columns import Words
     from ...load import Loaded
-    from ..by_record import Numbers
-    from ..coded import Counts
+    from ..coded import Counts, Numbers
     from ..views import Headline
 
 _NOT_USED = (None, "", "none", "off", "local", "torchrun", False)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trueup.health.expectations import Expectations
 
     from ...load import Loaded
-    from ..by_record import Numbers
+    from ..coded import Numbers
     from .points import Points
 
 
