@@ -157,7 +157,8 @@ def _refuse_deep(path: Path, events: Iterable[Any]) -> None:
 
 
 def own_prices() -> Path:
-    """The user's own prices: ``TRUEUP_PRICES``, else trueup/prices.csv in the user's data folder (XDG_DATA_HOME)."""
+    """The user's own prices: ``TRUEUP_PRICES``, else trueup/prices.csv in the user's data folder
+    (XDG_DATA_HOME)."""
     named = os.environ.get("TRUEUP_PRICES")
     if named:
         return Path(named)

@@ -243,3 +243,22 @@ def test_bad_input_is_one_sentence_in_every_command(
     assert message in done.err
     usage = done.status == 64
     assert usage or sum("trueup: error: " in line for line in done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["list", "cost"])
+def test_a_command_needs_no_pandas(results: Path, tmp_path: Path, command: str) -> None:
+    """The controller's requirements do not have it; pyarrow imports it where it is installed."""
+    (tmp_path / "pandas.py").write_text("raise ImportError('pandas')")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from trueup_analysis import cli; cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, command, str(results)],
+        env={**os.environ, "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    usual = as_process(command, results)
+    assert (done.returncode, done.stdout) == (usual.returncode, usual.stdout)
