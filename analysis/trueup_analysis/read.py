@@ -30,6 +30,23 @@ OTHERS: Final = {
     "IOR": re.compile(r"(?m)^IOR-\d\S*: MPI Coordinated Test of Parallel I/O"),
     "HPCG": re.compile(r"(?m)^HPCG-Benchmark"),
     "iperf3": re.compile(r"(?m)^iperf Done\."),
+    "SGLang's bench_serving": re.compile(r"(?m)^Total generated tokens \(retokenized\):"),
+    "vllm bench throughput": re.compile(
+        r"(?m)^Throughput: [\d.]+ requests/s, [\d.]+ total tokens/s"
+    ),
+    "trtllm-bench": re.compile(
+        r"(?m)^= PERFORMANCE OVERVIEW|^Per GPU Output Throughput \(tps/gpu\):"
+    ),
+    "AIPerf": re.compile(r"NVIDIA AIPerf \|"),
+    "torchtitan": re.compile(r"(?m)^\[titan\] |\bstep: +\d+ +loss: +\S+ +grad_norm:"),
+    "NeMo": re.compile(r"reduced_train_loss: |train_step_timing in s: "),
+    "azcopy": re.compile(r"(?m)^Final Job Status: \w+|^Number of File Transfers: \d"),
+    "HPL-MxP": re.compile(r"HPL MxP Result|HPL-MxP"),
+    "AzNHC": re.compile(r"nhc: +Health check (?:passed|failed):"),
+    "gpu-burn": re.compile(r"proc'd: \d+ \([\d.]+ Gflop/s\)"),
+    "mdtest": re.compile(r"(?m)^mdtest-\d"),
+    "NVIDIA's kernel messages": re.compile(r"NVRM: "),
+    "nvidia-smi": re.compile(r"(?m)^GPU \d+: .*\(UUID: GPU-"),
 }
 STANDARD_INPUT: Final = "standard input"
 # Resources, and their names in a parser's result.

@@ -130,6 +130,25 @@ def test_the_table_says_what_the_json_says_rounded() -> None:
         assert got[name] == pytest.approx(value, abs=0.00501), name
 
 
+def test_a_table_of_e2el_alone_is_read() -> None:
+    lines = text_of(RANDOM).splitlines()
+    begin = next(at for at, line in enumerate(lines) if "Serving Benchmark Result" in line)
+    end = next(at for at, line in enumerate(lines) if at > begin and line.startswith("====="))
+    first, last = (
+        next(at for at, line in enumerate(lines) if title in line)
+        for title in ("Time to First Token", "End-to-end Latency")
+    )
+    table = "\n".join(lines[begin : end + 1])
+    alone = "\n".join(lines[begin:first] + lines[last : end + 1])
+    got = figures(alone)
+    assert got == {key: value for key, value in figures(table).items() if key in got}
+    assert ({"e2el"} <= {name for name, _ in got}, "ttft" in {name for name, _ in got}) == (
+        True,
+        False,
+    )
+    assert "there is no TTFT in the result: it was not asked for" in parse_vllm(alone).warnings
+
+
 @pytest.mark.parametrize("name", ["vllm032_onetoken.json", "vllm032_table_one_token.log"])
 def test_one_token_a_request_has_no_tpot_and_no_itl(name: str) -> None:
     output = parse_vllm(text_of(name))
