@@ -186,7 +186,7 @@ def _without_shared(
     filled = [at for at, line in enumerate(lines) if line.strip()]
     for labelled, group in groupby(filled, key=lambda at: matches[at] is not None):
         block = list(group)
-        if not labelled or (len(block) < _NEIGHBOURS and len(block) < len(filled)):
+        if not labelled or (len(block) < _NEIGHBOURS and not _is_object(lines, matches, filled)):
             continue
         ends = {at: match for at in block if (match := matches[at])}
         names = {kind_of(match[0]) for match in ends.values()}
@@ -196,6 +196,12 @@ def _without_shared(
             cleaned_lines[at] = lines[at][match.end() :]
         count += len(block)
     return cleaned_lines, count
+
+
+def _is_object(lines: list[str], matches: list[re.Match[str] | None], filled: list[int]) -> bool:
+    """Whether a few labelled lines are the whole text, and a JSON object."""
+    rest = [lines[at][match.end() :] for at in filled if (match := matches[at])]
+    return len(rest) == len(filled) and rest[0].startswith("{")
 
 
 def _without_prompts(lines: list[str]) -> tuple[list[str], int]:
