@@ -373,7 +373,12 @@ class _Figures:
         """The most in any second; of a short run it may lie somewhat below the mean."""
         peak = None if self.figures.get(key) is None else self._number(key)
         mean = self.figures.get("output_throughput")
-        if key == _PEAK_TOKENS and peak is not None and isinstance(mean, (int, float)) and 2 * peak < mean:
+        if (
+            key == _PEAK_TOKENS
+            and peak is not None
+            and isinstance(mean, (int, float))
+            and 2 * peak < mean
+        ):
             self.warnings.append(f"the printed peak of {peak:g} tokens/s lies far below the mean")
         return peak
 
