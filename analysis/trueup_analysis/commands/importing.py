@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 _NOT_COMPARED = "; such logs are compared with no other (--model or --label says it)"
+_COPY = "same text as {}: they count as two nodes; if one is a copy, remove its record"
 _UTC = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -172,11 +173,12 @@ def _imported(
             if not written:
                 records.write_manifest(str(results), {**manifest, "finished_at": None})
             path = records.write_record(str(results), record, raw=output.text)
-            equal = next(filter(log.is_copy, before), None)
+            copied = [_COPY.format(first.origin) for first in before if log.is_copy(first)]
             before.append(log._replace(path=path))
             written.append(record)
-            warnings += [(output.reading.title, text) for text in output.reading.warnings]
-            yield from _told(output, record, equal)
+            texts = (*copied[:1], *output.reading.warnings)
+            warnings += [(output.reading.title, text) for text in texts]
+            yield from _told(output, record)
         if written:
             _end(results, manifest, written)
     yield from (_Line(f"warning: {text}") for text in once_each(warnings))
@@ -300,16 +302,11 @@ def _already(source: str, same: _Log, log: _Log) -> _Line:
     )
 
 
-def _told(output: Output, record: Record, equal: _Log | None) -> Iterator[_Line]:
-    """Messages on a log that was written."""
+def _told(output: Output, record: Record) -> Iterator[_Line]:
+    """Messages on the outcome of a log that was written."""
     from trueup.record import TOO_SHORT
 
     source = output.reading.source
-    if equal is not None:
-        yield _Line(
-            f"warning: {source} has the same text as {equal.origin}: they count as two nodes. If"
-            " one is a copy, remove its record."
-        )
     if record["outcome"] == TOO_SHORT:
         yield _Line(f"warning: {source}: {record['reason']}; no table counts it.")
     elif record["outcome"] != "ok":

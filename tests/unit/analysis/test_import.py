@@ -211,7 +211,7 @@ def test_equal_texts_of_two_nodes_are_two(
     shutil.copy(logs[0], logs[2])
     done = call_trueup("import", logs[0], logs[2], "--size", SIZE, "--results", results)
     assert (done.status, outcomes(results)) == (0, {"node01": "ok", "node03": "ok"})
-    assert f"warning: {logs[2]} has the same text as {logs[0]}: they count as two nodes" in done.err
+    assert f"warning: {logs[2]}: same text as {logs[0]}: they count as two nodes" in done.err
 
 
 def test_standard_input_is_the_node_that_it_names_or_another_one(

@@ -168,6 +168,8 @@ def test_a_folder_of_600_logs_of_one_name_is_600_nodes(
     nodes = {record["nodes"][0] for record in made_records}
     assert (done.status, len(made_records), len(nodes)) == (1, 600, 600)
     assert {record["case"] for record in made_records} == {"stream"}
+    [copies] = [line for line in done.err.splitlines() if "same text as" in line]
+    assert "(599 files: " in copies
     last = done.err.splitlines()[-3:]
     assert [line.startswith("trueup: error: ") for line in last] == [True, True, False]
     assert last[-1] == "2 of 602 files could not be imported; the others were."
