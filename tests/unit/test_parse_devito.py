@@ -68,6 +68,11 @@ def test_a_text_without_a_run_has_the_time_to_generate_unverified() -> None:
     output = parse_devito("Operator `Kernel` generated in 1.26 s\n  * lowering: 0.61 s\n")
     assert [(row.name, row.value) for row in output.metrics()] == [("generation_time", 1.26)]
     assert output.unverified[0][:28] == "no line 'Operator ... ran in"
+    begun = (
+        "Operator `Kernel` generated in 1.26 s\nOperator `Kernel` arguments preprocess: 0.53 s\n"
+    )
+    with pytest.raises(ParseError, match="the run did not end"):
+        parse_devito(begun)
 
 
 @pytest.mark.parametrize(("name", "ranks"), [("driver_openmp.log", 1), ("driver_mpi.log", 2)])

@@ -45,6 +45,8 @@ _MOST = 1e100
 _HELPER = re.compile(
     r"init\w*|pad\w*|assign|\w*smooth\w*|norm\d*|sumall|inner|mmin|mmax", re.IGNORECASE
 )
+# Lines of an operator whose run has begun.
+_BEGUN = re.compile(r"Operator `\w+` (?:ran in|jit-compiled|arguments preprocess)")
 _GENERATED = re.compile(r"Operator `(\w+)` generated in (\S+) s\s*$")
 _CLOCKS_DIFFER = 0.01
 _TIMED_DIFFERENCE_SECONDS = 0.011  # the log rounds up to 0.01
@@ -218,7 +220,7 @@ def _from_log(
     """The output of Devito's own log, with the runs in it and those of the benchmark."""
     matches = filter(None, map(_GENERATED.search, lines))
     generated = [match for match in matches if not _HELPER.fullmatch(match[1])]
-    if not logged and len(generated) == 1 and not any(" ran in " in line for line in lines):
+    if not logged and len(generated) == 1 and not any(map(_BEGUN.search, lines)):
         return _fragment(generated[0])
     if not logged or any(match[1] in _FORWARD and not forward for match in generated):
         raise ParseError(
