@@ -2,7 +2,7 @@
 
 A machine has its virtual network's address in a network namespace of its own (netns.py), its
 metadata service there, its size's recorded machine at /srv/machine, and cloud-init, which runs its
-custom data. It shares kernel, cores and memory with this host. docs/dev/lab.md says what that is not.
+custom data. It shares kernel, cores and memory with this host; docs/dev/lab.md says what differs.
 """
 
 from __future__ import annotations
