@@ -137,18 +137,17 @@ class Look(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settled:
-    """How it is seen that a role has nothing to do on a node.
+class Convergence:
+    """The conditions under which a role has nothing to do on a node.
 
     Attributes:
-        looks: the queries to the node, in this order, until a response says that there is
-            something.
-        owed: whether the plan says that there is something.
-        stats: the values that run.json keeps of it, by name (``trueup_*``).
+        looks: the queries to the node, in this order, until a response shows work.
+        has_work: whether the plan itself shows work.
+        stats: the values that run.json keeps of the role, by name (``trueup_*``).
     """
 
     looks: Sequence[Look] = ()
-    owed: bool = False
+    has_work: bool = False
     stats: Mapping[str, Any] = field(default_factory=dict)
 
 

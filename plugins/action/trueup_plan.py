@@ -22,7 +22,7 @@ try:
     from trueup.errors import TrueupError
     from trueup.options import MODULE, Option, refusals, unwritable
     from trueup.plan import PlanInputs, Templated
-    from trueup_controller.actions import answer_of
+    from trueup_controller.actions import answer_of, in_check_mode
     from trueup_controller.plan_loader import room_of, tool_of
     from trueup_controller.removed_options import unknown_option
 except ModuleNotFoundError as missing:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import ModuleType
 
-    from trueup.plan import Plan
+    from trueup.plan import Look, Plan
 
 DOCUMENTATION = r"""
 name: trueup_plan
@@ -47,6 +47,7 @@ description:
   - Returns what the plan of the role's room says (C(trueup.plan.Plan)). Nothing is changed; the
     node is asked what the room's C(asks) says, modules or actions of ours, and with
     M(program_facts) for its C(programs). What these publish as facts of the host, this does too.
+  - RV(is_converged) says whether the role has nothing to do on the node.
 options:
   found:
     description: What modules found out about the node, for the plan.
@@ -58,6 +59,21 @@ options:
         says too.
     type: bool
     default: false
+  converging:
+    description:
+      - Whether the role's tasks follow. The node is asked, in check mode, all queries of the room's
+        C(convergence); without them RV(is_converged) is true only of a role that is skipped here.
+      - Where tags choose steps or roles, the node is not asked, and the chosen tasks run.
+    type: bool
+    default: false
+  roles:
+    description:
+      - Roles that are planned one after the other, as with O(converging), in place of the role that
+        this stands in. RV(unconverged) are those from the first on that has something to do, or
+        that cannot be planned here. Those before it need not be included, which costs the
+        controller several times as much (docs/controller_cost.md).
+    type: list
+    elements: str
 """
 
 _PROJECT = Path(benchmarks.__file__).parents[3]
@@ -69,25 +85,65 @@ _UNIDENTIFIED = (
 _LIMITS = {"percent": 100.0}
 # The parser in C is ten times as fast, where PyYAML was built with it.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_INCLUDE = "ansible.builtin.include_tasks"
-_PLAIN_ENTRY = [{"trueup_plan"}, {_INCLUDE}]
+# The tags of a role's steps.
+_STEPS = ("install", "configure", "verify")
 _SPEC_KEYS = ("type", "elements", "choices", "no_log", "options")
 
 
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
-    _VALID_ARGS = frozenset({"found", "measuring"})
+    _VALID_ARGS = frozenset({"found", "measuring", "converging", "roles"})
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """The plan's values, ``skipped_here`` and, of a benchmark, ``cases``."""
         result: dict[str, Any] = super().run(tmp, task_vars)
+        variables: dict[str, Any] = task_vars or {}
+        if "roles" in self._task.args:
+            result.update(self._unconverged(self._task.args["roles"], variables))
+            return result
         role = self._task._role
         if role is None:
             message = "trueup_plan stands in no role, and plans the role that it stands in"
             raise AnsibleActionFail(message)
-        result.update(self.plan_of(Path(role._role_path), task_vars or {}))
+        path = Path(role._role_path)
+        result.update(self.plan_of(path, variables))
+        if boolean(self._task.args.get("converging", False)):
+            self._check_convergence(path.name, result, variables)
         return result
+
+    def _unconverged(self, roles: list[str], variables: dict[str, Any]) -> dict[str, Any]:
+        """``unconverged``: the roles from the first one with work on, and what the others before it
+        report."""
+        result: dict[str, Any] = {"changed": False}
+        facts: dict[str, Any] = {}
+        stats: dict[str, Any] = {}
+        for number, role in enumerate(roles):
+            try:
+                plan = self.plan_ahead(role, variables, self._node(variables))
+            except AnsibleActionFail:
+                # The role's own tasks report the problem.
+                plan = None
+            if plan is not None:
+                self._check_convergence(role, plan, variables)
+            if plan is None or not plan["is_converged"]:
+                result["unconverged"] = roles[number:]
+                break
+            facts.update(plan.get("ansible_facts", {}))
+            stats.update(plan.get("ansible_stats", {}).get("data", {}))
+            result["changed"] = result["changed"] or plan.get("changed", False)
+        return {"unconverged": [], **result, **_reported(facts, stats)}
+
+    def plan_ahead(
+        self, role: str, variables: dict[str, Any], node: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """The plan of a role outside of its tasks; None where its preflight has tasks beside the
+        plan, or it is not a role of this project."""
+        path = _path_of(role, variables)
+        is_own = path.resolve() == (_PROJECT / "roles" / role).resolve()
+        if not is_own or getattr(room_of(role), "OWN_PREFLIGHT", False):
+            return None
+        return self.plan_of(path, {**_defaults(path), **variables}, node)
 
     def plan_of(
         self, path: Path, variables: dict[str, Any], node: dict[str, Any] | None = None
@@ -122,7 +178,53 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"{name}: {error}") from error
         if plan.refused:
             raise AnsibleActionFail(" ".join(plan.refused))
-        return {**plan.as_result(), **({"ansible_facts": facts} if facts else {})}
+        is_skipped = any(skipped.what == name for skipped in plan.skipped)
+        planned = {"is_converged": is_skipped, **plan.as_result()}
+        return {**planned, **({"ansible_facts": facts} if facts else {})}
+
+    def _check_convergence(
+        self, role: str, planned: dict[str, Any], variables: dict[str, Any]
+    ) -> None:
+        """Set ``is_converged`` of a plan by the node's answers, with their facts and what run.json
+        records of the role."""
+        room = room_of(role)
+        if planned["is_converged"] or not hasattr(room, "convergence"):
+            return
+        if not _all_steps(role, variables):
+            return
+        node = {"trueup_node": self._node(variables)}
+        known = Templated({**variables, **node}, self._templar.template)
+        convergence = room.convergence(planned, known)
+        facts: dict[str, Any] = {}
+        if convergence.has_work or any(
+            self._has_work(look, variables, planned, facts) for look in convergence.looks
+        ):
+            return
+        planned["is_converged"] = True
+        planned.update(_reported({**planned.get("ansible_facts", {}), **facts}, convergence.stats))
+
+    def _has_work(
+        self,
+        look: Look,
+        variables: dict[str, Any],
+        planned: dict[str, Any],
+        facts: dict[str, Any],
+    ) -> bool:
+        """Whether the node's answer shows work; ``facts`` gets the answer's facts, ``planned``
+        whether the query changed something."""
+        arguments = {name: value for name, value in look.arguments.items() if value is not None}
+        try:
+            with in_check_mode(self, not look.reads):
+                response = answer_of(self, look.module, arguments, variables, look.environment)
+        except AnsibleActionFail:
+            return True
+        changes = response.get("changed") and not look.reads
+        if response.get("failed") or changes or look.wrong(response):
+            return True
+        if look.renewed(response):
+            planned["changed"] = True
+        facts.update(response.get("ansible_facts") or {})
+        return False
 
     def _planned(
         self, room: ModuleType, inputs: PlanInputs, facts: dict[str, Any], variables: dict[str, Any]
@@ -177,10 +279,18 @@ def preload() -> None:
         room_of(path.name)
         described(path / "meta" / "argument_specs.yml")
         _data(path.name, path)
-        plain_defaults(path)
-        plain_benchmark(path)
+        _defaults(path)
     for catalog in sorted((_PROJECT / "catalog").glob("*.yml")):
         _catalog(catalog.name)
+
+
+def _reported(facts: Mapping[str, Any], stats: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts of the host and values of run.json as Ansible takes them from a result."""
+    per_host = {"data": dict(stats), "per_host": True, "aggregate": True}
+    return {
+        **({"ansible_facts": dict(facts)} if facts else {}),
+        **({"ansible_stats": per_host} if stats else {}),
+    }
 
 
 def beside_it(variables: Mapping[str, Any]) -> list[str]:
@@ -280,35 +390,22 @@ def _described(path: Path, _changed_ns: int) -> dict[str, dict[str, Any]]:
     }
 
 
-def plain_defaults(path: Path) -> dict[str, Any] | None:
-    """The defaults of a role of which another action may make the plan: its preflight is this
-    action alone, as ``preflight.yml`` of most roles has it, and no default is a template. None of
-    another role."""
-    preflight, defaults = path / "tasks" / "preflight.yml", path / "defaults" / "main.yml"
-    if not (preflight.is_file() and defaults.is_file()):
-        return None
-    tasks = _read(preflight, preflight.stat().st_mtime_ns)
-    alone = len(tasks) == 1 and tasks[0].keys() == {"name", "trueup_plan", "register"}
-    if not alone or tasks[0]["trueup_plan"]:
-        return None
-    values: dict[str, Any] = _read(defaults, defaults.stat().st_mtime_ns) or {}
-    return None if "{{" in repr(values) else values
+def _all_steps(role: str, variables: Mapping[str, Any]) -> bool:
+    """Whether the run's tags leave no task of the role out."""
+    run, skip = (set(variables.get(f"ansible_{kind}_tags") or ()) for kind in ("run", "skip"))
+    return run <= {"all", "health"} and skip.isdisjoint({role, *_STEPS, "all", "always", "tagged"})
 
 
-def plain_benchmark(path: Path) -> str | None:
-    """The benchmark that a role's entry of that name measures, as records name it, where it does no
-    more than to plan and to measure the cases. None of another role."""
-    entry = path / "tasks" / "benchmark.yml"
-    tasks = _read(entry, entry.stat().st_mtime_ns) if entry.is_file() else []
-    if [set(task) - {"name", "register", "vars"} for task in tasks] != _PLAIN_ENTRY:
-        return None
-    task_vars = tasks[1].get("vars", {})
-    plain = task_vars.keys() == {"cases_benchmark", "cases_plan"}
-    plain = plain and tasks[1][_INCLUDE].endswith("/cases.yml")
-    return str(task_vars["cases_benchmark"]) if plain else None
+def _defaults(path: Path) -> dict[str, Any]:
+    """The defaults of a role as they are written."""
+    file = path / "defaults" / "main.yml"
+    if not file.is_file():
+        return {}
+    values: dict[str, Any] = _read(file, file.stat().st_mtime_ns) or {}
+    return values
 
 
-def path_of(role: str, variables: Mapping[str, Any]) -> Path:
+def _path_of(role: str, variables: Mapping[str, Any]) -> Path:
     """The folder of a role, as Ansible finds it."""
     folders = [Path(variables["playbook_dir"], "roles"), *map(Path, constants.DEFAULT_ROLES_PATH)]
     return next(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -97,16 +96,14 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         """The plans that can be made here, by role; ``result`` gets their facts and warnings."""
         planner = beside(self, "trueup_plan", {})
-        planning = sys.modules[type(planner).__module__]
         plans = {}
         for role in (name for names in to_check.values() for name in names):
-            path = planning.path_of(role, variables)
-            defaults = planning.plain_defaults(path)
-            if defaults is None:
-                continue
             try:
-                plan = planner.plan_of(path, {**defaults, **variables}, node)
+                plan = planner.plan_ahead(role, variables, node)
             except AnsibleActionFail:
+                # The role's own preflight reports the problem.
+                continue
+            if plan is None:
                 continue
             result["warnings"] += plan.pop("warnings", [])
             result.setdefault("ansible_facts", {}).update(plan.pop("ansible_facts", {}))

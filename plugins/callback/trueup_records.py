@@ -73,7 +73,7 @@ _CATALOG = Path(__file__).parents[2] / "catalog"
 # Those that hand on the record of a module, which the gate has checked.
 _RECORDERS = frozenset(("trueup_measure", "node_state"))
 # Actions that plan roles.
-_PLANNERS = frozenset(("trueup_plan", "trueup_preflight", "trueup_measurable"))
+_PLANNERS = frozenset(("trueup_plan", "trueup_preflight"))
 # Characters of a traceback's last line that are shown.
 _LAST_WORDS = 300
 # Lookups of playbooks/: a worker takes 20 ms to read the documentation of one.
@@ -331,7 +331,7 @@ class CallbackModule(CallbackBase):
             self._warnings += [f"{host}: {text}" for text in facts["trueup_node"]["warnings"]]
         if action == "set_fact":
             self._take(result, facts)
-        elif action in {"trueup_measurable", "trueup_skips"}:
+        elif action == "trueup_skips":
             self._skipped = _joined(self._skipped, _skips(result, returned.get("skips") or ()))
         elif _is_recorder(result._task):
             # A case that earlier results have made needless.

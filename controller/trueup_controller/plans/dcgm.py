@@ -13,7 +13,7 @@ from trueup.benchmarks.dcgm.case import (
     LIMITS,
     STRESS,
 )
-from trueup.plan import Plan, PlanInputs, Settled, Skipped
+from trueup.plan import Convergence, Plan, PlanInputs, Skipped
 
 # Azure's image has one of them (thermal_test.sh looks for 13 and 12).
 _STRESS_PROGRAMS = ("dcgmproftester13", "dcgmproftester12", "dcgmproftester11")
@@ -54,9 +54,9 @@ def plan(inputs: PlanInputs) -> Plan:
     return Plan(cases=cases)
 
 
-def settled(_planned: Mapping[str, Any], _variables: Mapping[str, Any]) -> Settled:
+def convergence(_planned: Mapping[str, Any], _variables: Mapping[str, Any]) -> Convergence:
     """The role installs nothing."""
-    return Settled()
+    return Convergence()
 
 
 def _stress_programs(asked: PlanInputs) -> Sequence[str]:

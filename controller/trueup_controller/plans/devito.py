@@ -13,7 +13,7 @@ from trueup.node import mpi, own_python
 from trueup.node.affinity import Layout
 from trueup.node.pythons import Need, interpreter
 from trueup.options import for_module, row_refusals
-from trueup.plan import Now, Plan, PlanInputs, Settled, Skipped, files_look
+from trueup.plan import Convergence, Now, Plan, PlanInputs, Skipped, files_look
 
 from .. import launch_nodes as together
 from . import devito_search
@@ -78,11 +78,11 @@ def plan(inputs: PlanInputs) -> Plan:
     )
 
 
-def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
+def convergence(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Convergence:
     """Whether the environment holds the pinned packages, and the driver is in place."""
     venv = planned["environment"]
     environment = [own_python.environment_look(venv)] if venv else []
-    return Settled([files_look(planned["files"]), *environment])
+    return Convergence([files_look(planned["files"]), *environment])
 
 
 def completed(case: Mapping[str, Any], now: Now) -> dict[str, Any] | Skipped:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trueup.node.gpu_places import gpu_places
-from trueup.plan import Plan, PlanInputs, Settled, Skipped, files_look
+from trueup.plan import Convergence, Plan, PlanInputs, Skipped, files_look
 
 _OLDEST = [3, 9]
 
@@ -32,9 +32,9 @@ def plan(inputs: PlanInputs) -> Plan:
     )
 
 
-def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
+def convergence(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Convergence:
     """Whether the program is in place."""
-    return Settled([files_look(planned["files"])])
+    return Convergence([files_look(planned["files"])])
 
 
 def _lacking(python: str, gpus: int, python_facts: Mapping[str, Any] | None) -> str:

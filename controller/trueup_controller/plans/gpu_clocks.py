@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from trueup.plan import Look, Plan, PlanInputs, Settled, files_look, unit_look
+from trueup.plan import Convergence, Look, Plan, PlanInputs, files_look, unit_look
 
 from ..systemd import READING
 
@@ -69,7 +69,7 @@ def plan(inputs: PlanInputs) -> Plan:
     )
 
 
-def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled:
+def convergence(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Convergence:
     """Whether the clocks are as wanted; a run that is no check proves locked ones under load, and
     renews a lock that was lost."""
     unit = unit_look(unit=planned["unit"], enabled=planned["enabled"], state=planned["state"])
@@ -86,7 +86,7 @@ def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled
                 environment={"LC_ALL": "C"},
             )
         )
-    return Settled(looks)
+    return Convergence(looks)
 
 
 def _report(response: Mapping[str, Any]) -> dict[str, Any]:

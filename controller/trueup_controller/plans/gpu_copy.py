@@ -8,7 +8,7 @@ from typing import Any
 from trueup.benchmarks.gpu_copy.case import OPTIONS, TOOLS
 from trueup.node.gpu_places import gpu_places
 from trueup.options import for_module
-from trueup.plan import Plan, PlanInputs, Settled, Skipped, files_look
+from trueup.plan import Convergence, Plan, PlanInputs, Skipped, files_look
 
 from .nccl_setup import gpu_generation
 
@@ -81,9 +81,9 @@ def plan(inputs: PlanInputs) -> Plan:
     )
 
 
-def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
+def convergence(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Convergence:
     """Whether the program is in place, and nothing is to be built."""
-    return Settled([files_look(planned["files"])], owed=bool(planned["build"]))
+    return Convergence([files_look(planned["files"])], has_work=bool(planned["build"]))
 
 
 def _wanted(inputs: PlanInputs) -> list[str]:

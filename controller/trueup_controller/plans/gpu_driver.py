@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from trueup.plan import (
+    Convergence,
     Look,
     Plan,
     PlanInputs,
-    Settled,
     Skipped,
     files_look,
     packages_look,
@@ -104,7 +104,7 @@ def plan(inputs: PlanInputs) -> Plan:
     )
 
 
-def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled:
+def convergence(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Convergence:
     """Whether the driver is installed, and well."""
     node = variables["trueup_node"]
     build = [{"name": name, "version": "*"} for name in planned["build_packages"]]
@@ -141,7 +141,7 @@ def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled
         },
         lambda response: response["ansible_facts"]["trueup_gpu"]["problems"],
     )
-    return Settled(
+    return Convergence(
         [
             *([packages_look(node, build, held=False)] if build else []),
             *([] if planned["kept"] else [installed]),

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from trueup.plan import (
+    Convergence,
     Look,
     Plan,
     PlanInputs,
-    Settled,
     files_look,
     sentences,
     unit_look,
@@ -126,7 +126,7 @@ def plan(inputs: PlanInputs) -> Plan:
     )
 
 
-def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled:
+def convergence(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Convergence:
     """Whether the driver is installed, and licensed."""
     names = ("sysfs_root", "procfs_root")
     roots = {name: variables.get(f"trueup_{name}") for name in names}
@@ -137,7 +137,7 @@ def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled
         wrong=lambda response: response["ansible_facts"]["trueup_gpu"]["problems"],
     )
     daemon = unit_look(unit="nvidia-gridd.service", files=[_LICENCE_FILE], lenient=True)
-    return Settled([files_look(planned["files"]), daemon, driver], owed=planned["missing"])
+    return Convergence([files_look(planned["files"]), daemon, driver], has_work=planned["missing"])
 
 
 def lacks_cuda_13(inputs: PlanInputs) -> list[str]:
@@ -206,7 +206,7 @@ def _address(inputs: PlanInputs, manifest: Path) -> str:
         distribution=node["distribution"] or "",
         distribution_version=node["distribution_version"] or "",
         documented=inputs.data["documented"].get(options["version"], []),
-        unlisted_allowed=options["unlisted_os_allowed"],
+        unlisted_allhas_work=options["unlisted_os_allowed"],
     ).url
 
 

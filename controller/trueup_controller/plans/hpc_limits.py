@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from trueup.plan import (
+    Convergence,
     Look,
     Plan,
     PlanInputs,
-    Settled,
     Skipped,
     files_look,
     sentences,
@@ -66,14 +66,14 @@ def plan(inputs: PlanInputs) -> Plan:
     )
 
 
-def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
+def convergence(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Convergence:
     """Whether the limits are in force."""
     enforced = Look(
         "limits_in_force",
         {"wanted": planned["wanted"]},
         lambda response: response["differs"] or response["services_on"],
     )
-    return Settled([files_look(planned["files"]), enforced])
+    return Convergence([files_look(planned["files"]), enforced])
 
 
 def _of_all(options: Any) -> dict[str, Any]:

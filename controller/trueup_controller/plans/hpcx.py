@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trueup.node.mpi import hcoll, hpcx_environment, ucx
-from trueup.plan import Look, Plan, PlanInputs, Settled, files_look, sentences
+from trueup.plan import Convergence, Look, Plan, PlanInputs, files_look, sentences
 
 from ..system import as_comment, free_of, in_image, short_of
 
@@ -71,7 +71,7 @@ def plan(inputs: PlanInputs) -> Plan:
     )
 
 
-def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
+def convergence(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Convergence:
     """Whether HPC-X is there and answers."""
     version = Look(
         "ansible.builtin.command",
@@ -80,7 +80,7 @@ def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
         reads=True,
         environment=planned["environment"],
     )
-    return Settled([files_look(planned["files"]), version], owed=planned["missing"])
+    return Convergence([files_look(planned["files"]), version], has_work=planned["missing"])
 
 
 def _release(node: Mapping[str, Any]) -> str:

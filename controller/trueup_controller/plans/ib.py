@@ -19,7 +19,7 @@ from trueup.benchmarks.ib.case import (
 from trueup.errors import BadInput
 from trueup.node.gpu_places import gpu_places
 from trueup.options import for_module
-from trueup.plan import Plan, PlanInputs, Settled, Skipped
+from trueup.plan import Convergence, Plan, PlanInputs, Skipped
 
 from .ib_pairs import round_pair
 
@@ -101,9 +101,9 @@ def plan(inputs: PlanInputs) -> Plan:
     )
 
 
-def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
+def convergence(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Convergence:
     """Whether perftest is there, and none is to be built."""
-    return Settled(owed=bool(planned["install"] or planned["build"]))
+    return Convergence(has_work=bool(planned["install"] or planned["build"]))
 
 
 _FROM_GPUS = "ib from GPU memory"

@@ -10,10 +10,10 @@ from trueup.benchmarks.nccl import case as nccl
 from trueup.node.gpu_places import gpu_places
 from trueup.options import for_module
 from trueup.plan import (
+    Convergence,
     Now,
     Plan,
     PlanInputs,
-    Settled,
     Skipped,
     files_look,
     packages_look,
@@ -60,11 +60,13 @@ def plan(inputs: PlanInputs) -> Plan:
         "to_build": setup.to_build(inputs.found),
         "files": setup.files(inputs.found),
         "wrong": setup.wrong(inputs.found),
+        # A skip is of the benchmark alone: the family's NCCL is installed all the same.
+        "is_converged": False,
     }
     return Plan(values=values, skipped=_skipped(inputs), cases=_cases(inputs, setup))
 
 
-def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled:
+def convergence(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Convergence:
     """Whether NCCL is installed, built and configured."""
     installed = packages_look(
         variables["trueup_node"],
@@ -73,9 +75,9 @@ def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled
         downgrade_allowed=False,
         replace_held=False,
     )
-    return Settled(
+    return Convergence(
         [*([] if planned["kept"] else [installed]), files_look(planned["files"])],
-        owed=bool(planned["to_build"] or planned["wrong"]),
+        has_work=bool(planned["to_build"] or planned["wrong"]),
         stats={"trueup_nccl_topology": planned["topology"]},
     )
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from trueup.node.mounts import unit_name
 from trueup.plan import (
+    Convergence,
     Look,
     Plan,
     PlanInputs,
-    Settled,
     Skipped,
     files_look,
     sentences,
@@ -126,7 +126,7 @@ def plan(inputs: PlanInputs) -> Plan:
     )
 
 
-def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
+def convergence(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Convergence:
     """Whether the file system is there and mounted."""
 
     def unmade(response: Mapping[str, Any]) -> bool:
@@ -135,7 +135,9 @@ def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
 
     disks = Look("scratch_facts", {"settings": planned["settings"]}, unmade)
     unit = unit_look(unit=planned["unit"], enabled=True)
-    return Settled([disks, files_look(planned["files"]), unit], owed=bool(planned["packages"]))
+    return Convergence(
+        [disks, files_look(planned["files"]), unit], has_work=bool(planned["packages"])
+    )
 
 
 def _settings(options: Any, disks: int) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from typing import Any
 
 from trueup.node import infiniband, nccl_topology
 from trueup.plan import (
+    Convergence,
     Plan,
     PlanInputs,
-    Settled,
     files_look,
     packages_look,
     sentences,
@@ -140,7 +140,7 @@ def plan(inputs: PlanInputs) -> Plan:
     )
 
 
-def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled:
+def convergence(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Convergence:
     """Whether the stack is installed, and the devices are as expected."""
     pins = packages_look(
         variables["trueup_node"], planned["pins"], held=planned["held"], replace_held=True
@@ -149,14 +149,14 @@ def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled
         unit_look(name=module["name"], reloaded=module["files"], command=module["command"])
         for module in planned["applied"]
     ]
-    return Settled(
+    return Convergence(
         [
             *([] if planned["kept"] else [pins]),
             files_look(planned["files"]),
             *applied,
             *(unit_look(**unit) for unit in planned["units"]),
         ],
-        owed=planned["agent_lacks"] or bool(planned["wrong"]),
+        has_work=planned["agent_lacks"] or bool(planned["wrong"]),
     )
 
 

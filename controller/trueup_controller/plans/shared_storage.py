@@ -14,6 +14,9 @@ from trueup.plan import Plan, PlanInputs, Skipped
 from ..system import release
 from . import mount_options
 
+# The role's preflight has tasks or keywords beside its plan.
+OWN_PREFLIGHT = True
+
 # Letters that neither a unit file nor the table of mounts writes otherwise; no . and .. as a part.
 PATH = re.compile(r"(/(?!\.\.?(/|$))[A-Za-z0-9._@:+-]+)+")
 _HOST = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])"

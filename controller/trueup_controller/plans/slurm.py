@@ -27,6 +27,9 @@ from .slurm_files import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# The role's preflight has tasks or keywords beside its plan.
+OWN_PREFLIGHT = True
+
 _KEY_BYTES = (32, 1024)
 _MAKE_KEY = "`head -c 1024 /dev/urandom | base64 -w0`"
 # Stands for the secret, which holds no such sign; a task fills it in, since a plan is shown.

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trueup.plan import Look, Plan, PlanInputs, Settled, Skipped, files_look
+from trueup.plan import Convergence, Look, Plan, PlanInputs, Skipped, files_look
 
 _FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=gnu11")
 _SOURCE = "roles/stream/files/stream_kernel.c"
@@ -37,7 +37,7 @@ def plan(inputs: PlanInputs) -> Plan:
     )
 
 
-def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
+def convergence(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Convergence:
     """Whether the kernels are compiled."""
     kernels = [
         Look(
@@ -47,7 +47,7 @@ def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
         )
         for kernel in planned["kernels"]
     ]
-    return Settled([files_look(planned["files"]), *kernels])
+    return Convergence([files_look(planned["files"]), *kernels])
 
 
 def _placement(inputs: PlanInputs) -> tuple[int, str]:

@@ -26,6 +26,9 @@ from .nccl_setup import job_variables
 from .vllm_endpoints import endpoints_of, is_private
 from .vllm_toolchain import Toolchain, compiles_cuda
 
+# The role's preflight has tasks or keywords beside its plan.
+OWN_PREFLIGHT = True
+
 # The allocator that vLLM's CPU build asks for: package and file, by package manager.
 _TCMALLOC = {
     "apt": ("libtcmalloc-minimal4", "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"),

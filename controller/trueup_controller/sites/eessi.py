@@ -18,6 +18,9 @@ from ..plans.nccl_setup import gpu_generation
 from ..system import local_scratch, others, release
 from ..systemd import RESTRICTED
 
+# The role's preflight has tasks or keywords beside its plan.
+OWN_PREFLIGHT = True
+
 _REPOSITORY = "software.eessi.io"
 _SOURCE = "roles/eessi/files/eessi.py"
 _PROGRAM = "/usr/local/libexec/trueup/eessi"

@@ -19,6 +19,9 @@ from trueup.plan import Plan, PlanInputs, sentences
 from ..system import as_comment, local_scratch, others
 from ..systemd import RESTRICTED
 
+# The role's preflight has tasks or keywords beside its plan.
+OWN_PREFLIGHT = True
+
 # enroot's requirements.md (4.0.1).
 _MORE_THAN_ONE = ("user.max_user_namespaces", "user.max_mnt_namespaces")
 _CLONE = "kernel.unprivileged_userns_clone"
