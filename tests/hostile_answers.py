@@ -118,7 +118,7 @@ def _keys_of_control(folder: str) -> list[Patch]:
         _set(kind, STATE, ("skips", skips)),
         _set(kind, STATE, ("record", None), ("ansible_facts", {})),
         _set(kind, COMMAND, ("skips", skips), ("needless", skips[0]), ends=NOTHING),
-        _set(kind, COMMAND, ("left", ["stream"]), ("settled", []), ends=NOTHING),
+        _set(kind, COMMAND, ("unconverged", ["stream"]), ("is_converged", True), ends=NOTHING),
     ]
 
 

@@ -71,7 +71,7 @@ options:
       - Roles that are planned one after the other, as with O(converging), in place of the role that
         this stands in. RV(unconverged) are those from the first on that has something to do, or
         that cannot be planned here. Those before it need not be included, which costs the
-        controller several times as much (docs/controller_cost.md).
+        controller several times as much (docs/dev/measurements.md).
     type: list
     elements: str
 """

@@ -22,10 +22,10 @@ OF_NODES = ("-e", json.dumps(FEW))
 PLAYBOOKS: dict[str, tuple[int, str, tuple[str, ...]]] = {
     "identify": (0, "local: no Azure size", ()),
     "preflight": (0, "Report expected time and cost", OF_NODES),
-    "configure": (0, "Check which roles have something to do", OF_NODES),
+    "configure": (0, "Plan roles", OF_NODES),
     "cluster": (0, "no hosts matched", OF_NODES),
     "health": (0, "0 of 1 node judged", OF_NODES),
-    "benchmark": (0, "Check what can be measured", OF_NODES),
+    "benchmark": (0, "Start or resume the run", OF_NODES),
     "pairwise": (2, "pairs need two nodes", OF_NODES),
     "judge": (2, "run playbooks/check.yml (or health.yml)", ()),
     "check": (0, "0 of 1 node judged", OF_NODES),

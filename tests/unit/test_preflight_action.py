@@ -15,7 +15,13 @@ from helpers import parametrized
 from role_plans import ROOT, node
 from test_rdma_plan import FOUND
 
-ANSWER = {"ansible_facts": {"trueup_rdma": FOUND}, "programs": {}, "files": []}
+ANSWER = {
+    "ansible_facts": {"trueup_rdma": FOUND},
+    "programs": {},
+    "files": [],
+    "outdated": [],
+    "libraries": [],
+}
 
 
 class Task(SimpleNamespace):
@@ -98,6 +104,15 @@ def test_other_roles_are_left_to_their_own_preflight(
 def test_what_plans_skip_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     result, _ = run(monkeypatch, ["gpu_driver"], [])
     assert [item["what"] for item in result["skipped_here"]] == ["gpu_driver"]
+    assert result["plans"]["gpu_driver"]["is_converged"] is True
+
+
+def test_a_familys_nccl_is_installed_where_its_benchmark_is_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result, _ = run(monkeypatch, ["nccl"], ["nccl"])
+    assert [item["what"] for item in result["skipped_here"]] == ["nccl"]
+    assert result["plans"]["nccl"]["is_converged"] is False
 
 
 def test_a_sites_own_role_of_a_name_is_left_to_itself(

@@ -206,7 +206,7 @@ def _address(inputs: PlanInputs, manifest: Path) -> str:
         distribution=node["distribution"] or "",
         distribution_version=node["distribution_version"] or "",
         documented=inputs.data["documented"].get(options["version"], []),
-        unlisted_allhas_work=options["unlisted_os_allowed"],
+        unlisted_allowed=options["unlisted_os_allowed"],
     ).url
 
 

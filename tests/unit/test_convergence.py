@@ -1,4 +1,4 @@
-"""Which roles have nothing to do on a node: what rooms ask, and the action trueup_settled."""
+"""Which roles have nothing to do on a node: the queries of rooms, and the action trueup_plan."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from action import trueup_settled
+from action import trueup_plan
 from ansible.errors import AnsibleActionFail
 from helpers import parametrized
 from role_plans import asked, node
@@ -38,7 +38,7 @@ WELL: dict[str, dict[str, Any]] = {
 
 
 def plans() -> dict[str, dict[str, Any]]:
-    """What preflight planned for an NDv4, of the roles that have a room of their own here."""
+    """The plans of roles on an NDv4."""
     made = {}
     for role in ROLES:
         wanted = asked(role, node("ndv4", programs={"gcc": "/usr/bin/gcc"}), FOUND_OUT.get(role))
@@ -80,19 +80,26 @@ def run(
     planned: dict[str, Any] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """What the action returns; ``more`` are its other options, and variables ``ansible_*``."""
-    monkeypatch.setattr(trueup_settled, "answer_of", on.answer)
-    options = {name: more.pop(name) for name in list(more) if not name.startswith("ansible_")}
+    """The action's result for planned roles; ``more`` are variables ``ansible_*``."""
+    by_role = plans() if planned is None else planned
+
+    def plan_ahead(_: Any, role: str, *__: Any) -> dict[str, Any] | None:
+        plan = by_role.get(role)
+        if isinstance(plan, Exception):
+            raise plan
+        return None if plan is None else {"is_converged": False, **plan}
+
+    monkeypatch.setattr(trueup_plan, "answer_of", on.answer)
+    monkeypatch.setattr(trueup_plan.ActionModule, "plan_ahead", plan_ahead)
     task = SimpleNamespace(
-        args={"roles": ROLES if roles is None else roles, **options},
+        args={"roles": ROLES if roles is None else roles},
         async_val=0,
         check_mode=check,
     )
     templar = SimpleNamespace(template=lambda value: value)
     connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="/nonexistent"))
-    action = trueup_settled.ActionModule(task, connection, None, None, templar, None)
+    action = trueup_plan.ActionModule(task, connection, None, None, templar, None)
     variables = {
-        "__trueup_checked_plan": {"plans": plans() if planned is None else planned},
         "trueup_node": node("ndv4"),
         "ansible_check_mode": check,
         "inventory_hostname": "n1",
@@ -105,7 +112,7 @@ def run(
 def test_a_converged_node_has_nothing_to_do(monkeypatch: pytest.MonkeyPatch, check: bool) -> None:
     on = Node()
     result = run(monkeypatch, on, check=check)
-    assert (result["left"], result["changed"]) == ([], False)
+    assert (result["unconverged"], result["changed"]) == ([], False)
     assert result["ansible_facts"] == {"trueup_gpu": {"problems": []}}
     stats = {"data": {"trueup_nccl_topology": {"layout": "ndv4"}}, "per_host": True}
     assert result["ansible_stats"] == {**stats, "aggregate": True}
@@ -144,20 +151,21 @@ def test_a_converged_node_has_nothing_to_do(monkeypatch: pytest.MonkeyPatch, che
 def test_the_first_role_that_has_something_to_do_and_those_after_it_are_left(
     monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], left: list[str]
 ) -> None:
-    assert run(monkeypatch, Node(**answers))["left"] == left
+    assert run(monkeypatch, Node(**answers))["unconverged"] == left
 
 
-def test_roles_that_do_not_build_on_each_other_are_asked_each(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("plan", [None, AnsibleActionFail("rdma_stack: a wrong value")])
+def test_a_role_that_cannot_be_planned_here_ends_it(
+    monkeypatch: pytest.MonkeyPatch, plan: AnsibleActionFail | None
 ) -> None:
-    on = Node(mpirun={"stdout": ""})
-    assert run(monkeypatch, on, ordered=False)["left"] == ["hpcx"]
+    result = run(monkeypatch, Node(), planned={**plans(), "rdma": plan})
+    assert result["unconverged"] == ROLES[1:]
 
 
 def test_a_lock_of_clocks_that_was_renewed_is_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     on = Node(gpu_clocks={"stdout": json.dumps({**CLOCKS, "renewed": ["00:01.0"]})})
     result = run(monkeypatch, on, check=False)
-    assert (result["left"], result["changed"]) == ([], True)
+    assert (result["unconverged"], result["changed"]) == ([], True)
 
 
 @parametrized(("role", "changes"))
@@ -166,15 +174,15 @@ def test_what_the_plan_says_is_owed_is_not_asked_for(
 ) -> None:
     on = Node()
     planned = {role: {**plans()[role], **changes}}
-    assert (run(monkeypatch, on, [role], planned=planned)["left"], on.seen) == ([role], [])
+    assert (run(monkeypatch, on, [role], planned=planned)["unconverged"], on.seen) == ([role], [])
 
 
 def test_a_role_that_is_skipped_here_has_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     on = Node()
-    planned = {"nvme_scratch": {"skipped_here": [{"what": "nvme_scratch", "why": "no disk"}]}}
-    result = run(monkeypatch, on, ["nvme_scratch", "hpcx"], planned=planned)
-    # Nobody planned hpcx.
-    assert (result["left"], on.seen) == (["hpcx"], [])
+    # As the action's own plan of such a role has it (test_preflight_action.py).
+    planned = {"nvme_scratch": {"skipped_here": [], "is_converged": True}}
+    result = run(monkeypatch, on, ["nvme_scratch"], planned=planned)
+    assert (result["unconverged"], on.seen) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -182,17 +190,17 @@ def test_a_role_that_is_skipped_here_has_nothing_to_do(monkeypatch: pytest.Monke
     [
         {"ansible_run_tags": ["verify"]},
         {"ansible_skip_tags": ["install"]},
-        {"ansible_skip_tags": ["rdma"]},
+        {"ansible_skip_tags": ["hpc_limits"]},
     ],
 )
 def test_tags_choose_what_is_run(monkeypatch: pytest.MonkeyPatch, tags: dict[str, Any]) -> None:
     on = Node()
-    assert (run(monkeypatch, on, **tags)["left"], on.seen) == (ROLES, [])
+    assert (run(monkeypatch, on, **tags)["unconverged"], on.seen) == (ROLES, [])
 
 
 def test_tags_of_others_leave_roles_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     tags = {"ansible_run_tags": ["all"], "ansible_skip_tags": ["notest", "health"]}
-    assert run(monkeypatch, Node(), **tags)["left"] == []
+    assert run(monkeypatch, Node(), **tags)["unconverged"] == []
 
 
 def test_a_question_that_fails_leaves_the_role(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +209,7 @@ def test_a_question_that_fails_leaves_the_role(monkeypatch: pytest.MonkeyPatch) 
 
     on = Node()
     monkeypatch.setattr(on, "answer", fails)
-    assert run(monkeypatch, on, ["hpc_limits"])["left"] == ["hpc_limits"]
+    assert run(monkeypatch, on, ["hpc_limits"])["unconverged"] == ["hpc_limits"]
 
 
 @parametrized(("found", "left"))
@@ -212,12 +220,12 @@ def test_scratch_is_made_and_mounted(
     monkeypatch.setitem(WELL, "scratch_facts", {"ansible_facts": {"trueup_scratch": fact}})
     on = node("hbv3", programs={"mdadm": "/sbin/mdadm", "mkfs.xfs": "/sbin/mkfs.xfs"})
     planned = {"nvme_scratch": room_of("nvme_scratch").plan(asked("nvme_scratch", on)).as_result()}
-    assert run(monkeypatch, Node(), ["nvme_scratch"], planned=planned)["left"] == left
+    assert run(monkeypatch, Node(), ["nvme_scratch"], planned=planned)["unconverged"] == left
 
 
 def test_a_drivers_build_packages_are_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
     on = Node()
-    assert run(monkeypatch, on, ["gpu_driver"])["left"] == []
+    assert run(monkeypatch, on, ["gpu_driver"])["unconverged"] == []
     pins = [arguments["pins"] for module, arguments, _ in on.seen if module == "vendor_repository"]
     assert (len(pins), {pin["version"] for pin in pins[0]}) == (2, {"*"})
 
@@ -232,4 +240,4 @@ def test_what_is_installed_is_in_place_and_nothing_is_to_be_built(
 ) -> None:
     plan = {"files": [{"path": "/p"}], "skipped_here": [], **planned}
     on = Node(**answers)
-    assert run(monkeypatch, on, [role], planned={role: plan})["left"] == left
+    assert run(monkeypatch, on, [role], planned={role: plan})["unconverged"] == left

@@ -1,4 +1,5 @@
-"""A role with ``settled`` asks a node for all that its tasks may change or report."""
+"""A role with ``convergence`` asks a node for all that its tasks may change or report, and runs them
+under the plan's ``is_converged``."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from trueup_controller.plan_loader import room_of
 ROOT = Path(__file__).resolve().parents[2]
 # What changes nothing, or what a plan's own facts decide.
 _STEPS = {"import_tasks", "include_tasks", "include_role", "assert", "trueup_plan", "set_stats"}
-# By role, the modules of its steps that change or report something, as ``settled`` asks for them. A
+# By role, the modules of its steps that change or report something, as ``convergence`` asks for them. A
 # role whose steps get another one must ask for that too, or its work is not done on a node that
 # was configured before.
 ASKED = {
@@ -63,7 +64,32 @@ def test_these_are_the_roles_that_can_tell() -> None:
     planned = [
         role for role in roles if (ROOT / "roles" / role / "tasks" / "preflight.yml").exists()
     ]
-    assert [role for role in planned if hasattr(room_of(role), "settled")] == sorted(ASKED)
+    assert [role for role in planned if hasattr(room_of(role), "convergence")] == sorted(ASKED)
+
+
+@pytest.mark.parametrize("role", ASKED)
+def test_a_role_plans_itself_and_works_where_its_plan_shows_work(role: str) -> None:
+    text = (ROOT / "roles" / role / "tasks" / "main.yml").read_text(encoding="utf-8")
+    plan, *work = yaml.safe_load(text)
+    assert (plan["trueup_plan"], plan["register"]) == ({"converging": True}, f"__{role}_plan")
+    conditions = [task["when"] for task in work]
+    # The role dcgm installs nothing.
+    assert conditions == [f"not __{role}_plan.is_converged"] * (role != "dcgm")
+
+
+def test_a_role_is_planned_by_others_where_its_preflight_is_the_plan_alone() -> None:
+    """Their defaults hold no templates: the action that plans them takes them as they are written."""
+    own, alone = [], []
+    for path in sorted((ROOT / "roles").glob("*/tasks/preflight.yml")):
+        role = path.parents[1].name
+        tasks = yaml.safe_load(path.read_text(encoding="utf-8"))
+        defaults = (path.parents[1] / "defaults" / "main.yml").read_text(encoding="utf-8")
+        expected = {"name": tasks[0]["name"], "trueup_plan": None, "register": f"__{role}_plan"}
+        is_template = any("{{" in str(value) for value in yaml.safe_load(defaults).values())
+        is_alone = tasks == [expected] and not is_template
+        (alone if is_alone else own).append(role)
+    marked = [role for role in (*own, *alone) if getattr(room_of(role), "OWN_PREFLIGHT", False)]
+    assert marked == own
 
 
 @pytest.mark.parametrize("role", ASKED)
