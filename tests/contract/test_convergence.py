@@ -1,5 +1,5 @@
-"""A role with ``convergence`` asks a node for all that its tasks may change or report, and runs them
-under the plan's ``is_converged``."""
+"""A role with ``convergence`` asks a node for all that its tasks may change or report, and runs
+them under the plan's ``is_converged``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from trueup_controller.plan_loader import room_of
 ROOT = Path(__file__).resolve().parents[2]
 # What changes nothing, or what a plan's own facts decide.
 _STEPS = {"import_tasks", "include_tasks", "include_role", "assert", "trueup_plan", "set_stats"}
-# By role, the modules of its steps that change or report something, as ``convergence`` asks for them. A
-# role whose steps get another one must ask for that too, or its work is not done on a node that
-# was configured before.
+# By role, the modules of its steps that change or report something, as ``convergence`` queries
+# them. A role whose steps get another one must query that too, or its work is not done on a node
+# that was configured before.
 ASKED = {
     # Its environment is that of the role pinned_venv, which is asked by the module of that name.
     "dcgm": set(),
@@ -78,7 +78,7 @@ def test_a_role_plans_itself_and_works_where_its_plan_shows_work(role: str) -> N
 
 
 def test_a_role_is_planned_by_others_where_its_preflight_is_the_plan_alone() -> None:
-    """Their defaults hold no templates: the action that plans them takes them as they are written."""
+    """Their defaults hold no templates: the action that plans them takes them as written."""
     own, alone = [], []
     for path in sorted((ROOT / "roles").glob("*/tasks/preflight.yml")):
         role = path.parents[1].name
