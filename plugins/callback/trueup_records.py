@@ -432,7 +432,12 @@ def _skips(result: Any, items: Iterable[Mapping[str, str]]) -> list[dict[str, st
 
 
 def _joined(before: list[Any], now: list[Any]) -> list[Any]:
-    return before + [item for item in now if item not in before]
+    """The entries of both, each once, in their order."""
+    joined = list(before)
+    for item in now:
+        if item not in joined:
+            joined.append(item)
+    return joined
 
 
 def _spare_the_collector() -> None:

@@ -170,6 +170,34 @@ def test_a_resumed_run_keeps_its_beginning_and_its_hosts(tmp_path: Path) -> None
     assert second["warnings"] == ["said before"]
 
 
+SKIPS = """
+- name: Skip
+  hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - name: Start
+      ansible.builtin.set_fact:
+        trueup_run_id: 20261120T091300Z-7c1e
+    - name: Report skips before changes
+      trueup_skips:
+        skips: [{what: dcgm, why: no dcgmi}]
+    - name: Report skips of the health check
+      trueup_skips:
+        skips: [{what: dcgm, why: no dcgmi}]
+"""
+
+
+def test_a_skip_that_two_plays_report_is_recorded_once(tmp_path: Path) -> None:
+    (tmp_path / "play.yml").write_text(SKIPS)
+    actions = {"ANSIBLE_ACTION_PLUGINS": str(ROOT / "plugins" / "action")}
+    done = plays.bare(tmp_path, "play.yml", env=actions)
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / "results" / "20261120T091300Z-7c1e" / "run.json"
+    skip = {"node": "localhost", "what": "dcgm", "why": "no dcgmi"}
+    assert json.loads(path.read_text())["skipped"] == [skip]
+
+
 def test_check_mode_leaves_no_run(tmp_path: Path) -> None:
     done = play(tmp_path, ("good.json", a_record("good")), check=True)
     assert done.returncode == 0
