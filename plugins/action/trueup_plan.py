@@ -119,14 +119,8 @@ class ActionModule(ActionBase):
         facts: dict[str, Any] = {}
         stats: dict[str, Any] = {}
         for number, role in enumerate(roles):
-            try:
-                plan = self.plan_ahead(role, variables, self._node(variables))
-            except AnsibleActionFail:
-                # The role's own tasks report the problem.
-                plan = None
-            if plan is not None:
-                self._check_convergence(role, plan, variables)
-            if plan is None or not plan["is_converged"]:
+            plan = self._converged(role, variables)
+            if plan is None:
                 result["unconverged"] = roles[number:]
                 break
             facts.update(plan.get("ansible_facts", {}))
@@ -134,14 +128,26 @@ class ActionModule(ActionBase):
             result["changed"] = result["changed"] or plan.get("changed", False)
         return {"unconverged": [], **result, **_reported(facts, stats)}
 
+    def _converged(self, role: str, variables: dict[str, Any]) -> dict[str, Any] | None:
+        """The plan of a role without work; None of one that has work, or cannot tell."""
+        path = _path_of(role, variables)
+        if not (_is_planned_ahead(path) and hasattr(room_of(role), "convergence")):
+            return None
+        try:
+            plan = self.plan_of(path, {**_defaults(path), **variables})
+        except AnsibleActionFail:
+            # The role's own tasks report the problem.
+            return None
+        self._check_convergence(role, plan, variables)
+        return plan if plan["is_converged"] else None
+
     def plan_ahead(
         self, role: str, variables: dict[str, Any], node: dict[str, Any]
     ) -> dict[str, Any] | None:
         """The plan of a role outside of its tasks; None where its preflight has tasks beside the
         plan, or it is not a role of this project."""
         path = _path_of(role, variables)
-        is_own = path.resolve() == (_PROJECT / "roles" / role).resolve()
-        if not is_own or getattr(room_of(role), "OWN_PREFLIGHT", False):
+        if not _is_planned_ahead(path):
             return None
         return self.plan_of(path, {**_defaults(path), **variables}, node)
 
@@ -394,6 +400,13 @@ def _all_steps(role: str, variables: Mapping[str, Any]) -> bool:
     """Whether the run's tags leave no task of the role out."""
     run, skip = (set(variables.get(f"ansible_{kind}_tags") or ()) for kind in ("run", "skip"))
     return run <= {"all", "health"} and skip.isdisjoint({role, *_STEPS, "all", "always", "tagged"})
+
+
+def _is_planned_ahead(path: Path) -> bool:
+    """Whether a role of this project has a preflight that is its plan alone."""
+    is_own = path.resolve() == (_PROJECT / "roles" / path.name).resolve()
+    has_preflight = (path / "tasks" / "preflight.yml").is_file()
+    return is_own and has_preflight and not getattr(room_of(path.name), "OWN_PREFLIGHT", False)
 
 
 def _defaults(path: Path) -> dict[str, Any]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from action import trueup_plan
+from ansible import constants
 from ansible.errors import AnsibleActionFail
 from helpers import parametrized
-from role_plans import asked, node
+from role_plans import ROOT, asked, node
 from test_hpcx_plan import there
 from test_rdma_plan import FOUND
 from trueup.plan import Plan
@@ -83,14 +85,15 @@ def run(
     """The action's result for planned roles; ``more`` are variables ``ansible_*``."""
     by_role = plans() if planned is None else planned
 
-    def plan_ahead(_: Any, role: str, *__: Any) -> dict[str, Any] | None:
-        plan = by_role.get(role)
+    def plan_of(_: Any, path: Path, *__: Any) -> dict[str, Any]:
+        plan = by_role[path.name]
         if isinstance(plan, Exception):
             raise plan
-        return None if plan is None else {"is_converged": False, **plan}
+        return {"is_converged": False, **plan}
 
     monkeypatch.setattr(trueup_plan, "answer_of", on.answer)
-    monkeypatch.setattr(trueup_plan.ActionModule, "plan_ahead", plan_ahead)
+    monkeypatch.setattr(trueup_plan.ActionModule, "plan_of", plan_of)
+    monkeypatch.setattr(constants, "DEFAULT_ROLES_PATH", [str(ROOT / "roles")])
     task = SimpleNamespace(
         args={"roles": ROLES if roles is None else roles},
         async_val=0,
@@ -103,6 +106,7 @@ def run(
         "trueup_node": node("ndv4"),
         "ansible_check_mode": check,
         "inventory_hostname": "n1",
+        "playbook_dir": str(ROOT / "playbooks"),
         **more,
     }
     return action.run(task_vars=variables)
@@ -154,12 +158,17 @@ def test_the_first_role_that_has_something_to_do_and_those_after_it_are_left(
     assert run(monkeypatch, Node(**answers))["unconverged"] == left
 
 
-@pytest.mark.parametrize("plan", [None, AnsibleActionFail("rdma_stack: a wrong value")])
-def test_a_role_that_cannot_be_planned_here_ends_it(
-    monkeypatch: pytest.MonkeyPatch, plan: AnsibleActionFail | None
+def test_a_plan_that_fails_leaves_the_role_to_its_own_tasks(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    result = run(monkeypatch, Node(), planned={**plans(), "rdma": plan})
-    assert result["unconverged"] == ROLES[1:]
+    planned = {**plans(), "rdma": AnsibleActionFail("rdma_stack: a wrong value")}
+    assert run(monkeypatch, Node(), planned=planned)["unconverged"] == ROLES[1:]
+
+
+@pytest.mark.parametrize("role", ["compiler", "training", "fslogix", "vllm", "shared_storage"])
+def test_a_role_that_cannot_tell_is_not_planned(monkeypatch: pytest.MonkeyPatch, role: str) -> None:
+    # Without a plan of its own, without queries, or with a preflight of its own.
+    assert run(monkeypatch, Node(), [role, "stream"])["unconverged"] == [role, "stream"]
 
 
 def test_a_lock_of_clocks_that_was_renewed_is_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
