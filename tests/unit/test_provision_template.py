@@ -273,3 +273,25 @@ def test_azures_models_refuse_what_they_do_not_know(
     place[path[-1]] = value
     [wrong], _ = azure_sdk.check(spoilt)
     assert named in wrong
+
+
+@parametrized(("storage", "path"))
+def test_the_storage_service_is_found_by_its_path(
+    storage: dict[str, Any], path: str | None
+) -> None:
+    assert (template.shared(made(storage=storage)) or ("", None))[1] == path
+
+
+def test_a_zone_is_that_of_all_that_has_one() -> None:
+    found = of(made({"proximity": True}, zone="2"))["resources"]
+    assert {one["type"].split("/")[1]: one.get("zones") for one in found} == {
+        "publicIPAddresses": ["2"],
+        "networkSecurityGroups": None,
+        "natGateways": ["2"],
+        "virtualNetworks": None,
+        "networkInterfaces": None,
+        "proximityPlacementGroups": ["2"],
+        "virtualMachines": ["2"],
+        "virtualMachineScaleSets": ["2"],
+        "roleAssignments": None,
+    }
