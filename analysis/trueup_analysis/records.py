@@ -48,14 +48,14 @@ class MetricRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fals
     n: Count | msgspec.UnsetType = msgspec.UNSET
 
 
-class Raw(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Raw(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """The tool's own output, kept beside the record."""
 
     path: Annotated[str, msgspec.Meta(min_length=1)]
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
-class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """One measured case, as ``record.schema.json`` defines it; the unit tests hold the two
     together.
 
