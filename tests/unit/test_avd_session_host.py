@@ -64,9 +64,7 @@ SETTINGS = {
     "heartbeat_seconds": 300,
     "drain": "required",
     "drain_seconds": 100,
-    "drain_title": "Maintenance",
     "drain_message": "Please sign out.",
-    "drain_deadline": "stop",
 }
 
 
@@ -611,12 +609,12 @@ def test_users_who_go_while_they_are_signed_out_are_no_trouble() -> None:
     gone = {"kind": "reply", "path": "userSessions", "status": 404, "code": "NotFound"}
     site.cloud.trouble.add(method="POST", **gone)
     site.cloud.trouble.add(method="DELETE", **gone)
-    out = work(site, machine, settings={"drain_deadline": "sign_out"}).drained()
+    out = work(site, machine, settings={"drain": "sign_out"}).drained()
     assert (out.changed, site.kept()["in"]) == (True, [])
     refused = {"kind": "reply", "path": "userSessions", "status": 409, "code": "Conflict"}
     site.host(sessions=[{"user": "bo"}])
     site.cloud.trouble.add(method="DELETE", times=0, **refused)
-    again = work(site, machine, settings={"drain_deadline": "sign_out"})
+    again = work(site, machine, settings={"drain": "sign_out"})
     assert "Conflict" in error(again.drained)
 
 

@@ -69,7 +69,7 @@ def test_what_the_host_is_asked() -> None:
 
 
 def test_what_a_fresh_host_gets() -> None:
-    result = values(max_sessions=5)
+    result = values()
     assert result["pool"] == PROPERTIES
     start = "https://query.prod.cms.rt.microsoft.com/cms/api/am/binary/"
     assert [(one["name"], one["url"]) for one in result["packages"]] == [
@@ -116,12 +116,32 @@ def test_groups_and_applications_in_azures_names() -> None:
     ("options", "part"),
     [
         ({"pool": "nx"}, "avd_session_host_pool is 'nx': give 3 to 64 letters"),
-        ({"load_balancer": "Persistent"}, "Persistent is that of Personal pools"),
-        ({"pool_type": "Personal"}, "avd_session_host_load_balancer is BreadthFirst"),
+        (
+            {"pool_properties": {"loadBalancerType": "Persistent"}},
+            "Persistent is that of Personal pools",
+        ),
+        (
+            {"pool_properties": {"hostPoolType": "Personal"}},
+            "avd_session_host_pool_properties.loadBalancerType is BreadthFirst",
+        ),
+        (
+            {"pool_properties": {"maxSesionLimit": 5}},
+            "avd_session_host_pool_properties.maxSesionLimit is not known: did you mean maxSession",
+        ),
+        (
+            {"pool_properties": {"hostPoolType": "pooled"}},
+            "avd_session_host_pool_properties.hostPoolType is 'pooled': it must be one of Pooled",
+        ),
         ({"token_hours": 649}, "a token is good for 1 to 648 hours"),
         ({"token_hours": 0}, "a token is good for 1 to 648 hours"),
-        ({"max_sessions": 0}, "avd_session_host_max_sessions is 0"),
-        ({"rdp_properties": ""}, "neither targetisaadjoined:i:1 nor enablerdsaadauth:i:1"),
+        (
+            {"pool_properties": {"maxSessionLimit": 0}},
+            "avd_session_host_pool_properties.maxSessionLimit is 0: it must be 1 or more.",
+        ),
+        (
+            {"pool_properties": {"customRdpProperty": ""}},
+            "neither targetisaadjoined:i:1 nor enablerdsaadauth:i:1",
+        ),
         ({"azure": "none"}, "give a registration token (avd_session_host_token)"),
         ({"agent_sha256": "abc"}, "avd_session_host_agent_sha256 is 'abc'"),
         ({"boot_loader_url": "http://mirror/b.msi"}, "avd_session_host_boot_loader_url is 'http"),
@@ -160,9 +180,9 @@ def test_what_is_refused(options: dict[str, Any], part: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"pool_type": "Personal", "load_balancer": "Persistent"},
-        {"load_balancer": "DepthFirst"},
-        {"rdp_properties": "audiomode:i:0;EnableRdsAadAuth:i:1"},
+        {"pool_properties": {"hostPoolType": "Personal", "loadBalancerType": "Persistent"}},
+        {"pool_properties": {"loadBalancerType": "DepthFirst"}},
+        {"pool_properties": {"customRdpProperty": "audiomode:i:0;EnableRdsAadAuth:i:1"}},
         {"agent_url": "http://mirror/a.msi", "agent_sha256": "A" * 64},
         {"token_hours": 648},
         {"azure": "none", "token": "x"},
@@ -177,7 +197,9 @@ def test_a_host_that_is_joined_to_nothing_is_refused() -> None:
     assert text.startswith("avd_session_host: this host is joined neither to Entra ID nor to a")
     # JoinInfo is there, and empty, on a host that left.
     assert planned(found(entra={"values": {}, "keys": []})).refused == [text]
-    of_domain = planned(found(entra=None, domain=OF_DOMAIN), rdp_properties="")
+    of_domain = planned(
+        found(entra=None, domain=OF_DOMAIN), pool_properties={"customRdpProperty": ""}
+    )
     assert (of_domain.refused, of_domain.values["joined"]) == ([], "domain")
 
 

@@ -183,7 +183,7 @@ def test_a_linux_node_is_refused() -> None:
 def test_what_was_not_tested_is_warned_of(
     node: dict[str, Any], sessions: int, warning: str
 ) -> None:
-    variables = {"avd_session_host_max_sessions": sessions}
+    variables = {"avd_session_host_pool_properties": {"maxSessionLimit": sessions}}
     made = plan(PlanInputs(options=NX, node={**HOST, **node}, variables=variables))
     [said] = made.values["warnings"]
     assert warning in said

@@ -112,11 +112,11 @@ def test_variables_that_a_form_may_not_have_are_refused(given: Any, named: str) 
 
 
 def test_a_partition_of_one_cluster_is_hidden_for_the_others() -> None:
-    got = form(nodes_max=8, hours_max=12)
+    got = form()
     assert got["cluster"] == ["first", "b_c"]
     assert got["form"] == list(got["attributes"])
-    assert (got["attributes"]["nodes"]["max"], got["attributes"]["hours"]["max"]) == (8, 12)
-    limits = [{"data-max-nodes": 2}, {"data-max-hours": 12}]
+    assert (got["attributes"]["nodes"]["max"], got["attributes"]["hours"]["max"]) == (16, 24)
+    limits = [{"data-max-nodes": 2}, {"data-max-hours": 24}]
     hidden = {"data-option-for-cluster-b-c": False}
     assert got["attributes"]["partition"]["options"] == [["hb", "hb", *limits, hidden]]
     everywhere = [{"name": "x", "vm_size": "Standard_A"}]
@@ -143,14 +143,14 @@ def test_a_job_is_checked_by_what_the_form_offers() -> None:
 
 
 def test_a_job_takes_all_its_nodes_where_the_benchmark_can() -> None:
-    script = files(checkout="/apps/trueup", results="a/b")["template/script.sh.erb"]["content"]
+    script = files(checkout="/apps/trueup")["template/script.sh.erb"]["content"]
     assert [line.strip() for line in script.splitlines() if "launcher='" in line] == [
         """devito) launcher='"devito_launchers": ["mpirun"]' among=devito_nodes ;;""",
         """hpl) launcher='"hpl_launcher": "mpirun"' among=hpl_nodes ;;""",
         """nccl) launcher='"nccl_launcher": "mpirun"' among=nccl_nodes ;;""",
     ]
     assert "\ncheckout=/apps/trueup\n" in script
-    assert "\nwork=$HOME/a/b/$SLURM_JOB_ID\n" in script
+    assert "\nwork=$HOME/trueup/jobs/$SLURM_JOB_ID\n" in script
 
 
 def test_a_cluster_file_is_yaml_whatever_its_title_is() -> None:
@@ -177,16 +177,16 @@ def test_a_cluster_file_is_yaml_whatever_its_title_is() -> None:
     [
         ({"clusters": [], "partitions": [{"name": "a"}]}, "name at least one Slurm cluster"),
         ({"partitions": []}, "ondemand_app_clusters or ondemand_app_partitions is empty"),
-        ({"name": 'a"; rm'}, '"a\\"; rm": names of apps, clusters, partitions and sizes'),
-        ({"partitions": [{"name": "a", "vm_size": "x y"}]}, '"x y": names of apps'),
-        ({"cluster_files": [{"id": "a b", "login_host": "l"}]}, '"a b": names of apps'),
+        (
+            {"clusters": ['a"; rm'], "partitions": [{"name": "a"}]},
+            '"a\\"; rm": names of clusters, partitions and sizes',
+        ),
+        ({"partitions": [{"name": "a", "vm_size": "x y"}]}, '"x y": names of clusters'),
+        ({"cluster_files": [{"id": "a b", "login_host": "l"}]}, '"a b": names of clusters'),
         ({"sbatch_arguments": ["-c=1", "--a b", "x"]}, '"--a b", "x" of ondemand_app_sbatch_arg'),
         ({"benchmarks": ["strem"]}, "strem of ondemand_app_benchmarks: no benchmark of that name"),
         ({"partitions": [{"name": "a", "cluster": "c"}]}, "c of ondemand_app_partitions: not one"),
         ({"checkout": "shared/x"}, "ondemand_app_checkout is shared/x: give an absolute path"),
-        ({"results": "../x"}, "ondemand_app_results is ../x: give a path below the home"),
-        ({"results": "a\n"}, "give a path below the home"),
-        ({"hours_max": 0}, "ondemand_app_hours_max is 0: give at least 1."),
     ],
 )
 def test_what_gives_no_app_is_refused_in_one_sentence(

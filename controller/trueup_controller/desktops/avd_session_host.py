@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trueup.options import Option, merged, misfits
 from trueup.plan import Plan, PlanInputs, Skipped, sentences
 
 from .avd_agent import AGENT_KEY, DOMAIN_KEY, ENTRA_KEY, SERVICE, agent_of, joined
@@ -23,6 +24,21 @@ _FOLDER = r"C:\Program Files\trueup\avd"
 # Either lets clients reach a host that Entra knows and no domain.
 _ENTRA_RDP = ("targetisaadjoined:i:1", "enablerdsaadauth:i:1")
 _DOMAIN_ONLY = "Windows Server"
+# A host pool's properties by Azure's names.
+_POOL = (
+    Option("hostPoolType", "", "Pooled", choices=("Pooled", "Personal")),
+    Option(
+        "loadBalancerType",
+        "",
+        "BreadthFirst",
+        choices=("BreadthFirst", "DepthFirst", "Persistent"),
+    ),
+    Option("preferredAppGroupType", "", "Desktop", choices=("Desktop", "RailApplications", "None")),
+    Option("maxSessionLimit", "", 5, least=1),
+    Option("customRdpProperty", "", "targetisaadjoined:i:1"),
+    Option("startVMOnConnect", "", False),
+)
+_PROPERTIES = "avd_session_host_pool_properties"
 
 
 def asks(inputs: PlanInputs) -> dict[str, dict[str, Any]]:
@@ -74,14 +90,7 @@ def plan(inputs: PlanInputs) -> Plan:
                 if not is_installed
             ],
             "folder": _FOLDER,
-            "pool": {
-                "hostPoolType": options["pool_type"],
-                "loadBalancerType": options["load_balancer"],
-                "preferredAppGroupType": options["preferred_group"],
-                "maxSessionLimit": options["max_sessions"],
-                "customRdpProperty": options["rdp_properties"],
-                "startVMOnConnect": options["start_on_connect"],
-            },
+            "pool": merged(_POOL, options["pool_properties"]),
             "groups": [_group(group) for group in options["groups"]],
             "joined": to,
             "registered": agent.registered,
@@ -115,8 +124,12 @@ def _group(group: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refused(inputs: PlanInputs, to: str, *, registered: bool) -> list[str]:
     options, node = inputs.options, inputs.node
-    personal = options["pool_type"] == "Personal"
-    manages, rdp = options["azure"] == "manage", options["rdp_properties"].lower()
+    unfit = misfits(_POOL, options["pool_properties"], f"{_PROPERTIES}.")
+    if unfit:
+        return [f"{text}." if text[-1] != "?" else text for _, text in unfit]
+    pool = merged(_POOL, options["pool_properties"])
+    personal, balancer = pool["hostPoolType"] == "Personal", pool["loadBalancerType"]
+    manages, rdp = options["azure"] == "manage", pool["customRdpProperty"].lower()
     none = options["azure"] == "none"
     name, hours = options["pool"], options["token_hours"]
     wrong = {
@@ -129,15 +142,12 @@ def _refused(inputs: PlanInputs, to: str, *, registered: bool) -> list[str]:
         " and run again.": not to and not registered,
         f"avd_session_host_pool is {name!r}: give 3 to 64 letters, digits, blanks and"
         " @.-_ .": not _NAME.fullmatch(name),
-        f"avd_session_host_load_balancer is {options['load_balancer']}, and Persistent is that of"
-        " Personal pools, and of no other: set it or avd_session_host_pool_type.": (
-            personal != (options["load_balancer"] == "Persistent")
-        ),
+        f"{_PROPERTIES}.loadBalancerType is {balancer}, and Persistent is that of Personal pools,"
+        " and of no other: set it or hostPoolType.": personal != (balancer == "Persistent"),
         f"avd_session_host_token_hours is {hours}: a token is good for {_HOURS[0]} to {_HOURS[1]}"
         " hours.": not _HOURS[0] <= hours <= _HOURS[1],
-        "avd_session_host_max_sessions is 0: give 1 or more.": options["max_sessions"] < 1,
         "avd_session_host: this host is joined to Entra ID alone, and"
-        f" avd_session_host_rdp_properties has neither {_ENTRA_RDP[0]} nor {_ENTRA_RDP[1]}, without"
+        f" {_PROPERTIES}.customRdpProperty has neither {_ENTRA_RDP[0]} nor {_ENTRA_RDP[1]}, without"
         " which clients do not reach it: add one.": (
             manages
             and to == "entra"

@@ -156,8 +156,13 @@ def _note(names: list[str]) -> Value:
     return Value(RECORD, _WRITTEN, "multistring", tuple(names))
 
 
+def _session_limit(inputs: PlanInputs) -> Any:
+    properties = inputs.variables.get("avd_session_host_pool_properties")
+    return properties.get("maxSessionLimit") if isinstance(properties, Mapping) else None
+
+
 def _warnings(inputs: PlanInputs) -> list[str]:
-    node, users = inputs.node, inputs.variables.get("avd_session_host_max_sessions")
+    node, users = inputs.node, _session_limit(inputs)
     size = str(node.get("vm_size"))
     return sentences(
         {
@@ -166,6 +171,7 @@ def _warnings(inputs: PlanInputs) -> list[str]:
             f"nx_desktop: {node.get('os')} has one session; NX was tested on Windows 11 Enterprise"
             " multi-session.": "multi-session" not in str(node.get("os")),
             f"nx_desktop: {users} sessions a host; NX was tested with {_TESTED_USERS}"
-            " (avd_session_host_max_sessions).": isinstance(users, int) and users > _TESTED_USERS,
+            " (maxSessionLimit of avd_session_host_pool_properties).": isinstance(users, int)
+            and users > _TESTED_USERS,
         }
     )

@@ -21,6 +21,7 @@ from ..azure.manager import Manager
 from .avd_agent import INVALID_TOKEN, Agent, Event
 from .host_pools import PROVIDER, Desktops, Host, UsersStayError, ends_of, place_of
 
+_DRAIN_TITLE = "Maintenance of this desktop"
 _POLL_SECONDS = 5.0
 # Of the wait for a registration, how often the host's event log is looked at.
 _LOOK_SECONDS = 30.0
@@ -289,15 +290,15 @@ class Work:
         try:
             return desktops.empty(
                 host,
-                title=self.settings["drain_title"],
+                title=_DRAIN_TITLE,
                 text=self.settings["drain_message"],
                 seconds=float(self.settings["drain_seconds"]),
-                signs_out=self.settings["drain_deadline"] == "sign_out",
+                signs_out=self.settings["drain"] == "sign_out",
             )
         except UsersStayError as stay:
             raise TrueupError(
                 f"{stay}. Nothing was changed, and the host takes new sessions as before: run again"
-                " later, or set avd_session_host_drain_seconds or avd_session_host_drain_deadline"
+                " later, or set avd_session_host_drain_seconds or avd_session_host_drain"
             ) from None
 
     def given_back(self, failed: list[str]) -> Outcome:

@@ -22,6 +22,11 @@ _LAUNCHERS = {"launcher": "mpirun", "launchers": ["mpirun"]}
 # Goes into Ruby code.
 _PLAIN = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ARGUMENT = re.compile("--?[A-Za-z][A-Za-z0-9=,:_.@+/-]*")
+# The app's folder below ondemand_app_dir and the last part of its address, and the folder in each
+# user's home that results go to.
+_NAME, _RESULTS = "trueup", "trueup/jobs"
+# The most nodes and hours of a job where a partition says nothing else.
+_NODES_MAX, _HOURS_MAX = 16, 24
 _SOURCES = "roles/ondemand_app/files"
 # Of the role and of the app, where play.yml has no ending more.
 _FILES = (
@@ -73,7 +78,7 @@ def plan(inputs: PlanInputs) -> Plan:
 
 
 def _folder(inputs: PlanInputs) -> str:
-    return f"{inputs.options['dir']}/{inputs.options['name']}"
+    return f"{inputs.options['dir']}/{_NAME}"
 
 
 def _benchmarks() -> dict[str, _Benchmark]:
@@ -105,8 +110,8 @@ def _form(inputs: PlanInputs, offered: Mapping[str, _Benchmark]) -> dict[str, An
             "options": [[f"{name}: {benchmark.title}", name] for name, benchmark in offered.items()]
         },
         "partition": {"options": [_choice(each, options) for each in options["partitions"]]},
-        "nodes": {"max": options["nodes_max"]},
-        "hours": {"max": options["hours_max"]},
+        "nodes": {"max": _NODES_MAX},
+        "hours": {"max": _HOURS_MAX},
     }
     fields = inputs.data["fields"].items()
     return {
@@ -123,8 +128,8 @@ def _choice(partition: Mapping[str, Any], options: Mapping[str, Any]) -> list[An
     return [
         f"{name}: {size}" if size else name,
         name,
-        {"data-max-nodes": partition["nodes_max"] or options["nodes_max"]},
-        {"data-max-hours": partition["hours_max"] or options["hours_max"]},
+        {"data-max-nodes": partition["nodes_max"] or _NODES_MAX},
+        {"data-max-hours": partition["hours_max"] or _HOURS_MAX},
         *(
             # The dashboard writes the ids of fields and values with hyphens there.
             {f"data-option-for-cluster-{cluster.replace('_', '-')}": False}
@@ -138,15 +143,12 @@ def _files(
     inputs: PlanInputs, offered: Mapping[str, _Benchmark], form: str
 ) -> Iterator[dict[str, str]]:
     options, folder = inputs.options, _folder(inputs)
-    manifest = {
-        "name": options["title"],
-        "category": options["category"],
-        "subcategory": options["subcategory"],
-        **inputs.data["manifest"],
-    }
     # Rules for the checks of the dashboard and of the job; they hold only plain names.
     rules = {
-        **{key: options[key] for key in ("clusters", "nodes_max", "hours_max", "sbatch_arguments")},
+        "clusters": options["clusters"],
+        "nodes_max": _NODES_MAX,
+        "hours_max": _HOURS_MAX,
+        "sbatch_arguments": options["sbatch_arguments"],
         "partitions": [
             {key: value for key, value in each.items() if value is not None}
             for each in options["partitions"]
@@ -162,10 +164,10 @@ def _files(
             if benchmark.launcher
         ),
         "@CHECKOUT@": options["checkout"],
-        "@RESULTS@": options["results"],
+        "@RESULTS@": _RESULTS,
     }
     yield {"path": f"{folder}/template", "state": "directory"}
-    yield {"path": f"{folder}/manifest.yml", "content": _HEADER + _json(manifest)}
+    yield {"path": f"{folder}/manifest.yml", "content": _HEADER + _json(inputs.data["manifest"])}
     yield {"path": f"{folder}/form.yml", "content": form}
     for name in _FILES:
         text = inputs.text(f"{_SOURCES}/{name}")
@@ -203,7 +205,6 @@ def _refused(inputs: PlanInputs, available: Mapping[str, _Benchmark]) -> Iterato
     options = inputs.options
     partitions, clusters = options["partitions"], options["clusters"]
     names = [
-        options["name"],
         *clusters,
         *(each[key] for key in ("name", "vm_size", "cluster") for each in partitions if each[key]),
         *(each["id"] for each in options["cluster_files"]),
@@ -216,7 +217,7 @@ def _refused(inputs: PlanInputs, available: Mapping[str, _Benchmark]) -> Iterato
     for wrong, advice in (
         (
             [json.dumps(name) for name in names if not _PLAIN.fullmatch(name)],
-            ": names of apps, clusters, partitions and sizes have letters, digits, - _ and . only",
+            ": names of clusters, partitions and sizes have letters, digits, - _ and . only",
         ),
         (
             [
@@ -276,13 +277,6 @@ def _refused_of_site(inputs: PlanInputs) -> Iterator[str]:
             re.fullmatch("(/[A-Za-z0-9._-]+)+", options["checkout"]),
             ": give an absolute path of letters, digits, . _ - and /.",
         ),
-        (
-            "results",
-            re.fullmatch(f"{_PLAIN.pattern}(/{_PLAIN.pattern})*", options["results"]),
-            ": give a path below the home, of letters, digits, . _ - and /.",
-        ),
-        ("nodes_max", options["nodes_max"] >= 1, ": give at least 1."),
-        ("hours_max", options["hours_max"] >= 1, ": give at least 1."),
         (
             "dir",
             inputs.found.get("stat", {}).get("isdir"),
