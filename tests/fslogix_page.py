@@ -31,7 +31,7 @@ def page(root: Path) -> str:
 def _table(key: settings.Key) -> str:
     path = key.path.replace("HKLM:", "HKLM")
     rows = "".join(map(_row, key.options))
-    return f"\n### `fslogix_{key.variable}`: `{path}`\n\n{HEAD}{rows}"
+    return f"\n### `fslogix_settings.{key.variable}`: `{path}`\n\n{HEAD}{rows}"
 
 
 def _row(one: Option) -> str:

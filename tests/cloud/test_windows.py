@@ -23,7 +23,7 @@ PROGRAM = r"ffmpeg-simulated\bin\ffmpeg.exe"
 VARIABLES = {
     # Containers and simulated hosts have not the cores of their size.
     "trueup_health_benchmarks": [],
-    "fslogix_profiles": PROFILES,
+    "fslogix_settings": {"profiles": PROFILES},
     "fslogix_entra_kerberos": True,
     "avd_session_host_users": [{"id": ANA, "type": "User"}],
     # The controller downloads nothing: it has no way out here.

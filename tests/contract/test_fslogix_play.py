@@ -37,7 +37,8 @@ class Desk:
 
     def run(self, *options: str, **given: Any) -> tuple[int, int, str]:
         """Exit status, tasks that changed something, and all that was said, on one line."""
-        role = {f"fslogix_{name}": value for name, value in given.items()}
+        parts = {name: given.pop(name) for name in ("profiles", "odfc", "apps") if name in given}
+        role = {f"fslogix_{name}": value for name, value in {"settings": parts, **given}.items()}
         hosts = {"nv0": {**self.variables, "trueup_node": NODE, **role}}
         done = plays.roles(self.folder, {"roles": ["fslogix"]}, *options, hosts=hosts)
         status, changed, said = plays.counted(done)
@@ -255,10 +256,10 @@ def test_all_that_is_wrong_is_named_and_the_host_is_not_asked(desk: Desk) -> Non
     assert "fslogix_reboot: the role fslogix has no such variable" in said
     status, _, said = desk.run(profiles=wrong, odfc={"IncludeTeam": 1})
     for text in (
-        "fslogix_profiles.Enabeld is not known: did you mean Enabled?",
-        "fslogix_profiles.IsDynamic is 7: it must be 0 or more, 1 or less.",
-        "fslogix_profiles.CcdMaxCacheSizeInMBs: Microsoft retired it",
-        "fslogix_odfc.IncludeTeam is not known: did you mean IncludeTeams?",
+        "fslogix_settings.profiles.Enabeld is not known: did you mean Enabled?",
+        "fslogix_settings.profiles.IsDynamic is 7: it must be 0 or more, 1 or less.",
+        "fslogix_settings.profiles.CcdMaxCacheSizeInMBs: Microsoft retired it",
+        "fslogix_settings.odfc.IncludeTeam is not known: did you mean IncludeTeams?",
     ):
         assert text in said
     cached = {**SETTINGS, "CCDLocations": ["type=smb"], "SIDDirNamePattern": "%sid%"}
@@ -267,7 +268,7 @@ def test_all_that_is_wrong_is_named_and_the_host_is_not_asked(desk: Desk) -> Non
         "VHDLocations and CCDLocations exclude each other",
         "CCDLocations[0] must read",
         "declare both",
-        "fslogix_odfc: Enabled is 1 without a place",
+        "fslogix_settings.odfc: Enabled is 1 without a place",
     ):
         assert text in said
 

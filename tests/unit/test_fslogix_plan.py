@@ -44,6 +44,8 @@ STANDARD = {
     "VolumeType": "VHDX",
 }
 SIMPLE = {"Enabled": 1, "VHDLocations": [SHARE]}
+# Dictionaries of fslogix_settings.
+PARTS = ("profiles", "odfc", "apps", "logging", "cloud_cache", "object_specific")
 
 
 def ask(
@@ -55,7 +57,8 @@ def ask(
     **options: Any,
 ) -> PlanInputs:
     """The role on a host of which windows_facts found this; by default a fresh one."""
-    options = {"defender_exclusions": False, **options}
+    parts = {name: options.pop(name) for name in PARTS if name in options}
+    options = {"defender_exclusions": False, "settings": parts, **options}
     found = {"registry": registry or {}, "services": services or NOTHING}
     asked = role_plans.asked("fslogix", HOST if node is None else node, found, **options)
     return replace(asked, secrets={"storage_keys": keys or {}})
@@ -243,7 +246,7 @@ def test_each_dictionary_has_its_key() -> None:
 
 def test_nothing_declared_is_skipped_by_name() -> None:
     planned = plan(ask())
-    assert [(one.what, "fslogix_profiles" in one.why) for one in planned.skipped] == [
+    assert [(one.what, "profiles of fslogix_settings" in one.why) for one in planned.skipped] == [
         ("fslogix", True)
     ]
     assert asks(ask()) == {}
@@ -288,15 +291,15 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
         )
     )
     assert said == [
-        "fslogix_profiles.CcdMaxCacheSizeInMBs: Microsoft retired it in FSLogix 25.02: remove it.",
-        "fslogix_profiles.Enabeld is not known: did you mean Enabled?",
-        "fslogix_profiles.SizeInMBs is '30000': it must be a whole number.",
-        "fslogix_profiles.IsDynamic is True: it must be a whole number.",
-        "fslogix_profiles.ProfileType is 4: it must be 0 or more, 3 or less.",
-        "fslogix_profiles.VolumeType is 'vmdk': it must be one of vhd, vhdx, VHD, VHDX.",
-        "fslogix_odfc.ProfileType is not known: did you mean VolumeType?",
-        "fslogix_odfc.MirrorLocalOSTToVHD is 3: it must be 0 or more, 2 or less.",
-        "fslogix_logging.LogFileKeepingPeriod is 181: it must be 0 or more, 180 or less.",
+        "fslogix_settings.profiles.CcdMaxCacheSizeInMBs: Microsoft retired it in FSLogix 25.02: remove it.",
+        "fslogix_settings.profiles.Enabeld is not known: did you mean Enabled?",
+        "fslogix_settings.profiles.SizeInMBs is '30000': it must be a whole number.",
+        "fslogix_settings.profiles.IsDynamic is True: it must be a whole number.",
+        "fslogix_settings.profiles.ProfileType is 4: it must be 0 or more, 3 or less.",
+        "fslogix_settings.profiles.VolumeType is 'vmdk': it must be one of vhd, vhdx, VHD, VHDX.",
+        "fslogix_settings.odfc.ProfileType is not known: did you mean VolumeType?",
+        "fslogix_settings.odfc.MirrorLocalOSTToVHD is 3: it must be 0 or more, 2 or less.",
+        "fslogix_settings.logging.LogFileKeepingPeriod is 181: it must be 0 or more, 180 or less.",
     ]
 
 
@@ -313,7 +316,7 @@ SECRET = "DefaultEndpointsProtocol=https;AccountName=st;AccountKey=c2VjcmV0"
     [
         ({"profiles": {**SIMPLE, "CCDLocations": TWO}}, "VHDLocations and CCDLocations exclude"),
         ({"profiles": {"Enabled": 1}}, "Enabled is 1 without a place"),
-        ({"odfc": {"Enabled": 1}}, "fslogix_odfc: Enabled is 1 without a place"),
+        ({"odfc": {"Enabled": 1}}, "fslogix_settings.odfc: Enabled is 1 without a place"),
         ({"profiles": {**SIMPLE, "ClearCacheOnLogoff": 1}}, "act on Cloud Cache alone"),
         (
             {
@@ -408,13 +411,16 @@ SECRET = "DefaultEndpointsProtocol=https;AccountName=st;AccountKey=c2VjcmV0"
         ({"profiles": SIMPLE, "object_specific": {"Sales": {"SizeInMBs": 1}}}, "is no SID"),
         ({"profiles": SIMPLE, "object_specific": {1: {"SizeInMBs": 1}}}, "is no SID"),
         ({"profiles": SIMPLE, "object_specific": {"S-1-5-21-1": None}}, "must be a dictionary"),
-        ({"profiles": {**SIMPLE, "SizeInMBs": None, 7: 1}}, "fslogix_profiles.7 is not known"),
+        (
+            {"profiles": {**SIMPLE, "SizeInMBs": None, 7: 1}},
+            "fslogix_settings.profiles.7 is not known",
+        ),
         ({"profiles": {**SIMPLE, "VHDLocations": [SHARE + "\n"]}}, "must be of one line"),
         ({"profiles": {**SIMPLE, "RedirXMLSourceFolder": "\\\\a\\b\0"}}, "must be of one line"),
         ({"profiles": {**SIMPLE, "VHDLocations": ["\\\\a\\ b"]}}, "must be a share"),
         (
             {"profiles": SIMPLE, "object_specific": {"S-1-5-21-1-2-3-1104": {"Size": 1}}},
-            "fslogix_object_specific.S-1-5-21-1-2-3-1104.Size is not known",
+            "fslogix_settings.object_specific.S-1-5-21-1-2-3-1104.Size is not known",
         ),
         (
             {"profiles": SIMPLE, "redirections": {"excludes": [{"path": r"\AppData", "copy": 0}]}},
@@ -502,7 +508,9 @@ def test_local_profiles_are_not_deleted_without_a_word() -> None:
     assert "fslogix_delete_local_profiles_allowed" in refused(ask(profiles=wanted))[0]
     assert plan(ask(profiles=wanted, delete_local_profiles_allowed=True)).refused == []
     of_one = ask(profiles=SIMPLE, object_specific={"S-1-5-21-1-2-3-1104": wanted})
-    assert refused(of_one)[0].startswith("fslogix_object_specific.S-1-5-21-1-2-3-1104: Delete")
+    assert refused(of_one)[0].startswith(
+        "fslogix_settings.object_specific.S-1-5-21-1-2-3-1104: Delete"
+    )
     there = installed(**{PROFILES: key(DeleteLocalProfileWhenVHDShouldApply=1)})
     assert plan(ask(there, SERVICES, profiles=wanted)).refused == []
 

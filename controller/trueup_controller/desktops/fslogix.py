@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
+from trueup.options import Option, misfits
 from trueup.plan import Plan, PlanInputs, Skipped, sentences
 
 from ..system import others
@@ -34,6 +35,8 @@ _SERVICES = ("frxsvc", "frxccds")
 _GROUPS = tuple(
     f"FSLogix {kind} {end} List" for kind in ("Profile", "ODFC") for end in ("Include", "Exclude")
 )
+# The dictionaries of fslogix_settings, and the start of their names in a sentence.
+_PARTS, _LABEL = (*VARIABLES, "object_specific"), "fslogix_settings."
 _SETUP = r"x64\Release\FSLogixAppsSetup.exe"
 # The release that closes elevations of privilege, and the one whose ODFC disk is not created.
 _FLOOR, _NO_ODFC_DISK = "3.26.826.17182", "3.26.102.18413"
@@ -71,7 +74,8 @@ def plan(inputs: PlanInputs) -> Plan:
     """
     if not _is_declared(inputs):
         reason = (
-            "nothing is declared: set fslogix_profiles (Enabled and VHDLocations or CCDLocations)"
+            "nothing is declared: set profiles of fslogix_settings (Enabled and VHDLocations or"
+            " CCDLocations)"
         )
         nothing: dict[str, Any] = {"package": {}, "reach": [], "settings": {}, "credentials": []}
         return Plan(values={**nothing, "changes": False}, skipped=[Skipped("fslogix", reason)])
@@ -110,16 +114,25 @@ def plan(inputs: PlanInputs) -> Plan:
 
 
 def _is_declared(inputs: PlanInputs) -> bool:
-    return any(inputs.options[name] for name in (*VARIABLES, "object_specific"))
+    return any(_settings(inputs, name) for name in _PARTS)
+
+
+def _settings(inputs: PlanInputs, name: str) -> Any:
+    """One of the dictionaries of fslogix_settings."""
+    return inputs.options["settings"].get(name, {})
 
 
 def _places(inputs: PlanInputs) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """(variable name for messages, registry key, declared settings) of each container
     dictionary."""
-    yield "fslogix_profiles", PROFILES, _profiles(inputs)
-    yield "fslogix_odfc", ODFC, inputs.options["odfc"]
-    for sid, declared in inputs.options["object_specific"].items():
-        yield f"fslogix_object_specific.{sid}", rf"{PROFILES}\ObjectSpecific\{sid}", declared
+    yield "fslogix_settings.profiles", PROFILES, _profiles(inputs)
+    yield "fslogix_settings.odfc", ODFC, _settings(inputs, "odfc")
+    for sid, declared in _settings(inputs, "object_specific").items():
+        yield (
+            f"fslogix_settings.object_specific.{sid}",
+            rf"{PROFILES}\ObjectSpecific\{sid}",
+            declared,
+        )
 
 
 def _dictionaries(inputs: PlanInputs) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -128,7 +141,7 @@ def _dictionaries(inputs: PlanInputs) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _profiles(inputs: PlanInputs) -> dict[str, Any]:
     """Profile containers, with the folder of redirections.xml where the role writes that."""
-    declared: dict[str, Any] = dict(inputs.options["profiles"])
+    declared: dict[str, Any] = dict(_settings(inputs, "profiles"))
     if _has_redirections(inputs):
         declared.setdefault("RedirXMLSourceFolder", _FOLDER)
     return declared
@@ -158,14 +171,15 @@ def _servers(inputs: PlanInputs) -> list[dict[str, Any]]:
 
 def _own(inputs: PlanInputs) -> list[Value]:
     """The product's own settings."""
-    options = {**inputs.options, "profiles": _profiles(inputs)}
-    return [value for name in VARIABLES for value in settings.values(name, options[name])]
+    declared = {name: _settings(inputs, name) for name in VARIABLES}
+    declared["profiles"] = _profiles(inputs)
+    return [value for name in VARIABLES for value in settings.values(name, declared[name])]
 
 
 def _foreign(inputs: PlanInputs) -> list[Value]:
     """Values in keys that others write too."""
     registry_values = []
-    for sid, declared in inputs.options["object_specific"].items():
+    for sid, declared in _settings(inputs, "object_specific").items():
         registry_values += settings.values("profiles", declared, rf"\ObjectSpecific\{sid}")
     if inputs.options["entra_kerberos"]:
         registry_values.append(Value(_KERBEROS, "CloudKerberosTicketRetrievalEnabled", "dword", 1))
@@ -186,7 +200,7 @@ def _exclusions(inputs: PlanInputs) -> dict[str, list[str]]:
         share = "\\".join(location.split("\\")[:4])
         paths += [rf"{share}\*\*.{disk}" for disk in _DISKS]
     if any(declared.get("CCDLocations") for _, declared in _dictionaries(inputs)):
-        cache = inputs.options["cloud_cache"]
+        cache = _settings(inputs, "cloud_cache")
         paths.append(cache.get("CacheDirectory", r"%ProgramData%\FSLogix\Cache") + r"\*")
         paths.append(cache.get("ProxyDirectory", r"%ProgramData%\FSLogix\Proxy") + r"\*")
     apps = r"%ProgramFiles%\FSLogix\Apps"
@@ -384,13 +398,21 @@ def _refused(inputs: PlanInputs) -> list[str]:
     node, options = inputs.node, inputs.options
     if node.get("system") != "windows":
         return [f"fslogix: {node.get('os') or 'this node'} is no Windows, which FSLogix is for."]
+    # The members are checked below.
+    parts = {
+        name: {} if isinstance(declared, Mapping) else declared
+        for name, declared in options["settings"].items()
+    }
+    unknown = misfits([Option(name, "", {}) for name in _PARTS], parts, _LABEL)
+    if unknown:
+        return [text if text.endswith("?") else f"{text}." for _, text in unknown]
     wrong = [
         sentence
         for name in VARIABLES
-        for sentence in settings.refusals(name, options[name], f"fslogix_{name}")
+        for sentence in settings.refusals(name, _settings(inputs, name), f"{_LABEL}{name}")
     ]
-    for sid, declared in options["object_specific"].items():
-        label = f"fslogix_object_specific.{sid}"
+    for sid, declared in _settings(inputs, "object_specific").items():
+        label = f"fslogix_settings.object_specific.{sid}"
         if not _SID.fullmatch(str(sid)):
             wrong.append(f"{label}: the name is no SID (S-1-...).")
         wrong += settings.refusals("profiles", declared, label)
@@ -481,15 +503,14 @@ def _wrong_locations(label: str, declared: Mapping[str, Any]) -> list[str]:
 
 
 def _wrong_containers(inputs: PlanInputs) -> list[str]:
-    options = inputs.options
-    containers = {"profiles": _profiles(inputs), "odfc": options["odfc"]}
+    containers = {"profiles": _profiles(inputs), "odfc": _settings(inputs, "odfc")}
     homeless = [
-        f"fslogix_{name}"
+        f"{_LABEL}{name}"
         for name, declared in containers.items()
         if declared.get("Enabled")
         and not (declared.get("VHDLocations") or declared.get("CCDLocations"))
     ]
-    cache = options["cloud_cache"]
+    cache = _settings(inputs, "cloud_cache")
     folders = {
         option.name: str(cache.get(option.name, option.default)).rstrip("\\").casefold()
         for key in KEYS
@@ -506,7 +527,7 @@ def _wrong_containers(inputs: PlanInputs) -> list[str]:
         {
             f"{', '.join(homeless)}: Enabled is 1 without a place for containers: declare"
             " VHDLocations or CCDLocations.": homeless,
-            "fslogix_cloud_cache: CacheDirectory and ProxyDirectory must be two folders.": (
+            "fslogix_settings.cloud_cache: CacheDirectory and ProxyDirectory must be two folders.": (
                 folders["CacheDirectory"] == folders["ProxyDirectory"]
             ),
             f"{', '.join(restarts)} would end the sessions of others on this multi-session host:"
@@ -553,14 +574,15 @@ def _wrong_package(inputs: PlanInputs) -> list[str]:
 
 def _wrong_storage(inputs: PlanInputs) -> list[str]:
     keys = _keys(inputs)
-    computer = inputs.options["profiles"].get("AccessNetworkAsComputerObject")
+    computer = _settings(inputs, "profiles").get("AccessNetworkAsComputerObject")
     bad = [name for name, key in keys.items() if "." not in name or not _is_key(key)]
     return sentences(
         {
             f"fslogix_storage_keys: {', '.join(bad)}: each is the account's host"
             " (ACCOUNT.file.core.windows.net) with its key in base64.": bad,
             "fslogix_storage_keys: the key is used by the computer and not by users: declare"
-            " AccessNetworkAsComputerObject: 1 in fslogix_profiles.": keys and not computer,
+            " AccessNetworkAsComputerObject: 1 in fslogix_settings.profiles.": keys
+            and not computer,
             "fslogix_storage_keys and fslogix_entra_kerberos exclude each other: with Kerberos"
             " users open the share themselves.": keys and inputs.options["entra_kerberos"],
         }
@@ -592,7 +614,7 @@ def _refused_here(inputs: PlanInputs) -> list[str]:
         return [f"fslogix: InstallVersion of {APPS} is {installed!r}: repair or uninstall FSLogix."]
     options, profiles = inputs.options, _profiles(inputs)
     version = options["version"] if _is_due(inputs) else installed
-    dual = profiles.get("Enabled") and options["odfc"].get("Enabled")
+    dual = profiles.get("Enabled") and _settings(inputs, "odfc").get("Enabled")
     deletes = [
         label
         for label, path, declared in _places(inputs)
@@ -603,13 +625,15 @@ def _refused_here(inputs: PlanInputs) -> list[str]:
         {
             f"fslogix: {version} creates no ODFC disk with Profile and ODFC containers and"
             f" CleanupInvalidSessions: take {_FLOOR} (fslogix_version).": (
-                version == _NO_ODFC_DISK and dual and options["apps"].get("CleanupInvalidSessions")
+                version == _NO_ODFC_DISK
+                and dual
+                and _settings(inputs, "apps").get("CleanupInvalidSessions")
             ),
             f"{' and '.join(deletes)}: {_DELETES} deletes local profiles"
             " of this host for good: set fslogix_delete_local_profiles_allowed to true.": (
                 deletes and not options["delete_local_profiles_allowed"]
             ),
-            f"fslogix_profiles: {', '.join(renamed)} of this host, which is in use, would change,"
+            f"fslogix_settings.profiles: {', '.join(renamed)} of this host, which is in use, would change,"
             " and users would get new, empty containers: rename the folders on the share, and set"
             " fslogix_folder_names_change_allowed to true.": (
                 renamed and not options["folder_names_change_allowed"]
@@ -635,15 +659,15 @@ def _renamed(inputs: PlanInputs, profiles: Mapping[str, Any]) -> list[str]:
 
 def _warnings(inputs: PlanInputs) -> list[str]:
     options = inputs.options
-    dual = options["profiles"].get("Enabled") and options["odfc"].get("Enabled")
+    dual = _settings(inputs, "profiles").get("Enabled") and _settings(inputs, "odfc").get("Enabled")
     return sentences(
         {
             "fslogix: with AccessNetworkAsComputerObject this host can read the disk of every user:"
-            " prefer fslogix_entra_kerberos.": options["profiles"].get(
+            " prefer fslogix_entra_kerberos.": _settings(inputs, "profiles").get(
                 "AccessNetworkAsComputerObject"
             ),
             "fslogix: Profile containers hold what ODFC containers do; Microsoft recommends those"
-            " alone (fslogix_odfc).": dual,
+            " alone (fslogix_settings.odfc).": dual,
             f"fslogix: {options['version']} is older than {_FLOOR}, which closes elevations of"
             " privilege.": _older(options["version"], _FLOOR),
         }
