@@ -44,13 +44,18 @@ class Node:
 
     def run(self, *options: str, **variables: Any) -> tuple[int, int, str]:
         """Exit status, how many tasks changed something, and all that was said."""
+        download = {
+            "name": "some/model",
+            "revision": "abc",
+            "cache": str(self.cache),
+            "complete": str(self.folder / "complete" / "some--model@abc"),
+            "program": str(self.program),
+            "user": "daemon",
+            "hub": "",
+            **variables.pop("download", {}),
+        }
         given = {
-            "hf_model_name": "some/model",
-            "hf_model_revision": "abc",
-            "hf_model_cache": str(self.cache),
-            "hf_model_complete": str(self.folder / "complete" / "some--model@abc"),
-            "hf_model_program": str(self.program),
-            "hf_model_user": "daemon",
+            "hf_model_download": download,
             "hf_model_token_file": str(self.token),
             **variables,
         }
@@ -92,8 +97,8 @@ def test_a_mirror_of_the_hub_is_asked_in_its_place(node: Node) -> None:
     asked = node.cache / "hub"
     assert asked.read_text() == "https://huggingface.co\n"
     other = str(node.folder / "complete" / "other")
-    mirror = {"hf_model_hub": "https://mirror.example/hf", "hf_model_complete": other}
-    assert node.run(**mirror)[0] == 0
+    mirror = {"hub": "https://mirror.example/hf", "complete": other}
+    assert node.run(download=mirror)[0] == 0
     assert asked.read_text() == "https://mirror.example/hf\n"
 
 
@@ -113,10 +118,10 @@ def test_the_token_is_in_a_file_of_the_users_alone(node: Node) -> None:
 
 def test_a_model_that_is_refused_is_not_taken_for_complete(node: Node) -> None:
     complete = node.folder / "complete" / "gated"
-    gated = {"hf_model_name": "gated/model", "hf_model_complete": str(complete)}
-    status, _, said = node.run(**gated)
+    gated = {"name": "gated/model", "complete": str(complete)}
+    status, _, said = node.run(download=gated)
     assert status != 0
     assert "GatedRepoError" in said
     assert complete.exists() is False
-    assert node.run(hf_model_token=TOKEN, **gated)[0] == 0
+    assert node.run(hf_model_token=TOKEN, download=gated)[0] == 0
     assert complete.exists() is True

@@ -291,7 +291,10 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
         )
     )
     assert said == [
-        "fslogix_settings.profiles.CcdMaxCacheSizeInMBs: Microsoft retired it in FSLogix 25.02: remove it.",
+        (
+            "fslogix_settings.profiles.CcdMaxCacheSizeInMBs: Microsoft retired it in FSLogix 25.02:"
+            " remove it."
+        ),
         "fslogix_settings.profiles.Enabeld is not known: did you mean Enabled?",
         "fslogix_settings.profiles.SizeInMBs is '30000': it must be a whole number.",
         "fslogix_settings.profiles.IsDynamic is True: it must be a whole number.",

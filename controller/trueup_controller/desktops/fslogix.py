@@ -527,7 +527,7 @@ def _wrong_containers(inputs: PlanInputs) -> list[str]:
         {
             f"{', '.join(homeless)}: Enabled is 1 without a place for containers: declare"
             " VHDLocations or CCDLocations.": homeless,
-            "fslogix_settings.cloud_cache: CacheDirectory and ProxyDirectory must be two folders.": (
+            f"{_LABEL}cloud_cache: CacheDirectory and ProxyDirectory must be two folders.": (
                 folders["CacheDirectory"] == folders["ProxyDirectory"]
             ),
             f"{', '.join(restarts)} would end the sessions of others on this multi-session host:"
@@ -633,7 +633,7 @@ def _refused_here(inputs: PlanInputs) -> list[str]:
             " of this host for good: set fslogix_delete_local_profiles_allowed to true.": (
                 deletes and not options["delete_local_profiles_allowed"]
             ),
-            f"fslogix_settings.profiles: {', '.join(renamed)} of this host, which is in use, would change,"
+            f"{_LABEL}profiles: {', '.join(renamed)} of this host, which is in use, would change,"
             " and users would get new, empty containers: rename the folders on the share, and set"
             " fslogix_folder_names_change_allowed to true.": (
                 renamed and not options["folder_names_change_allowed"]
