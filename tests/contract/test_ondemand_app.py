@@ -210,24 +210,6 @@ def test_the_form_offers_what_the_checkout_has(installed: Path) -> None:
     ]
 
 
-def test_a_cluster_file_is_written_when_it_is_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "apps").mkdir()
-    asked = {
-        "ondemand_app_cluster_dir": str(tmp_path / "clusters.d"),
-        "ondemand_app_cluster_files": [{"id": "first", "login_host": "login"}],
-    }
-    status, _, said = playbook(tmp_path, asked)
-    assert status == 0, said
-    written = yaml.safe_load((tmp_path / "clusters.d" / "first.yml").read_text())
-    assert written == {
-        "v2": {
-            "metadata": {"title": "first"},
-            "login": {"host": "login"},
-            "job": {"adapter": "slurm", "bin": "/usr/bin", "conf": "/etc/slurm/slurm.conf"},
-        }
-    }
-
-
 def test_a_form_becomes_a_job(installed: Path, tmp_path: Path) -> None:
     answer = render(installed, tmp_path / "s", variables="stream_repeats: 20")
     submit = yaml.safe_load(answer["submit"])

@@ -18,6 +18,7 @@ import plays
 import pytest
 import role_plans
 import yaml
+from trueup.node import pythons
 from trueup.node.pythons import Need, interpreter
 from trueup.plan import PlanInputs
 
@@ -48,16 +49,18 @@ class Site:
         )
         site = {"url": self.build.as_uri(), "sha256": self.sha256, "version": self.version}
         named = {f"python_standalone_{name}": value for name, value in site.items()}
-        found = interpreter(
-            PlanInputs(
-                options={"python": "python3"},
-                node={"privilege": None, "architecture": "x86_64"},
-                variables={**named, "python_prefix": str(self.folder / "pythons")},
-                found={"python": None, "pythons": []},
-                catalog=role_plans.catalog,
-            ),
-            need,
-        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pythons, "_OWN", str(self.folder / "pythons"))
+            found = interpreter(
+                PlanInputs(
+                    options={"python": "python3"},
+                    node={"privilege": None, "architecture": "x86_64"},
+                    variables=named,
+                    found={"python": None, "pythons": []},
+                    catalog=role_plans.catalog,
+                ),
+                need,
+            )
         assert found is not None
         return found.to_install
 

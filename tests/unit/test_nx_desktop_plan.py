@@ -3,6 +3,7 @@ facts on Windows."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,6 +32,8 @@ NX = {
     "environment": {"LICENCE_SERVER": "28000@licences"},
     "reboot_allowed": False,
 }
+# Members of nx_desktop_installer.
+INSTALLER = ("setup", "arguments", "product", "version", "prodct")
 
 
 def key(**values: Any) -> dict[str, Any]:
@@ -50,9 +53,11 @@ def asked(
     verify: bool = False,
     **options: Any,
 ) -> PlanInputs:
+    values = {**NX, **options}
+    values["installer"] = {name: values.pop(name) for name in INSTALLER if name in values}
     return PlanInputs(
-        options={**NX, **options},
-        node=options.pop("node", HOST),
+        options=values,
+        node=HOST,
         found={"registry": found or {}, **({"verify": True} if verify else {})},
         variables=variables or {},
     )
@@ -142,7 +147,7 @@ def test_variables_that_are_as_declared_are_left_alone() -> None:
 
 def test_what_did_not_come_out_is_refused() -> None:
     first, second = plan(asked(verify=True)).refused
-    assert "correct nx_desktop_product or nx_desktop_version" in first
+    assert "correct product or version of nx_desktop_installer" in first
     assert "something else writes the variables" in second
     in_check_mode = plan(asked(None, {"ansible_check_mode": True}, verify=True))
     assert in_check_mode.refused == []
@@ -152,10 +157,12 @@ def test_what_did_not_come_out_is_refused() -> None:
     ("options", "sentence"),
     [
         ({"sha256": "1234"}, "nx_desktop_sha256 is no SHA-256"),
-        ({"product": ""}, "nx_desktop_product is no name of a key"),
-        ({"product": r"..\Run"}, "nx_desktop_product is no name of a key"),
-        ({"version": "2506a"}, "nx_desktop_version is no version"),
-        ({"version": "1.2.3.4.5"}, "nx_desktop_version is no version"),
+        ({"product": ""}, "nx_desktop_installer.product is no name of a key"),
+        ({"product": r"..\Run"}, "nx_desktop_installer.product is no name of a key"),
+        ({"version": "2506a"}, "nx_desktop_installer.version is no version"),
+        ({"version": "1.2.3.4.5"}, "nx_desktop_installer.version is no version"),
+        ({"version": 2506}, "nx_desktop_installer.version is 2506: it must be a text."),
+        ({"prodct": "x"}, "nx_desktop_installer.prodct is not known: did you mean product?"),
         ({"environment": {"A B": "1"}}, "names of variables have letters"),
         ({"environment": {"Path": "C:\\nx"}}, "Path is Windows' own"),
     ],
@@ -168,7 +175,7 @@ def test_what_cannot_be_is_refused(options: dict[str, Any], sentence: str) -> No
 
 def test_a_linux_node_is_refused() -> None:
     node = {"system": "linux", "os": "Ubuntu 24.04"}
-    [refused] = plan(PlanInputs(options=NX, node=node)).refused
+    [refused] = plan(replace(asked(), node=node)).refused
     assert refused == "nx_desktop: Ubuntu 24.04 is no Windows, which NX of this role is for."
 
 
@@ -184,6 +191,6 @@ def test_what_was_not_tested_is_warned_of(
     node: dict[str, Any], sessions: int, warning: str
 ) -> None:
     variables = {"avd_session_host_pool_properties": {"maxSessionLimit": sessions}}
-    made = plan(PlanInputs(options=NX, node={**HOST, **node}, variables=variables))
+    made = plan(replace(asked(None, variables), node={**HOST, **node}))
     [said] = made.values["warnings"]
     assert warning in said

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from trueup.options import Option, merged, misfits
 from trueup.plan import Plan, PlanInputs, Skipped, sentences
 
 from .registry import Value, changes, data_of
@@ -25,6 +26,14 @@ _FOLDER = r"C:\Program Files\trueup\nx_desktop"
 # article on NX on Azure Virtual Desktop (catalog/reference_results.csv).
 _TESTED = ("Standard_NV12ads_A10_v5", "Standard_NV18ads_A10_v5")
 _TESTED_USERS = 5
+# Members of nx_desktop_installer, and the start of their names in a sentence.
+_INSTALLER = (
+    Option("setup", "", ""),
+    Option("arguments", "", []),
+    Option("product", "", ""),
+    Option("version", "", ""),
+)
+_LABEL = "nx_desktop_installer."
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,3}")
 _KEY = re.compile(r"[^\\/\x00-\x1f]{1,255}")
@@ -60,8 +69,8 @@ def plan(inputs: PlanInputs) -> Plan:
         refused = sentences(
             {
                 f"nx_desktop: the installer ended well, and {_product(inputs)} has no"
-                f" DisplayVersion of {inputs.options['version']} or newer: correct"
-                f" nx_desktop_product or nx_desktop_version.": is_due,
+                f" DisplayVersion of {_installer(inputs)['version']} or newer: correct"
+                " product or version of nx_desktop_installer.": is_due,
                 "nx_desktop: something else writes the variables of nx_desktop_environment.": bool(
                     registry
                 ),
@@ -84,6 +93,10 @@ def _is_declared(inputs: PlanInputs) -> bool:
 
 def _refused(inputs: PlanInputs) -> list[str]:
     options, node = inputs.options, inputs.node
+    unfit = misfits(_INSTALLER, options["installer"], _LABEL)
+    if unfit:
+        return [text if text.endswith("?") else f"{text}." for _, text in unfit]
+    installer = _installer(inputs)
     names = [str(name) for name in options["environment"]]
     return sentences(
         {
@@ -92,10 +105,10 @@ def _refused(inputs: PlanInputs) -> list[str]:
             "nx_desktop_sha256 is no SHA-256: give the file's 64 hexadecimal digits.": (
                 not _SHA256.fullmatch(options["sha256"])
             ),
-            "nx_desktop_product is no name of a key: give that of NX below"
-            f" {_UNINSTALL}.": not _KEY.fullmatch(options["product"]),
-            "nx_desktop_version is no version such as 2506.4000: give the least that"
-            " will do.": not _VERSION.fullmatch(options["version"]),
+            f"{_LABEL}product is no name of a key: give that of NX below"
+            f" {_UNINSTALL}.": not _KEY.fullmatch(installer["product"]),
+            f"{_LABEL}version is no version such as 2506.4000: give the least that"
+            " will do.": not _VERSION.fullmatch(installer["version"]),
             "nx_desktop_environment: names of variables have letters, digits and _.": not all(
                 map(_NAME.fullmatch, names)
             ),
@@ -112,7 +125,7 @@ def _found(inputs: PlanInputs) -> Mapping[str, Any]:
 
 
 def _product(inputs: PlanInputs) -> str:
-    return rf"{_UNINSTALL}\{inputs.options['product']}"
+    return rf"{_UNINSTALL}\{_installer(inputs)['product']}"
 
 
 def _is_due(inputs: PlanInputs) -> bool:
@@ -120,23 +133,28 @@ def _is_due(inputs: PlanInputs) -> bool:
     installed = str(data_of(_found(inputs), _product(inputs), "DisplayVersion") or "")
     if not _VERSION.fullmatch(installed):
         return True
-    return _parts(installed) < _parts(inputs.options["version"])
+    return _parts(installed) < _parts(_installer(inputs)["version"])
 
 
 def _parts(version: str) -> tuple[int, ...]:
     return (*(int(number) for number in version.split(".")), 0, 0, 0)[:4]
 
 
+def _installer(inputs: PlanInputs) -> dict[str, Any]:
+    """The members of nx_desktop_installer."""
+    return merged(_INSTALLER, inputs.options["installer"])
+
+
 def _package(inputs: PlanInputs) -> dict[str, Any]:
-    options = inputs.options
+    options, installer = inputs.options, _installer(inputs)
     return {
-        "name": f"NX {options['version']}",
+        "name": f"NX {installer['version']}",
         "url": options["url"],
         "sha256": options["sha256"].lower(),
         # Another file gets another folder: files of a failed installer are not run again.
         "folder": rf"{_FOLDER}\{options['sha256'].lower()[:12]}",
-        "setup": options["setup"],
-        "arguments": options["arguments"],
+        "setup": installer["setup"],
+        "arguments": installer["arguments"],
     }
 
 

@@ -189,7 +189,7 @@ def _clients(inputs: PlanInputs, types: Any) -> dict[str, Any]:
             "name": "amlfs",
             "url": row["url"],
             "key_url": options["lustre_key_url"],
-            "key_fingerprint": options["lustre_key_fingerprint"],
+            "key_fingerprint": inputs.data["lustre_key_fingerprint"],
             **({"suite": row["suite"], "components": "main"} if "suite" in row else {}),
         }
         clients["pins"] = [{"name": row["package"], "version": _lustre_version(node)}]

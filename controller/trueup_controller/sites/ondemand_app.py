@@ -27,6 +27,8 @@ _ARGUMENT = re.compile("--?[A-Za-z][A-Za-z0-9=,:_.@+/-]*")
 _NAME, _RESULTS = "trueup", "trueup/jobs"
 # The most nodes and hours of a job where a partition says nothing else.
 _NODES_MAX, _HOURS_MAX = 16, 24
+# Open OnDemand's folder of cluster files.
+_CLUSTERS = "/etc/ood/config/clusters.d"
 _SOURCES = "roles/ondemand_app/files"
 # Of the role and of the app, where play.yml has no ending more.
 _FILES = (
@@ -196,7 +198,7 @@ def _cluster_files(options: Mapping[str, Any]) -> Iterator[dict[str, str]]:
             "login": {"host": cluster["login_host"]},
             "job": job,
         }
-        path = f"{options['cluster_dir']}/{cluster['id']}.yml"
+        path = f"{_CLUSTERS}/{cluster['id']}.yml"
         yield {"path": path, "content": _HEADER + _json({"v2": definition})}
 
 

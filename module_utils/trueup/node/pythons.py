@@ -202,9 +202,7 @@ def _standalone(inputs: PlanInputs, need: Need) -> List[Interpreter]:
     else:
         catalog_builds = inputs.catalog("python.yml")["standalone"]
         builds = catalog_builds.get(inputs.node.get("architecture"), {})
-    folder = site_variables.get("python_prefix") or (
-        _SHARED if inputs.node.get("privilege") else _OWN
-    )
+    folder = _SHARED if inputs.node.get("privilege") else _OWN
     fit = []
     for version, build in builds.items():
         _check(version, build)

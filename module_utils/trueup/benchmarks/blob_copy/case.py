@@ -32,13 +32,6 @@ OPTIONS = (
         why="Yours without root.",
     ),
     RoleOption(
-        "python",
-        "Python for the virtual environment, 3.10 or newer. Where python3 is older, one beside it"
-        " is taken, or installed (role python); a named one is kept.",
-        "python3",
-        why="azure-storage-blob 12.31.1 asks for 3.10.",
-    ),
-    RoleOption(
         "pip_find_links",
         "Folder on the node with the wheels of files/requirements.txt, for sites without internet;"
         " empty: the node's own pip configuration decides where from. Whatever the source, every"
