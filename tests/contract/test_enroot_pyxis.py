@@ -184,7 +184,7 @@ def test_headers_of_another_slurm_are_refused(tmp_path: Path) -> None:
 
 def test_what_a_node_says(tmp_path: Path) -> None:
     tools = {
-        "dpkg-query": '[ "$3" = enroot ] && echo "installed 4.0.1-1"',
+        "dpkg-query": '[ "$3" = enroot ] && echo "installed 4.0.1-1"; [ "$1" = -S ] && echo slurm-smd-client: /x',
         "enroot": "echo 4.0.1; echo more",
         "srun": '[ $1 = --help ] && echo "--container-image=x" || echo "slurm-wlm 22.05.8"',
         "systemctl": "exit 0",
@@ -228,6 +228,7 @@ def test_what_a_node_says(tmp_path: Path) -> None:
         "package enroot": "4.0.1-1",
         "enroot": "4.0.1",
         "slurm": "22.05.8",
+        "schedmd": "slurm-smd",
         "srun": "--container-image",
         "built": "pyxis abc slurm 22.05.8",
     }

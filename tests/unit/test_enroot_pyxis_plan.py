@@ -132,6 +132,8 @@ def test_what_is_there_is_not_installed_again() -> None:
     built = f"answer\tbuilt\tpyxis {COMMIT} slurm 24.11.4\n"
     result = values(on, MOUNTED + SLURM + there + built)
     assert (result["enroot"], result["nvidia"], result["build"]) == ({}, {}, {})
+    of_schedmd = "answer\tschedmd\tslurm-smd\n"
+    assert values(on, MOUNTED + SLURM + of_schedmd)["build"]["packages"][-1] == "slurm-smd-dev"
     # Another Slurm, and another enroot.
     older = there.replace("enroot\t4.0.1", "enroot\t4.0.10")
     result = values(on, MOUNTED + older + built.replace("24.11.4", "23.02.7"))

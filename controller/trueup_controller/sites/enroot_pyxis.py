@@ -307,7 +307,8 @@ def _build(inputs: PlanInputs, answers: Mapping[str, str]) -> dict[str, Any]:
     build_id = f"pyxis {options['pyxis_commit']} slurm {slurm or 'none'}"
     if answers.get("built") == build_id:
         return {}
-    headers = [] if "headers" in answers else [options["slurm_packages"][manager]]
+    build_of = "schedmd" if "schedmd" in answers else manager
+    headers = [] if "headers" in answers else [inputs.data["slurm_packages"][build_of]]
     return {
         "packages": [*inputs.data["build_packages"][manager], *headers],
         "source": _SOURCE,

@@ -8,15 +8,14 @@ set -eu
 }
 header=$SLURM_INCLUDE/slurm/slurm_version.h
 [ -r "$header" ] || {
-    echo "$header is missing: install Slurm's development package (enroot_pyxis_slurm_packages)" >&2
+    echo "$header is missing: install Slurm's development package" >&2
     exit 1
 }
 # 0x160508 is 22.05.8: a byte each.
 number=$(sed -n 's/^#define SLURM_VERSION_NUMBER *\(0x[0-9a-fA-F]*\).*/\1/p' "$header")
 found=$(printf '%d.%02d.%d' $((number >> 16 & 255)) $((number >> 8 & 255)) $((number & 255)))
 [ "$found" = "${3%%-*}" ] || {
-    echo "$header is of Slurm $found, and srun is $3: install the development package of $3" \
-        "(enroot_pyxis_slurm_packages)" >&2
+    echo "$header is of Slurm $found, and srun is $3: install the development package of $3" >&2
     exit 1
 }
 cd "$1"

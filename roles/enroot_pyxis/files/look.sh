@@ -34,6 +34,8 @@ done
 if command -v srun >/dev/null; then
     # "slurm 24.05.4", or "slurm-wlm 22.05.8" of Debian's package.
     say slurm "$(srun --version 2>/dev/null | sed -n 's/^slurm[^ ]* //p')"
+    # SchedMD's own packages: the header files are in another one than the distribution's.
+    [ "$MANAGER" != apt ] || say schedmd "$(dpkg-query -S "$(command -v srun)" 2>/dev/null | grep -o '^slurm-smd')"
     said=$(srun --help 2>&1)
     case $said in
         *--container-image*) say srun --container-image ;;
