@@ -184,7 +184,10 @@ def test_headers_of_another_slurm_are_refused(tmp_path: Path) -> None:
 
 def test_what_a_node_says(tmp_path: Path) -> None:
     tools = {
-        "dpkg-query": '[ "$3" = enroot ] && echo "installed 4.0.1-1"; [ "$1" = -S ] && echo slurm-smd-client: /x',
+        "dpkg-query": (
+            '[ "$3" = enroot ] && echo "installed 4.0.1-1";'
+            ' [ "$1" = -S ] && echo slurm-smd-client: /x'
+        ),
         "enroot": "echo 4.0.1; echo more",
         "srun": '[ $1 = --help ] && echo "--container-image=x" || echo "slurm-wlm 22.05.8"',
         "systemctl": "exit 0",
