@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parent.parent.parent
+NO_METADATA = {"trueup_metadata_url": "http://127.0.0.1:9"}
 NO_RUBY = 'ruby is not installed: apt-get install ruby, or make lab ARGS="-e lab_packages=test"'
 # Stand-in of the dashboard: submit.yml.erb first, then every .erb below template/, as it does.
 DASHBOARD = r"""
@@ -435,3 +436,14 @@ def test_the_sessions_card_says_where_the_results_are(
     done = ruby(CARDS, str(path), job_id, env={**os.environ, "HOME": str(tmp_path)})
     assert (done.returncode, done.stderr) == (0, "")
     assert sentence in done.stdout if sentence else done.stdout.strip() == ""
+
+
+def test_a_benchmark_that_the_node_cannot_have_is_reported_as_skipped(tmp_path: Path) -> None:
+    template = ROOT / "roles" / "ondemand_app" / "files" / "template" / "play.yml.in"
+    play = tmp_path / "play.yml"
+    play.write_text(template.read_text().replace("@CHECKOUT@", str(ROOT)))
+    inventory = tmp_path / "hosts.json"
+    inventory.write_text(json.dumps({"all": {"hosts": {"n1": NO_METADATA}}}))
+    chosen = json.dumps({"trueup_benchmarks": ["gpu_copy"]})
+    done = plays.playbook(tmp_path, "-i", str(inventory), *plays.LOCAL, str(play), "-e", chosen)
+    assert (done.returncode, "skipped: gpu_copy: " in done.stdout) == (0, True), done.stdout
