@@ -138,7 +138,7 @@ class Node:
     def invocation(self, unit: str) -> str:
         return self.inside("systemctl", "show", "--property=InvocationID", unit)
 
-    def in_force(self, kind: str) -> bool:
+    def service_current(self, kind: str) -> bool:
         """Whether what runs has the value that was given last."""
         value = self.values[_KINDS[kind][0]]
         if kind == "key of vllm":
@@ -194,7 +194,7 @@ def main() -> int:
             again, output = node.run()
             after = node.invocation(unit)
             third, same = node.run() if number >= given.count - len(_KINDS) else (0, "changed=0 ")
-            well = not again and node.in_force(kind) and not third and "changed=0 " in same
+            well = not again and node.service_current(kind) and not third and "changed=0 " in same
             bad += not well
             restarts = (between != before) + (after != between)
             first = "by the first run" if between != before else "by the second"

@@ -170,13 +170,13 @@ def packages_look(
 
 
 def unit_look(**arguments: Any) -> Look:
-    """Whether a unit is as wanted, or a command has read its files; as in_force takes them."""
+    """Whether a unit is as wanted, or a command has read its files, in service_current's terms."""
 
     def wrong(response: Mapping[str, Any]) -> Any:
         # The role's own task repeats a lenient unit's problem, and writes the missing record.
         return response["problem"] or response["not_restarted"] or response["unrecorded"]
 
-    return Look("in_force", arguments, wrong)
+    return Look("service_current", arguments, wrong)
 
 
 def sentences(wrong: Mapping[str, Any]) -> List[str]:

@@ -10,7 +10,7 @@ FOLDERS = ("module_utils", "controller", "library", "plugins", "roles", "analysi
 # Who asks what time it is by a number, and for what: an age, an end, never how long something took.
 WALL = {
     "analysis/trueup_analysis/commands/importing.py": "when a log from a pipe was read",
-    "library/in_force.py": "a unit's start among times of files",
+    "library/service_current.py": "a unit's start among times of files",
     "library/package_transaction.py": "how old the package lists are",
     "library/ssh_keys.py": "the day on which sshd no longer takes a key",
     "module_utils/trueup/vm/expiry.py": "the end of a run, until Azure's clock is known",

@@ -22,20 +22,26 @@ ASKED = {
     "dcgm": set(),
     "devito": {"config_files"},
     "gemm": {"config_files"},
-    "gpu_clocks": {"command", "config_files", "in_force"},
+    "gpu_clocks": {"command", "config_files", "service_current"},
     # What is built is in the plan (build), and with perftest what is installed (install).
     "gpu_copy": {"config_files"},
-    "gpu_driver": {"config_files", "gpu_facts", "in_force", "trueup_packages"},
+    "gpu_driver": {"config_files", "gpu_facts", "service_current", "trueup_packages"},
     # Units are stopped where limits_in_force says that they run (services_on).
     # The driver is installed where the plan says that it is missing; check.yml asks gpu_facts.
-    "gpu_grid": {"config_files", "in_force"},
-    "hpc_limits": {"config_files", "in_force", "limits_in_force"},
+    "gpu_grid": {"config_files", "service_current"},
+    "hpc_limits": {"config_files", "service_current", "limits_in_force"},
     "hpcx": {"command", "config_files"},
     "ib": {"debug", "trueup_packages"},
     "nccl": {"config_files"},
-    "nvme_scratch": {"command", "config_files", "in_force", "scratch_facts", "trueup_packages"},
+    "nvme_scratch": {
+        "command",
+        "config_files",
+        "service_current",
+        "scratch_facts",
+        "trueup_packages",
+    },
     # The agent's line and the reboot are in the plan (agent_lacks, wrong).
-    "rdma": {"config_files", "in_force", "lineinfile", "reboot", "vendor_repository"},
+    "rdma": {"config_files", "service_current", "lineinfile", "reboot", "vendor_repository"},
     "stream": {"command", "config_files"},
 }
 

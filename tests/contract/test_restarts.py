@@ -1,5 +1,5 @@
-"""No role starts, restarts or reloads a unit but by in_force, which knows what is owed after a run
-that broke off."""
+"""No role starts, restarts or reloads a unit but by service_current, which knows what is owed
+after a run that broke off."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_role_that_has_units_uses_it() -> None:
     users = {
         path.parts[-3]
         for path in ROOT.glob("roles/*/tasks/*.yml")
-        if re.search(r"^\s+in_force:", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if re.search(r"^\s+service_current:", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
     assert users == {
         *("eessi", "enroot_pyxis", "gpu_clocks", "gpu_driver", "gpu_grid", "hpc_limits"),

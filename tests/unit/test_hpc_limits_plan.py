@@ -66,11 +66,11 @@ def test_every_node_gets_the_same(family: str, system: str) -> None:
     result = values(node(family, system))
     assert contents(result) == {**OF_ALL, **OF_HOSTS}
     assert result["skipped_here"] == []
-    in_force = wanted(result)
-    assert in_force["login"] == {"memlock": "unlimited", "stack": "unlimited", "nofile": "1048576"}
-    assert in_force["manager"]["DefaultLimitMEMLOCK"] == "infinity"
-    assert in_force["transparent_hugepages"] == "always"
-    assert "ufw.service" in in_force["services_off"]
+    limits = wanted(result)
+    assert limits["login"] == {"memlock": "unlimited", "stack": "unlimited", "nofile": "1048576"}
+    assert limits["manager"]["DefaultLimitMEMLOCK"] == "infinity"
+    assert limits["transparent_hugepages"] == "always"
+    assert "ufw.service" in limits["services_off"]
 
 
 def test_an_image_that_applies_its_sysctl_conf_again_at_boot_does_not_win() -> None:

@@ -360,8 +360,8 @@ def test_what_was_negotiated_is_said_and_other_connections_are_a_problem() -> No
     assert "asked for nconnect=8, in force is nconnect=1" in wrong
     one = {**NFS, "options": ["nconnect=1", "actimeo=30"]}
     (wrong,), _ = after([one], {"/shared": found()})
-    in_force = "actimeo=30, in force is acregmin=3,acregmax=60,acdirmin=30,acdirmax=60;"
-    assert in_force in wrong
+    sentence = "actimeo=30, in force is acregmin=3,acregmax=60,acdirmin=30,acdirmax=60;"
+    assert sentence in wrong
 
 
 def test_what_the_kernel_does_not_show_at_its_default_is_in_force() -> None:

@@ -126,7 +126,7 @@ def wrong(kind: str, user_options: Sequence[str]) -> Iterator[str]:
             yield f"{' and '.join(sorted(against & set(names)))} exclude each other."
 
 
-def in_force(option: str, current: Mapping[str, str]) -> str | None:
+def value_in_use(option: str, current: Mapping[str, str]) -> str | None:
     """The setting in force instead of an option, by the kernel's table; None if the option itself
     is in force."""
     name, _, value = option.partition("=")

@@ -105,9 +105,9 @@ def plan(inputs: PlanInputs) -> Plan:
     (the pinned release for this system), ``pins`` and whether they are ``held`` as vendor_packages
     takes them, ``build_packages``, ``package_file`` (doca-host's), ``files`` as config_files takes
     them and of those the ``preferences`` that apt must have before, the files that are ``applied``
-    by a command and the ``units``, both as in_force takes them, whether Azure's agent needs its
-    setting for InfiniBand and ``agent_lacks`` it, whether ``reboot_required`` is so, and ``wrong``:
-    the problems of the devices, a sentence each.
+    by a command and the ``units``, both as service_current takes them, whether Azure's agent needs
+    its setting for InfiniBand and ``agent_lacks`` it, whether ``reboot_required`` is so, and
+    ``wrong``: the problems of the devices, a sentence each.
     """
     node, options = inputs.node, inputs.options
     keeps_image = options["from_image"] == "keep" and bool(in_image(node, "DOCA", "OFED"))

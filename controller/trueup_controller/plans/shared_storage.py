@@ -112,7 +112,7 @@ def plan(inputs: PlanInputs) -> Plan:
     mount is refused. Values: ``packages`` of the NFS client where it is missing; ``repository`` and
     ``pins`` of the Lustre client as vendor_packages takes them; ``stops``, units that are not
     wanted any more, automounts before their mounts; ``files`` as config_files takes them; and
-    ``starts``, units with their state as in_force takes it.
+    ``starts``, units with their state as service_current takes it.
 
     With ``made`` in it the mounts were made: a difference from the options is refused, and the
     value is ``notes``, the settings that client and server agreed on.
@@ -296,7 +296,7 @@ def _differences(mount: _Mount) -> Iterator[str]:
             f" (`stat --file-system {path}` says it); programs that use it wait or fail."
         )
     else:
-        for option, got in _in_force(mount):
+        for option, got in _values_in_use(mount):
             if not option.startswith(mount_options.AGREED):
                 yield (
                     f"{path}: asked for {option}, in force is {got}; unmount what else is mounted"
@@ -307,16 +307,16 @@ def _differences(mount: _Mount) -> Iterator[str]:
 def _agreed(mount: _Mount) -> Iterator[str]:
     """Options of a correct mount for which client and server agreed on another value."""
     if mount.there.get("answers") and not mount.absent and not mount.elsewhere:
-        for option, got in _in_force(mount):
+        for option, got in _values_in_use(mount):
             if option.startswith(mount_options.AGREED):
                 yield f"{mount.path}: asked for {option}, {got} was agreed on with {mount.server}."
 
 
-def _in_force(mount: _Mount) -> Iterator[tuple[str, str]]:
+def _values_in_use(mount: _Mount) -> Iterator[tuple[str, str]]:
     """Options that are not in force, each with the setting in force instead."""
     current_options = mount_options.values_of(mount.there["mount"]["options"])
     for option in mount.options:
-        got = mount_options.in_force(option, current_options)
+        got = mount_options.value_in_use(option, current_options)
         if got is not None:
             yield option, got
 

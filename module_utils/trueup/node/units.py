@@ -197,7 +197,7 @@ def begun(run: Run, record: Record) -> Record:
     return Record(run.name, True, record.files, record.reloaded)
 
 
-def settled(
+def record_after(
     target: TargetState, step: Step, run: Run, record: Record, files: Mapping[str, File]
 ) -> Record:
     """The record after a step, with the run as it is then and the files as they were before.

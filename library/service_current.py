@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: in_force
+module: service_current
 author: trueup contributors
 version_added: "0.4.0"
 short_description: Brings files into force by starting, restarting or reloading what reads them
@@ -30,18 +30,18 @@ attributes:
     support: full
     description: Linux with systemd.
     platforms: linux
-extends_documentation_fragment: trueup_options.in_force
+extends_documentation_fragment: trueup_options.service_current
 """
 
 EXAMPLES = r"""
 - name: Start the server
-  in_force:
+  service_current:
     unit: example.service
     enabled: true
     files: [/etc/example.conf, /etc/systemd/system/example.service]
 
 - name: Apply names of devices
-  in_force:
+  service_current:
     name: example-names
     reloaded: [/etc/udev/rules.d/60-example.rules]
     command: [udevadm, control, --reload]
@@ -186,7 +186,7 @@ class _InForce:
             self.act(step, run, boot)
             if step in (Step.START, Step.RESTART):
                 run = self.run()
-            after = units.settled(self.wanted, step, run, record, files)
+            after = units.record_after(self.wanted, step, run, record, files)
             if run.active and step is not Step.STOP and not held and after != record:
                 units.write(self.record_path, after)
         self.exit(

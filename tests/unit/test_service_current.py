@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import in_force
 import pytest
+import service_current
 from ansible.module_utils import basic
 from helpers import answer_of, parametrized
 from trueup.errors import BadInput
 from trueup.node import units
-from trueup.node.units import Decision, File, Record, Run, Step, TargetState, decide, settled
+from trueup.node.units import Decision, File, Record, Run, Step, TargetState, decide, record_after
 
 CONF, UNIT_FILE = "/etc/x.conf", "/etc/systemd/system/x.service"
 RUN = Run("one", since=1000.0)
@@ -108,7 +108,7 @@ def test_files_of_two_roles_are_recorded_for_one_unit() -> None:
     other."""
     record = Record("one", files={"/p": "p"}, reloaded={"/r": "r", CONF: "a"})
     files = {CONF: File("c", 900.0), "/p": File("p", 900.0), "/r": File("changed", 950.0)}
-    after = settled(WANTED, Step.NONE, RUN, record, files)
+    after = record_after(WANTED, Step.NONE, RUN, record, files)
     assert after.files == {CONF: "c", "/p": "p"}
     # Whose command was not run.
     assert after.reloaded["/r"] == "r"
@@ -117,14 +117,14 @@ def test_files_of_two_roles_are_recorded_for_one_unit() -> None:
     assert decide(WANTED, started, record, {**files, CONF: File("c", 700.0)}) == Decision(
         Step.RESTART, ("/p changed after the start",)
     )
-    fresh = settled(WANTED, Step.RESTART, started, record, files)
+    fresh = record_after(WANTED, Step.RESTART, started, record, files)
     assert (fresh.run, fresh.reloaded["/r"]) == ("two", "changed")
 
 
 def test_a_file_that_is_gone_and_nobodys_is_forgotten() -> None:
     record = Record("one", files={"/p": "p", CONF: "a"})
     files = {CONF: File(""), "/p": File("")}
-    assert settled(WANTED, Step.RESTART, RUN, record, files).files == {CONF: ""}
+    assert record_after(WANTED, Step.RESTART, RUN, record, files).files == {CONF: ""}
 
 
 def test_a_reload_is_owed_where_no_restart_is() -> None:
@@ -133,7 +133,7 @@ def test_a_reload_is_owed_where_no_restart_is() -> None:
     files = {CONF: OLD, "/r": File("new", 900.0)}
     assert decide(wanted, RUN, record, files).step is Step.RELOAD
     assert decide(wanted, RUN, record, {**files, CONF: NEW}).step is Step.RESTART
-    after = settled(wanted, Step.RELOAD, RUN, record, files)
+    after = record_after(wanted, Step.RELOAD, RUN, record, files)
     assert decide(wanted, RUN, after, files).step is Step.NONE
 
 
@@ -291,7 +291,9 @@ def call(systemd: Systemd, capsys: pytest.CaptureFixture[str]) -> Call:
         usual: dict[str, Any] = {"unit": "x.service", "files": [str(systemd.conf)]}
         if "name" in given:
             usual = {}
-        return answer_of(in_force, capsys, **{**usual, "_ansible_check_mode": check, **given})
+        return answer_of(
+            service_current, capsys, **{**usual, "_ansible_check_mode": check, **given}
+        )
 
     return of
 
@@ -421,7 +423,7 @@ def test_a_restart_under_a_job_on_the_gpus_stays_owed(
     systemd: Systemd, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users = ["process 4711", "unknown, as nvidia-smi did not end", "", ""]
-    monkeypatch.setattr(in_force, "gpu_users", lambda _: users.pop(0))
+    monkeypatch.setattr(service_current, "gpu_users", lambda _: users.pop(0))
     call()
     later(systemd, "new")
     for said in users[:2]:
@@ -469,6 +471,6 @@ def test_a_program_that_was_replaced_is_started_anew(
     call()
     monkeypatch.setattr(Systemd, "show", lambda self: shown("", self.at, MainPID="17"))
     call()
-    monkeypatch.setattr(in_force.os, "readlink", lambda _: "/usr/bin/x (deleted)")
+    monkeypatch.setattr(service_current.os, "readlink", lambda _: "/usr/bin/x (deleted)")
     assert call()["changed"] is False
     assert call(replaced=True)["why"] == ["its program was replaced"]
