@@ -73,7 +73,7 @@ NC_H100 = "Standard_NC40ads_H100_v5"
 NV_A10 = "Standard_NV12ads_A10_v5"
 TOOLS = (
     *("blob_copy", "dcgm", "devito", "fio", "gemm", "gpu_copy", "gromacs"),
-    *("hpl", "ib", "megatron", "nccl", "nv_a10", "stream", "vllm"),
+    *("hpl", "ib", "megatron", "nccl", "nv_a10", "osu", "stream", "vllm"),
 )
 
 _UBUNTU = {
@@ -1191,6 +1191,21 @@ def _nccl() -> Kept:
     return _kept(_data("nccl", "nvlink.txt"), "nccl", size=NDV4, nodes=["a100-1"], **fields)
 
 
+def _osu() -> Kept:
+    return _kept(
+        _data("osu", "synthetic_osu_bw_validated.txt"),
+        "osu",
+        size=HBV3,
+        nodes=["hb-1", "hb-2"],
+        case="Bandwidth",
+        command=["srun", "osu_bw", "-c"],
+        environment={},
+        ranks=2,
+        parameters={"suite": "osu", "test": "Bandwidth"},
+        seconds=12.0,
+    )
+
+
 def _stream(size: str | None, node: str) -> Kept:
     elements = 33554432
     return _kept(
@@ -1272,7 +1287,7 @@ def _vllm() -> Kept:
 
 
 def every_tool(outputs: Path | None = None) -> Run:
-    """One record of each benchmark, from the outputs in tests/data: 13 records on four nodes.
+    """One record of each benchmark, from the outputs in tests/data: 14 records on five nodes.
 
     Args:
         outputs: a folder of more of them, ``<tool>/<file>``. Each that its parser reads today, and
@@ -1292,6 +1307,7 @@ def every_tool(outputs: Path | None = None) -> Run:
         _training("synthetic_megatron_lm.log", H100, ["h100-1"], **MEGATRON_LM),
         _nccl(),
         _nv_a10(),
+        _osu(),
         _stream(HBV3, "hb-1"),
         _vllm(),
     ]

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 OTHERS: Final = {
     "BabelStream": re.compile(r"(?m)^BabelStream$|^Function +MBytes/sec +Min \(sec\)"),
     "superbench": re.compile(r'/return_code(?::\d+)?"\s*:|"reduce_op"\s*:'),
-    "OSU micro-benchmarks": re.compile(r"(?m)^# OSU "),
     "IOR": re.compile(r"(?m)^IOR-\d\S*: MPI Coordinated Test of Parallel I/O"),
     "HPCG": re.compile(r"(?m)^HPCG-Benchmark"),
     "iperf3": re.compile(r"(?m)^iperf Done\."),

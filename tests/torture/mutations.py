@@ -28,7 +28,7 @@ from torture import Tally
 DATA = Path(__file__).parents[1] / "data"
 TOOLS = (
     *("blob_copy", "dcgm", "devito", "fio", "gemm", "gpu_copy", "gromacs", "hpl", "ib"),
-    *("megatron", "nccl", "nv_a10", "stream", "vllm"),
+    *("megatron", "nccl", "nv_a10", "osu", "stream", "vllm"),
 )
 # Names of files in tests/data that are no output of the tool.
 NO_OUTPUT = (".md", ".py")

@@ -24,6 +24,7 @@ RECORDINGS = {
     "ib": ["write_bw_client.txt", "no_device.txt"],
     "megatron": ["gpt_driver_killed.log", "synthetic_megatron_lm.log"],
     "nccl": ["infiniband.txt", "old_layout.txt"],
+    "osu": ["synthetic_osu_mbw_mr.txt", "synthetic_imb_sendrecv_old.txt"],
     "nv_a10": ["ffmpeg51_s2.txt", "synthetic_a10_s5.txt"],
     "stream": ["stream510.txt", "kernel_streaming.json"],
     "vllm": ["vllm032_driver_killed.log", "vllm032_table.log"],

@@ -89,6 +89,10 @@ REFUSED = {
 # None), value.
 UNVERIFIED_TOO, VERIFIED = "unverified", "read"
 FIGURES: dict[str, tuple[str, list[tuple[str, str | None, int | None, float]]]] = {
+    "more_hpc/shpc_osu_latency.out": (
+        VERIFIED,
+        [("mpi_latency", "mean", 8, 1.5e-6), ("mpi_latency", "mean", 4194304, 642.53e-6)],
+    ),
     "more_ai/megatron_deepspeed_grad_norm_nan.txt": (
         VERIFIED,
         [("step_time", "median", None, 4.2292)],
@@ -204,7 +208,6 @@ UNREAD = {
     "more_ai/vllm_start_failures.txt",
     *("more_hpc/m_aznhc_log.txt", "more_hpc/m_hplmxp.txt"),
     "more_hpc/sgl_glm5_1.txt",
-    "more_hpc/shpc_osu_latency.out",
 }
 # Logs of servers and daemons, which are read by other commands.
 UNNAMED = {"more_ai/slurmd_before_dev_nvidia0.txt", "more_ai/vllm_start_failures.txt"}

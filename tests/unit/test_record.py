@@ -26,7 +26,9 @@ DATA = Path(__file__).parent.parent / "data"
 OUTPUTS = sorted(
     path
     for path in DATA.rglob("*")
-    if path.is_file() and path.suffix != ".md" and path.parent.name not in ("azurite", "azure")
+    if path.is_file()
+    and path.suffix != ".md"
+    and path.parent.name not in ("azurite", "azure", "cases")
 )
 
 

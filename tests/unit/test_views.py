@@ -36,7 +36,16 @@ PLACES = {"message_bytes", "device", "node", "case"}
 # Unit of records -> units that people read.
 SHOWN = {
     "1": {"", "%"},
-    "1/s": {"IOPS", "frames/s", "operations/s", "requests/s", "samples/s", "steps/s", "tokens/s"},
+    "1/s": {
+        "IOPS",
+        "frames/s",
+        "messages/s",
+        "operations/s",
+        "requests/s",
+        "samples/s",
+        "steps/s",
+        "tokens/s",
+    },
     "bit/s": {"Gb/s"},
     "byte/s": {"GB/s"},
     "flop/s": {"GFLOP/s", "TFLOP/s"},
@@ -94,7 +103,7 @@ def parameters_of(tool: str) -> str:
     room = ROOT / "module_utils" / "trueup" / "benchmarks" / tool
     paths = [ROOT / "library" / f"{tool}_bench.py", room / "case.py", room / "output.py"]
     paths += [ROOT / "analysis" / "trueup_analysis" / "published.py"]
-    return "\n".join(path.read_text() for path in paths)
+    return "\n".join(path.read_text() for path in paths if path.exists())
 
 
 def named(tool: str, parameter: str) -> bool:

@@ -87,7 +87,7 @@ def at_headline(
     if not typical:
         return None
     judged = judged_by(case, measure.metric, expectations)
-    size, missed = _size(typical, judged)
+    size, missed = _size(typical, judged, is_time=measure.direction == "lower")
     at_size = [row for row in typical if row.message_bytes == size]
     # A row of the whole case says it all; without one, the worst device speaks for the node.
     of_case = [row for row in at_size if row.device is None]
@@ -111,8 +111,11 @@ def at_headline(
     )
 
 
-def _size(rows: Sequence[Figure], judged: Sequence[Expectation]) -> tuple[int | None, int | None]:
-    """The message size that counts, and the judged one that was not reached."""
+def _size(
+    rows: Sequence[Figure], judged: Sequence[Expectation], *, is_time: bool
+) -> tuple[int | None, int | None]:
+    """The message size that counts, and the judged one that was not reached. Without a judged size
+    a rate counts at its largest message, a time at its smallest one with content."""
     sizes = {row.message_bytes for row in rows if row.message_bytes is not None}
     if not sizes:
         return None, None
@@ -122,7 +125,8 @@ def _size(rows: Sequence[Figure], judged: Sequence[Expectation]) -> tuple[int | 
     reached = [size for size in judged_sizes if size in sizes]
     if reached:
         return max(reached), None
-    return max(sizes), max(judged_sizes, default=None)
+    least = min((size for size in sizes if size > 0), default=0)
+    return least if is_time else max(sizes), max(judged_sizes, default=None)
 
 
 def judged_by(case: Case, metric: str, expectations: Expectations | None) -> list[Expectation]:

@@ -75,12 +75,18 @@ def fragment(log: Path, *, with_devices: bool = False) -> Path:
     [(480.0, "PASS", 0, "100"), (390.0, "FAIL", 1, "81")],
 )
 def test_the_verdict_and_the_headline_stand_first(
-    call_trueup: Any, tmp_path: Path, rate: float, word: str, status: int, share: str
+    call_trueup: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rate: float,
+    word: str,
+    status: int,
+    share: str,
 ) -> None:
-    log = eight_gpus(tmp_path, rate)
-    done = call_trueup("read", log, "--size", H100)
-    first, second, third, *_ = done.out.replace(str(log), "LOG").splitlines()
-    assert (done.status, first) == (status, f"{word}: LOG: nccl 2.19.6")
+    monkeypatch.chdir(tmp_path)
+    done = call_trueup("read", eight_gpus(tmp_path, rate).name, "--size", H100)
+    first, second, third, *_ = done.out.splitlines()
+    assert (done.status, first) == (status, f"{word}: nccl.log: nccl 2.19.6")
     assert second == f"Bus bandwidth {rate:.2f} GB/s at 16 GiB."
     assert third.startswith(
         f"{word.capitalize()}: NCCL all-reduce on one node: {rate:.2f} GB/s at 16 GiB; the floor"
@@ -88,9 +94,12 @@ def test_the_verdict_and_the_headline_stand_first(
     assert f"({share} %)." in done.out.replace("\n", " ")
 
 
-def test_a_sweep_has_its_peak_and_average(call_trueup: Any) -> None:
-    lines = call_trueup("read", NVLINK).out.splitlines()
-    assert lines[0] == f"{NVLINK}: nccl 2.19.6"
+def test_a_sweep_has_its_peak_and_average(
+    call_trueup: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(NVLINK.parent)
+    lines = call_trueup("read", NVLINK.name).out.splitlines()
+    assert lines[0] == f"{NVLINK.name}: nccl 2.19.6"
     # nccl-tests prints the same average.
     printed = float(re.findall(r"Avg bus bandwidth +: ([\d.]+)", NVLINK.read_text())[0])
     assert lines[1] == (
@@ -99,10 +108,11 @@ def test_a_sweep_has_its_peak_and_average(call_trueup: Any) -> None:
     assert call_trueup("read", STREAM).out.splitlines()[1] == "Triad 26.67 GB/s."
 
 
-def test_a_failed_check_is_the_verdict(call_trueup: Any) -> None:
-    done = call_trueup("read", WRONG)
+def test_a_failed_check_is_the_verdict(call_trueup: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(WRONG.parent)
+    done = call_trueup("read", WRONG.name)
     lines = done.out.splitlines()
-    assert (done.status, lines[0]) == (1, f"FAIL: {WRONG}: nccl 2.19.6")
+    assert (done.status, lines[0]) == (1, f"FAIL: {WRONG.name}: nccl 2.19.6")
     assert lines[1] == "The tool's own check failed: values_correct."
 
 

@@ -1,0 +1,1 @@
+"""MPI micro-benchmarks (OSU, IMB): parser (output) and view. No role installs them."""

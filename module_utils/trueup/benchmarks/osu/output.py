@@ -1,0 +1,332 @@
+"""Parser of MPI micro-benchmarks: OSU (OMB 3 to 7) and Intel's MPI benchmarks (IMB-MPI1).
+
+Both print a table with a row for each message size, and nothing after it.
+
+- OSU: a banner ``# OSU MPI-CUDA Allreduce Latency Test v7.5``, settings in lines that begin with
+  ``#``, and a header such as ``# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)``.
+  MB/s is 10^6 byte/s. A latency is the mean of the iterations, of point-to-point tests one way.
+- IMB: ``# Benchmarking PingPong``, ``# #processes = 2``, and a header ``#bytes #repetitions
+  t[usec] Mbytes/sec``. Mbytes/sec is 2^20 byte/s in old versions and 10^6 byte/s since; the time
+  of the same row shows which. Sendrecv counts two messages a time, Exchange four.
+
+Formats: the util sources of OMB 7.5 and of IMB 2021.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from ...errors import ParseError
+from ...reading import Line, lines_of
+from ...record import Metric
+from .signatures import BANNER, BENCHMARKING
+
+TOOL = "osu"
+_LATENCY, _BANDWIDTH, _MESSAGE_RATE = "mpi_latency", "mpi_bandwidth", "mpi_message_rate"
+_USEC, _MB = 1e-6, 1e6
+# Beyond any network: a second has 10^12 byte, a message takes an hour.
+_MOST_MB, _MOST_USEC, _MOST_RATE = 1e8, 3.6e9, 1e15
+# Of the share by which two printed figures may differ from their exact ratio: half a unit of the
+# last digit of each, and the mean over ranks of IMB.
+_ROUNDED = 0.005
+_TOLERANCE = 0.02
+
+
+class _Column(NamedTuple):
+    """A column of figures.
+
+    Attributes:
+        factor: converts the printed unit into the base unit.
+        most: the largest printed figure that can be.
+    """
+
+    metric: str
+    statistic: Optional[str]
+    factor: float
+    most: float
+
+
+def _latency(statistic: str) -> _Column:
+    return _Column(_LATENCY, statistic, _USEC, _MOST_USEC)
+
+
+# By the header without blanks, in lower case.
+_COLUMNS = {
+    "latency(us)": _latency("mean"),
+    "avglatency(us)": _latency("mean"),
+    "minlatency(us)": _latency("min"),
+    "maxlatency(us)": _latency("max"),
+    "p50taillat(us)": _latency("median"),
+    "p90taillat(us)": _latency("p90"),
+    "p99taillat(us)": _latency("p99"),
+    "bandwidth(mb/s)": _Column(_BANDWIDTH, None, _MB, _MOST_MB),
+    "mb/s": _Column(_BANDWIDTH, None, _MB, _MOST_MB),
+    "messages/s": _Column(_MESSAGE_RATE, None, 1.0, _MOST_RATE),
+    "t[usec]": _latency("mean"),
+    "t_avg[usec]": _latency("mean"),
+    "t_min[usec]": _latency("min"),
+    "t_max[usec]": _latency("max"),
+    "mbytes/sec": _Column(_BANDWIDTH, None, _MB, _MOST_MB),
+}
+_SIZES = ("size", "#bytes")
+_COUNTS = ("iterations", "#repetitions")
+_VALIDATION = "validation"
+# Messages that IMB counts in the time of one row.
+_MESSAGES = (1, 2, 4)
+
+_SETTING = re.compile(r"\[ ([a-z ]+): (\d+) \]")
+_BUFFERS = re.compile(r"\s*# Send Buffer on (\w+) \(\w\) and Receive Buffer on (\w+) \(\w\)\s*")
+_DATATYPE = re.compile(r"\s*# Datatype: (\w+)\.?\s*")
+_PROCESSES = re.compile(r"\s*# #processes = (\d{1,7})\s*")
+_IMB_VERSION = re.compile(r"Intel ?\(R\) MPI Benchmarks? (?:Suite )?V?([\w. ]+?), MPI")
+_ROW = re.compile(r"\s*\d[\d.]*(?:\s+\S+)*\s*")
+_NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,9})?")
+
+
+class Row(NamedTuple):
+    """One message size.
+
+    Attributes:
+        message_bytes: None of a test without messages (Barrier).
+        figures: by (metric, statistic) in base units.
+        count: the iterations behind it, None where they are not printed.
+    """
+
+    message_bytes: Optional[int]
+    figures: Mapping[Tuple[str, Optional[str]], float]
+    count: Optional[int]
+
+
+@dataclass(frozen=True)
+class OsuOutput:
+    """One table of an MPI micro-benchmark.
+
+    Attributes:
+        suite: ``osu`` or ``imb``.
+        test: its name as printed: "Allreduce Latency", "PingPong".
+        rows: by message size, smallest first.
+        ranks: the processes of the test, None where they are not printed.
+        settings: other settings as printed: pairs, window size, buffers, datatype, accelerator.
+        valid: the tool's own check of the data, None where it was not asked for.
+        not_judged: columns and lines that are not known, by name.
+    """
+
+    suite: str
+    test: str
+    rows: Tuple[Row, ...]
+    tool_version: Optional[str] = None
+    ranks: Optional[int] = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    valid: Optional[bool] = None
+    not_judged: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> Dict[str, str]:
+        """The suite, the test and its settings."""
+        return {"suite": self.suite, "test": self.test, **self.settings}
+
+    @property
+    def checks(self) -> Dict[str, bool]:
+        """The tool's own check of the data."""
+        return {} if self.valid is None else {"data_validates": self.valid}
+
+    @property
+    def warnings(self) -> List[str]:
+        """None: the tables need no remark."""
+        return []
+
+    def metrics(self) -> List[Metric]:
+        """mpi_latency [s], mpi_bandwidth [byte/s], mpi_message_rate [1/s] of each message size."""
+        return [
+            Metric(
+                name,
+                value,
+                {_LATENCY: "s", _BANDWIDTH: "byte/s", _MESSAGE_RATE: "1/s"}[name],
+                "lower" if name == _LATENCY else "higher",
+                message_bytes=row.message_bytes,
+                statistic=statistic,
+                n=row.count,
+            )
+            for row in self.rows
+            for (name, statistic), value in row.figures.items()
+        ]
+
+
+def parse_osu(text: str) -> OsuOutput:
+    """Read one table.
+
+    Raises:
+        ParseError: there is no table or a second one, a row does not fit its header, sizes are out
+            of order, or two figures of a row contradict each other.
+    """
+    lines = lines_of(text)
+    banners = [
+        (line, match)
+        for line in lines
+        if (match := BANNER.fullmatch(line) or BENCHMARKING.fullmatch(line))
+    ]
+    if not banners:
+        raise ParseError("no banner '# OSU ... Test' and no '# Benchmarking ...'")
+    if len(banners) > 1:
+        raise banners[1][0].error("a second test: read one at a time")
+    banner, match = banners[0]
+    below = lines[banner.number :]
+    header, columns = _header(below, banner)
+    rows, unknown = _rows(below[header.number - banner.number :], header, columns)
+    suite = "imb" if match.re is BENCHMARKING else "osu"
+    if suite == "imb":
+        rows = [_in_bytes(row, header) for row in rows]
+    verdicts = [row.verdict for row in rows if row.verdict is not None]
+    _check_order(rows)
+    version = _IMB_VERSION.search(text) if suite == "imb" else None
+    return OsuOutput(
+        suite=suite,
+        test=match["test"],
+        rows=tuple(Row(row.message_bytes, row.figures, row.count) for row in rows),
+        tool_version=version.group(1).strip() if version else match.groupdict().get("version"),
+        ranks=_ranks(below),
+        settings=_settings(match.groupdict().get("kind") or "", lines[: header.number]),
+        valid=all(verdicts) if verdicts else None,
+        not_judged=unknown,
+    )
+
+
+class _Read(NamedTuple):
+    """A row with its line, and the verdict on its data."""
+
+    line: Line
+    message_bytes: Optional[int]
+    figures: Dict[Tuple[str, Optional[str]], float]
+    count: Optional[int]
+    verdict: Optional[bool]
+
+
+def _header(below: Sequence[Line], banner: Line) -> Tuple[Line, List[str]]:
+    """The header below the banner and its columns, without blanks and in lower case."""
+    for line in below:
+        if line.lstrip().startswith(("#bytes", "#repetitions")):
+            return line, line.lower().split()
+        if line.lstrip().startswith("#") and any(
+            unit in line for unit in ("(us)", "(MB/s)", "MB/s ")
+        ):
+            cells = re.split(r"\s{2,}", line.strip().lstrip("#").strip())
+            return line, [cell.replace(" ", "").lower() for cell in cells]
+    raise banner.error("no header with a latency or bandwidth below this line")
+
+
+def _rows(
+    below: Sequence[Line], header: Line, columns: Sequence[str]
+) -> Tuple[List[_Read], Dict[str, str]]:
+    """The rows of the table, and what of it is not known."""
+    if not any(name in _COLUMNS for name in columns):
+        raise header.error("this header has no column that is known")
+    unknown = {
+        name: "a column"
+        for name in columns
+        if name not in _COLUMNS and name not in (*_SIZES, *_COUNTS, _VALIDATION)
+    }
+    rows: List[_Read] = []
+    strange = 0
+    for line in below:
+        if _ROW.fullmatch(line) and len(line.split()) == len(columns):
+            rows.append(_row(line, columns))
+        elif line.strip():
+            strange += 1
+    if not rows:
+        raise header.error("no row stands below this header: the test did not measure")
+    if strange:
+        unknown["lines that are no rows"] = str(strange)
+    return rows, unknown
+
+
+def _row(line: Line, columns: Sequence[str]) -> _Read:
+    """One row. Cells of unknown columns may be anything."""
+    figures: Dict[Tuple[str, Optional[str]], float] = {}
+    size = count = verdict = None
+    for name, cell in zip(columns, line.split()):
+        if name in (*_SIZES, *_COUNTS):
+            if not cell.isdigit() or len(cell) > 18:
+                raise line.error(f"{name} {cell!r} is not a whole number")
+            if name in _SIZES:
+                size = int(cell)
+            else:
+                count = int(cell) or None
+        elif name == _VALIDATION:
+            if cell not in ("Pass", "Fail"):
+                raise line.error(f"the validation {cell!r} is neither Pass nor Fail")
+            verdict = cell == "Pass"
+        elif name in _COLUMNS:
+            column = _COLUMNS[name]
+            if not _NUMBER.fullmatch(cell) or float(cell) > column.most:
+                raise line.error(f"{name} {cell!r} is not a possible figure")
+            figures[column.metric, column.statistic] = float(cell) * column.factor
+    _check_row(line, size, figures)
+    return _Read(line, size, figures, count, verdict)
+
+
+def _check_row(
+    line: Line, size: Optional[int], figures: Mapping[Tuple[str, Optional[str]], float]
+) -> None:
+    """Refuse figures of one row that contradict each other."""
+    least, mean, most = (figures.get((_LATENCY, name)) for name in ("min", "mean", "max"))
+    slack = _ROUNDED * _USEC
+    if mean is not None:
+        if least is not None and least > mean + slack:
+            raise line.error("the least latency is above the mean")
+        if most is not None and most < mean - slack:
+            raise line.error("the greatest latency is below the mean")
+    rate, messages = figures.get((_BANDWIDTH, None)), figures.get((_MESSAGE_RATE, None))
+    if not size or rate is None or messages is None:
+        return
+    if abs(messages * size - rate) > _TOLERANCE * rate + size + _ROUNDED * _MB:
+        raise line.error("MB/s is not the message size times Messages/s")
+
+
+def _in_bytes(row: _Read, header: Line) -> _Read:
+    """IMB's row with its bandwidth in byte/s, whichever megabyte its version has."""
+    rate = row.figures.get((_BANDWIDTH, None))
+    time = row.figures.get((_LATENCY, "max"), row.figures.get((_LATENCY, "mean")))
+    if rate is None:
+        return row
+    if not row.message_bytes or not time:
+        return row._replace(
+            figures={key: value for key, value in row.figures.items() if key[0] != _BANDWIDTH}
+        )
+    for unit in (_MB, 2.0**20):
+        actual = rate / _MB * unit
+        slack = _ROUNDED * unit * time + actual * _ROUNDED * _USEC
+        for messages in _MESSAGES:
+            moved = row.message_bytes * messages
+            if abs(actual * time - moved) <= slack + _TOLERANCE / 10 * moved:
+                return row._replace(figures={**row.figures, (_BANDWIDTH, None): actual})
+    raise row.line.error(f"Mbytes/sec is not #bytes over the time (header in line {header.number})")
+
+
+def _check_order(rows: Sequence[_Read]) -> None:
+    for before, row in zip(rows, rows[1:]):
+        if row.message_bytes is None or before.message_bytes is None:
+            raise row.line.error("several rows, and no column of message sizes that is known")
+        if row.message_bytes <= before.message_bytes:
+            raise row.line.error("the message sizes do not rise: a row stands twice, or two tables")
+
+
+def _ranks(below: Sequence[Line]) -> Optional[int]:
+    match = next(filter(None, map(_PROCESSES.fullmatch, below)), None)
+    return int(match.group(1)) if match else None
+
+
+def _settings(kind: str, head: Sequence[Line]) -> Dict[str, str]:
+    """Settings of the lines above the table."""
+    settings: Dict[str, str] = {}
+    if "-" in kind:
+        settings["accelerator"] = kind.partition("-")[2].lower()
+    for line in head:
+        for name, value in _SETTING.findall(line):
+            settings[name.strip().replace(" ", "_")] = value
+        if buffers := _BUFFERS.fullmatch(line):
+            settings["buffers"] = f"{buffers.group(1)} {buffers.group(2)}".lower()
+        if datatype := _DATATYPE.fullmatch(line):
+            settings["datatype"] = datatype.group(1)
+    return settings
