@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from trueup.benchmarks.osu.output import OsuOutput, parse_osu
 from trueup.errors import ParseError
+from trueup_analysis.read import read_runs
 
 DATA = Path(__file__).parents[1] / "data" / "osu"
 
@@ -115,5 +116,11 @@ def test_a_contradiction_is_refused(name: str, before: str, after: str, message:
 
 
 def test_a_second_table_is_another_run() -> None:
+    text = text_of("imb_pingpong") + text_of("imb_alltoall") + text_of("osu_barrier")
     with pytest.raises(ParseError, match="a second test"):
-        parse_osu(text_of("osu_latency") + text_of("osu_barrier"))
+        parse_osu(text)
+    readings, reasons = read_runs(text, source="mpi.log")
+    assert [reading.parameters["test"] for reading in readings] == [
+        *("PingPong", "Alltoall", "Barrier Latency"),
+    ]
+    assert reasons == []

@@ -232,7 +232,7 @@ def _rows(
     for line in below:
         if _ROW.fullmatch(line) and len(line.split()) == len(columns):
             rows.append(_row(line, columns))
-        elif line.strip():
+        elif line.strip() and not line.lstrip().startswith("#"):
             strange += 1
     if not rows:
         raise header.error("no row stands below this header: the test did not measure")

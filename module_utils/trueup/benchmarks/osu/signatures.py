@@ -10,7 +10,7 @@ BANNER = re.compile(
     r"(?: v?(?P<version>[\d.]+))?\s*"
 )
 BENCHMARKING = re.compile(r"\s*# Benchmarking (?P<test>\w+)\s*")
-RUN = (rf"({BANNER.pattern}$)|({BENCHMARKING.pattern}$)", r"$^")
+RUN = (r"\s*# (?:OSU [A-Z]\S* \S.* Test\b|Benchmarking \w)", r"$^")
 
 
 def recognises(text: str) -> bool:
