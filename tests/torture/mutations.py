@@ -95,6 +95,8 @@ UNSEEN = {
     "megatron/synthetic_megatron_lm_restarted": (_LINES, ".*_clocked"),
     # How many samples of the GPU there are is said nowhere else.
     "nv_a10": ((*_LINES, "cut"), "encoder_latency"),
+    # A row says nothing of its neighbours; a joined one may end where they do.
+    "osu": (("middle lost", "cut", "mixed inside a line"), "mpi_.*"),
     # Labels and figures stand in lines of their own.
     "lscpu": ((*_LINES, "mixed inside a line"), "sockets"),
     # Between them a section of the table ends and another begins, of which nothing is left.

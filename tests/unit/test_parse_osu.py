@@ -104,7 +104,9 @@ def test_unknown_columns_and_lines_are_named() -> None:
         ("osu_latency", "\n2  ", "\n1  ", "the message sizes do not rise"),
         ("osu_allreduce_cuda", "11.64", "99.64", "the least latency is above the mean"),
         ("osu_mbw_mr", "24000.00", "14000.00", "MB/s is not the message size"),
-        ("imb_pingpong", "11434.", "1434.", "Mbytes/sec is not #bytes over the time"),
+        ("imb_pingpong", "11434.", "21434.", "Mbytes/sec is not #bytes over the time"),
+        ("osu_latency", "   366.82", "366.82", "ends elsewhere than the others"),
+        ("osu_latency", "366.82", "366.8", "not a possible figure of two decimals"),
         ("osu_bw_validated", "Pass\n2 ", "Perhaps\n2 ", "neither Pass nor Fail"),
     ],
 )
@@ -113,6 +115,14 @@ def test_a_contradiction_is_refused(name: str, before: str, after: str, message:
     assert before in text
     with pytest.raises(ParseError, match=message):
         parse_osu(text.replace(before, after, 1))
+
+
+def test_a_row_that_is_missing_leaves_the_figures_unverified() -> None:
+    lines = text_of("osu_latency").splitlines()
+    lines.pop(9)
+    assert parse_osu("\n".join(lines)).unverified == (
+        "rows are missing between messages of 32 and 128 bytes",
+    )
 
 
 def test_a_second_table_is_another_run() -> None:

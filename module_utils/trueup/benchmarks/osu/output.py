@@ -15,6 +15,7 @@ Formats: the util sources of OMB 7.5 and of IMB 2021.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -82,7 +83,8 @@ _DATATYPE = re.compile(r"\s*# Datatype: (\w+)\.?\s*")
 _PROCESSES = re.compile(r"\s*# #processes = (\d{1,7})\s*")
 _IMB_VERSION = re.compile(r"Intel ?\(R\) MPI Benchmarks? (?:Suite )?V?([\w. ]+?), MPI")
 _ROW = re.compile(r"\s*\d[\d.]*(?:\s+\S+)*\s*")
-_NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,9})?")
+# Both print two decimals.
+_NUMBER = re.compile(r"\d{1,18}\.\d{2}")
 
 
 class Row(NamedTuple):
@@ -111,6 +113,7 @@ class OsuOutput:
         settings: other settings as printed: pairs, window size, buffers, datatype, accelerator.
         valid: the tool's own check of the data, None where it was not asked for.
         not_judged: columns and lines that are not known, by name.
+        unverified: message sizes of OSU that do not double from row to row.
     """
 
     suite: str
@@ -121,6 +124,7 @@ class OsuOutput:
     settings: Mapping[str, str] = field(default_factory=dict)
     valid: Optional[bool] = None
     not_judged: Mapping[str, str] = field(default_factory=dict)
+    unverified: Tuple[str, ...] = ()
 
     @property
     def parameters(self) -> Dict[str, str]:
@@ -190,7 +194,17 @@ def parse_osu(text: str) -> OsuOutput:
         settings=_settings(match.groupdict().get("kind") or "", lines[: header.number]),
         valid=all(verdicts) if verdicts else None,
         not_judged=unknown,
+        unverified=_gaps(rows) if suite == "osu" else (),
     )
+
+
+def _gaps(rows: Sequence[_Read]) -> Tuple[str, ...]:
+    """OSU doubles the message from row to row."""
+    sizes = [row.message_bytes for row in rows if row.message_bytes]
+    gaps = [
+        f"{least} and {most} bytes" for least, most in zip(sizes, sizes[1:]) if most != 2 * least
+    ]
+    return (f"rows are missing between messages of {', '.join(gaps)}",) if gaps else ()
 
 
 class _Read(NamedTuple):
@@ -238,7 +252,19 @@ def _rows(
         raise header.error("no row stands below this header: the test did not measure")
     if strange:
         unknown["lines that are no rows"] = str(strange)
+    _check_alignment([row.line for row in rows])
     return rows, unknown
+
+
+def _check_alignment(lines: Sequence[Line]) -> None:
+    """Refuse a row that ends elsewhere than the others: two rows run into one. In a table whose
+    blanks were collapsed rows end anywhere."""
+    ends = Counter(len(line.rstrip()) for line in lines)
+    usual, count = ends.most_common(1)[0]
+    if count * 5 >= len(lines) * 4:
+        for line in lines:
+            if len(line.rstrip()) != usual:
+                raise line.error("this row ends elsewhere than the others: a part of it is lost")
 
 
 def _row(line: Line, columns: Sequence[str]) -> _Read:
@@ -260,7 +286,7 @@ def _row(line: Line, columns: Sequence[str]) -> _Read:
         elif name in _COLUMNS:
             column = _COLUMNS[name]
             if not _NUMBER.fullmatch(cell) or float(cell) > column.most:
-                raise line.error(f"{name} {cell!r} is not a possible figure")
+                raise line.error(f"{name} {cell!r} is not a possible figure of two decimals")
             figures[column.metric, column.statistic] = float(cell) * column.factor
     _check_row(line, size, figures)
     return _Read(line, size, figures, count, verdict)
