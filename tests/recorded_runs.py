@@ -72,7 +72,7 @@ NC_A100 = "Standard_NC24ads_A100_v4"
 NC_H100 = "Standard_NC40ads_H100_v5"
 NV_A10 = "Standard_NV12ads_A10_v5"
 TOOLS = (
-    *("blob_copy", "dcgm", "devito", "fio", "gemm", "gpu_copy", "gromacs"),
+    *("aznhc", "blob_copy", "dcgm", "devito", "fio", "gemm", "gpu_copy", "gromacs"),
     *("hpl", "ib", "megatron", "nccl", "nv_a10", "osu", "stream", "vllm"),
 )
 
@@ -1191,6 +1191,20 @@ def _nccl() -> Kept:
     return _kept(_data("nccl", "nvlink.txt"), "nccl", size=NDV4, nodes=["a100-1"], **fields)
 
 
+def _aznhc() -> Kept:
+    return _kept(
+        _data("aznhc", "synthetic_h100_passed.txt"),
+        "aznhc",
+        size=H100,
+        nodes=["h100-1"],
+        case="aznhc",
+        command=["nhc"],
+        environment={},
+        parameters={},
+        seconds=240.0,
+    )
+
+
 def _osu() -> Kept:
     return _kept(
         _data("osu", "synthetic_osu_bw_validated.txt"),
@@ -1287,7 +1301,7 @@ def _vllm() -> Kept:
 
 
 def every_tool(outputs: Path | None = None) -> Run:
-    """One record of each benchmark, from the outputs in tests/data: 14 records on five nodes.
+    """One record of each benchmark, from the outputs in tests/data: 15 records on five nodes.
 
     Args:
         outputs: a folder of more of them, ``<tool>/<file>``. Each that its parser reads today, and
@@ -1295,6 +1309,7 @@ def every_tool(outputs: Path | None = None) -> Run:
             one where the output itself does not say otherwise.
     """
     kept = [
+        _aznhc(),
         _blob_copy(),
         _devito("driver_openmp.log", HBV3, "hb-1", ranks=1, threads=2),
         _fio_recorded(),

@@ -41,7 +41,6 @@ OTHERS: Final = {
     "NeMo": re.compile(r"reduced_train_loss: |train_step_timing in s: "),
     "azcopy": re.compile(r"(?m)^Final Job Status: \w+|^Number of File Transfers: \d"),
     "HPL-MxP": re.compile(r"HPL MxP Result|HPL-MxP"),
-    "AzNHC": re.compile(r"nhc: +Health check (?:passed|failed):"),
     "gpu-burn": re.compile(r"proc'd: \d+ \([\d.]+ Gflop/s\)"),
     "mdtest": re.compile(r"(?m)^mdtest-\d"),
     "NVIDIA's kernel messages": re.compile(r"NVRM: "),

@@ -27,7 +27,7 @@ from torture import Tally
 
 DATA = Path(__file__).parents[1] / "data"
 TOOLS = (
-    *("blob_copy", "dcgm", "devito", "fio", "gemm", "gpu_copy", "gromacs", "hpl", "ib"),
+    *("aznhc", "blob_copy", "dcgm", "devito", "fio", "gemm", "gpu_copy", "gromacs", "hpl", "ib"),
     *("megatron", "nccl", "nv_a10", "osu", "stream", "vllm"),
 )
 # Names of files in tests/data that are no output of the tool.
@@ -85,6 +85,8 @@ UNSEEN = {
     "dcgm/dcgm3_table": (_LINES, "dcgm_.*"),
     "dcgm/dcgm4_table": ((*_LINES, "mixed inside a line"), "dcgm_tests_failed"),
     "dcgm/dcgm4_level2": (("lines swapped", "line moved"), "dcgm_(?!tests_failed).*"),
+    # A line of a GPU holds one rate, and nothing else says it.
+    "dcgm/proftester": ((*_LINES, "exponent", "mixed inside a line"), "dcgm_.*"),
     # Rows of two directions differ in the figure alone.
     "gpu_copy/bandwidthtest": (_LINES, ".*_bandwidth"),
     "gpu_copy/nvbandwidth_0.8.json": (_LINES, ".*_bandwidth"),
@@ -95,6 +97,8 @@ UNSEEN = {
     "megatron/synthetic_megatron_lm_restarted": (_LINES, ".*_clocked"),
     # How many samples of the GPU there are is said nowhere else.
     "nv_a10": ((*_LINES, "cut"), "encoder_latency"),
+    # How many verdicts there are is said nowhere else.
+    "aznhc": ((*_LINES, "cut", "mixed inside a line"), "nhc_.*"),
     # A row says nothing of its neighbours; a joined one may end where they do.
     "osu": (("middle lost", "cut", "mixed inside a line"), "mpi_.*"),
     # Labels and figures stand in lines of their own.

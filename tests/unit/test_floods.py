@@ -13,6 +13,7 @@ pytestmark = pytest.mark.slow
 TESTS = Path(__file__).resolve().parent.parent
 # Recordings that hold most kinds of lines of each tool, and are short.
 RECORDINGS = {
+    "aznhc": ["synthetic_h100_passed.txt", "synthetic_h100_failed.txt"],
     "blob_copy": ["resumed.txt"],
     "devito": ["driver_openmp.log"],
     "fio": ["fio333_write_psync.json"],

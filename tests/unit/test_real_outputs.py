@@ -89,6 +89,10 @@ REFUSED = {
 # None), value.
 UNVERIFIED_TOO, VERIFIED = "unverified", "read"
 FIGURES: dict[str, tuple[str, list[tuple[str, str | None, int | None, float]]]] = {
+    "more_hpc/m_aznhc_log.txt": (
+        VERIFIED,
+        [("nhc_failed", None, None, 0.0), ("nhc_nccl_busbw", None, None, 480.318e9)],
+    ),
     "more_hpc/shpc_osu_latency.out": (
         VERIFIED,
         [("mpi_latency", "mean", 8, 1.5e-6), ("mpi_latency", "mean", 4194304, 642.53e-6)],
@@ -206,7 +210,7 @@ UNREAD = {
     *("more_ai/torchtitan.txt", "more_ai/trtllm_bench.txt"),
     "more_ai/vllm_bench_throughput.txt",
     "more_ai/vllm_start_failures.txt",
-    *("more_hpc/m_aznhc_log.txt", "more_hpc/m_hplmxp.txt"),
+    "more_hpc/m_hplmxp.txt",
     "more_hpc/sgl_glm5_1.txt",
 }
 # Logs of servers and daemons, which are read by other commands.

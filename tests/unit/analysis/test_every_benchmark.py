@@ -86,6 +86,9 @@ def step_time(base: float, shown: str) -> Expected:
 
 # (tool, case). tests/data/<tool> has the outputs; those of the second part are of OUTPUTS.
 HEADLINES = {
+    ("aznhc", "aznhc"): Expected(
+        478.125e9, "byte/s", "478.12", "GB/s", "nhc_nccl_busbw_bytes_per_second", None
+    ),
     # 268435456 bytes in 5.021337836002203 s.
     ("blob_copy", "8x100mbps-random"): Expected(
         427671612.25,
