@@ -10,7 +10,6 @@ sizes named, and no figure here is one of that size.
 from __future__ import annotations
 
 import functools
-import importlib
 import json
 import math
 import re
@@ -38,6 +37,7 @@ from trueup.reading import unverified
 from trueup.record import Metric, write_record
 from trueup.run.bench import Case
 from trueup.run.launcher import Launcher
+from trueup_analysis import parsers
 
 __all__ = [
     "H100",
@@ -184,7 +184,7 @@ def parsed(text: str, tool: str) -> Any:
     Raises:
         ParseError: it refuses the text.
     """
-    room = importlib.import_module(f"trueup.benchmarks.{tool}.output")
+    room = parsers.part(tool, "output")
     return getattr(room, f"parse_{tool}")(text)
 
 

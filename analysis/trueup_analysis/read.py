@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 import string
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from trueup import benchmarks
 from trueup.errors import BadInput, ParseError, TrueupError
 from trueup.reading import unverified
 
+from . import parsers
 from .decoding import Gaps, held
 from .front import Block, Clean, cleaned, cut, json_blocks
 
@@ -125,10 +123,7 @@ class Reading:
 
 def tools() -> dict[str, ModuleType]:
     """The signatures by tool name (``signatures.py``); a parser is imported to parse."""
-    rooms = sorted(info.name for info in pkgutil.iter_modules(benchmarks.__path__))
-    return {
-        name: importlib.import_module(f"{benchmarks.__name__}.{name}.signatures") for name in rooms
-    }
+    return {name: parsers.part(name, "signatures") for name in parsers.names()}
 
 
 def marks(tool: str | None = None) -> list[str]:
@@ -265,7 +260,7 @@ class _Front:
 
 def _parsed(block: Block) -> Parsed:
     """The parser's result of a run; text below its end may be another program's."""
-    module = importlib.import_module(f"{benchmarks.__name__}.{block.tool}.output")
+    module = parsers.part(block.tool, "output")
     parse = cast("Callable[[str], Parsed]", getattr(module, f"parse_{block.tool}"))
     try:
         return parse(block.text)

@@ -17,7 +17,7 @@ Layers = Sequence[Sequence[str]]
 
 # The lowest first. Names in one row may import each other.
 ANALYSIS: Layers = (
-    ("units", "catalog", "retail", "columns"),
+    ("units", "catalog", "retail", "columns", "parsers"),
     (
         *("load", "packed", "metrics", "records", "published", "cases", "read"),
         *("decoding", "front", "selection", "copies", "runs"),

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import ParseError
+from trueup_analysis import parsers
 
 from torture import Tally
 
@@ -161,10 +162,7 @@ def _facts(parsed: Any) -> Reading:
 
 
 def _of_tool(tool: str) -> Callable[[str], Any]:
-    output, signatures = (
-        importlib.import_module(f"trueup.benchmarks.{tool}.{name}")
-        for name in ("output", "signatures")
-    )
+    output, signatures = (parsers.part(tool, name) for name in ("output", "signatures"))
     parse, recognises = getattr(output, f"parse_{tool}"), signatures.recognises
 
     def read(text: str) -> Reading:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 from pathlib import Path
 
 import pytest
 from trueup.errors import ParseError
-from trueup_analysis.read import tools
+from trueup_analysis import parsers
 
 DATA = Path(__file__).parent.parent / "data"
-PARSERS = {name: importlib.import_module(f"trueup.benchmarks.{name}.output") for name in tools()}
+PARSERS = {name: parsers.part(name, "output") for name in parsers.names()}
 # As many lines of each recorded file are damaged in each way; few lines of HPL's say anything.
 LINES = 6
 MORE = {"hpl": 25}

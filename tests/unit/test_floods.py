@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from trueup_analysis import parsers
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +32,7 @@ RECORDINGS = {
     "vllm": ["vllm032_driver_killed.log", "vllm032_table.log"],
 }
 PARSERS = [
-    (f"trueup.benchmarks.{tool}.output", f"parse_{tool}", [f"{tool}/{name}" for name in names])
+    (parsers.part(tool, "output").__name__, f"parse_{tool}", [f"{tool}/{name}" for name in names])
     for tool, names in RECORDINGS.items()
 ]
 PARSERS += [
@@ -64,7 +65,7 @@ def test_no_flood_takes_long_or_ends_in_another_error(
 
 def test_every_parser_is_flooded() -> None:
     rooms = TESTS.parent / "module_utils" / "trueup"
-    found = {path.parent.name for path in rooms.glob("benchmarks/*/output.py")}
+    found = set(parsers.names())
     found |= {
         path.stem
         for path in rooms.glob("node/*.py")

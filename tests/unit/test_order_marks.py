@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from trueup.errors import ParseError
+from trueup_analysis import parsers
 
 DATA = Path(__file__).parent.parent / "data"
 
 
 def parser(tool: str) -> Any:
-    return getattr(importlib.import_module(f"trueup.benchmarks.{tool}.output"), f"parse_{tool}")
+    return getattr(parsers.part(tool, "output"), f"parse_{tool}")
 
 
 @pytest.mark.parametrize("before", ["[1,0]<stdout>:", " ", "node1: "])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from trueup.benchmarks.aznhc.output import parse_aznhc
 from trueup.errors import ParseError
+from trueup_analysis.parsers.aznhc.output import parse_aznhc
 from trueup_analysis.read import read_runs
 
 DATA = Path(__file__).parents[1] / "data" / "aznhc"

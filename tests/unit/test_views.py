@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
-import pkgutil
 import re
 from dataclasses import replace
 from functools import cache
@@ -13,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from recorded_runs import GPT_ALONE
-from trueup import benchmarks
 from trueup.benchmarks.devito import case as devito
 from trueup.benchmarks.fio import case as fio
 from trueup.benchmarks.megatron import case as megatron
 from trueup.benchmarks.nv_a10 import case as nv_a10
 from trueup.errors import ParseError
 from trueup.view import Chart, Measure, Peak, View
+from trueup_analysis import parsers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from trueup.record import Metric
 
 ROOT = Path(__file__).parent.parent.parent
-TOOLS = sorted(info.name for info in pkgutil.iter_modules(benchmarks.__path__))
+TOOLS = parsers.names()
 # A figure's name, unit, direction and statistic; "" for the one that stands for it.
 Row = tuple[str, str, str, str]
 TYPICAL = {None, "median", "single", "mean"}
@@ -82,9 +80,7 @@ def added(tool: str, output: Any) -> list[Metric]:
 @cache
 def recorded(tool: str) -> frozenset[Row]:
     """The figures of all recorded outputs that the parser understands."""
-    parse = getattr(
-        importlib.import_module(f"{benchmarks.__name__}.{tool}.output"), f"parse_{tool}"
-    )
+    parse = getattr(parsers.part(tool, "output"), f"parse_{tool}")
     rows: list[Metric] = []
     for path in sorted((ROOT / "tests" / "data" / tool).iterdir()):
         try:
@@ -100,7 +96,7 @@ def recorded(tool: str) -> frozenset[Row]:
 @cache
 def parameters_of(tool: str) -> str:
     """The code in which the parameters of a record are named, published ones included."""
-    room = ROOT / "module_utils" / "trueup" / "benchmarks" / tool
+    room = Path(parsers.part(tool, "view").__file__ or "").parent
     paths = [ROOT / "library" / f"{tool}_bench.py", room / "case.py", room / "output.py"]
     paths += [ROOT / "analysis" / "trueup_analysis" / "published.py"]
     return "\n".join(path.read_text() for path in paths if path.exists())
@@ -142,7 +138,7 @@ def unknown(view: View, rows: frozenset[Row]) -> set[Row]:
 
 
 def view_of(tool: str) -> View:
-    return importlib.import_module(f"{benchmarks.__name__}.{tool}.view").VIEW
+    return parsers.part(tool, "view").VIEW
 
 
 @pytest.mark.parametrize("tool", TOOLS)

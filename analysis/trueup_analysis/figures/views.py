@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from trueup import benchmarks
 from trueup.cases import TYPICAL
 from trueup.view import Measure, View
+
+from .. import parsers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,11 +20,8 @@ if TYPE_CHECKING:
 
 @cache
 def views() -> Mapping[str, View]:
-    """The views by benchmark: one a room of ``trueup.benchmarks``."""
-    rooms = sorted(info.name for info in pkgutil.iter_modules(benchmarks.__path__))
-    return {
-        name: importlib.import_module(f"{benchmarks.__name__}.{name}.view").VIEW for name in rooms
-    }
+    """The views by benchmark: one a room."""
+    return {name: parsers.part(name, "view").VIEW for name in parsers.names()}
 
 
 def view_of(benchmark: str) -> View | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import importlib
-import importlib.util
 import json
 import pkgutil
 import re
@@ -88,8 +87,6 @@ def _benchmarks() -> dict[str, _Benchmark]:
     """All that this checkout has, by the name of their role."""
     by_name = {}
     for info in pkgutil.iter_modules(benchmarks.__path__):
-        if importlib.util.find_spec(f"{benchmarks.__name__}.{info.name}.case") is None:
-            continue  # read from logs only
         output, case, view = (
             importlib.import_module(f"{benchmarks.__name__}.{info.name}.{module_name}")
             for module_name in ("output", "case", "view")

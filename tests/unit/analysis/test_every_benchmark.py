@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 import recorded_runs as runs
 from report_pages import look
-from trueup import benchmarks
-from trueup_analysis import cli
+from trueup_analysis import cli, parsers
 from trueup_analysis.figures.prices import Terms
 from trueup_analysis.load import load
 from trueup_analysis.report.publish import write_report
@@ -234,7 +233,7 @@ def close(text: str, base: float) -> bool:
 
 
 def test_every_benchmark_has_a_figure_here() -> None:
-    rooms = {path.parent.name for path in Path(benchmarks.__path__[0]).glob("*/output.py")}
+    rooms = set(parsers.names())
     own = {(record["benchmark"], record["case"]) for record in runs.every_tool().records}
     assert rooms - {tool for tool, _ in HEADLINES} == set()
     assert own - set(HEADLINES) == set()

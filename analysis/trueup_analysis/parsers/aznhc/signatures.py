@@ -6,7 +6,7 @@ import re
 
 MARKS = ("nhc: ",)
 LINE = re.compile(
-    r".*?\b(?P<level>SUCCESS|WARNING|ERROR): +nhc: +"
+    r"\b(?P<level>SUCCESS|WARNING|ERROR): +nhc: +"
     r"(?P<verdict>Health check passed|Nearing a failure threshold|Health check failed): +"
     r"(?P<message>\S.*)"
 )
@@ -17,4 +17,4 @@ RUN = (r"Running health checks for \w+ SKU", r"Health checks completed with exit
 
 def recognises(text: str) -> bool:
     """Whether this is a log of Azure's node health checks."""
-    return any(LINE.fullmatch(line) for line in text.splitlines() if "nhc: " in line)
+    return any(LINE.search(line) for line in text.splitlines() if "nhc: " in line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...view import Chart, View, rate, seconds
+from trueup.view import Chart, View, rate, seconds
 
 _BANDWIDTH = rate("mpi_bandwidth", "bandwidth", "GB/s", grows=False)
 _LATENCY = seconds("mpi_latency", "latency", "us", grows=False)

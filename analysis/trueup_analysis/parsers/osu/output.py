@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple
 
-from ...errors import ParseError
-from ...reading import Line, lines_of
-from ...record import Metric
+from trueup.errors import ParseError
+from trueup.reading import Line, lines_of
+from trueup.record import Metric
+
 from .signatures import BANNER, BENCHMARKING
 
 TOOL = "osu"
@@ -44,7 +46,7 @@ class _Column(NamedTuple):
     """
 
     metric: str
-    statistic: Optional[str]
+    statistic: str | None
     factor: float
     most: float
 
@@ -96,9 +98,9 @@ class Row(NamedTuple):
         count: the iterations behind it, None where they are not printed.
     """
 
-    message_bytes: Optional[int]
-    figures: Mapping[Tuple[str, Optional[str]], float]
-    count: Optional[int]
+    message_bytes: int | None
+    figures: Mapping[tuple[str, str | None], float]
+    count: int | None
 
 
 @dataclass(frozen=True)
@@ -118,30 +120,30 @@ class OsuOutput:
 
     suite: str
     test: str
-    rows: Tuple[Row, ...]
-    tool_version: Optional[str] = None
-    ranks: Optional[int] = None
+    rows: tuple[Row, ...]
+    tool_version: str | None = None
+    ranks: int | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
-    valid: Optional[bool] = None
+    valid: bool | None = None
     not_judged: Mapping[str, str] = field(default_factory=dict)
-    unverified: Tuple[str, ...] = ()
+    unverified: tuple[str, ...] = ()
 
     @property
-    def parameters(self) -> Dict[str, str]:
+    def parameters(self) -> dict[str, str]:
         """The suite, the test and its settings."""
         return {"suite": self.suite, "test": self.test, **self.settings}
 
     @property
-    def checks(self) -> Dict[str, bool]:
+    def checks(self) -> dict[str, bool]:
         """The tool's own check of the data."""
         return {} if self.valid is None else {"data_validates": self.valid}
 
     @property
-    def warnings(self) -> List[str]:
+    def warnings(self) -> list[str]:
         """None: the tables need no remark."""
         return []
 
-    def metrics(self) -> List[Metric]:
+    def metrics(self) -> list[Metric]:
         """mpi_latency [s], mpi_bandwidth [byte/s], mpi_message_rate [1/s] of each message size."""
         return [
             Metric(
@@ -198,7 +200,7 @@ def parse_osu(text: str) -> OsuOutput:
     )
 
 
-def _gaps(rows: Sequence[_Read]) -> Tuple[str, ...]:
+def _gaps(rows: Sequence[_Read]) -> tuple[str, ...]:
     """OSU doubles the message from row to row."""
     sizes = [row.message_bytes for row in rows if row.message_bytes]
     gaps = [
@@ -211,13 +213,13 @@ class _Read(NamedTuple):
     """A row with its line, and the verdict on its data."""
 
     line: Line
-    message_bytes: Optional[int]
-    figures: Dict[Tuple[str, Optional[str]], float]
-    count: Optional[int]
-    verdict: Optional[bool]
+    message_bytes: int | None
+    figures: dict[tuple[str, str | None], float]
+    count: int | None
+    verdict: bool | None
 
 
-def _header(below: Sequence[Line], banner: Line) -> Tuple[Line, List[str]]:
+def _header(below: Sequence[Line], banner: Line) -> tuple[Line, list[str]]:
     """The header below the banner and its columns, without blanks and in lower case."""
     for line in below:
         if line.lstrip().startswith(("#bytes", "#repetitions")):
@@ -232,7 +234,7 @@ def _header(below: Sequence[Line], banner: Line) -> Tuple[Line, List[str]]:
 
 def _rows(
     below: Sequence[Line], header: Line, columns: Sequence[str]
-) -> Tuple[List[_Read], Dict[str, str]]:
+) -> tuple[list[_Read], dict[str, str]]:
     """The rows of the table, and what of it is not known."""
     if not any(name in _COLUMNS for name in columns):
         raise header.error("this header has no column that is known")
@@ -241,7 +243,7 @@ def _rows(
         for name in columns
         if name not in _COLUMNS and name not in (*_SIZES, *_COUNTS, _VALIDATION)
     }
-    rows: List[_Read] = []
+    rows: list[_Read] = []
     strange = 0
     for line in below:
         if _ROW.fullmatch(line) and len(line.split()) == len(columns):
@@ -269,7 +271,7 @@ def _check_alignment(lines: Sequence[Line]) -> None:
 
 def _row(line: Line, columns: Sequence[str]) -> _Read:
     """One row. Cells of unknown columns may be anything."""
-    figures: Dict[Tuple[str, Optional[str]], float] = {}
+    figures: dict[tuple[str, str | None], float] = {}
     size = count = verdict = None
     for name, cell in zip(columns, line.split()):
         if name in (*_SIZES, *_COUNTS):
@@ -293,7 +295,7 @@ def _row(line: Line, columns: Sequence[str]) -> _Read:
 
 
 def _check_row(
-    line: Line, size: Optional[int], figures: Mapping[Tuple[str, Optional[str]], float]
+    line: Line, size: int | None, figures: Mapping[tuple[str, str | None], float]
 ) -> None:
     """Refuse figures of one row that contradict each other."""
     least, mean, most = (figures.get((_LATENCY, name)) for name in ("min", "mean", "max"))
@@ -338,14 +340,14 @@ def _check_order(rows: Sequence[_Read]) -> None:
             raise row.line.error("the message sizes do not rise: a row stands twice, or two tables")
 
 
-def _ranks(below: Sequence[Line]) -> Optional[int]:
+def _ranks(below: Sequence[Line]) -> int | None:
     match = next(filter(None, map(_PROCESSES.fullmatch, below)), None)
     return int(match.group(1)) if match else None
 
 
-def _settings(kind: str, head: Sequence[Line]) -> Dict[str, str]:
+def _settings(kind: str, head: Sequence[Line]) -> dict[str, str]:
     """Settings of the lines above the table."""
-    settings: Dict[str, str] = {}
+    settings: dict[str, str] = {}
     if "-" in kind:
         settings["accelerator"] = kind.partition("-")[2].lower()
     for line in head:

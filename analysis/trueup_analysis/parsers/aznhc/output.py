@@ -14,20 +14,21 @@ InfiniBand device in Gbps.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Optional, Tuple
 
-from ...errors import ParseError
-from ...reading import Line, lines_of
-from ...record import Metric
+from trueup.errors import ParseError
+from trueup.reading import Line, lines_of
+from trueup.record import Metric
+
 from .signatures import END, LINE, START
 
 TOOL = "aznhc"
-_PASSED, _FAILED = "Health check passed", "Health check failed"
-_NAME = re.compile(r"(check_\w+):\s*(.*)")
-_FAULT = re.compile(r"\s*[Ff]ault[Cc]ode: (NHC(?:\d{4}|NA))")
-_NCCL = re.compile(r"(?:test passed, |but measured )([\d.]+) GB/s")
-_INFINIBAND = re.compile(r"\bIB=(\w+),.*?(?:IB BW=|but measured )([\d.]+) Gbps")
+_PASSED, _NEAR = "Health check passed", "Nearing a failure threshold"
+_NAME = re.compile(r"(check_\w{1,64}): *(.*)")
+_FAULT = re.compile(r"[Ff]ault[Cc]ode: (NHC(?:\d{4}|NA))")
+_NCCL = re.compile(r"(?:test passed, |but measured )([\d.]{1,20}) GB/s")
+_INFINIBAND = re.compile(r"\bIB=(\w{1,32}),.{0,80}?(?:IB BW=|but measured )([\d.]{1,20}) Gbps")
 _NUMBER = re.compile(r"\d{1,6}(?:\.\d{1,9})?")
 
 
@@ -44,7 +45,12 @@ class Check:
     name: str
     passed: bool
     message: str
-    fault: Optional[str] = None
+    fault: str | None = None
+
+    @property
+    def reason(self) -> str:
+        """The sentence for a failure, with its fault code."""
+        return f"{self.name}: {self.message}" + (f" ({self.fault})" if self.fault else "")
 
 
 @dataclass(frozen=True)
@@ -60,31 +66,31 @@ class AznhcOutput:
         figures: NCCL's bus bandwidth (device None) in byte/s and write bandwidths in bit/s.
     """
 
-    verdicts: Tuple[Check, ...]
-    near: Tuple[str, ...]
-    vm_size: Optional[str]
-    status: Optional[int]
-    figures: Tuple[Metric, ...]
+    verdicts: tuple[Check, ...]
+    near: tuple[str, ...]
+    vm_size: str | None
+    status: int | None
+    figures: tuple[Metric, ...]
     unknown_lines: int = 0
-    tool_version: Optional[str] = None
+    tool_version: str | None = None
     node_count: int = 1
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def parameters(self) -> Dict[str, str]:
+    def parameters(self) -> dict[str, str]:
         """The size that the checks were chosen for."""
         return {} if self.vm_size is None else {"checked_size": self.vm_size}
 
     @property
-    def checks(self) -> Dict[str, bool]:
+    def checks(self) -> dict[str, bool]:
         """By name; a check with several lines passed where all did."""
-        passed: Dict[str, bool] = {}
+        passed: dict[str, bool] = {}
         for verdict in self.verdicts:
             passed[verdict.name] = passed.get(verdict.name, True) and verdict.passed
         return passed
 
     @property
-    def unverified(self) -> List[str]:
+    def unverified(self) -> list[str]:
         """A missing end, and lines of nhc that are not known: one may be a failure."""
         end = "no line 'Health checks completed with exit code': checks may be missing"
         unknown = f"{self.unknown_lines} lines of nhc have no form that is known"
@@ -94,13 +100,13 @@ class AznhcOutput:
         ]
 
     @property
-    def warnings(self) -> List[str]:
+    def warnings(self) -> list[str]:
         """Figures near their limit; and that checks after a failure did not run."""
         faults = [verdict for verdict in self.verdicts if not verdict.passed]
         stopped = ["nhc ends at a failed check: the checks after it did not run"] if faults else []
         return [*(f"near its limit: {text}" for text in self.near), *stopped]
 
-    def metrics(self) -> List[Metric]:
+    def metrics(self) -> list[Metric]:
         """nhc_failed [1], nhc_nccl_busbw [byte/s], nhc_ib_write_bandwidth [bit/s]."""
         failed = sum(not passed for passed in self.checks.values())
         return [Metric("nhc_failed", float(failed), "1", "lower"), *self.figures]
@@ -116,49 +122,37 @@ def parse_aznhc(text: str) -> AznhcOutput:
     ends = [line for line in lines if END.search(line)]
     if len(ends) > 1:
         raise ends[1].error("a second run: read one at a time")
-    near: List[str] = []
-    verdicts: List[Check] = []
-    figures: Dict[Tuple[str, Optional[str]], Metric] = {}
-    unknown_lines = 0
-    for line in lines:
-        match = LINE.fullmatch(line)
-        if match is None:
-            unknown_lines += "nhc:" in line or "check_" in line
-            continue
-        if match["verdict"] not in (_PASSED, _FAILED):
-            near.append(match["message"].strip())
-            continue
-        if (match["verdict"] == _PASSED) != (match["level"] == "SUCCESS"):
-            raise line.error(f"{match['level']} does not go with '{match['verdict']}'")
-        verdict = _verdict(match["message"], passed=match["verdict"] == _PASSED)
-        if verdict not in verdicts:
-            verdicts.append(verdict)
-        for metric in _figures(line, verdict):
-            figures[metric.name, metric.device] = metric
+    found = [(line, match) for line in lines if (match := LINE.search(line))]
+    near = [match["message"].strip() for _, match in found if match["verdict"] == _NEAR]
+    verdicts = {_verdict(line, match): line for line, match in found if match["verdict"] != _NEAR}
     if not verdicts:
         raise ParseError("no line 'Health check passed' or 'Health check failed'")
-    failed = [verdict for verdict in verdicts if not verdict.passed]
-    end = END.search(ends[0]) if ends else None
-    status = int(end["status"]) if end else None
-    if status is not None and (status == 0) == bool(failed):
-        raise ends[0].error(f"{len(failed)} checks failed, and the exit code is {status}")
     start = START.search(text)
     return AznhcOutput(
         verdicts=tuple(verdicts),
         near=tuple(dict.fromkeys(near)),
         vm_size=start["size"] if start else None,
-        status=status,
-        figures=tuple(figures.values()),
-        unknown_lines=unknown_lines,
-        reasons={
-            verdict.name: f"{verdict.name}: {verdict.message}"
-            + (f" ({verdict.fault})" if verdict.fault else "")
-            for verdict in failed
-        },
+        status=_status(ends[0], verdicts) if ends else None,
+        figures=_figures(verdicts),
+        unknown_lines=sum("nhc:" in line or "check_" in line for line in lines) - len(found),
+        reasons={verdict.name: verdict.reason for verdict in verdicts if not verdict.passed},
     )
 
 
-def _verdict(message: str, *, passed: bool) -> Check:
+def _status(end: Line, verdicts: Iterable[Check]) -> int:
+    """The exit code, which is 0 where no check failed."""
+    match = END.search(end)
+    status = int(match["status"]) if match else 0
+    failed = sum(not verdict.passed for verdict in verdicts)
+    if (status == 0) == bool(failed):
+        raise end.error(f"{failed} checks failed, and the exit code is {status}")
+    return status
+
+
+def _verdict(line: Line, printed: re.Match[str]) -> Check:
+    message, passed = printed["message"], printed["verdict"] == _PASSED
+    if passed != (printed["level"] == "SUCCESS"):
+        raise line.error(f"{printed['level']} does not go with '{printed['verdict']}'")
     fault = _FAULT.search(message)
     plain = _FAULT.sub("", message).strip().rstrip(".")
     match = _NAME.match(plain)
@@ -167,18 +161,24 @@ def _verdict(message: str, *, passed: bool) -> Check:
     return Check(f"{name} {device[1]}" if device else name, passed, rest, fault and fault[1])
 
 
-def _figures(line: Line, verdict: Check) -> List[Metric]:
-    """The bandwidths that a message names."""
+def _figures(verdicts: Mapping[Check, Line]) -> tuple[Metric, ...]:
+    """The bandwidths that messages name; of the same one twice the last."""
+    figures: dict[tuple[str, str | None], Metric] = {}
+    for verdict, line in verdicts.items():
+        if metric := _figure(line, verdict):
+            figures[metric.name, metric.device] = metric
+    return tuple(figures.values())
+
+
+def _figure(line: Line, verdict: Check) -> Metric | None:
     if infiniband := _INFINIBAND.search(verdict.message):
         rate = _number(line, infiniband[2]) * 1e9
-        return [
-            Metric("nhc_ib_write_bandwidth", rate, "bit/s", "higher", device=infiniband[1]),
-        ]
+        return Metric("nhc_ib_write_bandwidth", rate, "bit/s", "higher", device=infiniband[1])
     if verdict.name.startswith("check_nccl_allreduce") and (nccl := _NCCL.search(verdict.message)):
         loopback = "_loopback" if verdict.name.endswith("loopback") else ""
         rate = _number(line, nccl[1]) * 1e9
-        return [Metric(f"nhc_nccl{loopback}_busbw", rate, "byte/s", "higher")]
-    return []
+        return Metric(f"nhc_nccl{loopback}_busbw", rate, "byte/s", "higher")
+    return None
 
 
 def _number(line: Line, text: str) -> float:
