@@ -95,12 +95,12 @@ class Row(NamedTuple):
     Attributes:
         message_bytes: None of a test without messages (Barrier).
         figures: by (metric, statistic) in base units.
-        count: the iterations behind it, None where they are not printed.
+        iterations: behind it, None where they are not printed.
     """
 
     message_bytes: int | None
     figures: Mapping[tuple[str, str | None], float]
-    count: int | None
+    iterations: int | None
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class OsuOutput:
                 "lower" if name == _LATENCY else "higher",
                 message_bytes=row.message_bytes,
                 statistic=statistic,
-                n=row.count,
+                n=row.iterations,
             )
             for row in self.rows
             for (name, statistic), value in row.figures.items()
@@ -190,7 +190,7 @@ def parse_osu(text: str) -> OsuOutput:
     return OsuOutput(
         suite=suite,
         test=match["test"],
-        rows=tuple(Row(row.message_bytes, row.figures, row.count) for row in rows),
+        rows=tuple(Row(row.message_bytes, row.figures, row.iterations) for row in rows),
         tool_version=version.group(1).strip() if version else match.groupdict().get("version"),
         ranks=_ranks(below),
         settings=_settings(match.groupdict().get("kind") or "", lines[: header.number]),
@@ -215,7 +215,7 @@ class _Read(NamedTuple):
     line: Line
     message_bytes: int | None
     figures: dict[tuple[str, str | None], float]
-    count: int | None
+    iterations: int | None
     verdict: bool | None
 
 
