@@ -72,7 +72,19 @@ NC_A100 = "Standard_NC24ads_A100_v4"
 NC_H100 = "Standard_NC40ads_H100_v5"
 NV_A10 = "Standard_NV12ads_A10_v5"
 TOOLS = (
-    *("aznhc", "blob_copy", "dcgm", "devito", "fio", "gemm", "gpu_copy", "gromacs"),
+    *(
+        "azcopy",
+        "aznhc",
+        "blob_copy",
+        "gpu_burn",
+        "hpl_mxp",
+        "dcgm",
+        "devito",
+        "fio",
+        "gemm",
+        "gpu_copy",
+        "gromacs",
+    ),
     *("hpl", "ib", "megatron", "nccl", "nv_a10", "osu", "stream", "vllm"),
 )
 
@@ -1191,6 +1203,14 @@ def _nccl() -> Kept:
     return _kept(_data("nccl", "nvlink.txt"), "nccl", size=NDV4, nodes=["a100-1"], **fields)
 
 
+def _of_others(tool: str, name: str, **more: Any) -> Kept:
+    """An output of a tool that no role runs."""
+    known: dict[str, Any] = {"size": H100, "nodes": ["h100-1"], "parameters": {}, **more}
+    return _kept(
+        _data(tool, name), tool, case=tool, command=[tool], environment={}, seconds=60.0, **known
+    )
+
+
 def _aznhc() -> Kept:
     return _kept(
         _data("aznhc", "synthetic_h100_passed.txt"),
@@ -1301,7 +1321,7 @@ def _vllm() -> Kept:
 
 
 def every_tool(outputs: Path | None = None) -> Run:
-    """One record of each benchmark, from the outputs in tests/data: 15 records on five nodes.
+    """One record of each benchmark, from the outputs in tests/data: 18 records on five nodes.
 
     Args:
         outputs: a folder of more of them, ``<tool>/<file>``. Each that its parser reads today, and
@@ -1310,6 +1330,9 @@ def every_tool(outputs: Path | None = None) -> Run:
     """
     kept = [
         _aznhc(),
+        _of_others("azcopy", "synthetic_completed.txt", nodes=["hb-1"], size=HBV3),
+        _of_others("gpu_burn", "synthetic_two_gpus.txt", gpus=2),
+        _of_others("hpl_mxp", "synthetic_8gpu.txt", gpus=8, parameters={"n": 384000}),
         _blob_copy(),
         _devito("driver_openmp.log", HBV3, "hb-1", ranks=1, threads=2),
         _fio_recorded(),

@@ -17,7 +17,7 @@ Layers = Sequence[Sequence[str]]
 
 # The lowest first. Names in one row may import each other.
 ANALYSIS: Layers = (
-    ("units", "catalog", "retail", "columns", "parsers"),
+    ("units", "catalog", "retail", "columns", "labelled", "parsers"),
     (
         *("load", "packed", "metrics", "records", "published", "cases", "read"),
         *("decoding", "front", "selection", "copies", "runs"),

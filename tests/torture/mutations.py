@@ -28,7 +28,21 @@ from torture import Tally
 
 DATA = Path(__file__).parents[1] / "data"
 TOOLS = (
-    *("aznhc", "blob_copy", "dcgm", "devito", "fio", "gemm", "gpu_copy", "gromacs", "hpl", "ib"),
+    *(
+        "azcopy",
+        "aznhc",
+        "blob_copy",
+        "gpu_burn",
+        "hpl_mxp",
+        "dcgm",
+        "devito",
+        "fio",
+        "gemm",
+        "gpu_copy",
+        "gromacs",
+        "hpl",
+        "ib",
+    ),
     *("megatron", "nccl", "nv_a10", "osu", "stream", "vllm"),
 )
 # Names of files in tests/data that are no output of the tool.
@@ -98,6 +112,8 @@ UNSEEN = {
     "megatron/synthetic_megatron_lm_restarted": (_LINES, ".*_clocked"),
     # How many samples of the GPU there are is said nowhere else.
     "nv_a10": ((*_LINES, "cut"), "encoder_latency"),
+    # How many reports there are is said nowhere else.
+    "gpu_burn": ((*_LINES, "cut", "mixed inside a line"), "burn_rate"),
     # How many verdicts there are is said nowhere else.
     "aznhc": ((*_LINES, "cut", "mixed inside a line"), "nhc_.*"),
     # A row says nothing of its neighbours; a joined one may end where they do.

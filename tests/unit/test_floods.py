@@ -14,6 +14,9 @@ pytestmark = pytest.mark.slow
 TESTS = Path(__file__).resolve().parent.parent
 # Recordings that hold most kinds of lines of each tool, and are short.
 RECORDINGS = {
+    "azcopy": ["synthetic_completed.txt"],
+    "gpu_burn": ["synthetic_two_gpus.txt", "synthetic_faulty.txt"],
+    "hpl_mxp": ["synthetic_8gpu.txt"],
     "aznhc": ["synthetic_h100_passed.txt", "synthetic_h100_failed.txt"],
     "blob_copy": ["resumed.txt"],
     "devito": ["driver_openmp.log"],

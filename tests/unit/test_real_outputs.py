@@ -89,6 +89,14 @@ REFUSED = {
 # None), value.
 UNVERIFIED_TOO, VERIFIED = "unverified", "read"
 FIGURES: dict[str, tuple[str, list[tuple[str, str | None, int | None, float]]]] = {
+    "more_ai/azcopy_completed_with_errors.txt": (
+        VERIFIED,
+        [("copy_rate", None, None, 48585824404 / (27.4721 * 60))],
+    ),
+    "more_hpc/m_hplmxp.txt": (
+        VERIFIED,
+        [("mxp_rate", None, None, 878770e9), ("mxp_lu_rate", None, None, 1727300e9)],
+    ),
     "more_hpc/m_aznhc_log.txt": (
         VERIFIED,
         [("nhc_failed", None, None, 0.0), ("nhc_nccl_busbw", None, None, 480.318e9)],
@@ -203,14 +211,13 @@ FIGURES: dict[str, tuple[str, list[tuple[str, str | None, int | None, float]]]] 
 }
 # Those of tools without a parser, or in a form that their parser does not take.
 UNREAD = {
-    *("more_ai/aiperf.txt", "more_ai/azcopy_completed_with_errors.txt"),
+    "more_ai/aiperf.txt",
     *("more_ai/dmesg_gpu_probe_failed.txt", "more_ai/dmesg_xid_145_154.txt"),
     *("more_ai/nemo2.txt", "more_ai/nvlink_all_inactive_nc80adis_h100_v5.txt"),
     *("more_ai/sglang_bench_serving.txt", "more_ai/slurmd_before_dev_nvidia0.txt"),
     *("more_ai/torchtitan.txt", "more_ai/trtllm_bench.txt"),
     "more_ai/vllm_bench_throughput.txt",
     "more_ai/vllm_start_failures.txt",
-    "more_hpc/m_hplmxp.txt",
     "more_hpc/sgl_glm5_1.txt",
 }
 # Logs of servers and daemons, which are read by other commands.

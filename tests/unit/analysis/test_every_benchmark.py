@@ -85,6 +85,16 @@ def step_time(base: float, shown: str) -> Expected:
 
 # (tool, case). tests/data/<tool> has the outputs; those of the second part are of OUTPUTS.
 HEADLINES = {
+    # 274877906944 bytes in 200.052 s.
+    ("azcopy", "azcopy"): gb(274877906944 / 200.052, "1.374", "copy_rate"),
+    # The slower one of two GPUs: the middle of 50334 and 50123.
+    ("gpu_burn", "gpu_burn"): Expected(
+        50228.5e9, "flop/s", "50.23", "TFLOP/s", "burn_rate_flop_per_second", None
+    ),
+    ("hpl_mxp", "hpl_mxp"): Expected(
+        891360e9,
+        *("flop/s", "891.36", "TFLOP/s", "mxp_rate_flop_per_second", ("891.36 TFLOP/s", "")),
+    ),
     ("aznhc", "aznhc"): Expected(
         478.125e9, "byte/s", "478.12", "GB/s", "nhc_nccl_busbw_bytes_per_second", None
     ),

@@ -42,7 +42,11 @@ def test_the_tool_is_found_out_and_read(path: str, tool: str, name: str) -> None
         ("hello", None, "x: no known tool's output; say which with --benchmark"),
         ("", None, "x is empty"),
         (" \n", "devito", "x is empty"),
-        ("hello", "hpc", "no parser for 'hpc'; there are aznhc, blob_copy, dcgm, devito, fio"),
+        (
+            "hello",
+            "hpc",
+            "no parser for 'hpc'; there are azcopy, aznhc, blob_copy, dcgm, devito, fio",
+        ),
         ("hello", "devito", "x: "),
     ],
 )

@@ -1,0 +1,1 @@
+"""AzCopy: parser of its summary (output) and view. No role starts it."""

@@ -1,0 +1,1 @@
+"""gpu-burn: parser (output) and view. No role starts it."""

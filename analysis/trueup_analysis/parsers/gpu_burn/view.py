@@ -1,0 +1,16 @@
+"""How figures of gpu-burn are shown."""
+
+from __future__ import annotations
+
+from trueup.view import Chart, View, rate
+
+_RATE = rate("burn_rate", "rate", "TFLOP/s", grows=False)
+
+VIEW = View(
+    title="GPU stress (gpu-burn)",
+    headlines=(_RATE,),
+    charts=(Chart("rows", (_RATE,), "device", "Rate of each GPU"),),
+    method="gpu-burn multiplies matrices on all GPUs at the same time and compares the results with"
+    " the first ones. The time before a GPU's first report is not in it.",
+    scales=False,
+)

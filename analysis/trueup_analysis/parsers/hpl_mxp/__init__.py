@@ -1,0 +1,1 @@
+"""HPL-MxP: parser (output) and view. No role starts it."""

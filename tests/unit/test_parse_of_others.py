@@ -1,0 +1,103 @@
+"""gpu-burn, HPL-MxP and AzCopy: figures as printed, and contradictions refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from trueup.errors import ParseError
+from trueup_analysis import parsers
+from trueup_analysis.labelled import Labelled
+
+DATA = Path(__file__).parents[1] / "data"
+FILES = {
+    "gpu_burn": "synthetic_two_gpus.txt",
+    "hpl_mxp": "synthetic_8gpu.txt",
+    "azcopy": "synthetic_completed.txt",
+}
+
+
+def text_of(tool: str) -> str:
+    return (DATA / tool / FILES[tool]).read_text()
+
+
+def parsed(tool: str, text: str) -> Labelled:
+    output: Labelled = getattr(parsers.part(tool, "output"), f"parse_{tool}")(text)
+    return output
+
+
+def test_gpu_burn_has_the_rate_of_each_gpu_since_its_first_report() -> None:
+    output = parsed("gpu_burn", text_of("gpu_burn"))
+    rates = {(row.device, row.statistic): row.value for row in output.metrics()}
+    assert rates == {
+        ("gpu0", "median"): 50655e9,
+        ("gpu0", "min"): 50512e9,
+        ("gpu0", "max"): 50871e9,
+        ("gpu1", "median"): 50228.5e9,
+        ("gpu1", "min"): 50123e9,
+        ("gpu1", "max"): 50334e9,
+    }
+    assert (output.gpus, output.checks, output.unverified) == (2, {"no_wrong_results": True}, ())
+
+
+def test_gpu_burn_names_the_faulty_gpu() -> None:
+    output = parsed("gpu_burn", (DATA / "gpu_burn" / "synthetic_faulty.txt").read_text())
+    assert output.checks == {"no_wrong_results": False}
+    assert output.reasons == {"no_wrong_results": "wrong results of gpu1"}
+
+
+def test_gpu_burn_that_did_not_end_is_unverified() -> None:
+    text = text_of("gpu_burn")
+    output = parsed("gpu_burn", text[: text.index("Tested")])
+    assert output.unverified == ("no line 'Tested N GPUs': the run did not end",)
+
+
+def test_hpl_mxp_has_both_rates() -> None:
+    output = parsed("hpl_mxp", text_of("hpl_mxp"))
+    rates = {row.name: row.value for row in output.metrics()}
+    assert rates == pytest.approx({"mxp_rate": 8.9136e14, "mxp_lu_rate": 1.7502e15}, rel=1e-12)
+    assert output.parameters == {"n": "384000", "nb": "4096", "grid": "4x2"}
+    failed = parsed("hpl_mxp", text_of("hpl_mxp").replace("PASSED", "FAILED"))
+    assert (failed.checks, failed.gpus) == ({"residual": False}, 8)
+
+
+def test_azcopy_has_its_rate_and_failed_transfers() -> None:
+    text = text_of("azcopy")
+    rate, *_ = parsed("azcopy", text).metrics()
+    assert rate.value == pytest.approx(274877906944 / (3.3342 * 60), rel=1e-12)
+    text = text.replace("File Transfers Completed: 4096", "File Transfers Completed: 4093")
+    text = text.replace("File Transfers Failed: 0", "File Transfers Failed: 3")
+    output = parsed("azcopy", text.replace("Status: Completed", "Status: CompletedWithErrors"))
+    assert output.checks == {"no_transfer_failed": False, "job_completed": True}
+    assert output.reasons["no_transfer_failed"] == "3 of 4096 transfers failed"
+
+
+@pytest.mark.parametrize(
+    ("tool", "before", "after", "message"),
+    [
+        ("gpu_burn", "GPU 1: OK", "GPU 2: OK", "verdicts of GPUs"),
+        ("gpu_burn", "errors: 0 - 0   temps: 63", "errors: 0 - 5   temps: 63", "is OK, and has 5"),
+        ("gpu_burn", " - 1405 (50334 Gflop/s)", "", "another number of GPUs than the first"),
+        ("gpu_burn", "(50871 Gflop/s)", "(many Gflop/s)", "is not a figure of each GPU"),
+        ("gpu_burn", "proc'd: 1686", "proc'd: 186", "no GPU has done more|not a figure"),
+        ("gpu_burn", "   temps: 58 C", "", "this form of a report is not known"),
+        ("azcopy", "TotalBytesTransferred: 274877906944", "TotalBytesTransferred: 0", "nothing"),
+        ("hpl_mxp", "111420.05", "11142.05", "times 8 GPUs is not"),
+        ("hpl_mxp", "    LU GFLOPS", "    LV GFLOPS", "no line 'LU GFLOPS"),
+        ("azcopy", "Status: Completed", "Status: Cancelled", None),
+        ("azcopy", "File Transfers Failed: 0", "File Transfers Failed: 9", "4105 transfers ended"),
+        ("azcopy", "Elapsed Time (Minutes): 3.3342", "Elapsed Time (Minutes): 0.0", "took no time"),
+        ("azcopy", "TotalBytes", "TotalBits", "no line 'TotalBytesTransferred'"),
+    ],
+)
+def test_a_contradiction_is_refused(
+    tool: str, before: str, after: str, message: str | None
+) -> None:
+    text = text_of(tool)
+    assert before in text
+    text = text.replace(before, after, 1)
+    if message is None:
+        assert parsed(tool, text).checks["job_completed"] is False
+        return
+    with pytest.raises(ParseError, match=message):
+        parsed(tool, text)
