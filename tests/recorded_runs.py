@@ -1230,7 +1230,7 @@ def _osu() -> Kept:
         _data("osu", "synthetic_osu_bw_validated.txt"),
         "osu",
         size=HBV3,
-        nodes=["hb-1", "hb-2"],
+        nodes=["hb-1"],
         case="Bandwidth",
         command=["srun", "osu_bw", "-c"],
         environment={},
@@ -1321,7 +1321,7 @@ def _vllm() -> Kept:
 
 
 def every_tool(outputs: Path | None = None) -> Run:
-    """One record of each benchmark, from the outputs in tests/data: 18 records on five nodes.
+    """One record of each benchmark, from the outputs in tests/data: 18 records on four nodes.
 
     Args:
         outputs: a folder of more of them, ``<tool>/<file>``. Each that its parser reads today, and

@@ -102,6 +102,7 @@ def test_a_signal_while_it_is_started_leaves_nothing_open(
             start(thread)
         raise Interrupted
 
+    gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     pipe, start = output_buffer.Pipe(), threading.Thread.start
     if when == "after":
@@ -117,7 +118,8 @@ def test_a_signal_while_it_is_started_leaves_nothing_open(
     while len(os.listdir("/proc/self/fd")) > before and time.monotonic() < deadline:
         time.sleep(0.02)
         gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == before
+    # Files of tests before may close meanwhile.
+    assert max(len(os.listdir("/proc/self/fd")), before) == before
 
 
 def test_a_full_disk_stops_no_program(monkeypatch: pytest.MonkeyPatch) -> None:

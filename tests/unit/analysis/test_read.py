@@ -162,7 +162,7 @@ def test_every_format_marks_the_figures_as_unverified(
     call_trueup: Any, unverified_log: Path
 ) -> None:
     every = call_trueup("read", unverified_log, "--all").out.splitlines()
-    verdict, lead = (line.split()[0] for line in every if line.lower().startswith("unverified: "))
+    verdict, lead = (line.split()[0] for line in every if line.lower().startswith("unverified:"))
     assert (verdict, lead) == ("UNVERIFIED:", "Unverified:")
     rows = [line for line in every if re.match(r"(?:busbw|algbw|time|wrong) ", line)]
     assert [line for line in rows if "unverified" not in line] == []
