@@ -38,22 +38,7 @@ def parse_gpu_burn(text: str) -> Labelled:
             GPU is OK that counted errors.
     """
     lines = lines_of(text)
-    rates: list[list[int]] = []
-    errors: list[int] = []
-    done: list[int] = []
-    for line in lines:
-        if "proc'd" not in line and "Gflop/s)" not in line:
-            continue
-        match = PROGRESS.fullmatch(line)
-        if match is None:
-            raise line.error("this form of a report is not known")
-        before, done = done, _each(line, match["rates"], _DONE)
-        if any(map(operator.lt, done, before)) or done == before:
-            raise line.error("no GPU has done more than in the line before: two runs, or damage")
-        rates.append(_each(line, match["rates"], _RATE))
-        errors = _each(line, match["errors"], _ERRORS)
-        if not len(errors) == len(rates[-1]) == len(rates[0]):
-            raise line.error("the line is of another number of GPUs than the first")
+    rates, errors = _reports(lines)
     by_gpu = [[rate for rate in each if rate] for each in zip(*rates, strict=True)]
     if not by_gpu or not all(by_gpu):
         raise ParseError("no GPU, or not every GPU, reported a rate: the output is not complete")
@@ -77,6 +62,27 @@ def parse_gpu_burn(text: str) -> Labelled:
         unverified=() if verdicts else ("no line 'Tested N GPUs': the run did not end",),
         gpus=len(by_gpu),
     )
+
+
+def _reports(lines: list[Line]) -> tuple[list[list[int]], list[int]]:
+    """The rates of each report by GPU, in Gflop/s, and the errors of the last one by GPU."""
+    rates: list[list[int]] = []
+    errors: list[int] = []
+    done: list[int] = []
+    for line in lines:
+        if "proc'd" not in line and "Gflop/s)" not in line:
+            continue
+        match = PROGRESS.fullmatch(line)
+        if match is None:
+            raise line.error("this form of a report is not known")
+        before, done = done, _each(line, match["rates"], _DONE)
+        if any(map(operator.lt, done, before)) or done == before:
+            raise line.error("no GPU has done more than in the line before: two runs, or damage")
+        rates.append(_each(line, match["rates"], _RATE))
+        errors = _each(line, match["errors"], _ERRORS)
+        if not len(errors) == len(rates[-1]) == len(rates[0]):
+            raise line.error("the line is of another number of GPUs than the first")
+    return rates, errors
 
 
 def _each(line: Line, text: str, pattern: re.Pattern[str]) -> list[int]:
