@@ -54,7 +54,7 @@ def test_both_endpoints_were_measured(records: list[dict[str, Any]]) -> None:
     assert found["pair"]["nodes"] == [FIRST, SECOND]
     assert found["pair"]["parameters"]["data_parallel"] == 2
     for record in (found["tiny"], found["pair"]):
-        assert metric(record, "requests_completed") == 150
+        assert metric(record, "requests_completed") == 600
         assert metric(record, "requests_failed") == 0
         assert metric(record, "output_token_throughput") > 0
         assert metric(record, "ttft", "p99") >= metric(record, "ttft", "median") > 0
@@ -63,7 +63,7 @@ def test_both_endpoints_were_measured(records: list[dict[str, Any]]) -> None:
 def test_requests_past_the_servers_capacity_wait_and_are_seen(
     records: list[dict[str, Any]],
 ) -> None:
-    # It takes 4 at a time and is sent 150.
+    # It takes 4 at a time and is sent 600.
     storm = vllm(records)["tiny"]
     assert 0 < metric(storm, "requests_running") <= 4
     assert metric(storm, "requests_waiting") >= 1
