@@ -34,7 +34,7 @@ def parse_azcopy(text: str) -> Labelled:
         ParseError: a line is missing or stands twice, counts do not add up, or the status does not
             go with them.
     """
-    lines = lines_of(text)
+    lines = [line for line in lines_of(text) if ": " in line]
     elapsed_line, elapsed = only(lines, _ELAPSED, "Elapsed Time (Minutes)")
     bytes_line, transferred = only(lines, _BYTES, "TotalBytesTransferred")
     total_line, total = only(lines, _TOTAL, "Total Number of Transfers")

@@ -6,7 +6,7 @@ import re
 
 MARKS = ("Final Job Status: ", "TotalBytesTransferred: ")
 RUN = (r"\s*Job [0-9a-f-]{36} summary\s*$", r"\s*Final Job Status: ")
-_STATUS = re.compile(r"(?m)^\s*Final Job Status: \w+")
+_STATUS = re.compile(r"(?m)^[ \t]*Final Job Status: \w+")
 
 
 def recognises(text: str) -> bool:

@@ -72,7 +72,7 @@ def _reports(lines: list[Line]) -> tuple[list[list[int]], list[int]]:
     for line in lines:
         if "proc'd" not in line and "Gflop/s)" not in line:
             continue
-        match = PROGRESS.fullmatch(line)
+        match = PROGRESS.fullmatch(" ".join(line.split()))
         if match is None:
             raise line.error("this form of a report is not known")
         before, done = done, _each(line, match["rates"], _DONE)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 MARKS = ("proc'd: ", "Tested ")
+# Of a line whose blanks are single ones.
 PROGRESS = re.compile(
-    r"\s*(?P<share>\d{1,3}\.\d)%\s+proc'd: (?P<rates>\d.*?)\s+errors: (?P<errors>\d.*?)\s+"
-    r"temps: (?P<temperatures>\S.*?)\s*"
+    r"(?P<share>\d{1,3}\.\d)% proc'd: (?P<rates>\d.*?) errors: (?P<errors>\d.*?) temps: \S.*"
 )
 RUN = (r"$^", r"$^")
 
 
 def recognises(text: str) -> bool:
     """Whether this is an output of gpu-burn."""
-    return any(PROGRESS.fullmatch(line) for line in re.split(r"[\r\n]", text) if "proc'd: " in line)
+    reports = (line for line in re.split(r"[\r\n]", text) if "proc'd: " in line)
+    return any(PROGRESS.fullmatch(" ".join(line.split())) for line in reports)

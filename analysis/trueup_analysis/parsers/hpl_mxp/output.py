@@ -33,7 +33,7 @@ def parse_hpl_mxp(text: str) -> Labelled:
     Raises:
         ParseError: a line is missing or stands twice, or a rate is not that of a GPU times GPUs.
     """
-    lines = lines_of(text)
+    lines = [line for line in lines_of(text) if " = " in line]
     _, residual = only(lines, _RESIDUAL, "||Ax-b||_oo / ...")
     _, problem = only(lines, _PROBLEM, "N = ..., NB = ...")
     gpus = int(problem[3]) * int(problem[4])
