@@ -71,22 +71,7 @@ NDV4 = "Standard_ND96asr_v4"
 NC_A100 = "Standard_NC24ads_A100_v4"
 NC_H100 = "Standard_NC40ads_H100_v5"
 NV_A10 = "Standard_NV12ads_A10_v5"
-TOOLS = (
-    *(
-        "azcopy",
-        "aznhc",
-        "blob_copy",
-        "gpu_burn",
-        "hpl_mxp",
-        "dcgm",
-        "devito",
-        "fio",
-        "gemm",
-        "gpu_copy",
-        "gromacs",
-    ),
-    *("hpl", "ib", "megatron", "nccl", "nv_a10", "osu", "stream", "vllm"),
-)
+TOOLS = parsers.names()
 
 _UBUNTU = {
     "region": "eastus",

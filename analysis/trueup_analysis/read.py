@@ -178,11 +178,13 @@ def read_runs(
         except BadInput as error:
             refused = str(error)
     runs = [front.reading_or_reason(block) for block in _blocks(clean.text, names)]
-    readings = [run for run in runs if isinstance(run, Reading)]
+    readings = [
+        replace(run, run=number if len(runs) > 1 else None)
+        for number, run in enumerate(runs, 1)
+        if isinstance(run, Reading)
+    ]
     if not readings:
         raise BadInput(refused)
-    if len(runs) > 1:
-        readings = [replace(run, run=number) for number, run in enumerate(readings, 1)]
     return readings, [run for run in runs if isinstance(run, str)]
 
 

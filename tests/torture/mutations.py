@@ -27,24 +27,7 @@ from trueup_analysis import parsers
 from torture import Tally
 
 DATA = Path(__file__).parents[1] / "data"
-TOOLS = (
-    *(
-        "azcopy",
-        "aznhc",
-        "blob_copy",
-        "gpu_burn",
-        "hpl_mxp",
-        "dcgm",
-        "devito",
-        "fio",
-        "gemm",
-        "gpu_copy",
-        "gromacs",
-        "hpl",
-        "ib",
-    ),
-    *("megatron", "nccl", "nv_a10", "osu", "stream", "vllm"),
-)
+TOOLS = parsers.names()
 # Names of files in tests/data that are no output of the tool.
 NO_OUTPUT = (".md", ".py")
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]\d+)?(?![\w.])")

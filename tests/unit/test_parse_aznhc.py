@@ -83,6 +83,13 @@ def test_a_contradiction_is_refused(text: str, message: str) -> None:
         parse_aznhc(text)
 
 
+def test_a_run_keeps_its_number_where_the_one_before_cannot_be_read() -> None:
+    text = PASSED.replace("code: 0", "code: 1") + FAILED
+    [reading], [reason] = read_runs(text, source="health.log")
+    assert (reading.run, reading.title) == (2, "health.log, run 2")
+    assert "0 checks failed, and the exit code is 1" in reason
+
+
 def test_two_runs_are_two_readings_and_levels_are_no_labels() -> None:
     readings, reasons = read_runs(PASSED + FAILED, source="health.log")
     assert [reading.outcome()[0] for reading in readings] == ["ok", "invalid"]

@@ -100,10 +100,10 @@ def _object(item: Reading, answer: Answer) -> dict[str, Any]:
 
 def _status(verdicts: Sequence[Verdict], *, asked: bool, failed: bool) -> int:
     """1 for a failed check or verdict; 2 where nothing could be judged; 0 otherwise."""
-    words = {verdict.verdict for verdict in verdicts}
-    if failed or "fail" in words:
+    outcomes = {verdict.verdict for verdict in verdicts}
+    if failed or "fail" in outcomes:
         return 1
-    return 2 if asked and not words & {"pass", "warn"} else 0
+    return 2 if asked and not outcomes & {"pass", "warn"} else 0
 
 
 def _answers(
@@ -154,12 +154,12 @@ def _verdict_sheets(readings: Sequence[Reading], answers: Sequence[Answer]) -> l
 def _say_checks(readings: Sequence[Reading], *, also_unverified: bool) -> bool:
     """Name warnings and failed checks, and what is unverified where no table does; whether any
     check failed."""
-    said = [(item.title, text) for item in readings for text in (*item.warnings, *item.remarks)]
+    messages = [(item.title, text) for item in readings for text in (*item.warnings, *item.remarks)]
     if also_unverified:
-        said += [
+        messages += [
             (each.title, f"unverified: {text}") for each in readings for text in each.unverified
         ]
     failed = [(item.title, bad) for item in readings if (bad := item.failed_checks())]
-    said += [(source, f"failed checks: {', '.join(bad)}") for source, bad in failed]
-    say_all(once_each(said))
+    messages += [(source, f"failed checks: {', '.join(bad)}") for source, bad in failed]
+    say_all(once_each(messages))
     return bool(failed)

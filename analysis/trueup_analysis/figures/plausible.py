@@ -42,8 +42,10 @@ def against_sizes(reading: Reading, sizes: Sequence[str], expectations: Expectat
         return None
     size, item, row = min(candidates, key=lambda each: _lack(each[1], each[2]))
     unit = item.expected.unit
-    place = "" if row.get("message_bytes") is None else f" at {units.size_of(row['message_bytes'])}"
-    measured = f"{_text(row['value'], item)} {unit}{place}"
+    at_size = (
+        "" if row.get("message_bytes") is None else f" at {units.size_of(row['message_bytes'])}"
+    )
+    measured = f"{_text(row['value'], item)} {unit}{at_size}"
     limit = f"the {item.expected.value:g} {unit} that {size} must reach"
     if item.message_bytes not in (None, row.get("message_bytes")):
         limit += f" at {units.size_of(item.message_bytes or 0)}"

@@ -12,7 +12,7 @@ LINE = re.compile(
 )
 START = re.compile(r"Running health checks for (?P<size>\w+) SKU")
 END = re.compile(r"Health checks completed with exit code: (?P<status>\d{1,3})\.?")
-RUN = (r"Running health checks for \w+ SKU", r"Health checks completed with exit code")
+RUN = (START.pattern, END.pattern)
 
 
 def recognises(text: str) -> bool:

@@ -9,7 +9,6 @@ MARKS = ("proc'd: ", "Tested ")
 PROGRESS = re.compile(
     r"(?P<share>\d{1,3}\.\d)% proc'd: (?P<rates>\d.*?) errors: (?P<errors>\d.*?) temps: \S.*"
 )
-RUN = (r"$^", r"$^")
 
 
 def recognises(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Parser of the output of fio 2 and 3 with ``--output-format=json`` or ``json+``, and in words.
+"""Parser of the output of fio 2 and 3: ``--output-format=json`` or ``json+``, and the default text.
 
 One JSON object, which fio lays out with one key a line; notes and warnings of fio (``fio: ...``,
 ``note: ...``) may stand before it. Of each job and direction it gives io_bytes, bw_bytes (byte/s),
@@ -40,7 +40,7 @@ from typing import Any, Callable, ClassVar, NamedTuple, NoReturn, Optional, cast
 from ...errors import ParseError
 from ...reading import Line, each_line, is_count, is_number, lines_of, refuse_after, whole_number
 from ...record import Metric
-from .words import HEADING, read_words
+from .text_output import HEADING, read_text_output
 
 TOOL = "fio"
 # No figure of a run is larger; sums and rates of such are finite.
@@ -190,23 +190,23 @@ def parse_fio(text: str) -> FioOutput:
 
 def _in_words(text: str) -> FioOutput:
     """The same of fio's default output, whose rates have three or four digits."""
-    groups, version = read_words(text)
+    groups, version = read_text_output(text)
     jobs = [
         Job(
             group.name,
             group.options,
             {
                 name: Direction(
-                    bandwidth=round(words.bandwidth),
-                    iops=words.iops,
-                    total_ios=words.ios,
-                    runtime_seconds=words.seconds,
-                    mean_latency=words.latency,
-                    latency_count=words.ios,
-                    percentiles=words.percentiles,
-                    percentiles_are=words.percentiles_are,
+                    bandwidth=round(figures.bandwidth),
+                    iops=figures.iops,
+                    total_ios=figures.ios,
+                    runtime_seconds=figures.seconds,
+                    mean_latency=figures.latency,
+                    latency_count=figures.ios,
+                    percentiles=figures.percentiles,
+                    percentiles_are=figures.percentiles_are,
                 )
-                for name, words in group.directions.items()
+                for name, figures in group.directions.items()
                 if name in _DIRECTIONS
             },
         )

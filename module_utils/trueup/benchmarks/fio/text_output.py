@@ -1,4 +1,4 @@
-"""Parser of fio's default output, in words, of versions 2 and 3.
+"""Parser of fio's default text output, versions 2 and 3.
 
 Each job, or group of jobs with ``group_reporting``, has a heading ``name: (groupid=0, jobs=1): err=
 0: pid=1: ...``. Below it stands for each direction, by fio's stat.c (show_ddir_status):
@@ -52,7 +52,7 @@ _COUNTS = {"k": 1e3, "M": 1e6}
 _DIRECTIONS = ("read", "write", "trim")
 
 
-class Words:
+class DirectionFigures:
     """One direction of one job while it is read: figures as printed, with the unit of their last
     digit."""
 
@@ -106,21 +106,21 @@ class Group:
     def __init__(self, name: str, line: Line) -> None:
         self.name, self.line = name, line
         self.options: Dict[str, str] = {}
-        self.directions: Dict[str, Words] = {}
+        self.directions: Dict[str, DirectionFigures] = {}
 
     def check(self) -> None:
         """Refuse a group without figures, or with figures that contradict each other."""
         if not self.directions:
             raise self.line.error(f"job {self.name} neither read nor wrote anything")
-        for name, words in self.directions.items():
-            words.check(name)
+        for name, figures in self.directions.items():
+            figures.check(name)
 
     def take(self, line: Line, below: Sequence[Line]) -> None:
         """Take a line below the heading."""
         if match := _RATES.fullmatch(line):
-            self._begin(match[1], Words(line, match.group(2, 3, 4, 5, 6, 7), old=False))
+            self._begin(match[1], DirectionFigures(line, match.group(2, 3, 4, 5, 6, 7), old=False))
         elif match := _OLD_RATES.fullmatch(line):
-            self._begin(match[1], Words(line, match.group(6, 4, 5, 2, 3, 7), old=True))
+            self._begin(match[1], DirectionFigures(line, match.group(6, 4, 5, 2, 3, 7), old=True))
         elif _LIKE_RATES.match(line):
             raise line.error("this form of the rates is not known")
         elif match := _ISSUED.fullmatch(line):
@@ -132,14 +132,14 @@ class Group:
             [*_, last] = self.directions.values()
             last.take(line, below)
 
-    def _begin(self, direction: str, words: Words) -> None:
+    def _begin(self, direction: str, figures: DirectionFigures) -> None:
         if direction in self.directions:
-            raise words.line.error(f"{direction} stands twice")
-        self.directions[direction] = words
+            raise figures.line.error(f"{direction} stands twice")
+        self.directions[direction] = figures
 
 
-def read_words(text: str) -> Tuple[List[Group], Optional[str]]:
-    """The groups of an output in words, and fio's version where it says it.
+def read_text_output(text: str) -> Tuple[List[Group], Optional[str]]:
+    """The groups of the output, and fio's version where it is printed.
 
     Raises:
         ParseError: there is no group, a job failed, or rates contradict their bytes and times.
