@@ -35,8 +35,6 @@ OTHERS: Final = {
         r"(?m)^= PERFORMANCE OVERVIEW|^Per GPU Output Throughput \(tps/gpu\):"
     ),
     "AIPerf": re.compile(r"NVIDIA AIPerf \|"),
-    "torchtitan": re.compile(r"(?m)^\[titan\] |\bstep: +\d+ +loss: +\S+ +grad_norm:"),
-    "NeMo": re.compile(r"reduced_train_loss: |train_step_timing in s: "),
     "mdtest": re.compile(r"(?m)^mdtest-\d"),
     "NVIDIA's kernel messages": re.compile(r"NVRM: "),
     "nvidia-smi": re.compile(r"(?m)^GPU \d+: .*\(UUID: GPU-"),

@@ -99,6 +99,11 @@ UNSEEN = {
     "gpu_burn": ((*_LINES, "cut", "mixed inside a line"), "burn_rate"),
     # How many verdicts there are is said nowhere else.
     "aznhc": ((*_LINES, "cut", "mixed inside a line"), "nhc_.*"),
+    # A step time has as many digits as it likes, and nothing else says it.
+    "training/synthetic_nemo": (
+        ("mixed inside a line", "odd character", "cut", "middle lost"),
+        "step_time|sample_throughput|loss_.*",
+    ),
     # A row says nothing of its neighbours; a joined one may end where they do.
     "osu": (("middle lost", "cut", "mixed inside a line"), "mpi_.*"),
     # Labels and figures stand in lines of their own.

@@ -31,6 +31,7 @@ RECORDINGS = {
     "nccl": ["infiniband.txt", "old_layout.txt"],
     "osu": ["synthetic_osu_mbw_mr.txt", "synthetic_imb_sendrecv_old.txt"],
     "nv_a10": ["ffmpeg51_s2.txt", "synthetic_a10_s5.txt"],
+    "training": ["synthetic_torchtitan.txt", "synthetic_gpt_neox.txt", "synthetic_llm_c.txt"],
     "stream": ["stream510.txt", "kernel_streaming.json"],
     "vllm": ["vllm032_driver_killed.log", "vllm032_table.log"],
 }

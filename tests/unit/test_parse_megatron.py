@@ -79,6 +79,7 @@ def test_a_loss_that_blows_up_fails_its_checks() -> None:
         "loss_finite": False,
         "loss_falls": False,
         "loss_not_above_start": True,
+        "loss_not_above_best": True,
         "no_iteration_skipped": True,
         "no_iteration_nan": False,
     }

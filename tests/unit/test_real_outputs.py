@@ -93,6 +93,18 @@ FIGURES: dict[str, tuple[str, list[tuple[str, str | None, int | None, float]]]] 
         VERIFIED,
         [("copy_rate", None, None, 48585824404 / (27.4721 * 60))],
     ),
+    "more_ai/nemo2.txt": (
+        VERIFIED,
+        [("step_time", "median", None, 46.84), ("loss_first", "single", None, 11.03)],
+    ),
+    "more_ai/torchtitan.txt": (
+        VERIFIED,
+        [
+            ("device_token_throughput", "min", None, 10007.0),
+            ("train_flops_printed", "max", None, 314.71e12),
+            ("mfu_printed", "min", None, 0.1393),
+        ],
+    ),
     "more_hpc/m_hplmxp.txt": (
         VERIFIED,
         [("mxp_rate", None, None, 878770e9), ("mxp_lu_rate", None, None, 1727300e9)],
@@ -213,9 +225,9 @@ FIGURES: dict[str, tuple[str, list[tuple[str, str | None, int | None, float]]]] 
 UNREAD = {
     "more_ai/aiperf.txt",
     *("more_ai/dmesg_gpu_probe_failed.txt", "more_ai/dmesg_xid_145_154.txt"),
-    *("more_ai/nemo2.txt", "more_ai/nvlink_all_inactive_nc80adis_h100_v5.txt"),
+    "more_ai/nvlink_all_inactive_nc80adis_h100_v5.txt",
     *("more_ai/sglang_bench_serving.txt", "more_ai/slurmd_before_dev_nvidia0.txt"),
-    *("more_ai/torchtitan.txt", "more_ai/trtllm_bench.txt"),
+    "more_ai/trtllm_bench.txt",
     "more_ai/vllm_bench_throughput.txt",
     "more_ai/vllm_start_failures.txt",
     "more_hpc/sgl_glm5_1.txt",

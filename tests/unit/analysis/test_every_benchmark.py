@@ -91,6 +91,12 @@ HEADLINES = {
     ("gpu_burn", "gpu_burn"): Expected(
         50228.5e9, "flop/s", "50.23", "TFLOP/s", "burn_rate_flop_per_second", None
     ),
+    # The middle of 17 lines: 6395 tokens/s of each GPU.
+    ("training", "training"): Expected(
+        6395.0,
+        *("1/s", "6395.00", "tokens/s", "device_token_throughput_per_second"),
+        ("6395.00 tokens/s", ""),
+    ),
     ("hpl_mxp", "hpl_mxp"): Expected(
         891360e9,
         *("flop/s", "891.36", "TFLOP/s", "mxp_rate_flop_per_second", ("891.36 TFLOP/s", "")),

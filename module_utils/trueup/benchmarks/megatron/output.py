@@ -55,6 +55,7 @@ from typing import Any, NamedTuple, Optional, TypeVar
 from ...errors import ParseError
 from ...reading import STANDARD_ERROR, Line, decoded, each_line, lines_of, pieces, tuples
 from ...record import Metric, summarise
+from .losses import judged
 from .signatures import DRIVER_FIRST, DRIVER_PREFIX
 
 TOOL = "megatron"
@@ -67,9 +68,6 @@ _NOWHERE = Line("", 0)  # whose errors nobody reads
 _FEWEST_TO_FALL = 16  # lines of a part of a log
 _CLOCK = 0.01  # share by which a log's clock and its step times may differ
 _DRIVER_FALL = 0.01  # share of its loss by which gpt_driver's own data lets it fall at least
-# How far the end of the losses must lie above their start: so many times their scatter, and such a
-# share of the start; of fewer lines than that the second share, since these show no scatter.
-_SCATTERS_ABOVE, _SHARE_ABOVE, _FEW_LINES, _SHARE_OF_FEW = 3, 0.05, 8, 1.0
 
 _BEGIN = (
     r"(?:\[(?P<minute>\d{4}-\d\d-\d\d \d\d:\d\d):(?P<second>\d\d)\.(?P<part>\d{1,6})\] )?"
@@ -241,16 +239,20 @@ class MegatronOutput:
         return self.iterations[-1].number - self.iterations[-2].number
 
     @property
-    def checks(self) -> dict[str, bool]:
-        """Whether it trained: losses finite and falling (_falls; gpt_driver's by a hundredth at
-        least) and not above their start at the end (_ends_above), no iteration skipped or NaN. A
-        few lines of a longer run say nothing of a fall."""
+    def _judged(self) -> tuple[dict[str, bool], dict[str, str]]:
+        """A few lines of a longer run say nothing of a fall; gpt_driver's must be a hundredth."""
+        least = _DRIVER_FALL if self.exact else 0.0
+        is_short = self.part and len(self.iterations) < _FEWEST_TO_FALL
         losses = [item.loss for item in self.iterations if item.loss is not None]
-        falls = {"loss_falls": _falls(losses, _DRIVER_FALL if self.exact else 0.0)}
+        return judged(losses, least_fall=None if is_short else least)
+
+    @property
+    def checks(self) -> dict[str, bool]:
+        """Whether it trained: losses finite, falling, and not above their start or best at the end
+        (``losses.judged``), no iteration skipped or NaN."""
         return {
             "loss_finite": all(item.loss is not None or item.skipped for item in self.iterations),
-            **(falls if not self.part or len(self.iterations) >= _FEWEST_TO_FALL else {}),
-            "loss_not_above_start": not _ends_above(losses),
+            **self._judged[0],
             "no_iteration_skipped": all(item.skipped == 0 for item in self.iterations),
             "no_iteration_nan": all(item.nan == 0 for item in self.iterations),
         }
@@ -258,9 +260,7 @@ class MegatronOutput:
     @property
     def reasons(self) -> dict[str, str]:
         """Of a check, the sentence for its failure."""
-        losses = [item.loss for item in self.iterations if item.loss is not None]
-        ends = f" ({losses[0]:.4g} to {losses[-1]:.4g})" if losses else ""
-        return {"loss_not_above_start": f"loss ended above its start{ends}"}
+        return self._judged[1]
 
     @property
     def warnings(self) -> list[str]:
@@ -331,43 +331,6 @@ class MegatronOutput:
             ]
             rows += summarise("resume_time", resume_times, "s", "lower") if resume_times else []
         return rows
-
-
-def _falls(losses: Sequence[float], share: float) -> bool:
-    """Whether the mean of the last quarter of the losses (two at least) is below that of the first
-    quarter, by more than three standard errors and by ``share`` of it.
-
-    The standard error is that of the difference of the two means.
-    """
-    count = max(2, len(losses) // 4) if len(losses) > _FEWEST_LINES else 1
-    if len(losses) < 2:
-        return False
-    first, last = (math.fsum(quarter) / count for quarter in (losses[:count], losses[-count:]))
-    return first - last > max(3 * _scatter(losses) * math.sqrt(2 / count), share * first)
-
-
-def _scatter(losses: Sequence[float]) -> float:
-    """The standard deviation of a single loss, by the median of second differences, which neither
-    a steady fall nor a jump adds to."""
-    bends = [abs(a - 2 * b + c) for a, b, c in zip(losses, losses[1:], losses[2:])]
-    # A second difference of normal figures has sqrt(6) times their deviation.
-    return 1.4826 * statistics.median(bends or [0.0]) / math.sqrt(6)
-
-
-def _ends_above(losses: Sequence[float]) -> bool:
-    """Whether each of the last quarter of the losses (two at least) lies above both of the first
-    two, by more than three times their scatter and by 5 % of the start. Of fewer than eight losses
-    the end must lie above twice the start.
-
-    Of losses that only scatter, 4 in 10,000 logs of eight lines end so high where a loss scatters
-    by 2 %, and 5 in 1,000 where it scatters by 20 %.
-    """
-    if len(losses) < 2 * 2:
-        return False
-    start, end = max(losses[:2]), min(losses[-max(2, len(losses) // 4) :])
-    if len(losses) < _FEW_LINES:
-        return end - start > _SHARE_OF_FEW * start
-    return end - start > max(_SCATTERS_ABOVE * _scatter(losses), _SHARE_ABOVE * start)
 
 
 def warm_up(lines: int, interval: int = 1) -> int:

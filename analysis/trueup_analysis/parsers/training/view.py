@@ -1,0 +1,33 @@
+"""How figures of other training programs than Megatron are shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trueup.benchmarks.megatron.view import VIEW as _MEGATRON
+from trueup.view import Measure, rate
+
+_OWN = {"sample_throughput", "token_throughput", "train_flops_printed", "loss_first", "loss_last"}
+_FIGURES = {each.metric: each for each in _MEGATRON.figures if each.metric in _OWN}
+_EACH = rate("device_token_throughput", "tokens trained by each GPU", "tokens/s", grows=False)
+
+VIEW = replace(
+    _MEGATRON,
+    title="Training (torchtitan, NeMo, nanoGPT and others)",
+    headlines=(*_MEGATRON.headlines, _EACH, _FIGURES["token_throughput"]),
+    figures=(
+        *_FIGURES.values(),
+        _EACH,
+        Measure("mfu_printed", "share of the peak, as printed", "1", "higher", "%", grows=False),
+    ),
+    charts=(),
+    identity=("model",),
+    apart=("framework", "model", "sequence_length", "micro_batch"),
+    work=_MEGATRON.work[:2],
+    method="Times and rates are those that the program prints, the median over the logged"
+    " iterations after the warm-up; rates of all GPUs are computed where the log has their number."
+    " The first quarter of the logged lines (2 to 4 of them) is not in it; start-up, evaluation and"
+    " checkpoints are where the program counts them.",
+    spread=(),
+    grows=("global_batch",),
+)
