@@ -2,8 +2,9 @@
 
 The stages stand in this order: Markdown quotes and fences; labels of launchers and log collectors
 (timestamps, syslog, pods, ``0:``, ``[1,0]<stdout>:``), one within another; prompts and traced
-commands; indentation. No stage adds or removes a line: a line that is not the tool's is left empty,
-so that a parser's line numbers are those of the text. Each stage counts its lines.
+commands; indentation; Megatron's long lines that a terminal has wrapped. No stage adds or removes a
+line: a line that is not the tool's is left empty, so that a parser's line numbers are those of the
+text. Each stage counts its lines.
 
 A label that a tool's own lines could begin with is removed only from several neighbouring lines.
 """
@@ -47,6 +48,9 @@ _PROMPT: Final = re.compile(
     r"[ \t]*(?:\([\w.-]+\) ?)*(?:\[?[\w.-]+@[\w.-]+[: ][^\n$#%>]{0,80}[$#%>]|\$)(?: |$)"
     r"|\+{1,4} (?=\S)"
 )
+# A line of Megatron, which ends in "|".
+_ITERATION: Final = re.compile(r"\biteration +\d{1,12}/ *\d{1,12} \|")
+_MOST_WRAPPED: Final = 8
 _MARGIN: Final = re.compile(r"(?: {4}|\t)[ \t]*")
 # Characters of a long text that show which labels it has.
 _SAMPLE: Final = 1 << 20
@@ -233,9 +237,27 @@ def _margin(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
+def _without_wrapping(lines: list[str]) -> tuple[list[str], int]:
+    """With the lines of an iteration put together again that a terminal has wrapped."""
+    joined = list(lines)
+    count = 0
+    for at, line in enumerate(lines):
+        if not _ITERATION.search(line) or line.rstrip().endswith("|"):
+            continue
+        rest = lines[at + 1 : at + _MOST_WRAPPED]
+        end = next((n for n, text in enumerate(rest, 1) if text.rstrip().endswith("|")), 0)
+        parts = rest[:end]
+        if parts and all(part.strip() and not _ITERATION.search(part) for part in parts):
+            joined[at] = "".join((line, *parts))
+            joined[at + 1 : at + 1 + end] = [""] * end
+            count += end
+    return joined, count
+
+
 _STAGES: Final[dict[str, Callable[[list[str]], tuple[list[str], int]]]] = {
     "Markdown": _without_quotes,
     "labels": _without_labels,
     "prompts": _without_prompts,
     "indentation": _without_margin,
+    "wrapping": _without_wrapping,
 }

@@ -92,16 +92,21 @@ UNSEEN = {
     "ib/send_lat_loopback": (_LINES, "ib_send_latency"),
     "ib/send_lat_two_ends": (_LINES, "ib_send_latency"),
     # Without the first start it is the log of the second.
-    "megatron/synthetic_megatron_lm_restarted": (_LINES, ".*_clocked"),
+    # Without both starts nothing says that it has warm-up.
+    "megatron/synthetic_megatron_lm_restarted": (
+        _LINES,
+        ".*_clocked|step_time|sample_throughput|train_flops_printed",
+    ),
     # How many samples of the GPU there are is said nowhere else.
     "nv_a10": ((*_LINES, "cut"), "encoder_latency"),
     # How many reports there are is said nowhere else.
     "gpu_burn": ((*_LINES, "cut", "mixed inside a line"), "burn_rate"),
     # How many verdicts there are is said nowhere else.
     "aznhc": ((*_LINES, "cut", "mixed inside a line"), "nhc_.*"),
-    # A step time has as many digits as it likes, and nothing else says it.
+    # A figure may have any digits, and nothing else says it.
+    "training": (("mixed inside a line",), ".*"),
     "training/synthetic_nemo": (
-        ("mixed inside a line", "odd character", "cut", "middle lost"),
+        ("odd character", "cut", "middle lost"),
         "step_time|sample_throughput|loss_.*",
     ),
     # A row says nothing of its neighbours; a joined one may end where they do.

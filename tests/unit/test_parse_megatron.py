@@ -190,6 +190,89 @@ def test_a_log_that_begins_in_the_middle_of_a_run_has_no_warm_up() -> None:
     assert (len(output.measured), len(parse_megatron(LM).measured)) == (10, 16)
 
 
+def test_a_line_that_stands_twice_counts_once() -> None:
+    twice = "".join(f"{line}\n" * 2 for line in lines(LM))
+    assert values(twice) == values(LM)
+
+
+def test_missing_iterations_are_named() -> None:
+    gaps = "\n".join(
+        line for line in lines(LM) if line not in {iteration(LM, 9), iteration(LM, 14)}
+    )
+    output = parse_megatron(gaps)
+    assert output.part == ("iterations 9 to 9, 14 to 14 are missing (2 gaps)",)
+    assert len(output.iterations) == 18
+
+
+def test_few_lines_from_the_middle_of_a_run_are_read() -> None:
+    output = parse_megatron(f"{iteration(LM, 7)}\n{iteration(LM, 8)}\n")
+    assert [item.number for item in output.measured] == [7, 8]
+    assert output.unverified == ["2 lines of iterations of a longer run"]
+
+
+def with_batches(batches: list[int]) -> str:
+    """The log of Megatron-LM with a batch in each line, without rates."""
+    consumed, rest = 0, iter(batches)
+
+    def put(match: re.Match[str]) -> str:
+        nonlocal consumed
+        batch = next(rest)
+        consumed += batch
+        line = re.sub(r"samples: +\d+", f"samples: {consumed:12d}", match[0])
+        line = re.sub(r"batch size: +\d+", f"batch size: {batch:5d}", line)
+        return re.sub(r" throughput per GPU[^|]*\|", "", line)
+
+    return re.sub(r"iteration +\d+/.*", put, LM)
+
+
+def test_a_batch_may_grow() -> None:
+    output = parse_megatron(with_batches([16] * 5 + [32] * 5 + [64] * 10))
+    assert [item.batch for item in output.iterations] == [16] * 5 + [32] * 5 + [64] * 10
+
+
+def test_times_in_seconds_are_read() -> None:
+    text = re.sub(
+        r"\(ms\): (\S+)",
+        lambda match: f"(s): {float(match[1]) / 1000:.2f}",
+        with_batches([64] * 20),
+    )
+    output = parse_megatron(text)
+    times = [item.seconds for item in parse_megatron(LM).iterations]
+    assert [item.seconds for item in output.iterations] == pytest.approx(times, abs=0.0051)
+    assert "the log rounds step times to 0.01 s" in output.warnings
+
+
+def test_samples_of_a_millisecond_are_no_contradiction() -> None:
+    rate = "number of nan iterations:   0 | samples per second: {} | TFLOPs: 35.24 |"
+    text = with_batches([64] * 20)
+
+    def put(match: re.Match[str]) -> str:
+        return match[0].replace("nan iterations:   0 |", rate[10:].format(f"{0.064 / 0.85:.3f}"))
+
+    text = re.sub(r"(?m)^.*iteration +\d+/.*$", put, re.sub(r"\(ms\): \S+", "(ms): 850.0", text))
+    assert len(parse_megatron(text).iterations) == 20
+    with pytest.raises(ParseError, match="samples per second in 850 ms are not a batch of 64"):
+        parse_megatron(text.replace("second: 0.075", "second: 0.175"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (r"\| lm loss", "| iteration time: 0.850 s samples/sec: 75.3 | lm loss"),
+        (r"\| lm loss", "| consumed tokens: 1.258B | eta: 0:00:00 | lm loss"),
+        (r"(ms\): )(\S+)", r"\1\2/861.2"),
+        (r"(GPU\): )(\S+)", r"\1\2/111.0"),
+        (r"\| number of skipped iterations: +0 \| number of nan iterations: +0 ", ""),
+        (r"\| lm loss", "| rerun state | lm loss"),
+    ],
+)
+def test_fields_of_forks_are_no_damage(before: str, after: str) -> None:
+    """Of Primus, FlagScale, llm-jp's and NVIDIA's forks."""
+    text = re.sub(before, after, LM)
+    assert text != LM
+    assert values(text) == values(LM)
+
+
 def test_a_loss_that_does_not_fall_fails_its_check() -> None:
     flat = re.sub(r"lm loss: \S+", "lm loss: 1.080000E+01", LM)
     assert parse_megatron(flat).checks["loss_falls"] is False
@@ -273,13 +356,18 @@ test_damaged_logs_are_refused = refuses(
     ("", "0 iteration lines"),
     (LM.replace("iteration        9/", f"iteration {'9' * 99}/"), "a damaged line of an iteration"),
     (KILLED, "2 iteration lines: 3 at least are needed"),
-    (LM.replace(iteration(LM, 9) + "\n", ""), "iteration 10 stands where 9 was to come"),
-    (LM.replace(iteration(LM, 9), iteration(LM, 9) + "\n" + iteration(LM, 9)), "iteration 9"),
+    (LM.replace(iteration(LM, 9), f"{iteration(LM, 9)}\n{iteration(LM, 8)}"), "iteration 8 stands"),
     (LM + LM, "iteration 1 stands where 21 was to come"),
     (LM.replace(iteration(LM, 20), iteration(LM, 20)[:-1]), "is cut off (line"),
     (LM.replace(iteration(LM, 20), iteration(LM, 20)[:-40]), "is cut off (line"),
-    (changed(LM, r"global batch size: +64", "global batch size:    65"), "a constant batch"),
-    (changed(LM, r"consumed samples: +128 ", "consumed samples:  129 "), "129 samples after 2"),
+    (
+        changed(LM, r"global batch size: +64", "global batch size:    65"),
+        "64 samples of 1 iterations are not batches of 65 to 65",
+    ),
+    (
+        changed(LM, r"consumed samples: +128 ", "consumed samples:  129 "),
+        "65 samples of 1 iterations",
+    ),
     (changed(LM, r"/ +20 \|", "/      21 |"), "20 iterations in all, 21 in the first line"),
     (changed(LM, r"ms\): 8\d\d", "ms): 4"), "are not the same work"),
     # By one unit of its last place, which is more than the rounding of all lines allows.

@@ -104,3 +104,11 @@ def test_a_run_that_cannot_be_read_is_named_beside_the_others(
     assert [f"line {line}:" in text for text in done.err.splitlines() if "Scale: x" in text] == [
         True
     ]
+
+
+def test_a_wrapped_line_of_megatron_is_one() -> None:
+    line = " iteration       42/     100 | consumed samples:         5504 | lm loss: 1.8E+00 |"
+    wrapped = f"before\n{line[:40]}\n{line[40:60]}\n{line[60:]}\nafter"
+    clean = cleaned(wrapped)
+    assert clean.text.split("\n") == ["before", line, "", "", "after"]
+    assert clean.removed == {"wrapping": 2}

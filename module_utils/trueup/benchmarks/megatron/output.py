@@ -61,6 +61,7 @@ from .signatures import DRIVER_FIRST, DRIVER_PREFIX
 TOOL = "megatron"
 ROLE = "training"
 _FEWEST_LINES = 3
+_MOST_WARM_UP = 4
 # By which lines are told apart that differ in their digits alone; so many of them are kept.
 _SHAPE = bytes.maketrans(b"0123456789", b"0000000000")
 _MOST_SHAPES = 1000
@@ -77,7 +78,7 @@ _TIME, _HEAD = 3, 5  # groups of a time, and of all of it
 _SECONDS = {b"%02d" % second: second for second in range(60)}
 _LINE = re.compile(rf"(?:^|[\s:>]){_BEGIN}(?P<fields>.*)$")
 # Text that only such a line holds: a line with it that has not the form above is damaged.
-_LIKE = re.compile(r"elapsed time per iteration|consumed samples:|number of nan iterations")
+_LIKE = re.compile(r"elapsed time per iteration \(m?s\)|consumed samples:|number of nan iterations")
 # Words other than "iteration" of the lines that are read.
 _WORDS = ("..", "consumed samples:", "padded vocab", STANDARD_ERROR)
 _ARGUMENTS = {
@@ -102,7 +103,10 @@ _TIMED = re.compile(
 # The padded size of the vocabulary stands in no table.
 _PADDED = re.compile(r"> padded vocab \(size: \d+\) with \d+ dummy tokens \(new size: (\d+)\)")
 
-_MS = "elapsed time per iteration (ms)"
+# Printed to 0.1 ms; by BigScience's fork of 2022 to 0.01 s.
+_MS, _S = "elapsed time per iteration (ms)", "elapsed time per iteration (s)"
+_TIMES = {_MS: 1000.0, _S: 1.0}
+_HALVES = {_MS: 5e-5, _S: 5e-3}
 _LM_LOSS = "lm loss"
 _RATE = "throughput per GPU (TFLOP/s/GPU)"
 _RATE_DS = "TFLOPs"
@@ -116,7 +120,7 @@ _COUNTS = frozenset(
         *("curriculum seqlen", "random ltd reserved length", "actual seqlen"),
     )
 )
-_FIGURES = frozenset((_MS, _RATE, _RATE_DS, _SAMPLES, _TGS, "learning rate"))
+_FIGURES = frozenset((_MS, _S, _RATE, _RATE_DS, _SAMPLES, _TGS, "learning rate"))
 _LOSSES = re.compile(
     r"lm loss|moe loss|(?:seq_|global_)?load_balancing_loss|z_loss|indexer loss|mtp_\d+ loss"
 )
@@ -127,13 +131,10 @@ _PASSED = (
 )
 # Names of the loss in forks.
 _SAME = {"lm-loss": "lm loss", "lm_loss": "lm loss"}
-_NEEDED = (
-    *("consumed samples", _MS, "global batch size"),
-    *("number of skipped iterations", "number of nan iterations"),
-)
-_WHOLE = (_NEEDED[0], *_NEEDED[2:])
+_NEEDED = ("consumed samples", "global batch size")
+_SKIPPED, _NAN = "number of skipped iterations", "number of nan iterations"
 # Fields that are read of a line, and those that are known.
-_READ = {*_NEEDED, _LM_LOSS, _RATE, _RATE_DS, _SAMPLES, _TOKENS}
+_READ = {*_NEEDED, _SKIPPED, _NAN, *_TIMES, _LM_LOSS, _RATE, _RATE_DS, _SAMPLES, _TOKENS}
 _KNOWN = {*_COUNTS, *_FIGURES, *_PASSED, _LM_LOSS}
 _COUNT = r"\d{1,18}"
 _FIGURE = r"\d{1,18}(?:\.\d{1,9})?(?:E[+-]\d\d)?"
@@ -208,6 +209,13 @@ class MegatronOutput:
     begun: bool = True
     sometimes: tuple[str, ...] = ()
     not_judged: Mapping[str, str] = field(default_factory=dict)
+    rounding: str = "0.1 ms"
+
+    @property
+    def unverified(self) -> list[str]:
+        """Lines that nothing is compared with."""
+        lines = len(self.iterations)
+        return [] if lines >= _FEWEST_LINES else [f"{lines} lines of iterations of a longer run"]
 
     @property
     def node_count(self) -> Optional[int]:
@@ -236,7 +244,7 @@ class MegatronOutput:
 
     @property
     def _interval(self) -> int:
-        return self.iterations[-1].number - self.iterations[-2].number
+        return _interval(self.iterations)
 
     @property
     def _judged(self) -> tuple[dict[str, bool], dict[str, str]]:
@@ -275,10 +283,10 @@ class MegatronOutput:
         skipped = sum(item.skipped for item in self.iterations)
         if skipped:
             warnings.append(f"{skipped} iterations were skipped")
-        if interval > 1:
+        if interval > 1 and lines >= _FEWEST_LINES:
             warnings.append(f"each line is the mean of {interval} iterations")
         if not self.exact:
-            warnings.append("the log rounds step times to 0.1 ms")
+            warnings.append(f"the log rounds step times to {self.rounding}")
         return warnings
 
     def metrics(self) -> list[Metric]:
@@ -336,7 +344,7 @@ class MegatronOutput:
 def warm_up(lines: int, interval: int = 1) -> int:
     """How many of the first lines are left out: a quarter, at least 2 and at most 4; 2 where each
     is the mean of as many iterations as are warm-up at most."""
-    return 2 if interval >= 4 else min(4, max(2, lines // 4))
+    return 2 if interval >= _MOST_WARM_UP else min(_MOST_WARM_UP, max(2, lines // 4))
 
 
 def parse_megatron(text: str) -> MegatronOutput:
@@ -358,10 +366,12 @@ def parse_megatron(text: str) -> MegatronOutput:
 def _output(text: str) -> MegatronOutput:
     """The same; an error may have a line's number without the line."""
     log = _logged(text)
-    logged = log.iterations
-    begins = _check_order(logged)
-    omissions = log.part + _check_same(log, begins=begins)
-    _check_rates(logged, deepspeed=log.deepspeed)
+    logged = log.iterations = _once(log.iterations)
+    begun = bool(log.arguments or log.restored)
+    begins, missing = _check_order(logged, begun=begun)
+    omissions = log.part + missing + _check_same(log, begins=begins)
+    half_time = _HALVES[_S if _S in log.seen else _MS]
+    _check_rates(logged, deepspeed=log.deepspeed, half_time=half_time)
     driven = _driver(text)
     if driven is not None:
         if omissions:
@@ -378,7 +388,8 @@ def _output(text: str) -> MegatronOutput:
         sequence_length=lengths.pop(),
         parameters={"program": "megatron", **log.arguments},
         part=tuple(omissions),
-        begun=begins or bool(log.arguments or log.restored),
+        begun=begins or begun,
+        rounding="0.01 s" if _S in log.seen else "0.1 ms",
         **log.fields(),
         **log.told(),
     )
@@ -430,11 +441,15 @@ class _Layout(NamedTuple):
         if any({*texts[name]} != {name.encode()} for name in self.names if name not in _READ):
             return []
         fields = {name: _numbers(float, text) for name, text in texts.items() if name in _READ}
-        consumed, batch, skipped, nan = (_numbers(int, fields[name]) for name in _WHOLE)
-        seconds = [milliseconds / 1000 for milliseconds in fields[_MS]]
+        consumed, batch = (_numbers(int, fields[name]) for name in _NEEDED)
+        none = [0.0] * len(rows)
+        skipped, nan = (_numbers(int, fields.get(name, none)) for name in (_SKIPPED, _NAN))
+        label = next(name for name in _TIMES if name in fields)
+        seconds = [time / _TIMES[label] for time in fields[label]]
         if min(seconds) <= 0 or min(batch) < 1:
             return []
-        if _SAMPLES in fields and not all(map(_fits_batch, fields[_SAMPLES], seconds, batch)):
+        half = repeat(_HALVES[label])
+        if _SAMPLES in fields and not all(map(_fits_batch, fields[_SAMPLES], seconds, batch, half)):
             return []
         rates = fields.get(_RATE, fields.get(_RATE_DS))
         nowhere = repeat(_NOWHERE)
@@ -709,37 +724,38 @@ def _argument(line: str) -> Optional[tuple[str, str]]:
 
 
 def _fields(text: str, line: Line) -> dict[str, float]:
-    """The fields after ``iteration N/ TOTAL |``."""
+    """The fields after ``iteration N/ TOTAL |``; NaN where one is not read."""
     if not text.rstrip().endswith("|"):
         raise line.error("the line of an iteration is cut off")
     fields: dict[str, float] = {}
     for field_text in text.rstrip()[:-1].split("|"):
-        name, colon, value = field_text.strip().rpartition(": ")
-        value = value.strip()
-        if not colon:
-            raise line.error(f"{field_text.strip()!r} is not a figure with a name")
-        name = _SAME.get(name, name)
+        name, _, value = field_text.strip().rpartition(":")
+        name, value = _SAME.get(name, name), value.strip()
         if name in fields:
             raise line.error(f"{name} stands twice")
+        # Some forks print the figure of the last iteration and the mean of all.
+        figure = value.partition("/")[0] if name in _FIGURES else value
         match = True
         if name in _COUNTS:
-            match = bool(re.fullmatch(_COUNT, value))
+            match = bool(re.fullmatch(_COUNT, figure))
         elif name in _FIGURES or _LOSSES.fullmatch(name):
-            match = bool(_FIGURE_OR_NONE.fullmatch(value))
-        if not match:
+            match = bool(_FIGURE_OR_NONE.fullmatch(figure))
+        if not match and name != _TOKENS:
             raise line.error(f"{name} {value!r} is not a number")
-        fields[name] = float(value) if name in _READ else math.nan
+        fields[name] = float(figure) if name in _READ and match else math.nan
     lacking = [name for name in _NEEDED if name not in fields]
+    lacking += [] if fields.keys() & _TIMES.keys() else [_MS]
     if lacking:
         raise line.error(f"no {lacking[0]} in the line of an iteration")
     return fields
 
 
 def _iteration(match: re.Match[str], fields: Mapping[str, float], line: Line) -> Iteration:
-    milliseconds = fields[_MS]
-    if not 0 < milliseconds < math.inf:
-        raise line.error(f"a step of {milliseconds:g} ms")
-    batch, seconds = int(fields["global batch size"]), milliseconds / 1000
+    label = next(name for name in _TIMES if name in fields)
+    seconds = fields[label] / _TIMES[label]
+    if not 0 < seconds < math.inf:
+        raise line.error(f"a step of {seconds * 1000:g} ms")
+    batch = int(fields["global batch size"])
     consumed = int(fields["consumed samples"])
     if batch < 1:
         raise line.error("a global batch of no samples")
@@ -748,10 +764,11 @@ def _iteration(match: re.Match[str], fields: Mapping[str, float], line: Line) ->
         if name in fields and not 0 <= fields[name] < math.inf:
             raise line.error("a rate that is no number")
     flops = fields.get(_RATE, fields.get(_RATE_DS))
+    tokens = fields.get(_TOKENS, math.nan)
     rate = fields.get(_SAMPLES)
-    if rate is not None and not _fits_batch(rate, seconds, batch):
+    if rate is not None and not _fits_batch(rate, seconds, batch, _HALVES[label]):
         raise line.error(
-            f"{rate:g} samples per second in {milliseconds:g} ms are not a batch of {batch}"
+            f"{rate:g} samples per second in {seconds * 1000:g} ms are not a batch of {batch}"
         )
     return Iteration(
         number=int(match.group("number")),
@@ -760,11 +777,11 @@ def _iteration(match: re.Match[str], fields: Mapping[str, float], line: Line) ->
         seconds=seconds,
         batch=batch,
         loss=loss if math.isfinite(loss) else None,
-        skipped=int(fields["number of skipped iterations"]),
-        nan=int(fields["number of nan iterations"]),
+        skipped=int(fields.get(_SKIPPED, 0)),
+        nan=int(fields.get(_NAN, 0)),
         line=line.number,
         flops=None if flops is None else flops * 1e12,
-        length=_length(int(fields[_TOKENS]), consumed, line) if _TOKENS in fields else None,
+        length=_length(int(tokens), consumed, line) if math.isfinite(tokens) else None,
         at=_seconds(match, line),
     )
 
@@ -811,9 +828,11 @@ def _length(tokens: int, consumed: int, line: Line) -> int:
     return length
 
 
-def _fits_batch(rate: float, seconds: float, batch: int) -> bool:
-    """Whether so many samples per second make the batch."""
-    return _agree(rate * seconds, batch, _share(rate, 0.0005) + _share(seconds, 5e-5))
+def _fits_batch(rate: float, seconds: float, batch: int, half: float) -> bool:
+    """Whether so many samples per second make the batch; Megatron-DeepSpeed of 2021 prints them
+    per millisecond."""
+    share = _share(rate, 0.0005) + _share(seconds, half)
+    return _agree(rate * seconds, batch, share) or _agree(rate * 1000 * seconds, batch, share)
 
 
 def _share(value: float, half: float) -> float:
@@ -829,44 +848,72 @@ def _error(item: Iteration, message: str) -> ParseError:
     return ParseError(message, item.line)
 
 
-def _check_order(logged: Sequence[Iteration]) -> bool:
-    """Iterations follow each other, none missing; whether the log begins with the first."""
-    if len(logged) < _FEWEST_LINES:
+def _once(logged: list[Iteration]) -> list[Iteration]:
+    """The lines without those that repeat the one before."""
+    repeats = {
+        item.line
+        for before, item in zip(logged, logged[1:])
+        if item.number == before.number and item == before._replace(line=item.line)
+    }
+    return [item for item in logged if item.line not in repeats] if repeats else logged
+
+
+def _interval(logged: Sequence[Iteration]) -> int:
+    """Iterations from a line to the next in most lines; of newer versions the first line is that of
+    the first iteration whatever the interval."""
+    steps = Counter(map(_step, logged, logged[1:]))
+    if len(logged) >= _FEWEST_LINES and logged[0].number == 1:
+        steps[_step(*logged[:2])] -= 1
+    return min(steps, key=lambda step: (-steps[step], step), default=1)
+
+
+def _step(before: Iteration, item: Iteration) -> int:
+    return item.number - before.number
+
+
+def _check_order(logged: Sequence[Iteration], *, begun: bool) -> tuple[bool, list[str]]:
+    """Iterations go on; whether the log begins with the first, and which are missing between. A few
+    lines suffice of a log that begins after the warm-up."""
+    interval = _interval(logged)
+    is_short = len(logged) < _FEWEST_LINES
+    if not logged or (is_short and (begun or logged[0].number <= _MOST_WARM_UP * interval)):
         raise ParseError(
             f"{len(logged)} iteration lines: {_FEWEST_LINES} at least are needed, the first two of"
             " which are warm-up; the run did not end, or --log-interval is too large"
         )
-    interval = logged[2].number - logged[1].number
-    first, second = logged[0].number, logged[1].number
-    # Newer versions of Megatron-LM print the first iteration whatever the interval.
-    begins = {(interval, 2 * interval)} | ({(1, interval)} if interval > 1 else set())
+    first = logged[0].number
+    missing = []
     for before, item in zip(logged, logged[1:]):
-        expected_number = before.number + interval
-        if item is logged[1] and (first, second) in begins:
+        step = _step(before, item)
+        if before.number == 1 and item.number == interval:
             continue
-        if item.number != expected_number or interval < 1:
+        if step < interval:
             raise _error(
                 item,
-                f"iteration {item.number} stands where {expected_number} was to come: lines are"
-                f" missing, doubled or out of order",
+                f"iteration {item.number} stands where {before.number + interval} was to come: "
+                "lines are doubled or out of order",
             )
-    return (first, second) in begins
+        if step > interval:
+            missing.append(f"{before.number + interval} to {item.number - interval}")
+    gaps = f"iterations {', '.join(missing[:3])} are missing ({len(missing)} gaps)"
+    return first in {1, interval}, [gaps] if missing else []
 
 
 def _check_same(log: _Log, *, begins: bool) -> list[str]:
-    """The same total and batch in every line; returns the parts missing at either end."""
+    """The same total in every line, and samples of the batch; the parts missing at either end."""
     logged = log.iterations
     first, last = logged[0], logged[-1]
-    # A resumed run may have begun with another batch.
-    before = 0 if begins else first.consumed - first.batch * first.number
-    for item in logged:
+    # With --rampup-batch-size the batch grows, and its samples before the log are not known.
+    start = first._replace(number=0, consumed=0, batch=first.batch if begins else 0)
+    for before, item in zip([start, *logged], logged):
         if item.total != first.total:
             raise _error(item, f"{item.total} iterations in all, {first.total} in the first line")
-        if item.batch != first.batch or item.consumed - before != item.batch * item.number:
+        steps, samples = _step(before, item), item.consumed - before.consumed
+        least, most = sorted((before.batch, item.batch))
+        if not least * steps <= samples <= most * steps and (begins or item is not first):
             raise _error(
                 item,
-                f"{item.consumed} samples after {item.number} iterations are not a constant batch"
-                f" of {first.batch}",
+                f"{samples} samples of {steps} iterations are not batches of {least} to {most}",
             )
     end = first.total if log.ended is None else log.ended
     if last.number > end:
@@ -877,15 +924,16 @@ def _check_same(log: _Log, *, begins: bool) -> list[str]:
             f"the log begins at iteration {first.number}: the run was resumed, or the beginning "
             "is not here"
         )
-    if end >= last.number + last.number - logged[-2].number:
+    if end >= last.number + _interval(logged):
         missing.append(
             f"the log ends at iteration {last.number} of {end}: the run was cut, or still runs"
         )
     return missing
 
 
-def _check_rates(logged: Sequence[Iteration], *, deepspeed: bool) -> None:
-    """A rate times its step time is the same work in every line, within the printed precision."""
+def _check_rates(logged: Sequence[Iteration], *, deepspeed: bool, half_time: float) -> None:
+    """A rate times its step time is the same work of each sample in every line, within the printed
+    precision."""
     half = 0.005e12 if deepspeed else 0.05e12
     # The work lies in the range that all lines allow; damage makes that range empty.
     least, most = 0.0, math.inf
@@ -893,8 +941,8 @@ def _check_rates(logged: Sequence[Iteration], *, deepspeed: bool) -> None:
         flops, seconds = item.flops, item.seconds
         if not flops:
             continue
-        share = (_share(flops, half) + _share(seconds, 5e-5)) * 1.01
-        work = flops * seconds
+        share = (_share(flops, half) + _share(seconds, half_time)) * 1.01
+        work = flops * seconds / item.batch
         # Twice as fast as max and min.
         if work * (1 - share) > least:
             least = work * (1 - share)

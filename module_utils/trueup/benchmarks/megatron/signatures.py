@@ -11,7 +11,7 @@ def recognises(text: str) -> bool:
     """Whether this is the log of such a run."""
     return (
         # First, for they stand in the first line of an iteration, and the others nowhere in most.
-        ("elapsed time per iteration (ms):" in text and "consumed samples:" in text)
+        ("elapsed time per iteration (" in text and "consumed samples:" in text)
         or DRIVER_FIRST in text
         or DRIVER_PREFIX + "{" in text
     )
