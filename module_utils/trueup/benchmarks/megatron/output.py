@@ -42,18 +42,18 @@ import json
 import math
 import re
 import statistics
-import struct
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from itertools import chain, count, groupby, islice, repeat
-from re import Match, Pattern
-from typing import Any, NamedTuple, Optional, TypeVar
+from functools import lru_cache
+from itertools import islice
+from re import Match
+from typing import Any, NamedTuple, Optional
 
 from ...errors import ParseError
-from ...reading import STANDARD_ERROR, Line, decoded, each_line, lines_of, pieces, tuples
+from ...reading import STANDARD_ERROR, Line, decoded, each_line, lines_of
 from ...record import Metric, summarise
 from .losses import judged
 from .signatures import DRIVER_FIRST, DRIVER_PREFIX
@@ -62,10 +62,6 @@ TOOL = "megatron"
 ROLE = "training"
 _FEWEST_LINES = 3
 _MOST_WARM_UP = 4
-# By which lines are told apart that differ in their digits alone; so many of them are kept.
-_SHAPE = bytes.maketrans(b"0123456789", b"0000000000")
-_MOST_SHAPES = 1000
-_NOWHERE = Line("", 0)  # whose errors nobody reads
 _FEWEST_TO_FALL = 16  # lines of a part of a log
 _CLOCK = 0.01  # share by which a log's clock and its step times may differ
 _DRIVER_FALL = 0.01  # share of its loss by which gpt_driver's own data lets it fall at least
@@ -74,8 +70,7 @@ _BEGIN = (
     r"(?:\[(?P<minute>\d{4}-\d\d-\d\d \d\d:\d\d):(?P<second>\d\d)\.(?P<part>\d{1,6})\] )?"
     r"iteration +(?P<number>\d{1,18})/ *(?P<total>\d{1,18}) \|"
 )
-_TIME, _HEAD = 3, 5  # groups of a time, and of all of it
-_SECONDS = {b"%02d" % second: second for second in range(60)}
+_SECONDS = {f"{second:02d}": second for second in range(60)}
 _LINE = re.compile(rf"(?:^|[\s:>]){_BEGIN}(?P<fields>.*)$")
 # Text that only such a line holds: a line with it that has not the form above is damaged.
 _LIKE = re.compile(r"elapsed time per iteration \(m?s\)|consumed samples:|number of nan iterations")
@@ -139,7 +134,6 @@ _KNOWN = {*_COUNTS, *_FIGURES, *_PASSED, _LM_LOSS}
 _COUNT = r"\d{1,18}"
 _FIGURE = r"\d{1,18}(?:\.\d{1,9})?(?:E[+-]\d\d)?"
 _FIGURE_OR_NONE = re.compile(rf"{_FIGURE}|[+-]?(?:nan|inf)", re.IGNORECASE)
-_Number = TypeVar("_Number", int, float)
 
 
 class Iteration(NamedTuple):
@@ -395,115 +389,6 @@ def _output(text: str) -> MegatronOutput:
     )
 
 
-class _Layout(NamedTuple):
-    """How the lines of iterations are laid out: most are as the first.
-
-    Attributes:
-        pattern: of a whole line, with the values that are read and the names that hold a digit.
-        names: of these; fields: of all fields.
-        places: where they stand, by the shape of a line: its digits, which may be others at the
-            same places, are all 0 in it.
-    """
-
-    pattern: Pattern[str]
-    names: tuple[str, ...]
-    places: dict[bytes, struct.Struct]
-    fields: tuple[str, ...]
-
-    @classmethod
-    def of(cls, fields: Mapping[str, float]) -> _Layout:
-        """That of a line with such fields, all of them numbers."""
-        names = tuple(name for name in fields if name in _READ or _has_digit(name))
-        values = "".join(rf" {_named(name)}: +{_value(name)} \|" for name in fields)
-        return cls(re.compile(" ?" + _BEGIN + values + r" *", re.ASCII), names, {}, tuple(fields))
-
-    def at(self, shape: bytes, line: str) -> Optional[struct.Struct]:
-        """Where lines of a shape, of which this is one, hold the fields of the pattern; None where
-        it does not match them."""
-        layout = self.places.get(shape)
-        match = None if layout else self.pattern.fullmatch(line)
-        if match:
-            if len(self.places) >= _MOST_SHAPES:
-                self.places.clear()
-            self.places[shape] = layout = _places(match)
-        return layout
-
-    def iterations(self, rows: Sequence[tuple[bytes, ...]], first: int) -> list[Iteration]:
-        """The iterations of such lines, as ``_iteration`` reads them, but a column at a time, which
-        takes a third of its time; none where it may refuse one.
-
-        Args:
-            first: the number of the first line.
-        """
-        columns: list[tuple[bytes, ...]] = list(zip(*rows))
-        numbers, totals = columns[_TIME:_HEAD]
-        texts = dict(zip(self.names, columns[_HEAD:]))
-        if any({*texts[name]} != {name.encode()} for name in self.names if name not in _READ):
-            return []
-        fields = {name: _numbers(float, text) for name, text in texts.items() if name in _READ}
-        consumed, batch = (_numbers(int, fields[name]) for name in _NEEDED)
-        none = [0.0] * len(rows)
-        skipped, nan = (_numbers(int, fields.get(name, none)) for name in (_SKIPPED, _NAN))
-        label = next(name for name in _TIMES if name in fields)
-        seconds = [time / _TIMES[label] for time in fields[label]]
-        if min(seconds) <= 0 or min(batch) < 1:
-            return []
-        half = repeat(_HALVES[label])
-        if _SAMPLES in fields and not all(map(_fits_batch, fields[_SAMPLES], seconds, batch, half)):
-            return []
-        rates = fields.get(_RATE, fields.get(_RATE_DS))
-        nowhere = repeat(_NOWHERE)
-        try:
-            iteration_fields = zip(
-                map(int, numbers),
-                _numbers(int, totals),
-                consumed,
-                seconds,
-                batch,
-                fields[_LM_LOSS],
-                skipped,
-                nan,
-                count(first),
-                repeat(None) if rates is None else [rate * 1e12 for rate in rates],
-                map(_length, map(int, fields[_TOKENS]), consumed, nowhere)
-                if _TOKENS in fields
-                else repeat(None),
-                _times(*columns[:_TIME]),
-            )
-            return list(tuples(Iteration, iteration_fields))
-        except (KeyError, ParseError, ValueError):
-            return []
-
-
-def _numbers(kind: Callable[[Any], _Number], column: Sequence[Any]) -> list[_Number]:
-    """The numbers of a column, which are often all the same, and then one."""
-    same = column.count(column[0]) == len(column)
-    return [kind(column[0])] * len(column) if same else list(map(kind, column))
-
-
-def _places(match: Match[str]) -> struct.Struct:
-    """Where the groups of a match of a whole line, which a line feed ends, stand in it."""
-    form, at = "", 0
-    for group in range(1, match.re.groups + 1):
-        begin, end = (at, at) if match[group] is None else match.span(group)
-        form += f"{begin - at}x{end - begin}s"
-        at = end
-    return struct.Struct(f"={form}{len(match.string) + 1 - at}x")
-
-
-def _has_digit(name: str) -> bool:
-    return re.search("[0-9]", name) is not None
-
-
-def _named(name: str) -> str:
-    return f"({re.escape(name)})" if _has_digit(name) else re.escape(name)
-
-
-def _value(name: str) -> str:
-    value = _COUNT if name in _COUNTS else _FIGURE
-    return f"({value})" if name in _READ else f"(?:{value})"
-
-
 @dataclass
 class _Log:
     """Lines of iterations since the last start, and the log's other facts.
@@ -515,7 +400,6 @@ class _Log:
         first: of all starts; stepped: seconds of all steps after it; forward: whether the times of
             lines go on.
         deepspeed: whether the first iteration has Megatron-DeepSpeed's rate.
-        layout: that of the lines so far.
     """
 
     iterations: list[Iteration] = field(default_factory=list)
@@ -530,7 +414,6 @@ class _Log:
     stepped: float = 0.0
     forward: bool = True
     deepspeed: bool = False
-    layout: Optional[_Layout] = None
     times: dict[str, list[float]] = field(default_factory=lambda: {"save": [], "load": []})
     timers: set[str] = field(default_factory=set)
     resumes: list[Resume] = field(default_factory=list)
@@ -552,11 +435,6 @@ class _Log:
             "resumes": tuple(self.resumes),
             "clocked": clocked,
         }
-
-    def _see(self, names: Iterable[str], lines: int = 1) -> None:
-        self.lines += lines
-        for name in names:
-            self.seen[name] += lines
 
     def fields(self) -> dict[str, Any]:
         """Fields of MegatronOutput on fields that not all lines have, or that are not known."""
@@ -597,46 +475,9 @@ class _Log:
     def iteration(self, match: re.Match[str], line: Line) -> None:
         """Take a line of an iteration."""
         fields = _fields(match.group("fields"), line)
-        self._see(fields)
+        self.lines += 1
+        self.seen.update(fields.keys())
         self._take(_iteration(match, fields, line), line)
-        if self.layout is None and math.isfinite(fields.get(_LM_LOSS, math.nan)):
-            self.layout = _Layout.of(fields)
-
-    def others(self, text: str) -> Iterator[tuple[int, str]]:
-        """Take lines of iterations that are laid out as those before; of the rest those of which
-        anything is read are left to ``take``, with their numbers."""
-        first = 1
-        for some, rows in chain.from_iterable(map(self._runs, pieces(text))):
-            if rows and self._plain(rows, first):
-                first += len(rows)
-                continue
-            lines = some.splitlines()
-            for number, raw in enumerate(lines, first):
-                # Twice as fast as any() of the other words.
-                if "iteration" in raw or any(keyword in raw for keyword in _WORDS):
-                    yield number, raw
-            first += len(lines)
-
-    def _runs(self, piece: str) -> Iterator[tuple[str, list[tuple[bytes, ...]]]]:
-        """Lines that follow one another, and the fields of each where all are laid out as those
-        before, by a comparison with those: a pattern takes twice as long."""
-        if self.layout is None:
-            yield piece, []
-            return
-        # A byte a character.
-        raw = piece.encode("ascii", "replace") + b"\n" * (not piece.endswith("\n"))
-        begin = at = 0
-        rows: list[tuple[bytes, ...]] = []
-        for shape, alike in groupby(raw.translate(_SHAPE)[:-1].split(b"\n")):
-            places = self.layout.at(shape, piece[at : at + len(shape)])
-            if (places is None) == bool(rows) and at > begin:
-                yield piece[begin:at], rows
-                begin, rows = at, []
-            end = at + (len(shape) + 1) * len(list(alike))
-            if places is not None:
-                rows.extend(places.iter_unpack(raw[at:end]))
-            at = end
-        yield piece[begin:], rows
 
     def take(self, line: Line) -> None:
         """Take any line."""
@@ -646,19 +487,8 @@ class _Log:
         else:
             self.iteration(match, line)
 
-    def _plain(self, rows: Sequence[tuple[bytes, ...]], first: int) -> bool:
-        """Take lines that have the layout, the first of this number; False where ``take`` may have
-        more to say of one, and then none is taken."""
-        if self.layout is None or self.loaded is not None:
-            return False
-        iterations = self.layout.iterations(rows, first)
-        self._clock(iterations)
-        self._see(self.layout.fields, len(iterations))
-        self.iterations += iterations
-        return bool(iterations)
-
     def _take(self, iteration: Iteration, line: Line) -> None:
-        self._clock([iteration])
+        self._clock(iteration)
         if self.loaded is not None and self.iterations:
             last = self.iterations[-1].number
             self.part.append(
@@ -672,20 +502,16 @@ class _Log:
             self.deepspeed = f" {_RATE_DS}:" in line
         self.iterations.append(iteration)
 
-    def _clock(self, iterations: Sequence[Iteration]) -> None:
-        """Take the times of lines, before they are among the others."""
-        stepped, forward = self.stepped, self.forward
-        last = self.iterations[-1] if self.iterations else None
-        for item in iterations:
-            if last is None:
-                self.first = item
-            else:
-                begun = last.number if self.loaded is None else self.loaded
-                stepped += item.seconds * max(0, item.number - begun)
-                if last.at is not None and item.at is not None:
-                    forward &= item.at >= last.at
-            last = item
-        self.stepped, self.forward = stepped, forward
+    def _clock(self, item: Iteration) -> None:
+        """Take the time of a line, before it is among the others."""
+        if not self.iterations:
+            self.first = item
+            return
+        last = self.iterations[-1]
+        begun = last.number if self.loaded is None else self.loaded
+        self.stepped += item.seconds * max(0, item.number - begun)
+        if last.at is not None and item.at is not None:
+            self.forward &= item.at >= last.at
 
 
 def _resume(before: Iteration, after: Iteration, loaded: int) -> Resume:
@@ -699,7 +525,10 @@ def _resume(before: Iteration, after: Iteration, loaded: int) -> Resume:
 
 def _logged(text: str) -> _Log:
     log = _Log()
-    for number, raw in log.others(text):
+    for number, raw in enumerate(each_line(text), 1):
+        # Twice as fast as any() of the other words.
+        if "iteration" not in raw and not any(keyword in raw for keyword in _WORDS):
+            continue
         if raw == STANDARD_ERROR:
             break
         try:
@@ -792,28 +621,13 @@ def _seconds(match: Match[str], line: Line) -> Optional[float]:
     if minute is None:
         return None
     try:
-        return _times([minute.encode()], [second.encode()], [fraction.encode()])[0]
+        begun = _minute(minute) + _SECONDS[second]
     except (KeyError, ValueError) as error:
         raise line.error(f"{minute}:{second}.{fraction} is no time") from error
+    return (begun * 1_000_000 + int(fraction.ljust(6, "0"))) / 1_000_000
 
 
-def _times(
-    minutes: Sequence[bytes], seconds: Sequence[bytes], parts: Sequence[bytes]
-) -> Sequence[Optional[float]]:
-    """The times of lines that all have one, or none.
-
-    Raises:
-        KeyError, ValueError: one is no time.
-    """
-    if not any(minutes):
-        return [None] * len(minutes)
-    begun = {text: _minute(text.decode()) for text in {*minutes}}
-    return [
-        ((begun[minute] + _SECONDS[second]) * 1_000_000 + int(fraction.ljust(6, b"0"))) / 1_000_000
-        for minute, second, fraction in zip(minutes, seconds, parts)
-    ]
-
-
+@lru_cache(maxsize=1000)
 def _minute(text: str) -> int:
     if text[11:13] == "24":  # midnight, as Python 3.14 and no log has it
         raise ValueError(text)
