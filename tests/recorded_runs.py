@@ -1306,7 +1306,7 @@ def _vllm() -> Kept:
 
 
 def every_tool(outputs: Path | None = None) -> Run:
-    """One record of each benchmark, from the outputs in tests/data: 20 records on four nodes.
+    """One record of each benchmark, from the outputs in tests/data, on four nodes.
 
     Args:
         outputs: a folder of more of them, ``<tool>/<file>``. Each that its parser reads today, and
@@ -1319,6 +1319,10 @@ def every_tool(outputs: Path | None = None) -> Run:
         _of_others("gpu_burn", "synthetic_two_gpus.txt", gpus=2),
         _of_others("hpl_mxp", "synthetic_8gpu.txt", gpus=8, parameters={"n": 384000}),
         _of_others("training", "synthetic_torchtitan.txt", gpus=8),
+        _of_others("hpcg", "hpcg31_2ranks.txt", nodes=["hb-1"], size=HBV3),
+        _of_others("ior", "ior_4.0.0.txt", nodes=["hb-1"], size=HBV3),
+        _of_others("mdtest", "mdtest_4.0.0_times.txt", nodes=["hb-1"], size=HBV3),
+        _of_others("babelstream", "omp_5.0.txt", nodes=["hb-1"], size=HBV3),
         _blob_copy(),
         _devito("driver_openmp.log", HBV3, "hb-1", ranks=1, threads=2),
         _fio_recorded(),

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trueup.errors import ParseError
-from trueup.reading import Line
+from trueup.reading import Line, lines_of
 from trueup.record import Metric
+
+# Characters of the longest line that holds a figure of such a tool.
+_LONGEST = 2000
 
 
 @dataclass(frozen=True)
@@ -23,11 +26,21 @@ class Labelled:
     warnings: tuple[str, ...] = ()
     unverified: tuple[str, ...] = ()
     tool_version: str | None = None
-    gpus: int | None = None
+    node_count: int | None = None
+    ranks: int | None = None
+    threads: int | None = None
+    gpu_count: int | None = None
+    hosts: tuple[str, ...] = ()
+    not_judged: Mapping[str, str] = field(default_factory=dict)
 
     def metrics(self) -> list[Metric]:
         """The rows, in base units."""
         return list(self.rows)
+
+
+def short_lines(text: str) -> list[Line]:
+    """The lines of an output. A line that is longer than those with figures is left empty."""
+    return [line if len(line) <= _LONGEST else Line("", line.number) for line in lines_of(text)]
 
 
 def only(lines: list[Line], pattern: re.Pattern[str], name: str) -> tuple[Line, re.Match[str]]:

@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 # Known tools without a parser, by a pattern that only their output matches.
 OTHERS: Final = {
-    "BabelStream": re.compile(r"(?m)^BabelStream$|^Function +MBytes/sec +Min \(sec\)"),
     "superbench": re.compile(r'/return_code(?::\d+)?"\s*:|"reduce_op"\s*:'),
-    "IOR": re.compile(r"(?m)^IOR-\d\S*: MPI Coordinated Test of Parallel I/O"),
-    "HPCG": re.compile(r"(?m)^HPCG-Benchmark"),
     "iperf3": re.compile(r"(?m)^iperf Done\."),
     "SGLang's bench_serving": re.compile(r"(?m)^Total generated tokens \(retokenized\):"),
     "vllm bench throughput": re.compile(

@@ -101,6 +101,15 @@ UNSEEN = {
     "nv_a10": ((*_LINES, "cut"), "encoder_latency"),
     # How many reports there are is said nowhere else.
     "gpu_burn": ((*_LINES, "cut", "mixed inside a line"), "burn_rate"),
+    # A row says nothing of its neighbours: the name of one and the figures of another are a row.
+    "mdtest": ((*_LINES, "mixed inside a line", "cut"), "mdtest_.*"),
+    "babelstream": (("middle lost", "mixed inside a line"), "babel_.*"),
+    # Of six digits those behind a cut may have been zeros.
+    "babelstream/omp_5.0.csv": (("cut", "odd character"), "babel_.*"),
+    # Its times have two digits.
+    "babelstream/synthetic_cuda": (("unit renamed",), "babel_.*"),
+    # Nothing says how many repetitions there are.
+    "ior/ior_4.0.0.csv": (("lines lost", "cut", "middle lost", "line ends"), "ior_.*"),
     # How many verdicts there are is said nowhere else.
     "aznhc": ((*_LINES, "cut", "mixed inside a line"), "nhc_.*"),
     # A figure may have any digits, and nothing else says it.

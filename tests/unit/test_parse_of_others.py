@@ -37,7 +37,11 @@ def test_gpu_burn_has_the_rate_of_each_gpu_since_its_first_report() -> None:
         ("gpu1", "min"): 50123e9,
         ("gpu1", "max"): 50334e9,
     }
-    assert (output.gpus, output.checks, output.unverified) == (2, {"no_wrong_results": True}, ())
+    assert (output.gpu_count, output.checks, output.unverified) == (
+        2,
+        {"no_wrong_results": True},
+        (),
+    )
 
 
 def test_gpu_burn_names_the_faulty_gpu() -> None:
@@ -58,7 +62,7 @@ def test_hpl_mxp_has_both_rates() -> None:
     assert rates == pytest.approx({"mxp_rate": 8.9136e14, "mxp_lu_rate": 1.7502e15}, rel=1e-12)
     assert output.parameters == {"n": "384000", "nb": "4096", "grid": "4x2"}
     failed = parsed("hpl_mxp", text_of("hpl_mxp").replace("PASSED", "FAILED"))
-    assert (failed.checks, failed.gpus) == ({"residual": False}, 8)
+    assert (failed.checks, failed.gpu_count) == ({"residual": False}, 8)
 
 
 def test_azcopy_has_its_rate_and_failed_transfers() -> None:

@@ -45,7 +45,7 @@ def test_the_tool_is_found_out_and_read(path: str, tool: str, name: str) -> None
         (
             "hello",
             "hpc",
-            "no parser for 'hpc'; there are azcopy, aznhc, blob_copy, dcgm, devito, fio",
+            "no parser for 'hpc'; there are azcopy, aznhc, babelstream, blob_copy, dcgm, devito",
         ),
         ("hello", "devito", "x: "),
     ],
@@ -58,11 +58,8 @@ def test_what_cannot_be_read_is_one_sentence(text: str, tool: str | None, messag
 
 
 OTHERS = {
-    "BabelStream": "BabelStream\nVersion: 5.0\nImplementation: CUDA\nRunning kernels 100 times\n"
-    "Function    MBytes/sec  Min (sec)   Max         Average\n",
     "superbench": '{"node": "sb-01", "kernel-launch/event_time:0": 0.005,'
     ' "kernel-launch/return_code": 0}\n',
-    "HPCG": "HPCG-Benchmark\nversion=3.1\n",
 }
 
 

@@ -60,7 +60,7 @@ def parse_gpu_burn(text: str) -> Labelled:
         checks={"no_wrong_results": not faulty and not counted},
         reasons={"no_wrong_results": f"wrong results of {', '.join(faulty or counted)}"},
         unverified=() if verdicts else ("no line 'Tested N GPUs': the run did not end",),
-        gpus=len(by_gpu),
+        gpu_count=len(by_gpu),
     )
 
 

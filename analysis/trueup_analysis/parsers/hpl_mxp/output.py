@@ -50,7 +50,7 @@ def parse_hpl_mxp(text: str) -> Labelled:
         },
         checks={"residual": passed},
         reasons={"residual": f"the residual {residual[1]} is above the threshold"},
-        gpus=gpus,
+        gpu_count=gpus,
     )
 
 

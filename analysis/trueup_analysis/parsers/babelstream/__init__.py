@@ -1,0 +1,1 @@
+"""BabelStream: parser (output) and view. No role starts it."""

@@ -1,0 +1,1 @@
+"""HPCG: parser (output) and view. No role starts it."""

@@ -1,0 +1,1 @@
+"""IOR: parser (output) and view. No role starts it."""

@@ -1,0 +1,1 @@
+"""mdtest: parser (output) and view. No role starts it."""
