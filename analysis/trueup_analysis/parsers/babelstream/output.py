@@ -102,11 +102,7 @@ def parse_babelstream(text: str) -> Labelled:
     head = heads[0]
     table = _table(lines[head.number :], head)
     above = lines[: head.number - 1]
-    settings = {
-        match["name"].lower(): match["value"]
-        for line in above
-        if (match := _SETTING.fullmatch(line)) and not FAILED.fullmatch(line)
-    }
+    settings = _settings(above)
     _check(table, settings)
     return Labelled(
         rows=tuple(
@@ -130,15 +126,22 @@ def parse_babelstream(text: str) -> Labelled:
         checks={"results_are_right": not failed},
         reasons={"results_are_right": f"the validation of {', '.join(failed)} failed"},
         tool_version=settings.get("version"),
-        not_judged={
-            **table.unknown,
-            **{
-                name: value
-                for name, value in settings.items()
-                if name not in _PARAMETERS and name not in _ASIDE
-            },
-        },
+        not_judged={**table.unknown, **_unknown(settings)},
     )
+
+
+def _settings(above: list[Line]) -> dict[str, str]:
+    """The settings above the table, by name."""
+    return {
+        match["name"].lower(): match["value"]
+        for line in above
+        if (match := _SETTING.fullmatch(line)) and not FAILED.fullmatch(line)
+    }
+
+
+def _unknown(settings: dict[str, str]) -> dict[str, str]:
+    known = {*_PARAMETERS, *_ASIDE}
+    return {name: value for name, value in settings.items() if name not in known}
 
 
 def _table(below: list[Line], head: Line) -> _Table:

@@ -62,6 +62,10 @@ _ASIDE: Final = frozenset(
 # Of a warning, characters that are shown.
 _LONGEST: Final = 120
 _COLUMNS_OF_TOTALS: Final = {"Max(MiB)", "Min(MiB)", "Mean(MiB)"}
+# Of JSON that is not IOR's.
+_UNKNOWN_FORM: Final = (
+    *(LookupError, TypeError, AttributeError, ArithmeticError, ValueError, RecursionError),
+)
 _OPERATIONS: Final = ("write", "read")
 
 
@@ -364,37 +368,13 @@ def _of_json(text: str) -> _Run:
             {str(name).lower(): str(value) for name, value in option.items()}
             for _, option in options
         ]
-        repetitions = []
-        for begin, row in _objects(text, _ROW):
-            if row["access"] in _OPERATIONS:
-                repetition = _Repetition(
-                    None, row["access"], float(row["bwMiB"]), float(row["totalTime"])
-                )
-                number = sum(before < begin for before, _ in options) - 1
-                repetitions.append((number, repetition))
-        totals = [
-            _json_total(row)
-            for _, rows in _objects(text, _TABLE)
-            for row in rows
-            if row["operation"] in _OPERATIONS
-        ]
-    except (
-        LookupError,
-        TypeError,
-        AttributeError,
-        ArithmeticError,
-        ValueError,
-        RecursionError,
-    ) as error:
+        repetitions = _json_rows(text, [begin for begin, _ in options])
+        rows = [row for _, table in _objects(text, _TABLE) for row in table]
+        totals = [_json_total(row) for row in rows if row["operation"] in _OPERATIONS]
+    except _UNKNOWN_FORM as error:
         raise ParseError(f"this form of IOR's JSON is not known ({error!r})") from None
-    figures = [row.rate for _, row in repetitions]
-    for total in totals:
-        figures += [total.most, total.least or 0.0, total.mean or 0.0, total.operations or 0.0]
-        figures += [total.repetitions or 1, total.mib or 0.0]
-    if not all(0 <= figure < math.inf for figure in figures):
-        raise ParseError("a rate or a count is not a number, or below zero")
+    _refuse_odd(repetitions, totals)
     version = _VERSION.search(text)
-    limited = '"deadlineForStonewall": 0' not in text
     return _Run(
         version and (version[1] or version[2]),
         [*tests],
@@ -403,8 +383,35 @@ def _of_json(text: str) -> _Run:
         {},
         '"Finished"' in text,
         (),
-        limited,
+        '"deadlineForStonewall": 0' not in text,
     )
+
+
+def _json_rows(text: str, tests: Sequence[int]) -> list[tuple[int, _Repetition]]:
+    """The rows of repetitions, each with its test.
+
+    Args:
+        text: the output.
+        tests: the place of each test in it.
+    """
+    return [
+        (
+            sum(before < begin for before in tests) - 1,
+            _Repetition(None, row["access"], float(row["bwMiB"]), float(row["totalTime"])),
+        )
+        for begin, row in _objects(text, _ROW)
+        if row["access"] in _OPERATIONS
+    ]
+
+
+def _refuse_odd(repetitions: Sequence[tuple[int, _Repetition]], totals: Sequence[_Total]) -> None:
+    """Refuse figures that no measurement can be: JSON has Infinity, NaN and signs."""
+    figures = [row.rate for _, row in repetitions]
+    for total in totals:
+        figures += [total.most, total.least or 0.0, total.mean or 0.0, total.operations or 0.0]
+        figures += [total.repetitions or 1, total.mib or 0.0]
+    if not all(0 <= figure < math.inf for figure in figures):
+        raise ParseError("a rate or a count is not a number, or below zero")
 
 
 def _objects(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, Any]]:

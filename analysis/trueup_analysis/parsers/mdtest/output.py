@@ -13,7 +13,7 @@ items.
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trueup.errors import ParseError
 from trueup.reading import Line
@@ -21,6 +21,9 @@ from trueup.record import Metric
 
 from ...labelled import Labelled, short_lines
 from .signatures import BANNER, SUMMARY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TOOL = "mdtest"
 _ROW = re.compile(
@@ -61,39 +64,11 @@ def parse_mdtest(text: str) -> Labelled:
     lines = short_lines(_NODEMAP.sub("Nodemap:", text))
     banner = next(filter(None, map(BANNER.fullmatch, lines)), None)
     items = next(filter(None, map(_ITEMS.fullmatch, lines)), None)
-    tables = [(line, match) for line in lines if (match := SUMMARY.fullmatch(line))]
-    rates = [(line, match) for line, match in tables if match["kind"] != "time"]
-    if not rates:
-        raise ParseError("no table 'SUMMARY rate': the run is not complete")
-    if len(rates) > 1:
-        raise rates[1][0].error("a second table of rates: read one run at a time")
-    head, match = rates[0]
-    iterations = int(match["iterations"])
-    others = [line.number for line, _ in tables if line is not head]
-    end = next((number for number in others if number > head.number), len(lines) + 1)
-    rows, unknown = _table(lines[head.number : end - 1], head)
-    for line, kind in tables:
-        if kind["kind"] == "time" and items:
-            times, _ = _table(lines[line.number :], line)
-            limited = "stonewall" in text or "-W" in text
-            _check_times(rows, times, int(items["items"]), limited=limited)
-    ran = {name: row for name, row in rows.items() if row.mean}
-    if not ran:
-        raise head.error("no operation of this table ran")
+    limited = "stonewall" in text or "-W" in text
+    rows, iterations, unknown = _rates(lines, items, limited=limited)
     ended = any(map(_FINISHED.fullmatch, lines))
     return Labelled(
-        rows=tuple(
-            Metric(
-                f"mdtest_{name.lower().replace(' ', '_')}",
-                figure,
-                "1/s",
-                "higher",
-                statistic=statistic,
-                n=iterations or None,
-            )
-            for name, row in ran.items()
-            for statistic, figure in (("mean", row.mean), ("min", row.least), ("max", row.most))
-        ),
+        rows=tuple(_metrics(rows, iterations)),
         parameters={"items": items["items"], "of": items["kind"]} if items else {},
         unverified=() if ended else ("no line '-- finished at': the run did not end",),
         tool_version=banner["version"] if banner else None,
@@ -101,6 +76,35 @@ def parse_mdtest(text: str) -> Labelled:
         ranks=int(banner["tasks"]) if banner else None,
         not_judged=unknown,
     )
+
+
+def _rates(
+    lines: list[Line], items: re.Match[str] | None, *, limited: bool
+) -> tuple[dict[str, _Row], int, dict[str, str]]:
+    """The rates of the operations that ran, the number of iterations, and the unknown rows."""
+    tables = [(line, match) for line in lines if (match := SUMMARY.fullmatch(line))]
+    rates = [(line, match) for line, match in tables if match["kind"] != "time"]
+    if not rates:
+        raise ParseError("no table 'SUMMARY rate': the run is not complete")
+    if len(rates) > 1:
+        raise rates[1][0].error("a second table of rates: read one run at a time")
+    head, match = rates[0]
+    rows, unknown = _table(lines[head.number :], head)
+    for line, table in tables:
+        if table["kind"] == "time" and items:
+            times, _ = _table(lines[line.number :], line)
+            _check_times(rows, times, int(items["items"]), limited=limited)
+    ran = {name: row for name, row in rows.items() if row.mean}
+    if not ran:
+        raise head.error("no operation of this table ran")
+    return ran, int(match["iterations"]), unknown
+
+
+def _metrics(rows: dict[str, _Row], iterations: int) -> Iterator[Metric]:
+    for name, row in rows.items():
+        metric = f"mdtest_{name.lower().replace(' ', '_')}"
+        for statistic, figure in (("mean", row.mean), ("min", row.least), ("max", row.most)):
+            yield Metric(metric, figure, "1/s", "higher", statistic=statistic, n=iterations or None)
 
 
 def _table(below: list[Line], head: Line) -> tuple[dict[str, _Row], dict[str, str]]:
