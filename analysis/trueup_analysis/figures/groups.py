@@ -104,7 +104,7 @@ def groups(all_cases: Iterable[Case], heads: Heads) -> list[Group]:
                 label=str(key[1]),
                 machine=case.machine,
                 node_count=case.node_count,
-                apart=_apart(case, view_of(case.benchmark)),
+                apart=apart_of(case, view_of(case.benchmark)),
                 layout=case.layout,
                 cases=cases,
                 head=None if headline is None else pooled(cases, headline.measure, heads),
@@ -129,13 +129,13 @@ def _kinds(cases: Sequence[Case], heads: Heads) -> list[NDArray[Any]]:
 def _key(case: Case, heads: Heads) -> tuple[object, ...]:
     """The properties that the cases of a group share."""
     return (
-        *(case.benchmark, _masked(case), case.machine, case.node_count),
-        *(_apart(case, view_of(case.benchmark)), case.short_layout, case.provenance),
+        *(case.benchmark, masked(case), case.machine, case.node_count),
+        *(apart_of(case, view_of(case.benchmark)), case.short_layout, case.provenance),
         *(heads.place(case), case.software.get(case.benchmark, "")),
     )
 
 
-def _masked(case: Case) -> str:
+def masked(case: Case) -> str:
     """The case's name without the names of its nodes."""
     name = case.case
     for node in sorted(case.nodes, key=len, reverse=True):
@@ -143,7 +143,7 @@ def _masked(case: Case) -> str:
     return name
 
 
-def _apart(case: Case, view: View | None) -> tuple[tuple[str, str], ...]:
+def apart_of(case: Case, view: View | None) -> tuple[tuple[str, str], ...]:
     names = () if view is None else view.apart
     return tuple(
         (name, str(case.parameters[name]))

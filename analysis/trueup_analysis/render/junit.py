@@ -1,18 +1,30 @@
-"""Verdicts as JUnit XML, which CI shows."""
+"""Verdicts and comparisons as JUnit XML, which CI shows."""
 
 from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 
 from .. import units
+from ..figures.compare import changes as compare_changes
+from ..sheets import compare as compare_sheets
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from trueup.health.verdicts import Verdict
 
+    from ..figures.compare.changes import Comparison
     from ..figures.health.examine import Health
+
+_KINDS: Final = {
+    compare_changes.WORSE: "failure",
+    compare_changes.MIXED: "failure",
+    compare_changes.UNSURE: "skipped",
+}
 
 
 def render(health: Health) -> str:
@@ -56,6 +68,47 @@ def render(health: Health) -> str:
                 ET.SubElement(case, "system-out").text = prefix + _sentence(item)
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def comparison(compared: Comparison) -> str:
+    """JUnit XML: a test suite for each benchmark, a test case for each figure; worse is a failure,
+    missing an error, too few repeats skipped."""
+    suites: dict[str, list[tuple[str, str, str]]] = {}
+    for item in compared.failures:
+        text = f"now {item.outcome} on {item.node}: {item.reason or 'no reason is recorded'}"
+        suites.setdefault(item.work.benchmark, []).append((item.work.case, "failure", text))
+    for change in compared.changes:
+        kind = _KINDS.get(change.verdict, "system-out")
+        name, text = compared.title(change.figure), compare_sheets.sentence(compared, change)
+        suites.setdefault(change.figure.work.benchmark, []).append((name, kind, text))
+    for lost in compared.missing:
+        if lost.side == "before":
+            text = f"not measured any more on {', '.join(lost.nodes)}"
+            name = compared.title(lost.figure)
+            suites.setdefault(lost.figure.work.benchmark, []).append((name, "error", text))
+    root = ET.Element("testsuites", name="trueup compare", **_totals(chain(*suites.values())))
+    for benchmark, its in suites.items():
+        suite = ET.SubElement(root, "testsuite", name=_plain(benchmark), **_totals(its))
+        for name, kind, text in its:
+            case = ET.SubElement(
+                suite, "testcase", classname=_plain(f"trueup.{benchmark}"), name=_plain(name)
+            )
+            if kind == "system-out":
+                ET.SubElement(case, kind).text = _plain(text)
+            else:
+                ET.SubElement(case, kind, message=_plain(text))
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _totals(cases: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    kinds = [kind for _, kind, _ in cases]
+    return {
+        "tests": str(len(kinds)),
+        "failures": str(kinds.count("failure")),
+        "errors": str(kinds.count("error")),
+        "skipped": str(kinds.count("skipped")),
+    }
 
 
 def _sentence(item: Verdict) -> str:

@@ -1,0 +1,1 @@
+"""Two sets of records beside each other: which figures changed, and what changed with them."""

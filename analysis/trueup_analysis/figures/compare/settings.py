@@ -1,0 +1,193 @@
+"""What was set or installed where a record was measured, and which of it changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from trueup.cases import Case
+
+# Settings that say when or how long, or repeat another one, and so differ without a meaning.
+_NOT_SETTINGS: Final = frozenset({"tuned_at", "memory_bytes", "cores", "family"})
+# From which share of the variance on a setting explains which nodes changed.
+_EXPLAINS: Final = 0.5
+# A share of nodes from which on a change is one of all nodes.
+_ALL: Final = 0.9
+# Hours between two times of day that are another one.
+_HOURS_APART: Final = 3
+_HOUR: Final = "hour of day"
+_STATE: Final = "node_state"
+# The order of settings that explain equally well: the last one that has any of these words.
+_LIKELY: Final = ("driver", "firmware", "fabric", "nccl", "mpi", "kernel", "image", "topology")
+
+
+class Explanation(NamedTuple):
+    """A setting that changed, or differs, where a figure did.
+
+    Attributes:
+        before, after: its values; equal where it only differs between nodes.
+        nodes: the nodes on which it is so.
+        everywhere: whether it is so on all nodes, so that nothing tells it from other causes.
+        share: of the variance between nodes that it explains; None where it is the same on all.
+    """
+
+    setting: str
+    before: str
+    after: str
+    nodes: tuple[str, ...]
+    everywhere: bool
+    share: float | None
+
+
+def settings_of(case: Case) -> dict[str, str]:
+    """The settings of a record by name, as text."""
+    mappings = (case.parameters, case.system, case.software)
+    texts = {
+        name: str(value)
+        for mapping in mappings
+        for name, value in mapping.items()
+        if value is not None and name not in _NOT_SETTINGS
+    }
+    plain = {"vm_size": case.vm_size, "region": case.region, "offer": case.offer}
+    return {**texts, **{name: value for name, value in plain.items() if value}}
+
+
+def by_node(cases: Sequence[Case]) -> dict[str, dict[str, str]]:
+    """Settings of each node by name: of all its records, several values joined. Parameters carry
+    the benchmark's name; a node's state counts as settings."""
+    held: dict[str, dict[str, set[str]]] = {}
+    for case in cases:
+        named = _named(case)
+        for node in case.nodes:
+            of_node = held.setdefault(node, {})
+            for name, value in named.items():
+                of_node.setdefault(name, set()).add(value)
+    return {
+        node: {name: ", ".join(sorted(values)) for name, values in settings.items()}
+        for node, settings in held.items()
+    }
+
+
+def _named(case: Case) -> dict[str, str]:
+    parameters = {name for name in case.parameters if name not in case.software}
+    named = {
+        f"{case.benchmark} {name}" if name in parameters else name: value
+        for name, value in settings_of(case).items()
+    }
+    if case.started_at:
+        named[_HOUR] = case.started_at[11:13]
+    if case.benchmark == _STATE:
+        for figure in case.figures:
+            device = "" if figure.device is None else f" of {figure.device}"
+            named[f"{figure.name}{device}"] = f"{figure.value:g}"
+    return named
+
+
+def explanations(
+    measured_nodes: Iterable[str],
+    changed_nodes: Collection[str],
+    before: Mapping[str, Mapping[str, str]],
+    after: Mapping[str, Mapping[str, str]],
+    benchmark: str,
+) -> list[Explanation]:
+    """The settings that changed where a figure did, the most likely first.
+
+    Args:
+        measured_nodes: the nodes that were measured on both sides.
+        changed_nodes: the nodes on which the figure changed.
+        before, after: settings by node.
+        benchmark: whose parameters count; those of others do not act on it.
+    """
+    nodes = [node for node in measured_nodes if node in before and node in after]
+    if not nodes:
+        return []
+    of_all = len(changed_nodes) >= _ALL * len(nodes)
+    candidates = []
+    names = dict.fromkeys(name for node in nodes for name in (*before[node], *after[node]))
+    for name in names:
+        if _is_foreign(name, benchmark):
+            continue
+        pairs = [_pair(name, before[node], after[node]) for node in nodes]
+        groups = {pair for pair in pairs if pair is not None}
+        if not groups or (len(groups) == 1 and None not in pairs and not _differs(*groups)):
+            continue
+        candidates += _of_setting(name, nodes, pairs, changed_nodes, of_all=of_all)
+    return sorted(candidates, key=lambda each: _rank(each, of_all=of_all))
+
+
+def _is_foreign(name: str, benchmark: str) -> bool:
+    """Whether a name is a parameter of another benchmark."""
+    owner, _, parameter = name.partition(" ")
+    is_parameter = bool(parameter) and " of " not in name and name != _HOUR
+    return is_parameter and owner != benchmark
+
+
+def _pair(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, str] | None:
+    if name not in before or name not in after:
+        return None
+    if name == _HOUR:
+        hours = [text.split(", ")[0] for text in (before[name], after[name])]
+        apart = abs(int(hours[0]) - int(hours[1]))
+        return (hours[0], hours[1]) if min(apart, 24 - apart) >= _HOURS_APART else ("any", "any")
+    return before[name], after[name]
+
+
+def _differs(pair: tuple[str, str]) -> bool:
+    return pair[0] != pair[1]
+
+
+def _of_setting(
+    name: str,
+    nodes: Sequence[str],
+    pairs: Sequence[tuple[str, str] | None],
+    changed_nodes: Collection[str],
+    *,
+    of_all: bool,
+) -> list[Explanation]:
+    """How well a setting explains the change: the group of nodes that fell most together."""
+    kinds = {pair for pair in pairs if pair is not None}
+    if len(kinds) == 1 and None not in pairs:
+        ((old, new),) = kinds
+        return [Explanation(name, old, new, tuple(nodes), everywhere=True, share=None)]
+    if of_all or not changed_nodes or len(kinds) > max(2, len(nodes) // 3):
+        return []
+    is_changed = np.array([node in changed_nodes for node in nodes])
+    best: Explanation | None = None
+    for kind in kinds:
+        member = np.array([pair == kind for pair in pairs])
+        share = _explained(is_changed.astype(float), member)
+        if not (member & is_changed).any() or is_changed[member].mean() <= is_changed.mean():
+            continue
+        held = tuple(node for node, inside in zip(nodes, member, strict=True) if inside)
+        if share >= _EXPLAINS and (best is None or share > (best.share or 0)):
+            best = Explanation(name, *kind, held, everywhere=False, share=share)
+    return [] if best is None else [best]
+
+
+def _explained(values: NDArray[np.float64], member: NDArray[np.bool_]) -> float:
+    """The share of a variance that lies between two groups; of an all but equal column 0."""
+    total = float(((values - values.mean()) ** 2).sum())
+    if total == 0 or member.all() or not member.any():
+        return 0.0
+    between = sum(
+        group.sum() * (values[group].mean() - values.mean()) ** 2 for group in (member, ~member)
+    )
+    return float(between) / total
+
+
+def _rank(item: Explanation, *, of_all: bool) -> tuple[object, ...]:
+    likely = [place for place, word in enumerate(_LIKELY) if word in item.setting]
+    changed = item.before != item.after
+    return (
+        item.everywhere != of_all,
+        -round(item.share or 0, 1),
+        not changed,
+        item.setting == _HOUR,
+        min(likely, default=len(_LIKELY)),
+        item.setting,
+    )
