@@ -75,7 +75,7 @@ def compare(
     """Each figure of two sets of records: difference, 95 % interval, better or worse, and the
     settings that changed where it did. The same work is paired node by node; small changes and
     many figures are corrected for, so that at most 1 % of the reported changes are none."""
-    from ..figures.compare.changes import compare as compared_sides
+    from ..figures.compare.comparing import compare as compared_sides
     from ..figures.compare.sides import Records
     from ..selection import Selection, select
     from ..sheets import compare as compare_sheets
@@ -84,8 +84,7 @@ def compare(
     records = Records(
         load_all, results or [RESULTS], lambda loaded: select(loaded, chosen), datetime.now(UTC)
     )
-    sides = [records.side(name) for name in (before, after)]
-    compared = compared_sides(*sides, at_least=at_least / 100)
+    compared = compared_sides(records.side(before), records.side(after), at_least / 100)
     if format_ is CompareFormat.junit:
         from ..render import junit
 

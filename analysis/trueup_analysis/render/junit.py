@@ -79,16 +79,17 @@ def comparison(compared: Comparison) -> str:
         suites.setdefault(item.work.benchmark, []).append((item.work.case, "failure", text))
     for change in compared.changes:
         kind = _KINDS.get(change.verdict, "system-out")
-        name, text = compared.title(change.figure), compare_sheets.sentence(compared, change)
+        name = compared.title(change.figure)
+        text = f"{change.verdict}: {compare_sheets.sentence(compared, change)}"
         suites.setdefault(change.figure.work.benchmark, []).append((name, kind, text))
     for lost in compared.missing:
         if lost.side == "before":
             text = f"not measured any more on {', '.join(lost.nodes)}"
             name = compared.title(lost.figure)
             suites.setdefault(lost.figure.work.benchmark, []).append((name, "error", text))
-    root = ET.Element("testsuites", name="trueup compare", **_totals(chain(*suites.values())))
+    root = ET.Element("testsuites", {"name": "trueup compare", **_totals(chain(*suites.values()))})
     for benchmark, its in suites.items():
-        suite = ET.SubElement(root, "testsuite", name=_plain(benchmark), **_totals(its))
+        suite = ET.SubElement(root, "testsuite", {"name": _plain(benchmark), **_totals(its)})
         for name, kind, text in its:
             case = ET.SubElement(
                 suite, "testcase", classname=_plain(f"trueup.{benchmark}"), name=_plain(name)

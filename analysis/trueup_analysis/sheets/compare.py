@@ -11,7 +11,8 @@ from .sheet import Column, Sheet, unshown, worded
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..figures.compare.changes import Change, Comparison, FigureKey, Missing, Shift
+    from ..figures.compare.changes import Change, Comparison, Missing, Shift
+    from ..figures.compare.measured import FigureKey
     from ..figures.compare.settings import Explanation
 
 _NAMES: Final = 3

@@ -88,6 +88,31 @@ def _named(case: Case) -> dict[str, str]:
     return named
 
 
+def groups(
+    before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]
+) -> set[frozenset[str]]:
+    """The nodes that have a change of a setting, or its value, in common, and others have not."""
+    nodes = [node for node in before if node in after]
+    all_groups: set[frozenset[str]] = set()
+    for name in _names(nodes, before, after):
+        kinds: dict[tuple[str, str] | None, set[str]] = {}
+        for node in nodes:
+            kinds.setdefault(_pair(name, before[node], after[node]), set()).add(node)
+        if 1 < len(kinds) <= max(2, len(nodes) // 3):
+            all_groups |= {
+                frozenset(members) for kind, members in kinds.items() if kind is not None
+            }
+    return all_groups
+
+
+def _names(
+    nodes: Sequence[str],
+    before: Mapping[str, Mapping[str, str]],
+    after: Mapping[str, Mapping[str, str]],
+) -> dict[str, None]:
+    return dict.fromkeys(name for node in nodes for name in (*before[node], *after[node]))
+
+
 def explanations(
     measured_nodes: Iterable[str],
     changed_nodes: Collection[str],
@@ -108,8 +133,7 @@ def explanations(
         return []
     of_all = len(changed_nodes) >= _ALL * len(nodes)
     candidates = []
-    names = dict.fromkeys(name for node in nodes for name in (*before[node], *after[node]))
-    for name in names:
+    for name in _names(nodes, before, after):
         if _is_foreign(name, benchmark):
             continue
         pairs = [_pair(name, before[node], after[node]) for node in nodes]

@@ -66,22 +66,21 @@ def range_in_deviations(count: int) -> float:
     return 2 * _NORMAL.inv_cdf((count - 0.375) / (count + 0.25))
 
 
-def usual_spread(values: Sequence[float]) -> float:
-    """The standard deviation of most values, whatever up to three quarters of them do: by the
-    shortest interval with a quarter of them."""
-    ordered = np.sort(np.asarray(values, float))
-    held = max(2, math.ceil(len(ordered) / 4) + 1)
-    widths = ordered[held - 1 :] - ordered[: len(ordered) - held + 1]
-    # Half of the share of values between the ends.
-    half = (held - 1) / len(ordered) / 2
-    return float(widths.min()) / (2 * _NORMAL.inv_cdf(0.5 + half))
+def of_difference(before: Sequence[float], after: Sequence[float]) -> Estimate:
+    """The difference of two means of two values or more (B. L. Welch, 1947)."""
+    errors = [float(np.var(values, ddof=1)) / len(values) for values in (before, after)]
+    parts = sum(
+        error**2 / (len(values) - 1) for error, values in zip(errors, (before, after), strict=True)
+    )
+    freedom = sum(errors) ** 2 / parts if parts else len(before) + len(after) - 2
+    return Estimate(float(np.mean(after) - np.mean(before)), math.sqrt(sum(errors)), freedom)
 
 
 def discoveries(chances: Sequence[float], rate: float) -> float:
     """The greatest probability that still counts as a change, so that of all changes at most a
     share ``rate`` is none (Benjamini and Hochberg, 1995)."""
     ordered = np.sort(np.asarray(chances, float))
-    passes = ordered <= rate * np.arange(1, len(ordered) + 1) / max(1, len(ordered))
-    if passes.any():
-        return float(ordered[np.flatnonzero(passes)[-1]])
-    return rate / max(1, len(ordered))
+    limits = rate * np.arange(1, len(ordered) + 1) / max(1, len(ordered))
+    passing = np.flatnonzero(ordered <= limits)
+    count = int(passing[-1]) + 1 if len(passing) else 1
+    return rate * count / max(1, len(ordered))

@@ -1,0 +1,154 @@
+"""Two sets of records beside each other.
+
+Work is paired by what was asked for; figures are compared as logarithms of after over before. Nodes
+that both sides measured are paired. The error of a mean comes from the spread between nodes, of one
+or two nodes from that between records, and of single records from that of their repeats, which is
+then taken for the spread between runs. Of all changes that are reported at most 1 % are none
+(false discovery rate).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from trueup.errors import BadInput
+
+from .changes import BETTER, MIXED, UNCHANGED, UNSURE, WORSE, Comparison, Failure, Missing
+from .estimates import change_of
+from .judging import judged
+from .measured import Measured, Work, measured, work_of
+from .settings import Explanation, by_node, explanations, groups
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from trueup.cases import Case
+
+    from .changes import Change, Shift
+    from .sides import Side
+
+
+def compare(before: Side, after: Side, at_least: float = 0.01) -> Comparison:
+    """Two sides beside each other.
+
+    Args:
+        at_least: the least change that counts, as a share.
+
+    Raises:
+        BadInput: no figure is on both sides, or a record is.
+    """
+    if {id(case) for case in before.cases} & {id(case) for case in after.cases}:
+        raise BadInput(f"{before.name} and {after.name} have records in common: nothing to compare")
+    ignored = before.conditions | after.conditions
+    one_machine = bool(_machines(before) & _machines(after)) and "vm_size" not in ignored
+    olds, news = (measured(side, ignored, one_machine=one_machine) for side in (before, after))
+    changes = [
+        change
+        for figure in olds.keys() & news.keys()
+        if (change := change_of(figure, olds[figure], news[figure])) is not None
+    ]
+    failures = _failures(before, after, ignored, one_machine=one_machine)
+    if not changes and not failures:
+        raise BadInput(
+            f"{before.name} and {after.name} have no figure in common: {_works(olds)} before,"
+            f" {_works(news)} after"
+        )
+    settings = by_node(before.cases), by_node(after.cases)
+    changes = judged(changes, groups(*settings), at_least)
+    changes = _explained(changes, *settings)
+    changes.sort(key=_rank)
+    return Comparison(
+        before,
+        after,
+        changes,
+        failures,
+        [*_missing(olds, news, "before", failures), *_missing(news, olds, "after", ())],
+        at_least,
+        Counter(change.verdict for change in changes),
+    )
+
+
+def _machines(side: Side) -> set[str]:
+    return {case.machine for case in side.cases}
+
+
+def _works(held: Measured) -> str:
+    names = sorted({f"{figure.work.benchmark} {figure.work.case}" for figure in held})
+    return (", ".join(names[:3]) + ", ..." * (len(names) > 3)) or "no ok record"
+
+
+def _explained(
+    changes: Iterable[Change],
+    before: Mapping[str, Mapping[str, str]],
+    after: Mapping[str, Mapping[str, str]],
+) -> list[Change]:
+    """The changed figures with the settings that changed with them."""
+    return [
+        replace(change, explanations=tuple(_settings(change, before, after)))
+        if change.verdict in {WORSE, BETTER, MIXED} and change.shifts
+        else change
+        for change in changes
+    ]
+
+
+def _settings(
+    change: Change,
+    before: Mapping[str, Mapping[str, str]],
+    after: Mapping[str, Mapping[str, str]],
+) -> list[Explanation]:
+    def nodes_of(shifts: Iterable[Shift]) -> dict[str, None]:
+        return dict.fromkeys(node for shift in shifts for node in shift.place.node.split("+"))
+
+    every = nodes_of(change.shifts)
+    moved = nodes_of(change.worse or change.better) or every
+    return explanations(every, moved, before, after, change.figure.work.benchmark)
+
+
+def _failures(
+    before: Side, after: Side, ignored: frozenset[str], *, one_machine: bool
+) -> list[Failure]:
+    """Work that was ok on a node, and now has no ok record."""
+
+    def key(case: Case) -> tuple[Work, str]:
+        return work_of(case, ignored, one_machine=one_machine), case.node
+
+    was_ok = {key(case) for case in before.cases if case.outcome == "ok"}
+    is_ok = {key(case) for case in after.cases if case.outcome == "ok"}
+    return [
+        Failure(*place, case.outcome, case.reason)
+        for place, case in {key(case): case for case in after.cases}.items()
+        if place in was_ok and place not in is_ok
+    ]
+
+
+def _missing(
+    olds: Measured, news: Measured, side: str, failures: Sequence[Failure]
+) -> list[Missing]:
+    """The figures of one side that the other lacks, or lacks on some nodes; work that failed is
+    no longer missing."""
+    failed = {(failure.work, failure.node) for failure in failures}
+    missing = []
+    for figure, samples in olds.items():
+        present = {place.node for place in news.get(figure, {})}
+        nodes = dict.fromkeys(
+            place.node
+            for place in samples
+            if place.node not in present and (figure.work, place.node) not in failed
+        )
+        if nodes and (not present or present & {place.node for place in samples}):
+            missing.append(Missing(figure, side, tuple(nodes)))
+    return missing
+
+
+def _rank(change: Change) -> tuple[object, ...]:
+    order = (WORSE, MIXED, BETTER, UNSURE, UNCHANGED)
+    most = max((abs(shift.log_ratio) for shift in change.worse or change.better), default=0.0)
+    mean = 0.0 if change.estimate is None else abs(change.estimate.mean)
+    return (
+        order.index(change.verdict),
+        -max(most, mean),
+        *map(str, change.figure[0]),
+        change.figure[1:],
+    )

@@ -1,0 +1,196 @@
+"""Which differences are changes: means, groups of nodes, and single places, tested together.
+
+A group is the nodes on which a setting changed, or has a value, and the rest has not. The noise of
+single places is that of all places of a figure around its median or its group's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from .changes import BETTER, MIXED, UNCHANGED, UNSURE, WORSE, Change, Shift
+from .estimates import node_means
+from .tests_of_change import Estimate, discoveries, of_difference, t_quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+# Of all reported changes, the share that may be none.
+_RATE: Final = 0.01
+# Nodes of each part of a group; places that show a figure's noise.
+_GROUP: Final = 2
+_PLACES: Final = 8
+# Outliers are common in measurements: the noise of places counts as Student's t of so many degrees
+# of freedom, however many places there are.
+_FREEDOM: Final = 5.0
+
+
+class _Tested(NamedTuple):
+    """A figure with the best of the groups.
+
+    Attributes:
+        group: its nodes, and the estimate of their difference from the others.
+    """
+
+    change: Change
+    group: tuple[frozenset[str], Estimate] | None
+
+
+def judged(
+    changes: Sequence[Change], groups: Collection[frozenset[str]], at_least: float
+) -> list[Change]:
+    """The figures with their verdicts.
+
+    Args:
+        groups: nodes that have a change of settings, or a value, in common.
+        at_least: the least change that counts, as a share.
+    """
+    tested = [_Tested(change, _best_group(change, groups)) for change in changes]
+    means = [item.change.estimate for item in tested]
+    all_groups = [estimate for change in changes for _, estimate in _groups_of(change, groups)]
+    limit = discoveries(_chances([*means, *all_groups]), _RATE)
+    least = math.log1p(at_least)
+    grouped = [_grouped(item, limit, least) for item in tested]
+    noisy = _with_noise(grouped)
+    places = [shift.estimate for change in noisy for shift in change.shifts]
+    limit = discoveries(_chances([*means, *all_groups, *places]), _RATE)
+    return [_verdict(change, limit, least) for change in noisy]
+
+
+def _chances(estimates: Iterable[Estimate | None]) -> list[float]:
+    return [estimate.chance for estimate in estimates if estimate is not None]
+
+
+def _groups_of(
+    change: Change, groups: Collection[frozenset[str]]
+) -> list[tuple[frozenset[str], Estimate]]:
+    """The difference of each group from the other nodes, where the group changed more."""
+    means = node_means(change.shifts)
+    estimates: dict[frozenset[str], Estimate] = {}
+    for group in groups:
+        inside = frozenset(node for node in means if not group.isdisjoint(node.split("+")))
+        outside = means.keys() - inside
+        if inside in estimates or min(len(inside), len(outside)) < _GROUP:
+            continue
+        its, others = ([means[node] for node in nodes] for nodes in (inside, outside))
+        if abs(np.mean(its)) >= abs(np.mean(others)):
+            estimates[inside] = of_difference(others, its)
+    return list(estimates.items())
+
+
+def _best_group(
+    change: Change, groups: Collection[frozenset[str]]
+) -> tuple[frozenset[str], Estimate] | None:
+    return min(_groups_of(change, groups), key=lambda item: item[1].chance, default=None)
+
+
+def _is_change(estimate: Estimate | None, limit: float, least: float) -> bool:
+    return estimate is not None and abs(estimate.mean) >= least and estimate.chance <= limit
+
+
+def _grouped(item: _Tested, limit: float, least: float) -> Change:
+    """The figure with its group, where that differs from the other nodes."""
+    if item.group is None or not _is_change(item.group[1], limit, least):
+        return item.change
+    return replace(item.change, group=item.group[0])
+
+
+def _with_noise(changes: Sequence[Change]) -> list[Change]:
+    """The figures with the error of each place: the larger of that of its own measurements and
+    that of all places."""
+    residuals = [_residuals(change) for change in changes]
+    middles = [_median_deviation(each) for each in residuals]
+    half = t_quantile(0.75, _FREEDOM)
+    return [
+        replace(change, shifts=tuple(_noisy(shift, middle / half) for shift in change.shifts))
+        for change, middle in zip(changes, middles, strict=True)
+    ]
+
+
+def _residuals(change: Change) -> NDArray[np.float64]:
+    """The logarithms of places less the median of their group."""
+    logs = np.array([shift.log_ratio for shift in change.shifts])
+    inside = np.array([shift.place.node in change.group for shift in change.shifts], bool)
+    for part in (inside, ~inside):
+        if part.any():
+            logs[part] -= np.median(logs[part])
+    return logs
+
+
+def _median_deviation(residuals: NDArray[np.float64]) -> float:
+    """The deviation that half of the places exceed; 0 where there are too few."""
+    if len(residuals) < _PLACES:
+        return 0.0
+    # That of a sample is too small by about 1/n.
+    return float(np.median(abs(residuals))) * len(residuals) / (len(residuals) - 1)
+
+
+def _noisy(shift: Shift, error: float) -> Shift:
+    if not error or (shift.estimate is not None and shift.estimate.error >= error):
+        return shift
+    return shift._replace(estimate=Estimate(shift.log_ratio, error, _FREEDOM))
+
+
+def _verdict(change: Change, limit: float, least: float) -> Change:
+    is_higher_better = change.figure.direction == "higher"
+    moved = [
+        shift
+        for shift in change.shifts
+        if shift.place.node in change.group or _is_change(shift.estimate, limit, least)
+    ]
+    worse = tuple(shift for shift in moved if (shift.log_ratio > 0) != is_higher_better)
+    better = tuple(shift for shift in moved if (shift.log_ratio > 0) == is_higher_better)
+    if change.group:
+        worse, better = _of_group(change, worse, better)
+    verdicts = {name for name, shifts in ((WORSE, worse), (BETTER, better)) if shifts}
+    if change.estimate is None:
+        verdicts |= _of_counts(change)
+    elif _is_change(change.estimate, limit, least):
+        is_better = (change.estimate.mean > 0) == is_higher_better
+        verdicts |= {BETTER if is_better else WORSE}
+    is_unsure = change.estimate is None and not verdicts and change.before != change.after
+    verdict = UNSURE if is_unsure else UNCHANGED
+    if verdicts:
+        verdict = MIXED if len(verdicts) > 1 else next(iter(verdicts))
+    return replace(
+        change,
+        verdict=verdict,
+        worse=worse,
+        better=better,
+        detectable=_detectable(change.estimate, limit, least),
+    )
+
+
+def _of_group(
+    change: Change, worse: tuple[Shift, ...], better: tuple[Shift, ...]
+) -> tuple[tuple[Shift, ...], tuple[Shift, ...]]:
+    """The group's places count as its mean goes, those against it as noise."""
+    its = [shift.log_ratio for shift in change.shifts if shift.place.node in change.group]
+    is_better = (np.mean(its) > 0) == (change.figure.direction == "higher")
+
+    def outside(shifts: tuple[Shift, ...]) -> tuple[Shift, ...]:
+        return tuple(shift for shift in shifts if shift.place.node not in change.group)
+
+    return (outside(worse), better) if is_better else (worse, outside(better))
+
+
+def _detectable(estimate: Estimate | None, limit: float, least: float) -> float | None:
+    """The least mean change that would have counted, as a share."""
+    if estimate is None or not estimate.error:
+        return None
+    reach = t_quantile(1 - limit / 2, estimate.freedom) * estimate.error
+    return math.expm1(min(max(least, reach), 700.0))
+
+
+def _of_counts(change: Change) -> set[str]:
+    """The verdict on values of which some are 0: a count of errors that rose."""
+    if min(change.before, change.after) > 0 or change.before == change.after:
+        return set()
+    is_better = (change.after > change.before) == (change.figure.direction == "higher")
+    return {BETTER if is_better else WORSE}
