@@ -63,6 +63,11 @@ class Planted(NamedTuple):
     device: str | None = None
     setting: str | None = None
 
+    def acts_on(self, metric: str, number: int, device: str | None) -> bool:
+        """Whether the change acts on a figure of a node."""
+        is_device = self.device in {None, device}
+        return metric == self.metric and number in self.nodes and is_device
+
 
 def settings(planted: Planted | None, number: int, *, is_after: bool) -> dict[str, str]:
     """The settings of a node: those of the planted change have another value after it."""
@@ -121,10 +126,9 @@ def _figures(
         place = kind.metric, number, device
         constant = constants.setdefault(place, math.exp(scatter.gauss(0, 0.01)))
         value = kind.value * constant * math.exp(_noise(scatter, kind.noise))
-        if planted is not None and planted.metric == kind.metric and number in planted.nodes:
-            if planted.device in {None, device}:
-                sign = 1 if kind.direction == "lower" else -1
-                value *= 1 + sign * planted.size
+        if planted is not None and planted.acts_on(kind.metric, number, device):
+            sign = 1 if kind.direction == "lower" else -1
+            value *= 1 + sign * planted.size
         yield Figure(
             kind.metric,
             value,
@@ -153,7 +157,9 @@ PLANTS: dict[str, Callable[[random.Random, int], Planted]] = {
     "one image": lambda s, n: Planted(
         "triad_rate", s.uniform(0.04, 0.15), _some(s, n, 0.3), None, "image"
     ),
-    "fleet, 3 %": lambda s, n: Planted("gemm_bf16", 0.03, frozenset(range(n)), None, "nvidia_driver"),
+    "fleet, 3 %": lambda s, n: Planted(
+        "gemm_bf16", 0.03, frozenset(range(n)), None, "nvidia_driver"
+    ),
     "fleet, 5 %": lambda s, n: Planted("busbw", 0.05, frozenset(range(n)), None, "nccl"),
     "fleet, 10 %": lambda s, n: Planted("triad_rate", 0.1, frozenset(range(n)), None, "kernel"),
     "driver on half": lambda s, n: Planted(

@@ -158,20 +158,27 @@ class Comparison:
         apart = [f"{name} {value}" for name, value in work.apart if name in differing]
         apart += [work.layout] if "layout" in differing and work.layout else []
         apart += [plural(work.node_count or 0, "node")] if "nodes" in differing else []
+        apart += [work.case] if "case" in differing else []
         size = "" if figure.message_bytes is None else f" at {size_of(figure.message_bytes)}"
         return ", ".join([f"{names_of(work.benchmark)} {label_of(figure)}{size}", *apart])
 
     @cached_property
     def _differing(self) -> dict[str, set[str]]:
-        """The properties in which the works of a benchmark differ."""
+        """The properties in which the works of a benchmark differ; their names where no other
+        does."""
         held: dict[str, dict[str, set[object]]] = {}
         figures = (*(item.figure for item in self.changes), *(item.figure for item in self.missing))
-        for work in {figure.work for figure in figures}:
+        works = {figure.work for figure in figures}
+        for work in works:
             properties = held.setdefault(work.benchmark, {})
             layout = {"layout": work.layout, "nodes": work.node_count}
             for name, value in {**dict(work.apart), **layout}.items():
                 properties.setdefault(name, set()).add(value)
-        return {
+        differing = {
             benchmark: {name for name, values in properties.items() if len(values) > 1}
             for benchmark, properties in held.items()
         }
+        alike = Counter(work._replace(case="") for work in works)
+        for work, count in alike.items():
+            differing[work.benchmark] |= {"case"} if count > 1 else set()
+        return differing

@@ -17,7 +17,7 @@ from .estimates import node_means
 from .tests_of_change import Estimate, discoveries, of_difference, t_quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,39 +32,55 @@ _FREEDOM: Final = 5.0
 
 
 class _Tested(NamedTuple):
-    """A figure with the best of the groups.
+    """A figure with all estimates of a change in it.
 
     Attributes:
-        group: its nodes, and the estimate of their difference from the others.
+        change: with its best group and the errors of its places.
+        group: the estimate of the group's difference from the other nodes.
+        chances: of the mean, of each group and of each place.
     """
 
     change: Change
-    group: tuple[frozenset[str], Estimate] | None
+    group: Estimate | None
+    chances: tuple[float, ...]
+
+    @property
+    def chance(self) -> float:
+        """The probability of any of these without a change (Simes, 1986)."""
+        ordered = sorted(self.chances)
+        return min(len(ordered) * chance / rank for rank, chance in enumerate(ordered, 1))
 
 
 def judged(
     changes: Sequence[Change], groups: Collection[frozenset[str]], at_least: float
 ) -> list[Change]:
-    """The figures with their verdicts.
+    """The figures with their verdicts: at most 1 % of the reported figures are none, and so of the
+    places within each (Y. Benjamini and M. Bogomolov, 2014).
 
     Args:
         groups: nodes that have a change of settings, or a value, in common.
         at_least: the least change that counts, as a share.
     """
-    tested = [_Tested(change, _best_group(change, groups)) for change in changes]
-    means = [item.change.estimate for item in tested]
-    all_groups = [estimate for change in changes for _, estimate in _groups_of(change, groups)]
-    limit = discoveries(_chances([*means, *all_groups]), _RATE)
-    least = math.log1p(at_least)
-    grouped = [_grouped(item, limit, least) for item in tested]
-    noisy = _with_noise(grouped)
-    places = [shift.estimate for change in noisy for shift in change.shifts]
-    limit = discoveries(_chances([*means, *all_groups, *places]), _RATE)
-    return [_verdict(change, limit, least) for change in noisy]
+    tested = [_tested(change, groups) for change in changes]
+    testable = [item.chance for item in tested if item.chances]
+    limit = discoveries(testable, _RATE)
+    rate = _RATE * max(1, sum(chance <= limit for chance in testable)) / max(1, len(testable))
+    return [_verdict(item, limit, rate, math.log1p(at_least)) for item in tested]
 
 
-def _chances(estimates: Iterable[Estimate | None]) -> list[float]:
-    return [estimate.chance for estimate in estimates if estimate is not None]
+def _tested(change: Change, groups: Collection[frozenset[str]]) -> _Tested:
+    candidates = _groups_of(change, groups)
+    best = min(candidates, key=lambda item: item[1].chance, default=None)
+    if best is not None and best[1].chance * len(candidates) <= _RATE:
+        change = replace(change, group=best[0])
+    change = _with_noise(change)
+    estimates = [
+        change.estimate,
+        *(estimate for _, estimate in candidates),
+        *(shift.estimate for shift in change.shifts),
+    ]
+    chances = tuple(estimate.chance for estimate in estimates if estimate is not None)
+    return _Tested(change, best[1] if best is not None and change.group else None, chances)
 
 
 def _groups_of(
@@ -84,33 +100,15 @@ def _groups_of(
     return list(estimates.items())
 
 
-def _best_group(
-    change: Change, groups: Collection[frozenset[str]]
-) -> tuple[frozenset[str], Estimate] | None:
-    return min(_groups_of(change, groups), key=lambda item: item[1].chance, default=None)
-
-
 def _is_change(estimate: Estimate | None, limit: float, least: float) -> bool:
     return estimate is not None and abs(estimate.mean) >= least and estimate.chance <= limit
 
 
-def _grouped(item: _Tested, limit: float, least: float) -> Change:
-    """The figure with its group, where that differs from the other nodes."""
-    if item.group is None or not _is_change(item.group[1], limit, least):
-        return item.change
-    return replace(item.change, group=item.group[0])
-
-
-def _with_noise(changes: Sequence[Change]) -> list[Change]:
-    """The figures with the error of each place: the larger of that of its own measurements and
-    that of all places."""
-    residuals = [_residuals(change) for change in changes]
-    middles = [_median_deviation(each) for each in residuals]
-    half = t_quantile(0.75, _FREEDOM)
-    return [
-        replace(change, shifts=tuple(_noisy(shift, middle / half) for shift in change.shifts))
-        for change, middle in zip(changes, middles, strict=True)
-    ]
+def _with_noise(change: Change) -> Change:
+    """The figure with the error of each place: the larger of that of its own measurements and that
+    of all places."""
+    error = _median_deviation(_residuals(change)) / t_quantile(0.75, _FREEDOM)
+    return replace(change, shifts=tuple(_noisy(shift, error) for shift in change.shifts))
 
 
 def _residuals(change: Change) -> NDArray[np.float64]:
@@ -137,7 +135,17 @@ def _noisy(shift: Shift, error: float) -> Shift:
     return shift._replace(estimate=Estimate(shift.log_ratio, error, _FREEDOM))
 
 
-def _verdict(change: Change, limit: float, least: float) -> Change:
+def _verdict(item: _Tested, limit: float, rate: float, least: float) -> Change:
+    """The verdict on a figure.
+
+    Args:
+        limit: the greatest probability of a figure that counts.
+        rate: the share of places within a figure that may be none.
+    """
+    limit = discoveries(item.chances, rate) if item.chances and item.chance <= limit else 0.0
+    change = item.change
+    if not _is_change(item.group, limit, least):
+        change = replace(change, group=frozenset())
     is_higher_better = change.figure.direction == "higher"
     moved = [
         shift
@@ -163,7 +171,7 @@ def _verdict(change: Change, limit: float, least: float) -> Change:
         verdict=verdict,
         worse=worse,
         better=better,
-        detectable=_detectable(change.estimate, limit, least),
+        detectable=_detectable(change.estimate, limit or rate, least),
     )
 
 
