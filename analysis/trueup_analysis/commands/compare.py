@@ -30,7 +30,7 @@ class CompareFormat(str, Enum):
 @app.command(
     epilog=examples(
         "trueup compare                          # the last run and the one before",
-        "trueup compare 20261120                 # that run (or its beginning), the last",
+        "trueup compare 20261120                 # the run that begins so, the last",
         "trueup compare 2026-11-13 2026-11-20    # two days",
         "trueup compare monday/ tuesday/         # two folders",
         "trueup compare driver=570* driver=580*  # two drivers, images, sizes, ...",

@@ -228,9 +228,14 @@ def _row(compared: Comparison, change: Change, tones: dict[str, str]) -> dict[st
 
 
 def _of_nodes(change: Change, moved: Sequence[Shift]) -> str:
-    """ "3 of 200": on how many of the paired nodes alone the change shows."""
-    count = len({shift.place.node for shift in moved})
-    return f"{count:,} of {len(change.nodes):,}" if change.paired else f"{len(change.nodes):,}"
+    """ "3 of 200": on how many of the paired nodes alone the change shows; "all 200" where it shows
+    in their mean only."""
+    total = f"{len(change.nodes):,}"
+    if not change.paired or (len(change.nodes) == 1 and not moved):
+        return total
+    if not moved and change.verdict not in {verdicts.UNCHANGED, verdicts.UNSURE}:
+        return f"all {total}"
+    return f"{len({shift.place.node for shift in moved}):,} of {total}"
 
 
 def _place(shift: Shift) -> str:

@@ -435,6 +435,8 @@ def test_a_path_that_cannot_be_ends_in_one_sentence(
     run = tmp_path / "results" / RUN_ID
     run.mkdir(parents=True)
     (run / GOOD).write_text(json.dumps(good_record()))
+    earlier = {**good_record(), "run_id": f"20251120{RUN_ID[8:]}"}  # what compare needs
+    (run.parent / "earlier.json").write_text(json.dumps(earlier))
     shutil.copy(STREAM, tmp_path / "stream.txt")
     monkeypatch.chdir(tmp_path)
     size = ("--size", "Standard_ND96asr_v4")

@@ -15,7 +15,7 @@ import pytest
 from trueup_analysis.figures.compare.changes import UNCHANGED, UNSURE, Comparison
 from trueup_analysis.figures.compare.comparing import compare
 from trueup_analysis.figures.compare.sides import Side
-from trueup_analysis.figures.compare.tests_of_change import discoveries, t_chance, t_quantile
+from trueup_analysis.figures.compare.significance import discoveries, t_chance, t_quantile
 
 HISTORIES = 100
 NODES = (12, 24, 48)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .measured import FigureKey, Place, Work
     from .settings import Explanation
     from .sides import Side
-    from .tests_of_change import Estimate
+    from .significance import Estimate
 
 WORSE, BETTER, UNCHANGED = "worse", "better", "unchanged"
 MIXED: Final = "better and worse"

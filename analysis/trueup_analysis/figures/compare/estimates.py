@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from .changes import Change, Shift
-from .tests_of_change import Estimate, of_difference, of_mean
+from .significance import Estimate, of_difference, of_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -14,7 +14,7 @@ import numpy as np
 
 from .changes import BETTER, MIXED, UNCHANGED, UNSURE, WORSE, Change, Shift
 from .estimates import node_means
-from .tests_of_change import Estimate, discoveries, of_difference, t_quantile
+from .significance import Estimate, discoveries, of_difference, t_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -146,33 +146,43 @@ def _verdict(item: _Tested, limit: float, rate: float, least: float) -> Change:
     change = item.change
     if not _is_change(item.group, limit, least):
         change = replace(change, group=frozenset())
-    is_higher_better = change.figure.direction == "higher"
     moved = [
         shift
         for shift in change.shifts
         if shift.place.node in change.group or _is_change(shift.estimate, limit, least)
     ]
-    worse = tuple(shift for shift in moved if (shift.log_ratio > 0) != is_higher_better)
-    better = tuple(shift for shift in moved if (shift.log_ratio > 0) == is_higher_better)
+    worse, better = (
+        tuple(shift for shift in moved if _is_better(change, shift.log_ratio) is is_better)
+        for is_better in (False, True)
+    )
     if change.group:
         worse, better = _of_group(change, worse, better)
     verdicts = {name for name, shifts in ((WORSE, worse), (BETTER, better)) if shifts}
-    if change.estimate is None:
-        verdicts |= _of_counts(change)
-    elif _is_change(change.estimate, limit, least):
-        is_better = (change.estimate.mean > 0) == is_higher_better
-        verdicts |= {BETTER if is_better else WORSE}
-    is_unsure = change.estimate is None and not verdicts and change.before != change.after
-    verdict = UNSURE if is_unsure else UNCHANGED
-    if verdicts:
-        verdict = MIXED if len(verdicts) > 1 else next(iter(verdicts))
+    if change.estimate is not None and _is_change(change.estimate, limit, least):
+        verdicts |= {BETTER if _is_better(change, change.estimate.mean) else WORSE}
     return replace(
         change,
-        verdict=verdict,
+        verdict=_named(change, verdicts),
         worse=worse,
         better=better,
         detectable=_detectable(change.estimate, limit or rate, least),
     )
+
+
+def _is_better(change: Change, log_ratio: float) -> bool:
+    return (log_ratio > 0) == (change.figure.direction == "higher")
+
+
+def _named(change: Change, verdicts: set[str]) -> str:
+    """The verdict in a word; of values of which some are 0 their difference says it: a count of
+    errors that rose."""
+    if change.estimate is None and not verdicts and change.before != change.after:
+        if min(change.before, change.after) > 0:
+            return UNSURE
+        return BETTER if _is_better(change, change.after - change.before) else WORSE
+    if not verdicts:
+        return UNCHANGED
+    return MIXED if len(verdicts) > 1 else next(iter(verdicts))
 
 
 def _of_group(
@@ -180,7 +190,7 @@ def _of_group(
 ) -> tuple[tuple[Shift, ...], tuple[Shift, ...]]:
     """The group's places count as its mean goes, those against it as noise."""
     its = [shift.log_ratio for shift in change.shifts if shift.place.node in change.group]
-    is_better = (np.mean(its) > 0) == (change.figure.direction == "higher")
+    is_better = _is_better(change, float(np.mean(its)))
 
     def outside(shifts: tuple[Shift, ...]) -> tuple[Shift, ...]:
         return tuple(shift for shift in shifts if shift.place.node not in change.group)
@@ -194,11 +204,3 @@ def _detectable(estimate: Estimate | None, limit: float, least: float) -> float 
         return None
     reach = t_quantile(1 - limit / 2, estimate.freedom) * estimate.error
     return math.expm1(min(max(least, reach), 700.0))
-
-
-def _of_counts(change: Change) -> set[str]:
-    """The verdict on values of which some are 0: a count of errors that rose."""
-    if min(change.before, change.after) > 0 or change.before == change.after:
-        return set()
-    is_better = (change.after > change.before) == (change.figure.direction == "higher")
-    return {BETTER if is_better else WORSE}

@@ -11,7 +11,7 @@ from trueup.cases import TYPICAL
 
 from ..groups import apart_of, masked
 from ..views import view_of
-from .tests_of_change import range_in_deviations
+from .significance import range_in_deviations
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final, NamedTuple
-
-import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
     from trueup.cases import Case
 
 # Settings that say when or how long, or repeat another one, and so differ without a meaning.
@@ -180,28 +178,25 @@ def _of_setting(
         return [Explanation(name, old, new, tuple(nodes), everywhere=True, share=None)]
     if of_all or not changed_nodes or len(kinds) > max(2, len(nodes) // 3):
         return []
-    is_changed = np.array([node in changed_nodes for node in nodes])
-    best: Explanation | None = None
+    explained = []
     for kind in kinds:
-        member = np.array([pair == kind for pair in pairs])
-        share = _explained(is_changed.astype(float), member)
-        if not (member & is_changed).any() or is_changed[member].mean() <= is_changed.mean():
-            continue
-        held = tuple(node for node, inside in zip(nodes, member, strict=True) if inside)
-        if share >= _EXPLAINS and (best is None or share > (best.share or 0)):
-            best = Explanation(name, *kind, held, everywhere=False, share=share)
-    return [] if best is None else [best]
+        held = tuple(node for node, pair in zip(nodes, pairs, strict=True) if pair == kind)
+        share = _explained({*nodes}, {*changed_nodes}, {*held})
+        if share >= _EXPLAINS:
+            explained.append(Explanation(name, *kind, held, everywhere=False, share=share))
+    return sorted(explained, key=lambda item: -(item.share or 0))[:1]
 
 
-def _explained(values: NDArray[np.float64], member: NDArray[np.bool_]) -> float:
-    """The share of a variance that lies between two groups; of an all but equal column 0."""
-    total = float(((values - values.mean()) ** 2).sum())
-    if total == 0 or member.all() or not member.any():
+def _explained(nodes: set[str], changed: set[str], members: set[str]) -> float:
+    """The share of the variance of "it changed" that membership explains: the square of phi, 0
+    where members changed less often than others."""
+    changed = changed & nodes
+    both, count = len(changed & members), len(nodes)
+    covariance = both * count - len(changed) * len(members)
+    if covariance <= 0:
         return 0.0
-    between = sum(
-        group.sum() * (values[group].mean() - values.mean()) ** 2 for group in (member, ~member)
-    )
-    return float(between) / total
+    variances = (len(each) * (count - len(each)) for each in (changed, members))
+    return float(covariance**2 / math.prod(variances))
 
 
 def _rank(item: Explanation, *, of_all: bool) -> tuple[object, ...]:
