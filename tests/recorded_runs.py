@@ -1323,6 +1323,7 @@ def every_tool(outputs: Path | None = None) -> Run:
         _of_others("ior", "ior_4.0.0.txt", nodes=["hb-1"], size=HBV3),
         _of_others("mdtest", "mdtest_4.0.0_times.txt", nodes=["hb-1"], size=HBV3),
         _of_others("babelstream", "omp_5.0.txt", nodes=["hb-1"], size=HBV3),
+        _of_others("serving", "synthetic_trtllm.txt", gpus=2, nodes=["h100-1"]),
         _blob_copy(),
         _devito("driver_openmp.log", HBV3, "hb-1", ranks=1, threads=2),
         _fio_recorded(),

@@ -52,6 +52,9 @@ _PROMPT: Final = re.compile(
 _ITERATION: Final = re.compile(r"\biteration +\d{1,12}/ *\d{1,12} \|")
 _MOST_WRAPPED: Final = 8
 _MARGIN: Final = re.compile(r"(?: {4}|\t)[ \t]*")
+# A line of a YAML document, whose indentation says what belongs together.
+_YAML: Final = re.compile(r"""[ \t]*(?:#|- |["']?[\w./-]+["']?:(?: |$))""")
+_MOSTLY: Final = 0.9
 # Characters of a long text that show which labels it has.
 _SAMPLE: Final = 1 << 20
 _OBJECT: Final = re.compile(r"^[ \t]*\{", re.MULTILINE)
@@ -216,8 +219,11 @@ def _without_prompts(lines: list[str]) -> tuple[list[str], int]:
 
 
 def _without_margin(lines: list[str]) -> tuple[list[str], int]:
-    """Without the common margin of the longest indented run, where it is most of the text."""
+    """Without the common margin of the longest indented run, where it is most of the text; a YAML
+    document keeps it."""
     filled = [at for at, line in enumerate(lines) if line.strip()]
+    if sum(bool(_YAML.match(lines[at])) for at in filled) >= _MOSTLY * len(filled):
+        return lines, 0
     runs = [
         list(group)
         for is_indented, group in groupby(filled, lambda at: bool(_MARGIN.match(lines[at])))

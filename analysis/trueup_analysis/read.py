@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 OTHERS: Final = {
     "superbench": re.compile(r'/return_code(?::\d+)?"\s*:|"reduce_op"\s*:'),
     "iperf3": re.compile(r"(?m)^iperf Done\."),
-    "SGLang's bench_serving": re.compile(r"(?m)^Total generated tokens \(retokenized\):"),
-    "vllm bench throughput": re.compile(
-        r"(?m)^Throughput: [\d.]+ requests/s, [\d.]+ total tokens/s"
-    ),
-    "trtllm-bench": re.compile(
-        r"(?m)^= PERFORMANCE OVERVIEW|^Per GPU Output Throughput \(tps/gpu\):"
-    ),
-    "AIPerf": re.compile(r"NVIDIA AIPerf \|"),
+    "AIPerf's list of single requests": re.compile(r'"x_request_id":.*"benchmark_phase":'),
     "mdtest": re.compile(r"(?m)^mdtest-\d"),
     "NVIDIA's kernel messages": re.compile(r"NVRM: "),
     "nvidia-smi": re.compile(r"(?m)^GPU \d+: .*\(UUID: GPU-"),
@@ -199,10 +192,16 @@ def _several(source: str, names: Sequence[str]) -> str:
 
 
 def _blocks(text: str, names: Sequence[str]) -> list[Block]:
-    """The runs in a text of these tools, by the lines that begin and end a run; else its JSON."""
+    """The runs in a text of these tools, by the lines that begin and end a run; else its JSON, by
+    the parts that a tool's room knows, or object by object."""
     by_tool = tools()
     runs = {name: by_tool[name].RUN for name in names if hasattr(by_tool[name], "RUN")}
-    blocks = cut(text, runs)
+    blocks = cut(text, runs) or [
+        Block(name, part, part, 1)
+        for name in names
+        if hasattr(by_tool[name], "parts")
+        for part in by_tool[name].parts(text)
+    ]
     return blocks or [
         block
         for name in names

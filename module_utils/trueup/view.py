@@ -176,6 +176,7 @@ class View:
             stands for a case is not repeated.
         identity: parameters of which one must be known for two cases to be of equal work ("model"
             of a server); empty where the tool has one work only (STREAM).
+        required: parameters that must all be known beside that one ("engine").
         apart: parameters by which cases are told apart when several nodes ran the same
             ("operation"), and that name a row.
         charts: the plots of its section, none for none.
@@ -199,6 +200,8 @@ class View:
         titled: the parameters in a series' title: ("space_order", "space order {}").
         timed: the time over which rates are measured, where the problem decides it; None where the
             tool repeats until it has measured long enough.
+        loads: parameters that state the load of a server: cases that differ only in these are a
+            sweep, and their tokens are priced; empty where no server is measured.
     """
 
     title: str
@@ -206,6 +209,7 @@ class View:
     method: str
     figures: Tuple[Measure, ...] = ()
     identity: Tuple[str, ...] = ()
+    required: Tuple[str, ...] = ()
     apart: Tuple[str, ...] = ()
     charts: Tuple[Chart, ...] = ()
     work: Tuple[Work, ...] = ()
@@ -218,3 +222,4 @@ class View:
     batch: Optional[Tuple[str, str]] = None
     titled: Tuple[Tuple[str, str], ...] = ()
     timed: Optional[Timed] = None
+    loads: Tuple[str, ...] = ()

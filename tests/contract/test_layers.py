@@ -34,7 +34,7 @@ ANALYSIS: Layers = (
 MODULE_UTILS: Layers = (
     ("bounded_http", "errors", "suggest", "quantity"),
     ("printable", "redaction", "rest"),
-    ("record", "reading", "view", "options", "plan", "cases"),
+    ("record", "reading", "view", "options", "plan", "cases", "serving"),
     ("health",),
     ("node",),
     ("run",),

@@ -36,6 +36,10 @@ RECORDINGS = {
     "osu": ["synthetic_osu_mbw_mr.txt", "synthetic_imb_sendrecv_old.txt"],
     "nv_a10": ["ffmpeg51_s2.txt", "synthetic_a10_s5.txt"],
     "training": ["synthetic_torchtitan.txt", "synthetic_gpt_neox.txt", "synthetic_llm_c.txt"],
+    "serving": [
+        *("synthetic_sglang_table.txt", "synthetic_trtllm.txt", "synthetic_aiperf.txt"),
+        *("synthetic_vllm_latency.txt", "synthetic_llmd_v01.yaml", "synthetic_aiperf.csv"),
+    ],
     "stream": ["stream510.txt", "kernel_streaming.json"],
     "vllm": ["vllm032_driver_killed.log", "vllm032_table.log"],
 }

@@ -117,6 +117,56 @@ FIGURES: dict[str, tuple[str, list[tuple[str, str | None, int | None, float]]]] 
         VERIFIED,
         [("mpi_latency", "mean", 8, 1.5e-6), ("mpi_latency", "mean", 4194304, 642.53e-6)],
     ),
+    "more_ai/aiperf.txt": (
+        VERIFIED,
+        [
+            ("request_throughput", "single", None, 255.54),
+            ("output_token_throughput", "single", None, 10944.03),
+            ("total_token_throughput", "single", None, 10944.03 * (1 + 10 / 42.83)),
+            ("ttft", "mean", None, 0.01826),
+            ("tpot", "p99", None, 0.01248),
+            ("e2el", "p90", None, 0.58083),
+        ],
+    ),
+    "more_ai/sglang_bench_serving.txt": (
+        VERIFIED,
+        [
+            ("request_throughput", "single", None, 1.56),
+            ("output_token_throughput", "single", None, 795.30),
+            ("total_token_throughput", "single", None, 1569.96),
+            ("ttft", "median", None, 0.13171),
+            ("tpot", "p99", None, 0.02868),
+            ("itl", "p95", None, 0.01641),
+            ("e2el", "mean", None, 8.91833),
+        ],
+    ),
+    "more_ai/trtllm_bench.txt": (
+        VERIFIED,
+        [
+            ("request_throughput", "single", None, 0.2678),
+            ("output_token_throughput", "single", None, 274.1786),
+            ("total_token_throughput", "single", None, 2467.6070),
+            ("e2el", "mean", None, 3.7347334),
+            ("ttft", "mean", None, 0.4259885),
+            ("tpot", "mean", None, 0.0032344),
+        ],
+    ),
+    "more_ai/vllm_bench_throughput.txt": (
+        VERIFIED,
+        [
+            ("request_throughput", "single", None, 89.27),
+            ("output_token_throughput", "single", None, 11426.69),
+            ("total_token_throughput", "single", None, 22853.37),
+        ],
+    ),
+    "more_hpc/sgl_glm5_1.txt": (
+        VERIFIED,
+        [
+            ("output_token_throughput", "single", None, 117.96),
+            ("e2el", "p90", None, 5.90897),
+            ("tpot", "median", None, 0.00697),
+        ],
+    ),
     "more_ai/megatron_deepspeed_grad_norm_nan.txt": (
         VERIFIED,
         [("step_time", "median", None, 4.2292)],
@@ -223,14 +273,10 @@ FIGURES: dict[str, tuple[str, list[tuple[str, str | None, int | None, float]]]] 
 }
 # Those of tools without a parser, or in a form that their parser does not take.
 UNREAD = {
-    "more_ai/aiperf.txt",
     *("more_ai/dmesg_gpu_probe_failed.txt", "more_ai/dmesg_xid_145_154.txt"),
     "more_ai/nvlink_all_inactive_nc80adis_h100_v5.txt",
-    *("more_ai/sglang_bench_serving.txt", "more_ai/slurmd_before_dev_nvidia0.txt"),
-    "more_ai/trtllm_bench.txt",
-    "more_ai/vllm_bench_throughput.txt",
+    "more_ai/slurmd_before_dev_nvidia0.txt",
     "more_ai/vllm_start_failures.txt",
-    "more_hpc/sgl_glm5_1.txt",
 }
 # Logs of servers and daemons, which are read by other commands.
 UNNAMED = {"more_ai/slurmd_before_dev_nvidia0.txt", "more_ai/vllm_start_failures.txt"}

@@ -97,7 +97,8 @@ def recorded(tool: str) -> frozenset[Row]:
 def parameters_of(tool: str) -> str:
     """The code in which the parameters of a record are named, published ones included."""
     room = Path(parsers.part(tool, "view").__file__ or "").parent
-    paths = [ROOT / "library" / f"{tool}_bench.py", room / "case.py", room / "output.py"]
+    paths = [ROOT / "library" / f"{tool}_bench.py", *sorted(room.glob("*.py"))]
+    paths.remove(room / "view.py")
     paths += [ROOT / "analysis" / "trueup_analysis" / "published.py"]
     return "\n".join(path.read_text() for path in paths if path.exists())
 

@@ -97,13 +97,13 @@ class Billing:
         Raises:
             BadInput: a price that is not above zero, or no record to compare with it.
         """
-        from ..figures.tokens import BENCHMARK, ApiPrices
+        from ..figures.tokens import ApiPrices, is_served
 
         api_prices = ApiPrices(self.api_price, self.api_price_total)
-        if api_prices.given and BENCHMARK not in loaded.values("benchmark"):
+        if api_prices.given and not any(map(is_served, {*loaded.values("benchmark")})):
             count = loaded.table.num_rows
             raise BadInput(
-                f"--api-price compares with records of {BENCHMARK}, and none of the {count:,}"
-                " records is one"
+                f"--api-price compares with records of servers, and none of the {count:,} records"
+                " is one"
             )
         return api_prices

@@ -149,9 +149,11 @@ def parameters_of(reading: Reading, log_options: Provenance) -> dict[str, str | 
 def is_work_known(benchmark: str, parameters: Mapping[str, object]) -> bool:
     """Whether the parameters say which work of the tool it is."""
     view = view_of(benchmark)
-    if view is None or not view.identity:
+    if view is None or not view.identity or not _is_silent(parameters.get("label")):
         return True
-    return any(not _is_silent(parameters.get(name)) for name in ("label", *view.identity))
+    return any(not _is_silent(parameters.get(name)) for name in view.identity) and not any(
+        _is_silent(parameters.get(name)) for name in view.required
+    )
 
 
 def _is_silent(value: object) -> bool:

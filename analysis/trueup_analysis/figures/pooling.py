@@ -65,7 +65,7 @@ def has_work(loaded: Loaded) -> bool:
 
 def work_priced(benchmark: str) -> tuple[Work, ...]:
     """The units of work by which ``table`` prices a benchmark; none where it has no view."""
-    view = None if benchmark == tokens.BENCHMARK else view_of(benchmark)
+    view = None if tokens.is_served(benchmark) else view_of(benchmark)
     return () if view is None else view.work
 
 
@@ -121,7 +121,7 @@ def _held(loaded: Loaded) -> Iterator[_Held]:
     benchmarks = ok.words("benchmark")
     for code in distinct(benchmarks.codes):
         benchmark = benchmarks.words[code]
-        if benchmark == tokens.BENCHMARK:
+        if tokens.is_served(benchmark):
             continue
         works = work_priced(benchmark)
         group = ok.taken(benchmarks.codes == code)

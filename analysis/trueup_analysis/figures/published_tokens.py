@@ -16,7 +16,7 @@ from .. import units
 from ..packed import MEASURED
 from .coded import ByRecord, all_of
 from .prices import CURRENCY, LIST_OFFER, Book, Quote
-from .tokens import BENCHMARK, costs, rates
+from .tokens import costs, rates, served
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -147,7 +147,7 @@ def _published(loaded: Loaded) -> list[dict[str, Any]]:
     """One row a published case, in the article's order of profiles, then of GPUs by price."""
     records = all_of(loaded)
     records = records.taken(~records.words("provenance").marks([MEASURED]))
-    records = records.taken(records.words("benchmark").marks([BENCHMARK]))
+    records = served(records)
     if not len(records):
         return []
     only = loaded.only(records.records)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from trueup.errors import BadInput
+from trueup.serving import LOADS
 
 from .knee import Knee, knee
-from .tokens import LOADS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 # The loads of one sweep are equal in all of these, and in the other kind of load.
 _SAME: Final = (
-    *("model", "version", "sweep", "vm_size", "machine", "region", "offer"),
-    *("node_count", "gpus"),
+    *("benchmark", "engine", "model", "version", "sweep", "vm_size", "machine", "region"),
+    *("offer", "node_count", "gpus"),
 )
 
 
@@ -70,6 +70,7 @@ class Sweep:
     """The loads of one server, from the lowest.
 
     Attributes:
+        benchmark: whose records these are.
         over: "request_rate" or "max_concurrency".
         rows: those of the token table, each with load, device ("GPU", or "node" on CPUs),
             tokens_per_user (tokens of an answer / its mean time) and tokens_per_device a second,
@@ -80,6 +81,7 @@ class Sweep:
         missing: load -> outcome of the records there that do not count.
     """
 
+    benchmark: str
     over: str
     model: str
     where: str
@@ -127,6 +129,7 @@ def _sweep(
     runs = [(row["load"], rate) for row in rows for rate in row["output_runs"]]
     highest, sentence = _highest(rows, missing, level)
     return Sweep(
+        benchmark=str(rows[0]["benchmark"]),
         over=over,
         model=str(rows[0]["model"]),
         where=str(rows[0]["vm_size"] or rows[0]["machine"]),

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from trueup.errors import BadInput
+from trueup.serving import LOADS
 
 from .. import catalog, units
 from ..packed import MEASURED
 from .coded import ByRecord, Coded, all_of
 from .prices import OWN, Pricing, Terms
+from .views import view_of
 from .work import HOW, work_of
 
 if TYPE_CHECKING:
@@ -23,12 +25,10 @@ if TYPE_CHECKING:
     from ..load import Loaded
     from .coded import Numbers
 
-BENCHMARK: Final = "vllm"
 # The same work at another address, or with other prompts of its kind, is a repeat; a profile's
 # options stand resolved in the other parameters.
 _NOT_WORK: Final = HOW | {"base_url", "asked", "seed"}
-# The loads of one sweep differ in these; each load has a number of prompts that fits it.
-LOADS: Final = ("request_rate", "max_concurrency")
+# Each load of a sweep has a number of prompts that fits it.
 _NOT_SWEEP: Final = _NOT_WORK | {*LOADS, "num_prompts"}
 _OUTPUT: Final = "output_token_throughput"
 _TOTAL: Final = "total_token_throughput"
@@ -80,21 +80,21 @@ class TokenTable:
     """Cost by case. An unknown value is None.
 
     Attributes:
-        table: one row a case (repeats over runs pooled; other work, servers, versions and machines
-            apart); columns: benchmark, version (of the server; of the client where that is not
-            known), model (its name in the API), profile, configuration (the publication's set-up or
-            ""), case, server_arguments (JSON, or ""), vm_size (as billed), node_count, gpus (used,
-            over all nodes), gpus_billed (that the VMs have), gpu_share (gpus / gpus_billed), n
-            (records pooled), output_tokens_per_second and total_tokens_per_second (median over the
-            records), each also with _min and _max, output_runs (a tuple: the output rate of each
-            record), cached_share (of the prompts' tokens, found in
-            the server's prefix cache; missing where it did not say), uncached_tokens_per_second
-            (without the cached ones, which cost no computation), answers_per_second,
-            output_tokens_per_answer, goodput_per_second and goodput_per_usd (answers within
-            goodput_limits, a text), sweep (equal for the loads of one), request_rate and
-            max_concurrency (0: no limit), ttft_seconds, tpot_seconds (medians), ttft_p99_seconds,
-            tpot_p99_seconds (worst repeat; _known: how many repeats have one), e2el_mean_seconds,
-            region, os, offer, currency ("USD"), usd_per_hour (one node),
+        table: one row a case (repeats over runs pooled; other work, engines, versions and machines
+            apart); columns: benchmark, engine ("" where that is not known), version (of the server;
+            of the client where that is not known), model (its name in the API), profile,
+            configuration (the publication's set-up or ""), case, server_arguments (JSON, or ""),
+            vm_size (as billed), node_count, gpus (used, over all nodes), gpus_billed (that the VMs
+            have), gpu_share (gpus / gpus_billed), n (records pooled), output_tokens_per_second and
+            total_tokens_per_second (median over the records), each also with _min and _max,
+            output_runs (a tuple: the output rate of each record), cached_share (of the prompts'
+            tokens, found in the server's prefix cache; missing where it did not say),
+            uncached_tokens_per_second (without the cached ones, which cost no computation),
+            answers_per_second, output_tokens_per_answer, goodput_per_second and goodput_per_usd
+            (answers within goodput_limits, a text), sweep (equal for the loads of one),
+            request_rate and max_concurrency (0: no limit), ttft_seconds, tpot_seconds (medians),
+            ttft_p99_seconds, tpot_p99_seconds (worst repeat; _known: how many repeats have one),
+            e2el_mean_seconds, region, os, offer, currency ("USD"), usd_per_hour (one node),
             price_date (text; "" when undated), price_source, usd_per_million_output_tokens,
             usd_per_million_total_tokens and usd_per_million_uncached_tokens (all nodes billed
             whole), the same with _by_gpu_share (price x gpu_share; missing where all GPUs were used
@@ -117,6 +117,18 @@ class TokenTable:
     left_out: list[str] = field(default_factory=list)
     idle_factor: float = 1.0
     unmeasured: list[dict[str, Any]] = field(default_factory=list)
+
+
+def is_served(benchmark: str) -> bool:
+    """Whether a benchmark measures a server, whose tokens ``table`` prices."""
+    view = view_of(benchmark)
+    return view is not None and bool(view.loads)
+
+
+def served(records: Coded) -> Coded:
+    """The records of servers."""
+    benchmarks = records.words("benchmark")
+    return records.taken(benchmarks.marks([name for name in benchmarks.held() if is_served(name)]))
 
 
 def read_gpus(path: Path) -> dict[str, int]:
@@ -156,7 +168,7 @@ def table(
     terms: Terms = OWN,
     api: ApiPrices | None = None,
 ) -> TokenTable | None:
-    """Cost per million tokens of every vLLM case with outcome ok; None without any vLLM record.
+    """Cost per million tokens of every server's case with outcome ok; None without any record.
     Published ones enter where the terms give them a price.
 
     Args:
@@ -164,8 +176,7 @@ def table(
         gpus: how many GPUs each size has (``read_gpus``).
         api: prices of an API to compare with.
     """
-    records = all_of(loaded)
-    records = records.taken(records.words("benchmark").marks([BENCHMARK]))
+    records = served(all_of(loaded))
     if not terms.placed:
         records = records.taken(records.words("provenance").marks([MEASURED]))
     if not len(records):
@@ -203,7 +214,16 @@ COSTS = [
     *_BREAK_EVENS,
 ]
 _CASE_KEYS = [
-    *("benchmark", "version", "model", "profile", "configuration", "case", "server_arguments"),
+    *(
+        "benchmark",
+        "engine",
+        "version",
+        "model",
+        "profile",
+        "configuration",
+        "case",
+        "server_arguments",
+    ),
     *("work", "sweep", *LOADS, "goodput_limits"),
     *("vm_size", "machine", "region", "offer", "node_count", "gpus"),
 ]
@@ -276,7 +296,8 @@ def _told(records: Coded) -> list[dict[str, Any]]:
         parameters = row["parameters"]
         row["work"], row["sweep"] = work_of(parameters, _NOT_WORK), work_of(parameters, _NOT_SWEEP)
         row["goodput_limits"] = _limits(parameters)
-        row["version"] = _version(row["software"])
+        row["engine"] = _engine(row["benchmark"], parameters)
+        row["version"] = _version(row)
         names = ("served_model_name", "model", "model_id")
         row["model"] = next((str(parameters[name]) for name in names if parameters.get(name)), "")
         for name in ("profile", "configuration", "server_arguments"):
@@ -320,10 +341,18 @@ def rates(records: Coded) -> dict[str, Numbers]:
     return wide
 
 
-def _version(software: Mapping[str, Any]) -> str:
+def _engine(benchmark: str, parameters: Mapping[str, Any]) -> str:
+    """The server's engine by the parameters; else that of the tool, where it is of one engine."""
+    view = view_of(benchmark)
+    own = "" if view is None or view.required else view.title
+    return str(parameters.get("engine") or own)
+
+
+def _version(row: Mapping[str, Any]) -> str:
     """The server's, which need not be its client's."""
-    served = str(software.get("server_vllm") or "")
-    return str(software.get(BENCHMARK, "")) if served in ("", "unknown") else served
+    software, benchmark = row["software"], row["benchmark"]
+    stated = row["parameters"].get("engine_version") or software.get(f"server_{benchmark}") or ""
+    return str(software.get(benchmark, "")) if stated in ("", "unknown") else str(stated)
 
 
 def _why_not(row: Mapping[str, Any]) -> str | None:

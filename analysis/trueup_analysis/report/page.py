@@ -108,7 +108,7 @@ def gather(
                 judged,
                 [
                     *_more(members, ok, scaled[name], judged),
-                    *(of_tokens if name == tokens.BENCHMARK else ()),
+                    *of_tokens.get(name, ()),
                 ],
             )
             for name, members in by_benchmark.items()
@@ -216,7 +216,7 @@ class _Billed(NamedTuple):
     users: UserTable | None = None
 
     def sheets(self) -> list[Sheet]:
-        """The sheets of `trueup cost`, without the load sweeps, which stand in vLLM's section."""
+        """The sheets of `trueup cost`, without the load sweeps of a benchmark's section."""
         sheets = [] if self.runs is None else cost_sheets.cost(self.runs)
         sheets += [] if self.tokens is None else token_sheets.tokens(self.tokens)
         return sheets + ([] if self.users is None else user_sheets.users(self.users))
@@ -263,7 +263,7 @@ def _billed(
     runs = serving = None
     if has_work(loaded):
         runs = cost.table(loaded, prices=book, terms=terms, expectations=expected)
-    if tokens.BENCHMARK in by_benchmark:
+    if any(map(tokens.is_served, by_benchmark)):
         gpus = tokens.read_gpus(catalog_folder / "vm_sizes.csv")
         serving = tokens.table(loaded, prices=book, gpus=gpus, terms=terms, api=api)
     if serving is not None and not serving.table:

@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from ..figures.tokens import TokenTable
 
 
-def serving_parts(result: TokenTable | None, level: ServiceLevel | None) -> list[Part]:
-    """A part for each sweep among the records; none without one."""
+def serving_parts(result: TokenTable | None, level: ServiceLevel | None) -> dict[str, list[Part]]:
+    """A part for each sweep among the records, by benchmark."""
+    parts: dict[str, list[Part]] = {}
     if result is None:
-        return []
-    parts = []
+        return parts
     for number, item in enumerate(sweeps(result, level), 1):
         sheet = sheets.sweep(item, result.idle_factor)
         findings = sheets.findings(item)
         # Beside the plot, and not again below the table.
         notes = [note for note in sheet.notes if note not in findings]
-        parts.append(
+        parts.setdefault(item.benchmark, []).append(
             Part(
                 title=sheet.title,
                 paragraphs=findings,
-                figures=_exchange(item, f"vllm-sweep-{number}"),
+                figures=_exchange(item, f"{item.benchmark}-sweep-{number}"),
                 sheets=(replace(sheet, notes=notes),),
             )
         )

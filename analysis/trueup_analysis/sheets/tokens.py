@@ -7,9 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from trueup.serving import LOADS
+
 from .. import units
 from ..figures.prices import GIVEN
-from ..figures.tokens import LOADS
 from .price_list import source_of
 from .sheet import Column, Sheet, price, short_size, unshown, worded
 
@@ -42,6 +43,7 @@ def tokens(result: TokenTable) -> list[Sheet]:
         models.setdefault(row["model"], []).append({**row})
     for model, rows in models.items():
         for row in rows:
+            row["server"] = f"{row['engine']} {row['version']}".strip()
             row["used"] = used_of(row["gpus"], row["gpus_billed"])
             row["output_spread"] = _spread(row) if row["n"] > 1 else None
             # A case is usually named after its profile.
@@ -122,10 +124,10 @@ def _whole(rows: Sequence[dict[str, Any]], of: str, result: TokenTable) -> Sheet
     return Sheet(
         title=f"US$ per million tokens, the whole VM billed{of}",
         columns=[
-            *unshown("benchmark", "model", "profile", "configuration", "case"),
+            *unshown("benchmark", "model", "profile", "configuration", "case", "engine", "version"),
             Column("shown_case", "case", words=True, data=False),
             Column("server_arguments"),
-            Column("version", header("version"), words=True),
+            Column("server", header("server"), words=True, data=False),
             Column("vm_size", header("vm_size"), short_size, words=True),
             Column("node_count", header("node_count"), units.count),
             *unshown("gpus", "gpus_billed", "gpu_share"),
@@ -156,7 +158,7 @@ def _whole(rows: Sequence[dict[str, Any]], of: str, result: TokenTable) -> Sheet
         ],
         rows=rows,
         marks="mark",
-        name="cost-vllm",
+        name="cost-tokens",
         notes=[
             *([_CHEAPEST] if any(row["cheapest"] for row in rows) else []),
             *(f"{_SAID[name]}: {constant[name]}." for name in _SAID if constant.get(name)),
@@ -183,13 +185,13 @@ def _whole(rows: Sequence[dict[str, Any]], of: str, result: TokenTable) -> Sheet
 # Columns that are shown only where they vary, with their headers; and those that are then named
 # below the table (a price says its region and offer).
 _PLACED: Final = {
-    "version": "version",
+    "server": "server",
     "vm_size": "size\n(Standard_)",
     "node_count": "nodes",
     "region": "region",
     "offer": "offer",
 }
-_SAID: Final = {"version": "vLLM", "vm_size": "Size", "node_count": "Nodes"}
+_SAID: Final = {"server": "Server", "vm_size": "Size", "node_count": "Nodes"}
 _TOTAL: Final = "usd_per_million_total_tokens"
 _CHEAPEST: Final = "* The cheapest tokens in total of each case."
 _UNCACHED: Final = (

@@ -114,6 +114,8 @@ HEADLINES = {
     ("mdtest", "mdtest"): Expected(
         6152.977, "1/s", "6152.98", "operations/s", "mdtest_file_creation_per_second", None
     ),
+    # trtllm-bench on two GPUs.
+    ("serving", "serving"): tokens(6400.0, "6400.00", "6400"),
     ("aznhc", "aznhc"): Expected(
         478.125e9, "byte/s", "478.12", "GB/s", "nhc_nccl_busbw_bytes_per_second", None
     ),

@@ -39,6 +39,7 @@ from ...reading import (
     whole_number,
 )
 from ...record import Metric
+from ...serving import LEAST_TOKEN_SECONDS, rows, spread_error
 from .signatures import DRIVER_PREFIX
 
 TOOL = "vllm"
@@ -47,10 +48,6 @@ _END = "=" * 50
 _HALF = 0.005 * (1 + 1e-9)  # the table is rounded to 0.01
 _EXACT = 1e-12  # unrounded figures that follow from others: sums in another order differ less
 _SAME = 1e-9  # unrounded figures that bound each other
-# The least time between tokens of one stream that was received token by token: 10 000 tokens a
-# second are more than any server sends to one client. Shorter times are those that the client takes
-# to decode pieces that it read at once.
-LEAST_TOKEN_SECONDS = 1e-4
 # Each answer that arrived in one piece counts as a TPOT of 0: up to this fraction of them, mean,
 # median and p99 stay within about as much.
 _SHARE_IN_ONE_PIECE = 0.01
@@ -118,6 +115,13 @@ class Latency(NamedTuple):
     median: float
     percentiles: Mapping[float, float]
     deviation: Optional[float] = None
+
+    def statistics(self) -> Dict[str, float]:
+        """Mean, median and percentiles by name; of the 50th the median, which it is compared
+        with."""
+        percentiles = sorted(self.percentiles.items())
+        named = {f"p{percent:g}": value for percent, value in percentiles if percent != 50}
+        return {"mean": self.mean, "median": self.median, **named}
 
 
 @dataclass(frozen=True)
@@ -194,44 +198,23 @@ class VllmOutput:
         return {} if self.failed is None else {"no_failed_requests": self.failed == 0}
 
     def metrics(self) -> List[Metric]:
-        """request_throughput, output_token_throughput, total_token_throughput, request_goodput
-        and peak_output_token_throughput [1/s]; ttft, tpot, itl, e2el [s], with each percentile that
-        was printed; requests, tokens, answers_in_one_piece and peak_concurrent_requests [1]; and of
-        the server kv_cache_usage, prefix_cache_hit_rate, requests_waiting, requests_running [1]."""
-        n = self.completed
-        rows = [
-            Metric(name, value, "1/s", "higher", statistic="single", n=n)
-            for name, value in (
-                ("request_throughput", self.request_throughput),
-                ("output_token_throughput", self.output_throughput),
-                ("total_token_throughput", self.total_throughput),
-                ("request_goodput", self.goodput),
-                ("peak_output_token_throughput", self.peak_output_throughput),
-            )
-            if value is not None
-        ]
-        for name, latency in self.latencies.items():
-            picked = [("mean", latency.mean), ("median", latency.median)]
-            picked += [
-                (f"p{percent:g}", value)
-                for percent, value in sorted(latency.percentiles.items())
-                if percent != 50  # the median, which it is compared with
-            ]
-            rows += [
-                Metric(name, value, "s", "lower", statistic=statistic, n=n)
-                for statistic, value in picked
-            ]
-        for name, count, better in (
-            ("requests_completed", self.completed, "higher"),
-            ("requests_failed", self.failed, "lower"),
-            ("input_tokens", self.input_tokens, "none"),
-            ("output_tokens", self.output_tokens, "none"),
-            ("answers_in_one_piece", self.in_one_piece, "lower"),
-            ("peak_concurrent_requests", self.peak_requests, "none"),
-        ):
-            if count is not None:
-                rows.append(Metric(name, float(count), "1", better, statistic="single", n=1))
-        return rows + (_server_rows(self.server) if self.server else [])
+        """The metrics of ``trueup.serving``, with each percentile that was printed; and of the
+        server kv_cache_usage, prefix_cache_hit_rate, requests_waiting, requests_running [1]."""
+        figures = {
+            "request_throughput": self.request_throughput,
+            "output_token_throughput": self.output_throughput,
+            "total_token_throughput": self.total_throughput,
+            "request_goodput": self.goodput,
+            "peak_output_token_throughput": self.peak_output_throughput,
+            "requests_completed": self.completed,
+            "requests_failed": self.failed,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "answers_in_one_piece": self.in_one_piece,
+            "peak_concurrent_requests": self.peak_requests,
+        }
+        latencies = {name: latency.statistics() for name, latency in self.latencies.items()}
+        return rows(figures, latencies) + (_server_rows(self.server) if self.server else [])
 
 
 def _server_rows(server: Server) -> List[Metric]:
@@ -561,33 +544,16 @@ class _Figures:
     def _spread(self, name: str, short: str, latency: Latency) -> None:
         """Checks of the mean, median and percentiles of any figures above zero."""
         slack = 3 * self._slack / 1000 + _SAME * latency.mean
-        curve = sorted([*latency.percentiles.items(), (50.0, latency.median)])
-        for (lower, below), (upper, above) in zip(curve, curve[1:]):
-            wrong = below > above + slack
-            if wrong or (lower == upper and abs(above - below) > slack):
-                self.refuse(f"{short}: P{upper:g} is below P{lower:g}", f"median_{name}_ms")
-        # Half of the values are the median at least, all are above zero.
-        if latency.mean < latency.median / 2 - slack:
-            self.refuse(
-                f"{short}: a mean of {latency.mean:g} s with a median of {latency.median:g} s",
-                f"mean_{name}_ms",
-            )
-        if latency.deviation is None:
-            return
-        if abs(latency.mean - latency.median) > latency.deviation + slack:
-            self.refuse(
-                f"{short}: mean and median are further apart than the standard deviation",
-                f"std_{name}_ms",
-            )
-        for percent, value in latency.percentiles.items():
-            if 50 < percent < 100:
-                odds = math.sqrt(percent / (100 - percent))
-                if value > latency.mean + latency.deviation * odds * 1.02 + slack:
-                    self.refuse(
-                        f"{short}: P{percent:g} is too far from the mean for this standard "
-                        "deviation",
-                        f"std_{name}_ms",
-                    )
+        middle = latency.percentiles.get(50)
+        statistics = latency.statistics()
+        wrong = spread_error(
+            short,
+            statistics if middle is None else {**statistics, "p50": middle},
+            latency.deviation,
+            slack,
+        )
+        if wrong is not None:
+            self.refuse(wrong[1], f"{wrong[0]}_{name}_ms")
 
     def _contains(self, ttft: Latency, e2el: Latency) -> None:
         """TTFT is a part of E2EL, request by request."""

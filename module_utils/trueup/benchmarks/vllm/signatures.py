@@ -15,4 +15,9 @@ def recognises(text: str) -> bool:
         return True
     if "Serving Benchmark Result" in text:
         return "(retokenized)" not in text and not re.search(r"(?m)^Backend:", text)
-    return '"total_output_tokens"' in text and '"median_ttft_ms"' in text
+    # SGLang's E2E latency is called e2e_latency.
+    return (
+        '"total_output_tokens"' in text
+        and '"median_ttft_ms"' in text
+        and '"median_e2e_latency_ms"' not in text
+    )
