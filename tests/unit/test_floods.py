@@ -38,7 +38,7 @@ RECORDINGS = {
     "training": ["synthetic_torchtitan.txt", "synthetic_gpt_neox.txt", "synthetic_llm_c.txt"],
     "serving": [
         *("synthetic_sglang_table.txt", "synthetic_trtllm.txt", "synthetic_aiperf.txt"),
-        *("synthetic_vllm_latency.txt", "synthetic_llmd_v01.yaml", "synthetic_aiperf.csv"),
+        *("synthetic_vllm_latency.txt", "synthetic_llmd_v01_yaml.txt", "synthetic_aiperf.csv"),
     ],
     "stream": ["stream510.txt", "kernel_streaming.json"],
     "vllm": ["vllm032_driver_killed.log", "vllm032_table.log"],

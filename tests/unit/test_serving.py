@@ -63,7 +63,7 @@ READ: dict[str, tuple[Any, ...]] = {
         *("inferencex", "vllm", None, 5000.0, 10000.0),
         *((210.0, 180.0, 660.0), (12.5, 12.5, 20.0), (12900.0, 12800.0, 15200.0)),
     ),
-    "synthetic_llmd_v01.yaml": (
+    "synthetic_llmd_v01_yaml.txt": (
         *("llm-d benchmark report", "vllm", 4.0, 400.0, 4400.0),
         *((120.0, 110.0, 300.0), (20.0, 19.5, 27.0), (2100.0, 2080.0, 2800.0)),
     ),
@@ -230,7 +230,7 @@ def test_a_report_of_guidellm_is_a_run_for_each_benchmark() -> None:
         ("aiperf.txt", "1,228.80", "1,928.80", "is not 9.6 requests a second of 128 tokens"),
         ("aiperf.txt", "│    52.40 │", "│    31.00 │", "mean TTFT is not between min and max"),
         ("vllm_throughput.txt", "6348.80 out", "6948.80 out", "64000 of 192000 tokens are output"),
-        ("llmd_v01.yaml", "units: ms\n", "units: furlongs\n", "no unit of time"),
+        ("llmd_v01_yaml.txt", "units: ms\n", "units: furlongs\n", "no unit of time"),
         ("llmd_v02.json", '"mean": 400.0', '"mean": "x"', "'x' is not a number"),
         ("inferencex.json", '"p99_ttft": 0.66', '"p99_ttft": 0.06', "TTFT: P99 is below P50"),
         ("inferencex.json", '"tp": 4,', '"tp": 4', "the JSON is cut off or damaged"),
@@ -272,7 +272,7 @@ def test_one_token_a_request_leaves_no_time_between_tokens() -> None:
 
 
 def test_a_report_in_yaml_keeps_its_indentation_and_may_be_pasted() -> None:
-    text = text_of("synthetic_llmd_v01.yaml")
+    text = text_of("synthetic_llmd_v01_yaml.txt")
     pasted = f"```yaml\n{text}```\n"
     assert read(pasted, source="x").rows == read(text, source="x").rows
 

@@ -119,7 +119,7 @@ def test_an_option_says_the_engine_that_a_client_does_not(trueup: Any, tmp_path:
         ("synthetic_vllm_latency.txt", 640.0, 1),
         ("aiperf_0.13.0.json", 1046.0624, None),
         ("synthetic_inferencex.json", 5000.0, 4),
-        ("synthetic_llmd_v01.yaml", 400.0, 8),
+        ("synthetic_llmd_v01_yaml.txt", 400.0, 8),
     ],
 )
 def test_every_tools_tokens_are_priced_and_listed(

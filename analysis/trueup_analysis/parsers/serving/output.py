@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from trueup.errors import ParseError
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from .schema import Draft, Serving
 
 TOOL = "serving"
+# The time for YAML grows with the square of the depth of braces.
+_DEEPEST: Final = 50
 _TEXTS: Final[dict[str, Callable[[Sequence[Line]], Draft]]] = {
     "table": tables.read_table,
     "offline_table": tables.read_table,
@@ -79,10 +82,14 @@ def _object(text: str, form: str) -> Mapping[str, Any]:
 
 
 def _document(text: str) -> Mapping[str, Any]:
+    depths = accumulate(1 if mark in "[{" else -1 for mark in re.findall(r"[][{}]", text))
+    if max(depths, default=0) > _DEEPEST:
+        raise ParseError("the YAML is nested too deeply: it is no report", 1)
     import yaml  # noqa: PLC0415 WHY: a tenth of a second, for reports alone
 
     try:
-        data = yaml.safe_load(re.sub(r"(?m)^\s*```.*$", "", text))
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        data = yaml.load(text, loader)  # noqa: S506 WHY: either of them is a safe loader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         mark = getattr(error, "problem_mark", None)

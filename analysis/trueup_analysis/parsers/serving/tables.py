@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
     from trueup.reading import Line
 
-_TITLE: Final = re.compile(r"=+ (Serving|Offline Throughput) Benchmark Result =+")
-_ROW: Final = re.compile(r"([^:]{1,60}):(?: +(\S.*?))?")
-_SECTION: Final = re.compile(r"-{2,}[^-].*-{2,}")
+_TITLE: Final = re.compile(r"={1,60} (Serving|Offline Throughput) Benchmark Result ={1,60}")
+_ROW: Final = re.compile(r"([^:]{1,60}):(?: +(\S.*))?")
 _STATISTIC: Final = re.compile(
     r"(Mean|Median|Std|Min|Max|P\d{1,2}(?:\.\d{1,3})?) (TTFT|TPOT|ITL|E2EL|E2E Latency) \(ms\)"
 )
@@ -65,7 +64,8 @@ def read_table(lines: Sequence[Line]) -> Draft:
         if re.fullmatch(r"={20,}", text):
             is_closed = True
             break
-        if text and not _SECTION.fullmatch(text):
+        is_section = text.startswith("--") and text.endswith("--")
+        if text and not is_section:
             _row(draft, line)
     if not (is_closed and titles):
         draft.unverified.append("no title or no closing line of =: rows may be missing")

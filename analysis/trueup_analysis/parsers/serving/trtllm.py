@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _CLIENT: Final = "trtllm-bench"
 _ENGINE: Final = "tensorrt-llm"
-_ROW: Final = re.compile(r"([^:\t]{2,60}?)\s*:\s*(\S.*?)?\s*")
-_STATISTIC: Final = re.compile(r"\[(TPOT|TTFT|Latency)\] (\w+) *: *([\d.]+)\s*")
+_ROW: Final = re.compile(r"([^:\t]{2,60}?)[ \t]{0,40}:\s*(\S.*)?")
+_STATISTIC: Final = re.compile(r"\[(TPOT|TTFT|Latency)\] (\w+) *: *(\d[\d.]*)")
 _MILLISECONDS: Final = 1e-3
 # By label in lower case without its unit: the figure and its factor.
 _FIGURES: Final = {
@@ -59,8 +59,8 @@ def read_text(lines: Sequence[Line]) -> Draft:
     seen: dict[str, str] = {}
     each: Figure | None = None
     for line in lines:
-        statistic = _STATISTIC.fullmatch(line)
-        row = _ROW.fullmatch(line)
+        statistic = _STATISTIC.fullmatch(line.strip())
+        row = _ROW.fullmatch(line.strip())
         if statistic is not None:
             kind = statistic[2].lower()
             kind = _STATISTIC_OF.get(kind, kind)
