@@ -165,14 +165,14 @@ def _take(
         _STATISTIC_OF.get(key.lower(), key.lower()): value for key, value in statistics.items()
     }
     if name in _LATENCIES and factor is not None:
-        for statistic, value in named.items():
-            if _STATISTICS.fullmatch(statistic) and (figure := read(value)) is not None:
-                draft.latency(_LATENCIES[name], statistic, figure.times(factor))
+        for statistic in filter(_STATISTICS.fullmatch, named):
+            figure = read(named[statistic])
+            draft.latency(_LATENCIES[name], statistic, figure and figure.times(factor))
     elif name in _FIGURES and "user" not in unit:
         draft.put(_FIGURES[name], read(named["mean"]) if "mean" in named else None)
     elif name == "benchmark duration" and "mean" in named:
         # Newer rates are over a time that begins somewhat earlier.
         figure = read(named["mean"])
-        draft.about = None if figure is None else figure.times(factor or 1.0)
+        draft.about = figure and figure.times(factor or 1.0)
     elif "mean" in named:
         draft.unknown(name, f"{named['mean']} {unit}")

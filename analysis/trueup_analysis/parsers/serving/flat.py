@@ -3,6 +3,7 @@ InferenceX (before: InferenceMAX; utils/process_result.py), whose times are in s
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,17 +83,10 @@ def read_sglang(data: Mapping[str, Any]) -> Draft:
 def read_inferencex(data: Mapping[str, Any]) -> Draft:
     """A row of InferenceX: rates of each GPU, times the GPUs."""
     draft = _draft("inferencex", data)
-    sizes = [number(data.get(name)) for name in ("tp", "pp", "pcp_size")]
-    gpus = 1.0
-    for size in sizes:
-        gpus *= 1.0 if size is None else size.value
-    parts = [number(data.get(f"num_{part}_gpu")) for part in ("prefill", "decode")]
-    decode: float | None = None
-    if all(part is not None for part in parts):
-        prefill, decode = (part.value for part in parts if part is not None)
-        gpus = prefill + decode
-    known = sizes[0] is not None or decode is not None
-    if known:
+    gpus, decode = _gpus(data)
+    if gpus is None:
+        draft.unknown("tput_per_gpu", data.get("tput_per_gpu"))
+    else:
         draft.gpus = Figure(gpus)
         for key, name, count in (
             ("tput_per_gpu", "total_token_throughput", gpus),
@@ -101,10 +95,21 @@ def read_inferencex(data: Mapping[str, Any]) -> Draft:
             each = number(data.get(key))
             if name not in draft.figures and each is not None:
                 draft.put(name, each.times(count))
-    elif "tput_per_gpu" in data:
-        draft.unknown("tput_per_gpu", data["tput_per_gpu"])
     _check_speed(draft, data)
     return draft
+
+
+def _gpus(data: Mapping[str, Any]) -> tuple[float | None, float]:
+    """The GPUs of a row, and those of them that generate where they are others than those that
+    read the prompts, else 0; None where the row does not say."""
+    prefill, decode = (number(data.get(f"num_{part}_gpu")) for part in ("prefill", "decode"))
+    if prefill is not None and decode is not None:
+        return prefill.value + decode.value, decode.value
+    tensor = number(data.get("tp"))
+    if tensor is None:
+        return None, 0.0
+    degrees = (number(data.get(name)) for name in ("pp", "pcp_size"))
+    return tensor.value * math.prod(each.value for each in degrees if each is not None), 0.0
 
 
 def _check_speed(draft: Draft, data: Mapping[str, Any]) -> None:

@@ -59,15 +59,19 @@ def read_report(data: Mapping[str, Any]) -> Draft:
     for name, value in (figures.get("throughput") or {}).items():
         if name in _RATES:
             draft.put(_RATES[name], number(at(value, "mean") if isinstance(value, dict) else value))
-    total = number(at(figures, "requests.total"))
-    lost = [number(at(figures, f"requests.{name}")) for name in ("failures", "incomplete")]
-    if total is not None:
-        completed = total.value - sum(figure.value for figure in lost if figure is not None)
-        draft.put("requests_completed", Figure(completed))
-    draft.put("requests_failed", lost[0])
+    _requests(draft, figures)
     _settings_of_old(draft, data)
     _settings(draft, data)
     return draft
+
+
+def _requests(draft: Draft, figures: Mapping[str, Any]) -> None:
+    total = number(at(figures, "requests.total"))
+    lost = [number(at(figures, f"requests.{name}")) for name in ("failures", "incomplete")]
+    draft.put("requests_failed", lost[0])
+    if total is not None:
+        completed = total.value - sum(figure.value for figure in lost if figure is not None)
+        draft.put("requests_completed", Figure(completed))
 
 
 def _latency(draft: Draft, name: str, statistics: Mapping[str, Any]) -> None:

@@ -26,6 +26,11 @@ _SECONDS: Final = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _NUMBER: Final = re.compile(r"-?\d[\d,]{0,24}(?:\.\d{1,18})?(?:[eE][+-]?\d{1,3})?")
 _SILENT: Final = frozenset({"", "none", "null", "n/a", "not set", "unknown", "auto"})
 _NEAR: Final = 0.05
+_REQUESTS: Final = "request_throughput"
+_INPUT: Final = "input_token_throughput"
+_OUTPUT: Final = "output_token_throughput"
+_TOTAL: Final = "total_token_throughput"
+_LENGTH: Final = "mean_output_length"
 _SHARE: Final = 1e-6  # sums and means in another order differ less
 _MOST: Final = 1e15
 
@@ -197,84 +202,74 @@ class Draft:
             _refuse(f"{self.gpus.value:.4g} GPUs follow from the rate of each GPU", self.gpus)
         return count
 
+    def _known(self, *names: str) -> list[tuple[Figure, ...]]:
+        """Some figures as the only element, where all of them are known; else empty."""
+        figures = tuple(self.figures[name] for name in names if name in self.figures)
+        return [figures] if len(figures) == len(names) else []
+
     def _derive(self) -> None:
         """Add the figures that follow from others."""
         figures = self.figures
-        output, completed = (
-            figures.get("output_token_throughput"),
-            figures.get("request_throughput"),
-        )
-        inputs, outputs = figures.get("mean_input_length"), figures.get("mean_output_length")
-        if "input_token_throughput" not in figures and inputs is not None:
-            # By tokens, whose rate has more digits than that of requests.
-            if output is not None and outputs is not None and outputs.value > 0:
-                figures["input_token_throughput"] = _product(output, inputs, outputs)
-            elif completed is not None:
-                figures["input_token_throughput"] = _product(completed, inputs)
-        rate = figures.get("input_token_throughput")
-        if "total_token_throughput" not in figures and rate is not None and output is not None:
-            total = Figure(rate.value + output.value, rate.slack + output.slack, rate.line)
-            figures["total_token_throughput"] = total
-        whole = figures.get("total_token_throughput")
-        if output is None and whole is not None and rate is not None:
-            value = max(whole.value - rate.value, 0.0)
-            slack = whole.slack + rate.slack
-            figures["output_token_throughput"] = Figure(value, slack, whole.line)
+        # By tokens, whose rate has more digits than that of requests.
+        for output, inputs, outputs in self._known(_OUTPUT, "mean_input_length", _LENGTH):
+            if outputs.value > 0:
+                figures.setdefault(_INPUT, _product(output, inputs, outputs))
+        for requests, inputs in self._known(_REQUESTS, "mean_input_length"):
+            figures.setdefault(_INPUT, _product(requests, inputs))
+        for rate, output in self._known(_INPUT, _OUTPUT):
+            together = Figure(rate.value + output.value, rate.slack + output.slack, rate.line)
+            figures.setdefault(_TOTAL, together)
+        for rate, total in self._known(_INPUT, _TOTAL):
+            rest = Figure(max(total.value - rate.value, 0.0), total.slack + rate.slack, total.line)
+            figures.setdefault(_OUTPUT, rest)
 
     def _check_rates(self) -> None:
         """Each rate is its count over the duration, and the total that of its parts."""
-        figures = self.figures
-        duration = figures.get("duration")
-        if duration is not None and duration.value <= 0:
-            _refuse("the benchmark took no time", duration)
+        for (duration,) in self._known("duration"):
+            if duration.value <= 0:
+                _refuse("the benchmark took no time", duration)
         for rate_name, count_name in (
-            ("request_throughput", "requests_completed"),
-            ("output_token_throughput", "output_tokens"),
-            ("input_token_throughput", "input_tokens"),
-            ("total_token_throughput", "total_tokens"),
+            (_REQUESTS, "requests_completed"),
+            (_OUTPUT, "output_tokens"),
+            (_INPUT, "input_tokens"),
+            (_TOTAL, "total_tokens"),
         ):
-            rate, count = figures.get(rate_name), figures.get(count_name)
-            if rate is None or count is None:
-                continue
-            if duration is not None and not _agree(rate, _product(count, divisor=duration)):
-                _refuse(
-                    f"{rate_name} {rate.value:g} is not {count.value:.12g} in {duration.value:g} s",
-                    rate,
-                )
-            near = self.about
-            if near is not None and near.value and not _is_near(rate, count.value / near.value):
-                self.warnings.append(
-                    f"{rate_name} {rate.value:.6g} is not near {count.value:.12g} in"
-                    f" {near.value:.6g} s"
-                )
+            for rate, count, duration in self._known(rate_name, count_name, "duration"):
+                if not _agree(rate, _product(count, divisor=duration)):
+                    counted = f"{count.value:.12g} in {duration.value:g} s"
+                    _refuse(f"{rate_name} {rate.value:g} is not {counted}", rate)
+            for rate, count in self._known(rate_name, count_name):
+                self._check_near(rate_name, rate, count)
         self._check_parts()
 
+    def _check_near(self, name: str, rate: Figure, count: Figure) -> None:
+        near = self.about
+        if near is not None and near.value and not _is_near(rate, count.value / near.value):
+            counted = f"{count.value:.12g} in {near.value:.6g} s"
+            self.warnings.append(f"{name} {rate.value:.6g} is not near {counted}")
+
     def _check_parts(self) -> None:
-        figures = self.figures
-        parts = [figures.get(f"{kind}_token_throughput") for kind in ("input", "output", "total")]
-        inputs, outputs, total = parts
-        if inputs is not None and outputs is not None and total is not None:
+        for inputs, outputs, total in self._known(_INPUT, _OUTPUT, _TOTAL):
             together = Figure(inputs.value + outputs.value, inputs.slack + outputs.slack)
             if not _agree(total, together):
                 _refuse(
-                    f"total_token_throughput {total.value:g} is not {inputs.value:g} of the input"
-                    f" and {outputs.value:g} of the output",
+                    f"{_TOTAL} {total.value:g} is not {inputs.value:g} of the input and"
+                    f" {outputs.value:g} of the output",
                     total,
                 )
-        if outputs is not None and total is not None and not _below(outputs, total):
-            _refuse("the total token throughput is below that of the output", total)
-        requests, length = figures.get("request_throughput"), figures.get("mean_output_length")
-        good = figures.get("request_goodput")
-        if good is not None and requests is not None and not _below(good, requests):
-            _refuse("request_goodput is above the request throughput", good)
-        if requests is None or length is None or outputs is None:
-            return
-        if not _agree(outputs, _product(requests, length)):
-            _refuse(
-                f"output_token_throughput {outputs.value:g} is not {requests.value:g} requests"
-                f" a second of {length.value:g} tokens",
-                outputs,
-            )
+        for outputs, total in self._known(_OUTPUT, _TOTAL):
+            if not _below(outputs, total):
+                _refuse("the total token throughput is below that of the output", total)
+        for good, requests in self._known("request_goodput", _REQUESTS):
+            if not _below(good, requests):
+                _refuse("request_goodput is above the request throughput", good)
+        for outputs, requests, length in self._known(_OUTPUT, _REQUESTS, _LENGTH):
+            if not _agree(outputs, _product(requests, length)):
+                _refuse(
+                    f"{_OUTPUT} {outputs.value:g} is not {requests.value:g} requests a second of"
+                    f" {length.value:g} tokens",
+                    outputs,
+                )
 
     def _check_latencies(self) -> None:
         """The order of percentiles, of TTFT and E2EL, and of both and the duration."""
@@ -291,10 +286,9 @@ class Draft:
             wrong = spread_error(name.upper(), values, deviation, slack)
             if wrong is not None:
                 _refuse(wrong[1], statistics.get(wrong[0]) or next(iter(statistics.values())))
+            least, most = (0.0 if low is None else low), (_MOST if high is None else high)
             for key, value in values.items():
-                if (low is not None and value < low - slack) or (
-                    high is not None and value > high + slack
-                ):
+                if not least - slack <= value <= most + slack:
                     _refuse(f"{key} {name.upper()} is not between min and max", statistics[key])
         self._check_contained()
 
@@ -304,21 +298,22 @@ class Draft:
             short, long = first.get(key), whole.get(key)
             if short is not None and long is not None and not _below(short, long):
                 _refuse(f"the {key} TTFT is longer than that E2EL", long)
-        duration, longest = self.figures.get("duration"), whole.get("mean")
-        if duration is not None and longest is not None and not _below(longest, duration):
-            _refuse(
-                f"a mean E2EL of {longest.value:g} s in a benchmark of {duration.value:g} s",
-                longest,
-            )
-        rate, concurrency = self.figures.get("request_throughput"), self.figures.get("concurrency")
-        if rate is None or concurrency is None or longest is None:
+        longest = whole.get("mean")
+        if longest is None:
             return
-        if not _agree(concurrency, _product(rate, longest)):
-            _refuse(
-                f"concurrency {concurrency.value:g} is not {rate.value:g} requests a second of"
-                f" {longest.value:g} s",
-                concurrency,
-            )
+        for (duration,) in self._known("duration"):
+            if not _below(longest, duration):
+                _refuse(
+                    f"a mean E2EL of {longest.value:g} s in a benchmark of {duration.value:g} s",
+                    longest,
+                )
+        for rate, concurrency in self._known(_REQUESTS, "concurrency"):
+            if not _agree(concurrency, _product(rate, longest)):
+                _refuse(
+                    f"concurrency {concurrency.value:g} is not {rate.value:g} requests a second of"
+                    f" {longest.value:g} s",
+                    concurrency,
+                )
 
     def _is_unresolved(self, name: str, values: Mapping[str, float]) -> bool:
         """Take out a latency between tokens that streaming did not resolve, and say so."""

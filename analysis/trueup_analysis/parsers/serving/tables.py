@@ -57,17 +57,11 @@ def read_table(lines: Sequence[Line]) -> Draft:
     offline = bool(titles) and "Offline" in titles[0]
     draft = Draft("sglang bench_offline_throughput" if offline else "sglang bench_serving")
     # Without its title the table begins at its first row.
-    rows = lines[titles[0].number :] if titles else lines
-    is_closed = False
-    for line in rows:
-        text = line.strip()
-        if re.fullmatch(r"={20,}", text):
-            is_closed = True
-            break
-        is_section = text.startswith("--") and text.endswith("--")
-        if text and not is_section:
-            _row(draft, line)
-    if not (is_closed and titles):
+    body = lines[titles[0].number :] if titles else lines
+    closing = next((n for n, line in enumerate(body) if re.fullmatch(r"\s*={20,}\s*", line)), None)
+    for line in body[:closing]:
+        _row(draft, line)
+    if closing is None or not titles:
         draft.unverified.append("no title or no closing line of =: rows may be missing")
     # The offline benchmark's backend is a way into the engine.
     draft.say("engine", "sglang" if offline else draft.parameters.get("backend"))
@@ -76,9 +70,12 @@ def read_table(lines: Sequence[Line]) -> Draft:
 
 
 def _row(draft: Draft, line: Line) -> None:
-    match = _ROW.fullmatch(line.strip())
+    text = line.strip()
+    if not text or (text.startswith("--") and text.endswith("--")):
+        return
+    match = _ROW.fullmatch(text)
     if match is None:
-        draft.unknown(line, "a line")
+        draft.unknown(text, "a line")
         return
     label, value = match[1], match[2] or ""
     statistic = _STATISTIC.fullmatch(label)

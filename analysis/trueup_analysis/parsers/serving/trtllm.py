@@ -59,32 +59,39 @@ def read_text(lines: Sequence[Line]) -> Draft:
     seen: dict[str, str] = {}
     each: Figure | None = None
     for line in lines:
-        statistic = _STATISTIC.fullmatch(line.strip())
-        row = _ROW.fullmatch(line.strip())
+        statistic, row = _STATISTIC.fullmatch(line.strip()), _ROW.fullmatch(line.strip())
         if statistic is not None:
-            kind = statistic[2].lower()
-            kind = _STATISTIC_OF.get(kind, kind)
-            name = _LATENCY_OF[statistic[1]]
-            # The mean stands among the rates too.
-            if kind != "mean" or "mean" not in draft.latencies[name]:
-                draft.latency(name, kind, printed(statistic[3], line).times(_MILLISECONDS))
+            _statistic(draft, statistic, line)
         elif row is not None:
             label = re.sub(r" \([^)]*\)$", "", row[1]).lower()
-            seen.setdefault(label, row[2] or "")
-            if label in _FIGURES:
-                name, factor = _FIGURES[label]
-                draft.put(name, printed(row[2] or "", line).times(factor))
-            elif label in _MEANS:
-                figure = printed(row[2] or "", line).times(_MILLISECONDS)
-                draft.latency(_MEANS[label], "mean", figure)
-            elif label == "per gpu output throughput":
-                each = printed(row[2] or "", line)
-            elif label in _PARAMETERS:
-                draft.say(_PARAMETERS[label], row[2] or "")
-            elif "throughput" in label or "speed" in label:
-                draft.unknown(row[1], row[2] or "")
+            text = row[2] or ""
+            seen.setdefault(label, text)
+            if label == "per gpu output throughput":
+                each = printed(text, line)
+            else:
+                _row(draft, label, text, line)
     _finish(draft, seen, each)
     return draft
+
+
+def _statistic(draft: Draft, match: re.Match[str], line: Line) -> None:
+    kind = _STATISTIC_OF.get(match[2].lower(), match[2].lower())
+    name = _LATENCY_OF[match[1]]
+    # The mean stands among the rates too.
+    if kind != "mean" or "mean" not in draft.latencies[name]:
+        draft.latency(name, kind, printed(match[3], line).times(_MILLISECONDS))
+
+
+def _row(draft: Draft, label: str, text: str, line: Line) -> None:
+    if label in _FIGURES:
+        name, factor = _FIGURES[label]
+        draft.put(name, printed(text, line).times(factor))
+    elif label in _MEANS:
+        draft.latency(_MEANS[label], "mean", printed(text, line).times(_MILLISECONDS))
+    elif label in _PARAMETERS:
+        draft.say(_PARAMETERS[label], text)
+    elif "throughput" in label or "speed" in label:
+        draft.unknown(label, text)
 
 
 def read_json(data: Mapping[str, Any]) -> Draft:
