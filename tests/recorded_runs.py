@@ -1318,6 +1318,7 @@ def every_tool(outputs: Path | None = None) -> Run:
         _of_others("azcopy", "synthetic_completed.txt", nodes=["hb-1"], size=HBV3),
         _of_others("gpu_burn", "synthetic_two_gpus.txt", gpus=2),
         _of_others("hpl_mxp", "synthetic_8gpu.txt", gpus=8, parameters={"n": 384000}),
+        _of_others("nccl_log", "synthetic_infiniband.txt", gpus=4),
         _of_others("training", "synthetic_torchtitan.txt", gpus=8),
         _of_others("hpcg", "hpcg31_2ranks.txt", nodes=["hb-1"], size=HBV3),
         _of_others("ior", "ior_4.0.0.txt", nodes=["hb-1"], size=HBV3),

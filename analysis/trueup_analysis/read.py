@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from trueup.benchmarks import Parsed
 
+    from .parsers.nccl_log.output import NcclLogOutput
+
 # Known tools without a parser, by a pattern that only their output matches.
 OTHERS: Final = {
     "superbench": re.compile(r'/return_code(?::\d+)?"\s*:|"reduce_op"\s*:'),
@@ -233,18 +235,19 @@ class _Front:
             raise BadInput(f"{self.source}: {error.below(lacking)}") from error
         except TrueupError as error:
             raise BadInput(f"{self.source}: {error}") from error
+        log = _nccl_log(block)
         return Reading(
             source=self.source,
             tool=block.tool,
             tool_version=parsed.tool_version,
             parameters=dict(parsed.parameters),
             rows=[metric.as_row() for metric in parsed.metrics()],
-            checks=dict(parsed.checks),
-            warnings=list(parsed.warnings),
+            checks={**parsed.checks, **(log.checks if log else {})},
+            warnings=[*parsed.warnings, *(log.warnings if log else [])],
             unverified=unverified(parsed),
             resources=_resources(parsed),
             hosts=list(dict.fromkeys(getattr(parsed, "hosts", ()))),
-            reasons=dict(getattr(parsed, "reasons", {})),
+            reasons={**getattr(parsed, "reasons", {}), **(log.reasons if log else {})},
             not_judged=dict(getattr(parsed, "not_judged", {})),
             removed=self.removed,
             first_line=block.first_line,
@@ -261,6 +264,15 @@ def _parsed(block: Block) -> Parsed:
         if block.ended == block.text:
             raise
     return parse(block.ended)
+
+
+def _nccl_log(block: Block) -> NcclLogOutput | None:
+    """NCCL's log between the lines of a tool that does not read it itself."""
+    if block.tool.startswith("nccl") or not parsers.part("nccl_log", "signatures").recognises(
+        block.text
+    ):
+        return None
+    return cast("NcclLogOutput", parsers.part("nccl_log", "output").parse_nccl_log(block.text))
 
 
 def _resources(parsed: Parsed) -> dict[str, int]:
@@ -309,13 +321,14 @@ def _claims(text: str, source: str) -> list[str]:
         for name, module in by_tool.items()
         if not text_marks.isdisjoint(module.MARKS) and module.recognises(text)
     ]
+    alone = [name for name in claims if not getattr(by_tool[name], "IS_BESIDE", False)]
     if not claims:
         other = next((name for name, mark in OTHERS.items() if mark.search(text)), None)
         reason = f"no known tool's output; say which with --benchmark ({', '.join(by_tool)})"
         raise BadInput(
             f"{source}: {reason if other is None else f'output of {other}: there is no parser'}"
         )
-    return claims
+    return alone or claims
 
 
 def nodes_of(label: str, count: int | None, names: Sequence[str] = ()) -> list[str]:

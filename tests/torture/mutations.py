@@ -84,7 +84,10 @@ UNSEEN = {
     "dcgm/dcgm4_table": ((*_LINES, "mixed inside a line"), "dcgm_tests_failed"),
     "dcgm/dcgm4_level2": (("lines swapped", "line moved"), "dcgm_(?!tests_failed).*"),
     # A line of a GPU holds one rate, and nothing else says it.
-    "dcgm/proftester": ((*_LINES, "exponent", "mixed inside a line"), "dcgm_.*"),
+    "dcgm/proftester": (
+        (*_LINES, "exponent", "mixed inside a line", "cut, then whole"),
+        "dcgm_.*",
+    ),
     # Rows of two directions differ in the figure alone.
     "gpu_copy/bandwidthtest": (_LINES, ".*_bandwidth"),
     "gpu_copy/nvbandwidth_0.8.json": (_LINES, ".*_bandwidth"),
@@ -112,6 +115,11 @@ UNSEEN = {
     "ior/ior_4.0.0.csv": (("lines lost", "cut", "middle lost", "line ends"), "ior_.*"),
     # How many verdicts there are is said nowhere else.
     "aznhc": ((*_LINES, "cut", "mixed inside a line"), "nhc_.*"),
+    # How many warnings there are is said nowhere else.
+    "nccl_log": (
+        (*_LINES, "cut", "middle lost", "mixed inside a line", "column dropped", "word renamed"),
+        "nccl_warnings",
+    ),
     # A figure may have any digits, and nothing else says it.
     "training": (("mixed inside a line",), ".*"),
     "training/synthetic_nemo": (

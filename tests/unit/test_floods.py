@@ -35,6 +35,7 @@ RECORDINGS = {
     "nccl": ["infiniband.txt", "old_layout.txt"],
     "osu": ["synthetic_osu_mbw_mr.txt", "synthetic_imb_sendrecv_old.txt"],
     "nv_a10": ["ffmpeg51_s2.txt", "synthetic_a10_s5.txt"],
+    "nccl_log": ["synthetic_sockets.txt"],
     "training": ["synthetic_torchtitan.txt", "synthetic_gpt_neox.txt", "synthetic_llm_c.txt"],
     "serving": [
         *("synthetic_sglang_table.txt", "synthetic_trtllm.txt", "synthetic_aiperf.txt"),

@@ -4,7 +4,9 @@ The formats are those of NCCL 2.4 to 2.30, from its source: transport/p2p.cc, sh
 coll_net.cc ("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read", "via SHM/direct",
 "[send] via NET/IB/0/GDRDMA"), net_ib ("NET/IB : Using [0]mlx5_ib0:1/IB"), graph/xml.cc ("Loading
 topology file"), graph/paths.cc ("GPU/0-100000 :GPU/0-200000 (2/240.0/NVL)"), init.cc ("NCCL version
-2.30.4+cuda13.0", "Using network IB") and plugin/net ("NET/Plugin: Loaded net plugin IBext_v11").
+2.30.4+cuda13.0", "Using network IB", "comm 0x... rank 0 nRanks 16 nNodes 2 localRanks 8"),
+misc/param.cc ("NCCL_IB_DISABLE set by environment to 1") and plugin/net ("NET/Plugin: Loaded net
+plugin IBext_v11").
 
 The log answers only from its lines: everything else is ``unknown``.
 """
@@ -17,6 +19,8 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tup
 
 # Transports of a pair of ranks, the worst first: one pair that fell back makes all wait.
 _WORST_FIRST = ("socket", "other", "shm", "roce", "unknown", "ib", "p2p", "nvlink")
+# Those within a node.
+_INSIDE = {"shm", "p2p", "nvlink"}
 # NVL is a link or a switch between two GPUs, NVB two links with a GPU between them.
 _NVLINK_PATHS = {"NVL", "NVB"}
 # The first release that says so when it loads a topology file (graph/xml.cc).
@@ -30,6 +34,14 @@ _COLLNET = re.compile(
     r"Coll(?:Net)? \d+(?:/\d+)? : \d+ \[(?:send|receive)\] via COLLNET/([^/]+)/\d+"
 )
 _NETWORK = re.compile(r"Using network (\S.*)")
+_COMMUNICATOR = re.compile(
+    r"(?:ncclCommInit\w+ )?comm 0x[0-9a-f]+ rank \d+ n[rR]anks (\d{1,7})"
+    r"(?: nNodes (\d{1,6}) localRanks \d)?"
+)
+# Variables that ask for sockets.
+_ASKED = re.compile(
+    r"(NCCL_IB_DISABLE(?= set by environment to 1\b)|NCCL_NET(?= set by environment to Socket\b))"
+)
 _PLUGIN = re.compile(r"NET/Plugin ?: Loaded (net|collnet) plugin (\S+)")
 _TOPOLOGY = re.compile(r"Loading topology file (\S+)")
 _NO_TOPOLOGY = re.compile(r"Could not open XML topology file (\S+) : ")
@@ -38,7 +50,7 @@ _CHOICE = re.compile(r"(?:\w+: *)?\d+ Bytes -> Algo (\w+) proto (\w+)")
 _ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 _PROTOCOLS = ("ll", "ll128", "simple")
 # First letters of the messages that are read, but for choices.
-_FIRST = frozenset("CRNULG=")
+_FIRST = frozenset("CRNULG=cn")
 _CHOSEN = " Bytes -> Algo "
 _CHANNELS = ("Channel ", "Ring ")
 # So many different ones are remembered.
@@ -65,6 +77,9 @@ class NcclLog(NamedTuple):
         version: of the NCCL library that ran.
         why_unknown: the missing lines of the log, a sentence, where transport is unknown.
         warnings: NCCL's own, each once.
+        hosts: the machines that wrote lines.
+        ranks, nodes: of the largest communicator; None where no line says it.
+        asked: the variables that asked for sockets.
     """
 
     within: Optional[str] = None
@@ -80,11 +95,30 @@ class NcclLog(NamedTuple):
     version: Optional[str] = None
     why_unknown: str = "NCCL's log is not in the output (NCCL_DEBUG=INFO writes it)"
     warnings: Tuple[str, ...] = ()
+    hosts: Tuple[str, ...] = ()
+    ranks: Optional[int] = None
+    nodes: Optional[int] = None
+    asked: Tuple[str, ...] = ()
 
     @property
     def transport(self) -> str:
         """The slower part of the way: between nodes, or within the node where there is one."""
         return self.between or self.within or "unknown"
+
+    @property
+    def parameters(self) -> Dict[str, str]:
+        """The way of the data."""
+        return {
+            "transport": self.transport,
+            "within_node": self.within or "none",
+            "between_nodes": self.between or "none",
+            "gpudirect": self.gpudirect,
+            "sharp": self.sharp,
+            "network": self.network or "unknown",
+            "adapters": ",".join(self.adapters) or "unknown",
+            "topology_file": self.topology_file,
+            **({"algorithm": ",".join(self.algorithms)} if self.algorithms else {}),
+        }
 
 
 class LogReader:
@@ -110,6 +144,9 @@ class LogReader:
         self.warnings: Dict[str, None] = {}
         self.chosen: Dict[str, None] = {}
         self.graph = False
+        self.writers: Dict[str, None] = {}  # hosts
+        self.ranks = self.nodes = 0
+        self.asked: Dict[str, None] = {}
 
     def take(self, host: str, level: str, message: str) -> None:
         """Read a line.
@@ -120,6 +157,8 @@ class LogReader:
             message: the text after the level.
         """
         self.empty = False
+        if host:
+            self.writers[host] = None
         if level == "WARN":
             self.warnings[message.strip()] = None
         first = message[:1]
@@ -130,6 +169,9 @@ class LogReader:
         seen_keys = self.channels if channel else self.messages
         if key in seen_keys:
             return
+        if communicator := _COMMUNICATOR.match(message):
+            self.ranks = max(self.ranks, int(communicator[1]))
+            self.nodes = max(self.nodes, int(communicator[2] or 0))
         self._read(host, message.strip())
         # Of two lists of adapters the last one counts, even if it is the first one again.
         again = _CHANNEL.match(message) is None if channel else "NET/IB" in message
@@ -159,6 +201,7 @@ class LogReader:
             (_NO_TOPOLOGY, self.failed),
             (_NETWORK, self.networks),
             (_PLUGIN, self.plugins),
+            (_ASKED, self.asked),
         ):
             if match := pattern.match(message):
                 names[match[match.re.groups]] = None
@@ -190,6 +233,21 @@ class LogReader:
         if self.empty:
             return NcclLog()
         self.hosts = hosts_of_ranks
+        return self._answer(*self._by_ranks())
+
+    def alone(self) -> NcclLog:
+        """The same of a log without a list of ranks, whose ranks may be those of several
+        communicators: transports within a node and of networks are told apart by their names."""
+        ways = {self._nvlink(self.way(how, host), host) for *_, how, host in self.ways}
+        within, between = _first(ways & _INSIDE), _first(ways - _INSIDE)
+        if not between and max(self.nodes, len(self.writers)) > 1:
+            between = "socket" if {*self.networks} == {"Socket"} else "unknown"
+        elif not ways and self.nodes != 1:
+            between = "unknown"
+        return self._answer(within if ways else "unknown", between, [])
+
+    def _by_ranks(self) -> Tuple[Optional[str], Optional[str], List[str]]:
+        """The slowest way within the nodes and between them, and nodes without channels."""
         ways = [
             ({self.hosts[origin], self.hosts[target]}, self.way(how, host))
             for origin, target, how, host in self.ways
@@ -202,6 +260,9 @@ class LogReader:
         hosts = Counter(self.hosts.values())
         within, silent = _worst(inside, sorted(host for host in hosts if hosts[host] > 1))
         between, more = _worst(across, sorted(hosts) if len(hosts) > 1 else [])
+        return within, between, [*silent, *more]
+
+    def _answer(self, within: Optional[str], between: Optional[str], silent: List[str]) -> NcclLog:
         versions = list(self.versions)
         return NcclLog(
             within=within,
@@ -215,8 +276,12 @@ class LogReader:
             topology_failed=tuple(self.failed),
             algorithms=tuple(self.chosen),
             version=versions[0] if len(versions) == 1 else None,
-            why_unknown=self._why_unknown([*silent, *more]),
+            why_unknown=self._why_unknown(silent),
             warnings=tuple(self.warnings),
+            hosts=tuple(self.writers),
+            ranks=self.ranks or None,
+            nodes=self.nodes or None,
+            asked=tuple(self.asked),
         )
 
     def _nvlink(self, way: str, host: str) -> str:
@@ -256,9 +321,14 @@ def _worst(ways: Set[Tuple[str, str]], hosts: Sequence[str]) -> Tuple[Optional[s
     requested_hosts, logged_hosts = set(hosts), {host for host, _ in ways}
     used_ways = {way for host, way in ways if host in requested_hosts}
     lacking = [host for host in hosts if host not in logged_hosts]
-    worst = next((way for way in _WORST_FIRST if way in used_ways), "unknown")
+    worst = _first(used_ways) or "unknown"
     good = worst not in {"socket", "other", "shm", "roce"}
     return ("unknown" if lacking and good else worst), lacking
+
+
+def _first(ways: Set[str]) -> Optional[str]:
+    """The worst one."""
+    return next((way for way in _WORST_FIRST if way in ways), None)
 
 
 def _share(flags: Sequence[bool]) -> str:

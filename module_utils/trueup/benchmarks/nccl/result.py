@@ -89,15 +89,7 @@ class NcclOutput:
             "operation": self.operation,
             "datatype": self.rows[0].type,
             "reduction": self.rows[0].redop or "none",
-            "transport": self.log.transport,
-            "within_node": self.log.within or "none",
-            "between_nodes": self.log.between or "none",
-            "gpudirect": self.log.gpudirect,
-            "sharp": self.log.sharp,
-            "network": self.log.network or "unknown",
-            "adapters": ",".join(self.log.adapters) or "unknown",
-            "topology_file": self.log.topology_file,
-            **({"algorithm": ",".join(self.log.algorithms)} if self.log.algorithms else {}),
+            **self.log.parameters,
         }
 
     @property

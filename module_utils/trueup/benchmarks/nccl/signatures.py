@@ -19,7 +19,7 @@ _OURS = re.compile(
 _HEAD = r"\s*(?:\[[^\]\s]*\]<\w+>: ?|\d+: )?(?:\[[0-9][^][]*\] )?([A-Za-z][\w.-]*):\d+:\d+ "
 _HEAD += r"(?:\[-?\d+\] )?"
 _READ = r" *(?:Channel |Ring |Coll|NET/|Using network|Loading topology|Could not open|NCCL version"
-_READ += r"|(?:\w+: *)?\d+ Bytes|GPU/|=== System)"
+_READ += r"|(?:\w+: *)?\d+ Bytes|GPU/|=== System|(?:ncclCommInit\w+ )?comm 0x|NCCL_)"
 LOG = ("NCCL INFO ", _HEAD, _READ)
 
 
