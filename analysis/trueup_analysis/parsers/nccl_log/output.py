@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import pairwise
 
 from trueup.benchmarks.nccl.log import LogReader, NcclLog
 from trueup.errors import ParseError
@@ -103,9 +102,9 @@ def parse_nccl_log(text: str) -> NcclLogOutput:
         if "NCCL " not in line:
             continue
         matches = [*_MESSAGE.finditer(line)]
-        for match, after in pairwise([*matches, None]):
-            text_of = line[match.end() : after.start() if after else None]
-            reader.take(match[1] or "", match[2], text_of.strip())
+        ends = [*(match.start() for match in matches[1:]), len(line)]
+        for match, end in zip(matches, ends, strict=False):
+            reader.take(match[1] or "", match[2], line[match.end() : end].strip())
         if not matches and (version := _VERSION.search(line)):
             reader.take("", "INFO", version[0])
     if reader.empty:
