@@ -173,9 +173,10 @@ def read_runs(
         for number, run in enumerate(runs, 1)
         if isinstance(run, Reading)
     ]
+    reasons = [run for run in runs if isinstance(run, str)]
     if not readings:
-        raise BadInput(refused)
-    return readings, [run for run in runs if isinstance(run, str)]
+        raise BadInput(reasons[0] if len(reasons) > 1 else refused)
+    return readings, reasons
 
 
 def _recognised(text: str, source: str, tool: str | None) -> tuple[Clean, list[str]]:

@@ -34,6 +34,8 @@ _FIGURES: Final = {
     "error request count": "requests_failed",
     "output sequence length": "mean_output_length",
     "input sequence length": "mean_input_length",
+    "num output token": "mean_output_length",
+    "num input token": "mean_input_length",
     "total output sequence length": "output_tokens",
     "total input sequence length": "input_tokens",
     "total osl": "output_tokens",
@@ -67,7 +69,13 @@ def read_table(lines: Sequence[Line]) -> Draft:
     Raises:
         ParseError: a second table, or a figure that is none.
     """
-    draft = _draft("genai-perf" if any("GenAI-Perf" in line for line in lines) else "aiperf")
+    is_genai = any(re.search(r"GenAI-Perf|┃ +Statistic ", line) for line in lines)
+    draft = _draft("genai-perf" if is_genai else "aiperf")
+    for line in lines:
+        # The first versions printed rates below the table.
+        match = re.fullmatch(r"((?:Output token|Request) throughput \(per sec\)): ([\d.,]+)", line)
+        if match is not None:
+            _entry(draft, match[1], {"avg": match[2]}, line)
     for name, statistics, line in _entries(lines):
         _entry(draft, name, statistics, line)
     if not any(re.match(r"\s*[└╰]", line) for line in lines):

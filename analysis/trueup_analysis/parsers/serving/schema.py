@@ -26,6 +26,8 @@ _SECONDS: Final = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _NUMBER: Final = re.compile(r"-?\d[\d,]{0,24}(?:\.\d{1,18})?(?:[eE][+-]?\d{1,3})?")
 _SILENT: Final = frozenset({"", "none", "null", "n/a", "not set", "unknown", "auto"})
 _NEAR: Final = 0.05
+# A count of requests that may be off by more is not known.
+_MOST_UNSURE: Final = 0.2
 _REQUESTS: Final = "request_throughput"
 _INPUT: Final = "input_token_throughput"
 _OUTPUT: Final = "output_token_throughput"
@@ -225,6 +227,7 @@ class Draft:
 
     def _check_rates(self) -> None:
         """Each rate is its count over the duration, and the total that of its parts."""
+        self._count()
         for (duration,) in self._known("duration"):
             if duration.value <= 0:
                 _refuse("the benchmark took no time", duration)
@@ -241,6 +244,22 @@ class Draft:
             for rate, count in self._known(rate_name, count_name):
                 self._check_near(rate_name, rate, count)
         self._check_parts()
+
+    def _count(self) -> None:
+        """The number of requests, where only their rate and the duration are printed: a whole
+        one."""
+        for rate, duration in self._known(_REQUESTS, "duration"):
+            product = _product(rate, duration)
+            count = round(product.value)
+            if "requests_completed" in self.figures or product.slack > _MOST_UNSURE:
+                continue
+            if not count or not _agree(product, Figure(float(count))):
+                _refuse(
+                    f"{rate.value:g} requests a second in {duration.value:g} s are"
+                    f" {product.value:.6g}: no whole number",
+                    rate,
+                )
+            self.figures["requests_completed"] = Figure(float(count), 0.0, rate.line)
 
     def _check_near(self, name: str, rate: Figure, count: Figure) -> None:
         near = self.about

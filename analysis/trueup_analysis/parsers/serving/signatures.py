@@ -17,7 +17,7 @@ FORMS: Final = {
         r"\(req/sec\):",
     ),
     "vllm_throughput": (r"(?m)^Throughput: [\d.]+ requests/s, [\d.]+ (?:total )?tokens/s",),
-    "vllm_latency": (r"(?m)^Avg latency: [\d.e-]+ seconds",),
+    "vllm_latency": (r"(?m)^(?:Avg latency|90% percentile latency): [\d.e-]+ seconds",),
     "guidellm": (r'"benchmarks":', r'"requests_per_second":', r'"successful":'),
     "llmd": (r"time_to_first_token\"?:", r"(?:tokens_per_sec|token_rate)\"?:", r"scenario\"?:"),
     "trtllm_json": (r'"system_output_throughput_tok_s":',),
@@ -32,7 +32,14 @@ FORMS: Final = {
 }
 MARKS: Final = (
     *("Serving Benchmark Result", "Offline Throughput Benchmark Result", "PERFORMANCE OVERVIEW"),
-    *("Per GPU Output Throughput", "Throughput: ", "Avg latency: ", "Metric", "Statistic"),
+    *(
+        "Per GPU Output Throughput",
+        "Throughput: ",
+        "Avg latency: ",
+        "percentile latency: ",
+        "Metric",
+        "Statistic",
+    ),
     *('"benchmarks"', "time_to_first_token", '"system_output_throughput_tok_s"', '"tput_per_gpu"'),
     *('"median_intvty"', '"median_ttft"', '"median_e2e_latency_ms"', '"elapsed_time"'),
     *('"avg_latency"', '"request_throughput"', '"output_token_throughput"'),

@@ -86,6 +86,8 @@ def read_latency(lines: Sequence[Line]) -> Draft:
             draft.latency("e2el", "mean", printed(mean[1], line))
         elif percentile is not None:
             draft.latency("e2el", f"p{percentile[1]}", printed(percentile[2], line))
+    if "mean" not in draft.latencies["e2el"]:
+        draft.unverified.append("no line 'Avg latency': the beginning of the result is missing")
     _rates_of_batch(draft)
     return draft
 
