@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -136,10 +137,11 @@ def _key(case: Case, heads: Heads) -> tuple[object, ...]:
 
 
 def masked(case: Case) -> str:
-    """The case's name without the names of its nodes."""
+    """The case's name without the names of its nodes, where they are whole words of it."""
     name = case.case
     for node in sorted(case.nodes, key=len, reverse=True):
-        name = name.replace(node, "*")
+        if node in name:
+            name = re.sub(rf"(?<![A-Za-z0-9]){re.escape(node)}(?![A-Za-z0-9])", "*", name)
     return name
 
 
