@@ -33,6 +33,7 @@ _WRONG_USAGE.exit_code = 64  # type: ignore[attr-defined]
 COMMANDS: Final = {
     "list": "What was measured, what failed and what could not be read.",
     "compare": "What changed between two runs, days, folders or drivers, and what with it.",
+    "history": "At which run each figure changed, on which nodes, and what changed with it.",
     "scaling": "Speed-up, efficiency, serial fraction, fits, and where adding cores or nodes stops"
     " paying.",
     "cost": "Node-hours and US$ of each run, and US$ by unit of work.",

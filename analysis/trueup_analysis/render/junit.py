@@ -79,13 +79,13 @@ def comparison(compared: Comparison) -> str:
         suites.setdefault(item.work.benchmark, []).append((item.work.case, "failure", text))
     for change in compared.changes:
         kind = _KINDS.get(change.verdict, "system-out")
-        name = compared.title(change.figure)
-        text = f"{change.verdict}: {compare_sheets.sentence(compared, change)}"
+        name = compared.titles.of(change.figure)
+        text = f"{change.verdict}: {compare_sheets.sentence(compared.titles, change)}"
         suites.setdefault(change.figure.work.benchmark, []).append((name, kind, text))
     for lost in compared.missing:
         if lost.side == "before":
             text = f"not measured any more on {', '.join(lost.nodes)}"
-            name = compared.title(lost.figure)
+            name = compared.titles.of(lost.figure)
             suites.setdefault(lost.figure.work.benchmark, []).append((name, "error", text))
     root = ET.Element("testsuites", {"name": "trueup compare", **_totals(chain(*suites.values()))})
     for benchmark, its in suites.items():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .. import units
 from ..figures.compare import changes as verdicts
@@ -14,9 +15,11 @@ if TYPE_CHECKING:
     from ..figures.compare.changes import Change, Comparison, Missing, Shift
     from ..figures.compare.measured import FigureKey
     from ..figures.compare.settings import Explanation
+    from ..figures.compare.titles import Titles
 
 _NAMES: Final = 3
 _SETTINGS: Final = 3
+_TONES: Final = {verdicts.WORSE: "bad", verdicts.MIXED: "bad", verdicts.BETTER: "best"}
 _HOW: Final = (
     "A change counts where it is at least {least} and the false discovery rate over all figures"
     " and places stays below 1 %. Nodes are paired; errors come from the spread between nodes, of"
@@ -60,7 +63,7 @@ def answer(compared: Comparison) -> str:
     if moved:
         first_change = moved[0]
         verdict = first_change.verdict.capitalize()
-        parts.append(f"{verdict}: {sentence(compared, first_change)}{_beside(first_change)}")
+        parts.append(f"{verdict}: {sentence(compared.titles, first_change)}{beside(first_change)}")
     rest = ", ".join(
         f"{count:,} {verdict}"
         for verdict, count in sorted(compared.counts.items(), key=_order)
@@ -90,11 +93,11 @@ def _seen(compared: Comparison) -> str:
     return f"; a change of {_share(middle)} would have been seen in half of them"
 
 
-def sentence(compared: Comparison, change: Change) -> str:
+def sentence(titles: Titles, change: Change) -> str:
     """ "STREAM triad rate fell by 12.1 % (11.9 to 12.3 %) on all 200 nodes"."""
     places = change.worse if change.verdict != verdicts.BETTER else change.better
     nodes = list(dict.fromkeys(shift.place.node for shift in places))
-    name = compared.title(change.figure)
+    name = titles.of(change.figure)
     if places and len(nodes) < len(change.nodes):
         where = f"{len(nodes):,} of {len(change.nodes):,} nodes ({_few(nodes)}"
         where += f", {places[0].place.device})" if _one_device(places) else ")"
@@ -133,7 +136,7 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _beside(change: Change) -> str:
+def beside(change: Change) -> str:
     """What changed with it, or that nothing recorded did."""
     if not change.shifts:
         return ""
@@ -152,7 +155,6 @@ def setting_text(item: Explanation) -> str:
 
 
 def _figures(compared: Comparison, chosen: Sequence[Change]) -> Sheet:
-    tones = {verdicts.WORSE: "bad", verdicts.MIXED: "bad", verdicts.BETTER: "best"}
     least = units.percent(compared.at_least, 1)
     hidden = len(compared.changes) - len(chosen)
     notes = [_HOW.format(least=least)]
@@ -165,13 +167,13 @@ def _figures(compared: Comparison, chosen: Sequence[Change]) -> Sheet:
             Column("before_shown", "before", data=False),
             Column("after_shown", "after", data=False),
             Column("unit_shown", "unit", words=True, data=False),
-            Column("ratio", "change", _signed),
+            Column("ratio_shown", "change", data=False),
             Column("interval_shown", "95 %", data=False),
             Column("nodes_shown", "nodes", data=False),
             Column("beside", "changed with it", words=True, data=False, beneath=True),
-            *unshown(*_DATA),
+            *unshown(*DATA),
         ],
-        rows=[_row(compared, change, tones) for change in chosen],
+        rows=[row(compared.titles, change) for change in chosen],
         tone="bad" if compared.status == 1 else "good" if compared.status == 0 else "doubtful",
         notes=notes,
         marks="mark",
@@ -185,33 +187,38 @@ def _figures(compared: Comparison, chosen: Sequence[Change]) -> Sheet:
     )
 
 
-_DATA: Final = (
+DATA: Final = (
     *("benchmark", "case", "metric", "unit", "direction", "message_bytes", "before", "after"),
-    *("ratio_low", "ratio_high", "detectable", "nodes", "changed_nodes", "paired", "places"),
+    *("ratio_low", "ratio_high", "ratio", "detectable", "nodes", "changed_nodes", "paired"),
+    "places",
     "settings",
 )
 
 
-def _row(compared: Comparison, change: Change, tones: dict[str, str]) -> dict[str, Any]:
+def row(titles: Titles, change: Change) -> dict[str, Any]:
     figure = change.figure
     low, high = change.interval or (None, None)
     moved = [*change.worse, *change.better]
+    shown = _shown(change, moved)
     unit = units.DISPLAYED.get(figure.unit, figure.unit)
     return {
         "verdict": change.verdict,
-        "figure": compared.title(figure),
+        "figure": titles.of(figure),
         "case": figure.work.case,
         "nodes": len(change.nodes),
         "changed_nodes": len({shift.place.node for shift in moved}),
         "before": change.before,
         "after": change.after,
-        "before_shown": units.measure(change.before, figure.unit),
-        "after_shown": units.measure(change.after, figure.unit),
+        "before_shown": units.measure(shown.before, figure.unit),
+        "after_shown": units.measure(shown.after, figure.unit),
+        "ratio_shown": signed(shown.ratio),
         "unit_shown": "" if unit == "1" else unit,
         "ratio": change.ratio,
         "ratio_low": low,
         "ratio_high": high,
-        "interval_shown": units.UNKNOWN if low is None else f"{100 * low:+.1f} to {_signed(high)}",
+        "interval_shown": units.UNKNOWN
+        if low is None or shown.of_places
+        else f"{100 * low:+.1f} to {signed(high)}",
         "nodes_shown": _of_nodes(change, moved),
         "detectable": change.detectable,
         "benchmark": figure.work.benchmark,
@@ -223,8 +230,26 @@ def _row(compared: Comparison, change: Change, tones: dict[str, str]) -> dict[st
         "places": "; ".join(map(_place, moved)),
         "settings": "; ".join(map(setting_text, change.explanations)),
         "beside": "; ".join(map(setting_text, change.explanations[:_SETTINGS])),
-        "mark": tones.get(change.verdict, ""),
+        "mark": _TONES.get(change.verdict, ""),
     }
+
+
+class _Shown(NamedTuple):
+    """The figures that people read: of the changed places alone where these are not all nodes."""
+
+    before: float
+    after: float
+    ratio: float | None
+    of_places: bool
+
+
+def _shown(change: Change, moved: Sequence[Shift]) -> _Shown:
+    if not moved or len({shift.place.node for shift in moved}) == len(change.nodes):
+        return _Shown(change.before, change.after, change.ratio, of_places=False)
+    before, after, ratio = (
+        median(getattr(shift, name) for shift in moved) for name in ("before", "after", "ratio")
+    )
+    return _Shown(before, after, ratio, of_places=True)
 
 
 def _of_nodes(change: Change, moved: Sequence[Shift]) -> str:
@@ -240,11 +265,12 @@ def _of_nodes(change: Change, moved: Sequence[Shift]) -> str:
 
 def _place(shift: Shift) -> str:
     device = "" if shift.place.device is None else f" {shift.place.device}"
-    return f"{shift.place.node}{device} {_signed(shift.ratio)}"
+    return f"{shift.place.node}{device} {signed(shift.ratio)}"
 
 
-def _signed(value: Any) -> str:
-    return units.UNKNOWN if units.is_missing(value) else f"{100 * float(value):+.1f} %"
+def signed(value: Any) -> str:
+    """ "+1.2 %" of a share."""
+    return units.UNKNOWN if units.is_missing(value) else f"{round(100 * value, 1) + 0.0:+.1f} %"
 
 
 def _value(value: float, figure: FigureKey) -> str:
@@ -288,7 +314,7 @@ def _missing(compared: Comparison) -> Sheet:
 def _lacking(compared: Comparison, item: Missing) -> dict[str, Any]:
     return {
         "side": f"only {item.side}",
-        "figure": compared.title(item.figure),
+        "figure": compared.titles.of(item.figure),
         "case": item.figure.work.case,
         "count": len(item.nodes),
         "names": _few(item.nodes),

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...units import plural, size_of
-from ..views import names_of, view_of
+from .titles import Titles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,14 +101,6 @@ class Failure(NamedTuple):
     reason: str | None
 
 
-def label_of(figure: FigureKey) -> str:
-    """The name of a figure for people, without the unit."""
-    view = view_of(figure.work.benchmark)
-    measures = () if view is None else (*view.headlines, *view.figures)
-    labels = [measure.label for measure in measures if measure.metric == figure.metric]
-    return labels[0] if labels else figure.metric.replace("_", " ")
-
-
 class Missing(NamedTuple):
     """A figure of one side alone.
 
@@ -150,35 +141,8 @@ class Comparison:
         sure = {change.figure.work for change in self.changes if change.verdict != UNSURE}
         return 2 if lost or works - sure else 0
 
-    def title(self, figure: FigureKey) -> str:
-        """ "NCCL bus bandwidth at 16 GiB, all_reduce": with what tells its work from the others of
-        its benchmark."""
-        work = figure.work
-        differing = self._differing[work.benchmark]
-        apart = [f"{name} {value}" for name, value in work.apart if name in differing]
-        apart += [work.layout] if "layout" in differing and work.layout else []
-        apart += [plural(work.node_count or 0, "node")] if "nodes" in differing else []
-        apart += [work.case] if "case" in differing else []
-        size = "" if figure.message_bytes is None else f" at {size_of(figure.message_bytes)}"
-        return ", ".join([f"{names_of(work.benchmark)} {label_of(figure)}{size}", *apart])
-
     @cached_property
-    def _differing(self) -> dict[str, set[str]]:
-        """The properties in which the works of a benchmark differ; their names where no other
-        does."""
-        held: dict[str, dict[str, set[object]]] = {}
-        figures = (*(item.figure for item in self.changes), *(item.figure for item in self.missing))
-        works = {figure.work for figure in figures}
-        for work in works:
-            properties = held.setdefault(work.benchmark, {})
-            layout = {"layout": work.layout, "nodes": work.node_count}
-            for name, value in {**dict(work.apart), **layout}.items():
-                properties.setdefault(name, set()).add(value)
-        differing = {
-            benchmark: {name for name, values in properties.items() if len(values) > 1}
-            for benchmark, properties in held.items()
-        }
-        alike = Counter(work._replace(case="") for work in works)
-        for work, count in alike.items():
-            differing[work.benchmark] |= {"case"} if count > 1 else set()
-        return differing
+    def titles(self) -> Titles:
+        """The names of its figures."""
+        alone = [item.figure for item in self.missing]
+        return Titles([*(change.figure for change in self.changes), *alone])

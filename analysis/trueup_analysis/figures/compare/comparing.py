@@ -57,7 +57,7 @@ def compare(before: Side, after: Side, at_least: float = 0.01) -> Comparison:
         )
     settings = by_node(before.cases), by_node(after.cases)
     changes = judged(changes, groups(*settings), at_least)
-    changes = _explained(changes, *settings)
+    changes = explained(changes, *settings)
     changes.sort(key=_rank)
     return Comparison(
         before,
@@ -79,7 +79,7 @@ def _works(held: Measured) -> str:
     return (", ".join(names[:3]) + ", ..." * (len(names) > 3)) or "no ok record"
 
 
-def _explained(
+def explained(
     changes: Iterable[Change],
     before: Mapping[str, Mapping[str, str]],
     after: Mapping[str, Mapping[str, str]],

@@ -1,0 +1,64 @@
+"""``trueup history``: figures over the runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from .inputs import load_results
+from .messages import end_incomplete, say_notes
+from .options import (
+    Format,
+    FormatOption,
+    OutputOption,
+    RecordQuery,
+    examples,
+    filtered,
+    flag,
+    option,
+)
+from .output import write
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "trueup history                          # every run in results/",
+        "trueup history --since 30d --node 'h100-00*' --benchmark nccl",
+        "trueup history year.parquet --every-figure --format csv -o figures.csv",
+    )
+    + "\n\nExit status: 0 no figure became worse; 1 one did; 64 wrong usage."
+)
+@filtered
+def history(
+    *,
+    asked: RecordQuery,
+    at_least: Annotated[
+        float, option("PERCENT", "A smaller change does not count.", min=0, max=100)
+    ] = 1.0,
+    everything: Annotated[
+        bool, flag("--every-figure", "Each figure of the first and the last run too.")
+    ] = False,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """At which run each figure changed, on which nodes, and the settings that changed there. Every
+    run counts; at least four are needed."""
+    from ..cases import read_cases
+    from ..figures.compare.history import history as of_runs
+    from ..figures.compare.titles import Titles
+    from ..selection import run_ids
+    from ..sheets import history as history_sheets
+
+    every_run = asked.chosen.run is None and asked.chosen.since is None
+    loaded = load_results(asked.sources, replace(asked.chosen, every_run=every_run))
+    held = of_runs(read_cases(loaded), run_ids(loaded), at_least / 100)
+    titles = Titles(trend.figure for trend in held.trends)
+    write(history_sheets.sheets(held, titles, everything=everything), format_, output)
+    say_notes(loaded)
+    end_incomplete(loaded)
+    if any(step.change.verdict != "better" for step in held.steps):
+        raise typer.Exit(1)
