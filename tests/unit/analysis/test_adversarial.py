@@ -404,6 +404,7 @@ BESIDE = {
     "advise": ("stencil", "grid=512x512x512", "steps=1000"),
     "azure plan": ("devito-hbv3",),
     "dryrun": ("--inventory", str(ROOT / "inventories" / "example" / "hosts.yml")),
+    "baseline": ("--all",),
     "checkpoint": ("--gigabytes", "1"),
     "topology check": ("--size", "Standard_ND96asr_v4"),
     "topology write": ("--size", "Standard_ND96asr_v4"),
@@ -435,8 +436,10 @@ def test_a_path_that_cannot_be_ends_in_one_sentence(
     run = tmp_path / "results" / RUN_ID
     run.mkdir(parents=True)
     (run / GOOD).write_text(json.dumps(good_record()))
-    earlier = {**good_record(), "run_id": f"20251120{RUN_ID[8:]}"}  # what compare needs
-    (run.parent / "earlier.json").write_text(json.dumps(earlier))
+    for number in range(5):  # compare, history and baseline need several runs or nodes
+        changed = {"run_id": f"2025112{number}{RUN_ID[8:]}", "nodes": [f"other-{number}"]}
+        path = run.parent / f"earlier-{number}.json"
+        path.write_text(json.dumps({**good_record(), **changed}))
     shutil.copy(STREAM, tmp_path / "stream.txt")
     monkeypatch.chdir(tmp_path)
     size = ("--size", "Standard_ND96asr_v4")

@@ -13,7 +13,7 @@ import planted_changes as plants
 import pytest
 from trueup_analysis.figures.compare.history import History, history
 
-HISTORIES, RUNS, NODES = 36, 20, (12, 24)
+HISTORIES, RUNS, NODES = 27, 20, (12, 24)
 
 
 def planted_history(seed: int, plant: Any) -> tuple[plants.Planted | None, int, History]:

@@ -116,17 +116,16 @@ def history(cases: Sequence[Case], runs: Sequence[str], at_least: float = 0.01) 
     matrices = _matrices(figures)
     begun = [min(case.started_at or "" for case in its) for its in of_runs]
     steps = []
-    for run, changed in _splits_by_run(matrices, len(held)).items():
-        before, after = range(max(0, run - _WINDOW), run), range(run, min(len(held), run + _WINDOW))
+    for run, windows in _windows_by_run(matrices, len(held)).items():
         changes = [
             change
-            for figure in changed
-            if (change := _change(figure, figures, before, after)) is not None
+            for figure, window in windows.items()
+            if (change := _change(figure, figures, window)) is not None
         ]
         settings = by_node(of_runs[run - 1]), by_node(of_runs[run])
         changes = explained(judged(changes, groups(*settings), at_least), *settings)
         steps += [
-            Step(held[run], begun[run], len(before), len(after), change)
+            Step(held[run], begun[run], *map(len, windows[change.figure]), change)
             for change in changes
             if change.verdict not in {UNCHANGED, UNSURE}
         ]
@@ -135,11 +134,11 @@ def history(cases: Sequence[Case], runs: Sequence[str], at_least: float = 0.01) 
 
 
 def _change(
-    figure: FigureKey, figures: Sequence[Measured], before: range, after: range
+    figure: FigureKey, figures: Sequence[Measured], window: tuple[range, range]
 ) -> Change | None:
     """The figure over the runs before and after a split."""
     sides: list[dict[Place, Sample]] = [{}, {}]
-    for side, runs in zip(sides, (before, after), strict=True):
+    for side, runs in zip(sides, window, strict=True):
         for run in runs:
             for place, sample in figures[run].get(figure, {}).items():
                 pooled = side.setdefault(place, Sample())
@@ -167,20 +166,30 @@ class _Split(NamedTuple):
     estimate: Estimate
 
 
-def _splits_by_run(
+def _windows_by_run(
     matrices: dict[FigureKey, Matrix], run_count: int
-) -> dict[int, dict[FigureKey, None]]:
-    """The figures of which a series changes, by the number of the run."""
+) -> dict[int, dict[FigureKey, tuple[range, range]]]:
+    """The figures of which a series changes at a run, by its number, each with the runs before and
+    after that are compared: up to the next changes of the figure."""
     candidates = [
         (figure, split) for figure, logs in matrices.items() for split in _of_figure(logs)
     ]
     chances = [split.estimate.chance * run_count for _, split in candidates]
     others = sum(1 + len(logs) for logs in matrices.values()) - len(candidates)
     limit = discoveries([*chances, *[1.0] * max(0, others)], _RATE)
-    by_run: dict[int, dict[FigureKey, None]] = {}
+    splits: dict[FigureKey, set[int]] = {}
     for (figure, split), chance in zip(candidates, chances, strict=True):
         if chance <= limit:
-            by_run.setdefault(split.run, {})[figure] = None
+            splits.setdefault(figure, set()).add(split.run)
+    by_run: dict[int, dict[FigureKey, tuple[range, range]]] = {}
+    for figure, runs in splits.items():
+        ends = [0, *sorted(runs), run_count]
+        for begin, run, end in zip(ends, ends[1:], ends[2:], strict=False):
+            before, after = (
+                range(max(begin, run - _WINDOW), run),
+                range(run, min(end, run + _WINDOW)),
+            )
+            by_run.setdefault(run, {})[figure] = (before, after)
     return by_run
 
 
