@@ -122,15 +122,20 @@ def history(cases: Sequence[Case], runs: Sequence[str], at_least: float = 0.01) 
             for figure, window in windows.items()
             if (change := _change(figure, figures, window)) is not None
         ]
-        settings = by_node(of_runs[run - 1]), by_node(of_runs[run])
-        changes = explained(judged(changes, groups(*settings), at_least), *settings)
-        steps += [
-            Step(held[run], begun[run], *map(len, windows[change.figure]), change)
-            for change in changes
-            if change.verdict not in {UNCHANGED, UNSURE}
-        ]
+        for change in _judged(changes, of_runs[run - 1], of_runs[run], at_least):
+            before, after = windows[change.figure]
+            steps.append(Step(held[run], begun[run], len(before), len(after), change))
     steps.sort(key=lambda step: step.run, reverse=True)
     return History(held, begun, steps, [_trend(figure, each) for figure, each in matrices.items()])
+
+
+def _judged(
+    changes: Sequence[Change], before: Sequence[Case], after: Sequence[Case], at_least: float
+) -> list[Change]:
+    """Those that are changes, with the settings that differ between the records of two runs."""
+    settings = by_node(before), by_node(after)
+    verdicts = explained(judged(changes, groups(*settings), at_least), *settings)
+    return [change for change in verdicts if change.verdict not in {UNCHANGED, UNSURE}]
 
 
 def _change(
