@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from trueup.errors import TrueupError
+from trueup.health.verdicts import WORST_FIRST
 
 from .inputs import expectations_for
 from .judged import judged, nodes_of
@@ -29,6 +30,16 @@ from .output import put, write
 app = typer.Typer()
 
 
+class Shown(str, Enum):
+    """Verdicts that can be chosen."""
+
+    passed = "pass"
+    warn = "warn"
+    fail = "fail"
+    not_measured = "not_measured"
+    no_verdict = "no_verdict"
+
+
 class HealthFormat(str, Enum):
     """How verdicts are written."""
 
@@ -46,6 +57,7 @@ class HealthFormat(str, Enum):
         "trueup health --max-age 26h                   # nothing older than that",
         "trueup health --nodes inventories/mine        # and who of these is missing",
         "trueup health results/20261120T091300Z-7c1e --passes",
+        "trueup health --only fail --only not_measured -f json",
         "trueup health --summary                       # and how figures are spread",
         "trueup health --size Standard_ND96isr_H100_v5 one-record.json",
         "trueup health --expectations ours.yml         # what this site expects",
@@ -74,8 +86,13 @@ def health(
         ),
     ] = None,
     passes: Annotated[
-        bool, flag("--passes", "Show passes too, however many nodes there are.")
+        bool,
+        flag("--passes", "Passes too: of many nodes in tables, and in csv and json."),
     ] = False,
+    only: Annotated[
+        list[Shown] | None,
+        typer.Option(help="These verdicts alone, in every format but prometheus; repeatable."),
+    ] = None,
     summary: Annotated[
         bool,
         flag(
@@ -133,6 +150,10 @@ def health(
 
     if summary and format_.value not in Format.__members__:
         raise typer.BadParameter(f"--summary is a table, and {format_.value} holds verdicts")
+    if only and format_ is HealthFormat.prometheus:
+        raise typer.BadParameter("--only chooses verdicts, and prometheus holds each node's worst")
+    shown = [verdict.value.replace("_", " ") for verdict in only or ()]
+    shown = list(WORST_FIRST) if passes and not shown else shown
     with _status_of_no_verdict():
         loaded, are_whole_runs = judged(*asked, max_age=max_age)
         expected = expectations_for(as_size, catalog, site_file)
@@ -152,15 +173,16 @@ def health(
         if format_ is HealthFormat.junit:
             from ..render import junit
 
-            put(junit.render(examined), output)
+            put(junit.render(examined, shown), output)
         elif format_ is HealthFormat.prometheus:
             from ..render import prometheus
 
             put(prometheus.render(examined, every_series=every_series), output)
         elif format_ in (HealthFormat.csv, HealthFormat.json):
-            write(spread or [health_sheets.data(examined)], Format(format_.value), output)
+            write(spread or [health_sheets.data(examined, shown)], Format(format_.value), output)
         else:
-            sheet = health_sheets.health(examined, everything=passes)
+            chosen = [] if passes else shown
+            sheet = health_sheets.health(examined, everything=passes, only=chosen)
             write([sheet, *spread], Format(format_.value), output)
     say_notes(loaded)
     say(f"{examined.sentence}.")

@@ -13,7 +13,7 @@ from ..figures.compare import changes as compare_changes
 from ..sheets import compare as compare_sheets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from trueup.health.verdicts import Verdict
 
@@ -27,8 +27,12 @@ _KINDS: Final = {
 }
 
 
-def render(health: Health) -> str:
-    """JUnit XML: a test suite for each node (or pair), a test case for each verdict."""
+def render(health: Health, only: Collection[str] = ()) -> str:
+    """JUnit XML: a test suite for each node (or pair), a test case for each verdict.
+
+    Args:
+        only: these verdicts; none for all.
+    """
     counts = health.counts
     root = ET.Element(
         "testsuites",
@@ -39,7 +43,7 @@ def render(health: Health) -> str:
         skipped=str(counts["no verdict"]),
     )
     by_nodes: dict[tuple[str, ...], list[Verdict]] = {}
-    for item in health.verdicts:
+    for item in health.only(only) if only else health.verdicts:
         by_nodes.setdefault(item.nodes, []).append(item)
     for nodes, its in sorted(by_nodes.items()):
         by_verdict = Counter(item.verdict for item in its)

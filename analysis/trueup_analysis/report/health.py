@@ -129,7 +129,7 @@ def health_section(fleet: NodeHealth) -> Section:
         parts.append(Part(title=title, drawn=_map(fleet), notes=(_HOW_TO_READ,)))
     if warnings:
         parts.append(_warnings(warnings, failures))
-    return Section("health", "Health", parts, data=(health_sheets.data(fleet.health),))
+    return Section("health", "Health", parts, data=(health_sheets.data(fleet.health, WORST_FIRST),))
 
 
 def _of_nodes(verdicts: Sequence[Verdict]) -> list[Verdict]:

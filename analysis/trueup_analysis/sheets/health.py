@@ -11,7 +11,7 @@ from .. import units
 from .sheet import Column, Sheet, worded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from trueup.health.verdicts import Verdict
 
@@ -29,10 +29,16 @@ SIGNS = {"at_least": "\u2265 ", "at_most": "\u2264 ", "usual": "about "}
 _FOR_PEOPLE = {"byte/s": "GB/s", "bit/s": "Gb/s", "flop/s": "GFLOP/s", "byte": "GiB", "KiB": "GiB"}
 
 
-def health(examined: Health, *, everything: bool) -> Sheet:
-    """For people: every verdict but passes, the worst first; all verdicts for a few nodes."""
+def health(examined: Health, *, everything: bool, only: Collection[str] = ()) -> Sheet:
+    """For people: every verdict but passes, the worst first; all verdicts for a few nodes.
+
+    Args:
+        only: these verdicts alone.
+    """
     counts = ", ".join(f"{count} {verdict}" for verdict, count in examined.counts.items() if count)
     title = f"Health of {units.plural(len(examined.nodes), 'node')}: {counts}"
+    if only:
+        return verdicts(examined.only(only), title, [f"Only {', '.join(only)} is shown."])
     if everything or len(examined.nodes) <= _FEW_NODES:
         return verdicts(examined.verdicts, title)
     bad = [item for item in examined.findings if item.verdict in ("fail", "not measured")]
@@ -153,8 +159,12 @@ def summary(spreads: Sequence[Spread]) -> Sheet:
     )
 
 
-def data(examined: Health) -> Sheet:
-    """For programs: every verdict, in base units."""
+def data(examined: Health, only: Collection[str]) -> Sheet:
+    """For programs, in base units: the findings with some verdicts; the facts count all.
+
+    Args:
+        only: these verdicts; none for every verdict but passes.
+    """
     columns = [
         *("node", "vm_size", "verdict", "benchmark", "case", "what", "metric", "device"),
         *("message_bytes", "measured", "comparison", "expected", "healthy", "of_healthy", "unit"),
@@ -165,7 +175,7 @@ def data(examined: Health) -> Sheet:
         columns=[Column(name, name) for name in columns],
         rows=[
             {**vars(item), "node": "+".join(item.nodes), "of_healthy": item.of_healthy}
-            for item in examined.verdicts
+            for item in (examined.only(only) if only else examined.findings)
         ],
         facts={
             "kind": "health",

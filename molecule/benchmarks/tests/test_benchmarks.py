@@ -111,7 +111,7 @@ def test_any_other_ending_is_a_failure_that_says_how_and_has_no_figure(
 def test_the_verdicts_follow() -> None:
     trueup = Path(sys.executable).with_name("trueup")
     done = subprocess.run(  # noqa: S603 WHY: our own command
-        [trueup, "health", os.environ["TRUEUP_RESULTS"], "--all", "--format", "json"],
+        [trueup, "health", os.environ["TRUEUP_RESULTS"], "--all", "--passes", "--format", "json"],
         capture_output=True,
         text=True,
         check=False,

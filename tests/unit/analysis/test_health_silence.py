@@ -97,7 +97,7 @@ WHY = {
 def test_json_names_the_three_with_the_reason_and_judges_the_others(
     call_trueup: Any, five: Path
 ) -> None:
-    done = call_trueup("health", five, "--format", "json")
+    done = call_trueup("health", five, "--passes", "--format", "json")
     found = rows(done.out)
     lost = [row for row in found if row["verdict"] == "not measured"]
     assert {row["node"]: row["reason"] for row in lost} == WHY
@@ -300,7 +300,7 @@ def test_a_sites_own_expectation_stands_in_the_catalogs_place_with_its_source(
     folder = write_run(tmp_path / "results", records())
     own = tmp_path / "ours.yml"
     own.write_text(OWN)
-    done = call_trueup("health", folder, "--expectations", own, "--format", "json")
+    done = call_trueup("health", folder, "--expectations", own, "--passes", "-f", "json")
     found = [row for row in rows(done.out) if row["benchmark"] == "nccl"]
     assert {(row["verdict"], row["expected"], row["source"]) for row in found} == {
         ("fail", 500e9, "acceptance of our own fleet, ticket 4711")
@@ -383,3 +383,35 @@ def test_the_summary_says_how_each_figure_is_spread(call_trueup: Any, tmp_path: 
     assert both.startswith(verdicts.rstrip())
     table = both[len(verdicts.rstrip()) :]
     assert [word for word in ("median", "p10", "p90", "spread") if word not in table] == []
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv", "junit", "markdown"])
+def test_only_chosen_verdicts_are_written_and_all_are_counted(
+    call_trueup: Any, five: Path, form: str
+) -> None:
+    every = call_trueup("health", five, "--passes", "-f", "json")
+    counts = json.loads(every.out)["tables"][0]["counts"]
+    assert min(counts["pass"], counts["not measured"]) > 0
+    done = call_trueup("health", five, "--only", "not_measured", "-f", form)
+    assert done.status == every.status
+    if form == "json":
+        (table,) = json.loads(done.out)["tables"]
+        assert {row["verdict"] for row in table["rows"]} == {"not measured"}
+        assert (len(table["rows"]), table["counts"]) == (counts["not measured"], counts)
+    elif form == "junit":
+        assert (done.out.count("<error"), done.out.count("<system-out")) == (
+            counts["not measured"],
+            0,
+        )
+    else:
+        assert ("not measured" in done.out, ",pass," in done.out) == (True, False)
+
+
+def test_json_has_no_passes_unless_asked(call_trueup: Any, five: Path) -> None:
+    rows_ = json.loads(call_trueup("health", five, "-f", "json").out)["tables"][0]["rows"]
+    assert (len(rows_) > 0, [row for row in rows_ if row["verdict"] == "pass"]) == (True, [])
+
+
+def test_prometheus_has_no_chosen_verdicts(call_trueup: Any, five: Path) -> None:
+    done = call_trueup("health", five, "--only", "fail", "-f", "prometheus")
+    assert (done.status, "--only chooses verdicts" in done.err) == (64, True)

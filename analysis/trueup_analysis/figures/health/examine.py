@@ -19,7 +19,7 @@ from . import fleet, many
 from .required import absent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from trueup.cases import Case
     from trueup.health.expectations import Expectations
@@ -50,6 +50,11 @@ class Health:
     def verdicts(self) -> Sequence[Verdict]:
         """All of them, the worst first."""
         return [*self.findings, *self.passes.verdicts()]
+
+    def only(self, verdicts: Collection[str]) -> Sequence[Verdict]:
+        """Those with some verdicts."""
+        every = self.verdicts if "pass" in verdicts else self.findings
+        return [item for item in every if item.verdict in verdicts]
 
     @cached_property
     def words(self) -> dict[str, str]:
