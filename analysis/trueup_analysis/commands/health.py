@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from trueup.errors import TrueupError
@@ -26,6 +26,10 @@ from .options import (
     option,
 )
 from .output import put, write
+
+if TYPE_CHECKING:
+    from ..figures.health.examine import Health
+    from ..sheets.sheet import Sheet
 
 app = typer.Typer()
 
@@ -150,10 +154,7 @@ def health(
 
     if summary and format_.value not in Format.__members__:
         raise typer.BadParameter(f"--summary is a table, and {format_.value} holds verdicts")
-    if only and format_ is HealthFormat.prometheus:
-        raise typer.BadParameter("--only chooses verdicts, and prometheus holds each node's worst")
-    shown = [verdict.value.replace("_", " ") for verdict in only or ()]
-    shown = list(WORST_FIRST) if passes and not shown else shown
+    shown = _shown(only, format_, everything=passes)
     with _status_of_no_verdict():
         loaded, are_whole_runs = judged(*asked, max_age=max_age)
         expected = expectations_for(as_size, catalog, site_file)
@@ -170,20 +171,11 @@ def health(
         )
     with _status_of_no_verdict():
         spread = [health_sheets.summary(spreads(cases))] if summary else []
-        if format_ is HealthFormat.junit:
-            from ..render import junit
-
-            put(junit.render(examined, shown), output)
-        elif format_ is HealthFormat.prometheus:
-            from ..render import prometheus
-
-            put(prometheus.render(examined, every_series=every_series), output)
-        elif format_ in (HealthFormat.csv, HealthFormat.json):
-            write(spread or [health_sheets.data(examined, shown)], Format(format_.value), output)
+        if format_.value in Format.__members__:
+            form = Format(format_.value)
+            write(_sheets(examined, spread, form, shown, everything=passes), form, output)
         else:
-            chosen = [] if passes else shown
-            sheet = health_sheets.health(examined, everything=passes, only=chosen)
-            write([sheet, *spread], Format(format_.value), output)
+            put(_text(examined, format_, shown, every_series=every_series), output)
     say_notes(loaded)
     say(f"{examined.sentence}.")
     if examined.blamed:
@@ -191,6 +183,39 @@ def health(
     end_incomplete(loaded, status=examined.status or 2)
     if examined.status:
         raise typer.Exit(examined.status)
+
+
+def _shown(only: list[Shown] | None, form: HealthFormat, *, everything: bool) -> list[str]:
+    """The chosen verdicts; none where nobody chose.
+
+    Raises:
+        BadParameter: the format has no single verdicts.
+    """
+    if only and form is HealthFormat.prometheus:
+        raise typer.BadParameter("--only chooses verdicts, and prometheus holds each node's worst")
+    chosen = [verdict.value.replace("_", " ") for verdict in only or ()]
+    return list(WORST_FIRST) if everything and not chosen else chosen
+
+
+def _sheets(
+    examined: Health, spread: list[Sheet], form: Format, shown: list[str], *, everything: bool
+) -> list[Sheet]:
+    """The verdicts as tables; for programs one table."""
+    from ..sheets import health as health_sheets
+
+    if form in (Format.csv, Format.json):
+        return spread or [health_sheets.data(examined, shown)]
+    only = [] if everything else shown
+    return [health_sheets.health(examined, everything=everything, only=only), *spread]
+
+
+def _text(examined: Health, form: HealthFormat, shown: list[str], *, every_series: bool) -> str:
+    """The verdicts in a format that is no table."""
+    from ..render import junit, prometheus
+
+    if form is HealthFormat.junit:
+        return junit.render(examined, shown)
+    return prometheus.render(examined, every_series=every_series)
 
 
 @contextlib.contextmanager
