@@ -15,7 +15,7 @@ import json
 import operator
 import re
 from collections.abc import Callable, Mapping
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Final, NamedTuple
 
 _FENCE: Final = re.compile(r"[ \t>]*(?:```|~~~)[\w+.{} -]*")
@@ -58,7 +58,8 @@ _MOSTLY: Final = 0.9
 # Characters of a long text that show which labels it has.
 _SAMPLE: Final = 1 << 20
 _OBJECT: Final = re.compile(r"^[ \t]*\{", re.MULTILINE)
-_MOST_OBJECTS: Final = 100
+# Places that look like objects and are none: each may be read to the end.
+_MOST_FAILED: Final = 100
 
 
 class Clean(NamedTuple):
@@ -137,15 +138,20 @@ def json_blocks(text: str, tool: str) -> list[Block]:
     blocks: list[Block] = []
     decoder = json.JSONDecoder()
     end = 0
-    for match in islice(_OBJECT.finditer(text), _MOST_OBJECTS):
+    failed, counted, first_line = 0, 0, 1
+    for match in _OBJECT.finditer(text):
         begin = match.end() - 1
         if begin < end:
             continue
         try:
             _, end = decoder.raw_decode(text, begin)
         except (ValueError, RecursionError):
+            failed += 1
+            if failed > _MOST_FAILED:
+                break
             continue
-        first_line = text.count("\n", 0, begin) + 1
+        first_line += text.count("\n", counted, begin)
+        counted = begin
         blocks.append(Block(tool, text[begin:end], text[begin:end], first_line))
     return blocks
 

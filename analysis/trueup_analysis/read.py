@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 # Known tools without a parser, by a pattern that only their output matches.
 OTHERS: Final = {
-    "superbench": re.compile(r'/return_code(?::\d+)?"\s*:|"reduce_op"\s*:'),
     "iperf3": re.compile(r"(?m)^iperf Done\."),
     "AIPerf's list of single requests": re.compile(r'"x_request_id":.*"benchmark_phase":'),
     "mdtest": re.compile(r"(?m)^mdtest-\d"),

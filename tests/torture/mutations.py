@@ -104,6 +104,11 @@ UNSEEN = {
     "nv_a10": ((*_LINES, "cut"), "encoder_latency"),
     # How many reports there are is said nowhere else.
     "gpu_burn": ((*_LINES, "cut", "mixed inside a line"), "burn_rate"),
+    # A name may be any, and how many there are is said nowhere else.
+    "superbench": (
+        (*_LINES, "mixed inside a line", "word renamed", "odd character", "sign", "separator"),
+        "sb_.*|superbench_.*",
+    ),
     # A row says nothing of its neighbours: the name of one and the figures of another are a row.
     "mdtest": ((*_LINES, "mixed inside a line", "cut"), "mdtest_.*"),
     "babelstream": (("middle lost", "mixed inside a line"), "babel_.*"),

@@ -42,6 +42,8 @@ RECORDINGS = {
         *("synthetic_vllm_latency.txt", "synthetic_llmd_v01_yaml.txt", "synthetic_aiperf.csv"),
     ],
     "stream": ["stream510.txt", "kernel_streaming.json"],
+    "superbench": ["synthetic_node.json"],
+    "topo": ["synthetic_nd_h100_v5.txt", "synthetic_ndv4.txt"],
     "vllm": ["vllm032_driver_killed.log", "vllm032_table.log"],
 }
 PARSERS = [

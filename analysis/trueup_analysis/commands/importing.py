@@ -96,6 +96,7 @@ def import_(
     others are imported (exit status 1). Figures that could not be verified, or whose check failed,
     are never an ok record. A log that is too short to judge is a record that no table counts."""
     from ..catalog import folder
+    from ..figures import topology
     from ..figures.contradictions import contradictions
     from ..figures.imported import Provenance, size_of
     from ..figures.prices import Terms, read_all, refuse_unknown
@@ -104,6 +105,7 @@ def import_(
 
     refuse_unknown(read_all(catalog), Terms(region=region, offer=offer))
     sizes = read_sizes(folder(catalog))
+    layouts = topology.read(folder(catalog) / "topologies.yml")
     options = Provenance(
         size_of(size, sizes),
         node_count,
@@ -117,7 +119,7 @@ def import_(
     read, refused = outputs_of(files, tool, each_once=True)
     outputs = []
     for output in read:
-        wrong = list(contradictions(output.reading, output.text, options, sizes))
+        wrong = list(contradictions(output.reading, output.text, options, sizes, layouts))
         if wrong:
             refused.append(f"{output.reading.source} is not imported: {'; '.join(wrong)}")
         else:

@@ -6,6 +6,7 @@ import glob
 import os
 import sys
 from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -65,7 +66,8 @@ def read_bytes(name: str) -> bytes:
 
 
 class Output(NamedTuple):
-    """A tool's output as it was read, and its text."""
+    """A tool's output as it was read, and its text: of several runs in a file the run's own, below
+    the lines above the first one."""
 
     reading: Reading
     text: str
@@ -195,7 +197,18 @@ def _runs_or_reason(name: str, tool: str | None) -> tuple[list[Output], list[str
         readings, reasons = read_runs(text, source=source, tool=tool, gaps=gaps)
     except BadInput as error:
         return [], [_wrong_guess(name, tool) or str(error)]
-    return [Output(reading, text) for reading in readings], reasons
+    return [*map(Output, readings, _own_texts(text, readings))], reasons
+
+
+def _own_texts(text: str, readings: Sequence[Reading]) -> list[str]:
+    """The text of each run of a file. A fleet's file has a run for each of its nodes."""
+    if len(readings) == 1:
+        return [text]
+    lines = text.split("\n")
+    first, *later = (reading.first_line - 1 for reading in readings)
+    head = lines[:first]
+    bounds = pairwise([first, *later, len(lines)])
+    return ["\n".join([*head, *lines[begin:end]]) for begin, end in bounds]
 
 
 def _wrong_guess(name: str, tool: str | None) -> str | None:

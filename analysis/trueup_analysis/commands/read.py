@@ -114,6 +114,7 @@ def _answers(
     from trueup.health.verdicts import judge_case
 
     from ..catalog import folder
+    from ..figures import topology
     from ..figures.contradictions import contradictions, sizes_with_gpus_of
     from ..figures.health.measured import of_reading
     from ..figures.imported import Provenance
@@ -125,6 +126,7 @@ def _answers(
         return [Answer()] * len(outputs)
     expected = expectations_for(size, catalog)
     sizes = read_sizes(folder(catalog))
+    layouts = topology.read(folder(catalog) / "topologies.yml")
     answers = []
     for item, text in outputs:
         verdicts = [] if size is None else judge_case(of_reading(item, size, node_count), expected)
@@ -132,7 +134,7 @@ def _answers(
         plausible = against_sizes(item, among, expected) if item.unverified else None
         name = None if size is None else sizes.name(size)
         options = Provenance(name or "", node_count)
-        doubts = list(contradictions(item, text, options, sizes)) if name else []
+        doubts = list(contradictions(item, text, options, sizes, layouts)) if name else []
         answers.append(Answer(size, verdicts, plausible, doubts))
     return answers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ from .options import CatalogOption, OutputOption, SizeOption, examples, flag, gr
 from .output import Common, put
 
 if TYPE_CHECKING:
-    from trueup.node.nccl_topology import Layout
+    from trueup.node.nccl_topology import Finding, Layout
 
 app = group(
     "topology",
@@ -33,6 +34,7 @@ app = group(
         "trueup topology check topo.xml --size Standard_ND96isr_H100_v5",
         "ssh node cat /opt/microsoft/ndv4-topo.xml |",
         "    trueup topology check - --size Standard_ND96asr_v4",
+        "ssh node nvidia-smi topo -m | trueup topology check - --size Standard_ND96asr_v4",
         "trueup topology check --masks ffffff000000,... --size Standard_ND96asr_v4",
     )
     + "\n\nExit status: 0 NCCL reads it as it should; 1 it does not, or a known error; 2 usage.",
@@ -52,7 +54,8 @@ def topology_check(
     common: Common,
 ) -> None:
     """Faults of a topology file, their effect on NCCL, and the fixes. An error changes the
-    behaviour of NCCL; a warning does not."""
+    behaviour of NCCL; a warning does not. A matrix of nvidia-smi topo -m is compared with the GPUs,
+    cores and adapters of the size."""
     from trueup.node.nccl_topology import check, check_gpu_masks
 
     from ..sheets import topology as topology_sheets
@@ -60,7 +63,11 @@ def topology_check(
     if file is None and masks is None:
         raise BadInput("nothing to check; name a FILE, or give --masks")
     layout, other_layouts = _layout(size, common.catalog)
-    findings = [] if file is None else check(read_bytes(file), layout, other_layouts)
+    content = None if file is None else read_bytes(file)
+    findings = [] if content is None else _matrix(content, layout)
+    if content is not None and findings is None:
+        findings = check(content, layout, other_layouts)
+    findings = findings or []
     if masks is not None:
         findings += check_gpu_masks(masks.strip().split(","), layout)
     checked = {None: "masks", "-": "standard input"}.get(file, file)
@@ -120,6 +127,18 @@ def topology_show(
     from ..sheets import topology as topology_sheets
 
     common.write(topology_sheets.layout(_layout(size, common.catalog)[0], size))
+
+
+def _matrix(content: bytes, layout: Layout) -> list[Finding] | None:
+    """Differences of a matrix of nvidia-smi topo -m from a layout; None of another text."""
+    from ..decoding import decoded
+    from ..figures.topology import MATRIX, matrix_findings
+    from ..read import marks, read, tools
+
+    text, gaps = decoded(BytesIO(content), "the matrix", marks(MATRIX))
+    if not tools()[MATRIX].recognises(text):
+        return None
+    return matrix_findings(read(text, source="the matrix", tool=MATRIX, gaps=gaps), layout)
 
 
 def _layout(size: str, catalog: Path | None) -> tuple[Layout, list[Layout]]:

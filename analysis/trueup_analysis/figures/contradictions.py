@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from trueup.node.nccl_topology import layout_of
+
 from ..units import plural
+from .topology import MATRIX, matrix_findings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+
+    from trueup.node.nccl_topology import Layout
 
     from ..read import Reading
     from .imported import Provenance
@@ -78,9 +83,25 @@ def _gpu_of(size: str, sizes: Sizes) -> list[Gpu]:
 
 
 def contradictions(
-    reading: Reading, text: str, log_options: Provenance, sizes: Sizes
+    reading: Reading,
+    text: str,
+    log_options: Provenance,
+    sizes: Sizes,
+    layouts: Mapping[str, Layout] | None = None,
 ) -> Iterator[str]:
-    """Sentences on what cannot all be true of a log, its own text and the options."""
+    """Sentences on what cannot all be true of a log, its own text and the options.
+
+    Args:
+        reading: of the log.
+        text: the log.
+        log_options: the user's.
+        sizes: the catalog's.
+        layouts: of its sizes, against which a matrix of nvidia-smi topo -m is held.
+    """
+    layout = layout_of(log_options.size, layouts or {})
+    if reading.tool == MATRIX and layout is not None:
+        for finding in matrix_findings(reading, layout):
+            yield f"{finding.where}: {finding.problem}"
     yield from _of_hardware(text, log_options.size, sizes)
     yield from _of_counts(reading, log_options, sizes)
     yield from _of_work(reading, log_options)

@@ -224,10 +224,10 @@ class Place(NamedTuple):
 
 
 def labels(logs: Sequence[Place], earlier: Sequence[tuple[str, str]]) -> list[str]:
-    """The label of each log, which is the name of its node: the folder that is called after a
-    machine; else the one host that the log names, where no other log of that name has it; else the
-    file's name, and of equal names the part of the path in which the logs differ. No two logs have
-    one label by their files' names.
+    """The label of each log, which is the name of its node: the machine that a run of a file of
+    several machines names; else the folder that is called after a machine; else the one host that
+    the log names, where no other log of that name has it; else the file's name, and of equal names
+    the part of the path in which the logs differ. No two logs have one label by their files' names.
 
     Args:
         logs: each once.
@@ -242,16 +242,17 @@ def labels(logs: Sequence[Place], earlier: Sequence[tuple[str, str]]) -> list[st
     }
     held = ((slug(origin), label) for origin, label in by_origin.items())
     times = Counter([*hosts.values(), *held])
+    fleets = _fleets(logs)
     taken = {label for _, label in earlier}
     label_list = []
     for origin, log in zip(origins, logs, strict=True):
         host = _host_of(log)
-        if origin in by_origin:
+        if origin in fleets:
+            label = host
+        elif origin in by_origin:
             label = by_origin[origin]
         elif folder := _folder_of(origin):
-            differing = _differing(folder, folders)
-            name = slug(folder)
-            label = name if differing == name else f"{differing}-{name}"
+            label = _of_folder(folder, folders)
         elif host and (times[slug(origin), host] == 1 or origin == STANDARD_INPUT):
             label = host
         else:
@@ -262,6 +263,20 @@ def labels(logs: Sequence[Place], earlier: Sequence[tuple[str, str]]) -> list[st
             # The runs of one log are of one node.
             by_origin[origin] = label
     return label_list
+
+
+def _of_folder(folder: str, folders: dict[str, list[tuple[str, ...]]]) -> str:
+    """The label of a log by its folder among others."""
+    differing, name = _differing(folder, folders), slug(folder)
+    return name if differing == name else f"{differing}-{name}"
+
+
+def _fleets(logs: Sequence[Place]) -> set[str]:
+    """The files whose runs each name a machine, and different ones."""
+    hosts: dict[str, set[str]] = {}
+    for log in logs:
+        hosts.setdefault(origin_of(log.source), set()).add(_host_of(log))
+    return {origin for origin, names in hosts.items() if len(names) > 1 and "" not in names}
 
 
 def _untaken(name: str, taken: Container[str]) -> str:

@@ -106,6 +106,8 @@ HEADLINES = {
     ("babelstream", "babelstream"): replace(
         gb(14155.342e6 * 0.00711 / 0.01397, "7.204", "babel_triad_rate"), priced=None
     ),
+    ("superbench", "superbench"): Expected(0.0, "1", "0", "", "superbench_failed", None),
+    ("topo", "topo"): Expected(18.0, "1", "18.00", "", "topo_gpu_nvlinks", None),
     ("hpcg", "hpcg"): Expected(
         1.4593e9,
         *("flop/s", "1.459", "GFLOP/s", "hpcg_rating_flop_per_second", ("1.459 GFLOP/s", "")),

@@ -1,0 +1,1 @@
+"""SuperBench: parser (output) and view. No role starts it."""

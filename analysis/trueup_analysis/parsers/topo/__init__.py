@@ -1,0 +1,1 @@
+"""nvidia-smi topo -m: parser (output) and view. No role starts it."""
