@@ -1326,7 +1326,12 @@ def every_tool(outputs: Path | None = None) -> Run:
         _of_others("babelstream", "omp_5.0.txt", nodes=["hb-1"], size=HBV3),
         _of_others("serving", "synthetic_trtllm.txt", gpus=2, nodes=["h100-1"]),
         _of_others("superbench", "synthetic_node.json", gpus=8),
-        _of_others("topo", "synthetic_nd_h100_v5.txt", gpus=8),
+        _of_others(
+            "topo",
+            "synthetic_nd_h100_v5.txt",
+            gpus=8,
+            parameters={"program": "nvidia-smi"},
+        ),
         _blob_copy(),
         _devito("driver_openmp.log", HBV3, "hb-1", ranks=1, threads=2),
         _fio_recorded(),

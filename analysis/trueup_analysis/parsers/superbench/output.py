@@ -179,11 +179,15 @@ def _summary(text: str) -> dict[str, Any]:
     refuse_long_numbers(text)
     try:
         summary = json.loads(text, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        several = "several nodes: one is read at a time"
+        message = several if error.msg == "Extra data" else error.msg
+        line = text.split("\n")[error.lineno - 1]
+        raise ParseError(
+            f"this is not the summary of a node ({message})", error.lineno, line
+        ) from None
     except (ValueError, RecursionError) as error:
-        message = str(error)
-        if "Extra data" in message:
-            message = "several nodes: one is read at a time"
-        raise ParseError(f"this is not the summary of a node ({message})") from None
+        raise ParseError(f"this is not the summary of a node ({error})") from None
     if not isinstance(summary, dict):
         raise ParseError("this is not the summary of a node, but a list or another value")
     return summary

@@ -155,7 +155,7 @@ def _metrics(rows: list[_Row]) -> list[Metric]:
 
 def _parameters(rows: list[_Row], adapters: list[str]) -> dict[str, str]:
     """The cores, NUMA nodes and nearest adapters of each GPU."""
-    parameters: dict[str, str] = {}
+    parameters = {"program": "nvidia-smi"}
     for number, row in enumerate(rows):
         cores, numa, *_ = [*row.rest, "", ""]
         if _CORES.fullmatch(cores):
