@@ -29,7 +29,8 @@ TOOL = "ib"
 # Sizes of `--all`.
 SIZES = tuple(1 << power for power in range(1, 24))
 
-_VERBS = {"RDMA_Write": "write", "RDMA_Read": "read", "Send": "send"}
+_UNKNOWN = "unknown"
+_VERBS = {"RDMA_Write": "write", "RDMA_Read": "read", "Send": "send", _UNKNOWN: _UNKNOWN}
 _UNITS = {"MB/sec": 2**20 * 8, "MiB/sec": 2**20 * 8, "Gb/sec": 10**9}
 _PEAK, _AVERAGE, _RATE = "BW peak", "BW average", "MsgRate[Mpps]"
 _BANDWIDTH = ("#bytes", "#iterations", _PEAK, _AVERAGE, _RATE)
@@ -45,7 +46,9 @@ _STATISTICS = {
     "min": "t_min[usec]",
     "max": "t_max[usec]",
     "p99": "99% percentile[usec]",
+    "p99.9": "99.9% percentile[usec]",
 }
+_DEVIATION = "t_stdev[usec]"
 # perftest takes no fewer iterations.
 _LEAST_ITERATIONS = 5
 # Iterations whose times are in no latency but the least and most.
@@ -71,12 +74,13 @@ _COLUMN = re.compile(
     r"#\w+|99(?:\.9)?% percentile\[usec\]|BW (?:peak|average)\[[\w/]+\]|MsgRate\[Mpps\]"
     r"|\bt_\w+\[usec\]|tps average|CPU_Util\[%+\]|\S+"
 )
+_PLACES = re.compile(r"[0-9]{1,9}\.[0-9]{2}")
+_GLUED = re.compile(r"[0-9]+\.[0-9]{2}(?=[0-9])|(?<=\.[0-9]{2})[0-9]+\.[0-9]{2}$")
 _ROW = re.compile(r"\s*[0-9]+\s+[0-9]+(?:\s+\S+){2,}\s*")
 _PROGRAM = re.compile(r"\bib_(write|read|send)_(bw|lat)\b")
 _CLIENT_DEVICE = re.compile(r"\bib_\w+' for ([\w.-]+)")
 _KINDS = {"bw": "BW", "lat": "Latency"}
 _BOTH_WAYS = "Bidirectional"
-_UNKNOWN = "unknown"
 _DASHES = re.compile(r"\s*-{20,}\s*")
 _SETTING = re.compile(r"([A-Za-z][^:]*): ([^:]+)")
 _LABEL = re.compile(r"\[(?:(server|client)(: standard error)?|(standard error))\]")
@@ -211,24 +215,33 @@ class IbOutput:
         }
 
     def metrics(self) -> List[Metric]:
-        """ib_<verb>_bandwidth [bit/s], or ib_<verb>_latency [s], a row for each size."""
+        """For each size: ib_<verb>_bandwidth [bit/s], its peak where it was measured, and
+        ib_<verb>_message_rate [1/s]; or ib_<verb>_latency [s] and its standard deviation."""
         latency = self.kind == "Latency"
-        way = "bidirectional_" if self.both_ways else ""
-        name = f"ib_{self.verb}_{'latency' if latency else f'{way}bandwidth'}"
+        way = f"{self.verb}_bidirectional" if self.both_ways else self.verb
+        name = f"ib_{way}_{'latency' if latency else 'bandwidth'}"
+        # A bandwidth is one measurement over all its iterations.
+        figures = (
+            [(name, "s", "lower", *each) for each in _STATISTICS.items()]
+            + [(f"{name}_deviation", "s", "lower", "single", _DEVIATION)]
+            if latency
+            else [
+                (name, "bit/s", "higher", "single", _AVERAGE),
+                (f"{name}_peak", "bit/s", "higher", "single", _PEAK),
+                (f"ib_{way}_message_rate", "1/s", "higher", "single", _RATE),
+            ]
+        )
         return [
             Metric(
-                name,
-                row.figures[column],
-                *(("s", "lower") if latency else ("bit/s", "higher")),
+                *(metric, row.figures[column], unit, direction),
                 message_bytes=row.message_bytes,
                 device=self.device,
                 statistic=statistic,
-                # A bandwidth is one measurement over all its iterations.
                 n=row.iterations if latency else None,
             )
             for row in self.rows
-            for statistic, column in (_STATISTICS if latency else {"single": _AVERAGE}).items()
-            if column in row.figures
+            for metric, unit, direction, statistic, column in figures
+            if column in row.figures and (row.figures[column] > 0 or column == _DEVIATION)
         ]
 
 
@@ -278,7 +291,7 @@ def parse_ib(text: str) -> IbOutput:
     ends = [end for end in parts if end.banners or end.headers or end.rows]
     if not ends:
         raise ParseError("no banner such as 'RDMA_Write BW Test': perftest printed no test")
-    if len(ends) == 1 and not ends[0].banners:
+    if len(ends) == 1 and not ends[0].banners and ends[0].headers:
         _name_by_program(ends[0], text)
     for end in ends:
         _check_end(end)
@@ -515,6 +528,9 @@ def _known(columns: Sequence[str]) -> Tuple[str, ...]:
 def _row(line: Line, header: Tuple[Line, Tuple[str, ...], str]) -> IbRow:
     _, columns, unit = header
     words = line.split()
+    if len(words) < len(columns) and _DEVIATION in columns:
+        # A deviation of seven characters fills its column.
+        words = [part for word in words for part in _GLUED.findall(word) or [word]]
     if len(words) != len(columns):
         raise line.error(f"{len(words)} figures under {len(columns)} columns")
     named = dict(zip(columns, words))
@@ -560,7 +576,7 @@ def _latency(named: Mapping[str, str], iterations: int, line: Line) -> Dict[str,
     times = {
         column: _decimal(text, 2, line)
         for column, text in named.items()
-        if column.endswith("[usec]") and column != "t_stdev[usec]"
+        if column.endswith("[usec]") and column != _DEVIATION
     }
     order = [
         times[column]
@@ -573,7 +589,10 @@ def _latency(named: Mapping[str, str], iterations: int, line: Line) -> Dict[str,
         raise line.error("no latencies above 0")
     if order != sorted(order) or not order[0] <= times["t_avg[usec]"] <= order[-1]:
         raise line.error("least, typical, percentiles and most are out of order")
-    _check_spread(order, times["t_avg[usec]"], named["t_stdev[usec]"], iterations, line)
+    deviation = named[_DEVIATION]
+    _check_spread(order, times["t_avg[usec]"], deviation, iterations, line)
+    if _PLACES.fullmatch(deviation):
+        times[_DEVIATION] = float(deviation)
     return {column: value * 1e-6 for column, value in times.items()}
 
 
@@ -603,7 +622,7 @@ def _check_spread(
     # Each distance from the mean is cut to whole microseconds, and its square must fit in 32 bits.
     widest = [int(max(abs(mean - a), abs(mean - b)) + _ROUNDED) for a, b in zip(order, order[1:])]
     square = sum(many * wide**2 for many, wide in zip(parts, widest)) / count
-    deviation_match = re.fullmatch(r"[0-9]{1,9}\.[0-9]{2}", deviation)
+    deviation_match = _PLACES.fullmatch(deviation)
     if (
         deviation_match
         and max(widest) < _MOST_DEVIATION
@@ -627,21 +646,20 @@ def _decimal(text: str, places: int, line: Line) -> float:
 
 def _name_by_program(end: _End, text: str) -> None:
     """The test of a table without banner: by its columns, and the program that the text names."""
-    line, columns, _ = end.headers[0] if end.headers else (end.rows[0].line, (), "")
-    kind = _TABLES.get(_known(columns), "")
+    line, columns, _ = end.headers[0]
+    kind = _TABLES[_known(columns)]
     programs = {match for match in _PROGRAM.findall(text) if _KINDS[match[1]] == kind}
-    if len(programs) != 1:
-        raise line.error(
-            "no banner such as 'RDMA_Write BW Test' above the table, and the text does not name"
-            " its program"
-        )
-    [(verb, _)] = programs
+    verb = programs.pop()[0] if len(programs) == 1 else _UNKNOWN
     title = {word: name for name, word in _VERBS.items()}[verb]
     device = _CLIENT_DEVICE.search(text)
     end.settings.setdefault("Device", device[1] if device else _UNKNOWN)
     end.settings.setdefault("TX depth", _UNKNOWN)
     end.banners.append((line, title, "", kind))
-    end.lacks.append("no banner above the table: the test is that of the program in the text")
+    end.lacks.append(
+        "no banner above the table, and the text does not name its program"
+        if verb == _UNKNOWN
+        else "no banner above the table: the test is that of the program in the text"
+    )
 
 
 def _check_end(end: _End) -> None:
@@ -680,7 +698,7 @@ def _check_table(end: _End, title: str, kind: str) -> None:
     if not end.rows:
         raise line.error("the table has no rows: the output is cut off, or this end was")
     if not end.dashes or end.dashes[-1].number < end.rows[-1].line.number:
-        raise end.rows[-1].line.error("no closing line of dashes below the last row: cut off")
+        end.lacks.append("no closing line of dashes below the last row: it may be cut off")
 
 
 def _check_duration(end: _End, verb: str) -> None:
@@ -757,8 +775,10 @@ def _check_sizes(end: _End) -> None:
     last = SIZES[-1]
     if end.settings["Connection type"] == "UD":
         last = int(re.sub(r"\D", "", end.settings["Mtu"]) or 0)
+    if sizes != sorted(sizes):
+        raise line.error("the sizes do not ascend")
     if sizes != [size for size in SIZES if size <= last]:
-        raise line.error(f"the sizes are not 2, 4, 8, ... {last}")
+        end.lacks.append(f"the sizes are not all of 2, 4, 8, ... {last}: rows may be missing")
 
 
 def _mixed(both: _End) -> List[_End]:
