@@ -271,6 +271,20 @@ H2D_ROW = r"\n0     5[0-9.]+ .*"
 ONE_TEST = json.loads(TORCH)["tests"][0]
 
 
+def test_tests_of_nvbandwidth_that_are_not_known_are_named() -> None:
+    data = json.loads(JSON)
+    case = data["nvbandwidth"]["testcases"][0]
+    new = {**case, "name": "nvlink_memcpy_ce", "bandwidth_description": "memcpy by NVLink (GB/s)"}
+    data["nvbandwidth"]["testcases"] += [new, {"name": "gone", "status": "Not Found"}]
+    data["nvbandwidth"].update({"Hostname": "node-1", "testSamples": 3})
+    output = parse_gpu_copy(json.dumps(data))
+    assert output.metrics() == parse_gpu_copy(JSON).metrics()
+    assert output.warnings[-2:] == [
+        "nvbandwidth's test nvlink_memcpy_ce is not reported",
+        "this nvbandwidth has no test gone",
+    ]
+
+
 test_damaged_output_is_refused = refuses(
     parse_gpu_copy,
     (changed(WORDS, r"GB/s", "MB/s"), "GB/s and MB/s in one output"),
@@ -309,7 +323,7 @@ test_damaged_output_is_refused = refuses(
     (JSON.replace('"Passed"', '"Error"'), "has status Error"),
     (JSON.replace('"Passed"', '"Running"'), "has status Running"),
     (JSON.replace("device_to_host_memcpy_ce", "host_to_device_memcpy_ce"), "stands twice"),
-    (JSON.replace("device_to_host_memcpy_ce", "device_to_host_memcpy_cx"), "is not known"),
+    (JSON.replace("device_to_host_memcpy_ce", "device_to_host_memcpy_cx"), "of another test"),
     (
         JSON.replace("device_to_host_memcpy_ce", "host_to_all_memcpy_ce"),
         "host_to_all_memcpy_ce has the description of another test",

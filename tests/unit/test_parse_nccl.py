@@ -20,6 +20,7 @@ from recorded_runs import short
 from trueup.benchmarks.nccl.output import OPERATIONS, NcclOutput, parse_nccl
 from trueup.benchmarks.nccl.signatures import recognises
 from trueup.errors import ParseError
+from trueup_analysis.read import read
 
 DATA = Path(__file__).parent.parent / "data" / "nccl"
 BYTES = {"float": 4, "half": 2, "double": 8, "int8": 1}
@@ -693,17 +694,34 @@ test_damaged_output_is_refused = damage.refuses(
 )
 
 
+def test_a_run_that_begins_within_the_table_of_another_is_refused() -> None:
+    text = recorded("sockets.txt")
+    cut = text[: text.index("# Out of bounds")]
+    with pytest.raises(ParseError, match="another run begins within the table"):
+        parse_nccl(cut + text[text.index("# nThread") :])
+
+
 def from_json(edit: Any) -> str:
     data = json.loads(recorded("report.json"))
     edit(data)
     return json.dumps(data)
 
 
+@pytest.mark.parametrize("indent", [None, 2], ids=["as nccl-tests writes it", "as jq prints it"])
+def test_a_newer_json_is_read_and_its_version_named(indent: int | None) -> None:
+    data = json.loads(from_json(lambda data: data.update(version=4, tuning={"algo": "RING"})))
+    data["out_of_bounds"]["okay"] = True
+    reading = read(json.dumps(data, indent=indent), source="report.json")
+    known = read(recorded("report.json"), source="report.json")
+    assert (reading.tool, reading.rows, reading.checks) == ("nccl", known.rows, known.checks)
+    assert reading.not_judged == {"version of the JSON": "4"}
+
+
 test_damaged_json_is_refused = damage.refuses(
     parse_nccl,
     (recorded("report.json")[:-40], "the JSON is cut off or damaged"),
     (from_json(lambda data: data.pop("out_of_bounds")), "the run did not end"),
-    (from_json(lambda data: data.update(version=9)), "version 9 of the JSON is not known"),
+    (from_json(lambda data: data.update(version="x")), "lacks or spoils"),
     (from_json(lambda data: data["results"].pop(1)), "out of order"),
     (from_json(lambda data: data["results"].reverse()), "out of order"),
     (from_json(lambda data: data["results"].clear()), "the table has no rows"),

@@ -408,13 +408,6 @@ _TESTS = {
     ),
 }
 # Other tests that the JSON may name, with no heading that confirms the name (v0.5 to v0.8).
-_OTHER_TESTS = re.compile(
-    r"(?:host_to_device|device_to_host)_(?:bidirectional_memcpy_(?:ce|sm)|memcpy_sm)"
-    r"|(?:multinode_)?device_to_device_(?:memcpy|bidirectional_memcpy)_(?:read|write)_(?:ce|sm)"
-    r"|(?:all_to_host|host_to_all)_(?:bidirectional_)?memcpy_(?:ce|sm)"
-    r"|(?:all_to_one|one_to_all)_(?:read|write)_(?:ce|sm)"
-    r"|(?:host_device|device_to_device)_latency_sm|multinode_[a-z_]+"
-)
 # The headings above and the other tests that have them too.
 _SAME_HEADING = {
     _TESTS["host_to_device_memcpy_ce"][1]: re.compile(r"host_to_all_memcpy_ce"),
@@ -686,11 +679,9 @@ def _nvbandwidth_json(raw_lines: Sequence[Line]) -> _Part:
 def _json_test(case: Mapping[str, Any], section: _Part, lines: _Lines) -> Optional[_Matrix]:
     """The matrix of one test; None, and a warning, where it has none that is reported."""
     name, status = str(case["name"]), str(case["status"])
-    if status == "ERROR":
+    if status in {"ERROR", "Not Found"}:
         section.warnings.append(f"this nvbandwidth has no test {name}")
         return None
-    if name not in _TESTS and not _OTHER_TESTS.fullmatch(name):
-        lines.fail(f"test {name} is not known")
     if status == "Waived":
         section.warnings.append(f"nvbandwidth waived {name}: this machine cannot run it")
         return None

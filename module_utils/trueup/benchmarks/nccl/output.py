@@ -90,6 +90,7 @@ _ELIDED = re.compile(
     r"\s*\[?(?:\.{3,}|\u2026)\]?\s*$|(?i:.{0,200}(?:truncated|omitted|left out|snip))"
 )
 _FOOTER = re.compile(r"# +(?:Out of bounds values|Avg bus bandwidth)")
+_HEADER = re.compile(r"# +(?:nThread|Collective test|size +count +type\b)")
 _ROW_LIKE = re.compile(r"\s*\d+ +\d+ +[a-z]\w* .*")
 
 
@@ -313,9 +314,7 @@ class _Table:
             self.names.clear()
 
     def _inside(self, line: Line, before: str) -> None:
-        if _COLUMNS.fullmatch(before) and self._units(line):
-            return
-        if not line:
+        if (_COLUMNS.fullmatch(before) and self._units(line)) or not line:
             return
         if self.out_of_bounds:
             match = re.fullmatch(r"# +Avg bus bandwidth +: (\S+)(?: (OK|FAILED))?", line)
@@ -332,6 +331,8 @@ class _Table:
             self.out_of_bounds = (int(match[1]), line)
         elif _FOOTER.match(line):
             raise line.error("this form of '# Out of bounds values' is not known")
+        elif _HEADER.match(line):
+            raise line.error("another run begins within the table, which has no end")
         else:
             self.others.append(line)
 
@@ -351,12 +352,7 @@ class _Table:
             self.concluded = match[1]
         elif match := re.fullmatch(r"# error: (\S.*)", line):
             self.errors.append(match[1])
-        elif (
-            _FOOTER.match(line)
-            or _COLUMNS.fullmatch(line)
-            or re.match("# +(?:nThread|Collective test)", line)
-            or _ROW_LIKE.fullmatch(line)
-        ):
+        elif _FOOTER.match(line) or _HEADER.match(line) or _ROW_LIKE.fullmatch(line):
             raise line.error("a part of a table stands after its end")
 
     def _settings(self) -> Settings:

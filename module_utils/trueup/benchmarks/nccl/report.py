@@ -12,7 +12,7 @@ from .fit import Settings, operation_of
 from .result import NcclOutput, assembled, version_of
 from .rows import Body, Printed, Row, checked_row, printed, root_of
 
-_JSON_VERSIONS = (1, 2, 3)
+_NEWEST = 3  # version of the JSON whose members are known
 _COARSEST_SHARE = 32  # bytes: each rank's part is rounded down to 4 elements or 16 bytes
 
 
@@ -45,18 +45,17 @@ def from_json(text: str) -> NcclOutput:
 
 
 def _from_object(data: Mapping[str, Any], line: Line) -> NcclOutput:
-    if data["version"] not in _JSON_VERSIONS:
-        raise line.error(f"version {data['version']!r} of the JSON is not known")
+    version = _int(data["version"])
     missing = {"results", "out_of_bounds", "average_bus_bandwidth", "end_time"} - set(data)
     if missing:
         raise line.error(f"the run did not end: the JSON lacks {', '.join(sorted(missing))}")
     rows = [_json_row(row_index, entry, line) for row_index, entry in enumerate(data["results"])]
     bounds, average = data["out_of_bounds"], data["average_bus_bandwidth"]
     count = _int(bounds["count"])
-    if bounds["okay"] != ("true" if count == 0 else "false"):
+    if _word(bounds["okay"]) != ("true" if count == 0 else "false"):
         raise line.error("out_of_bounds.okay contradicts its count")
     verdicts = {"true": "OK", "false": "FAILED", "unchecked": None}
-    if average["okay"] not in verdicts:
+    if _word(average["okay"]) not in verdicts:
         raise line.error(f"average_bus_bandwidth.okay is {average['okay']!r}")
     bodies = (entry[side] for entry in data["results"] for side in ("out_of_place", "in_place"))
     kinds = {"cpu_time" in body for body in bodies if body}
@@ -68,13 +67,19 @@ def _from_object(data: Mapping[str, Any], line: Line) -> NcclOutput:
         _json_settings(data["config"], len(processes), rows),
         operation_of(str(data["args"][0])),
         (count, line),
-        (_figure(average["bandwidth"]), verdicts[average["okay"]], line),
+        (_figure(average["bandwidth"]), verdicts[_word(average["okay"])], line),
         hosts=tuple(dict.fromkeys(str(device["hostname"]) for device in processes)),
         counts_wrong=True,
         cpu_time=kinds == {True},
         nccl_version=version_of(_int(data["nccl_version"])),
         errors=tuple(str(text) for text in data.get("errors", []) if text),
+        not_judged={"version of the JSON": str(version)} if version > _NEWEST else {},
     )
+
+
+def _word(okay: Any) -> str:
+    """A verdict, which may be a word or true and false."""
+    return str(okay).lower()
 
 
 def _processes(config: Mapping[str, Any], line: Line) -> list[Mapping[str, Any]]:
