@@ -207,6 +207,7 @@ def _vllm_case(row: dict[str, str], source: str) -> dict[str, Any]:
         "gpus": _whole(row, "cores_or_gpus", source),
         "parameters": canonical(
             {
+                "engine": "vLLM",
                 "model": "meta-llama/Llama-3.1-8B-Instruct",
                 "profile": match["profile"],
                 "gpu": match["gpu"],

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 # Known tools without a parser, by a pattern that only their output matches.
 OTHERS: Final = {
     "iperf3": re.compile(r"(?m)^iperf Done\."),
+    "GuideLLM's console (its benchmarks.json is read)": re.compile(
+        r"Server Throughput Statistics \(All Requests\)|Request Latency Statistics \(Completed"
+    ),
     "AIPerf's list of single requests": re.compile(r'"x_request_id":.*"benchmark_phase":'),
     "mdtest": re.compile(r"(?m)^mdtest-\d"),
     "NVIDIA's kernel messages": re.compile(r"NVRM: "),

@@ -133,6 +133,11 @@ UNSEEN = {
     ),
     # A row says nothing of its neighbours; a joined one may end where they do.
     "osu": (("middle lost", "cut", "mixed inside a line"), "mpi_.*"),
+    # Names and figures stand in lines of their own.
+    "serving/aiperf_0.13.0.json": (_LINES, ".*"),
+    "serving/synthetic_vllm_latency.json": (("middle lost",), "e2el"),
+    # It has neither lengths nor a number of requests.
+    "serving/synthetic_genai_perf": (("unit renamed",), "ttft|tpot|e2el"),
     # Labels and figures stand in lines of their own.
     "lscpu": ((*_LINES, "mixed inside a line"), "sockets"),
     # Between them a section of the table ends and another begins, of which nothing is left.

@@ -22,6 +22,10 @@ READ: dict[str, tuple[Any, ...]] = {
     "synthetic_sglang_offline.txt": (
         *("sglang bench_offline_throughput", "sglang", 8.0, 1600.0, 3600.0, *[(None,) * 3] * 3),
     ),
+    "synthetic_sglang.jsonl": (
+        *("sglang bench_serving", "sglang", 5.0, 640.0, 3200.0),
+        *((90.0, 85.0, 190.0), (11.5, 11.4, 12.9), (1560.0, 1550.0, 1810.0)),
+    ),
     "synthetic_trtllm.txt": (
         *("trtllm-bench", "tensorrt-llm", 50.0, 6400.0, 57600.0),
         *((180.5, 150.0, 800.0), (17.4764, 17.5, 22.4), (2400.0, 2390.0, 3300.0)),
@@ -193,7 +197,9 @@ def test_a_failed_request_is_a_failed_check() -> None:
 def test_each_line_of_jsonl_and_each_row_of_a_list_is_a_run() -> None:
     row = json.loads(text_of("synthetic_inferencex.json"))
     rows = json.dumps([row, {**row, "conc": 128, "tput_per_gpu": 3000.0}])
-    for text, loads in ((text_of("synthetic_sglang.jsonl"), ["8", "16"]), (rows, ["64", "128"])):
+    line = text_of("synthetic_sglang.jsonl")
+    lines = line + line.replace('"max_concurrency": 8', '"max_concurrency": 16')
+    for text, loads in ((lines, ["8", "16"]), (rows, ["64", "128"])):
         readings, refused = read_runs(text, source="x")
         got = [reading.parameters["max_concurrency"] for reading in readings]
         assert (got, [reading.run for reading in readings], refused) == (loads, [1, 2], [])
@@ -215,6 +221,23 @@ def test_a_report_of_guidellm_is_a_run_for_each_benchmark() -> None:
     assert (got, refused) == ([("1", "0.8.1", "tiny", 20), ("4", "0.8.1", "tiny", 20)], [])
 
 
+@pytest.mark.parametrize("version", ["0.1", "0.2"])
+def test_a_report_that_llmds_own_tool_made_has_the_figures_of_its_source(version: str) -> None:
+    report = read(text_of(f"llmd_{version}_of_guidellm_yaml.txt"), source="x")
+    _, source = read_runs(text_of("guidellm_0.8.1_two_loads.json"), source="x")[0]
+    names = {"request_throughput", "output_token_throughput", "total_token_throughput"}
+    names |= {"ttft", "tpot", "e2el", "requests_completed", "requests_failed"}
+    got, expected = (
+        {
+            (row["name"], row["statistic"]): row["value"]
+            for row in reading.rows
+            if row["name"] in names and row["statistic"] != "p99.9"
+        }
+        for reading in (report, source)
+    )
+    assert got == pytest.approx(expected, rel=1e-9)
+
+
 @pytest.mark.parametrize(
     ("name", "before", "after", "message"),
     [
@@ -226,12 +249,20 @@ def test_a_report_of_guidellm_is_a_run_for_each_benchmark() -> None:
         ("sglang_table.txt", " 310.40", "3810.40", "TTFT"),
         ("sglang_table.txt", "256       ", "25x       ", "'25x' is not a number of 0 or more"),
         ("trtllm.txt", "= PERF", "Total Latency (ms): 1.0\n= PERF", "duration stands twice"),
+        ("trtllm.txt", "[TTFT] AVERAGE: 180.5", "[TTFT] AVERAGE: 190.5", "the mean TTFT is 0.1805"),
+        ("trtllm.json", '"avg_ttft_ms": 180.5', '"avg_ttft_ms": 190.5', "the mean TTFT is 0.1805"),
+        ("llmd_v01_yaml.txt", "units: ms, mean: 2100", "units: s, mean: 2100", "2100 s in a bench"),
+        ("llmd_v02.json", "PT50S", "PT1.5S", "a mean E2EL of 2.1 s in a benchmark of 1.5 s"),
         ("trtllm.txt", "3200.0000", "2700.0000", "2.37 GPUs follow from the rate of each"),
+        ("aiperf.txt", "Request Latency (ms)", "Request Latency (s) ", "1320.5 s of 480 requests"),
+        ("aiperf.csv", "Request Latency (ms)", "Request Latency (us)", "TTFT is longer than"),
+        ("aiperf.csv", "Token Latency (ms)", "Token Latency (s)", "128 tokens take 1267.51 s"),
         ("aiperf.txt", "1,228.80", "1,928.80", "is not 9.6 requests a second of 128 tokens"),
         ("aiperf.txt", "│    52.40 │", "│    31.00 │", "mean TTFT is not between min and max"),
         ("vllm_throughput.txt", "6348.80 out", "6948.80 out", "64000 of 192000 tokens are output"),
         ("llmd_v01_yaml.txt", "units: ms\n", "units: furlongs\n", "no unit of time"),
         ("llmd_v02.json", '"mean": 400.0', '"mean": "x"', "'x' is not a number"),
+        ("llmd_v01_yaml.txt", "total: 200", "total: " + "9" * 400, "is not a number of a meas"),
         ("inferencex.json", '"p99_ttft": 0.66', '"p99_ttft": 0.06', "TTFT: P99 is below P50"),
         ("inferencex.json", '"tp": 4,', '"tp": 4', "the JSON is cut off or damaged"),
     ],
@@ -244,6 +275,13 @@ def test_figures_that_contradict_each_other_are_refused(
     with pytest.raises(ParseError) as refused:
         parse_serving(text.replace(before, after, 1))
     assert message in str(refused.value)
+
+
+def test_requests_that_only_their_rate_counts_are_a_whole_number() -> None:
+    text = text_of("synthetic_trtllm.txt").replace("Number of requests:             1000\n", "")
+    assert parse_serving(text).figures["requests_completed"] == 1000
+    with pytest.raises(ParseError, match=r"are 1000\.4: no whole number"):
+        parse_serving(text.replace("(req/sec):                     50.0000", "(req/sec): 50.0200"))
 
 
 def test_what_is_not_known_is_kept_by_name() -> None:

@@ -296,7 +296,7 @@ def _told(records: Coded) -> list[dict[str, Any]]:
         parameters = row["parameters"]
         row["work"], row["sweep"] = work_of(parameters, _NOT_WORK), work_of(parameters, _NOT_SWEEP)
         row["goodput_limits"] = _limits(parameters)
-        row["engine"] = _engine(row["benchmark"], parameters)
+        row["engine"] = _engine(row)
         row["version"] = _version(row)
         names = ("served_model_name", "model", "model_id")
         row["model"] = next((str(parameters[name]) for name in names if parameters.get(name)), "")
@@ -341,11 +341,13 @@ def rates(records: Coded) -> dict[str, Numbers]:
     return wide
 
 
-def _engine(benchmark: str, parameters: Mapping[str, Any]) -> str:
-    """The server's engine by the parameters; else that of the tool, where it is of one engine."""
-    view = view_of(benchmark)
-    own = "" if view is None or view.required else view.title
-    return str(parameters.get("engine") or own)
+def _engine(row: Mapping[str, Any]) -> str:
+    """The server's engine by the parameters; else that of the tool, where the record has its
+    version: a log of a client alone does not say which engine answered."""
+    view, software = view_of(row["benchmark"]), row["software"]
+    has_version = bool({row["benchmark"], f"server_{row['benchmark']}"} & {*software})
+    own = view.title if view is not None and not view.required and has_version else ""
+    return str(row["parameters"].get("engine") or own)
 
 
 def _version(row: Mapping[str, Any]) -> str:

@@ -32,7 +32,7 @@ _RATES: Final = {
 _STATISTICS: Final = ("mean", "median", "min", "max")
 _PERCENTILES: Final = ("p75", "p90", "p95", "p99")
 # Means that are weighted by when tokens arrived add up to about this share.
-_WEIGHTED: Final = 0.05
+WEIGHTED: Final = 0.05
 _ITL: Final = "inter token latency is the mean of an answer: it is called TPOT here"
 
 
@@ -60,7 +60,7 @@ def read_benchmark(data: Mapping[str, Any]) -> Draft:
             draft.latency(latency, statistic, None if figure is None else figure.times(factor))
     for name, rate in _RATES.items():
         figure = number(at(metrics, f"{name}.successful.mean"))
-        draft.put(rate, figure and figure._replace(slack=_WEIGHTED * figure.value))
+        draft.put(rate, figure and figure._replace(slack=WEIGHTED * figure.value))
     _requests(draft, benchmark)
     _settings(draft, data, benchmark)
     return draft

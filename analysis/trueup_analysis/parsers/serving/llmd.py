@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from trueup.errors import ParseError
 
+from .guidellm import WEIGHTED
 from .schema import Draft, Figure, at, number, seconds_of
 
 if TYPE_CHECKING:
@@ -18,6 +20,10 @@ _LATENCIES: Final = {
     "inter_token_latency": "itl",
     "request_latency": "e2el",
 }
+# Of load generators whose inter token latency is the mean of an answer, which the schema calls
+# TPOT; their time per output token counts the first one too.
+_MEAN_OF_ANSWER: Final = {"inter_token_latency": "tpot", "time_per_output_token": ""}
+_LOADS_OF_ANSWERS: Final = ("aiperf", "guidellm")
 _STATISTIC_OF: Final = {"stddev": "std", "p50": "median", "p0p1": "p0.1", "p99p9": "p99.9"}
 _RATES: Final = {
     "requests_per_sec": "request_throughput",
@@ -51,15 +57,20 @@ def read_report(data: Mapping[str, Any]) -> Draft:
             f"the report (version {version}) has neither results.request_performance.aggregate"
             " nor metrics: this form is not known"
         )
+    load = at(data, "scenario.load.standardized.tool") or at(data, "scenario.load.name")
+    latencies = {**_LATENCIES, **(_MEAN_OF_ANSWER if load in _LOADS_OF_ANSWERS else {})}
     for name, statistics in (figures.get("latency") or {}).items():
-        if name not in _LATENCIES:
+        if not latencies.get(name):
             draft.unknown(name, at(statistics, "mean"))
         elif isinstance(statistics, dict):
-            _latency(draft, _LATENCIES[name], statistics)
+            _latency(draft, latencies[name], statistics)
+    slack = WEIGHTED if load == "guidellm" else 0.0
     for name, value in (figures.get("throughput") or {}).items():
         if name in _RATES:
-            draft.put(_RATES[name], number(at(value, "mean") if isinstance(value, dict) else value))
+            figure = number(at(value, "mean") if isinstance(value, dict) else value)
+            draft.put(_RATES[name], figure and figure._replace(slack=slack * figure.value))
     _requests(draft, figures)
+    draft.about = _duration(data)
     _settings_of_old(draft, data)
     _settings(draft, data)
     return draft
@@ -72,6 +83,16 @@ def _requests(draft: Draft, figures: Mapping[str, Any]) -> None:
     if total is not None:
         completed = total.value - sum(figure.value for figure in lost if figure is not None)
         draft.put("requests_completed", Figure(completed))
+
+
+def _duration(data: Mapping[str, Any]) -> Figure | None:
+    """Of the run; version 0.2 writes it as ISO 8601 does: "PT49.97S"."""
+    text = str(at(data, "run.time.duration"))
+    match = re.fullmatch(r"PT(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,9}(?:\.\d{1,18})?)S)?", text)
+    if match is None:
+        return number(at(data, "metrics.time.duration"))
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return Figure(hours * 3600 + minutes * 60 + seconds)
 
 
 def _latency(draft: Draft, name: str, statistics: Mapping[str, Any]) -> None:

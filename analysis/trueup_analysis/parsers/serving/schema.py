@@ -23,9 +23,10 @@ _ENGINES: Final = {
     "vllm": r"vllm.*",
 }
 _SECONDS: Final = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-_NUMBER: Final = re.compile(r"-?\d[\d,]{0,24}(?:\.\d{1,18})?(?:[eE][+-]?\d{1,3})?")
+_NUMBER: Final = re.compile(r"-?\d[\d,]{0,24}(?:\.\d{1,18})?(?:[eE][+-]?\d{1,2})?")
 _SILENT: Final = frozenset({"", "none", "null", "n/a", "not set", "unknown", "auto"})
 _NEAR: Final = 0.05
+_ROUGHLY: Final = 10.0
 # A count of requests that may be off by more is not known.
 _MOST_UNSURE: Final = 0.2
 _REQUESTS: Final = "request_throughput"
@@ -148,6 +149,15 @@ class Draft:
             _refuse(f"{statistic} {name.upper()} stands twice: read one run at a time", figure)
         statistics[statistic] = figure
 
+    def same(self, name: str, statistic: str, figure: Figure | None) -> None:
+        """Take a statistic that may stand twice, and then is the same."""
+        earlier = self.latencies[name].get(statistic)
+        if earlier is None:
+            self.latency(name, statistic, figure)
+        elif figure is not None and not _agree(earlier, figure):
+            stated = f"{earlier.value:g} s and {figure.value:g} s"
+            _refuse(f"the {statistic} {name.upper()} is {stated}", figure)
+
     def say(self, name: str, value: Any) -> None:
         """Take a parameter; a silent value is not said."""
         text = str(value).strip() if isinstance(value, (str, int, float)) else ""
@@ -217,13 +227,11 @@ class Draft:
             if outputs.value > 0:
                 figures.setdefault(_INPUT, _product(output, inputs, outputs))
         for requests, inputs in self._known(_REQUESTS, "mean_input_length"):
-            figures.setdefault(_INPUT, _product(requests, inputs))
+            if not requests.slack:
+                figures.setdefault(_INPUT, _product(requests, inputs))
         for rate, output in self._known(_INPUT, _OUTPUT):
             together = Figure(rate.value + output.value, rate.slack + output.slack, rate.line)
             figures.setdefault(_TOTAL, together)
-        for rate, total in self._known(_INPUT, _TOTAL):
-            rest = Figure(max(total.value - rate.value, 0.0), total.slack + rate.slack, total.line)
-            figures.setdefault(_OUTPUT, rest)
 
     def _check_rates(self) -> None:
         """Each rate is its count over the duration, and the total that of its parts."""
@@ -320,12 +328,21 @@ class Draft:
         longest = whole.get("mean")
         if longest is None:
             return
-        for (duration,) in self._known("duration"):
-            if not _below(longest, duration):
+        duration = self.figures.get("duration", self.about)
+        if duration is not None and not _below(longest, duration.times(1 + _NEAR)):
+            _refuse(
+                f"a mean E2EL of {longest.value:g} s in a benchmark of {duration.value:g} s",
+                longest,
+            )
+        for rate, count in self._known(_REQUESTS, "requests_completed"):
+            if not _below(longest, _product(count, divisor=rate).times(1 + _NEAR)):
                 _refuse(
-                    f"a mean E2EL of {longest.value:g} s in a benchmark of {duration.value:g} s",
+                    f"a mean E2EL of {longest.value:g} s of {count.value:g} requests,"
+                    f" {rate.value:g} a second",
                     longest,
                 )
+        for (length,) in self._known(_LENGTH):
+            self._check_steps(longest, length)
         for rate, concurrency in self._known(_REQUESTS, "concurrency"):
             if not _agree(concurrency, _product(rate, longest)):
                 _refuse(
@@ -333,6 +350,19 @@ class Draft:
                     f" {longest.value:g} s",
                     concurrency,
                 )
+
+    def _check_steps(self, longest: Figure, length: Figure) -> None:
+        """An answer takes its TTFT and a TPOT for each further token, by their means roughly."""
+        first, step = self.latencies["ttft"].get("mean"), self.latencies["tpot"].get("mean")
+        if first is None or step is None or length.value < 1:
+            return
+        expected = first.value + step.value * (length.value - 1)
+        if not longest.value / _ROUGHLY <= expected <= longest.value * _ROUGHLY:
+            _refuse(
+                f"a mean E2EL of {longest.value:g} s, where TTFT and {length.value:g} tokens take"
+                f" {expected:g} s",
+                longest,
+            )
 
     def _is_unresolved(self, name: str, values: Mapping[str, float]) -> bool:
         """Take out a latency between tokens that streaming did not resolve, and say so."""
@@ -361,8 +391,8 @@ def number(value: Any) -> Figure | None:
     """
     if value is None:
         return None
-    if not is_number(value):
-        raise ParseError(f"{str(value)[:80]!r} is not a number")
+    if not is_number(value) or abs(value) > _MOST:
+        raise ParseError(f"{str(value)[:80]!r} is not a number of a measurement")
     return Figure(float(value))
 
 
@@ -392,6 +422,8 @@ def _product(first: Figure, second: Figure | None = None, divisor: Figure | None
     if second is not None:
         value *= second.value
         share += second.slack / second.value if second.value else 0.0
+    if divisor is not None and not divisor.value:
+        return Figure(math.inf, 0.0, first.line)
     if divisor is not None:
         value /= divisor.value
         share += divisor.slack / divisor.value

@@ -76,18 +76,25 @@ def read_text(lines: Sequence[Line]) -> Draft:
 
 def _statistic(draft: Draft, match: re.Match[str], line: Line) -> None:
     kind = _STATISTIC_OF.get(match[2].lower(), match[2].lower())
-    name = _LATENCY_OF[match[1]]
+    figure = _figure(draft, match[3], line).times(_MILLISECONDS)
     # The mean stands among the rates too.
-    if kind != "mean" or "mean" not in draft.latencies[name]:
-        draft.latency(name, kind, printed(match[3], line).times(_MILLISECONDS))
+    take = draft.same if kind == "mean" else draft.latency
+    take(_LATENCY_OF[match[1]], kind, figure)
+
+
+def _figure(draft: Draft, text: str, line: Line) -> Figure:
+    """A figure, of which the tool prints four decimals but of counts."""
+    if "." in text and not re.search(r"\.\d{4}$", text):
+        draft.unverified.append(f"{text} has not four decimals: it may be cut off")
+    return printed(text, line)
 
 
 def _row(draft: Draft, label: str, text: str, line: Line) -> None:
     if label in _FIGURES:
         name, factor = _FIGURES[label]
-        draft.put(name, printed(text, line).times(factor))
+        draft.put(name, _figure(draft, text, line).times(factor))
     elif label in _MEANS:
-        draft.latency(_MEANS[label], "mean", printed(text, line).times(_MILLISECONDS))
+        draft.same(_MEANS[label], "mean", _figure(draft, text, line).times(_MILLISECONDS))
     elif label in _PARAMETERS:
         draft.say(_PARAMETERS[label], text)
     elif "throughput" in label or "speed" in label:
@@ -119,6 +126,13 @@ def read_json(data: Mapping[str, Any]) -> Draft:
             if re.fullmatch(r"mean|min|max|p\d{1,2}", kind):
                 figure = number(value)
                 draft.latency(name, kind, None if figure is None else figure.times(_MILLISECONDS))
+    for path, name in (
+        ("performance.avg_request_latency_ms", "e2el"),
+        ("streaming_metrics.avg_ttft_ms", "ttft"),
+        ("streaming_metrics.avg_tpot_ms", "tpot"),
+    ):
+        figure = number(at(data, path))
+        draft.same(name, "mean", figure and figure.times(_MILLISECONDS))
     for path, name in (
         ("engine.model", "model"),
         ("engine.version", "engine_version"),

@@ -55,6 +55,8 @@ def read_throughput(lines: Sequence[Line]) -> Draft:
         elif count is not None:
             kind = "input" if count[1] == "prompt" else "output"
             draft.put(f"{kind}_tokens", printed(count[2], line))
+    if len({"input_tokens", "output_tokens"} & draft.figures.keys()) == 1:
+        draft.unverified.append("the tokens of prompts or of outputs are missing")
     _check_counts(draft)
     return draft
 
@@ -110,8 +112,12 @@ def read_latency_json(data: Mapping[str, Any]) -> Draft:
     """``--output-json`` of ``vllm bench latency``."""
     draft = Draft("vllm bench latency", _ENGINE)
     draft.latency("e2el", "mean", number(data.get("avg_latency")))
-    for percent, value in (data.get("percentiles") or {}).items():
-        draft.latency("e2el", f"p{percent}", number(value))
+    percentiles = data.get("percentiles")
+    for percent, value in percentiles.items() if isinstance(percentiles, dict) else ():
+        if re.fullmatch(r"\d{1,2}(?:\.\d{1,3})?", percent):
+            draft.latency("e2el", f"p{percent}", number(value))
+        else:
+            draft.unknown(f"percentile {percent}", value)
     times = data.get("latencies")
     if isinstance(times, list) and times:
         mean = sum(figure.value for each in times if (figure := number(each))) / len(times)

@@ -10,8 +10,9 @@ Three forms are read:
 
 Labels and keys are those of vllm/benchmarks/serve.py (0.32) and of the older scripts: ``Total Token
 throughput`` is now ``Total token throughput``, the key ``request_goodput:`` had a colon, and
-versions before October 2025 do not count failed requests. SGLang prints a table with the same
-title and other rows; it is refused.
+versions before October 2025 do not count failed requests. Rows and sections that are not known
+(probe requests, queueing, speculative decoding; those of forks) are kept by name and not judged.
+SGLang prints a table with the same title and other rows; it is refused here.
 
 Under load an answer may arrive in one piece: the server had no time to send each token by itself,
 or the client none to read it. Its tokens are counted (the server says how many), so throughputs
@@ -58,17 +59,9 @@ _LATENCIES = {
     "itl": ("ITL", "Inter-token Latency"),
     "e2el": ("E2EL", "End-to-end Latency"),
 }
-_SECTIONS = {title: name for name, (_, title) in _LATENCIES.items()}
-# Sections that are understood and not kept. Their place is checked, and their rows are numbers.
-_OTHERS = (
-    "Probe Requests",
-    "Client-side Queueing",
-    "Queue-inclusive End-to-end Latency",
-    "Diffusion Decoding",
-    "Speculative Decoding",
-)
-_ORDER = ("Probe Requests", *_SECTIONS, *_OTHERS[1:])
-# Rows of the table's head in their order: label, key of the JSON, whether it is a whole number.
+_SECTIONS = {title.lower(): name for name, (_, title) in _LATENCIES.items()}
+_SHORTS = {short: name for name, (short, _) in _LATENCIES.items()}
+# Rows of the table's head: label, key of the JSON, whether it is a whole number.
 _HEAD = (
     ("Successful requests:", "completed", True),
     ("Failed requests:", "failed", True),
@@ -83,17 +76,16 @@ _HEAD = (
     ("Output token throughput (tok/s):", "output_throughput", False),
     ("Peak output token throughput (tok/s):", "max_output_tokens_per_s", False),
     ("Peak concurrent requests:", "max_concurrent_requests", False),
-    ("RTFx (Inverse Real-Time Factor):", "rtfx", False),
     ("Total token throughput (tok/s):", "total_token_throughput", False),
 )
 _PEAK_TOKENS = "max_output_tokens_per_s"
-_LABELS = {label.lower(): number for number, (label, _, _) in enumerate(_HEAD)}
+_LABELS = {label.lower(): (key, is_integer) for label, key, is_integer in _HEAD}
 _NEEDED = (
     *("completed", "duration", "total_input_tokens", "total_output_tokens"),
     *("request_throughput", "output_throughput"),
 )
 _COUNTS = ("completed", "failed", "total_input_tokens", "total_output_tokens")
-_ROW = re.compile(r"(\S.*?:) +(-?[\d.]+|nan|-?inf)\s*")
+_ROW = re.compile(r"([^:]{1,60}:) +(-?[\d.]+|nan|-?inf)")
 _STATISTIC = re.compile(r"(Mean|Median|P\d+(?:\.\d+)?) (\w+) \(ms\):")
 _PARAMETERS = (
     *("backend", "model_id", "num_prompts", "request_rate", "burstiness", "max_concurrency"),
@@ -191,6 +183,8 @@ class VllmOutput:
     peak_requests: Optional[float] = None
     parameters: Dict[str, str] = field(default_factory=dict)
     warnings: List[str] = field(default_factory=list)
+    unverified: List[str] = field(default_factory=list)
+    not_judged: Dict[str, str] = field(default_factory=dict)
 
     @property
     def checks(self) -> Dict[str, bool]:
@@ -280,6 +274,7 @@ class _Figures:
         self._slack = slack
         self._in_one_piece: Optional[int] = None
         self.warnings: List[str] = []
+        self.not_judged: Dict[str, str] = {}
 
     def where(self, key: str) -> Optional[Line]:
         """The line of a key's value, for an error."""
@@ -335,6 +330,7 @@ class _Figures:
                 key: str(figures[key]) for key in _PARAMETERS if figures.get(key) is not None
             },
             warnings=self.warnings,
+            not_judged=self.not_judged,
             **more,
         )
 
@@ -601,102 +597,69 @@ class _Table(_Figures):
         self._read_figures: Dict[str, Any] = {}
         super().__init__(self._read_figures, _HALF)
         self.end = self._read(lines, title)
-        # "Total token throughput" is younger than the count of failed requests.
-        newer = any(line.startswith("Total token throughput") for line in lines)
-        if newer and "failed" not in self.figures:
-            raise ParseError("row 'Failed requests:' is missing", title.number)
 
     def output(self, **more: Any) -> VllmOutput:
         output = super().output(**more)
         output.warnings.append("the figures of the printed table are rounded to 0.01")
+        if self.end is None:
+            output.unverified.append("no closing line of =: the table is cut off")
         return output
 
     def where(self, key: str) -> Optional[Line]:
         return self._places.get(key)
 
-    def _read(self, lines: Sequence[Line], title: Line) -> Line:
-        """Fill ``figures``; the closing line."""
+    def _read(self, lines: Sequence[Line], title: Line) -> Optional[Line]:
+        """Fill ``figures`` and ``not_judged``; the closing line, or None without one."""
         if title.strip() != _TITLE:
             raise title.error("the table's title is damaged")
-        section, head = "", -1
+        section = ""
         for line in lines[title.number :]:
-            if line.strip() == _END:
+            text = line.strip()
+            if text == _END:
                 self._nothing_after(lines[line.number :])
                 return line
-            opened = re.fullmatch(r"-{2,}([A-Z][^-].*?[^-])-{2,}", line.strip())
-            if opened:
-                section = self._open(section, opened.group(1), line)
-                if section in _OTHERS:
-                    self.warnings.append(f"the rows below {section!r} are not kept")
-            elif section in _OTHERS:
-                if not (
-                    _ROW.fullmatch(line.strip())
-                    or (line.strip() == "Per-position acceptance (%):" and section == _OTHERS[-1])
-                ):
-                    raise line.error("a line that is no row of vLLM's table")
-            else:
-                row = _ROW.fullmatch(line.rstrip())
-                if not row:
-                    raise line.error("a line that is no row of vLLM's table")
-                if section:
-                    self._statistic(_SECTIONS[section], row, line)
-                else:
-                    head = self._head(row, head, line)
-        raise ParseError("the table is cut off: its closing line of = is missing")
+            if text.startswith("--") and text.endswith("--"):
+                section = text.strip("-")
+            elif text:
+                self._row(section, text, line)
+        return None
 
     def _nothing_after(self, lines: Sequence[Line]) -> None:
         """Rows behind the closing line were moved there, or it was moved before them."""
         for line in lines:
-            row = _ROW.fullmatch(line.rstrip())
+            row = _ROW.fullmatch(line.strip())
             if line.strip() == _END or (row and _STATISTIC.fullmatch(row.group(1))):
                 raise line.error("vLLM's table goes on after its closing line")
 
-    def _open(self, before: str, title: str, line: Line) -> str:
-        if title not in _ORDER:
-            raise line.error(f"unknown section {title!r} in vLLM's table")
-        if line.strip() != f"{title:-^50}":
-            raise line.error("a section's title is damaged")
-        if before and _ORDER.index(title) <= _ORDER.index(before):
-            raise line.error(f"section {title!r} stands after {before!r}")
-        return title
-
-    def _head(self, row: re.Match[str], last: int, line: Line) -> int:
-        label, text = row.groups()
-        at = _LABELS.get(label.lower())
-        # Only this label was ever written in two ways.
-        if at is None or label not in (_HEAD[at][0], "Total Token throughput (tok/s):"):
-            hint = ""
-            if label in ("Backend:", "Traffic request rate:") or "retokenized" in label:
-                hint = ": this is a table of SGLang, not of vLLM"
-            raise line.error(f"unknown row {label!r} in vLLM's table{hint}")
-        if at <= last:
-            raise line.error(f"row {label!r} stands twice or too late")
-        _, key, is_integer = _HEAD[at]
-        self._take(key, text, line, is_integer=is_integer)
-        return at
-
-    def _statistic(self, name: str, row: re.Match[str], line: Line) -> None:
-        label, text = row.groups()
-        match = _STATISTIC.fullmatch(label)
-        if not match or match.group(2) != _LATENCIES[name][0]:
-            raise line.error(f"unknown row {label!r} below {_LATENCIES[name][1]!r}")
-        key = f"{match.group(1).lower()}_{name}_ms"
+    def _row(self, section: str, text: str, line: Line) -> None:
+        """Take a row; one that is not known is kept by its name, below that of its section."""
+        row = _ROW.fullmatch(text)
+        label = row.group(1) if row else text
+        if label.startswith(("Backend:", "Traffic request rate:")) or "retokenized" in label:
+            raise line.error("this is a table of SGLang, not of vLLM")
+        statistic = _STATISTIC.fullmatch(label)
+        if not section and label.lower() in _LABELS:
+            key, is_integer = _LABELS[label.lower()]
+        elif section.lower() in _SECTIONS and statistic and statistic.group(2) in _SHORTS:
+            latency = _SHORTS[statistic.group(2)]
+            key, is_integer = f"{statistic.group(1).lower()}_{latency}_ms", False
+            if latency != _SECTIONS[section.lower()]:
+                raise line.error(f"row {label!r} stands below {section!r}")
+        else:
+            name = f"{section}, {label}" if section else label
+            self.not_judged[name.rstrip(":")[:80]] = row.group(2) if row else "a line"
+            return
+        if row is None:
+            raise line.error(f"{key} is no number")
         if key in self.figures:
             raise line.error(f"row {label!r} stands twice")
-        mine = [row_key for row_key in self.figures if row_key.endswith(f"_{name}_ms")]
-        if ("mean", "median")[: len(mine)] != tuple(row_key.split("_")[0] for row_key in mine[:2]):
-            raise line.error("rows stand in another order than vLLM prints them")
-        if len(mine) < 2 and match.group(1) != ("Mean", "Median")[len(mine)]:
-            raise line.error(f"{('Mean', 'Median')[len(mine)]} expected here")
-        self._take(key, text, line, is_integer=False)
+        self._take(key, row.group(2), line, is_integer=is_integer)
 
     def _take(self, key: str, text: str, line: Line, *, is_integer: bool) -> None:
         if is_integer and not re.fullmatch(r"\d{1,18}", text):
             raise line.error(f"{key} {text!r} is not a count")
         if not is_integer and not re.fullmatch(r"\d+\.\d\d", text):
             raise line.error(f"{key} {text!r} is not a positive number with two decimals")
-        if key == "rtfx":
-            self.warnings.append(f"the row {line.strip()!r} is not kept")
         self._places[key] = line
         self._read_figures[key] = int(text) if is_integer else float(text)
 
@@ -868,7 +831,7 @@ def _driver(lines: Sequence[Line], line: Line, titles: Sequence[Line]) -> VllmOu
     if not titles or titles[0].number > line.number:
         raise line.error("vLLM's own table is missing before the driver's line")
     table = _Table(lines, titles[0])
-    if table.end.number > line.number:
+    if table.end is None or table.end.number > line.number:
         raise line.error("the driver's line stands inside vLLM's table")
     answers = _answers(data.get("answers"), line)
     server = _server(data.get("server"), line)
@@ -884,6 +847,7 @@ def _driver(lines: Sequence[Line], line: Line, titles: Sequence[Line]) -> VllmOu
     if answers.get("in_one_piece", 0) > output.completed:
         raise line.error("answers: more arrived in one piece than there are")
     table.output()
+    output.not_judged.update(table.not_judged)
     _compare(table, exact)
     if server.refused:
         output.warnings.append(
