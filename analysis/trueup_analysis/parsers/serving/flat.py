@@ -92,9 +92,8 @@ def read_inferencex(data: Mapping[str, Any]) -> Draft:
             ("tput_per_gpu", "total_token_throughput", gpus),
             ("output_tput_per_gpu", "output_token_throughput", decode or gpus),
         ):
-            each = number(data.get(key))
-            if name not in draft.figures and each is not None:
-                draft.put(name, each.times(count))
+            if name not in draft.figures:
+                draft.put(name, number(data.get(key), count))
     _check_speed(draft, data)
     return draft
 
@@ -131,10 +130,7 @@ def _draft(client: str, data: Mapping[str, Any]) -> Draft:
         statistic = _STATISTIC.fullmatch(key)
         if statistic is not None:
             name = "e2el" if statistic[2].startswith("e2e") else statistic[2]
-            figure = number(value)
-            factor = 1e-3 if statistic[3] else 1.0
-            kind = statistic[1]
-            draft.latency(name, kind, None if figure is None else figure.times(factor))
+            draft.latency(name, statistic[1], number(value, 1e-3 if statistic[3] else 1.0))
         elif key in _FIGURES:
             draft.put(_FIGURES[key], number(value))
         elif key in _PARAMETERS:

@@ -52,12 +52,12 @@ def read_benchmark(data: Mapping[str, Any]) -> Draft:
     draft.tool_version = at(data, "metadata.guidellm_version")
     metrics = at(benchmark, "metrics") or {}
     for name, (latency, factor) in _LATENCIES.items():
-        found = at(metrics, f"{name}.successful") or {}
-        values = {key: found.get(key) for key in _STATISTICS}
-        values |= {key: at(found, f"percentiles.{key}") for key in _PERCENTILES}
-        for statistic, value in values.items():
-            figure = number(value)
-            draft.latency(latency, statistic, None if figure is None else figure.times(factor))
+        found = at(metrics, f"{name}.successful")
+        for statistic in _STATISTICS:
+            draft.latency(latency, statistic, number(at(found, statistic), factor))
+        for statistic in _PERCENTILES:
+            value = at(found, f"percentiles.{statistic}")
+            draft.latency(latency, statistic, number(value, factor))
     for name, rate in _RATES.items():
         figure = number(at(metrics, f"{name}.successful.mean"))
         draft.put(rate, figure and figure._replace(slack=WEIGHTED * figure.value))

@@ -58,22 +58,30 @@ def read_report(data: Mapping[str, Any]) -> Draft:
             " nor metrics: this form is not known"
         )
     load = at(data, "scenario.load.standardized.tool") or at(data, "scenario.load.name")
+    _latencies(draft, figures, load)
+    slack = WEIGHTED if load == "guidellm" else 0.0
+    for name, rate in _RATES.items():
+        value = at(figures, f"throughput.{name}")
+        figure = number(at(value, "mean") if isinstance(value, dict) else value)
+        draft.put(rate, figure and figure._replace(slack=slack * figure.value))
+    lacking = [name for name in ("version", "scenario") if name not in data]
+    lacking += [name for name in ("latency", "throughput", "requests") if name not in figures]
+    if lacking:
+        draft.unverified.append(f"no {', '.join(lacking)}: the report may be cut off")
+    _requests(draft, figures)
+    draft.about = _duration(data)
+    _settings_of_old(draft, data)
+    _settings(draft, data)
+    return draft
+
+
+def _latencies(draft: Draft, figures: Mapping[str, Any], load: Any) -> None:
     latencies = {**_LATENCIES, **(_MEAN_OF_ANSWER if load in _LOADS_OF_ANSWERS else {})}
     for name, statistics in (figures.get("latency") or {}).items():
         if not latencies.get(name):
             draft.unknown(name, at(statistics, "mean"))
         elif isinstance(statistics, dict):
             _latency(draft, latencies[name], statistics)
-    slack = WEIGHTED if load == "guidellm" else 0.0
-    for name, value in (figures.get("throughput") or {}).items():
-        if name in _RATES:
-            figure = number(at(value, "mean") if isinstance(value, dict) else value)
-            draft.put(_RATES[name], figure and figure._replace(slack=slack * figure.value))
-    _requests(draft, figures)
-    draft.about = _duration(data)
-    _settings_of_old(draft, data)
-    _settings(draft, data)
-    return draft
 
 
 def _requests(draft: Draft, figures: Mapping[str, Any]) -> None:

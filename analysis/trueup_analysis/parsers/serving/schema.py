@@ -383,8 +383,8 @@ def engine_of(name: str) -> str:
     return next((engine for engine, names in _ENGINES.items() if re.fullmatch(names, text)), text)
 
 
-def number(value: Any) -> Figure | None:
-    """A figure of JSON; None where it is null or absent.
+def number(value: Any, factor: float = 1.0) -> Figure | None:
+    """A figure of JSON, in another unit by the factor; None where it is null or absent.
 
     Raises:
         ParseError: it is no number.
@@ -393,7 +393,7 @@ def number(value: Any) -> Figure | None:
         return None
     if not is_number(value) or abs(value) > _MOST:
         raise ParseError(f"{str(value)[:80]!r} is not a number of a measurement")
-    return Figure(float(value))
+    return Figure(float(value) * factor)
 
 
 def at(data: Any, path: str) -> Any:

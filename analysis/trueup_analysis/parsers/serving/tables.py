@@ -63,8 +63,9 @@ def read_table(lines: Sequence[Line]) -> Draft:
         _row(draft, line)
     if closing is None or not titles:
         draft.unverified.append("no title or no closing line of =: rows may be missing")
-    # The offline benchmark's backend is a way into the engine.
-    draft.say("engine", "sglang" if offline else draft.parameters.get("backend"))
+    if offline:
+        draft.say("engine", "sglang")  # its backend is a way into the engine
+    draft.say("engine", draft.parameters.get("backend"))
     draft.warnings.append("the figures of the printed table are rounded to 0.01")
     return draft
 

@@ -114,25 +114,8 @@ def read_json(data: Mapping[str, Any]) -> Draft:
         ("performance.system_output_throughput_tok_s", "output_token_throughput", 1.0),
         ("performance.system_total_throughput_tok_s", "total_token_throughput", 1.0),
     ):
-        figure = number(at(data, path))
-        draft.put(name, None if figure is None else figure.times(factor))
-    for path, name in (
-        ("performance.request_latency_percentiles_ms", "e2el"),
-        ("streaming_metrics.ttft_percentiles", "ttft"),
-        ("streaming_metrics.tpot_percentiles", "tpot"),
-    ):
-        for key, value in (at(data, path) or {}).items():
-            kind = _STATISTIC_OF.get(key, key)
-            if re.fullmatch(r"mean|min|max|p\d{1,2}", kind):
-                figure = number(value)
-                draft.latency(name, kind, None if figure is None else figure.times(_MILLISECONDS))
-    for path, name in (
-        ("performance.avg_request_latency_ms", "e2el"),
-        ("streaming_metrics.avg_ttft_ms", "ttft"),
-        ("streaming_metrics.avg_tpot_ms", "tpot"),
-    ):
-        figure = number(at(data, path))
-        draft.same(name, "mean", figure and figure.times(_MILLISECONDS))
+        draft.put(name, number(at(data, path), factor))
+    _latencies(draft, data)
     for path, name in (
         ("engine.model", "model"),
         ("engine.version", "engine_version"),
@@ -146,6 +129,24 @@ def read_json(data: Mapping[str, Any]) -> Draft:
     each = number(at(data, "performance.output_throughput_per_gpu_tok_s"))
     _finish(draft, {name: str(engine.get(name)) for name in _PRECISION}, each)
     return draft
+
+
+def _latencies(draft: Draft, data: Mapping[str, Any]) -> None:
+    for path, name in (
+        ("performance.request_latency_percentiles_ms", "e2el"),
+        ("streaming_metrics.ttft_percentiles", "ttft"),
+        ("streaming_metrics.tpot_percentiles", "tpot"),
+    ):
+        for key, value in (at(data, path) or {}).items():
+            kind = _STATISTIC_OF.get(key, key)
+            if re.fullmatch(r"mean|min|max|p\d{1,2}", kind):
+                draft.latency(name, kind, number(value, _MILLISECONDS))
+    for path, name in (
+        ("performance.avg_request_latency_ms", "e2el"),
+        ("streaming_metrics.avg_ttft_ms", "ttft"),
+        ("streaming_metrics.avg_tpot_ms", "tpot"),
+    ):
+        draft.same(name, "mean", number(at(data, path), _MILLISECONDS))
 
 
 def _finish(draft: Draft, seen: Mapping[str, str], each: Figure | None) -> None:

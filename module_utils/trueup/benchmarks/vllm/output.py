@@ -25,7 +25,7 @@ import json
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
 from ...errors import ParseError
 from ...reading import (
@@ -637,23 +637,29 @@ class _Table(_Figures):
         label = row.group(1) if row else text
         if label.startswith(("Backend:", "Traffic request rate:")) or "retokenized" in label:
             raise line.error("this is a table of SGLang, not of vLLM")
-        statistic = _STATISTIC.fullmatch(label)
-        if not section and label.lower() in _LABELS:
-            key, is_integer = _LABELS[label.lower()]
-        elif section.lower() in _SECTIONS and statistic and statistic.group(2) in _SHORTS:
-            latency = _SHORTS[statistic.group(2)]
-            key, is_integer = f"{statistic.group(1).lower()}_{latency}_ms", False
-            if latency != _SECTIONS[section.lower()]:
-                raise line.error(f"row {label!r} stands below {section!r}")
-        else:
+        key, is_integer = self._key(section, label, line)
+        if not key:
             name = f"{section}, {label}" if section else label
             self.not_judged[name.rstrip(":")[:80]] = row.group(2) if row else "a line"
-            return
-        if row is None:
+        elif row is None:
             raise line.error(f"{key} is no number")
-        if key in self.figures:
+        elif key in self.figures:
             raise line.error(f"row {label!r} stands twice")
-        self._take(key, row.group(2), line, is_integer=is_integer)
+        else:
+            self._take(key, row.group(2), line, is_integer=is_integer)
+
+    def _key(self, section: str, label: str, line: Line) -> Tuple[str, bool]:
+        """The key of a row, and whether it is a count; no key of a row that is not known."""
+        if not section:
+            return _LABELS.get(label.lower(), ("", False))
+        latency = _SECTIONS.get(section.lower())
+        statistic = _STATISTIC.fullmatch(label) if latency else None
+        own = _SHORTS.get(statistic.group(2)) if statistic else None
+        if own is None or statistic is None:
+            return "", False
+        if own != latency:
+            raise line.error(f"row {label!r} stands below {section!r}")
+        return f"{statistic.group(1).lower()}_{own}_ms", False
 
     def _take(self, key: str, text: str, line: Line, *, is_integer: bool) -> None:
         if is_integer and not re.fullmatch(r"\d{1,18}", text):
