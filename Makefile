@@ -163,6 +163,10 @@ run: controller-venv ## Configure, check and measure this machine (or ARGS="-i i
 	if [ $$measured != 0 ]; then exit $$measured; fi
 	exit $$reported
 
+.PHONY: morning
+morning: controller-venv ## Install the morning's check and message as a timer (ARGS="-i inventories/mine --mail ops@example.org")
+	@trueup morning --install $(ARGS)
+
 .PHONY: azure
 azure: azure-venv ## On Azure: make RECIPE's machines, configure, check, measure, report, remove (docs/azure_provision.md)
 	@$(functions)

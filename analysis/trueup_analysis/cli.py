@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "import": "Turn logs of other runs into records.",
     "health": "What healthy nodes reach, node by node: pass, warn, fail or no verdict.",
     "baseline": "Limits from your own healthy nodes, for health.",
+    "morning": "What changed since the run before, told by webhook, mail or a program; its timer.",
     "checkpoint": "How long a checkpoint to Blob takes, and how often to write one.",
     "flops": "What a training step computes, and what a TFLOP/s or a step time means.",
     "pack": "Put many records into one Parquet file, which reads much faster.",

@@ -1,0 +1,175 @@
+"""``trueup morning``: what changed since the run before, told to people; and its timer."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from trueup.errors import BadInput
+
+from .inputs import RESULTS, expectations_for, load_all
+from .messages import print_, say
+from .options import CatalogOption, examples, flag, option
+
+if TYPE_CHECKING:
+    from ..sheets.morning import Message
+
+app = typer.Typer()
+
+
+class Kind(str, Enum):
+    """The JSON of a webhook."""
+
+    json = "json"
+    slack = "slack"
+    teams = "teams"
+
+
+class Timer(str, Enum):
+    """How the check starts each morning."""
+
+    systemd = "systemd"
+    cron = "cron"
+
+
+@app.command(
+    epilog=examples(
+        "trueup morning                             # the message of the last run",
+        "trueup morning --mail hpc-ops@example.org",
+        "TRUEUP_WEBHOOK=https://... trueup morning --as teams",
+        "trueup morning --hook 'logger -t trueup' --always",
+        "trueup morning --timer systemd -i inventories/mine --at 05:30",
+    )
+    + "\n\nExit status: 0 nothing changed; 1 something did; 2 the check did not run, or the message"
+    " could not be sent; 64 wrong usage.",
+)
+def morning(
+    results: Annotated[
+        Path, typer.Argument(metavar="[RESULTS]", help="The folder of runs.", show_default=True)
+    ] = RESULTS,
+    *,
+    max_age: Annotated[
+        float, option("HOURS", "An older last run means that the check did not run.", min=0)
+    ] = 26.0,
+    webhook: Annotated[
+        str | None,
+        option(
+            "URL",
+            "Where to post the message; better TRUEUP_WEBHOOK, which nobody sees in the list of"
+            " processes.",
+            envvar="TRUEUP_WEBHOOK",
+        ),
+    ] = None,
+    kind: Annotated[Kind, typer.Option("--as", help="The webhook's JSON.")] = Kind.json,
+    mail: Annotated[list[str] | None, option("ADDRESS", "By sendmail; repeatable.")] = None,
+    hook: Annotated[
+        str | None, option("COMMAND", "A program that gets the message on standard input.")
+    ] = None,
+    always: Annotated[bool, flag("--always", "Send it even if nothing changed.")] = False,
+    timer: Annotated[
+        Timer | None,
+        typer.Option(
+            help="Print what starts it each morning: units of systemd, or a line of cron."
+        ),
+    ] = None,
+    install: Annotated[
+        bool, flag("--install", "As root: install the units of systemd and start the timer.")
+    ] = False,
+    inventory: Annotated[
+        str, option("INVENTORY", "With --timer: the nodes.", "--inventory", "-i")
+    ] = "inventories/local",
+    at: Annotated[str, option("HH:MM", "With --timer: when, local time.")] = "05:30",
+    catalog: CatalogOption = None,
+) -> None:
+    """Report what changed between the last run and the one before, in at most 15 lines: nodes that
+    newly fail, are missing or well again, figures that are worse, and what to do. Nothing is sent
+    if nothing changed. If the last run is too old, the message says that the check did not run.
+    `make morning` installs the check and the message as a timer."""
+    if timer is not None or install:
+        own = _own(webhook, kind, mail, hook)
+        _set_up(timer or Timer.systemd, inventory, at, own, is_installed=install)
+        return
+    told = _message(results, max_age, catalog)
+    print_(told.text + "\n")
+    if told.is_news or always:
+        _send(told, webhook=webhook, kind=kind, mail=mail or [], hook=hook)
+    if told.is_news:
+        raise typer.Exit(1 if told.has_run else 2)
+
+
+def _set_up(
+    timer: Timer, inventory: str, at: str, options: list[str], *, is_installed: bool
+) -> None:
+    from trueup_controller.morning import install, timer_files
+
+    files = timer_files(timer.value, inventory=inventory, at=at, options=options)
+    if not is_installed:
+        print_("".join(f"# {path}\n{text}\n" for path, text in files.items()))
+        return
+    if timer is not Timer.systemd:
+        raise typer.BadParameter("--install installs units of systemd; --timer cron prints a line")
+    install(files)
+    say(f"installed: {', '.join(files)}; `systemctl list-timers` shows when it starts.")
+
+
+def _own(webhook: str | None, kind: Kind, mail: list[str] | None, hook: str | None) -> list[str]:
+    """The options as the timer passes them; the webhook's address stands in a file of its own."""
+    options = ["--as", kind.value] if webhook else []
+    options += [word for address in mail or [] for word in ("--mail", address)]
+    return options + (["--hook", hook] if hook else [])
+
+
+def _message(results: Path, max_age: float, catalog: Path | None) -> Message:
+    from ..sheets.morning import message, not_run
+
+    try:
+        loaded = load_all([results], may_be_empty=True)
+    except BadInput as error:
+        return not_run(str(error))
+    now = datetime.now(UTC)
+    limit = timedelta(hours=max_age)
+    return message(loaded, expectations_for(None, catalog), now=now, max_age=limit)
+
+
+def _send(
+    told: Message, *, webhook: str | None, kind: Kind, mail: list[str], hook: str | None
+) -> None:
+    """Send it everywhere, whatever fails.
+
+    Raises:
+        Exit: somewhere it could not be sent.
+    """
+    from .. import notify
+
+    facts = {"changed": told.is_news, "has_run": told.has_run}
+    ways: list[Callable[[], None]] = []
+    if webhook:
+        ways.append(lambda: notify.post(webhook, notify.body(kind.value, told.lines, facts)))
+    ways += [lambda address=address: notify.mail(address, told.lines) for address in mail]
+    if hook:
+        variables = {
+            "TRUEUP_CHANGED": str(int(told.is_news)),
+            "TRUEUP_HAS_RUN": str(int(told.has_run)),
+        }
+        argv = shlex.split(hook)
+        ways.append(lambda: notify.run(argv, told.text + os.linesep, variables))
+    refused = [reason for way in ways if (reason := _refusal(way)) is not None]
+    for reason in refused:
+        say(f"trueup: error: {reason}")
+    if refused:
+        raise typer.Exit(2)
+
+
+def _refusal(way: Callable[[], None]) -> str | None:
+    """Why a message could not be sent."""
+    try:
+        way()
+    except BadInput as error:
+        return str(error)
+    return None

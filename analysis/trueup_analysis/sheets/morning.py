@@ -1,0 +1,200 @@
+"""The morning's message: which nodes newly fail, are missing or are well again, and which figures
+are worse than in the run before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from trueup.errors import BadInput
+
+from .. import units
+from ..cases import read_cases
+from ..figures.compare.changes import MIXED, WORSE
+from ..figures.compare.comparing import compare
+from ..figures.compare.sides import Side
+from ..figures.health import measured
+from ..figures.health.examine import examine
+from ..figures.health.required import roster
+from ..selection import Selection, run_ids, select
+from . import compare as compare_sheets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from trueup.health.expectations import Expectations
+    from trueup.health.verdicts import Verdict
+
+    from ..figures.compare.changes import Comparison
+    from ..figures.health.examine import Health
+    from ..load import Loaded
+
+MOST_LINES: Final = 15
+_FAILURES: Final = 5
+_FIGURES: Final = 3
+_NAMES: Final = 5
+_BAD: Final = ("fail", "not measured")
+
+
+@dataclass(frozen=True)
+class Message:
+    """What is told in the morning.
+
+    Attributes:
+        lines: at most 15, the first is the whole in a sentence.
+        is_news: whether anything changed, so that it is worth sending.
+        has_run: whether the check ran at all.
+    """
+
+    lines: Sequence[str]
+    is_news: bool
+    has_run: bool = True
+
+    @property
+    def text(self) -> str:
+        """The lines as one text."""
+        return "\n".join(self.lines)
+
+
+def not_run(reason: str) -> Message:
+    """The message where there is no fresh run."""
+    return Message([f"trueup: the check did not run: {reason}"], is_news=True, has_run=False)
+
+
+def message(
+    loaded: Loaded, expectations: Expectations, *, now: datetime, max_age: timedelta
+) -> Message:
+    """The message about the last run beside the one before.
+
+    Args:
+        loaded: the records of all runs.
+        max_age: of the last run; an older one means that the check did not run.
+    """
+    runs = run_ids(loaded)
+    if not runs:
+        return not_run("there is no run")
+    last = _health(loaded, runs[-1], expectations)
+    began = _began(loaded, runs[-1])
+    if began is None or now - began > max_age:
+        age = "at an unknown time" if began is None else f"{_hours(now - began)} ago"
+        return not_run(f"the last run, {runs[-1]}, began {age}")
+    before = _health(loaded, runs[-2], expectations) if runs[1:] else None
+    compared = _compared(loaded, runs[-2], runs[-1]) if runs[1:] else None
+    return _message(last, before, compared, began)
+
+
+def _hours(span: timedelta) -> str:
+    return units.plural(round(span.total_seconds() / 3600), "hour")
+
+
+def _health(loaded: Loaded, run: str, expectations: Expectations) -> Health:
+    chosen = select(loaded, Selection(run=run), may_be_empty=True)
+    cases = measured.cases(chosen)
+    return examine(cases, expectations, expected=roster(chosen, cases, None))
+
+
+def _began(loaded: Loaded, run: str) -> datetime | None:
+    manifests = [held.get("started_at") for held in loaded.runs if held.get("run_id") == run]
+    pairs = zip(loaded.values("run_id"), loaded.values("started_at"), strict=True)
+    times = [time for time in manifests if time] or [begun for id_, begun in pairs if id_ == run]
+    known = sorted(filter(None, times))
+    return datetime.fromisoformat(known[0]).astimezone(UTC) if known else None
+
+
+def _compared(loaded: Loaded, before: str, last: str) -> Comparison | None:
+    """Both runs; None where they have no figure in common."""
+    cases = read_cases(loaded)
+    sides = [
+        Side(f"run {run}", [case for case in cases if case.run_id == run]) for run in (before, last)
+    ]
+    try:
+        return compare(*sides)
+    except BadInput:
+        return None
+
+
+def _message(
+    last: Health, before: Health | None, compared: Comparison | None, began: datetime
+) -> Message:
+    was = {} if before is None else before.words
+    new = {
+        kind: [node for node, word in last.words.items() if word == kind and was.get(node) != kind]
+        for kind in _BAD
+    }
+    gone = [node for node in was if node not in last.words]
+    mended = [node for node, word in was.items() if word == "fail" and _is_well(last.words, node)]
+    worse = [
+        change
+        for change in (() if compared is None else compared.changes)
+        if change.verdict in {WORSE, MIXED}
+    ]
+    still = sum(word == "fail" and was.get(node) == "fail" for node, word in last.words.items())
+    parts = [
+        _counted(new["fail"], "newly fails", "newly fail"),
+        _counted(new["not measured"], "is newly not measured", "are newly not measured"),
+        _counted(gone, "is no longer there", "are no longer there"),
+        f"{units.plural(len(worse), 'figure')} worse" if worse else "",
+        _counted(mended, "is well again", "are well again"),
+        f"{still:,} still fail" if still else "",
+    ]
+    told = "; ".join(filter(None, parts)) or "nothing changed"
+    count = units.plural(len(last.nodes), "node")
+    lines = [f"trueup, {began:%Y-%m-%d %H:%M} UTC, {count}: {told}."]
+    lines += _failing([item for item in last.findings if item.verdict == "fail"], new["fail"])
+    lines += [f"Not measured: {_few(new['not measured'])}."] if new["not measured"] else []
+    lines += [f"No longer there: {_few(gone)}."] if gone else []
+    if compared is not None:
+        lines += [
+            f"{compare_sheets.sentence(compared.titles, change)}{compare_sheets.beside(change)}."
+            for change in worse[:_FIGURES]
+        ]
+        more = len(worse) - _FIGURES
+        lines += (
+            [f"{units.plural(more, 'more figure')} worse: `trueup compare`."] if more > 0 else []
+        )
+    lines += [f"Well again: {_few(mended)}."] if mended else []
+    is_news = bool(new["fail"] or new["not measured"] or gone or worse or mended)
+    return Message(lines[:MOST_LINES], is_news)
+
+
+def _is_well(words: Mapping[str, str], node: str) -> bool:
+    return words.get(node, "not measured") in {"pass", "warn"}
+
+
+def _counted(nodes: Sequence[str], one: str, several: str) -> str:
+    return (
+        f"{units.plural(len(nodes), 'node')} {one if len(nodes) == 1 else several}" if nodes else ""
+    )
+
+
+def _few(names: Iterable[str]) -> str:
+    held = list(names)
+    more = len(held) - _NAMES
+    return ", ".join(held[:_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _failing(findings: Sequence[Verdict], nodes: Sequence[str]) -> list[str]:
+    """A line for each kind of failure of the new nodes, with the fix."""
+    by_kind: dict[tuple[str, str | None], list[Verdict]] = {}
+    for item in findings:
+        if not {*item.nodes}.isdisjoint(nodes):
+            by_kind.setdefault((item.what, item.fix), []).append(item)
+    lines = []
+    for (what, fix), items in by_kind.items():
+        names = dict.fromkeys(node for item in items for node in item.nodes if node in nodes)
+        reason = items[0].reason or _measured(items[0])
+        lines.append(f"Fails: {_few(names)}: {what}: {reason}." + (f" {fix}" if fix else ""))
+    more = len(lines) - _FAILURES
+    rest = [f"{units.plural(more, 'more kind')} of failure: `trueup health`."] if more > 0 else []
+    return [*lines[:_FAILURES], *rest]
+
+
+def _measured(item: Verdict) -> str:
+    """The figure and its limit, in the unit of people."""
+    unit = units.DISPLAYED.get(item.unit or "", item.unit or "")
+    figure, limit = (
+        units.measure(value, item.unit or "1") for value in (item.measured, item.expected)
+    )
+    comparison = str(item.comparison).replace("_", " ")
+    return f"{figure} {unit}".rstrip() + f", must be {comparison} {limit}"
