@@ -17,7 +17,7 @@ Layers = Sequence[Sequence[str]]
 
 # The lowest first. Names in one row may import each other.
 ANALYSIS: Layers = (
-    ("units", "catalog", "retail", "columns", "labelled", "parsers"),
+    ("units", "catalog", "retail", "notify", "columns", "labelled", "parsers"),
     (
         *("load", "packed", "metrics", "records", "published", "cases", "read"),
         *("decoding", "front", "selection", "copies", "runs"),
@@ -46,6 +46,7 @@ CONTROLLER: Layers = (
     (
         *("acceptance", "actions", "background", "benchmark_roles", "check_mode_writes"),
         *("download_failures", "forecast", "gate", "host_names", "lab", "launch_nodes", "machines"),
+        "morning",
         *("package_failures", "removed_options", "settings", "sizes", "system", "systemd"),
     ),
     ("azure", "desktops", "plans", "sites"),

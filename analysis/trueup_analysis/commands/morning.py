@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -151,7 +152,7 @@ def _send(
     ways: list[Callable[[], None]] = []
     if webhook:
         ways.append(lambda: notify.post(webhook, notify.body(kind.value, told.lines, facts)))
-    ways += [lambda address=address: notify.mail(address, told.lines) for address in mail]
+    ways += [partial(notify.mail, address, told.lines) for address in mail]
     if hook:
         variables = {
             "TRUEUP_CHANGED": str(int(told.is_news)),

@@ -59,7 +59,8 @@ class Message:
 
 def not_run(reason: str) -> Message:
     """The message where there is no fresh run."""
-    return Message([f"trueup: the check did not run: {reason}"], is_news=True, has_run=False)
+    line = units.text(f"trueup: the check did not run: {reason}")
+    return Message([line], is_news=True, has_run=False)
 
 
 def message(
@@ -105,11 +106,11 @@ def _began(loaded: Loaded, run: str) -> datetime | None:
 def _compared(loaded: Loaded, before: str, last: str) -> Comparison | None:
     """Both runs; None where they have no figure in common."""
     cases = read_cases(loaded)
-    sides = [
+    old, new = (
         Side(f"run {run}", [case for case in cases if case.run_id == run]) for run in (before, last)
-    ]
+    )
     try:
-        return compare(*sides)
+        return compare(old, new)
     except BadInput:
         return None
 
@@ -155,7 +156,8 @@ def _message(
         )
     lines += [f"Well again: {_few(mended)}."] if mended else []
     is_news = bool(new["fail"] or new["not measured"] or gone or worse or mended)
-    return Message(lines[:MOST_LINES], is_news)
+    # Names are a node's word.
+    return Message(list(map(units.text, lines[:MOST_LINES])), is_news)
 
 
 def _is_well(words: Mapping[str, str], node: str) -> bool:
