@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trueup.errors import BadInput
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trueup.health.expectations import Expectations
     from trueup.health.verdicts import Verdict
 
-    from ..figures.compare.changes import Comparison
+    from ..figures.compare.changes import Change, Comparison
     from ..figures.health.examine import Health
     from ..load import Loaded
 
@@ -34,7 +34,6 @@ MOST_LINES: Final = 15
 _FAILURES: Final = 5
 _FIGURES: Final = 3
 _NAMES: Final = 5
-_BAD: Final = ("fail", "not measured")
 
 
 @dataclass(frozen=True)
@@ -118,46 +117,78 @@ def _compared(loaded: Loaded, before: str, last: str) -> Comparison | None:
 def _message(
     last: Health, before: Health | None, compared: Comparison | None, began: datetime
 ) -> Message:
-    was = {} if before is None else before.words
-    new = {
-        kind: [node for node, word in last.words.items() if word == kind and was.get(node) != kind]
-        for kind in _BAD
-    }
-    gone = [node for node in was if node not in last.words]
-    mended = [node for node, word in was.items() if word == "fail" and _is_well(last.words, node)]
-    worse = [
-        change
-        for change in (() if compared is None else compared.changes)
-        if change.verdict in {WORSE, MIXED}
-    ]
-    still = sum(word == "fail" and was.get(node) == "fail" for node, word in last.words.items())
-    parts = [
-        _counted(new["fail"], "newly fails", "newly fail"),
-        _counted(new["not measured"], "is newly not measured", "are newly not measured"),
-        _counted(gone, "is no longer there", "are no longer there"),
-        f"{units.plural(len(worse), 'figure')} worse" if worse else "",
-        _counted(mended, "is well again", "are well again"),
-        f"{still:,} still fail" if still else "",
-    ]
-    told = "; ".join(filter(None, parts)) or "nothing changed"
+    news = _news(last, {} if before is None else before.words, compared)
+    still = sum(word == "fail" for word in last.words.values()) - len(news.fails)
+    told = [*news.counts(), *([f"{still:,} still fail"] if still else [])]
     count = units.plural(len(last.nodes), "node")
-    lines = [f"trueup, {began:%Y-%m-%d %H:%M} UTC, {count}: {told}."]
-    lines += _failing([item for item in last.findings if item.verdict == "fail"], new["fail"])
-    lines += [f"Not measured: {_few(new['not measured'])}."] if new["not measured"] else []
-    lines += [f"No longer there: {_few(gone)}."] if gone else []
-    if compared is not None:
-        lines += [
-            f"{compare_sheets.sentence(compared.titles, change)}{compare_sheets.beside(change)}."
-            for change in worse[:_FIGURES]
-        ]
-        more = len(worse) - _FIGURES
-        lines += (
-            [f"{units.plural(more, 'more figure')} worse: `trueup compare`."] if more > 0 else []
-        )
-    lines += [f"Well again: {_few(mended)}."] if mended else []
-    is_news = bool(new["fail"] or new["not measured"] or gone or worse or mended)
+    summary = "; ".join(told) or "nothing changed"
+    lines = [
+        f"trueup, {began:%Y-%m-%d %H:%M} UTC, {count}: {summary}.",
+        *_failing([item for item in last.findings if item.verdict == "fail"], news.fails),
+        *_named("Not measured", news.lost),
+        *_named("No longer there", news.gone),
+        *([] if compared is None else _figures(news.worse, compared)),
+        *_named("Well again", news.mended),
+    ]
     # Names are a node's word.
-    return Message(list(map(units.text, lines[:MOST_LINES])), is_news)
+    return Message(list(map(units.text, lines[:MOST_LINES])), any(news))
+
+
+class _News(NamedTuple):
+    """What is not as in the run before: nodes by name, and the figures that are worse."""
+
+    fails: list[str]
+    lost: list[str]
+    gone: list[str]
+    worse: list[Change]
+    mended: list[str]
+
+    def counts(self) -> list[str]:
+        """Each kind of news that there is, counted."""
+        figures = units.plural(len(self.worse), "figure")
+        counted = (
+            _counted(self.fails, "newly fails", "newly fail"),
+            _counted(self.lost, "is newly not measured", "are newly not measured"),
+            _counted(self.gone, "is no longer there", "are no longer there"),
+            f"{figures} worse" if self.worse else "",
+            _counted(self.mended, "is well again", "are well again"),
+        )
+        return list(filter(None, counted))
+
+
+def _news(last: Health, was: Mapping[str, str], compared: Comparison | None) -> _News:
+    def newly(verdict: str) -> list[str]:
+        return [
+            node
+            for node, word in last.words.items()
+            if word == verdict and was.get(node) != verdict
+        ]
+
+    changes = () if compared is None else compared.changes
+    return _News(
+        fails=newly("fail"),
+        lost=newly("not measured"),
+        gone=[node for node in was if node not in last.words],
+        worse=[change for change in changes if change.verdict in {WORSE, MIXED}],
+        mended=[
+            node for node, word in was.items() if word == "fail" and _is_well(last.words, node)
+        ],
+    )
+
+
+def _named(what: str, nodes: Sequence[str]) -> list[str]:
+    return [f"{what}: {_few(nodes)}."] if nodes else []
+
+
+def _figures(worse: Sequence[Change], compared: Comparison) -> list[str]:
+    """A line for each of the worst figures."""
+    lines = [
+        f"{compare_sheets.sentence(compared.titles, change)}{compare_sheets.beside(change)}."
+        for change in worse[:_FIGURES]
+    ]
+    more = len(worse) - _FIGURES
+    rest = [f"{units.plural(more, 'more figure')} worse: `trueup compare`."] if more > 0 else []
+    return lines + rest
 
 
 def _is_well(words: Mapping[str, str], node: str) -> bool:
