@@ -29,6 +29,8 @@ OTHERS: Final = {
         r"Server Throughput Statistics \(All Requests\)|Request Latency Statistics \(Completed"
     ),
     "AIPerf's list of single requests": re.compile(r'"x_request_id":.*"benchmark_phase":'),
+    "Hugging Face's Trainer": re.compile(r"\{'(?:loss|train_runtime)': '?\d[^\n]{0,300}'epoch': "),
+    "NeMo-RL": re.compile(r"\u2022 Total step time: \d"),
     "mdtest": re.compile(r"(?m)^mdtest-\d"),
     "NVIDIA's kernel messages": re.compile(r"NVRM: "),
     "nvidia-smi": re.compile(r"(?m)^GPU \d+: .*\(UUID: GPU-"),

@@ -162,12 +162,12 @@ def test_a_skipped_iteration_has_no_loss_and_fails_its_check() -> None:
 
 def test_fields_that_are_not_known_and_those_that_come_and_go_are_named() -> None:
     new = LM.replace(
-        " loss scale:", " tokens per GPU: 4096 | max attention logit: 7.5E+00 | loss scale:"
+        " loss scale:", " tokens of experts: 4096 | max attention logit: 7.5E+00 | loss scale:"
     )
     output = parse_megatron(new)
     assert output.metrics() == parse_megatron(LM).metrics()
     assert output.not_judged == {
-        "tokens per GPU": "in 20 lines",
+        "tokens of experts": "in 20 lines",
         "max attention logit": "in 20 lines",
     }
     third = iteration(LM, 3)
@@ -253,6 +253,19 @@ def test_samples_of_a_millisecond_are_no_contradiction() -> None:
     assert len(parse_megatron(text).iterations) == 20
     with pytest.raises(ParseError, match="samples per second in 850 ms are not a batch of 64"):
         parse_megatron(text.replace("second: 0.075", "second: 0.175"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("tokens per GPU (tokens/s/GPU)", "tokens/s/GPU inst/harmonic mean"),
+        *("tokens/sec/gpu", "tokens per gpu per second (tgs)"),
+    ],
+)
+def test_tokens_of_each_gpu_are_a_figure(name: str) -> None:
+    got = values(re.sub(r"\| lm loss", f"| {name}: 8000.5/7990.1 | lm loss", LM))
+    assert got["device_token_throughput", "median"] == 8000.5
+    assert {key: value for key, value in got.items() if "device" not in key[0]} == values(LM)
 
 
 @pytest.mark.parametrize(

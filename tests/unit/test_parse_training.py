@@ -224,6 +224,17 @@ def test_lines_without_time_or_rate_are_no_log() -> None:
             *("litgpt", "step_time", 0.62512),
         ),
         (
+            (
+                "iteration 9/ 20 | elapsed time per iteration (ms): 1/2 |"
+                " compute per GPU (TFLOP/s/GPU): 42.2/41.9 |"
+            ),
+            *("megatron", "train_flops_printed", 42.2e12),
+        ),
+        (
+            "step 1: train loss 4.0 (took 1452.121000 ms)",
+            *("llm.c", "step_time", 1.452121),
+        ),
+        (
             " iteration 3/ 1000 | elapsed time per iteration (ms): 123907.8 | lm loss 4.1E+01 |",
             *("megatron", "step_time", 123.9078),
         ),

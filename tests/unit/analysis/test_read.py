@@ -92,8 +92,8 @@ _SIZE = r" *\d+ [KMG]?i?B "
 SWEEPS = [
     ("nccl/infiniband.txt", 21, 168),
     ("nccl/nvlink.txt", 21, 168),
-    ("ib/write_bw_all.txt", 23, 23),
-    ("ib/send_lat_all.txt", 23, 23),
+    ("ib/write_bw_all.txt", 23, 69),
+    ("ib/send_lat_all.txt", 23, 92),
 ]
 
 

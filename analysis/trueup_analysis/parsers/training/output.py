@@ -43,7 +43,7 @@ _FEWEST_LINES = 3
 _FEWEST_TO_FALL = 16
 _LIGHTNING, _MOST_JOINED = "Training epoch ", 2000
 # A number that ends there: no separator and no letter of an exponent parts it from more digits.
-_END = r"(?=[\s|,)\]%(a-df-zA-DF-Z]|$)(?!\s?[,;:|=.\t]\d)"
+_END = r"(?=[\s|,/)\]%(a-df-zA-DF-Z]|$)(?!\s?[,;:|=.\t]\d)"
 _N = r"(\d{1,18}(?:\.\d{1,12})?(?:[eE][+-]\d\d)?|nan|inf)" + _END
 _WHOLE = r"(\d{1,3}(?:,\d{3}){1,5}|\d{1,18}(?:\.\d{1,12})?)" + _END
 _VALUE, _COUNT = r"[ :=]{1,6}" + _N, r"[ :=]{1,6}" + _WHOLE
@@ -65,6 +65,11 @@ _FIGURES: dict[str, tuple[float, re.Pattern[str]]] = {
         ("tokens", 1, rf"[|(] {{0,8}}{_WHOLE} tok/s\b"),
         ("token_rate", 1, rf"(?<!\w)(?:tok|tokens)(?:/| per )sec(?:ond)?{_COUNT}"),
         ("device_tokens", 1, rf"(?<!\w)(?:tps|wps|Tokens/s/device){_COUNT}"),
+        (
+            *("gpu_tokens", 1),
+            rf"(?:tokens per GPU \(tokens/s/GPU\)|tokens/s/GPU inst/harmonic mean){_VALUE}",
+        ),
+        ("gpu_flops", 1e12, rf"(?:throughput|compute) per GPU \(TFLOP/s/GPU\){_VALUE}"),
         ("samples", 1, rf"(?<!\w)samples/sec{_VALUE}"),
         ("flops", 1e12, rf"(?<!\w)(?:tflops|TFLOP/s/device|TFLOPS_per_GPU){_VALUE}"),
         ("neox_flops", 1e12, rf"approx flops per GPU{_VALUE}TFLOPS\b"),
@@ -77,6 +82,7 @@ _FIGURES: dict[str, tuple[float, re.Pattern[str]]] = {
 }
 _SAME = {"iteration_ms": "seconds", "ms": "seconds", "dt": "seconds"}
 _SAME |= {"token_rate": "tokens", "of_mfu": "mfu", "neox_flops": "flops"}
+_SAME |= {"gpu_tokens": "device_tokens", "gpu_flops": "flops"}
 # Figures that may be 0; a loss may be no number.
 _MAY_BE_ODD = {"skipped", "nan", "loss", "val_loss"}
 _TWICE = "twice"
@@ -117,7 +123,7 @@ class Iteration(NamedTuple):
     total: int | None
     figures: Mapping[str, float]
     shares: Mapping[str, float]
-    places: Mapping[str, int]
+    places: Mapping[str, str]
     line: Line
 
 
@@ -383,12 +389,12 @@ class _Log:
 
 def _figures(
     line: str, begin: int
-) -> tuple[dict[str, float], dict[str, float], dict[str, int], str]:
+) -> tuple[dict[str, float], dict[str, float], dict[str, str], str]:
     """The figures of a line, the shares by which they are rounded, their decimals, and the rest of
     the line from there on."""
     figures: dict[str, float] = {}
     shares: dict[str, float] = {}
-    decimals: dict[str, int] = {}
+    decimals: dict[str, str] = {}
     rest = list(line)
     for name, (factor, pattern) in _FIGURES.items():
         matches = [*islice(pattern.finditer(line), 2)]
@@ -404,8 +410,9 @@ def _figures(
             continue
         figures[key] = value * factor
         mantissa, _, exponent = text.partition("e")
-        decimals[key] = len(mantissa.partition(".")[2])
-        half = 0.5 * 10.0 ** (int(exponent or 0) - decimals[key])
+        places = len(mantissa.partition(".")[2])
+        decimals[key] = f"{places}{'e' if exponent else ''}"
+        half = 0.5 * 10.0 ** (int(exponent or 0) - places)
         shares[key] = min(1.0, half / value) if value > 0 else 1.0
     return figures, shares, decimals, "".join(rest[begin:])
 

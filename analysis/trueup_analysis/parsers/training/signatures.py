@@ -58,6 +58,7 @@ FORMS = (
     Form(
         "megatron", "elapsed time per iteration (ms):", re.compile(rf"\biteration +{_STEP}{_OF} \|")
     ),
+    Form("llm.c", " (took ", re.compile(rf"\bstep {_STEP}: train loss \S+ \(took ")),
     Form("llm.c", "tok/s", re.compile(rf"\bstep {{1,8}}{_STEP}{_OF} \| (?:train )?loss ")),
     Form(
         "",

@@ -5,19 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trueup.benchmarks.megatron.view import VIEW as _MEGATRON
-from trueup.view import Measure, rate
+from trueup.view import Measure
 
-_OWN = {"sample_throughput", "token_throughput", "train_flops_printed", "loss_first", "loss_last"}
+_OWN = {
+    *("sample_throughput", "token_throughput", "device_token_throughput", "train_flops_printed"),
+    *("loss_first", "loss_last"),
+}
 _FIGURES = {each.metric: each for each in _MEGATRON.figures if each.metric in _OWN}
-_EACH = rate("device_token_throughput", "tokens trained by each GPU", "tokens/s", grows=False)
 
 VIEW = replace(
     _MEGATRON,
     title="Training (torchtitan, NeMo, nanoGPT and others)",
-    headlines=(*_MEGATRON.headlines, _EACH, _FIGURES["token_throughput"]),
+    headlines=(
+        *_MEGATRON.headlines,
+        _FIGURES["device_token_throughput"],
+        _FIGURES["token_throughput"],
+    ),
     figures=(
         *_FIGURES.values(),
-        _EACH,
         Measure("mfu_printed", "share of the peak, as printed", "1", "higher", "%", grows=False),
     ),
     charts=(),

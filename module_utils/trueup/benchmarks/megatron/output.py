@@ -107,7 +107,8 @@ _RATE = "throughput per GPU (TFLOP/s/GPU)"
 _RATE_DS = "TFLOPs"
 _SAMPLES = "samples per second"
 _TOKENS = "consumed tokens"
-_TGS = "tokens per gpu per second (tgs)"
+# Tokens per second of each GPU, by the names of forks; of some the first of two figures.
+_EACH = "tokens per gpu per second (tgs)"
 _COUNTS = frozenset(
     (
         *("consumed samples", _TOKENS, "skipped samples", "global batch size"),
@@ -115,7 +116,7 @@ _COUNTS = frozenset(
         *("curriculum seqlen", "random ltd reserved length", "actual seqlen"),
     )
 )
-_FIGURES = frozenset((_MS, _S, _RATE, _RATE_DS, _SAMPLES, _TGS, "learning rate"))
+_FIGURES = frozenset((_MS, _S, _RATE, _RATE_DS, _SAMPLES, _EACH, "learning rate"))
 _LOSSES = re.compile(
     r"lm loss|moe loss|(?:seq_|global_)?load_balancing_loss|z_loss|indexer loss|mtp_\d+ loss"
 )
@@ -125,11 +126,20 @@ _PASSED = (
     *("energy per GPU (J/iter/GPU)", "power per GPU (W/GPU)"),
 )
 # Names of the loss in forks.
-_SAME = {"lm-loss": "lm loss", "lm_loss": "lm loss"}
+_SAME = {
+    **dict.fromkeys(("lm-loss", "lm_loss"), _LM_LOSS),
+    **dict.fromkeys(
+        (
+            *("tokens per GPU (tokens/s/GPU)", "tokens/s/GPU inst/harmonic mean"),
+            *("tokens/sec/gpu", "tokens per GPU"),
+        ),
+        _EACH,
+    ),
+}
 _NEEDED = ("consumed samples", "global batch size")
 _SKIPPED, _NAN = "number of skipped iterations", "number of nan iterations"
 # Fields that are read of a line, and those that are known.
-_READ = {*_NEEDED, _SKIPPED, _NAN, *_TIMES, _LM_LOSS, _RATE, _RATE_DS, _SAMPLES, _TOKENS}
+_READ = {*_NEEDED, _SKIPPED, _NAN, *_TIMES, _LM_LOSS, _RATE, _RATE_DS, _SAMPLES, _TOKENS, _EACH}
 _KNOWN = {*_COUNTS, *_FIGURES, *_PASSED, _LM_LOSS}
 _COUNT = r"\d{1,18}"
 _FIGURE = r"\d{1,18}(?:\.\d{1,9})?(?:E[+-]\d\d)?"
@@ -146,6 +156,7 @@ class Iteration(NamedTuple):
         flops: flop/s of each GPU as printed, None where it is not.
         line: the number of the line; without its text a long log takes less memory than its text.
         at: when it ended, seconds since 1970 if the log's clock is UTC; None where it is not said.
+        each: tokens per second of each GPU as printed, None where they are not.
     """
 
     number: int
@@ -160,6 +171,7 @@ class Iteration(NamedTuple):
     flops: Optional[float] = None
     length: Optional[int] = None
     at: Optional[float] = None
+    each: Optional[float] = None
 
 
 class Resume(NamedTuple):
@@ -285,8 +297,9 @@ class MegatronOutput:
 
     def metrics(self) -> list[Metric]:
         """step_time [s], sample_throughput and, where the length is known, token_throughput [1/s],
-        train_flops_printed [flop/s a GPU] where it is printed, checkpoint_save_time and
-        checkpoint_load_time [s], the metrics of _lost, loss_first and loss_last."""
+        train_flops_printed [flop/s a GPU] and device_token_throughput [1/s a GPU] as printed,
+        checkpoint_save_time and checkpoint_load_time [s], the metrics of _lost, loss_first and
+        loss_last."""
         measured = self.measured
         rows = summarise("step_time", [item.seconds for item in measured], "s", "lower")
         rates = [item.batch / item.seconds for item in measured]
@@ -294,9 +307,12 @@ class MegatronOutput:
         if self.sequence_length is not None:
             tokens = [rate * self.sequence_length for rate in rates]
             rows += summarise("token_throughput", tokens, "1/s", "higher")
-        flops = [item.flops for item in measured if item.flops is not None]
-        if flops:
-            rows += summarise("train_flops_printed", flops, "flop/s", "higher")
+        for name, unit, printed in (
+            ("train_flops_printed", "flop/s", [item.flops for item in measured]),
+            ("device_token_throughput", "1/s", [item.each for item in measured]),
+        ):
+            values = [value for value in printed if value is not None]
+            rows += summarise(name, values, unit, "higher") if values else []
         for name, times in (
             ("checkpoint_save_time", self.saves),
             ("checkpoint_load_time", self.loads),
@@ -589,7 +605,7 @@ def _iteration(match: re.Match[str], fields: Mapping[str, float], line: Line) ->
     if batch < 1:
         raise line.error("a global batch of no samples")
     loss = fields.get(_LM_LOSS, math.nan)
-    for name in (_RATE_DS, _RATE):
+    for name in (_RATE_DS, _RATE, _EACH):
         if name in fields and not 0 <= fields[name] < math.inf:
             raise line.error("a rate that is no number")
     flops = fields.get(_RATE, fields.get(_RATE_DS))
@@ -612,6 +628,7 @@ def _iteration(match: re.Match[str], fields: Mapping[str, float], line: Line) ->
         flops=None if flops is None else flops * 1e12,
         length=_length(int(tokens), consumed, line) if math.isfinite(tokens) else None,
         at=_seconds(match, line),
+        each=fields.get(_EACH),
     )
 
 

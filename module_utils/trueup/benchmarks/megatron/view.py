@@ -29,6 +29,7 @@ VIEW = View(
             "TFLOP/s",
             grows=False,
         ),
+        rate("device_token_throughput", "tokens trained by each GPU", "tokens/s", grows=False),
         rate("train_flops_printed", "FLOPs of each GPU, as printed", "TFLOP/s", grows=False),
         rate("token_rate_clocked", "tokens trained, by the clock", "tokens/s"),
         seconds("checkpoint_save_time", "checkpoint, slowest rank", "s"),
