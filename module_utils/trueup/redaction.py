@@ -72,8 +72,12 @@ _SWITCH = re.compile(
 )
 _MAY_BE_NONE = frozenset(("token", "authorization", "pass"))
 _PLAIN = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?[)\]}]*", re.IGNORECASE)
-_ENDS_AS_TOKEN = re.compile(
-    r"(?<!per[_ -])(?<!per[_ -]output[_ -])(?<!inter[_ -])token\Z", re.IGNORECASE
+_ENDS_AS_TOKEN = re.compile(r"(?<!per[_ -])token\Z", re.IGNORECASE)
+
+# Latencies and rates of tokens, whose values are figures, or mappings of them.
+_TIMED = re.compile(
+    r"(?:inter|per[_ -]output|to[_ -](?:first|second))[_ -]token|token[_ -](?:rate|throughput)",
+    re.IGNORECASE,
 )
 
 # A name in a text goes on to the end of its word, so that no word is read twice.
@@ -338,7 +342,7 @@ def _is_secret(name: str, value: Any) -> bool:
     """Whether ``name`` says that it is a secret, and ``value`` can be one."""
     words = {match.lower() for match in _SECRET_NAME.findall(name)}
     text = str(value).strip("\\\"'")
-    if not words or _SWITCH.fullmatch(text):
+    if not words or _SWITCH.fullmatch(text) or _TIMED.search(name):
         return False
     if not words <= _MAY_BE_NONE:
         return True

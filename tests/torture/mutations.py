@@ -138,6 +138,7 @@ UNSEEN = {
     # Names and figures stand in lines of their own.
     "serving/aiperf_0.13.0.json": (_LINES, ".*"),
     "serving/synthetic_vllm_latency.json": (("middle lost",), "e2el"),
+    "serving/synthetic_sglang_table": (("middle lost",), "ttft|tpot|itl|e2el"),
     # It has neither lengths nor a number of requests.
     "serving/synthetic_genai_perf": (("unit renamed",), "ttft|tpot|e2el"),
     # Labels and figures stand in lines of their own.

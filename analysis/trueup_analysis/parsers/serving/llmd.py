@@ -164,6 +164,6 @@ def _accelerators(draft: Draft, parts: list[tuple[Any, Any]]) -> None:
     if counts and len(counts) == len(parts):
         draft.gpus = Figure(float(sum(count * times for count, times in counts)))
     for key, name in _PARALLEL.items():
-        degrees = {at(part, f"parallelism.{key}") for part, _ in parts}
+        degrees = {str(at(part, f"parallelism.{key}")) for part, _ in parts}
         if len(degrees) == 1:
             draft.say(name, degrees.pop())

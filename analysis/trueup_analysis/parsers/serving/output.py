@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 TOOL = "serving"
 # The time for YAML grows with the square of the depth of braces.
 _DEEPEST: Final = 50
+# YAML takes digits with a colon between for a number of minutes, or of hours.
+_SIXTIES: Final = re.compile(r"(?m)[:,{] *[-+]?\d{1,18}(?::\d{1,18})+ *(?:[,}]|$)")
 _TEXTS: Final[dict[str, Callable[[Sequence[Line]], Draft]]] = {
     "table": tables.read_table,
     "offline_table": tables.read_table,
@@ -85,6 +87,10 @@ def _document(text: str) -> Mapping[str, Any]:
     depths = accumulate(1 if mark in "[{" else -1 for mark in re.findall(r"[][{}]", text))
     if max(depths, default=0) > _DEEPEST:
         raise ParseError("the YAML is nested too deeply: it is no report", 1)
+    match = _SIXTIES.search(text)
+    if match is not None:
+        number = text.count("\n", 0, match.end()) + 1
+        raise ParseError(f"{match[0].strip(' ,:{')!r} is not a number", number)
     import yaml  # noqa: PLC0415 WHY: a tenth of a second, for reports alone
 
     try:

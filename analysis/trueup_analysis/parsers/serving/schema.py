@@ -24,6 +24,11 @@ _ENGINES: Final = {
 }
 _SECONDS: Final = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _NUMBER: Final = re.compile(r"-?\d[\d,]{0,24}(?:\.\d{1,18})?(?:[eE][+-]?\d{1,2})?")
+_COUNTS: Final = (
+    *("requests_completed", "requests_failed", "input_tokens", "output_tokens"),
+    "peak_concurrent_requests",
+)
+_STATISTIC: Final = re.compile(r"mean|median|std|min|max|p\d{1,2}(?:\.\d{1,4})?")
 _SILENT: Final = frozenset({"", "none", "null", "n/a", "not set", "unknown", "auto"})
 _NEAR: Final = 0.05
 _ROUGHLY: Final = 10.0
@@ -143,6 +148,9 @@ class Draft:
         ("p99")."""
         if figure is None:
             return
+        if not _STATISTIC.fullmatch(statistic):
+            self.unknown(f"{statistic} {name}", figure.value)
+            return
         self._whole(f"{statistic} {name}", figure)
         statistics = self.latencies[name]
         if statistic in statistics:
@@ -174,8 +182,7 @@ class Draft:
     def _whole(self, name: str, figure: Figure) -> None:
         if not (math.isfinite(figure.value) and 0 <= figure.value < _MOST):
             _refuse(f"{name} {figure.value!r} is not a number of 0 or more", figure)
-        counts = ("requests_completed", "requests_failed", "input_tokens", "output_tokens")
-        if name in counts and not figure.value.is_integer():
+        if name in _COUNTS and not figure.value.is_integer():
             _refuse(f"{name} {figure.value!r} is not a whole number", figure)
 
     def finished(self) -> Serving:

@@ -83,8 +83,8 @@ def _statistic(draft: Draft, match: re.Match[str], line: Line) -> None:
 
 
 def _figure(draft: Draft, text: str, line: Line) -> Figure:
-    """A figure, of which the tool prints four decimals but of counts."""
-    if "." in text and not re.search(r"\.\d{4}$", text):
+    """A figure, of which the tool prints four decimals."""
+    if not re.search(r"\.\d{4}$", text):
         draft.unverified.append(f"{text} has not four decimals: it may be cut off")
     return printed(text, line)
 
@@ -92,7 +92,9 @@ def _figure(draft: Draft, text: str, line: Line) -> Figure:
 def _row(draft: Draft, label: str, text: str, line: Line) -> None:
     if label in _FIGURES:
         name, factor = _FIGURES[label]
-        draft.put(name, _figure(draft, text, line).times(factor))
+        is_count = name == "requests_completed"
+        figure = printed(text, line) if is_count else _figure(draft, text, line)
+        draft.put(name, figure.times(factor))
     elif label in _MEANS:
         draft.same(_MEANS[label], "mean", _figure(draft, text, line).times(_MILLISECONDS))
     elif label in _PARAMETERS:

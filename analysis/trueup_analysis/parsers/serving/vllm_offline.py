@@ -20,8 +20,11 @@ _THROUGHPUT: Final = re.compile(
     r"Throughput: ([\d.]+) requests/s, ([\d.]+) (?:total )?tokens/s(?:, ([\d.]+) output tokens/s)?"
 )
 _COUNT: Final = re.compile(r"Total num (prompt|output) tokens: +(\d{1,18})")
-_MEAN: Final = re.compile(r"Avg latency: (\S+) seconds")
-_PERCENTILE: Final = re.compile(r"(\d{1,2}(?:\.\d{1,3})?)% percentile latency: (\S+) seconds")
+_SECONDS: Final = r"(\d[\d.]*(?:e-?\d{1,2})?)"
+_MEAN: Final = re.compile(rf"Avg latency: {_SECONDS} seconds")
+_PERCENTILE: Final = re.compile(
+    rf"(\d{{1,2}}(?:\.\d{{1,3}})?)% percentile latency: {_SECONDS} seconds"
+)
 # The options, as Python prints them before the run.
 _OPTIONS: Final = re.compile(r"(?:Namespace|ArgNamespace)\(.*")
 _OPTION_OF: Final = {
