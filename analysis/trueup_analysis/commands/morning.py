@@ -93,7 +93,7 @@ def morning(
     if nothing changed. If the last run is too old, the message says that the check did not run.
     `make morning` installs the check and the message as a timer."""
     if timer is not None or install:
-        own = _own(webhook, kind, mail, hook)
+        own = [*_own(webhook, kind, mail, hook), *(["--always"] if always else [])]
         _set_up(timer or Timer.systemd, inventory, at, own, is_installed=install)
         return
     told = _message(results, max_age, catalog)

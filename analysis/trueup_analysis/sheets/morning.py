@@ -79,9 +79,17 @@ def message(
     if began is None or now - began > max_age:
         age = "at an unknown time" if began is None else f"{_hours(now - began)} ago"
         return not_run(f"the last run, {runs[-1]}, began {age}")
-    before = _health(loaded, runs[-2], expectations) if runs[1:] else None
-    compared = _compared(loaded, runs[-2], runs[-1]) if runs[1:] else None
+    earlier = _run_before(loaded, runs)
+    before = None if earlier is None else _health(loaded, earlier, expectations)
+    compared = None if earlier is None else _compared(loaded, earlier, runs[-1])
     return _message(last, before, compared, began)
+
+
+def _run_before(loaded: Loaded, runs: Sequence[str]) -> str | None:
+    """The last run before of the same playbook: a benchmark of one node in between is no check."""
+    playbooks = {str(held["run_id"]): held.get("playbook") for held in loaded.runs}
+    alike = [run for run in runs[:-1] if playbooks.get(run) == playbooks.get(runs[-1])]
+    return alike[-1] if alike else None
 
 
 def _hours(span: timedelta) -> str:

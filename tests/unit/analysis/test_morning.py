@@ -31,7 +31,7 @@ def run_of(hours_ago: float, letters: str) -> tuple[str, str]:
 def write(folder: Path, hours_ago: float, letters: str, **of_fleet: Any) -> None:
     """A run of a synthetic fleet, with its manifest."""
     run_id, begun = run_of(hours_ago, letters)
-    scale = of_fleet.pop("scale", 1.0)
+    scale, playbook = of_fleet.pop("scale", 1.0), of_fleet.pop("playbook", "check.yml")
     options = {"faults": {}, "noisy_pair": None, "missing": (), **of_fleet}
     nodes = 30
     records = [
@@ -47,6 +47,7 @@ def write(folder: Path, hours_ago: float, letters: str, **of_fleet: Any) -> None
         "run_id": run_id,
         "started_at": begun,
         "finished_at": begun,
+        "playbook": playbook,
         "expected": [f"h100-{number:04d}" for number in range(nodes)],
         "hosts": {},
         "failed_in": {},
@@ -91,6 +92,20 @@ def test_an_unchanged_fleet_is_silent(call_trueup: Any, tmp_path: Path, server: 
     assert "30 nodes: 1 still fail." in done.out
     done = call_trueup("morning", tmp_path, "--webhook", url(server), "--always")
     assert (done.status, len(server.bodies)) == (0, 1)
+
+
+def test_a_benchmark_run_in_between_is_not_the_check_before(
+    call_trueup: Any, tmp_path: Path
+) -> None:
+    for hours, letters, playbook in (
+        (25, "aaaa", "check.yml"),
+        (5, "cccc", "site.yml"),
+        (1, "bbbb", "check.yml"),
+    ):
+        missing = range(29) if playbook == "site.yml" else ()
+        write(tmp_path, hours, letters, playbook=playbook, missing=missing)
+    done = call_trueup("morning", tmp_path)
+    assert (done.status, "nothing changed" in done.out) == (0, True)
 
 
 def test_new_failures_lost_nodes_and_slow_figures_are_told_with_the_fix(
