@@ -77,6 +77,16 @@ def run_ids(loaded: Loaded) -> list[str]:
     return in_order(begun_runs, loaded.runs)
 
 
+def run_before(loaded: Loaded, run: str) -> str | None:
+    """The last run before one that is of the same playbook: a benchmark of one node in between is
+    no check of the fleet. None where there is none."""
+    playbooks = {str(held["run_id"]): held.get("playbook") for held in loaded.runs}
+    every = run_ids(loaded)
+    earlier = every[: every.index(run)] if run in every else []
+    alike = [other for other in earlier if playbooks.get(other) == playbooks.get(run)]
+    return alike[-1] if alike else None
+
+
 def in_order(run_ids: Iterable[str], manifests: Iterable[Mapping[str, Any]]) -> list[str]:
     """These runs and those of the manifests in the order in which they began: as the counts of the
     manifests say. A run without a count stands behind those with an earlier id, which is a time.

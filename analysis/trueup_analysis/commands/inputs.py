@@ -34,11 +34,18 @@ def load_results(
 ) -> Loaded:
     """The chosen records of the sources, or of ``results/``: of the last run, unless others are
     chosen."""
+    return load_with_others(sources, chosen, may_be_empty=may_be_empty)[1]
+
+
+def load_with_others(
+    sources: Sequence[Path] | None, chosen: Selection, *, may_be_empty: bool = False
+) -> tuple[Loaded, Loaded]:
+    """All records of the sources, and the chosen ones of them."""
     from ..runs import of_runs
 
     named = list(sources) if sources else [RESULTS]
     loaded = load_all(named, may_be_empty=may_be_empty)
-    return of_runs(loaded, named, chosen, may_be_empty=may_be_empty)
+    return loaded, of_runs(loaded, named, chosen, may_be_empty=may_be_empty)
 
 
 def load_all(sources: Sequence[Path], *, may_be_empty: bool = False) -> Loaded:

@@ -9,13 +9,14 @@ import typer
 from trueup.errors import BadInput
 
 from .billing import Billing
-from .inputs import load_results
+from .inputs import load_with_others
 from .messages import end_incomplete, print_, say_notes
 from .options import CatalogOption, RecordQuery, examples, filters, option, taking
 
 if TYPE_CHECKING:
     from ..figures.advise.access import Advised
     from ..figures.advise.kinds import Sized
+    from ..figures.compare.changes import Comparison
     from ..load import Loaded
 
 app = typer.Typer()
@@ -48,16 +49,33 @@ def report(
     from ..report.publish import write_report
 
     terms, level = billing.terms(), billing.level()
-    loaded = load_results(*asked)
+    every, loaded = load_with_others(*asked)
     api = billing.api(loaded)
     catalog_folder = folder(catalog)
     advised = None if advise is None else _advised(advise, loaded, catalog, terms.price_date)
     page = write_report(
-        loaded, output, catalog=catalog_folder, terms=terms, api=api, level=level, advised=advised
+        loaded,
+        output,
+        catalog=catalog_folder,
+        terms=terms,
+        api=api,
+        level=level,
+        advised=advised,
+        changes=_changes(every, loaded),
     )
     say_notes(loaded)
     print_(f"{page}\n")
     end_incomplete(loaded)
+
+
+def _changes(every: Loaded, loaded: Loaded) -> Comparison | None:
+    """The one run of the report beside the run before; None where there are several or none."""
+    from ..figures.compare.comparing import of_runs
+    from ..selection import run_before, run_ids
+
+    runs = run_ids(loaded)
+    earlier = run_before(every, runs[0]) if len(runs) == 1 else None
+    return None if earlier is None else of_runs(every, earlier, runs[0])
 
 
 def _advised(

@@ -31,6 +31,7 @@ from ..sheets.serving import sweep_sheets
 from ..units import plural
 from . import opening
 from .benchmark import benchmark_section
+from .changes import changes_section
 from .charts.common import Judged
 from .health import health_section, node_health
 from .layouts import layout_parts
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
     from ..figures.advise.access import Advised
     from ..figures.advise.kinds import Sized
+    from ..figures.compare.changes import Comparison
     from ..figures.cost import CostTable
     from ..figures.groups import Group
     from ..figures.scaling.tables import Series
@@ -76,14 +78,16 @@ def gather(
     api: ApiPrices | None = None,
     level: ServiceLevel | None = None,
     advised: Advised | Sized | None = None,
+    changes: Comparison | None = None,
 ) -> Page:
     """The whole report, ready to be rendered. Published results among the records are named as
-    such. An advice comes first.
+    such. An advice comes first, then the changes since the run before.
 
     Raises:
         BadInput: the catalog or a choice of price cannot be used.
     """
-    first = () if advised is None else (_advice(advised),)
+    first: tuple[Section, ...] = () if advised is None else (_advice(advised),)
+    first += () if changes is None else (changes_section(changes),)
     cases = read_cases(loaded)
     if not cases:
         return replace(_empty(loaded), first=first)

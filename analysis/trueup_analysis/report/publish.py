@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ..figures.advise.access import Advised
     from ..figures.advise.kinds import Sized
+    from ..figures.compare.changes import Comparison
     from ..figures.serving import ServiceLevel
     from ..figures.tokens import ApiPrices
     from ..load import Loaded
@@ -37,6 +38,7 @@ def write_report(
     api: ApiPrices | None = None,
     level: ServiceLevel | None = None,
     advised: Advised | Sized | None = None,
+    changes: Comparison | None = None,
 ) -> Path:
     """Write index.html, plots/*.png, tables/*.csv and SHA256SUMS into ``output_dir``.
 
@@ -51,6 +53,7 @@ def write_report(
         api: prices of an API that vLLM's tokens are compared with.
         level: the service level for the loads of a vLLM server.
         advised: an advice that it begins with.
+        changes: the run beside the one before.
 
     Returns:
         The path of index.html.
@@ -61,7 +64,15 @@ def write_report(
     """
     if output_dir.exists() and not output_dir.is_dir():
         raise BadInput(f"report folder {output_dir} is a file; name a folder")
-    page = gather(loaded, catalog=catalog, terms=terms, api=api, level=level, advised=advised)
+    page = gather(
+        loaded,
+        catalog=catalog,
+        terms=terms,
+        api=api,
+        level=level,
+        advised=advised,
+        changes=changes,
+    )
     try:
         _publish(files(page), output_dir)
     except OSError as error:

@@ -7,17 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from trueup.errors import BadInput
-
 from .. import units
-from ..cases import read_cases
 from ..figures.compare.changes import MIXED, WORSE
-from ..figures.compare.comparing import compare
-from ..figures.compare.sides import Side
+from ..figures.compare.comparing import of_runs
 from ..figures.health import measured
 from ..figures.health.examine import examine
 from ..figures.health.required import roster
-from ..selection import Selection, run_ids, select
+from ..selection import Selection, run_before, run_ids, select
 from . import compare as compare_sheets
 
 if TYPE_CHECKING:
@@ -79,17 +75,10 @@ def message(
     if began is None or now - began > max_age:
         age = "at an unknown time" if began is None else f"{_hours(now - began)} ago"
         return not_run(f"the last run, {runs[-1]}, began {age}")
-    earlier = _run_before(loaded, runs)
+    earlier = run_before(loaded, runs[-1])
     before = None if earlier is None else _health(loaded, earlier, expectations)
-    compared = None if earlier is None else _compared(loaded, earlier, runs[-1])
+    compared = None if earlier is None else of_runs(loaded, earlier, runs[-1])
     return _message(last, before, compared, began)
-
-
-def _run_before(loaded: Loaded, runs: Sequence[str]) -> str | None:
-    """The last run before of the same playbook: a benchmark of one node in between is no check."""
-    playbooks = {str(held["run_id"]): held.get("playbook") for held in loaded.runs}
-    alike = [run for run in runs[:-1] if playbooks.get(run) == playbooks.get(runs[-1])]
-    return alike[-1] if alike else None
 
 
 def _hours(span: timedelta) -> str:
@@ -108,18 +97,6 @@ def _began(loaded: Loaded, run: str) -> datetime | None:
     times = [time for time in manifests if time] or [begun for id_, begun in pairs if id_ == run]
     known = sorted(filter(None, times))
     return datetime.fromisoformat(known[0]).astimezone(UTC) if known else None
-
-
-def _compared(loaded: Loaded, before: str, last: str) -> Comparison | None:
-    """Both runs; None where they have no figure in common."""
-    cases = read_cases(loaded)
-    old, new = (
-        Side(f"run {run}", [case for case in cases if case.run_id == run]) for run in (before, last)
-    )
-    try:
-        return compare(old, new)
-    except BadInput:
-        return None
 
 
 def _message(

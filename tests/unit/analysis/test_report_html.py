@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import fleet
+import made
 import pytest
 import recorded_runs as runs
 import report_records as rr
@@ -262,7 +263,9 @@ def test_csv_of_the_report_is_that_of_the_command(
     statuses = (0, 1, 2) if table == "health" else (0, None, *([1] if name == "usual" else []))
     # These reports are of every run.
     where = page.parent.parent / "results"
-    asked = command(table, where, "--all", "--format", "csv", *priced, statuses=statuses)
+    passes = ("--passes",) if table == "health" else ()
+    options = ("--all", "--format", "csv", *priced, *passes)
+    asked = command(table, where, *options, statuses=statuses)
     assert file.read_text(encoding="utf-8") == asked
 
 
@@ -442,3 +445,36 @@ def test_output_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(TrueupError, match="could not be written"):
         write_report(load([rr.write_run(tmp_path / "c", rr.usual())]), tmp_path / "report")
     assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["plots"]
+
+
+# --- what changed --------------------------------------------------------------------------------
+
+
+def test_the_report_begins_with_the_changes_since_the_run_before(
+    call_trueup: Any, tmp_path: Path
+) -> None:
+    runs = (
+        ("20261113T091300Z-7c1e", "2026-11-13", 10.0),
+        ("20261120T091300Z-00aa", "2026-11-20", 12.0),
+    )
+    records = [
+        made.record(
+            seconds * (1 + 0.001 * number),
+            run_id=run,
+            started_at=f"{day}T09:15:00Z",
+            nodes=[f"n-{number}"],
+        )
+        for run, day, seconds in runs
+        for number in range(5)
+    ]
+    results = made.write(tmp_path / "results", records)
+    done = call_trueup("report", results, "--output", tmp_path / "report")
+    seen = look(tmp_path / "report" / "index.html")
+    assert (done.status, next(iter(seen.sections))) == (0, "changes")
+    assert "Devito run time rose by 20.0 %" in seen.section("changes")
+    csv = (tmp_path / "report" / "tables" / "changes.csv").read_text()
+    assert "worse,Devito run time" in csv
+
+
+def test_a_report_of_several_runs_or_of_the_first_has_no_changes(at_home: Path) -> None:
+    assert "changes" not in look(at_home).sections

@@ -15,19 +15,21 @@ from typing import TYPE_CHECKING
 
 from trueup.errors import BadInput
 
+from ...cases import read_cases
 from .changes import BETTER, MIXED, UNCHANGED, UNSURE, WORSE, Comparison, Failure, Missing
 from .estimates import change_of
 from .judging import judged
 from .measured import Measured, Work, measured, work_of
 from .settings import Explanation, by_node, explanations, groups
+from .sides import Side
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from trueup.cases import Case
 
+    from ...load import Loaded
     from .changes import Change, Shift
-    from .sides import Side
 
 
 def compare(before: Side, after: Side, at_least: float = 0.01) -> Comparison:
@@ -68,6 +70,19 @@ def compare(before: Side, after: Side, at_least: float = 0.01) -> Comparison:
         at_least,
         Counter(change.verdict for change in changes),
     )
+
+
+def of_runs(loaded: Loaded, before: str, after: str) -> Comparison | None:
+    """Two runs beside each other; None where they have no figure in common."""
+    cases = read_cases(loaded)
+    old, new = (
+        Side(f"run {run}", [case for case in cases if case.run_id == run])
+        for run in (before, after)
+    )
+    try:
+        return compare(old, new)
+    except BadInput:
+        return None
 
 
 def _machines(side: Side) -> set[str]:
