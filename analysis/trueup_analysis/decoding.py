@@ -52,6 +52,8 @@ _ESCAPES: Final = re.compile(
 )
 # Tells an overwritten progress bar from a line that ends in a carriage return alone.
 _BAR: Final = re.compile(rb"\d ?%|\d/\d+ |\beta\b|it/s", re.IGNORECASE)
+# NeMo 1 prints the figures of each step in its bar.
+_FIGURES: Final = b"train_step_timing in s="
 
 
 class Gaps:
@@ -345,4 +347,5 @@ def _settled(line: bytes) -> bytes:
     if b"\r" not in line:
         return line
     *earlier, last = [piece for piece in line.split(b"\r") if piece.strip()] or [b""]
-    return b"\n".join([*(piece for piece in earlier if not _BAR.search(piece)), last])
+    kept = [piece for piece in earlier if _FIGURES in piece or not _BAR.search(piece)]
+    return b"\n".join([*kept, last])

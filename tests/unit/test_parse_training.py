@@ -103,6 +103,19 @@ def test_colours_are_no_part_of_a_line() -> None:
     assert read(plain, source="log").rows == read(text, source="log").rows
 
 
+def test_each_step_of_a_progress_bar_is_a_line() -> None:
+    """NeMo 1 prints the figures in the bar of Lightning, which a carriage return overwrites."""
+    steps = [
+        f"Epoch 0: : {5 * at}%|#  | {at}/20 [00:01<00:09, reduced_train_loss={9 - 0.2 * at:.3f},"
+        f" global_step={at}.000, train_step_timing in s={9.5 + at / 100:.3f}]"
+        for at in range(20)
+    ]
+    text, _ = decoded(io.BytesIO(("start\n" + "\r".join(steps) + "\n").encode()), "log", marks())
+    output = parse_training(text)
+    assert [item.number for item in output.iterations] == [*range(20)]
+    assert medians(output)["step_time"] == pytest.approx(9.5 + 0.115)
+
+
 def test_rates_of_all_devices_need_their_number() -> None:
     text = text_of("torchtitan")
     assert parse_training(text).gpu_count == 8
