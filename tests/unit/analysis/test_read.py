@@ -59,6 +59,8 @@ def test_what_cannot_be_read_is_one_sentence(text: str, tool: str | None, messag
 
 OTHERS = {
     "iperf3": "Connecting to host node-2, port 5201\niperf Done.\n",
+    "Hugging Face's Trainer": "{'loss': 2.31, 'grad_norm': 1.2, 'epoch': 0.01}\n",
+    "NeMo-RL": "\u2022 Loss: 0.12\n\u2022 Total step time: 12.30s\n",
 }
 
 

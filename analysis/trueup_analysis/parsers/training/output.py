@@ -47,42 +47,40 @@ _END = r"(?=[\s|,/)\]%(a-df-zA-DF-Z]|$)(?!\s?[,;:|=.\t]\d)"
 _N = r"(\d{1,18}(?:\.\d{1,12})?(?:[eE][+-]\d\d)?|nan|inf)" + _END
 _WHOLE = r"(\d{1,3}(?:,\d{3}){1,5}|\d{1,18}(?:\.\d{1,12})?)" + _END
 _VALUE, _COUNT = r"[ :=]{1,6}" + _N, r"[ :=]{1,6}" + _WHOLE
-# By figure: the factor to its base unit, and the pattern of its name or unit, with the number.
-_FIGURES: dict[str, tuple[float, re.Pattern[str]]] = {
-    name: (factor, re.compile(pattern, re.IGNORECASE))
-    for name, factor, pattern in (
+# Figures: the factor to the base unit, a text that stands in each line with it, and the pattern of
+# its name or unit, with the number.
+_FIGURES = tuple(
+    (name, factor, hint, re.compile(pattern, re.IGNORECASE))
+    for name, factor, hint, pattern in (
         (
-            "loss",
-            1,
+            *("loss", 1.0, "loss"),
             rf"(?<!val )(?<![\w-])(?:reduced_train_|train_|lm[_ -])?loss(?: train)?{_VALUE}",
         ),
-        ("val_loss", 1, rf"(?<!\w)val_loss{_VALUE}"),
-        ("ms", 1e-3, rf"(?:(?<![\w])(?:time|dt|took)[ :=]{{1,6}}|[|(] {{0,8}}){_N} ?ms\b"),
-        ("iteration_ms", 1e-3, rf"elapsed time per iteration \(ms\){_VALUE}"),
-        ("seconds", 1, rf"(?:train_step_timing in s|(?<!\w)seconds|iter time \(s\)){_VALUE}"),
-        ("dt", 1, rf"(?<!\w)dt{_VALUE} ?s\b"),
-        ("clock", 1e-3, rf"(?<!\w)train_time{_VALUE}ms"),
-        ("tokens", 1, rf"[|(] {{0,8}}{_WHOLE} tok/s\b"),
-        ("token_rate", 1, rf"(?<!\w)(?:tok|tokens)(?:/| per )sec(?:ond)?{_COUNT}"),
-        ("device_tokens", 1, rf"(?<!\w)(?:tps|wps|Tokens/s/device){_COUNT}"),
-        (
-            *("gpu_tokens", 1),
-            rf"(?:tokens per GPU \(tokens/s/GPU\)|tokens/s/GPU inst/harmonic mean){_VALUE}",
-        ),
-        ("gpu_flops", 1e12, rf"(?:throughput|compute) per GPU \(TFLOP/s/GPU\){_VALUE}"),
-        ("samples", 1, rf"(?<!\w)samples/sec{_VALUE}"),
-        ("flops", 1e12, rf"(?<!\w)(?:tflops|TFLOP/s/device|TFLOPS_per_GPU){_VALUE}"),
-        ("neox_flops", 1e12, rf"approx flops per GPU{_VALUE}TFLOPS\b"),
-        ("mfu", 0.01, rf"(?<!\w)mfu{_VALUE}"),
-        ("of_mfu", 0.01, rf"[|(] {{0,8}}{_N}% (?:\w{{1,8}} )?MFU\b"),
-        ("batch", 1, rf"(?<!\w)global_batch_size{_VALUE}"),
-        ("skipped", 1, rf"number of skipped iterations{_VALUE}"),
-        ("nan", 1, rf"number of nan iterations{_VALUE}"),
+        ("val_loss", 1, "val_loss", rf"(?<!\w)val_loss{_VALUE}"),
+        ("seconds", 1e-3, "ms", rf"(?:(?<!\w)(?:time|dt|took)[ :=]{{1,6}}|[|(] {{0,8}}){_N} ?ms\b"),
+        ("seconds", 1e-3, "elapsed", rf"elapsed time per iteration \(ms\){_VALUE}"),
+        ("seconds", 1, "timing in s", rf"train_step_timing in s{_VALUE}"),
+        ("seconds", 1, "seconds", rf"(?<!\w)seconds{_VALUE}"),
+        ("seconds", 1, "time (s)", rf"iter time \(s\){_VALUE}"),
+        ("seconds", 1, "dt", rf"(?<!\w)dt{_VALUE} ?s\b"),
+        ("clock", 1e-3, "train_time", rf"(?<!\w)train_time{_VALUE}ms"),
+        ("tokens", 1, "tok/s", rf"[|(] {{0,8}}{_WHOLE} tok/s\b"),
+        ("tokens", 1, "sec", rf"(?<!\w)(?:tok|tokens)(?:/| per )sec(?:ond)?{_COUNT}"),
+        ("device_tokens", 1, "ps:", rf"(?<!\w)[tw]ps{_COUNT}"),
+        ("device_tokens", 1, "s/device", rf"(?<!\w)Tokens/s/device{_COUNT}"),
+        ("device_tokens", 1, "s/gpu", rf"tokens per GPU \(tokens/s/GPU\){_VALUE}"),
+        ("device_tokens", 1, "s/gpu", rf"tokens/s/GPU inst/harmonic mean{_VALUE}"),
+        ("samples", 1, "samples/sec", rf"(?<!\w)samples/sec{_VALUE}"),
+        ("flops", 1e12, "flop", rf"(?<!\w)(?:tflops|TFLOP/s/device|TFLOPS_per_GPU){_VALUE}"),
+        ("flops", 1e12, "s/gpu", rf"(?:throughput|compute) per GPU \(TFLOP/s/GPU\){_VALUE}"),
+        ("flops", 1e12, "approx", rf"approx flops per GPU{_VALUE}TFLOPS\b"),
+        ("mfu", 0.01, "mfu", rf"(?<!\w)mfu{_VALUE}"),
+        ("mfu", 0.01, "% ", rf"[|(] {{0,8}}{_N}% (?:\w{{1,8}} )?MFU\b"),
+        ("batch", 1, "batch", rf"(?<!\w)global_batch_size{_VALUE}"),
+        ("skipped", 1, "skipped", rf"number of skipped iterations{_VALUE}"),
+        ("nan", 1, "nan", rf"number of nan iterations{_VALUE}"),
     )
-}
-_SAME = {"iteration_ms": "seconds", "ms": "seconds", "dt": "seconds"}
-_SAME |= {"token_rate": "tokens", "of_mfu": "mfu", "neox_flops": "flops"}
-_SAME |= {"gpu_tokens": "device_tokens", "gpu_flops": "flops"}
+)
 # Figures that may be 0; a loss may be no number.
 _MAY_BE_ODD = {"skipped", "nan", "loss", "val_loss"}
 _TWICE = "twice"
@@ -396,14 +394,15 @@ def _figures(
     shares: dict[str, float] = {}
     decimals: dict[str, str] = {}
     rest = list(line)
-    for name, (factor, pattern) in _FIGURES.items():
-        matches = [*islice(pattern.finditer(line), 2)]
+    lower = line.lower()
+    for key, factor, hint, pattern in _FIGURES:
+        matches = [*islice(pattern.finditer(line), 2)] if hint in lower else []
         if not matches:
             continue
         first, last = matches[0].span()
         rest[first:last] = " " * (last - first)
         text = matches[0][1].replace(",", "").lower()
-        value, key = float(text), _SAME.get(name, name)
+        value = float(text)
         if key in figures or len(matches) > 1:
             figures[_TWICE] = 1
         if key in figures or not (key in _MAY_BE_ODD or 0 < value < math.inf):

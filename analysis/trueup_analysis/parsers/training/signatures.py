@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from typing import NamedTuple
 
@@ -88,7 +89,5 @@ def head_of(line: str, forms: tuple[Form, ...] = FORMS) -> tuple[Form, re.Match[
 
 def recognises(text: str) -> bool:
     """Whether this is the log of such a run."""
-    return any(
-        form.mark in text and any(head_of(line, (form,)) for line in text.splitlines())
-        for form in FORMS
-    )
+    forms = tuple(form for form in FORMS if form.mark in text)
+    return bool(forms) and any(head_of(line, forms) for line in io.StringIO(text))
