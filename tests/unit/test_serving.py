@@ -189,6 +189,37 @@ def test_gpus_are_counted_by_the_rate_of_each_or_by_the_replicas() -> None:
     assert [reading.resources for reading in readings] == [{"gpus": 2}, {"gpus": 4}, {"gpus": 8}]
 
 
+@pytest.mark.parametrize(
+    ("changes", "gpus", "output", "total"),
+    [
+        ({"tp": 4, "pp": 2, "pcp_size": 1}, 8, 10000.0, 20000.0),
+        ({"num_prefill_gpu": 4, "num_decode_gpu": 8, "disagg": True}, 12, 10000.0, 30000.0),
+        # Prompts and answers in one engine over nodes.
+        ({"num_prefill_gpu": 16, "num_decode_gpu": 0, "disagg": True}, 16, 20000.0, 40000.0),
+        ({"num_prefill_gpu": 8, "num_decode_gpu": 8, "disagg": False}, 8, 10000.0, 20000.0),
+    ],
+)
+def test_a_row_of_inferencex_is_of_all_its_gpus(
+    changes: dict[str, Any], gpus: int, output: float, total: float
+) -> None:
+    row = {**json.loads(text_of("synthetic_inferencex.json")), **changes}
+    for text in (row, {**changes, "conc": 64, "metrics": row}):
+        parsed = parse_serving(json.dumps(text))
+        figures = parsed.figures
+        assert (parsed.gpu_count, figures["output_token_throughput"]) == (gpus, output)
+        assert figures["total_token_throughput"] == total
+
+
+def test_a_setting_of_an_inferencex_row_that_is_not_known_tells_servers_apart() -> None:
+    row = json.loads(text_of("synthetic_inferencex.json"))
+    row |= {"kv_p2p_transfer": "nixl", "prefill_num_workers": 2, "avg_power_w": 512.5}
+    parsed = parse_serving(json.dumps({**row, "date": "2026-01-01"}))
+    settings = {name: parsed.parameters.get(name) for name in ("kv_p2p_transfer", "date")}
+    assert settings == {"kv_p2p_transfer": "nixl", "date": None}
+    assert parsed.parameters["prefill_num_workers"] == "2"
+    assert parsed.not_judged == {"avg_power_w": "512.5", "date": "2026-01-01"}
+
+
 def test_a_failed_request_is_a_failed_check() -> None:
     reading = read(text_of("synthetic_llmd_v02.json"), source="x")
     assert reading.failed_checks() == ["no_failed_requests"]

@@ -52,8 +52,10 @@ _PARAMETERS: Final = {
     "dp_attention": "dp_attention",
     "spec_decoding": "spec_decoding",
     "hw": "hardware",
+    "hardware": "hardware",
     "image": "image",
 }
+_NO_SETTINGS: Final = frozenset({"date", "result_filename", "dispatch_ref", "nightly"})
 # Numbers of single requests, and those that follow from others.
 _LISTS: Final = re.compile(
     r"(?:input|output)_lens|ttfts|itls|latencies|generated_texts|errors|.*_intvty|.*_retokenized"
@@ -81,8 +83,16 @@ def read_sglang(data: Mapping[str, Any]) -> Draft:
 
 
 def read_inferencex(data: Mapping[str, Any]) -> Draft:
-    """A row of InferenceX: rates of each GPU, times the GPUs."""
+    """A row of InferenceX: rates of each GPU, times the GPUs. The rows of its web service have the
+    figures as a member of their own."""
+    figures = data.get("metrics")
+    if isinstance(figures, dict):
+        data = {**{name: value for name, value in data.items() if name != "metrics"}, **figures}
     draft = _draft("inferencex", data)
+    # A setting that is not known may tell two servers apart: floats are figures.
+    for name, value in data.items():
+        if name in draft.not_judged and name not in _NO_SETTINGS and not isinstance(value, float):
+            draft.say(name, draft.not_judged.pop(name))
     gpus, decode = _gpus(data)
     if gpus is None:
         draft.unknown("tput_per_gpu", data.get("tput_per_gpu"))
@@ -103,7 +113,9 @@ def _gpus(data: Mapping[str, Any]) -> tuple[float | None, float]:
     read the prompts, else 0; None where the row does not say."""
     prefill, decode = (number(data.get(f"num_{part}_gpu")) for part in ("prefill", "decode"))
     if prefill is not None and decode is not None:
-        return prefill.value + decode.value, decode.value
+        # Where one engine does both, either number is that of its GPUs.
+        together = data.get("disagg") in (False, "false") and prefill.value == decode.value
+        return (decode.value if together else prefill.value + decode.value), decode.value
     tensor = number(data.get("tp"))
     if tensor is None:
         return None, 0.0
