@@ -188,7 +188,14 @@ FIGURES: dict[str, tuple[str, list[tuple[str, str | None, int | None, float]]]] 
     ),
     "more_ai/megatron_loss_ends_above_start.txt": (VERIFIED, []),
     "more_ai/megatron_loss_explodes_midway.txt": (VERIFIED, []),
-    "more_ai/vllm_0_5_input_throughput.txt": (VERIFIED, []),
+    # The input's throughput is part of that of all tokens.
+    "more_ai/vllm_0_5_input_throughput.txt": (
+        VERIFIED,
+        [
+            ("output_token_throughput", "single", None, 144.19),
+            ("total_token_throughput", "single", None, 160.04 + 144.19),
+        ],
+    ),
     "more_ai/vllm_e2el_only.txt": (
         VERIFIED,
         [("e2el", "median", None, 168.6419), ("output_token_throughput", "single", None, 3324.05)],

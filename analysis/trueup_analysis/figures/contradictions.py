@@ -102,7 +102,9 @@ def contradictions(
     if reading.tool == MATRIX and layout is not None:
         for finding in matrix_findings(reading, layout):
             yield f"{finding.where}: {finding.problem}"
-    yield from _of_hardware(text, log_options.size, sizes)
+    # A parameter names a GPU without its maker: "h200".
+    hardware = reading.parameters.get("hardware", "").upper()
+    yield from _of_hardware(f"{text}\nNVIDIA {hardware}", log_options.size, sizes)
     yield from _of_counts(reading, log_options, sizes)
     yield from _of_work(reading, log_options)
 

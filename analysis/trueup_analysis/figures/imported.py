@@ -12,6 +12,7 @@ from trueup.errors import BadInput
 from trueup.record import SCHEMA
 from trueup.suggest import did_you_mean
 
+from ..parsers.serving.schema import engine_of
 from ..read import STANDARD_INPUT, nodes_of, slug
 from .views import view_of
 
@@ -70,8 +71,13 @@ class Provenance(NamedTuple):
 
     def work(self) -> dict[str, str]:
         """The options on the work, as parameters."""
-        names = ("model", "engine", "precision", "label")
-        return {name: getattr(self, name) for name in names if getattr(self, name)}
+        options = {
+            "model": self.model,
+            "engine": engine_of(self.engine),
+            "precision": self.precision,
+            "label": self.label,
+        }
+        return {name: value for name, value in options.items() if value}
 
 
 def size_of(name: str, sizes: Sizes) -> str:

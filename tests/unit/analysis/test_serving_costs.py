@@ -103,8 +103,9 @@ def test_an_option_says_the_engine_that_a_client_does_not(trueup: Any, tmp_path:
     export = (DATA / "aiperf_0.13.0.json").read_text()
     (tmp_path / "a.json").write_text(export)
     (tmp_path / "b.json").write_text(export.replace('"concurrency": 8', '"concurrency": 16'))
-    options = ("--size", SIZE, "--nodes", 1, "--gpus", 1, "--engine", "vllm")
-    trueup("import", "a.json", "b.json", *options)
+    options = ("--size", SIZE, "--nodes", 1, "--gpus", 1, "--engine")
+    trueup("import", "a.json", *options, "vLLM")
+    trueup("import", "b.json", *options, "vllm")
     [sweep] = sheets(trueup("cost", "--region", "eastus", "-f", "json"), "sweep")
     assert [row["load"] for row in sweep["rows"]] == [8.0, 16.0]
 
@@ -118,7 +119,6 @@ def test_an_option_says_the_engine_that_a_client_does_not(trueup: Any, tmp_path:
         ("synthetic_vllm_throughput.txt", 6348.8, 2),
         ("synthetic_vllm_latency.txt", 640.0, 1),
         ("aiperf_0.13.0.json", 1046.0624, None),
-        ("synthetic_inferencex.json", 5000.0, 4),
         ("synthetic_llmd_v01_yaml.txt", 400.0, 8),
     ],
 )
@@ -135,6 +135,29 @@ def test_every_tools_tokens_are_priced_and_listed(
     assert row["usd_per_million_output_tokens"] == pytest.approx(
         row["usd_per_hour"] / 3600 / output * 1e6
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "reason"),
+    [
+        ("synthetic_sglang_table.txt", ("--engine", "vllm"), "its engine is sglang, and --engine"),
+        ("synthetic_trtllm.txt", ("--gpus", 4), "it ran on 2 GPUs, and --gpus says 4"),
+        ("synthetic_trtllm.txt", ("--precision", "fp4"), "its precision is FP8, and --precision"),
+        ("synthetic_inferencex.json", (), "it names the GPU H200, and"),
+        ("synthetic_llmd_v02.json", ("--model", "llama"), "its model is Qwen/Qwen3-32B, and"),
+    ],
+)
+def test_an_option_that_contradicts_the_output_is_refused(
+    call_trueup: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    options: tuple[object, ...],
+    reason: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = call_trueup("import", str(DATA / name), "--size", SIZE, *map(str, options))
+    assert (ended.status, reason in " ".join(ended.err.split())) == (1, True)
 
 
 def test_an_offline_latency_is_listed_by_its_time(trueup: Any) -> None:

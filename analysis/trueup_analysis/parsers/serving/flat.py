@@ -53,6 +53,7 @@ _PARAMETERS: Final = {
     "spec_decoding": "spec_decoding",
     "hw": "hardware",
     "hardware": "hardware",
+    "device": "hardware",
     "image": "image",
 }
 _NO_SETTINGS: Final = frozenset({"date", "result_filename", "dispatch_ref", "nightly"})
