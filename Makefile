@@ -327,12 +327,13 @@ lint: test-venv ## ruff, vermin, yamllint and ansible-lint (production profile),
 .PHONY: types
 types: test-venv ## mypy --strict on module_utils, controller, analysis, library, plugins, the roles' programs, bench, the emulated cloud and the simulated Windows host
 	@$(call heading,'types')
+	shopt -s globstar
 	mkdir -p .cache/mypy/ansible/module_utils
 	ln -sfn ../../../../module_utils/trueup .cache/mypy/ansible/module_utils/trueup
 	MYPYPATH=module_utils:controller:analysis mypy -p trueup -p trueup_controller -p trueup_analysis
 	MYPYPATH=module_utils:controller:molecule/_shared mypy -p cloud -p windows
 	MYPYPATH=bench:bench/controller:bench/inventory:tests:molecule/_shared:module_utils:controller:analysis mypy --explicit-package-bases bench/*.py
-	MYPYPATH=.:.cache/mypy:module_utils:controller:analysis mypy --explicit-package-bases library/*.py plugins/*/*.py roles/*/files/*.py requirements/*.py
+	MYPYPATH=.:.cache/mypy:module_utils:controller:analysis mypy --explicit-package-bases library/**/*.py plugins/**/*.py roles/**/files/*.py requirements/*.py
 
 # $(call pytest,name,folder): with its closing line kept for the end of `make test`.
 define pytest

@@ -47,8 +47,10 @@ for _folder in (
     "tests",
     # One test reads constants of another there.
     "tests/unit",
+    "tests/unit/desktops",
     # The last is found first: a module before the action of its name.
     "library",
+    "library/sites",
 ):
     _path = str(ROOT / _folder)
     if _path not in sys.path:

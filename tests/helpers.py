@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from trueup.errors import TrueupError
+from trueup_controller import role_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     import pytest
 
 ROOT = Path(__file__).parent.parent
+# The folder of each role by its name; and a file of each role that has it.
+ROLES = role_folders.role_folders(ROOT / "roles")
+role_files = functools.partial(role_folders.role_files, ROOT / "roles")
 # What a program says, its complaints among it, as text: for subprocess.
 TOGETHER: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
 

@@ -37,11 +37,11 @@ PLAIN_VERBS = re.compile(
     "|Read|Reboot|Reload|Remove|Run|Set|Start|Stop|Unmount|Unpack|Update|Verify|Wait|Write"
 )
 CODE = re.compile(
-    r"(module_utils|library|plugins|analysis|controller)/.*\.py|roles/[^/]+/files/.*\.py"
+    r"(module_utils|library|plugins|analysis|controller)/.*\.py|roles/.+/files/.*\.py"
 )
-TASKS = re.compile(r"roles/[^/]+/(tasks|handlers)/.*\.yml|playbooks/(tasks/)?[^/]+\.yml|site\.yml")
+TASKS = re.compile(r"roles/.+/(tasks|handlers)/.*\.yml|playbooks/(tasks/)?[^/]+\.yml|site\.yml")
 # Programs that run on a node and import module_utils.
-NODE_PROGRAMS = re.compile(r"library/\w+\.py|roles/[^/]+/files/.*\.py")
+NODE_PROGRAMS = re.compile(r"library/(\w+/)?\w+\.py|roles/.+/files/.*\.py")
 PRODUCT = (".py", ".yml", ".j2", ".sh", ".rb", ".erb", ".c", ".css", ".yml.in")
 NO_PRODUCT = ("tests/", "molecule/", "docs/", "bench/")
 DOCUMENTED = frozenset(("DOCUMENTATION", "EXAMPLES", "RETURN"))
@@ -152,9 +152,9 @@ def jinja(found: Iterable[tuple[str, bool]]) -> Jinja:
 
 def place(path: str) -> str | None:
     """Where Jinja may stand: a role's folder, playbooks, templates, or Python; else None."""
-    if found := re.fullmatch(r"roles/[^/]+/(vars|tasks|defaults|meta|handlers)/.*\.yml", path):
+    if found := re.fullmatch(r"roles/.+/(vars|tasks|defaults|meta|handlers)/.*\.yml", path):
         return found[1]
-    if re.match(r"roles/[^/]+/templates/", path):
+    if re.match(r"roles/.+/templates/", path):
         return "templates"
     if path == "site.yml" or re.fullmatch(r"playbooks/.*\.yml", path):
         return "playbooks"

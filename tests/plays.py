@@ -11,8 +11,11 @@ from typing import Any
 
 import forked
 import yaml
+from helpers import ROLES
 
 ROOT = Path(__file__).parent.parent
+# ``roles_path`` of ansible.cfg, for a run that searches another folder first.
+ROLES_PATH = ":".join(sorted({str(folder.parent) for folder in ROLES.values()}))
 # Keeps what Python and Ansible work out of a module's source.
 _WARM = ROOT / "molecule" / "_shared" / "warm"
 # Every host is this machine.
@@ -61,7 +64,7 @@ def roles(
     if hosts is not None:
         text = hosts if isinstance(hosts, str) else yaml.safe_dump({"all": {"hosts": hosts}})
         (folder / "hosts").write_text(text)
-    own = {"ANSIBLE_ROLES_PATH": str(ROOT / "roles"), "ANSIBLE_CACHE_PLUGIN": "memory"}
+    own = {"ANSIBLE_CACHE_PLUGIN": "memory"}
     arguments = ("play.yml", "-i", "localhost," if hosts is None else "hosts", *LOCAL, *options)
     return playbook(folder, *arguments, cwd=folder, env={**own, **(env or {})})
 

@@ -110,7 +110,6 @@ class Node:
         environment = {
             **os.environ,
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
             "ANSIBLE_CALLBACK_PLUGINS": str(self.folder),
             "ANSIBLE_CALLBACKS_ENABLED": "killer",
             "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(self.folder / "facts"),

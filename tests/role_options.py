@@ -156,8 +156,9 @@ VARIABLES = """\
 
 `make options` writes this page from trueup_controller.settings. A variable `trueup_*` that is
 not here, or has another type, is rejected by name before any node is asked. The variables of a role
-begin with its name: `roles/<role>/defaults/main.yml` lists them. Set both in your inventory, or for
-one run with `-e`; a list needs JSON: `-e '{"trueup_benchmarks": ["stream"]}'`.
+begin with its name: `roles/<role>/defaults/main.yml` lists them (`roles/desktops/` for Windows,
+`roles/sites/` for a site's services). Set both in your inventory, or for one run with `-e`; a list
+needs JSON: `-e '{"trueup_benchmarks": ["stream"]}'`.
 
 | variable | default | what it is |
 | --- | --- | --- |

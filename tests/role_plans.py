@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from helpers import ROLES
 from trueup.node.topology import Topology
 from trueup.plan import PlanInputs
 from trueup_controller import new_machine
@@ -75,7 +76,7 @@ def asked(
     Raises:
         ValueError: an entry of a list is not as argument_specs describe it.
     """
-    folder = ROOT / "roles" / role
+    folder = ROLES[role]
     defaults = yaml.safe_load((folder / "defaults" / "main.yml").read_text())
     prefix = f"{role}_"
     given = {**defaults, **{f"{prefix}{name}": value for name, value in options.items()}}
@@ -95,7 +96,7 @@ def asked(
 
 def data(role: str) -> dict[str, Any]:
     """A role's vars/main.yml, as its plan has it."""
-    file = ROOT / "roles" / role / "vars" / "main.yml"
+    file = ROLES[role] / "vars" / "main.yml"
     read = yaml.safe_load(file.read_text()) if file.is_file() else {}
     return {name.removeprefix(f"__{role}_"): value for name, value in read.items()}
 

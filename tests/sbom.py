@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+from trueup_controller.role_folders import role_folders
 
 ROOT = Path(__file__).parents[1]
 _NAME = re.compile(r"{{ *(\w+) *}}")
@@ -30,7 +31,7 @@ _PACKAGES = re.compile(r"/(?:apt|yum|repos|yumrepos|stable)(?:/|$)|/keys?/|gpgke
 def pins() -> dict[str, Path]:
     """The sets of pins by the name of their SBOM."""
     found = {path.stem: path for path in ROOT.glob("requirements/*.txt")}
-    for path in ROOT.glob("roles/*/files/requirements*.txt"):
+    for path in ROOT.glob("roles/**/files/requirements*.txt"):
         found[f"{path.parts[-3]}-{path.stem.removeprefix('requirements').strip('-') or 'all'}"] = (
             path
         )
@@ -91,10 +92,10 @@ def _text(bom: Mapping[str, Any]) -> str:
 def downloads() -> Iterator[dict[str, Any]]:
     """A component for each address in the variables of roles, and in the catalog of Pythons."""
     licences = _yaml(ROOT / "catalog/licences.yml")
-    for role in sorted(path.name for path in (ROOT / "roles").iterdir()):
+    for role, folder in role_folders(ROOT / "roles").items():
         data = {}
         for name in ("defaults", "vars"):
-            path = ROOT / "roles" / role / name / "main.yml"
+            path = folder / name / "main.yml"
             data |= _yaml(path) if path.exists() else {}
         for keys, url, more in _addresses(data, (), data):
             yield _component(role, keys, url, more, licences.get(role, {}).get(keys[0]))

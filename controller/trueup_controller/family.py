@@ -14,6 +14,8 @@ from trueup.node.identify import LINUX, WINDOWS, is_windows
 from trueup.node.mpi import lacking, of
 from trueup.node.packages import verified_only
 
+from trueup_controller.role_folders import role_files
+
 from .desktops import preflight as windows
 
 if TYPE_CHECKING:
@@ -167,7 +169,7 @@ def tolerated(failed: Sequence[str], role: str, result: Mapping[str, Any]) -> li
 
 def benchmark_names(roles: str) -> list[str]:
     """The benchmarks in a folder of roles: those with an entry point of that name."""
-    return sorted(path.parent.parent.name for path in Path(roles).glob("*/tasks/benchmark.yml"))
+    return list(role_files(Path(roles), "tasks/benchmark.yml"))
 
 
 def benchmark_roles(

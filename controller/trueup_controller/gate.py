@@ -126,7 +126,7 @@ class Asked(NamedTuple):
 def documented(library: Path) -> dict[str, Mapping[str, Any]]:
     """Results of each of trueup's modules, by name, from its documentation (RETURN)."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    texts = {path.stem: path.read_text(encoding="utf-8") for path in library.glob("*.py")}
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in library.rglob("*.py")}
     matches = {name: _RETURN.search(text) for name, text in texts.items()}
     return {
         name: yaml.load(text[1], Loader=loader) if text else {}  # noqa: S506 WHY: a safe one

@@ -17,6 +17,7 @@ from trueup.plan import Plan, PlanInputs
 
 from trueup_controller.plan_loader import room_of, tool_of
 from trueup_controller.removed_options import unknown_option
+from trueup_controller.role_folders import role_files, role_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -77,11 +78,13 @@ class Roles:
 
     def __init__(self, project: Path) -> None:
         self._project = project
+        self._folders = role_folders(project / "roles")
+        self._planned = role_files(project / "roles", "tasks/preflight.yml")
         self._documents: dict[Path, Any] = {}
 
     def has_plan(self, role: str) -> bool:
         """Whether a role is planned: those that a room has are."""
-        return (self._project / "roles" / role / "tasks" / "preflight.yml").is_file()
+        return role in self._planned
 
     def catalog(self, name: str) -> Any:
         """A file of catalog/, read."""
@@ -159,7 +162,7 @@ class Roles:
         checked = {name: value for name, value in typed.items() if not _is_template(value)}
         options = [_option(name, spec) for name, spec in specs.items()]
         wrong += [text for _, text in misfits(options, checked)]
-        defaults = self._read(self._project / "roles" / role / "defaults" / "main.yml") or {}
+        defaults = self._read(self._folders[role] / "defaults" / "main.yml") or {}
         values = {
             name: _filled(value, specs.get(name, {}))
             for name, value in {**defaults, **typed}.items()
@@ -167,7 +170,7 @@ class Roles:
         return values, wrong or _out_of_range(role, values)
 
     def _specs(self, role: str) -> dict[str, Mapping[str, Any]]:
-        specs = self._read(self._project / "roles" / role / "meta" / "argument_specs.yml")
+        specs = self._read(self._folders[role] / "meta" / "argument_specs.yml")
         return {
             name: spec
             for entry in specs["argument_specs"].values()
@@ -176,7 +179,7 @@ class Roles:
 
     def _data(self, role: str) -> dict[str, Any]:
         """A role's vars/main.yml, names without its prefix."""
-        path = self._project / "roles" / role / "vars" / "main.yml"
+        path = self._folders[role] / "vars" / "main.yml"
         rows = (self._read(path) if path.is_file() else None) or {}
         return {name.removeprefix(f"__{role}_"): value for name, value in rows.items()}
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 from trueup.suggest import did_you_mean
 
+from trueup_controller.role_folders import role_folders
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 # Beside catalog/ of the project: name of a removed role option -> the user's next step.
 FILE = "removed_options.yml"
@@ -41,5 +43,7 @@ def unknown_option(name: str, role: str, options: Iterable[str], catalog: Path) 
     removed = removal_refusals([name], catalog)
     if removed:
         return removed[0]
-    hint = did_you_mean(name, options) or f"; roles/{role}/defaults/main.yml lists its variables."
+    project = catalog.parent
+    folder = role_folders(project / "roles")[role].relative_to(project)
+    hint = did_you_mean(name, options) or f"; {folder}/defaults/main.yml lists its variables."
     return f"{name}: the role {role} has no such variable{hint}"

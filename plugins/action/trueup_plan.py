@@ -25,6 +25,7 @@ try:
     from trueup_controller.actions import answer_of, in_check_mode
     from trueup_controller.plan_loader import room_of, tool_of
     from trueup_controller.removed_options import unknown_option
+    from trueup_controller.role_folders import role_files
 except ModuleNotFoundError as missing:
     message = (
         f"The Python of this Ansible has no {missing.name}, which trueup's plays need: run `make"
@@ -279,9 +280,8 @@ class ActionModule(ActionBase):
 def preload() -> None:
     """Load the inputs of plans: rooms, argument_specs, defaults, vars and the catalog. Called
     before workers are forked (callback trueup_records), so that not each of them does it again."""
-    for path in sorted((_PROJECT / "roles").iterdir()):
-        if not (path / "tasks" / "preflight.yml").is_file():
-            continue
+    for preflight in role_files(_PROJECT / "roles", "tasks/preflight.yml").values():
+        path = preflight.parents[1]
         room_of(path.name)
         described(path / "meta" / "argument_specs.yml")
         _data(path.name, path)
@@ -404,7 +404,7 @@ def _all_steps(role: str, variables: Mapping[str, Any]) -> bool:
 
 def _is_planned_ahead(path: Path) -> bool:
     """Whether a role of this project has a preflight that is its plan alone."""
-    is_own = path.resolve() == (_PROJECT / "roles" / path.name).resolve()
+    is_own = (_PROJECT / "roles").resolve() in path.resolve().parents
     has_preflight = (path / "tasks" / "preflight.yml").is_file()
     return is_own and has_preflight and not getattr(room_of(path.name), "OWN_PREFLIGHT", False)
 

@@ -73,7 +73,7 @@ def pages() -> dict[str, str]:
     """By the name that a module extends, in capital letters."""
     rooms = Path(benchmarks.__file__).parent.glob("*/case.py")
     page_by_tool = {path.parent.name: page_of(path.parent.name) for path in rooms}
-    for path in (ROOT / "library").glob("*.py"):
+    for path in (ROOT / "library").rglob("*.py"):
         if "\nOPTIONS = (" in path.read_text(encoding="utf-8"):
             options = described(runpy.run_path(str(path))["OPTIONS"])
             page_by_tool[path.stem] = yaml.safe_dump({"options": options}, sort_keys=False)

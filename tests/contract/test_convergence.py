@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from helpers import ROLES, role_files
 from trueup_controller.plan_loader import room_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,23 +60,20 @@ def steps(tasks: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def of_role(role: str) -> set[str]:
-    folder = ROOT / "roles" / role / "tasks"
+    folder = ROLES[role] / "tasks"
     files = [folder / f"{step}.yml" for step in ("main", "install", "configure", "verify")]
     texts = [path.read_text(encoding="utf-8") for path in files if path.exists()]
     return {name for text in texts for name in steps(yaml.safe_load(text))} - _STEPS
 
 
 def test_these_are_the_roles_that_can_tell() -> None:
-    roles = [path.name for path in sorted((ROOT / "roles").iterdir())]
-    planned = [
-        role for role in roles if (ROOT / "roles" / role / "tasks" / "preflight.yml").exists()
-    ]
+    planned = role_files("tasks/preflight.yml")
     assert [role for role in planned if hasattr(room_of(role), "convergence")] == sorted(ASKED)
 
 
 @pytest.mark.parametrize("role", ASKED)
 def test_a_role_plans_itself_and_works_where_its_plan_shows_work(role: str) -> None:
-    text = (ROOT / "roles" / role / "tasks" / "main.yml").read_text(encoding="utf-8")
+    text = (ROLES[role] / "tasks" / "main.yml").read_text(encoding="utf-8")
     plan, *work = yaml.safe_load(text)
     assert (plan["trueup_plan"], plan["register"]) == ({"converging": True}, f"__{role}_plan")
     conditions = [task["when"] for task in work]
@@ -86,8 +84,7 @@ def test_a_role_plans_itself_and_works_where_its_plan_shows_work(role: str) -> N
 def test_a_role_is_planned_by_others_where_its_preflight_is_the_plan_alone() -> None:
     """Their defaults hold no templates: the action that plans them takes them as written."""
     own, alone = [], []
-    for path in sorted((ROOT / "roles").glob("*/tasks/preflight.yml")):
-        role = path.parents[1].name
+    for role, path in role_files("tasks/preflight.yml").items():
         tasks = yaml.safe_load(path.read_text(encoding="utf-8"))
         defaults = (path.parents[1] / "defaults" / "main.yml").read_text(encoding="utf-8")
         expected = {"name": tasks[0]["name"], "trueup_plan": None, "register": f"__{role}_plan"}

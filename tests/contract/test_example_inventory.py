@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from helpers import role_files
 from trueup_controller.settings import OPTIONS, PREFIX
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +36,7 @@ def listed() -> dict[str, Any]:
 def known() -> dict[str, str]:
     """Each variable of roles and plays with its type."""
     found = {f"{PREFIX}{one.name}": one.type for one in OPTIONS} | {"trueup_vm_size": "str"}
-    for path in ROOT.glob("roles/*/meta/argument_specs.yml"):
+    for path in role_files("meta/argument_specs.yml").values():
         for entry in yaml.safe_load(path.read_text())["argument_specs"].values():
             found |= {name: spec["type"] for name, spec in entry.get("options", {}).items()}
     return found
@@ -63,7 +64,7 @@ def test_the_secrets_that_it_names_are_secret() -> None:
     named = yaml.safe_load((EXAMPLE / "group_vars" / "all" / "vault.yml.example").read_text())
     specs = [
         entry.get("options", {})
-        for path in ROOT.glob("roles/*/meta/argument_specs.yml")
+        for path in role_files("meta/argument_specs.yml").values()
         for entry in yaml.safe_load(path.read_text())["argument_specs"].values()
     ]
     hidden = {name for options in specs for name, spec in options.items() if spec.get("no_log")}

@@ -14,6 +14,7 @@ import forked
 import plays
 import pytest
 import yaml
+from helpers import ROLES, role_files
 from machines import root_of, topology_of
 from trueup.node.identify import Observed, describe, identify, read_gpus, read_infiniband
 from trueup.node.metadata import Metadata
@@ -55,9 +56,8 @@ def test_the_families_of_the_catalog_without_a_list() -> None:
 @pytest.mark.parametrize("family", CONFIGURED)
 def test_its_roles_are_there_and_have_a_preflight(family: str) -> None:
     roles = roles_of(family)
-    lacking = [r for r in roles if not (ROOT / "roles" / r / "tasks" / "preflight.yml").is_file()]
     assert roles[0] == "hpc_limits"
-    assert lacking == []
+    assert set(roles) - set(role_files("tasks/preflight.yml")) == set()
 
 
 def test_what_is_measured_by_default_is_a_benchmark_and_on_gpus_one_of_gpus() -> None:
@@ -66,11 +66,7 @@ def test_what_is_measured_by_default_is_a_benchmark_and_on_gpus_one_of_gpus() ->
     for lists in LISTS:
         if lists.get("system") == "windows":
             continue
-        for name in lists["benchmarks"]:
-            assert (name, (ROOT / "roles" / name / "tasks" / "benchmark.yml").is_file()) == (
-                name,
-                True,
-            )
+        assert set(lists["benchmarks"]) - set(role_files("tasks/benchmark.yml")) == set()
         on_gpus = bool(with_gpus & set(lists["families"])) or "unlisted_gpu" in lists["families"]
         assert ("gpu_copy" in lists["benchmarks"]) is on_gpus
         assert ("devito" in lists["benchmarks"]) is not on_gpus
@@ -79,7 +75,7 @@ def test_what_is_measured_by_default_is_a_benchmark_and_on_gpus_one_of_gpus() ->
 def test_what_roles_need_are_roles() -> None:
     needs = DATA["trueup_needs"]
     named = {*needs, *(role for roles in needs.values() for role in roles)}
-    assert [role for role in sorted(named) if not (ROOT / "roles" / role).is_dir()] == []
+    assert named - set(ROLES) == set()
     assert lost_roles(needs, ["gpu_driver"]).keys() >= {
         *("gpu_clocks", "nccl", "gpu_copy", "gemm", "dcgm")
     }

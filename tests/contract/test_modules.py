@@ -18,7 +18,7 @@ from trueup import benchmarks
 from trueup_options import RETURNED, ModuleDocFragment
 
 ROOT = Path(__file__).parent.parent.parent
-MODULES = sorted(path.stem for path in (ROOT / "library").glob("*.py"))
+MODULES = sorted(path.stem for path in (ROOT / "library").rglob("*.py"))
 BENCHES = [name for name in MODULES if name.endswith("_bench")]
 SPEC_KEYS = ("type", "required", "default", "choices", "elements")
 
@@ -112,7 +112,7 @@ def test_ansible_doc_shows_every_page() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "plugins").glob("*/*.py")), ids=lambda path: path.stem
+    "path", sorted((ROOT / "plugins").rglob("*.py")), ids=lambda path: path.stem
 )
 def test_what_a_plugin_documents_is_yaml_with_its_name(path: Path) -> None:
     texts = {

@@ -52,7 +52,7 @@ def starts_a_manager(task: dict[str, Any]) -> bool:
 
 def test_roles_and_playbooks_install_packages_in_one_way() -> None:
     files = [
-        *(ROOT / "roles").glob("*/*/*.yml"),
+        *(ROOT / "roles").rglob("*.yml"),
         *(ROOT / "playbooks").glob("**/*.yml"),
         ROOT / "site.yml",
     ]

@@ -56,7 +56,7 @@ def _play(tmp_path: Path) -> Path:
 
 def run(play: Path, *options: str, python: str = sys.executable) -> tuple[int, int, str]:
     """Exit status, how many tasks said changed, and all that was said."""
-    path = {"ANSIBLE_ROLES_PATH": f"{play.parent / 'roles'}:{ROOT / 'roles'}"}
+    path = {"ANSIBLE_ROLES_PATH": f"{play.parent / 'roles'}:{plays.ROLES_PATH}"}
     given = ("-e", f"python={python}")
     user = {"gather_facts": True, "roles": ["user"]}
     return plays.counted(plays.roles(play.parent, user, *given, *options, env=path))

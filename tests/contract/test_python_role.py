@@ -87,7 +87,7 @@ class Site:
             file = self.folder / "roles" / "user" / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        places = {"ANSIBLE_ROLES_PATH": f"{self.folder / 'roles'}:{ROOT / 'roles'}"}
+        places = {"ANSIBLE_ROLES_PATH": f"{self.folder / 'roles'}:{plays.ROLES_PATH}"}
         node = {"roles": ["user"], "vars": {"trueup_node": {"privilege": None}}}
         return plays.counted(plays.roles(self.folder, node, *options, env=places))
 

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 REQUIREMENTS = ROOT / "requirements"
 # What roles install with pip on a node.
-NODE_PINS = sorted((ROOT / "roles").glob("*/files/requirements*.txt"))
+NODE_PINS = sorted(ROOT.glob("roles/**/files/requirements*.txt"))
 PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>\S+)")
 NODE_PYTHON = (3, 9)
 # The files that run on the nodes, with the node's own Python.

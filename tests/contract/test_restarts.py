@@ -4,9 +4,9 @@ after a run that broke off."""
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from helpers import ROLES, ROOT
+
 # What forgets: a task that acts on what another one changed in the same run.
 FORGETFUL = re.compile(
     r"^\s*(?:- )?(?:ansible\.builtin\.)?(?:systemd|systemd_service|service|sysvinit):"
@@ -25,7 +25,8 @@ def forgetful(text: str) -> list[str]:
 
 
 def test_roles_bring_files_into_force_by_one_module() -> None:
-    shipped = [*ROOT.glob("roles/*/*/*"), *ROOT.glob("playbooks/**/*.yml")]
+    shipped = [path for folder in ROLES.values() for path in folder.glob("*/*")]
+    shipped += ROOT.glob("playbooks/**/*.yml")
     texts = {
         str(path.relative_to(ROOT)): path.read_text(encoding="utf-8", errors="replace")
         for path in shipped
@@ -57,8 +58,9 @@ def test_what_forgets_would_be_seen() -> None:
 
 def test_every_role_that_has_units_uses_it() -> None:
     users = {
-        path.parts[-3]
-        for path in ROOT.glob("roles/*/tasks/*.yml")
+        role
+        for role, folder in ROLES.items()
+        for path in folder.glob("tasks/*.yml")
         if re.search(r"^\s+service_current:", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
     assert users == {

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+import configparser
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-
-ROOT = Path(__file__).parent.parent.parent
-ROLES = sorted(
-    path.parent.parent.name for path in (ROOT / "roles").glob("*/meta/argument_specs.yml")
-)
+from helpers import ROLES, ROOT, role_files
 
 
 def read(path: Path) -> Any:
@@ -20,13 +17,20 @@ def read(path: Path) -> Any:
 
 
 def entry_points(role: str) -> dict[str, Any]:
-    specs: dict[str, Any] = read(ROOT / "roles" / role / "meta" / "argument_specs.yml")
+    specs: dict[str, Any] = read(ROLES[role] / "meta" / "argument_specs.yml")
     return specs["argument_specs"]
 
 
 def test_every_role_has_a_specification() -> None:
-    assert sorted(path.name for path in (ROOT / "roles").iterdir()) == ROLES
-    assert {"devito", "stream"} <= set(ROLES)
+    assert role_files("meta/argument_specs.yml").keys() == ROLES.keys()
+    assert {"devito", "eessi", "fslogix", "stream"} <= set(ROLES)
+
+
+def test_ansible_finds_the_roles_in_the_same_folders() -> None:
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / "ansible.cfg")
+    folders = [ROOT / path for path in settings["defaults"]["roles_path"].split(":")]
+    assert {folder.parent for folder in ROLES.values()} == set(folders)
 
 
 def test_no_roles_name_is_the_prefix_of_anothers() -> None:
@@ -36,7 +40,7 @@ def test_no_roles_name_is_the_prefix_of_anothers() -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_the_defaults_equal_the_specification(role: str) -> None:
-    defaults = read(ROOT / "roles" / role / "defaults" / "main.yml")
+    defaults = read(ROLES[role] / "defaults" / "main.yml")
     for entry in entry_points(role).values():
         options = entry["options"]
         # When Ansible refuses a variable it shows every default of the specification: secrets,
@@ -51,7 +55,7 @@ def test_the_defaults_equal_the_specification(role: str) -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_every_default_has_a_comment(role: str) -> None:
-    lines = (ROOT / "roles" / role / "defaults" / "main.yml").read_text().splitlines()
+    lines = (ROLES[role] / "defaults" / "main.yml").read_text().splitlines()
     bare = []
     commented = False
     for line in lines:
@@ -88,7 +92,7 @@ def used_bare(line: str, name: str) -> bool:
 @pytest.mark.parametrize("role", [role for role in ROLES if booleans(role)])
 def test_what_is_given_as_text_is_still_a_boolean(role: str) -> None:
     """``-e name=false`` is text, which an argument specification accepts and does not convert."""
-    folder = ROOT / "roles" / role
+    folder = ROLES[role]
     files = [path for kind in ("tasks", "vars", "templates") for path in folder.glob(f"{kind}/*")]
     names = booleans(role)
     bare = [
@@ -112,7 +116,7 @@ def test_what_a_preflight_has_found_is_not_lost_when_it_is_not_made_again(role: 
     is skipped touches nothing."""
     preflights = [
         task
-        for task in read(ROOT / "roles" / role / "tasks" / "main.yml")
+        for task in read(ROLES[role] / "tasks" / "main.yml")
         if "preflight.yml" in str(task.get("ansible.builtin.import_tasks", ""))
     ]
     assert [task["name"] for task in preflights if "when" in task] == []

@@ -31,7 +31,7 @@ def test_every_pin_is_a_component_with_its_version_and_its_sha256(name: str) -> 
 
 
 def test_every_set_of_pins_has_a_name_of_its_own() -> None:
-    files = {*sbom.ROOT.glob("requirements/*.txt"), *sbom.ROOT.glob("roles/*/files/req*.txt")}
+    files = {*sbom.ROOT.glob("requirements/*.txt"), *sbom.ROOT.glob("roles/**/files/req*.txt")}
     assert {*sbom.pins().values()} == files
 
 

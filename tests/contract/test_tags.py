@@ -10,16 +10,16 @@ from typing import Any
 import plays
 import pytest
 import yaml
+from helpers import ROLES, role_files
 from test_family_plays import LISTS, node_of
-from trueup_controller.family import benchmark_names
 
 ROOT = Path(__file__).parents[2]
 # Of the family, and two that are measured.
 MINE = ["rdma", "stream", "devito"]
 STEPS = ("install", "configure", "verify")
-ROLES = sorted(
+TAGGED = sorted(
     {role for lists in LISTS for role in lists["roles"]}
-    | {*benchmark_names(str(ROOT / "roles")), "compiler"}
+    | {*role_files("tasks/benchmark.yml"), "compiler"}
 )
 # Stand-ins for roles, which write into the node's log.
 STEP = """
@@ -78,7 +78,7 @@ def run(
     done = plays.playbook(
         folder,
         *("-i", str(folder / "hosts.json"), "site.yml", *options),
-        env={"ANSIBLE_ROLES_PATH": f"{roles}:{ROOT / 'roles'}"},
+        env={"ANSIBLE_ROLES_PATH": f"{roles}:{plays.ROLES_PATH}"},
     )
     print(done.stdout, done.stderr)
     records = [json.loads(path.read_text()) for path in folder.glob("results/*/*-*.json")]
@@ -126,10 +126,10 @@ def tags_of(task: dict[str, Any], key: str = "tags") -> set[str]:
     return set(task.get(key) or [])
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", TAGGED)
 def test_every_task_of_a_role_has_its_name_and_a_step(role: str) -> None:
     """What is included while a play runs has the tags of its own ``apply``."""
-    folder = ROOT / "roles" / role / "tasks"
+    folder = ROLES[role] / "tasks"
     files = [folder / name for name in ("main.yml", "steps.yml") if (folder / name).is_file()]
     tasks = [task for path in files for task in yaml.safe_load(path.read_text())]
     # The steps have tags of their own.

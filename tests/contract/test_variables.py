@@ -12,6 +12,7 @@ from typing import Any
 import plays
 import pytest
 import yaml
+from helpers import ROLES
 from trueup_controller.settings import INTERNAL, OPTIONS, PREFIX
 
 ROOT = Path(__file__).parents[2]
@@ -102,7 +103,6 @@ HELPERS = {"hf_model", "llm_kernels", "pinned_venv", "python"}
 
 
 def test_a_role_alone_says_that_the_node_is_to_be_identified_first(tmp_path: Path) -> None:
-    roles = sorted(path.name for path in (ROOT / "roles").iterdir())
     tasks = [
         {
             "block": [{"ansible.builtin.include_role": {"name": role}}],
@@ -114,7 +114,7 @@ def test_a_role_alone_says_that_the_node_is_to_be_identified_first(tmp_path: Pat
                 }
             ],
         }
-        for role in roles
+        for role in ROLES
     ]
     env = {"ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"}
     done = plays.roles(tmp_path, {"tasks": tasks}, "--check", env=env)
@@ -122,4 +122,4 @@ def test_a_role_alone_says_that_the_node_is_to_be_identified_first(tmp_path: Pat
     messages = [str(task["hosts"]["localhost"].get("msg")) for task in play["tasks"]]
     said = {text.split()[0]: text for text in messages if " says: " in text}
     told = {role for role, text in said.items() if "playbooks/identify.yml" in text}
-    assert told == set(roles) - HELPERS
+    assert told == set(ROLES) - HELPERS

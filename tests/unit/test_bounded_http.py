@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import hostile_http
 import pytest
-from action import windows_gpu_driver
+from action.desktops import windows_gpu_driver
 from ansible.module_utils.urls import open_url
 from hostile_http import serving
 from trueup import rest

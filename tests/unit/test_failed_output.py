@@ -236,7 +236,7 @@ class Launcher:
 def test_every_module_fails_by_the_same_way() -> None:
     """None uses Ansible's own class, whose failures show what they are given."""
     own = []
-    for path in sorted(LIBRARY.glob("*.py")):
+    for path in sorted(LIBRARY.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module == "ansible.module_utils.basic":
                 own += [f"{path.name}: {one.name}" for one in node.names]

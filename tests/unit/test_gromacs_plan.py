@@ -189,7 +189,7 @@ def test_one_version_is_eessis_and_the_benchmarks() -> None:
     assert programs(wanted)["module"] == {"init": init, "name": NEWER}
     (case, *_) = plan(wanted).cases or []
     assert (case["eessi_init"], case["eessi_module"]) == (init, NEWER)
-    role = yaml.safe_load((CATALOG.parent / "roles/eessi/defaults/main.yml").read_text())
+    role = yaml.safe_load((CATALOG.parent / "roles/sites/eessi/defaults/main.yml").read_text())
     assert f"/{role['eessi_version']}/" in programs(asked(**EESSI))["module"]["init"]
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from action import trueup_plan
 from ansible.errors import AnsibleActionFail
-from role_plans import ROOT, node
+from helpers import ROLES, role_files
+from role_plans import node
 from test_rdma_plan import FOUND
 
 NUL = "/srv/a\0b"
@@ -16,7 +17,7 @@ NUL = "/srv/a\0b"
 
 def run(role: str, /, found: Any = None, **variables: Any) -> dict[str, Any]:
     """What the action returns for a role whose variables have their defaults."""
-    path = ROOT / "roles" / role
+    path = ROLES[role]
     task = SimpleNamespace(
         _role=SimpleNamespace(_role_path=str(path)),
         args={} if found is None else {"found": found},
@@ -148,25 +149,39 @@ def test_a_role_on_a_node_that_nothing_has_identified_says_what_to_run(
     assert "playbooks/identify.yml" in str(failed.value)
 
 
+@pytest.mark.parametrize(
+    ("role", "folder"),
+    [("nx_desktop", "roles/desktops"), ("eessi", "roles/sites"), ("hpl", "roles")],
+)
+def test_a_strange_variable_is_refused_with_the_file_that_lists_the_roles(
+    role: str, folder: str
+) -> None:
+    name = f"{role}_{'x' * 40}"
+    with pytest.raises(AnsibleActionFail) as failed:
+        run(role, trueup_node=node("hbv3"), **{name: 1})
+    hint = f"{folder}/{role}/defaults/main.yml lists its variables."
+    assert str(failed.value) == f"{name}: the role {role} has no such variable; {hint}"
+
+
 def numbers() -> list[tuple[str, str]]:
     """(role, variable) of every number that a role takes."""
     found = []
-    for path in sorted(ROOT.glob("roles/*/meta/argument_specs.yml")):
+    for role, path in role_files("meta/argument_specs.yml").items():
         specs = trueup_plan.described(path)
         kinds = {name: spec.get("elements", spec["type"]) for name, spec in specs.items()}
         numeric = [name for name, kind in kinds.items() if kind in {"int", "float"}]
-        found += [(path.parent.parent.name, name) for name in numeric]
+        found += [(role, name) for name in numeric]
     return found
 
 
 @pytest.mark.parametrize(("role", "variable"), numbers())
 def test_no_role_takes_a_number_far_below_zero(role: str, variable: str) -> None:
     """Some take -1. The plan refuses it, which preflight asks for before anything is installed."""
-    specs = trueup_plan.described(ROOT / "roles" / role / "meta" / "argument_specs.yml")
+    specs = trueup_plan.described(ROLES[role] / "meta" / "argument_specs.yml")
     value: Any = [-2] if specs[variable]["type"] == "list" else -2
     variables = {name: spec.get("default") for name, spec in specs.items()} | {variable: value}
     action = SimpleNamespace(_templar=SimpleNamespace(template=lambda given: given))
-    path = ROOT / "roles" / role
+    path = ROLES[role]
     with pytest.raises(AnsibleActionFail, match=f"{variable} is -2"):
         trueup_plan._checked(action, role, path, variables)
 
@@ -174,25 +189,25 @@ def test_no_role_takes_a_number_far_below_zero(role: str, variable: str) -> None
 def texts() -> list[tuple[str, str, Any]]:
     """(role, variable, value) of every variable that holds a text, which here has a NUL in it."""
     found = []
-    for path in sorted(ROOT.glob("roles/*/meta/argument_specs.yml")):
+    for role, path in role_files("meta/argument_specs.yml").items():
         for name, spec in trueup_plan.described(path).items():
             kind, elements = spec["type"], spec.get("elements")
             text: Any = {"str": NUL, "path": NUL, "raw": NUL, "dict": {"a": NUL}}.get(kind)
             if kind == "list":
                 text = {"str": [NUL], "path": [NUL], "dict": [{"a": NUL}]}.get(elements)
             if text is not None:
-                found.append((path.parent.parent.name, name, text))
+                found.append((role, name, text))
     return found
 
 
 @pytest.mark.parametrize(("role", "variable", "value"), texts())
 def test_no_role_takes_a_nul(role: str, variable: str, value: Any) -> None:
     """In a path it ends a module in a traceback, in a file it cuts what follows."""
-    specs = trueup_plan.described(ROOT / "roles" / role / "meta" / "argument_specs.yml")
+    specs = trueup_plan.described(ROLES[role] / "meta" / "argument_specs.yml")
     variables = {name: spec.get("default") for name, spec in specs.items()} | {variable: value}
     action = SimpleNamespace(_templar=SimpleNamespace(template=lambda given: given))
     with pytest.raises(AnsibleActionFail) as failed:
-        trueup_plan._checked(action, role, ROOT / "roles" / role, variables)
+        trueup_plan._checked(action, role, ROLES[role], variables)
     said = str(failed.value)
     assert (said.count(r"'\x00'"), variable in said, NUL in said) == (1, True, False)
 
@@ -212,7 +227,7 @@ def test_what_plans_are_made_with_is_loaded_before_workers_are_forked() -> None:
     trueup_plan.room_of.cache_clear()
     trueup_plan._read.cache_clear()
     trueup_plan.preload()
-    roles = {path.parents[1].name for path in ROOT.glob("roles/*/tasks/preflight.yml")}
+    roles = role_files("tasks/preflight.yml")
     assert trueup_plan.room_of.cache_info().currsize == len(roles)
     before = trueup_plan._read.cache_info().misses
     answer = run("gpu_driver", trueup_node=node("ndv4", "almalinux-9"))

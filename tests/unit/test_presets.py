@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers import ROOT, parametrized
+from helpers import ROOT, parametrized, role_files
 from trueup.cases import Case, Figure
 from trueup.errors import BadInput
 from trueup_analysis import catalog
@@ -43,7 +43,7 @@ def test_a_family_has_presets_in_order_and_an_unknown_one_is_refused() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_variable_is_one_of_a_role(name: str) -> None:
     described = set()
-    for path in sorted((ROOT / "roles").glob("*/meta/argument_specs.yml")):
+    for path in role_files("meta/argument_specs.yml").values():
         for entry in yaml.safe_load(path.read_text())["argument_specs"].values():
             described |= set(entry.get("options", {}))
     preset = presets.read(name, CATALOG)

@@ -8,7 +8,7 @@ from typing import Any
 import provisioning
 import pytest
 import yaml
-from helpers import ROOT, parametrized
+from helpers import parametrized, role_files
 from hypothesis import given
 from hypothesis import strategies as st
 from provisioning import NOW, RECIPES, known, made, recipe
@@ -28,7 +28,7 @@ def refusal(nodes: dict[str, Any] | None = None, **given: Any) -> str:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_variables_of_a_recipe_are_those_of_plays_and_roles(name: str) -> None:
-    roles = (ROOT / "roles").glob("*/defaults/main.yml")
+    roles = role_files("defaults/main.yml").values()
     there = {one for path in roles for one in yaml.safe_load(path.read_text()) or {}}
     there |= {f"{settings.PREFIX}{one.name}" for one in settings.OPTIONS}
     given = recipe(name)["variables"]

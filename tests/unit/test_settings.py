@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from action import trueup_variables
 from ansible.errors import AnsibleActionFail
-from helpers import ROOT, parametrized
+from helpers import ROOT, parametrized, role_files
 from trueup_controller.removed_options import removed_options
 from trueup_controller.settings import INTERNAL, OPTIONS, PREFIX, problems
 
@@ -76,7 +76,7 @@ def test_a_removed_option_is_refused_with_its_replacement() -> None:
 
 
 def test_a_removed_option_belongs_to_a_role_that_lacks_it() -> None:
-    specs = {path.parts[-3]: path for path in ROOT.glob("roles/*/meta/argument_specs.yml")}
+    specs = role_files("meta/argument_specs.yml")
     wrong = {}
     for name, step in removed_options(ROOT / "catalog").items():
         roles = [role for role in specs if name.startswith(f"{role}_")]

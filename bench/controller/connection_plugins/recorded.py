@@ -70,7 +70,7 @@ _OF_THE_RUN = {"_original_basename", "run_id", "controller"}
 _LONG_TEXT = 200
 # Programs of the project are data of it too: a node that is sent one answers for its name.
 _PROJECT = Path(__file__).parents[3]
-_PROGRAMS = "roles/*/files/*.py"
+_PROGRAMS = "roles/**/files/*.py"
 _TEMPORARY = re.compile(r"ansible-tmp-[0-9.]+-[0-9]+-[0-9]+")
 _BECOME = re.compile(r"BECOME-SUCCESS-[a-z]{32}")
 _PLACE = "ansible-tmp-X"

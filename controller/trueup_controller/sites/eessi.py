@@ -22,7 +22,7 @@ from ..systemd import RESTRICTED
 OWN_PREFLIGHT = True
 
 _REPOSITORY = "software.eessi.io"
-_SOURCE = "roles/eessi/files/eessi.py"
+_SOURCE = "roles/sites/eessi/files/eessi.py"
 _PROGRAM = "/usr/local/libexec/trueup/eessi"
 _SETTINGS = "/etc/trueup/eessi.json"
 _UNIT = "trueup-eessi-gpu.service"

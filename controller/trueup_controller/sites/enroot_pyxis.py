@@ -99,7 +99,7 @@ def asks(inputs: PlanInputs) -> dict[str, Any]:
         "VARIABLES": inputs.data["variables_file"],
     }
     argv = ["env", *(f"{name}={value}" for name, value in environment.items()), "sh", "-s"]
-    look = inputs.text("roles/enroot_pyxis/files/look.sh")
+    look = inputs.text("roles/sites/enroot_pyxis/files/look.sh")
     return {"ansible.builtin.command": {"argv": argv, "stdin": look}}
 
 

@@ -29,7 +29,7 @@ _NAME, _RESULTS = "trueup", "trueup/jobs"
 _NODES_MAX, _HOURS_MAX = 16, 24
 # Open OnDemand's folder of cluster files.
 _CLUSTERS = "/etc/ood/config/clusters.d"
-_SOURCES = "roles/ondemand_app/files"
+_SOURCES = "roles/sites/ondemand_app/files"
 # Of the role and of the app, where play.yml has no ending more.
 _FILES = (
     *("submit.yml.erb", "info.md.erb", "completed.md.erb", "view.html.erb"),

@@ -80,7 +80,7 @@ def make_wheels(folder: Path) -> None:
 def listed_packages(manager: str) -> list[str]:
     """The packages that the roles' defaults list for a package manager."""
     names: set[str] = set(PLANNED)
-    for path in sorted(replica.ROOT.glob("roles/*/defaults/main.yml")):
+    for path in sorted(replica.ROOT.glob("roles/**/defaults/main.yml")):
         for value in (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).values():
             packages = value.get(manager) if isinstance(value, dict) else None
             if isinstance(packages, list):

@@ -1,7 +1,7 @@
 """The argument tables of the simulated modules, checked as Ansible.Basic checks them.
 
 A table names every option with its type, default and choices as the module's documentation has
-them; tests/contract/test_simulated_windows.py compares the two.
+them; tests/contract/desktops/test_simulated_windows.py compares the two.
 """
 
 from __future__ import annotations

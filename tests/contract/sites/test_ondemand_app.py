@@ -16,8 +16,8 @@ from typing import Any
 import plays
 import pytest
 import yaml
+from helpers import ROLES, ROOT, role_files
 
-ROOT = Path(__file__).parent.parent.parent
 NO_METADATA = {"trueup_metadata_url": "http://127.0.0.1:9"}
 NO_RUBY = 'ruby is not installed: apt-get install ruby, or make lab ARGS="-e lab_packages=test"'
 # Stand-in of the dashboard: submit.yml.erb first, then every .erb below template/, as it does.
@@ -197,8 +197,7 @@ def test_the_form_offers_what_the_checkout_has(installed: Path) -> None:
     assert form["cluster"] == ["first", "second"]
     assert sorted(form["form"]) == sorted(form["attributes"])
     offered = [option[1] for option in form["attributes"]["benchmark"]["options"]]
-    roles = {path.parent.parent.name for path in ROOT.glob("roles/*/tasks/benchmark.yml")}
-    assert offered == sorted(roles - {"blob_checkpoint", "vllm"})
+    assert offered == sorted(set(role_files("tasks/benchmark.yml")) - {"blob_checkpoint", "vllm"})
     assert form["attributes"]["partition"]["options"] == [
         ["hbv3: Standard_HB120rs_v3", "hbv3", {"data-max-nodes": 4}, {"data-max-hours": 8}],
         [
@@ -439,7 +438,7 @@ def test_the_sessions_card_says_where_the_results_are(
 
 
 def test_a_benchmark_that_the_node_cannot_have_is_reported_as_skipped(tmp_path: Path) -> None:
-    template = ROOT / "roles" / "ondemand_app" / "files" / "template" / "play.yml.in"
+    template = ROLES["ondemand_app"] / "files" / "template" / "play.yml.in"
     play = tmp_path / "play.yml"
     play.write_text(template.read_text().replace("@CHECKOUT@", str(ROOT)))
     inventory = tmp_path / "hosts.json"

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from action import windows_node_facts
+from action.desktops import windows_node_facts
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from helpers import parametrized
 from role_plans import ROOT

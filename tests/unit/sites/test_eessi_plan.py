@@ -85,7 +85,7 @@ def test_what_a_family_gets_on_each_system(family: str, system: str) -> None:
     )
     assert command["stdin"].startswith('"""EESSI')
     assert [one["source"] for one in result["files"] if one["path"] == program] == [
-        "roles/eessi/files/eessi.py"
+        "roles/sites/eessi/files/eessi.py"
     ]
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import plays
 import role_plans
 import yaml
+from helpers import ROLES, ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 PACKAGES = yaml.safe_load(
     (ROOT / "molecule/_shared/vendor_repo/packages/eessi.yml").read_text(encoding="utf-8")
 )["packages"]
@@ -54,7 +54,7 @@ class Node:
         self.write("usr/bin/sudo", SUDO, "0755")
         root = str(self.root)
         # A role of its own, for which this folder is the whole node.
-        role = shutil.copytree(ROOT / "roles" / "eessi", self.root / "roles" / "eessi")
+        role = shutil.copytree(ROLES["eessi"], self.root / "roles" / "eessi")
         (role / "vars" / "main.yml").write_text(
             (role / "vars" / "main.yml").read_text().replace('root: ""', f"root: {root}")
         )
@@ -118,7 +118,7 @@ class Nodes:
         }
         env = {
             **plays.AS_JSON,
-            "ANSIBLE_ROLES_PATH": f"{self.folder / 'stand-ins'}:{ROOT / 'roles'}",
+            "ANSIBLE_ROLES_PATH": f"{self.folder / 'stand-ins'}:{plays.ROLES_PATH}",
             # sudo is asked though this is root.
             "ANSIBLE_BECOME_ALLOW_SAME_USER": "1",
         }

@@ -16,6 +16,7 @@ import pytest
 from ansible.module_utils.common import warnings
 from ansible.module_utils.common.warnings import warn
 from bench_modules import COMMON, FakeRun
+from helpers import ROOT
 from record_schema import RECORDS
 from trueup import benchmarks
 from trueup.benchmarks.nv_a10 import case as nv_a10
@@ -27,7 +28,7 @@ from trueup_controller.desktops.windows_bench import MOST_BYTES, completed, meas
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-DATA = Path(__file__).parent.parent / "data" / "nv_a10"
+DATA = ROOT / "tests" / "data" / "nv_a10"
 CPU = (DATA / "ffmpeg902_s5.txt").read_text(encoding="utf-8")
 A10 = (DATA / "synthetic_a10_s5.txt").read_text(encoding="utf-8")
 OWN, BESIDE = A10.split("\n[beside]\n")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import parametrized
+from helpers import ROOT, parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from trueup.errors import ParseError
 from trueup_controller.desktops import gpu
 from trueup_controller.desktops.gpu import look, nvidias_version, parse_devices
 
-DATA = Path(__file__).parent.parent / "data" / "nvidia_smi"
+DATA = ROOT / "tests" / "data" / "nvidia_smi"
 A10 = {
     "device": r"PCI\VEN_10DE&DEV_2236&SUBSYS_14D010DE&REV_A1\6&1A2B3C4D&0&00000000",
     "name": "NVIDIA A10-8Q",

@@ -12,8 +12,6 @@ from typing import Any
 import plays
 from cyclecloud_server import PASSWORD, SIZE, USERNAME, StandInCycleCloud, drop_after, stand_in
 
-ROOT = Path(__file__).parents[2]
-
 
 def play(
     tmp_path: Path, cloud: StandInCycleCloud, *arguments: str, **variables: Any

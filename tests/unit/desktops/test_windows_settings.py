@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from action import windows_package, windows_settings
+from action.desktops import windows_package, windows_settings
 from ansible.errors import AnsibleActionFail
 from helpers import parametrized
 

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.error import URLError
 
 import pytest
-from action import windows_gpu_driver
+from action.desktops import windows_gpu_driver
 from role_plans import ROOT
 from simulated_windows import grid
 from trueup.errors import BadInput

@@ -12,11 +12,11 @@ from typing import Any
 import plays
 import pytest
 import yaml
+from helpers import ROLES
 from role_plans import node
 from trueup_controller.sites.enroot_pyxis import read_look
 
-ROOT = Path(__file__).parent.parent.parent
-FILES = ROOT / "roles" / "enroot_pyxis" / "files"
+FILES = ROLES["enroot_pyxis"] / "files"
 SUM = "a" * 64
 NODE = node("local", "debian-12")
 GIVEN = {
@@ -90,7 +90,7 @@ def test_each_user_has_folders_of_its_own_on_scratch(tmp_path: Path) -> None:
     profile = tmp_path / "nccl.sh"
     profile.write_text("export NCCL_TOPO_FILE=/opt/microsoft/ndv5/topo.xml\n")
     # A role of its own, whose profile of role nccl is that file.
-    role = shutil.copytree(ROOT / "roles" / "enroot_pyxis", tmp_path / "roles" / "enroot_pyxis")
+    role = shutil.copytree(ROLES["enroot_pyxis"], tmp_path / "roles" / "enroot_pyxis")
     data = yaml.safe_load((role / "vars" / "main.yml").read_text())
     data["__enroot_pyxis_variables_file"] = str(profile)
     (role / "vars" / "main.yml").write_text(yaml.safe_dump(data))

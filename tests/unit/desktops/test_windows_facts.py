@@ -10,7 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from action import trueup_plan, windows_facts
+from action import trueup_plan
+from action.desktops import windows_facts
 from ansible.errors import AnsibleActionFail
 from helpers import parametrized
 from trueup.errors import BadInput
