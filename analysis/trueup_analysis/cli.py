@@ -47,6 +47,7 @@ COMMANDS: Final = {
     "morning": "What changed since the run before, told by webhook, mail or a program; its timer.",
     "checkpoint": "How long a checkpoint to Blob takes, and how often to write one.",
     "flops": "What a training step computes, and what a TFLOP/s or a step time means.",
+    "export": "Records in the formats of llm-d, SuperBench, ReFrame and OpenMetrics.",
     "pack": "Put many records into one Parquet file, which reads much faster.",
     "report": "Write one self-contained HTML page, with its plots as PNG and its tables as CSV.",
     "topology": "NCCL topology files of Azure's GPU sizes: check, write, show.",

@@ -168,3 +168,25 @@ def money(value: Any) -> str:
         return UNKNOWN
     number = float(value)
     return fixed(number, 2) if abs(number) >= _MONEY_TWO_DECIMALS_FROM else significant(number, 4)
+
+
+# Names of metrics in CSV, JSON and other formats end in their base unit.
+_UNIT_WORDS: Final = {
+    "s": "seconds",
+    "byte": "bytes",
+    "byte/s": "bytes_per_second",
+    "bit/s": "bits_per_second",
+    "flop/s": "flop_per_second",
+    "1/s": "per_second",
+}
+
+
+def in_words(unit: str) -> str:
+    """A base unit as the end of a name: "bytes_per_second"."""
+    return _UNIT_WORDS.get(unit) or unit.replace("/", "_per_")
+
+
+def of_words(words: str) -> str:
+    """The base unit of which ``in_words`` made these words."""
+    units_by_words = {text: unit for unit, text in _UNIT_WORDS.items()}
+    return units_by_words.get(words) or words.replace("_per_", "/")

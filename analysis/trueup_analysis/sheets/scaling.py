@@ -18,15 +18,6 @@ if TYPE_CHECKING:
     from ..figures.fits import Fit
     from ..figures.scaling.tables import Series
 
-# Names of metrics in CSV and JSON end in their base unit.
-_UNIT_WORDS = {
-    "s": "seconds",
-    "byte/s": "bytes_per_second",
-    "bit/s": "bits_per_second",
-    "flop/s": "flop_per_second",
-    "1/s": "per_second",
-}
-
 
 def scaling(series: Series, *, layouts: bool = True) -> Sheet:
     """One scaling table, with the results of its fits below it.
@@ -35,7 +26,7 @@ def scaling(series: Series, *, layouts: bool = True) -> Sheet:
         layouts: whether a table over nodes has the slower layouts too; those within a node always
             stand there.
     """
-    unit_name = _UNIT_WORDS.get(series.unit) or series.unit.replace("/", "_per_")
+    unit_name = units.in_words(series.unit)
     listed = series.rows if layouts or series.over != "nodes" else series.best
     hidden = len(series.rows) - len(listed)
     names = {

@@ -24,11 +24,19 @@ from trueup.reading import is_number, unique
 from trueup.record import Metric
 
 from ...labelled import Labelled
+from ...units import of_words
 
 TOOL = "superbench"
 _NAME = re.compile(
     r"(?P<benchmark>[^/:]{1,80})(?::(?P<annotation>[^/:]{1,80}))?/(?P<figure>.{1,400}?)"
     r"(?::(?P<rank>\d{1,6}))?"
+)
+# Figures that ``trueup export`` wrote (render/superbench.py).
+_EXPORTED: Final = "trueup-"
+_OURS = re.compile(
+    r"(?P<metric>[a-z][a-z0-9_]{0,120})"
+    r"(?:\.(?P<statistic>median|min|max|mean|single|p\d{1,3}(?:\.\d{1,6})?))?"
+    r"(?:\.(?P<size>\d{1,15})B)?(?:\.(?P<device>[A-Za-z0-9_.>-]{1,80}))?\.(?P<unit>[A-Za-z0-9_]{1,40})"
 )
 _SIZES: Final = (
     re.compile(
@@ -152,7 +160,7 @@ def parse_superbench(text: str) -> Labelled:
             if not figure.is_code:
                 unknown.setdefault(_NO_UNIT if is_raw else _DEVIATIONS, []).append(figure.name)
             continue
-        key = (row.name, row.message_bytes, row.device)
+        key = (row.name, row.message_bytes, row.device, row.statistic)
         if key in rows:
             raise ParseError(f"{figure.name} and another figure have one name")
         rows[key] = row
@@ -253,6 +261,8 @@ def _verdicts(
 
 def _row(figure: _Figure) -> Metric | None:
     """The figure in base units; None where its unit is not known, or it is below zero."""
+    if ours := _OURS.fullmatch(figure.figure) if figure.benchmark.startswith(_EXPORTED) else None:
+        return _exported(figure, ours)
     path = f"{figure.benchmark}/{figure.figure}"
     unit = next((unit for pattern, unit in _UNITS if pattern.fullmatch(path)), None)
     if unit is None or figure.is_code or figure.value < 0:
@@ -267,6 +277,24 @@ def _row(figure: _Figure) -> Metric | None:
     name = re.sub(r"[^a-z0-9]+", "_", f"sb_{figure.title}_{words}".lower()).strip("_")
     device = None if figure.rank is None else f"rank{figure.rank}"
     return Metric(name, figure.value * factor, base, direction, message_bytes=size, device=device)
+
+
+def _exported(figure: _Figure, ours: re.Match[str]) -> Metric:
+    """A figure that ``trueup export`` wrote; its rank is the number of a GPU, or
+    of SuperBench's own."""
+    name = re.sub(r"[^a-z0-9]+", "_", f"sb_{figure.title}_{ours['metric']}".lower()).strip("_")
+    unit = of_words(ours["unit"])
+    kind = "rank" if figure.benchmark == f"{_EXPORTED}{TOOL}" else "gpu"
+    device = ours["device"] or (None if figure.rank is None else f"{kind}{figure.rank}")
+    return Metric(
+        name,
+        figure.value,
+        unit,
+        _LOWER if unit == "s" else _HIGHER,
+        message_bytes=int(ours["size"]) if ours["size"] else None,
+        device=device,
+        statistic=ours["statistic"],
+    )
 
 
 def _some(names: list[str]) -> str:

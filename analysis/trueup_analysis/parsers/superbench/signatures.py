@@ -11,7 +11,7 @@ _BENCHMARKS = (
     r"|cudnn-function|tensorrt-inference|ort-inference|pytorch-\w+(?:-\w+){0,3}|gpu-burn|cpu-hpl"
     r"|cpu-stream|cpu-memory-bw-latency|mem-bw|gpu-copy-bw|gpu-sm-copy-bw|gpu-stream|nvbandwidth"
     r"|ib-loopback|ib-traffic|nccl-bw|rccl-bw|tcp-connectivity|gpcnet-network-(?:load-)?test"
-    r"|disk-benchmark|dist-inference)"
+    r"|disk-benchmark|dist-inference|trueup-\w+)"
 )
 FIGURE = re.compile(
     rf'"{_BENCHMARKS}(?::[\w.-]{{1,60}})?/[^"\n]{{1,300}}" ?: ?(?:-?\d|null|NaN|"N/A")'
