@@ -24,16 +24,30 @@ if TYPE_CHECKING:
 
 # Known tools without a parser, by a pattern that only their output matches.
 OTHERS: Final = {
-    "iperf3": re.compile(r"(?m)^iperf Done\."),
+    "iperf3": re.compile(
+        r"(?m)^iperf Done\.|^\[ {0,3}(?:\d+|SUM)\](?:\[[RT]X-[CS]\])? +[\d.]+-[\d.]+ +sec +[\d.]+ "
+        r"\w?Bytes"
+        r'|"version":\s{0,8}"iperf 3'
+    ),
     "GuideLLM's console (its benchmarks.json is read)": re.compile(
         r"Server Throughput Statistics \(All Requests\)|Request Latency Statistics \(Completed"
     ),
     "AIPerf's list of single requests": re.compile(r'"x_request_id":.*"benchmark_phase":'),
     "Hugging Face's Trainer": re.compile(r"\{'(?:loss|train_runtime)': '?\d[^\n]{0,300}'epoch': "),
     "NeMo-RL": re.compile(r"\u2022 Total step time: \d"),
-    "mdtest": re.compile(r"(?m)^mdtest-\d"),
+    "Intel's Memory Latency Checker": re.compile(r"Intel\(R\) Memory Latency Checker - v\d"),
+    "NAS Parallel Benchmarks": re.compile(r"NAS Parallel Benchmarks? .{0,40}- +\w\w Benchmark"),
+    "NAMD": re.compile(r"(?m)^Info: Benchmark time: \d+ CPUs"),
+    "LAMMPS": re.compile(r"(?m)^Loop time of [\d.]+ on \d+ procs for \d+ steps"),
+    "WRF": re.compile(r"(?m)^Timing for main: time \d{4}-\d\d-\d\d_"),
+    "Quantum ESPRESSO": re.compile(r"(?m)^[ \t]*Program PWSCF v\.\d"),
+    "ucx_perftest": re.compile(r"\|    Stage     \| # iterations \|"),
+    "elbencho": re.compile(r"(?m)^OPERATION +RESULT TYPE +"),
+    "stress-ng": re.compile(r"(?m)^stress-ng: \w+: +\["),
+    "rocm-bandwidth-test": re.compile(r"RocmBandwidthTest Version: \d"),
+    "an MLPerf training log": re.compile(r":::MLLOG \{"),
     "NVIDIA's kernel messages": re.compile(r"NVRM: "),
-    "nvidia-smi": re.compile(r"(?m)^GPU \d+: .*\(UUID: GPU-"),
+    "nvidia-smi": re.compile(r"(?m)^GPU \d+: .*\(UUID: GPU-|^\| NVIDIA-SMI \d"),
 }
 STANDARD_INPUT: Final = "standard input"
 # Resources, and their names in a parser's result.

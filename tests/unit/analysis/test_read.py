@@ -57,10 +57,26 @@ def test_what_cannot_be_read_is_one_sentence(text: str, tool: str | None, messag
     assert "\n" not in str(caught.value)
 
 
+# Lines in the forms of genuine outputs, with figures of our own.
 OTHERS = {
-    "iperf3": "Connecting to host node-2, port 5201\niperf Done.\n",
     "Hugging Face's Trainer": "{'loss': 2.31, 'grad_norm': 1.2, 'epoch': 0.01}\n",
     "NeMo-RL": "\u2022 Loss: 0.12\n\u2022 Total step time: 12.30s\n",
+    "iperf3": "[ ID] Interval           Transfer     Bitrate         Retr\n"
+    "[  5]   0.00-30.00  sec  45.8 GBytes  13.1 Gbits/sec  4369             sender\n",
+    "Intel's Memory Latency Checker": "Intel(R) Memory Latency Checker - v3.11b\n"
+    "Measuring idle latencies for sequential access (in ns)...\n",
+    "NAS Parallel Benchmarks": " NAS Parallel Benchmarks (NPB3.3-OMP) - FT Benchmark\n",
+    "NAMD": "Info: Benchmark time: 120 CPUs 0.01 s/step 0.125 days/ns 926.0 MB memory\n",
+    "LAMMPS": "Loop time of 6.5 on 4 procs for 50 steps with 1024 atoms\n",
+    "WRF": "Timing for main: time 2016-10-06_11:42:30 on domain   1:    0.2 elapsed seconds\n",
+    "Quantum ESPRESSO": "     Program PWSCF v.7.4 starts on 20Jul2026 at  0: 0: 0\n",
+    "ucx_perftest": "|    Stage     | # iterations | 50.0%ile | average | overall |\n",
+    "elbencho": "OPERATION   RESULT TYPE         FIRST DONE   LAST DONE\n"
+    "WRITE       Elapsed time     :     30.140s     30.196s\n",
+    "stress-ng": "stress-ng: info:  [52] setting to a 60 second run per stressor\n",
+    "rocm-bandwidth-test": "          RocmBandwidthTest Version: 2.6.0\n",
+    "an MLPerf training log": '0: :::MLLOG {"namespace": "", "time_ms": 1, "event_type": "X"}\n',
+    "nvidia-smi": "| NVIDIA-SMI 550.127.05             Driver Version: 550.127.05     |\n",
 }
 
 
@@ -69,6 +85,8 @@ def test_a_tool_that_is_known_and_not_read_is_named(name: str) -> None:
     with pytest.raises(BadInput) as caught:
         read(OTHERS[name], source="x")
     assert str(caught.value) == f"x: output of {name}: there is no parser"
+    patterns = reader.OTHERS.items()
+    assert [other for other, pattern in patterns if pattern.search(OTHERS[name])] == [name]
 
 
 def test_marks_are_found_wherever_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
