@@ -54,8 +54,8 @@ class _Tested(NamedTuple):
 def judged(
     changes: Sequence[Change], groups: Collection[frozenset[str]], at_least: float
 ) -> list[Change]:
-    """The figures with their verdicts: at most 1 % of the reported figures are none, and so of the
-    places within each (Y. Benjamini and M. Bogomolov, 2014).
+    """The figures with their verdicts: at most 1 % of the reported figures are none, and at most 1
+    % of them report a part (mean, group, place) that is none (Y. Benjamini and M. Bogomolov, 2014).
 
     Args:
         groups: nodes that have a change of settings, or a value, in common.
@@ -140,9 +140,9 @@ def _verdict(item: _Tested, limit: float, rate: float, least: float) -> Change:
 
     Args:
         limit: the greatest probability of a figure that counts.
-        rate: the share of places within a figure that may be none.
+        rate: the probability that any part of a figure without a change counts.
     """
-    limit = discoveries(item.chances, rate) if item.chances and item.chance <= limit else 0.0
+    limit = rate / len(item.chances) if item.chances and item.chance <= limit else 0.0
     change = item.change
     if not _is_change(item.group, limit, least):
         change = replace(change, group=frozenset())
