@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import fslogix_page
 import launch_page
+import monitoring
 import nccl_page
 import untested
 import yaml
@@ -220,6 +221,7 @@ def files(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
     yield root / nccl_page.PAGE, nccl_page.page(root)
     yield root / launch_page.PAGE, launch_page.page(root)
     yield root / fslogix_page.PAGE, fslogix_page.page(root)
+    yield root / monitoring.PAGE, monitoring.dashboard()
     yield root / "docs" / "azure_parameters.md", deployment()
     for role, tool, options in declared():
         folder = root / "roles" / role

@@ -21,7 +21,7 @@ _WORDS: Final = "0 pass, 1 warn, 2 fail, 3 not measured, 4 no verdict."
 # many findings four series: 39 series at most.
 _FINDINGS: Final = 8
 _FOUND: Final = ("fail", "not measured", "warn")
-_HELP: Final = {
+SERIES: Final = {
     "trueup_node_health": f"The worst verdict on the node: {_WORDS}",
     "trueup_node_verdicts": "How many figures of the node have that verdict.",
     "trueup_node_measured_timestamp_seconds": "When the node was last measured.",
@@ -69,14 +69,14 @@ class _Series:
     """Series by name; of one that is given twice the first counts."""
 
     def __init__(self) -> None:
-        self._values: dict[str, dict[str, float]] = {name: {} for name in _HELP}
+        self._values: dict[str, dict[str, float]] = {name: {} for name in SERIES}
 
     def add(self, name: str, value: float, **labels: Any) -> None:
         self._values[name].setdefault(_quoted(labels), value)
 
     def text(self) -> str:
         lines = []
-        for name, about in _HELP.items():
+        for name, about in SERIES.items():
             lines += [f"# HELP {name} {about}", f"# TYPE {name} gauge"]
             lines += [f"{name}{labels} {value!r}" for labels, value in self._values[name].items()]
         return "\n".join(lines) + "\n"
