@@ -38,7 +38,10 @@ _SURE: Final = re.compile(
 _MAYBE: Final = (
     re.compile(r" *\d{1,6}: "),  # srun --label
     re.compile(r"[A-Za-z][\w.-]* *\| ?"),  # docker compose
-    re.compile(r"(?![A-Z]+: )[A-Za-z][\w.-]*: "),  # pdsh, clush; a level of a log is no host
+    # pdsh, clush; a level of a log is no host, nor is a job of fio
+    re.compile(
+        r"(?![A-Z]+: )[A-Za-z][\w.-]*: (?!Laying out IO file|\(g(?:roupid)?=\d)",
+    ),
     re.compile(r"[a-z0-9](?:[\w.]*-)+[\w.]+ [\w.-]+ "),  # stern: a pod and its container
     re.compile(rf"\[{_ISO}\] "),
 )

@@ -112,3 +112,47 @@ def test_a_wrapped_line_of_megatron_is_one() -> None:
     clean = cleaned(wrapped)
     assert clean.text.split("\n") == ["before", line, "", "", "after"]
     assert clean.removed == {"wrapping": 2}
+
+
+def _fio_2(kilobytes: int, rate: str) -> str:
+    """A run of fio 2.2 in its words, which lays out a file for each of eight jobs."""
+    layout = "randwrite: Laying out IO file(s) (1 file(s) / 512MB)\n" * 8
+    return f"""randwrite: (g=0): rw=randwrite, bs=4K-4K/4K-4K/4K-4K, ioengine=libaio, iodepth=16
+...
+fio-2.2.10
+Starting 8 processes
+{layout}
+randwrite: (groupid=0, jobs=8): err= 0: pid=2944: Fri Apr  7 21:19:24 2017
+  write: io={kilobytes}KB, bw={rate}KB/s, iops=999, runt=240127msec
+    clat (usec): min=112, max=444332, avg=128634.99, stdev=21185.11
+     lat (usec): min=122, max=444353, avg=128852.23, stdev=21481.55
+     issued    : total=r=0/w=240066/d=0, short=r=0/w=0/d=0, drop=r=0/w=0/d=0
+
+Run status group 0 (all jobs):
+  WRITE: io={kilobytes}KB, aggrb=3998KB/s, minb=3998KB/s, maxb=3998KB/s, mint=240127msec
+
+Disk stats (read/write):
+  vda: ios=0/240174, merge=0/575, ticks=0/30326552, in_queue=30331996, util=100.00%
+"""
+
+
+def test_each_run_of_fio_2_is_read_and_its_rate_is_that_of_its_bytes() -> None:
+    # fio 2 prints 3998.98 KB/s as 3998.2 and 3998.03 as 3998.4.
+    text = _fio_2(960264, "3998.2") + _fio_2(960036, "3998.4")
+    readings, refused = read_runs(text, source="x")
+    rates = [
+        row["value"]
+        for reading in readings
+        for row in reading.rows
+        if row["name"] == "write_bandwidth"
+    ]
+    assert refused == []
+    assert rates == [
+        pytest.approx(960264 * 1024 / 240.127, abs=1),
+        pytest.approx(960036 * 1024 / 240.127, abs=1),
+    ]
+
+
+def test_a_rate_of_fio_2_that_is_another_is_refused() -> None:
+    readings, refused = read_runs(_fio_2(960264, "3998.2") + _fio_2(960264, "3990.2"), source="x")
+    assert (len(readings), len(refused), "byte/s are not" in refused[0]) == (1, 1, True)

@@ -63,6 +63,10 @@ class DirectionFigures:
         self.bandwidth, self.bandwidth_half = _bytes(rate, rate_unit, old=old)
         self.size, self.size_half = _bytes(size, size_unit, old=old)
         self.seconds = int(time) / 1000
+        # fio 2 prints 3998.98 as 3998.2 (num2str of its lib): digits behind the point say nothing.
+        if old and "." in rate:
+            self.bandwidth_half *= 10.0 ** len(rate.partition(".")[2])
+        self.is_size_exact = old and "." not in size
         self.ios: Optional[int] = None
         self.latency: Optional[float] = None
         self.percentiles: Dict[float, float] = {}
@@ -92,6 +96,8 @@ class DirectionFigures:
             raise self.line.error(
                 f"{self.bandwidth:.4g} byte/s are not {self.size:.4g} bytes in {self.seconds:g} s"
             )
+        if self.is_size_exact:
+            self.bandwidth = self.size / self.seconds
         if self.ios is not None:
             iops_half = 2.02 * self.iops_half + self.iops * 0.001 / self.seconds
             if abs(self.ios / self.seconds - self.iops) > iops_half:
@@ -158,6 +164,7 @@ def read_text_output(text: str) -> Tuple[List[Group], Optional[str]]:
         elif fio := _VERSION.match(line):
             version = fio[1]
         elif _STATUS.match(line):
+            _refuse_second(lines[at:])
             break
         elif groups:
             groups[-1].take(line, lines[at + 1 : at + _MOST_PERCENTILE_LINES])
@@ -167,6 +174,13 @@ def read_text_output(text: str) -> Tuple[List[Group], Optional[str]]:
         group.check()
         group.options = options.get(group.name, {})
     return groups, version
+
+
+def _refuse_second(below: Sequence[Line]) -> None:
+    """Refuse another run below the summary of the groups, which ends a run."""
+    for line in below:
+        if _HEADING.match(line):
+            raise line.error("a second run of fio: read one at a time")
 
 
 def _options(text: str) -> Dict[str, str]:
