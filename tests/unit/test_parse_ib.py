@@ -357,6 +357,13 @@ def test_a_table_without_banner_is_of_the_program_that_the_text_names() -> None:
         assert (name, rest[:2]) == ("ib_unknown_bandwidth", list(values(CLIENT)[0][1:3]))
 
 
+def test_gpu_memory_in_a_part_of_an_output_is_named() -> None:
+    table = CLIENT[CLIENT.rindex("-" * 20, 0, CLIENT.index(" #bytes")) :]
+    output = parse_ib(f"{table}deallocating GPU buffer 00007fdfc7e00000\n")
+    assert output.unverified[-1] == "GPU memory, and no line that tells of which GPU"
+    assert output.parameters["gdr"] == "unknown"
+
+
 def test_lines_and_columns_that_are_not_known_are_kept_by_name() -> None:
     warned = f"libibverbs: Warning: couldn't stat '/sys/class/infiniband/mlx5_4'.\n{CLIENT}"
     output = parse_ib(warned)

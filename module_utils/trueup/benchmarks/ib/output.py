@@ -81,6 +81,7 @@ _PROGRAM = re.compile(r"\bib_(write|read|send)_(bw|lat)\b")
 _CLIENT_DEVICE = re.compile(r"\bib_\w+' for ([\w.-]+)")
 _KINDS = {"bw": "BW", "lat": "Latency"}
 _BOTH_WAYS = "Bidirectional"
+_WHICH_GPU = "GPU memory, and no line that tells of which GPU"
 _DASHES = re.compile(r"\s*-{20,}\s*")
 _SETTING = re.compile(r"([A-Za-z][^:]*): ([^:]+)")
 _LABEL = re.compile(r"\[(?:(server|client)(: standard error)?|(standard error))\]")
@@ -206,6 +207,7 @@ class IbOutput:
         """Whether GPU memory was used (gdr: yes, no, or the one end that did), and the link."""
         used = [end for end, gpu in zip(self.ends, self.gpus) if gpu is not None]
         gdr = "no" if not used else "yes" if len(used) == len(self.ends) else used[0]
+        gdr = "unknown" if _WHICH_GPU in self.lacks else gdr
         return {
             "gdr": gdr,
             "link": self.settings["Link type"],
@@ -682,7 +684,9 @@ def _check_end(end: _End) -> None:
         end.warnings.append(f"the device is called {end.settings['Device']}")
         end.settings["Device"] = _UNKNOWN
     if end.gpu_lines and len(end.gpus) != 1:
-        raise end.gpu_lines[0].error("GPU memory, and not one line that tells of which GPU")
+        if end.gpus or not end.lacks:
+            raise end.gpu_lines[0].error("GPU memory, and not one line that tells of which GPU")
+        end.lacks.append(_WHICH_GPU)
     _check_duration(end, verb)
     _settle_side(end)
 

@@ -33,7 +33,7 @@ from ...reading import STANDARD_ERROR, Line, each_line
 from .fit import ANY_RANKS, OPERATIONS, Settings, operation_of
 from .log import LogReader
 from .report import from_json
-from .result import NcclOutput, assembled, version_of
+from .result import NO_END, NcclOutput, assembled, version_of
 from .rows import (
     Figures,
     Printed,
@@ -162,14 +162,14 @@ class _Table:
                 self.line = line
         if not self.columns:
             raise ParseError("no table of nccl-tests (# size count type ... time algbw busbw)")
-        if not self.out_of_bounds:
-            raise ParseError("the table has no end '# Out of bounds values': the output is cut off")
-        if not self.average:
-            raise ParseError("no '# Avg bus bandwidth' after the table: the output is cut off")
-        if self.started != self.concluded:
-            raise ParseError(
-                f"no '# Collective test concluded: {self.started}' at the end: the output is cut "
-                "off"
+        if not self.rows:
+            raise ParseError("the table has no rows: the output is cut off")
+        self.cut = not self.average
+        if self.cut:
+            self.lacks.append(NO_END)
+        elif self.started != self.concluded:
+            self.lacks.append(
+                f"no '# Collective test concluded: {self.started}' at the end"
                 if self.started
                 else f"the end names {self.concluded}, and no beginning does"
             )
@@ -401,9 +401,7 @@ class _Table:
         settings = self._settings()
         lacks = [*settings.missing, *self.lacks, *([_ROWS_LEFT_OUT] if self.elided else [])]
         lacks += [_NO_HASH] if self.lost else []
-        settings = replace(settings, missing=tuple(lacks), elided=self.elided)
-        assert self.out_of_bounds is not None  # noqa: S101 WHY: __init__ has refused it
-        assert self.average is not None  # noqa: S101 WHY: likewise
+        settings = replace(settings, missing=tuple(lacks), elided=self.elided or self.cut)
         of_group = [device[2] for device in self.devices if device[1] == self.devices[0][1]]
         hosts = dict(enumerate(of_group))
         log = self.log.answer(hosts)
@@ -412,7 +410,7 @@ class _Table:
             self.rows,
             settings,
             operation_of(self.started) if self.started else None,
-            self.out_of_bounds,
+            None if self.cut else self.out_of_bounds,
             self.average,
             hosts=tuple(dict.fromkeys(hosts.values())),
             counts_wrong="error" not in self.columns,
