@@ -347,5 +347,5 @@ def _settled(line: bytes) -> bytes:
     if b"\r" not in line:
         return line
     *earlier, last = [piece for piece in line.split(b"\r") if piece.strip()] or [b""]
-    kept = [piece for piece in earlier if _FIGURES in piece or not _BAR.search(piece)]
-    return b"\n".join([*kept, last])
+    pieces = [piece for piece in earlier if _FIGURES in piece or not _BAR.search(piece)]
+    return b"\n".join([*pieces, last])

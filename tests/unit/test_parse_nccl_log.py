@@ -70,8 +70,8 @@ def test_sockets_on_one_node_are_no_fall_back() -> None:
 
 
 def test_sockets_that_were_asked_for_are_a_warning() -> None:
-    asked = "node-a:3100:3600 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.\n"
-    output = parse_nccl_log(asked + SOCKETS)
+    variable = "node-a:3100:3600 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.\n"
+    output = parse_nccl_log(variable + SOCKETS)
     assert output.checks == {}
     assert output.warnings[0] == (
         "NCCL uses TCP sockets between nodes: NCCL_IB_DISABLE asks for them"

@@ -173,9 +173,9 @@ def test_skipped_iterations_are_counted() -> None:
 def test_a_loss_that_goes_wrong_is_a_failed_check(
     program: str, loss: Callable[[int], str], failed: str
 ) -> None:
-    told = iter(range(100))
+    numbers_from_0 = iter(range(100))
     pattern = r"(train_loss: |[^e] +\d+ +loss: +|\| loss )[\d.]+"
-    text = re.sub(pattern, lambda match: match[1] + loss(next(told)), text_of(program))
+    text = re.sub(pattern, lambda match: match[1] + loss(next(numbers_from_0)), text_of(program))
     assert parse_training(text).checks[failed] is False
 
 
@@ -190,8 +190,8 @@ def test_a_clock_that_runs_from_the_start_gives_step_times() -> None:
 
 def test_a_wrapped_line_of_lightning_is_one() -> None:
     text = text_of("nemo").splitlines()[12]
-    whole, wrapped = parse_training(text), parse_training(text.replace("| global_s", "|\nglobal_s"))
-    assert medians(wrapped) == medians(whole)
+    plain, wrapped = parse_training(text), parse_training(text.replace("| global_s", "|\nglobal_s"))
+    assert medians(wrapped) == medians(plain)
 
 
 @pytest.mark.parametrize("program", ["torchtitan", "gpt_neox", "maxtext"])
@@ -242,6 +242,18 @@ def test_lines_without_time_or_rate_are_no_log() -> None:
                 " compute per GPU (TFLOP/s/GPU): 42.2/41.9 |"
             ),
             *("megatron", "train_flops_printed", 42.2e12),
+        ),
+        (
+            "500 | loss 6.0091 | lr 5.000000e-05 | 8175.64ms | mfu 0.19%",
+            *("llama2.c", "step_time", 8.17564),
+        ),
+        (
+            "[INFO] [TRAIN] step: 289, loss: 0.4310, tokens_per_second: 76477.73, mfu: 33.7",
+            *(None, "token_throughput", 76477.73),
+        ),
+        (
+            "1%| 7/77 [9:07<8:01, 41.36s/it, loss=3, reduced_train_loss=3.090, global_step=794.0]",
+            *("nemo", "step_time", 41.36),
         ),
         (
             "step 1: train loss 4.0 (took 1452.121000 ms)",

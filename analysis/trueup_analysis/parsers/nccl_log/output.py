@@ -57,7 +57,7 @@ class NcclLogOutput:
     @property
     def checks(self) -> dict[str, bool]:
         """Whether nodes talked by another network than sockets, unless sockets were asked for."""
-        if self.log.between in {None, "unknown"} or self.log.asked:
+        if self.log.between in {None, "unknown"} or self.log.socket_variables:
             return {}
         return {"no_socket_fallback": self.log.between != "socket"}
 
@@ -70,10 +70,11 @@ class NcclLogOutput:
     @property
     def warnings(self) -> list[str]:
         """NCCL's own warnings, and sockets that were asked for."""
+        variables = ", ".join(self.log.socket_variables)
         remarks = (
             (
-                self.log.between == "socket" and self.log.asked,
-                f"NCCL uses TCP sockets between nodes: {', '.join(self.log.asked)} asks for them",
+                self.log.between == "socket" and variables,
+                f"NCCL uses TCP sockets between nodes: {variables} asks for them",
             ),
             (
                 self.log.between == "unknown" and self.log.network == "Socket",

@@ -52,9 +52,10 @@ _VALUE, _COUNT = r"[ :=]{1,6}" + _N, r"[ :=]{1,6}" + _WHOLE
 _FIGURES = tuple(
     (name, factor, hint, re.compile(pattern, re.IGNORECASE))
     for name, factor, hint, pattern in (
+        ("loss", 1.0, "reduced", rf"(?<!\w)reduced_train_loss{_VALUE}"),
         (
-            *("loss", 1.0, "loss"),
-            rf"(?<!val )(?<![\w-])(?:reduced_train_|train_|lm[_ -])?loss(?: train)?{_VALUE}",
+            *("loss", 1, "loss"),
+            rf"(?<!val )(?<![\w-])(?:train_|lm[_ -])?loss(?: train)?{_VALUE}",
         ),
         ("val_loss", 1, "val_loss", rf"(?<!\w)val_loss{_VALUE}"),
         ("seconds", 1e-3, "ms", rf"(?:(?<!\w)(?:time|dt|took)[ :=]{{1,6}}|[|(] {{0,8}}){_N} ?ms\b"),
@@ -63,9 +64,10 @@ _FIGURES = tuple(
         ("seconds", 1, "seconds", rf"(?<!\w)seconds{_VALUE}"),
         ("seconds", 1, "time (s)", rf"iter time \(s\){_VALUE}"),
         ("seconds", 1, "dt", rf"(?<!\w)dt{_VALUE} ?s\b"),
+        ("seconds", 1, "s/it", rf"[ ,]{_N}s/it\b"),
         ("clock", 1e-3, "train_time", rf"(?<!\w)train_time{_VALUE}ms"),
         ("tokens", 1, "tok/s", rf"[|(] {{0,8}}{_WHOLE} tok/s\b"),
-        ("tokens", 1, "sec", rf"(?<!\w)(?:tok|tokens)(?:/| per )sec(?:ond)?{_COUNT}"),
+        ("tokens", 1, "sec", rf"(?<!\w)(?:tok|tokens)(?:/| per |_per_)sec(?:ond)?{_COUNT}"),
         ("device_tokens", 1, "ps:", rf"(?<!\w)[tw]ps{_COUNT}"),
         ("device_tokens", 1, "s/device", rf"(?<!\w)Tokens/s/device{_COUNT}"),
         ("device_tokens", 1, "s/gpu", rf"tokens per GPU \(tokens/s/GPU\){_VALUE}"),
@@ -258,7 +260,7 @@ class _Log:
         self.repeats = 0
         self.notes: list[str] = []
         self.names: Counter[str] = Counter()
-        self.seen: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         self.twice = 0
         self.clock: tuple[int, float] | None = None
         self.validated: list[float] = []
@@ -280,7 +282,7 @@ class _Log:
         number = int(head["step"])
         if not self._is_new(number):
             return
-        self.seen.update(figures.keys())
+        self.counts.update(figures.keys())
         self.names.update(set(_OTHER_NAME.findall(rest)))
         self.twice += figures.pop(_TWICE, 0) > 0
         self._timed(number, figures)
@@ -306,7 +308,7 @@ class _Log:
             f" {self.iterations[-1].number} before it are left out"
         )
         self.iterations, self.numbers, self.clock, self.validated = [], set(), None, []
-        self.seen.clear()
+        self.counts.clear()
         return True
 
     def _timed(self, number: int, figures: dict[str, float]) -> None:
@@ -363,11 +365,11 @@ class _Log:
         gaps = [f"{a} to {b}" for a, b in steps if b - a > interval]
         if gaps:
             yield f"iterations between {', '.join(gaps[:3])} are missing ({len(gaps)} gaps)"
-        for name in self.seen if self.form and self.form.is_fixed else ():
+        for name in self.counts if self.form and self.form.is_fixed else ():
             places = Counter(item.places[name] for item in self.iterations if name in item.places)
             if len(places) > 1:
                 yield f"{name} has other decimals in {min(places.values())} lines"
-        for name, count in self.seen.items():
+        for name, count in self.counts.items():
             if count < len(self.iterations) and name not in {_TWICE, "val_loss"}:
                 yield f"{name} stands in {count} of {len(self.iterations)} lines"
 
@@ -403,7 +405,7 @@ def _figures(
         rest[first:last] = " " * (last - first)
         text = matches[0][1].replace(",", "").lower()
         value = float(text)
-        if key in figures or len(matches) > 1:
+        if len(matches) > 1:
             figures[_TWICE] = 1
         if key in figures or not (key in _MAY_BE_ODD or 0 < value < math.inf):
             continue

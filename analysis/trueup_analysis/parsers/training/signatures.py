@@ -59,6 +59,7 @@ FORMS = (
     Form(
         "megatron", "elapsed time per iteration (ms):", re.compile(rf"\biteration +{_STEP}{_OF} \|")
     ),
+    Form("llama2.c", " | loss ", re.compile(rf"^ {{0,8}}{_STEP} \| loss \S+ \| .*\d ?ms\b")),
     Form("llm.c", " (took ", re.compile(rf"\bstep {_STEP}: train loss \S+ \(took ")),
     Form("llm.c", "tok/s", re.compile(rf"\bstep {{1,8}}{_STEP}{_OF} \| (?:train )?loss ")),
     Form(
@@ -67,7 +68,7 @@ FORMS = (
         re.compile(
             rf"(?i)\b(?:step|iter|iteration)[ :=]{{1,8}}{_STEP}{_OF}(?: \([\d.]+%\))?[ ,:|]{{1,4}}"
             r"(?:train[ _])?loss\b.{1,200}?"
-            r"(?:tok(?:en)?s?/s|tokens per sec|samples/s|\bdt\b|\btime\b|\d ?ms\b)"
+            r"(?:tok(?:en)?s?/s|tokens(?: per |_per_)sec|samples/s|\bdt\b|\btime\b|\d ?ms\b)"
         ),
         is_fixed=False,
     ),

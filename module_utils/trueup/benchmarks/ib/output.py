@@ -532,7 +532,7 @@ def _row(line: Line, header: Tuple[Line, Tuple[str, ...], str]) -> IbRow:
     words = line.split()
     if len(words) < len(columns) and _DEVIATION in columns:
         # A deviation of seven characters fills its column.
-        words = [part for word in words for part in _GLUED.findall(word) or [word]]
+        words = [text for cell in words for text in _GLUED.findall(cell) or [cell]]
     if len(words) != len(columns):
         raise line.error(f"{len(words)} figures under {len(columns)} columns")
     named = dict(zip(columns, words))

@@ -39,7 +39,7 @@ _COMMUNICATOR = re.compile(
     r"(?: nNodes (\d{1,6}) localRanks \d)?"
 )
 # Variables that ask for sockets.
-_ASKED = re.compile(
+_SOCKET_VARIABLES = re.compile(
     r"(NCCL_IB_DISABLE(?= set by environment to 1\b)|NCCL_NET(?= set by environment to Socket\b))"
 )
 _PLUGIN = re.compile(r"NET/Plugin ?: Loaded (net|collnet) plugin (\S+)")
@@ -79,7 +79,7 @@ class NcclLog(NamedTuple):
         warnings: NCCL's own, each once.
         hosts: the machines that wrote lines.
         ranks, nodes: of the largest communicator; None where no line says it.
-        asked: the variables that asked for sockets.
+        socket_variables: the variables that asked for sockets.
     """
 
     within: Optional[str] = None
@@ -98,7 +98,7 @@ class NcclLog(NamedTuple):
     hosts: Tuple[str, ...] = ()
     ranks: Optional[int] = None
     nodes: Optional[int] = None
-    asked: Tuple[str, ...] = ()
+    socket_variables: Tuple[str, ...] = ()
 
     @property
     def transport(self) -> str:
@@ -146,7 +146,7 @@ class LogReader:
         self.graph = False
         self.writers: Dict[str, None] = {}  # hosts
         self.ranks = self.nodes = 0
-        self.asked: Dict[str, None] = {}
+        self.socket_variables: Dict[str, None] = {}
 
     def take(self, host: str, level: str, message: str) -> None:
         """Read a line.
@@ -201,7 +201,7 @@ class LogReader:
             (_NO_TOPOLOGY, self.failed),
             (_NETWORK, self.networks),
             (_PLUGIN, self.plugins),
-            (_ASKED, self.asked),
+            (_SOCKET_VARIABLES, self.socket_variables),
         ):
             if match := pattern.match(message):
                 names[match[match.re.groups]] = None
@@ -281,7 +281,7 @@ class LogReader:
             hosts=tuple(self.writers),
             ranks=self.ranks or None,
             nodes=self.nodes or None,
-            asked=tuple(self.asked),
+            socket_variables=tuple(self.socket_variables),
         )
 
     def _nvlink(self, way: str, host: str) -> str:
