@@ -125,7 +125,7 @@ def test_a_list_of_more_than_a_hundred_nodes_is_read_whole() -> None:
         ('"mem-bw/h2d_bw:0": 52.1', '"mem-bw/h2d_bw:0": "fast"', "is 'fast', and no number"),
         ('"mem-bw/h2d_bw:0": 52.1', '"mem-bw/h2d_bw:0": NaN', "is 'nan', and no number"),
         ('"mem-bw/h2d_bw:1"', '"mem-bw/h2d_bw:0"', "stands twice"),
-        ("}", "} {}", "several nodes"),
+        ("}", '} {"mem-bw/return_code": 0}', "several nodes"),
         ("}", "", "not the summary of a node"),
     ],
 )

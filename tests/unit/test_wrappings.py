@@ -1,4 +1,4 @@
-"""Outputs as people hand them on: each of 25 in each of 15 wrappings gives the figures of the bare
+"""Outputs as people hand them on: each of 36 in each of 15 wrappings gives the figures of the bare
 output."""
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ OUTPUTS = (
     *("stream/stream510.txt", "fio/fio333_write_psync.json", "fio/fio333_two_groups.json"),
     *("gromacs/md_r1t1.log", "gpu_copy/nvbandwidth_0.9_h100.txt", "gpu_copy/bandwidthtest.txt"),
     *("dcgm/dcgm4_table_2gpu_fails.txt", "vllm/vllm032_table.log", "vllm/published_pr18566.log"),
+    *("hpcg/hpcg31_2ranks.txt", "hpcg/synthetic_yaml30.txt", "ior/ior_2.10.3.txt"),
+    *("ior/ior_4.0.0_two_tests.txt", "ior/ior_4.0.0.json", "mdtest/mdtest_4.0.0_times.txt"),
+    *("babelstream/omp_5.0.txt", "babelstream/omp_5.0.csv", "topo/synthetic_nd_h100_v5.txt"),
+    *("superbench/synthetic_node.json", "fleets/superbench.jsonl"),
 )
 PROSE = "The nodes were set up yesterday. This is the first run on them.\n"
 
@@ -121,7 +125,7 @@ def differing(wrapping: str) -> list[str]:
 
 
 def test_the_matrix_is_as_large_as_it_says() -> None:
-    assert (len({*OUTPUTS}), len(WRAPPINGS)) == (25, 15)
+    assert (len({*OUTPUTS}), len(WRAPPINGS)) == (36, 15)
 
 
 @pytest.mark.parametrize("wrapping", WRAPPINGS)

@@ -25,6 +25,7 @@ from trueup.record import Metric
 
 from ...labelled import Labelled
 from ...units import of_words
+from .signatures import FIGURE
 
 TOOL = "superbench"
 _NAME = re.compile(
@@ -184,18 +185,20 @@ def parse_superbench(text: str) -> Labelled:
 
 
 def _summary(text: str) -> dict[str, Any]:
+    """The object; another program's lines may stand behind it."""
     refuse_long_numbers(text)
+    begin = len(text) - len(text.lstrip())
     try:
-        summary = json.loads(text, object_pairs_hook=unique)
+        summary, end = json.JSONDecoder(object_pairs_hook=unique).raw_decode(text, begin)
     except json.JSONDecodeError as error:
-        several = "several nodes: one is read at a time"
-        message = several if error.msg == "Extra data" else error.msg
         line = text.split("\n")[error.lineno - 1]
         raise ParseError(
-            f"this is not the summary of a node ({message})", error.lineno, line
+            f"this is not the summary of a node ({error.msg})", error.lineno, line
         ) from None
     except (ValueError, RecursionError) as error:
         raise ParseError(f"this is not the summary of a node ({error})") from None
+    if FIGURE.search(text, end):
+        raise ParseError("summaries of several nodes: one is read at a time")
     if not isinstance(summary, dict):
         raise ParseError("this is not the summary of a node, but a list or another value")
     return summary

@@ -29,4 +29,4 @@ RUN = (r'\s*\{ ?"', r"$^")
 
 def recognises(text: str) -> bool:
     """Whether this is a summary of SuperBench."""
-    return text.lstrip()[:1] in ("{", "[") and bool(FIGURE.search(text))
+    return bool(FIGURE.search(text))
