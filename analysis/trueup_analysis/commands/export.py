@@ -56,12 +56,14 @@ def export(
     from ..cases import read_cases
 
     loaded = load_results(*asked)
-    exported: Exported = import_module(f"..render.{format_.value}", __package__).render(
-        read_cases(loaded)
-    )
+    cases = read_cases(loaded)
+    measured = [case for case in cases if case.provenance == "measured"]
+    exported: Exported = import_module(f"..render.{format_.value}", __package__).render(measured)
+    if len(measured) < len(cases):
+        exported.left_out["published row, which nobody here measured"] += len(cases) - len(measured)
     for text in exported.sentences():
         say(f"note: not in {format_.value}: {text}")
-    if not exported.texts:
+    if not measured or not exported.texts:
         raise BadInput(f"no record can be written as {format_.value}")
     if format_ is Foreign.llmd and output is not None:
         _write_each(exported, output)

@@ -187,3 +187,11 @@ def test_an_output_that_cannot_be_a_folder_is_one_sentence(exported: Any) -> Non
     Path("file").write_text("", encoding="utf-8")
     ended = exported("llmd", "--output", "file/reports")
     assert (ended.status, "file/reports cannot be a folder" in ended.err) == (1, True)
+
+
+def test_published_rows_are_no_measurement(call_trueup: Any) -> None:
+    published = runs.DATA.parents[1] / "catalog" / "reference_results.csv"
+    ended = call_trueup("export", published, "--format", "openmetrics")
+    assert (ended.status, ended.out) == (1, "")
+    assert "x published row, which nobody here measured" in ended.err
+    assert "no record can be written as openmetrics" in ended.err
