@@ -34,7 +34,6 @@ OTHERS: Final = {
     ),
     "AIPerf's list of single requests": re.compile(r'"x_request_id":.*"benchmark_phase":'),
     "Hugging Face's Trainer": re.compile(r"\{'(?:loss|train_runtime)': '?\d[^\n]{0,300}'epoch': "),
-    "NeMo-RL": re.compile(r"\u2022 Total step time: \d"),
     "Intel's Memory Latency Checker": re.compile(r"Intel\(R\) Memory Latency Checker - v\d"),
     "NAS Parallel Benchmarks": re.compile(r"NAS Parallel Benchmarks? .{0,40}- +\w\w Benchmark"),
     "NAMD": re.compile(r"(?m)^Info: Benchmark time: \d+ CPUs"),

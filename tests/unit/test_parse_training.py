@@ -203,6 +203,28 @@ def test_a_figure_that_contradicts_another_is_refused(program: str) -> None:
         parse_training("\n".join(lines))
 
 
+def test_the_steps_of_nemo_rl() -> None:
+    steps = [
+        f"{'=' * 25} Step {at}/40 {'=' * 25}\n▶ Preparing batch...\n  • Loss: -0.0{at:02d}\n"
+        f"  • Training FLOPS: 3280.00 TFLOPS ({400 + at}.00 TFLOPS per rank)\n"
+        f"  • Total step time: {60 + at}.25s\n  • generation: 30.10s (50.0%)\n"
+        f"    - E2E (Tokens/sec/gpu): {9500 + at}.50\n"
+        for at in range(1, 13)
+    ]
+    reading = read("\n".join(steps), source="log")
+    got = {row["name"]: row["value"] for row in reading.rows if row["statistic"] == "median"}
+    # The first three of twelve are warm-up.
+    assert got == pytest.approx(
+        {
+            "step_time": 68.25,
+            "device_token_throughput": 9508.5,
+            "train_flops_printed": 408e12,
+        }
+    )
+    assert reading.parameters == {"framework": "nemo_rl"}
+    assert reading.checks == {}
+
+
 def test_few_lines_from_the_beginning_are_unverified() -> None:
     lines = text_of("maxtext").splitlines()[:3]
     assert parse_training("\n".join(lines)).unverified == [

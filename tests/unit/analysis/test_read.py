@@ -60,7 +60,6 @@ def test_what_cannot_be_read_is_one_sentence(text: str, tool: str | None, messag
 # Lines in the forms of genuine outputs, with figures of our own.
 OTHERS = {
     "Hugging Face's Trainer": "{'loss': 2.31, 'grad_norm': 1.2, 'epoch': 0.01}\n",
-    "NeMo-RL": "\u2022 Loss: 0.12\n\u2022 Total step time: 12.30s\n",
     "iperf3": "[ ID] Interval           Transfer     Bitrate         Retr\n"
     "[  5]   0.00-30.00  sec  45.8 GBytes  13.1 Gbits/sec  4369             sender\n",
     "Intel's Memory Latency Checker": "Intel(R) Memory Latency Checker - v3.11b\n"

@@ -33,7 +33,7 @@ from trueup.errors import ParseError
 from trueup.reading import Line, each_line
 from trueup.record import Metric, summarise
 
-from .signatures import Form, head_of
+from .signatures import RL_HEADING, Form, head_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,6 +42,8 @@ TOOL = "training"
 _FEWEST_LINES = 3
 _FEWEST_TO_FALL = 16
 _LIGHTNING, _MOST_JOINED = "Training epoch ", 2000
+# Lines of a step of NeMo-RL; its loss is that of a policy, which need not fall.
+_OF_STEP = re.compile(r"Total step time: |- E2E \(Tokens/sec/gpu\): |TFLOPS per rank\)")
 # A number that ends there: no separator and no letter of an exponent parts it from more digits.
 _END = r"(?=[\s|,/)\]%(a-df-zA-DF-Z]|$)(?!\s?[,;:|=.\t]\d)"
 _N = r"(\d{1,18}(?:\.\d{1,12})?(?:[eE][+-]\d\d)?|nan|inf)" + _END
@@ -64,6 +66,7 @@ _FIGURES = tuple(
         ("seconds", 1, "seconds", rf"(?<!\w)seconds{_VALUE}"),
         ("seconds", 1, "time (s)", rf"iter time \(s\){_VALUE}"),
         ("seconds", 1, "dt", rf"(?<!\w)dt{_VALUE} ?s\b"),
+        ("seconds", 1, "step time", rf"Total step time{_VALUE}s\b"),
         ("seconds", 1, "s/it", rf"[ ,]{_N}s/it\b"),
         ("clock", 1e-3, "train_time", rf"(?<!\w)train_time{_VALUE}ms"),
         ("tokens", 1, "tok/s", rf"[|(] {{0,8}}{_WHOLE} tok/s\b"),
@@ -72,6 +75,8 @@ _FIGURES = tuple(
         ("device_tokens", 1, "s/device", rf"(?<!\w)Tokens/s/device{_COUNT}"),
         ("device_tokens", 1, "s/gpu", rf"tokens per GPU \(tokens/s/GPU\){_VALUE}"),
         ("device_tokens", 1, "s/gpu", rf"tokens/s/GPU inst/harmonic mean{_VALUE}"),
+        ("device_tokens", 1, "e2e", rf"- E2E \(Tokens/sec/gpu\){_VALUE}"),
+        ("flops", 1e12, "per rank", rf"\({_N} TFLOPS per rank\)"),
         ("samples", 1, "samples/sec", rf"(?<!\w)samples/sec{_VALUE}"),
         ("flops", 1e12, "flop", rf"(?<!\w)(?:tflops|TFLOP/s/device|TFLOPS_per_GPU){_VALUE}"),
         ("flops", 1e12, "s/gpu", rf"(?:throughput|compute) per GPU \(TFLOP/s/GPU\){_VALUE}"),
@@ -165,6 +170,8 @@ class TrainingOutput:
 
     @property
     def _judged(self) -> tuple[dict[str, bool], dict[str, str]]:
+        if not self.losses:
+            return {}, {}
         losses = [loss for loss in self.losses if math.isfinite(loss)]
         is_long = self.begun and len(losses) >= _FEWEST_TO_FALL
         return judged(losses, least_fall=0.0 if is_long else None)
@@ -174,7 +181,7 @@ class TrainingOutput:
         """Whether it trained, as of Megatron: losses finite, falling over 16 lines from the
         beginning, not above start or best at the end; no iteration skipped or NaN."""
         return {
-            "loss_finite": all(map(math.isfinite, self.losses)),
+            **({"loss_finite": all(map(math.isfinite, self.losses))} if self.losses else {}),
             **self._judged[0],
             **{
                 f"no_iteration_{name}": not any(self._each(self.iterations, key))
@@ -236,16 +243,22 @@ def parse_training(text: str) -> TrainingOutput:
 
 
 def _joined(text: str) -> Iterator[Line]:
-    """The lines; one of Lightning that ends in ``|`` goes on in the next."""
+    """The lines; one of Lightning that ends in ``|`` goes on in the next, and the lines of a step
+    of NeMo-RL that hold its rates are one with its heading."""
     pending: Line | None = None
+    step: Line | None = None
     for number, raw in enumerate(each_line(text), 1):
+        if RL_HEADING.search(raw):
+            yield from [step] if step else []
+            step = Line(raw, number)
+        elif step and len(step) < _MOST_JOINED and _OF_STEP.search(raw):
+            step = Line(f"{step} | {raw.strip()}", step.number)
         line = Line(raw, number) if pending is None else Line(pending + raw, pending.number)
         is_open = _LIGHTNING in line and line.rstrip().endswith("|") and len(line) < _MOST_JOINED
         pending = line if is_open else None
         if pending is None:
             yield line
-    if pending is not None:
-        yield pending
+    yield from (line for line in (pending, step) if line)
 
 
 class _Log:

@@ -28,7 +28,11 @@ class Form(NamedTuple):
 _STEP = r"(?P<step>\d{1,12})(?:\.0+)?"
 _OF = r"(?: ?/ {0,8}(?P<total>\d{1,12}))?"
 
+# Of a step of NeMo-RL, whose rates stand in the lines below.
+RL_HEADING = re.compile(rf"={{20,60}} Step {_STEP}{_OF} ={{20,60}}")
+
 FORMS = (
+    Form("nemo_rl", "= Step ", RL_HEADING),
     Form(
         "torchtitan",
         "loss:",
