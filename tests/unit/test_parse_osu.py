@@ -48,6 +48,27 @@ def figure(output: OsuOutput, name: str, size: int | None, statistic: str | None
         ),
         ("osu_barrier", "5.8", "Barrier Latency", {}, 1, ("mpi_latency", None, "mean", 12.57e-6)),
         ("imb_pingpong", "2021.7", "PingPong", {}, 24, ("mpi_latency", 0, "mean", 1.5e-6)),
+        (
+            *("osu_iallgather", "5.7.1", "Non-blocking Allgather Latency", {}, 2),
+            ("mpi_overlap", 4, None, 0.6),
+        ),
+        (
+            *("osu_ibarrier", "5.7.1", "Non-blocking Barrier Latency", {}, 1),
+            ("mpi_latency", None, "mean", 64e-6),
+        ),
+        (
+            *("osu_get_cuda", "5.9", "MPI_Get-CUDA latency"),
+            {
+                "accelerator": "cuda",
+                "window_creation": "MPI_Win_allocate",
+                "synchronization": "MPI_Win_flush",
+            },
+            *(3, ("mpi_latency", 4, "mean", 5.12e-6)),
+        ),
+        (
+            *("imb_multi", "2019 Update 6", "Multi-PingPong", {"groups": "3"}, 2),
+            ("mpi_bandwidth", 2048, None, 29.26e6),
+        ),
         ("imb_alltoall", "2021.7", "Alltoall", {}, 24, ("mpi_latency", 0, "max", 16.5e-6)),
     ],
 )
@@ -134,3 +155,26 @@ def test_a_second_table_is_another_run() -> None:
         *("PingPong", "Alltoall", "Barrier Latency"),
     ]
     assert reasons == []
+
+
+def test_ranks_of_groups_count_together() -> None:
+    assert parse_osu(text_of("imb_multi")).ranks == 6
+
+
+def test_least_and_greatest_communication_of_a_non_blocking_test_are_not_judged() -> None:
+    output = parse_osu(text_of("osu_iallgather"))
+    assert [name for name in output.not_judged if "comm" in name] == [
+        "mincomm.(us)",
+        "maxcomm.(us)",
+    ]
+    assert {row.statistic for row in output.metrics()} == {"mean", None}
+
+
+@pytest.mark.parametrize(
+    ("printed", "other"), [("60.00\n8", "61.00\n8"), (" 80.00", " 85.00"), (" 0.00\n", "40.00\n")]
+)
+def test_an_overlap_that_its_times_contradict_is_refused(printed: str, other: str) -> None:
+    text = text_of("osu_iallgather")
+    assert text.count(printed) == 1
+    with pytest.raises(ParseError, match="the overlap is not what the times of its row give"):
+        parse_osu(text.replace(printed, other))

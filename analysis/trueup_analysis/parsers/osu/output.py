@@ -5,9 +5,14 @@ Both print a table with a row for each message size, and nothing after it.
 - OSU: a banner ``# OSU MPI-CUDA Allreduce Latency Test v7.5``, settings in lines that begin with
   ``#``, and a header such as ``# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)``.
   MB/s is 10^6 byte/s. A latency is the mean of the iterations, of point-to-point tests one way.
+  Tests of non-blocking collectives print the times with and without computation beside, and the
+  share of the communication that the computation hides: ``Overall(us) Compute(us) Pure Comm.(us)
+  Overlap(%)``. Their latency is that of the communication alone; ``Min Comm.`` and ``Max Comm.``
+  beside it are of another quantity (in outputs of 5.7.1 the mean lies outside of them).
 - IMB: ``# Benchmarking PingPong``, ``# #processes = 2``, and a header ``#bytes #repetitions
   t[usec] Mbytes/sec``. Mbytes/sec is 2^20 byte/s in old versions and 10^6 byte/s since; the time
-  of the same row shows which. Sendrecv counts two messages a time, Exchange four.
+  of the same row shows which. Sendrecv counts two messages a time, Exchange four. ``-multi``
+  runs a test in several groups of processes at the same time (``# Benchmarking Multi-PingPong``).
 
 Formats: the util sources of OMB 7.5 and of IMB 2021.
 """
@@ -28,6 +33,8 @@ from .signatures import BANNER, BENCHMARKING
 
 TOOL = "osu"
 _LATENCY, _BANDWIDTH, _MESSAGE_RATE = "mpi_latency", "mpi_bandwidth", "mpi_message_rate"
+_OVERLAP = "mpi_overlap"
+_UNITS = {_LATENCY: "s", _BANDWIDTH: "byte/s", _MESSAGE_RATE: "1/s", _OVERLAP: "1"}
 _USEC, _MB = 1e-6, 1e6
 # Beyond any network: a second has 10^12 byte, a message takes an hour.
 _MOST_MB, _MOST_USEC, _MOST_RATE = 1e8, 3.6e9, 1e15
@@ -72,7 +79,11 @@ _COLUMNS = {
     "t_min[usec]": _latency("min"),
     "t_max[usec]": _latency("max"),
     "mbytes/sec": _Column(_BANDWIDTH, None, _MB, _MOST_MB),
+    "purecomm.(us)": _latency("mean"),
+    "overlap(%)": _Column(_OVERLAP, None, 0.01, 100.0),
 }
+# Times that are checked against the figures and are none themselves.
+_BESIDE = ("overall(us)", "compute(us)")
 _SIZES = ("size", "#bytes")
 _COUNTS = ("iterations", "#repetitions")
 _VALIDATION = "validation"
@@ -80,9 +91,14 @@ _VALIDATION = "validation"
 _MESSAGES = (1, 2, 4)
 
 _SETTING = re.compile(r"\[ ([a-z ]+): (\d+) \]")
+_ONE_SIDED = re.compile(r"^\s*# (Window creation|Synchronization): (MPI_\w+(?:/\w+)?)\s*$")
 _BUFFERS = re.compile(r"\s*# Send Buffer on (\w+) \(\w\) and Receive Buffer on (\w+) \(\w\)\s*")
+_ACCELERATOR = re.compile(r"[A-Z]\w*-([A-Z0-9]+(?:[-/][A-Z0-9]+)*)")
 _DATATYPE = re.compile(r"\s*# Datatype: (\w+)\.?\s*")
 _PROCESSES = re.compile(r"\s*# #processes = (\d{1,7})\s*")
+_GROUPS = re.compile(
+    r"\s*# \( (\d{1,7}) groups of (\d{1,7}) processes each running simultaneous \)\s*"
+)
 _IMB_VERSION = re.compile(r"Intel ?\(R\) MPI Benchmarks? (?:Suite )?V?([\w. ]+?), MPI")
 _ROW = re.compile(r"\s*\d[\d.]*(?:\s+\S+)*\s*")
 # Both print two decimals.
@@ -144,12 +160,13 @@ class OsuOutput:
         return []
 
     def metrics(self) -> list[Metric]:
-        """mpi_latency [s], mpi_bandwidth [byte/s], mpi_message_rate [1/s] of each message size."""
+        """mpi_latency [s], mpi_bandwidth [byte/s], mpi_message_rate [1/s] and mpi_overlap [1] of
+        each message size."""
         return [
             Metric(
                 name,
                 value,
-                {_LATENCY: "s", _BANDWIDTH: "byte/s", _MESSAGE_RATE: "1/s"}[name],
+                _UNITS[name],
                 "lower" if name == _LATENCY else "higher",
                 message_bytes=row.message_bytes,
                 statistic=statistic,
@@ -193,7 +210,9 @@ def parse_osu(text: str) -> OsuOutput:
         rows=tuple(Row(row.message_bytes, row.figures, row.iterations) for row in rows),
         tool_version=version.group(1).strip() if version else match.groupdict().get("version"),
         ranks=_ranks(below),
-        settings=_settings(match.groupdict().get("kind") or "", lines[: header.number]),
+        settings=_settings(
+            match.groupdict().get("kind") or match["test"].split()[0], lines[: header.number]
+        ),
         valid=all(verdicts) if verdicts else None,
         not_judged=unknown,
         unverified=_gaps(rows) if suite == "osu" else (),
@@ -224,11 +243,12 @@ def _header(below: Sequence[Line], banner: Line) -> tuple[Line, list[str]]:
     for line in below:
         if line.lstrip().startswith(("#bytes", "#repetitions")):
             return line, line.lower().split()
-        if line.lstrip().startswith("#") and any(
-            unit in line for unit in ("(us)", "(MB/s)", "MB/s ")
-        ):
+        if any(unit in line for unit in ("(us)", "(MB/s)", "MB/s ")):
             cells = re.split(r"\s{2,}", line.strip().lstrip("#").strip())
-            return line, [cell.replace(" ", "").lower() for cell in cells]
+            names = [cell.replace(" ", "").lower() for cell in cells]
+            # The header of a test without messages lacks the "#".
+            if line.lstrip().startswith("#") or names[0] in (*_COLUMNS, *_BESIDE):
+                return line, names
     raise banner.error("no header with a latency or bandwidth below this line")
 
 
@@ -241,7 +261,7 @@ def _rows(
     unknown = {
         name: "a column"
         for name in columns
-        if name not in _COLUMNS and name not in (*_SIZES, *_COUNTS, _VALIDATION)
+        if name not in _COLUMNS and name not in (*_SIZES, *_COUNTS, *_BESIDE, _VALIDATION)
     }
     rows: list[_Read] = []
     strange = 0
@@ -272,6 +292,7 @@ def _check_alignment(lines: Sequence[Line]) -> None:
 def _row(line: Line, columns: Sequence[str]) -> _Read:
     """One row. Cells of unknown columns may be anything."""
     figures: dict[tuple[str, str | None], float] = {}
+    beside: dict[str, float] = {}
     size = count = verdict = None
     for name, cell in zip(columns, line.split()):
         if name in (*_SIZES, *_COUNTS):
@@ -290,7 +311,12 @@ def _row(line: Line, columns: Sequence[str]) -> _Read:
             if not _NUMBER.fullmatch(cell) or float(cell) > column.most:
                 raise line.error(f"{name} {cell!r} is not a possible figure of two decimals")
             figures[column.metric, column.statistic] = float(cell) * column.factor
+        elif name in _BESIDE:
+            if not _NUMBER.fullmatch(cell) or float(cell) > _MOST_USEC:
+                raise line.error(f"{name} {cell!r} is not a possible figure of two decimals")
+            beside[name] = float(cell) * _USEC
     _check_row(line, size, figures)
+    _check_overlap(line, figures, beside)
     return _Read(line, size, figures, count, verdict)
 
 
@@ -310,6 +336,22 @@ def _check_row(
         return
     if abs(messages * size - rate) > _TOLERANCE * rate + size + _ROUNDED * _MB:
         raise line.error("MB/s is not the message size times Messages/s")
+
+
+def _check_overlap(
+    line: Line, figures: Mapping[tuple[str, str | None], float], beside: Mapping[str, float]
+) -> None:
+    """Refuse an overlap that the times of its row contradict: it is the share of the pure
+    communication that did not add to the time of the computation, 0 at the least."""
+    overlap, pure = figures.get((_OVERLAP, None)), figures.get((_LATENCY, "mean"))
+    if overlap is None or not pure or len(beside) < len(_BESIDE):
+        return
+    overall, compute = (beside[name] for name in _BESIDE)
+    expected = max(0.0, 1 - (overall - compute) / pure)
+    # Three rounded times, and the rounded share.
+    slack = (2 + abs(overall - compute) / pure) * _ROUNDED * _USEC / pure + _ROUNDED / 100
+    if abs(overlap - min(expected, 1.0)) > 2 * slack:
+        raise line.error("the overlap is not what the times of its row give")
 
 
 def _in_bytes(row: _Read, header: Line) -> _Read:
@@ -341,15 +383,17 @@ def _check_order(rows: Sequence[_Read]) -> None:
 
 
 def _ranks(below: Sequence[Line]) -> int | None:
-    match = next(filter(None, map(_PROCESSES.fullmatch, below)), None)
-    return int(match.group(1)) if match else None
+    if match := next(filter(None, map(_PROCESSES.fullmatch, below)), None):
+        return int(match.group(1))
+    match = next(filter(None, map(_GROUPS.fullmatch, below)), None)
+    return int(match.group(1)) * int(match.group(2)) if match else None
 
 
 def _settings(kind: str, head: Sequence[Line]) -> dict[str, str]:
     """Settings of the lines above the table."""
     settings: dict[str, str] = {}
-    if "-" in kind:
-        settings["accelerator"] = kind.partition("-")[2].lower()
+    if accelerator := _ACCELERATOR.fullmatch(kind):
+        settings["accelerator"] = accelerator.group(1).lower()
     for line in head:
         for name, value in _SETTING.findall(line):
             settings[name.strip().replace(" ", "_")] = value
@@ -357,4 +401,8 @@ def _settings(kind: str, head: Sequence[Line]) -> dict[str, str]:
             settings["buffers"] = f"{buffers.group(1)} {buffers.group(2)}".lower()
         if datatype := _DATATYPE.fullmatch(line):
             settings["datatype"] = datatype.group(1)
+        if groups := _GROUPS.fullmatch(line):
+            settings["groups"] = groups.group(1)
+        for name, value in _ONE_SIDED.findall(line):
+            settings[name.replace(" ", "_").lower()] = value
     return settings

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from trueup.view import Chart, View, rate, seconds
+from trueup.view import Chart, Measure, View, rate, seconds
 
 _BANDWIDTH = rate("mpi_bandwidth", "bandwidth", "GB/s", grows=False)
 _LATENCY = seconds("mpi_latency", "latency", "us", grows=False)
 _MESSAGES = rate("mpi_message_rate", "messages", "messages/s", grows=False)
+_OVERLAP = Measure(
+    "mpi_overlap", "communication hidden by computation", "1", "higher", "%", grows=False
+)
 
 VIEW = View(
     title="MPI micro-benchmarks (OSU, IMB)",
     headlines=(_BANDWIDTH, _LATENCY),
-    figures=(_MESSAGES,),
+    figures=(_MESSAGES, _OVERLAP),
     identity=("test",),
     apart=("suite", "test"),
     charts=(
