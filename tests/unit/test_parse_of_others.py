@@ -47,13 +47,75 @@ def test_gpu_burn_has_the_rate_of_each_gpu_since_its_first_report() -> None:
 def test_gpu_burn_names_the_faulty_gpu() -> None:
     output = parsed("gpu_burn", (DATA / "gpu_burn" / "synthetic_faulty.txt").read_text())
     assert output.checks == {"no_wrong_results": False}
-    assert output.reasons == {"no_wrong_results": "wrong results of gpu1"}
+    assert output.reasons == {"no_wrong_results": "wrong results, or none, of gpu1"}
 
 
 def test_gpu_burn_that_did_not_end_is_unverified() -> None:
     text = text_of("gpu_burn")
     output = parsed("gpu_burn", text[: text.index("Tested")])
     assert output.unverified == ("no line 'Tested N GPUs': the run did not end",)
+
+
+def test_gpu_burn_without_a_report_has_the_verdicts() -> None:
+    text = text_of("gpu_burn")
+    output = parsed("gpu_burn", text[text.index("Tested") :])
+    assert [(row.name, row.value) for row in output.metrics()] == [("burn_faulty_gpus", 0.0)]
+    assert (output.gpu_count, output.unverified) == (2, ())
+
+
+def test_gpu_burn_counts_wrong_results_below_zero() -> None:
+    text = (
+        "10.0%  proc'd: 90 (6311 Gflop/s) - 80 (6440 Gflop/s)   errors: 0 - -524288000  (WARNING!)"
+        "   temps: 51 C - 45 C \n\nTested 2 GPUs:\n\tGPU 0: OK\n\tGPU 1: FAULTY\n"
+    )
+    output = parsed("gpu_burn", text)
+    assert output.reasons == {"no_wrong_results": "wrong results, or none, of gpu1"}
+    assert {row.device: row.value for row in output.metrics()} == {
+        "gpu0": 6311e9,
+        "gpu1": 6440e9,
+    }
+
+
+def test_gpu_burn_of_which_the_processes_died_has_no_rate() -> None:
+    text = (
+        "30.0%  proc'd: -1 (0 Gflop/s) - -1 (0 Gflop/s)   errors: -533715488  (DIED!)- 12  (DIED!)"
+        "  temps: 30 C - 31 C \n\nNo clients are alive!  Aborting\n"
+    )
+    output = parsed("gpu_burn", text)
+    assert [(row.name, row.value) for row in output.metrics()] == [("burn_faulty_gpus", 2.0)]
+    assert (output.checks, output.unverified) == ({"no_wrong_results": False}, ())
+
+
+def test_gpu_burn_counts_a_rate_once_and_refuses_a_line_that_stands_twice() -> None:
+    line = "50.0%  proc'd: 636 (2085 Gflop/s)   errors: 0   temps: 64 C \n"
+    last = "100.0%  proc'd: 1908 (2273 Gflop/s)   errors: 0   temps: 66 C \n"
+    output = parsed("gpu_burn", line + line.replace("50.0%", "100.0%") + last)
+    assert {row.statistic: row.value for row in output.metrics()} == {
+        "median": 2179e9,
+        "min": 2085e9,
+        "max": 2273e9,
+    }
+    with pytest.raises(ParseError, match="the line stands twice"):
+        parsed("gpu_burn", line + line + last)
+
+
+def test_azcopy_sync_counts_copies() -> None:
+    text = (
+        "Job 49382924-0000-0000-0000-50cebf7f1cf1 Summary\n"
+        "Files Scanned at Source: 1000\nFiles Scanned at Destination: 990\n"
+        "Elapsed Time (Minutes): 0.5000\nNumber of Copy Transfers for Files: 10\n"
+        "Number of Copy Transfers for Folder Properties: 0 \nTotal Number Of Copy Transfers: 10\n"
+        "Number of Copy Transfers Completed: 10\nNumber of Copy Transfers Failed: 0\n"
+        "Number of Deletions at Destination: 0\nTotal Number of Bytes Transferred: 3000000000\n"
+        "Total Number of Bytes Enumerated: 3000000000\nFinal Job Status: Completed\n"
+    )
+    output = parsed("azcopy", text)
+    assert {row.name: row.value for row in output.metrics()} == {
+        "copy_rate": 1e8,
+        "copy_time": 30.0,
+        "copied_bytes": 3e9,
+    }
+    assert output.parameters == {"transfers": "10"}
 
 
 def test_hpl_mxp_has_both_rates() -> None:
@@ -83,7 +145,7 @@ def test_azcopy_has_its_rate_and_failed_transfers() -> None:
         ("gpu_burn", "errors: 0 - 0   temps: 63", "errors: 0 - 5   temps: 63", "is OK, and has 5"),
         ("gpu_burn", " - 1405 (50334 Gflop/s)", "", "another number of GPUs than the first"),
         ("gpu_burn", "(50871 Gflop/s)", "(many Gflop/s)", "is not a figure of each GPU"),
-        ("gpu_burn", "proc'd: 1686", "proc'd: 186", "no GPU has done more|not a figure"),
+        ("gpu_burn", "proc'd: 1686", "proc'd: 186", "a GPU has done less|not a figure"),
         ("gpu_burn", "   temps: 58 C", "", "this form of a report is not known"),
         ("azcopy", "TotalBytesTransferred: 274877906944", "TotalBytesTransferred: 0", "nothing"),
         ("hpl_mxp", "111420.05", "11142.05", "times 8 GPUs is not"),

@@ -2,7 +2,8 @@
 
 ``Elapsed Time (Minutes): 27.4721``, counts of transfers, ``TotalBytesTransferred:
 48585824404`` and ``Final Job Status: CompletedWithErrors``. Older versions say ``Total Number of
-Bytes Transferred``. The rate is the bytes over the elapsed time, with what the job listed and
+Bytes Transferred``, and the summary of ``azcopy sync`` counts ``Copy Transfers``, of which none is
+skipped. The rate is the bytes over the elapsed time, with what the job listed and
 waited for.
 """
 
@@ -21,7 +22,7 @@ _ELAPSED = re.compile(r"\s*Elapsed Time \(Minutes\): (\d{1,7}\.\d{1,4})\s*")
 _BYTES = re.compile(
     r"\s*(?:TotalBytesTransferred|Total Number of Bytes Transferred): (\d{1,18})\s*"
 )
-_TOTAL = re.compile(r"\s*Total Number of Transfers: (\d{1,12})\s*")
+_TOTAL = re.compile(r"\s*Total Number [oO]f (Copy )?Transfers: (\d{1,12})\s*")
 _COUNT = re.compile(r"\s*Number of (?:\w+ )?Transfers (Completed|Failed|Skipped): (\d{1,12})\s*")
 _STATUS = re.compile(r"\s*Final Job Status: (\w+)\s*")
 _MINUTE = 60.0
@@ -43,10 +44,12 @@ def parse_azcopy(text: str) -> Labelled:
     for line in lines:
         if match := _COUNT.fullmatch(line):
             counts[match[1]] += int(match[2])
+    if total[1]:
+        counts["Skipped"] += 0
     if set(counts) != {"Completed", "Failed", "Skipped"}:
         raise total_line.error("the transfers completed, failed and skipped are not all there")
-    if sum(counts.values()) > int(total[1]):
-        raise total_line.error(f"{sum(counts.values())} transfers ended, and there are {total[1]}")
+    if sum(counts.values()) > int(total[2]):
+        raise total_line.error(f"{sum(counts.values())} transfers ended, and there are {total[2]}")
     failed = counts["Failed"] > 0
     if (status[1] == "Completed") and failed:
         raise status_line.error(f"the status is Completed, and {counts['Failed']} transfers failed")
@@ -61,13 +64,13 @@ def parse_azcopy(text: str) -> Labelled:
             Metric("copy_time", seconds, "s", "none"),
             Metric("copied_bytes", float(transferred[1]), "byte", "none"),
         ),
-        parameters={"transfers": total[1]},
+        parameters={"transfers": total[2]},
         checks={
             "no_transfer_failed": not failed,
             "job_completed": status[1].startswith("Completed"),
         },
         reasons={
-            "no_transfer_failed": f"{counts['Failed']} of {total[1]} transfers failed",
+            "no_transfer_failed": f"{counts['Failed']} of {total[2]} transfers failed",
             "job_completed": f"the job ended as {status[1]}",
         },
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 MARKS = ("Final Job Status: ", "TotalBytesTransferred: ")
-RUN = (r"\s*Job [0-9a-f-]{36} summary\s*$", r"\s*Final Job Status: ")
+RUN = (r"\s*Job [0-9a-f-]{36} [sS]ummary\s*$", r"\s*Final Job Status: ")
 _STATUS = re.compile(r"(?m)^[ \t]*Final Job Status: \w+")
 
 

@@ -6,26 +6,30 @@ While it runs it writes a line over and over, of every GPU in turn::
 
 and at its end ``Tested 2 GPUs:`` with ``GPU 0: OK`` or ``GPU 1: FAULTY``. A rate is that since the
 line before; 0 stands where a GPU has not reported yet. The rates of all lines count but for those
-before a GPU's first report.
+before a GPU's first report. A run that is shorter than one report has the verdicts alone.
+
+``(WARNING!)`` stands behind the errors of a GPU since the line before, and ``(DIED!)`` where its
+process ended: ``proc'd`` is -1 then. The count of errors overflows to below 0.
 """
 
 from __future__ import annotations
 
-import operator
 import re
 
 from trueup.errors import ParseError
 from trueup.reading import Line, lines_of
-from trueup.record import summarise
+from trueup.record import Metric, summarise
 
 from ...labelled import Labelled
-from .signatures import PROGRESS
+from .signatures import PROGRESS, TESTED
 
 TOOL = "gpu_burn"
-_RATE = re.compile(r"\d{1,18} \((\d{1,9}) Gflop/s\)")
-_DONE = re.compile(r"(\d{1,18}) \(\d{1,9} Gflop/s\)")
-_ERRORS = re.compile(r"(\d{1,18})(?: +\(WARNING!\))?")
-_TESTED = re.compile(r"\s*Tested (\d{1,3}) GPUs:\s*")
+_RATE = re.compile(r"(?:-1|\d{1,18}) \((\d{1,9}) Gflop/s\)")
+_DONE = re.compile(r"(-1|\d{1,18}) \(\d{1,9} Gflop/s\)")
+_ERRORS = re.compile(r"(-?\d{1,18})(?: +\((?:WARNING|DIED)!\))?")
+_BETWEEN = re.compile(r"(?<=[)\d]) ?- ")
+_DIED = -1
+_ABORTED = "No clients are alive!"
 _VERDICT = re.compile(r"\s*GPU (\d{1,3}): (OK|FAULTY)\s*")
 _GFLOPS = 1e9
 
@@ -38,17 +42,22 @@ def parse_gpu_burn(text: str) -> Labelled:
             GPU is OK that counted errors.
     """
     lines = lines_of(text)
-    rates, errors = _reports(lines)
+    rates, errors, died = _reports(lines)
     by_gpu = [[rate for rate in each if rate] for each in zip(*rates, strict=True)]
-    if not by_gpu or not all(by_gpu):
-        raise ParseError("no GPU, or not every GPU, reported a rate: the output is not complete")
     verdicts = _verdicts(lines, errors)
+    unreported = [gpu for gpu, each in enumerate(by_gpu) if not each and gpu not in died]
+    if (unreported or not by_gpu) and not verdicts:
+        raise ParseError("no GPU, or not every GPU, reported a rate: the output is not complete")
     faulty = [f"gpu{gpu}" for gpu, passed in verdicts.items() if not passed]
     counted = [f"gpu{gpu}" for gpu, count in enumerate(errors) if count]
+    gpus = len(by_gpu) or len(verdicts)
+    wrong = dict.fromkeys([*faulty, *counted, *(f"gpu{gpu}" for gpu in died)])
+    has_ended = verdicts or any(line.startswith(_ABORTED) for line in lines)
     return Labelled(
         rows=tuple(
             row
             for gpu, each in enumerate(by_gpu)
+            if each
             for row in summarise(
                 "burn_rate",
                 [rate * _GFLOPS for rate in each],
@@ -56,19 +65,23 @@ def parse_gpu_burn(text: str) -> Labelled:
                 "higher",
                 device=f"gpu{gpu}",
             )
-        ),
-        checks={"no_wrong_results": not faulty and not counted},
-        reasons={"no_wrong_results": f"wrong results of {', '.join(faulty or counted)}"},
-        unverified=() if verdicts else ("no line 'Tested N GPUs': the run did not end",),
-        gpu_count=len(by_gpu),
+        )
+        or (Metric("burn_faulty_gpus", float(len(wrong)), "1", "lower", statistic="single", n=1),),
+        checks={"no_wrong_results": not wrong},
+        reasons={"no_wrong_results": f"wrong results, or none, of {', '.join(wrong)}"},
+        unverified=() if has_ended else ("no line 'Tested N GPUs': the run did not end",),
+        gpu_count=gpus,
     )
 
 
-def _reports(lines: list[Line]) -> tuple[list[list[int]], list[int]]:
-    """The rates of each report by GPU, in Gflop/s, and the errors of the last one by GPU."""
+def _reports(lines: list[Line]) -> tuple[list[list[int]], list[int], set[int]]:
+    """The rates of each report by GPU, in Gflop/s, the errors of the last one by GPU, and the GPUs
+    whose process ended."""
     rates: list[list[int]] = []
     errors: list[int] = []
     done: list[int] = []
+    share = ""
+    died: set[int] = set()
     for line in lines:
         if "proc'd" not in line and "Gflop/s)" not in line:
             continue
@@ -76,18 +89,24 @@ def _reports(lines: list[Line]) -> tuple[list[list[int]], list[int]]:
         if match is None:
             raise line.error("this form of a report is not known")
         before, done = done, _each(line, match["rates"], _DONE)
-        if any(map(operator.lt, done, before)) or done == before:
-            raise line.error("no GPU has done more than in the line before: two runs, or damage")
-        rates.append(_each(line, match["rates"], _RATE))
+        died |= {gpu for gpu, count in enumerate(done) if count == _DIED}
+        if any(now < then and now != _DIED for now, then in zip(done, before, strict=False)):
+            raise line.error("a GPU has done less than in the line before: two runs, or damage")
+        if match["share"] == share and done == before and _DIED not in done:
+            raise line.error("no GPU has done more than in the line before: the line stands twice")
+        share = match["share"]
         errors = _each(line, match["errors"], _ERRORS)
+        # Where no GPU has done more, the rates are those of the line before.
+        if done != before:
+            rates.append(_each(line, match["rates"], _RATE))
         if not len(errors) == len(rates[-1]) == len(rates[0]):
             raise line.error("the line is of another number of GPUs than the first")
-    return rates, errors
+    return rates, errors, died
 
 
 def _each(line: Line, text: str, pattern: re.Pattern[str]) -> list[int]:
     """The figure of each GPU."""
-    matches = [pattern.fullmatch(part.strip()) for part in text.split(" - ")]
+    matches = [pattern.fullmatch(part.strip()) for part in _BETWEEN.split(text)]
     if not all(matches):
         raise line.error(f"{text!r} is not a figure of each GPU")
     return [int(match[1]) for match in matches if match]
@@ -95,7 +114,7 @@ def _each(line: Line, text: str, pattern: re.Pattern[str]) -> list[int]:
 
 def _verdicts(lines: list[Line], errors: list[int]) -> dict[int, bool]:
     """Whether each GPU is OK; empty where the run did not end."""
-    tested = [(line, match) for line in lines if (match := _TESTED.fullmatch(line))]
+    tested = [(line, match) for line in lines if (match := TESTED.fullmatch(line))]
     if not tested:
         return {}
     if len(tested) > 1:
@@ -103,9 +122,11 @@ def _verdicts(lines: list[Line], errors: list[int]) -> dict[int, bool]:
     line, match = tested[0]
     found = [each for each in map(_VERDICT.fullmatch, lines[line.number :]) if each]
     verdicts = {int(each[1]): each[2] == "OK" for each in found}
-    if not list(verdicts) == list(range(int(match[1]))) or len(verdicts) != len(errors):
+    if not list(verdicts) == list(range(int(match[1]))) or len(verdicts) != (
+        len(errors) or len(verdicts)
+    ):
         raise line.error(f"verdicts of GPUs {sorted(verdicts)} follow, and {len(errors)} GPUs ran")
     for gpu, passed in verdicts.items():
-        if passed and errors[gpu]:
+        if passed and errors and errors[gpu]:
             raise line.error(f"GPU {gpu} is OK, and has {errors[gpu]} errors")
     return verdicts

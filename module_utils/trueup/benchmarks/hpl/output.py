@@ -2,7 +2,9 @@
 
 - xhpl: a table ``T/V N NB P Q Time Gflops``, for each test a row and a residual line that ends in
   PASSED or FAILED, then ``Finished N tests ...`` with the counts, and ``End of Tests.``
-- NVIDIA's HPL has ``Gflops ( per GPU)`` in the table.
+- NVIDIA's HPL has ``Gflops ( per GPU)`` in the table, AMD's HPL a column ``SWP``.
+- Of a run that did not reach its end, or of which rows alone were kept, the tests are read, and
+  ``unverified`` says what is missing.
 - hpcc writes the same table into hpccoutf.txt, and at its end a summary of ``name=value``, whose
   HPL figures have six digits.
 
@@ -24,10 +26,13 @@ from ...record import Metric, summarise
 
 TOOL = "hpl"
 
-HEADER = re.compile(r"T/V\s+N\s+NB\s+P\s+Q\s+Time\s+Gflops(\s*\(\s*per GPU\s*\))?")
+HEADER = re.compile(
+    r"T/V(?P<swap>\s+SWP)?\s+N\s+NB\s+P\s+Q\s+Time\s+Gflops(?P<per_gpu>\s*\(\s*per GPU\s*\))?"
+)
 _ROW = re.compile(
     r"(W[RC]\w+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\S+)\s+([^\s(]+)(?:\s*\(\s*(\S+?)\s*\))?"
 )
+_SWAP = re.compile(r"(W[RC]\w+\s+)\d+\s+(?=(?:\d+\s+){4})")
 _RESIDUAL = re.compile(
     r"\|\|Ax-b\|\|_oo/\(eps\*\(\|\|A\|\|_oo\*\|\|x\|\|_oo\+\|\|b\|\|_oo\)\*N\)=\s*(\S+)"
     r" \.{6} (PASSED|FAILED)"
@@ -37,6 +42,10 @@ _FIGURE_OF_RESIDUAL = re.compile(r"[0-9]+\.(?:[0-9]{7}|[0-9]{9,16})|[0-9]\.[0-9]
 _NO_END = (
     "no 'Finished ... tests with the following results:' after the table: tests may be missing"
 )
+_NO_COUNTS = "the counts after 'Finished' are not whole: tests may be missing"
+_NO_LAST_LINE = "no 'End of Tests.' at the end"
+_NO_HEADER = "no header 'T/V N NB P Q Time Gflops' above the rows"
+_NO_RESIDUAL = "no residual below the row of {}: its solution is not known to be right"
 _NO_BANNER = "no banner 'HPLinpack ...': the settings of the run are not in the text"
 _THRESHOLD = re.compile(r"- Computational tests pass if scaled residuals are less than\s+(\S+)")
 _ENDING = (
@@ -67,8 +76,10 @@ class HplTest:
         n, nb, p, q: order, block size, rows and columns of the grid.
         seconds: time to solve.
         rate: flop/s as printed.
-        residual: the scaled residual; None where the tool found it to be no number.
-        passed: whether the tool took the residual as passed.
+        residual: the scaled residual; None where the tool found it to be no number, or none stands
+            below the row.
+        passed: whether the tool took the residual as passed; False where none stands below the row.
+        has_residual: whether one does.
         gpus: of NVIDIA's HPL, which has a rank on each; None where the output names none.
     """
 
@@ -82,6 +93,7 @@ class HplTest:
     residual: Optional[float]
     passed: bool
     gpus: Optional[int] = None
+    has_residual: bool = True
 
     @property
     def label(self) -> str:
@@ -134,8 +146,9 @@ class HplOutput:
     @property
     def checks(self) -> Dict[str, bool]:
         """Whether every residual passed and no test was skipped; hpcc's own verdict."""
+        judged = [test.passed for test in self.tests if test.has_residual]
         return {
-            "residual": all(test.passed for test in self.tests),
+            **({"residual": all(judged)} if judged else {}),
             "no_test_skipped": self.skipped == 0,
             "success": self.success,
         }
@@ -184,8 +197,8 @@ def parse_hpl(text: str) -> HplOutput:
     unverified: Tuple[str, ...] = ()
     # hpcc's summary may stand alone; where anything of a table is left, all of it must be there.
     if not summary or hpcc or any(line.startswith(("HPLinpack ", "||Ax-b")) for line in lines):
-        tests, skipped, has_end = _table(lines)
-        unverified = () if has_end else (_NO_BANNER, _NO_END)
+        tests, skipped, lacking = _table(lines)
+        unverified = ((_NO_BANNER,) if lacking and not _version(lines) else ()) + lacking
     if hpcc is not None and not summary:
         raise ParseError("hpcc's output has no summary (HPL_Tflops=...)")
     warnings = [f"HPL printed an error: {after}" for after in _errors(lines)]
@@ -230,15 +243,15 @@ def _errors(lines: Sequence[Line]) -> List[str]:
 # ---- the table
 
 
-def _table(lines: Sequence[Line]) -> Tuple[List[HplTest], int, bool]:
-    """The tests, how many were skipped, and whether the table has its end."""
-    header = _header(lines)
-    threshold, echoes = _preamble(lines[: header.number])
+def _table(lines: Sequence[Line]) -> Tuple[List[HplTest], int, Tuple[str, ...]]:
+    """The tests, how many were skipped, and which parts of the output are missing."""
+    header, at = _header(lines)
+    threshold, echoes = _preamble(lines[:at])
     tests: List[HplTest] = []
+    lacking = [] if header else [_NO_HEADER]
     row: Optional[Tuple[Line, HplTest]] = None
-    per_gpu = "per GPU" in header
     end: Optional[Line] = None
-    for line in lines[header.number :]:
+    for line in lines[at:]:
         if _ENDING[0].fullmatch(line):
             end = line
             break
@@ -247,28 +260,38 @@ def _table(lines: Sequence[Line]) -> Tuple[List[HplTest], int, bool]:
         if re.match(r"W[RC]\w*\s", line):
             if row is not None:
                 raise line.error("no residual line before the next row")
-            row = (line, _row(line, echoes, per_gpu=per_gpu))
+            row = (line, _row(line, echoes, header))
         elif line.startswith("||Ax-b||_oo/"):
             if row is None:
                 raise line.error("a residual without a row of the table before it")
             tests.append(_test(row[1], line, threshold))
             row = None
-    if row is not None:
+    if row is not None and end is not None:
         raise row[0].error("the row has no residual line")
-    if end is None and (_version(lines) or not tests):
-        raise ParseError("no 'Finished ... tests with the following results:' after the table")
-    return tests, 0 if end is None else _ending(lines, end, tests), end is not None
+    if row is not None and not tests:
+        tests, row = [replace(row[1], has_residual=False)], None
+        lacking.append(_NO_RESIDUAL.format(tests[0].label))
+    if end is None:
+        if not tests:
+            raise ParseError(_NO_END)
+        last = () if row is None else (f"the last row, of {row[1].label}, has no residual yet",)
+        return tests, 0, (*lacking, _NO_END, *last)
+    skipped, missing = _ending(lines, end, tests)
+    return tests, skipped, (*lacking, *missing)
 
 
-def _header(lines: Sequence[Line]) -> Line:
-    """The table's first header line."""
+def _header(lines: Sequence[Line]) -> Tuple[Optional[Match[str]], int]:
+    """The table's first header, None where rows stand without it, and how many lines stand above
+    the rows."""
     for line in lines:
-        if HEADER.fullmatch(line):
-            return line
+        if header := HEADER.fullmatch(line):
+            return header, line.number
         if line.startswith("T/V ") and "Gflops" in line:
             raise line.error("the table's header is not T/V N NB P Q Time Gflops")
+        if _ROW.fullmatch(line):
+            return None, line.number - 1
         if _RESIDUAL.fullmatch(line):
-            raise line.error("a residual without a table T/V ... before it")
+            raise line.error("a residual without a row of the table before it")
     for line in lines:
         if line.startswith(_ERROR):
             raise line.error("HPL reports an error and has no table")
@@ -295,15 +318,18 @@ def _preamble(lines: Sequence[Line]) -> Tuple[float, List[Tuple[str, Set[int]]]]
     return threshold, echoes
 
 
-def _row(line: Line, echoes: Sequence[Tuple[str, Set[int]]], *, per_gpu: bool) -> HplTest:
-    match = _ROW.fullmatch(line)
+def _row(
+    line: Line, echoes: Sequence[Tuple[str, Set[int]]], header: Optional[Match[str]]
+) -> HplTest:
+    swaps = header is not None and header["swap"]
+    match = _ROW.fullmatch(_SWAP.sub(r"\1", line) if swaps else line)
     if not match:
         raise line.error("a row of the table is cut off or has other columns")
     variant, *sizes, time_text, gflops_text, gpu_text = match.groups()
     n, nb, p, q = (int(size) for size in sizes)
     if 0 in (n, nb, p, q):
         raise line.error("N, NB, P or Q is 0")
-    if (gpu_text is not None) != per_gpu:
+    if header is not None and (gpu_text is not None) != (header["per_gpu"] is not None):
         raise line.error("the row has other columns than the header")
     time = _positive(time_text, "Time", line, zero=True)
     gflops = _positive(gflops_text, "Gflops", line)
@@ -329,7 +355,7 @@ def _row(line: Line, echoes: Sequence[Tuple[str, Set[int]]], *, per_gpu: bool) -
         rate,
         residual=None,
         passed=False,
-        gpus=p * q if per_gpu else None,
+        gpus=p * q if gpu_text is not None else None,
     )
 
 
@@ -351,21 +377,30 @@ def _test(row: HplTest, line: Line, threshold: float) -> HplTest:
     return replace(row, residual=residual, passed=passed)
 
 
-def _ending(lines: Sequence[Line], end: Line, tests: Sequence[HplTest]) -> int:
-    """Check the counts at the end against the tests read; how many tests HPL skipped."""
+def _ending(
+    lines: Sequence[Line], end: Line, tests: Sequence[HplTest]
+) -> Tuple[int, Tuple[str, ...]]:
+    """Check the counts at the end against the tests read; how many tests HPL skipped, and which
+    parts of the end are missing."""
     counts: List[int] = []
-    after = [*lines[end.number - 1 :], *[Line("", len(lines) + 1)] * len(_ENDING)]
-    for pattern, line in zip(_ENDING, after):
+    for pattern, line in zip(_ENDING, lines[end.number - 1 :]):
         match = pattern.fullmatch(line)
-        if not match:
-            raise line.error("the counts after 'Finished' are cut off or damaged")
-        counts.append(int(match.group(1)))
+        if match:
+            counts.append(int(match.group(1)))
+        elif any(lines[line.number - 1 :]):
+            raise line.error("the counts after 'Finished' are damaged")
+        else:
+            break
+    read = (sum(test.passed for test in tests), sum(not test.passed for test in tests))
+    if len(counts) < len(_ENDING):
+        if not tests or any(number != count for number, count in zip(counts[1:], read)):
+            raise end.error("HPL counts other tests than the table holds")
+        return 0, (_NO_COUNTS, _NO_LAST_LINE)
     finished, passed, failed, skipped = counts
     if finished != passed + failed + skipped:
         raise end.error(
             f"{finished} tests are not {passed} passed, {failed} failed and {skipped} skipped"
         )
-    read = (sum(test.passed for test in tests), sum(not test.passed for test in tests))
     if (passed, failed) != read:
         raise end.error(
             f"HPL counts {passed} passed and {failed} failed tests, the table holds {read[0]} and "
@@ -374,12 +409,10 @@ def _ending(lines: Sequence[Line], end: Line, tests: Sequence[HplTest]) -> int:
     if not tests:
         raise end.error(f"all {skipped} tests were skipped")
     rest = lines[end.number + len(_ENDING) - 1 :]
-    if "End of Tests." not in rest:
-        raise ParseError("no 'End of Tests.' at the end: the output is cut off")
     for line in rest:
         if any(pattern.fullmatch(line) for pattern in (HEADER, _RESIDUAL, _ENDING[0])):
             raise line.error("another run begins after the end of the first")
-    return skipped
+    return skipped, () if "End of Tests." in rest else (_NO_LAST_LINE,)
 
 
 # ---- hpcc's summary

@@ -6,6 +6,9 @@ import re
 
 MARKS = ("HPLinpack", "HPC Challenge", "HPL_Tflops", "T/V", "||Ax-b||")
 RUN = (r"\s*(?:HPLinpack|HPL-NVIDIA|HPL-AI|HPC Challenge Benchmark version)", r"\s*End of Tests")
+_TABLE = re.compile(
+    r"(?m)^[ \t]*(?:HPL_Tflops=|T/V[ \t]+(?:SWP[ \t]+)?N[ \t]+NB[ \t]+P[ \t]+Q[ \t]+Time)"
+)
 
 
 def recognises(text: str) -> bool:
@@ -14,5 +17,5 @@ def recognises(text: str) -> bool:
         "High-Performance Linpack benchmark" in text
         or "||Ax-b||_oo/(eps*(||A||_oo*" in text
         or "HPC Challenge Benchmark version" in text
-        or bool(re.search(r"^(?:HPL_Tflops=|T/V\s+N\s+NB\s+P\s+Q\s+Time)", text, re.MULTILINE))
+        or bool(_TABLE.search(text))
     )
