@@ -308,16 +308,19 @@ def _row(line: Line, columns: Sequence[str]) -> _Read:
             verdict = cell == "Pass"
         elif name in _COLUMNS:
             column = _COLUMNS[name]
-            if not _NUMBER.fullmatch(cell) or float(cell) > column.most:
-                raise line.error(f"{name} {cell!r} is not a possible figure of two decimals")
-            figures[column.metric, column.statistic] = float(cell) * column.factor
+            printed = _figure(line, name, cell, column.most)
+            figures[column.metric, column.statistic] = printed * column.factor
         elif name in _BESIDE:
-            if not _NUMBER.fullmatch(cell) or float(cell) > _MOST_USEC:
-                raise line.error(f"{name} {cell!r} is not a possible figure of two decimals")
-            beside[name] = float(cell) * _USEC
+            beside[name] = _figure(line, name, cell, _MOST_USEC) * _USEC
     _check_row(line, size, figures)
     _check_overlap(line, figures, beside)
     return _Read(line, size, figures, count, verdict)
+
+
+def _figure(line: Line, name: str, cell: str, most: float) -> float:
+    if not _NUMBER.fullmatch(cell) or float(cell) > most:
+        raise line.error(f"{name} {cell!r} is not a possible figure of two decimals")
+    return float(cell)
 
 
 def _check_row(

@@ -153,9 +153,9 @@ class DcgmOutput:
     node_count: ClassVar[int] = 1
 
     @property
-    def gpu_count(self) -> int:
+    def gpu_count(self) -> Optional[int]:
         """GPUs that the output names."""
-        return len(self.gpus)
+        return len(self.gpus) or None
 
     @property
     def parameters(self) -> Dict[str, str]:

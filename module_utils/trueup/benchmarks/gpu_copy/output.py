@@ -1,6 +1,6 @@
 """Parser of the output of programs that measure copies from, to and between GPUs.
 
-Four forms are read, alone or as the sections of trueup's own program, which runs the tool once for
+Five forms are read, alone or as the sections of trueup's own program, which runs the tool once for
 each GPU and once for all (roles/gpu_copy/files/gpu_copy.py):
 
 - nvbandwidth's text (0.4 to 0.10): ``Running <test>.``, a heading, a matrix with a row of column
@@ -8,6 +8,8 @@ each GPU and once for all (roles/gpu_copy/files/gpu_copy.py):
 - nvbandwidth's ``--json`` (since 0.5): the same matrices with 6 significant digits, and their sum;
 - bandwidthTest of the CUDA samples, in words (``Transfer Size (Bytes) Bandwidth(GB/s)``) or with
   ``--csv``, in its modes quick (one size), range and shmoo (many);
+- p2pBandwidthLatencyTest of the CUDA samples (peers.py), whose figures with peer access in one
+  direction are reported;
 - the JSON line of trueup's own PyTorch program.
 
 Units, read in the sources: nvbandwidth (v0.8, memcpy.cpp) and bandwidthTest (bandwidthTest.cu) both
@@ -47,7 +49,8 @@ from ...reading import (
     whole_number,
 )
 from ...record import Metric, summarise
-from .signatures import OUR_MARK, OUR_TOOL
+from .peers import TITLE, peer_bandwidths
+from .signatures import MATRIX_OF_PEERS, OUR_MARK, OUR_TOOL
 
 TOOL = "gpu_copy"
 # Host to device, device to host, within a device's memory, and from one device to another.
@@ -67,7 +70,7 @@ class GpuCopyOutput:
     """Bandwidths in byte/s.
 
     Attributes:
-        program: nvbandwidth, bandwidthTest or pytorch.
+        program: nvbandwidth, bandwidthTest, p2pBandwidthLatencyTest or pytorch.
         figures: kind (KINDS) to device (``gpu0``; for peers ``gpu0>gpu1``) to its rates: one for
             each repeat where the program prints them, else the one that it prints.
         sizes: kind to device and bytes of a copy to its rate, where one program measured several.
@@ -99,11 +102,11 @@ class GpuCopyOutput:
     node_count: ClassVar[int] = 1
 
     @property
-    def gpu_count(self) -> int:
-        """GPUs of which the output has a figure."""
+    def gpu_count(self) -> Optional[int]:
+        """GPUs of which the output has a figure; None where it has none."""
         devices = [device for of_kind in self.figures.values() for device in of_kind]
         devices += [device for of_kind in self.sizes.values() for device, _ in of_kind]
-        return len({gpu for device in devices for gpu in device.split(">")})
+        return len({gpu for device in devices for gpu in device.split(">")}) or None
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -361,12 +364,16 @@ def _form_of(text: str) -> str:
         return "pytorch"
     if "[CUDA Bandwidth Test]" in text or "bandwidthTest-" in text:
         return "bandwidthTest"
+    if TITLE in text or MATRIX_OF_PEERS.search(text):
+        return "p2pBandwidthLatencyTest"
     if "nvbandwidth" in text:
         return "nvbandwidth"
     raise ParseError("neither nvbandwidth's, bandwidthTest's nor trueup's own output")
 
 
 def _part(lines: Sequence[Line], form: str) -> _Part:
+    if form == "p2pBandwidthLatencyTest":
+        return _peer_test(lines)
     if form == "nvbandwidth":
         first = next((line for line in lines if line.strip()), "")
         return _nvbandwidth_json(lines) if first.startswith("{") else _Text(lines).read()
@@ -420,6 +427,8 @@ _SAME_HEADING = {
         r"(?:all_to_one_write|one_to_all_read|multinode_device_to_device_memcpy_write)_ce"
     ),
 }
+# Lines that nvbandwidth prints below its version.
+_PRINTED = rf"{_RUNNING.pattern}|{_HEADING.pattern}|SUM .*|{_ROW.pattern}|Waiv.*|Device \d+: .*"
 _READ, _WRITE = "device_to_device_memcpy_read_ce", "device_to_device_memcpy_write_ce"
 _Matrix = list[list[Optional[float]]]
 _UNEVEN = "test {}: the rows of the matrix are not of one length"
@@ -453,7 +462,11 @@ class _Text:
         while self.lines.more() and self.part.correct and not self.ended:
             line = self.lines.peek()
             if self.part.version is None and line and not _VERSION.fullmatch(line):
-                self.lines.fail("expected 'nvbandwidth Version: v...'", 0)
+                # The command, or messages of the shell and the launcher.
+                if re.fullmatch(_PRINTED, line):
+                    self.lines.fail("expected 'nvbandwidth Version: v...'", 0)
+                self.lines.take()
+                continue
             self.lines.handle(self._kinds)
         section = self.part
         if section.version is None:
@@ -965,6 +978,30 @@ def _csv_row(lines: _Lines, csv: Match[str], rates: dict[int, float]) -> None:
     ):
         lines.fail(f"{size} bytes at this bandwidth do not take {seconds:.5f} s")
     _take_rate(rates, csv.group(7), rate, lines)
+
+
+# --- p2pBandwidthLatencyTest ----------------------------------------------------------------------
+
+
+def _peer_test(raw_lines: Sequence[Line]) -> _Part:
+    bandwidths, lines = peer_bandwidths(raw_lines), _Lines(raw_lines)
+    section = _Part("p2pBandwidthLatencyTest", statistic="mean")
+    section.peer_test = "read" if bandwidths.reads else "write"
+    section.unverified += bandwidths.unverified
+    for pair, rate in bandwidths.peers.items():
+        section.add("p2p", pair, [_rate(f"{rate:.2f}", "bandwidth", lines)])
+    for gpu, rate in bandwidths.local.items():
+        section.add("d2d", (gpu,), [_rate(f"{rate:.2f}", "bandwidth", lines) / 2])
+    if bandwidths.local:
+        section.warnings.append(_TWICE.replace("bandwidthTest", section.program))
+    if not bandwidths.unverified:
+        missing = [f"gpu{start}>gpu{end}" for start, end in bandwidths.unreachable]
+        _say_missing(section, missing, bandwidths.gpus)
+    section.warnings.append(
+        "bandwidths in both directions at once and without peer access, and latencies, are not"
+        " reported"
+    )
+    return section
 
 
 # --- trueup's own PyTorch program ----------------------------------------------------------------

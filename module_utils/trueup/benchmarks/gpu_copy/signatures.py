@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-MARKS = ("trueup", "nvbandwidth", "CUDA Bandwidth Test", "bandwidthTest")
+MARKS = ("trueup", "nvbandwidth", "CUDA Bandwidth Test", "bandwidthTest", "P2P=Enabled Bandwidth")
 RUN = (
-    r"\s*(?:(nvbandwidth Version)|(\[CUDA Bandwidth Test\]))",
-    r"\s*(?:SUM |Performance can vary|Result = )",
+    r"\s*(?:(nvbandwidth Version)|(\[CUDA Bandwidth Test\])|(\[P2P \(Peer-to-Peer\) GPU))",
+    r"\s*(?:SUM |Performance can vary|Result = |NOTE: The CUDA Samples)",
 )
+MATRIX_OF_PEERS = re.compile(r"(?m)^[ \t]*Unidirectional P2P=Enabled Bandwidth\b.* Matrix \(GB/s\)")
 OUR_TOOL = "trueup-gpu-copy"
 OUR_MARK = f"[{OUR_TOOL} "
 
@@ -23,4 +24,5 @@ def recognises(text: str) -> bool:
         or '{"nvbandwidth"' in text
         or "[CUDA Bandwidth Test]" in text
         or "bandwidthTest-" in text
+        or MATRIX_OF_PEERS.search(text) is not None
     )

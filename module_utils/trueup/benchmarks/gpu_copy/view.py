@@ -24,10 +24,10 @@ VIEW = View(
     ),
     # One GPU after the other: their rate at the same time is another figure.
     work=(Work("TB", "tb", "h2d_bandwidth", 1e12, together=False),),
-    method="nvbandwidth, bandwidthTest or a PyTorch program copies from pinned host memory to one"
-    " GPU after the other and back, within its memory, and from each GPU to each other one, and"
-    " bytes copied count once. Pageable host memory and copies of several GPUs at the same time"
-    " are not in it.",
+    method="nvbandwidth, a test of the CUDA samples or a PyTorch program copies from pinned host"
+    " memory to one GPU after the other and back, within its memory, and from each GPU to each"
+    " other one, and bytes copied count once. Pageable host memory and copies of several GPUs at"
+    " the same time are not in it.",
     resource="gpus",
     scales=False,
 )
