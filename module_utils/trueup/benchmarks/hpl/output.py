@@ -46,6 +46,7 @@ _NO_COUNTS = "the counts after 'Finished' are not whole: tests may be missing"
 _NO_LAST_LINE = "no 'End of Tests.' at the end"
 _NO_HEADER = "no header 'T/V N NB P Q Time Gflops' above the rows"
 _NO_RESIDUAL = "no residual below the row of {}: its solution is not known to be right"
+_NOT_YET = "the last row, of {}, has no residual yet, and does not count"
 _NO_BANNER = "no banner 'HPLinpack ...': the settings of the run are not in the text"
 _THRESHOLD = re.compile(r"- Computational tests pass if scaled residuals are less than\s+(\S+)")
 _ENDING = (
@@ -246,15 +247,31 @@ def _errors(lines: Sequence[Line]) -> List[str]:
 def _table(lines: Sequence[Line]) -> Tuple[List[HplTest], int, Tuple[str, ...]]:
     """The tests, how many were skipped, and which parts of the output are missing."""
     header, at = _header(lines)
-    threshold, echoes = _preamble(lines[:at])
-    tests: List[HplTest] = []
+    end = next((line for line in lines[at:] if _ENDING[0].fullmatch(line)), None)
+    tests, last = _rows(lines[at : None if end is None else end.number - 1], lines[:at], header)
     lacking = [] if header else [_NO_HEADER]
+    if last is not None and end is not None:
+        raise last[0].error("the row has no residual line")
+    if last is not None and not tests:
+        tests, last = [replace(last[1], has_residual=False)], None
+        lacking.append(_NO_RESIDUAL.format(tests[0].label))
+    if end is None:
+        if not tests:
+            raise ParseError(_NO_END)
+        left_out = [] if last is None else [_NOT_YET.format(last[1].label)]
+        return tests, 0, (*lacking, _NO_END, *left_out)
+    skipped, missing = _ending(lines, end, tests)
+    return tests, skipped, (*lacking, *missing)
+
+
+def _rows(
+    lines: Sequence[Line], above: Sequence[Line], header: Optional[Match[str]]
+) -> Tuple[List[HplTest], Optional[Tuple[Line, HplTest]]]:
+    """The tests of the table, and its last row where no residual stands below it."""
+    threshold, echoes = _preamble(above)
+    tests: List[HplTest] = []
     row: Optional[Tuple[Line, HplTest]] = None
-    end: Optional[Line] = None
-    for line in lines[at:]:
-        if _ENDING[0].fullmatch(line):
-            end = line
-            break
+    for line in lines:
         if line.startswith("T/V ") and not HEADER.fullmatch(line):
             raise line.error("the table's header is not T/V N NB P Q Time Gflops")
         if re.match(r"W[RC]\w*\s", line):
@@ -266,18 +283,7 @@ def _table(lines: Sequence[Line]) -> Tuple[List[HplTest], int, Tuple[str, ...]]:
                 raise line.error("a residual without a row of the table before it")
             tests.append(_test(row[1], line, threshold))
             row = None
-    if row is not None and end is not None:
-        raise row[0].error("the row has no residual line")
-    if row is not None and not tests:
-        tests, row = [replace(row[1], has_residual=False)], None
-        lacking.append(_NO_RESIDUAL.format(tests[0].label))
-    if end is None:
-        if not tests:
-            raise ParseError(_NO_END)
-        last = () if row is None else (f"the last row, of {row[1].label}, has no residual yet",)
-        return tests, 0, (*lacking, _NO_END, *last)
-    skipped, missing = _ending(lines, end, tests)
-    return tests, skipped, (*lacking, *missing)
+    return tests, row
 
 
 def _header(lines: Sequence[Line]) -> Tuple[Optional[Match[str]], int]:
@@ -382,15 +388,7 @@ def _ending(
 ) -> Tuple[int, Tuple[str, ...]]:
     """Check the counts at the end against the tests read; how many tests HPL skipped, and which
     parts of the end are missing."""
-    counts: List[int] = []
-    for pattern, line in zip(_ENDING, lines[end.number - 1 :]):
-        match = pattern.fullmatch(line)
-        if match:
-            counts.append(int(match.group(1)))
-        elif any(lines[line.number - 1 :]):
-            raise line.error("the counts after 'Finished' are damaged")
-        else:
-            break
+    counts = _counts(lines, end)
     read = (sum(test.passed for test in tests), sum(not test.passed for test in tests))
     if len(counts) < len(_ENDING):
         if not tests or any(number != count for number, count in zip(counts[1:], read)):
@@ -413,6 +411,21 @@ def _ending(
         if any(pattern.fullmatch(line) for pattern in (HEADER, _RESIDUAL, _ENDING[0])):
             raise line.error("another run begins after the end of the first")
     return skipped, () if "End of Tests." in rest else (_NO_LAST_LINE,)
+
+
+def _counts(lines: Sequence[Line], end: Line) -> List[int]:
+    """The counts at the end: tests finished, passed, failed and skipped, as far as the text has
+    them."""
+    counts: List[int] = []
+    for pattern, line in zip(_ENDING, lines[end.number - 1 :]):
+        match = pattern.fullmatch(line)
+        if match:
+            counts.append(int(match.group(1)))
+        elif any(lines[line.number - 1 :]):
+            raise line.error("the counts after 'Finished' are damaged")
+        else:
+            break
+    return counts
 
 
 # ---- hpcc's summary
