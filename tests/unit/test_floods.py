@@ -15,7 +15,7 @@ TESTS = Path(__file__).resolve().parent.parent
 # Recordings that hold most kinds of lines of each tool, and are short.
 RECORDINGS = {
     "azcopy": ["synthetic_completed.txt"],
-    "gpu_burn": ["synthetic_two_gpus.txt", "synthetic_faulty.txt"],
+    "gpu_burn": ["synthetic_two_gpus.txt", "synthetic_faulty.txt", "synthetic_no_report.txt"],
     "hpl_mxp": ["synthetic_8gpu.txt"],
     "aznhc": ["synthetic_h100_passed.txt", "synthetic_h100_failed.txt"],
     "babelstream": ["omp_5.0.csv", "synthetic_cuda_4.0_wrong_sum.txt"],

@@ -15,6 +15,7 @@ process ended: ``proc'd`` is -1 then. The count of errors overflows to below 0.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from trueup.errors import ParseError
 from trueup.reading import Line, lines_of
@@ -42,46 +43,63 @@ def parse_gpu_burn(text: str) -> Labelled:
             GPU is OK that counted errors.
     """
     lines = lines_of(text)
-    rates, errors, died = _reports(lines)
-    by_gpu = [[rate for rate in each if rate] for each in zip(*rates, strict=True)]
-    verdicts = _verdicts(lines, errors)
-    unreported = [gpu for gpu, each in enumerate(by_gpu) if not each and gpu not in died]
-    if (unreported or not by_gpu) and not verdicts:
+    reports = _reports(lines)
+    verdicts = _verdicts(lines, reports.errors)
+    by_gpu = [[rate for rate in each if rate] for each in zip(*reports.rates, strict=True)]
+    if not verdicts and not (by_gpu and _all_reported(by_gpu, reports.died)):
         raise ParseError("no GPU, or not every GPU, reported a rate: the output is not complete")
-    faulty = [f"gpu{gpu}" for gpu, passed in verdicts.items() if not passed]
-    counted = [f"gpu{gpu}" for gpu, count in enumerate(errors) if count]
-    gpus = len(by_gpu) or len(verdicts)
-    wrong = dict.fromkeys([*faulty, *counted, *(f"gpu{gpu}" for gpu in died)])
+    wrong = _wrong(verdicts, reports)
+    faulty = Metric("burn_faulty_gpus", float(len(wrong)), "1", "lower", statistic="single", n=1)
     has_ended = verdicts or any(line.startswith(_ABORTED) for line in lines)
     return Labelled(
-        rows=tuple(
-            row
-            for gpu, each in enumerate(by_gpu)
-            if each
-            for row in summarise(
-                "burn_rate",
-                [rate * _GFLOPS for rate in each],
-                "flop/s",
-                "higher",
-                device=f"gpu{gpu}",
-            )
-        )
-        or (Metric("burn_faulty_gpus", float(len(wrong)), "1", "lower", statistic="single", n=1),),
+        rows=_rates(by_gpu) or (faulty,),
         checks={"no_wrong_results": not wrong},
         reasons={"no_wrong_results": f"wrong results, or none, of {', '.join(wrong)}"},
         unverified=() if has_ended else ("no line 'Tested N GPUs': the run did not end",),
-        gpu_count=gpus,
+        gpu_count=len(by_gpu) or len(verdicts),
     )
 
 
-def _reports(lines: list[Line]) -> tuple[list[list[int]], list[int], set[int]]:
-    """The rates of each report by GPU, in Gflop/s, the errors of the last one by GPU, and the GPUs
-    whose process ended."""
-    rates: list[list[int]] = []
-    errors: list[int] = []
+class _Reports(NamedTuple):
+    """What the lines of a run report.
+
+    Attributes:
+        rates: of each report by GPU, in Gflop/s.
+        errors: of the last report, by GPU.
+        died: GPUs whose process ended.
+    """
+
+    rates: list[list[int]]
+    errors: list[int]
+    died: set[int]
+
+
+def _all_reported(by_gpu: list[list[int]], died: set[int]) -> bool:
+    return all(each or gpu in died for gpu, each in enumerate(by_gpu))
+
+
+def _wrong(verdicts: dict[int, bool], reports: _Reports) -> list[str]:
+    """GPUs with wrong results, or whose process ended."""
+    faulty = [gpu for gpu, passed in verdicts.items() if not passed]
+    counted = [gpu for gpu, count in enumerate(reports.errors) if count]
+    return [f"gpu{gpu}" for gpu in sorted({*faulty, *counted, *reports.died})]
+
+
+def _rates(by_gpu: list[list[int]]) -> tuple[Metric, ...]:
+    return tuple(
+        row
+        for gpu, each in enumerate(by_gpu)
+        if each
+        for row in summarise(
+            "burn_rate", [rate * _GFLOPS for rate in each], "flop/s", "higher", device=f"gpu{gpu}"
+        )
+    )
+
+
+def _reports(lines: list[Line]) -> _Reports:
+    reports = _Reports([], [], set())
     done: list[int] = []
     share = ""
-    died: set[int] = set()
     for line in lines:
         if "proc'd" not in line and "Gflop/s)" not in line:
             continue
@@ -89,19 +107,24 @@ def _reports(lines: list[Line]) -> tuple[list[list[int]], list[int], set[int]]:
         if match is None:
             raise line.error("this form of a report is not known")
         before, done = done, _each(line, match["rates"], _DONE)
-        died |= {gpu for gpu, count in enumerate(done) if count == _DIED}
-        if any(now < then and now != _DIED for now, then in zip(done, before, strict=False)):
-            raise line.error("a GPU has done less than in the line before: two runs, or damage")
-        if match["share"] == share and done == before and _DIED not in done:
-            raise line.error("no GPU has done more than in the line before: the line stands twice")
+        _check_progress(line, before, done, is_same=match["share"] == share)
         share = match["share"]
-        errors = _each(line, match["errors"], _ERRORS)
+        reports.errors[:] = _each(line, match["errors"], _ERRORS)
+        reports.died.update(gpu for gpu, count in enumerate(done) if count == _DIED)
         # Where no GPU has done more, the rates are those of the line before.
         if done != before:
-            rates.append(_each(line, match["rates"], _RATE))
-        if not len(errors) == len(rates[-1]) == len(rates[0]):
+            reports.rates.append(_each(line, match["rates"], _RATE))
+        if not len(reports.errors) == len(done) == len(reports.rates[0]):
             raise line.error("the line is of another number of GPUs than the first")
-    return rates, errors, died
+    return reports
+
+
+def _check_progress(line: Line, before: list[int], done: list[int], *, is_same: bool) -> None:
+    """Refuse a report that stands twice, or is of another run than the one before."""
+    if any(now < then and now != _DIED for now, then in zip(done, before, strict=False)):
+        raise line.error("a GPU has done less than in the line before: two runs, or damage")
+    if is_same and done == before and _DIED not in done:
+        raise line.error("no GPU has done more than in the line before: the line stands twice")
 
 
 def _each(line: Line, text: str, pattern: re.Pattern[str]) -> list[int]:

@@ -210,9 +210,7 @@ def parse_osu(text: str) -> OsuOutput:
         rows=tuple(Row(row.message_bytes, row.figures, row.iterations) for row in rows),
         tool_version=version.group(1).strip() if version else match.groupdict().get("version"),
         ranks=_ranks(below),
-        settings=_settings(
-            match.groupdict().get("kind") or match["test"].split()[0], lines[: header.number]
-        ),
+        settings=_settings(match, lines[: header.number]),
         valid=all(verdicts) if verdicts else None,
         not_judged=unknown,
         unverified=_gaps(rows) if suite == "osu" else (),
@@ -392,9 +390,10 @@ def _ranks(below: Sequence[Line]) -> int | None:
     return int(match.group(1)) * int(match.group(2)) if match else None
 
 
-def _settings(kind: str, head: Sequence[Line]) -> dict[str, str]:
-    """Settings of the lines above the table."""
+def _settings(banner: re.Match[str], head: Sequence[Line]) -> dict[str, str]:
+    """Settings of the banner and the lines above the table."""
     settings: dict[str, str] = {}
+    kind = banner.groupdict().get("kind") or banner["test"].split()[0]
     if accelerator := _ACCELERATOR.fullmatch(kind):
         settings["accelerator"] = accelerator.group(1).lower()
     for line in head:

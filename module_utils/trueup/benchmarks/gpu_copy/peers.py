@@ -25,9 +25,11 @@ _DEVICE = re.compile(r"Device: (\d{1,3}), .+, pciBusID: .*")
 _ACCESS = re.compile(r"Device=(\d{1,3}) (CAN|CANNOT) Access Peer Device=(\d{1,3})")
 _CONNECTIVITY = "P2P Connectivity Matrix"
 _HEADING = re.compile(
-    r"(?:(?P<one_way>Unidirectional )|Bidirectional )?P2P=(?P<access>Enabled|Disabled) "
-    r"(?:Bandwidth|Latency)(?: \(P2P (?P<method>Writes|Reads)\))? Matrix \((?:GB/s|us)\)"
+    r"Unidirectional P2P=Enabled Bandwidth(?: \(P2P (?P<method>Writes|Reads)\))? Matrix \(GB/s\)"
 )
+# In the order in which one is chosen; samples before CUDA 10.1 name none.
+_OLD = "not named"
+_METHODS = ("Writes", _OLD, "Reads")
 _COLUMNS = re.compile(r"(?:D\\D|GPU|CPU)((?:\s+\d{1,3})+)")
 _ROW = re.compile(r"(\d{1,3})((?:\s+(?:\d+(?:\.\d+)?|inf|nan))+)")
 _BANDWIDTH = re.compile(r"\d{1,6}\.\d{2}")
@@ -67,103 +69,108 @@ def peer_bandwidths(lines: Sequence[Line]) -> PeerBandwidths:
             devices, connectivity and matrices that contradict each other.
     """
     connectivity, matrices = _matrices(lines)
-    chosen = next(
-        (name for method in ("Writes", None, "Reads") for name in matrices if name[2] == method),
-        None,
-    )
-    if chosen is None:
+    method = next((name for name in _METHODS if name in matrices), "")
+    if method not in matrices:
         raise ParseError("no matrix 'Unidirectional P2P=Enabled Bandwidth': the output is cut off")
-    heading, matrix = matrices[chosen]
+    heading, matrix = matrices[method]
     gpus = len(matrix)
+    _check_devices(lines, gpus, heading)
     reachable = _reachable(lines, connectivity, gpus, heading)
-    reads = chosen[2] != "Writes"
     pairs = [(row, column) for row in range(gpus) for column in range(gpus) if row != column]
+    measured = pairs if reachable is None else reachable
+    reads = method != "Writes"
     return PeerBandwidths(
         gpus=gpus,
         peers={
             (column, row) if reads else (row, column): matrix[row][column]
-            for row, column in pairs
-            if reachable is None or (row, column) in reachable
+            for row, column in measured
         },
-        local={gpu: matrix[gpu][gpu] for gpu in range(gpus)} if chosen[2] else {},
-        unreachable=[pair for pair in pairs if reachable is not None and pair not in reachable],
+        local={gpu: matrix[gpu][gpu] for gpu in range(gpus)} if method != _OLD else {},
+        unreachable=[pair for pair in pairs if pair not in measured],
         reads=reads,
         unverified=[_NO_CONNECTIVITY] if reachable is None else [],
     )
 
 
-_Name = Tuple[Optional[str], str, Optional[str]]
+_Matrix = List[List[float]]
 
 
 def _matrices(
     lines: Sequence[Line],
-) -> Tuple[Optional[List[List[float]]], Dict[_Name, Tuple[Line, List[List[float]]]]]:
+) -> Tuple[Optional[_Matrix], Dict[str, Tuple[Line, _Matrix]]]:
     """The matrix of connectivity, None where there is none, and those of bandwidths with peer
-    access in one direction, by their heading."""
-    connectivity: Optional[List[List[float]]] = None
-    matrices: Dict[_Name, Tuple[Line, List[List[float]]]] = {}
+    access in one direction, by their method."""
+    connectivity: Optional[_Matrix] = None
+    matrices: Dict[str, Tuple[Line, _Matrix]] = {}
     for line in lines:
         text = line.strip()
-        match = _HEADING.fullmatch(text)
         if text == _CONNECTIVITY:
             if connectivity is not None:
                 raise line.error("a second run: read one at a time")
             connectivity = _matrix(lines, line)
-        elif match and match["one_way"] and match["access"] == "Enabled":
-            name = (match["one_way"], match["access"], match["method"])
-            if name in matrices:
+        elif match := _HEADING.fullmatch(text):
+            method = match["method"] or _OLD
+            if method in matrices:
                 raise line.error("this matrix stands twice: read one run at a time")
-            matrices[name] = (line, _matrix(lines, line, _BANDWIDTH))
+            matrices[method] = (line, _matrix(lines, line))
+            if not all(map(_BANDWIDTH.fullmatch, _cells(lines, line, len(matrices[method][1])))):
+                raise line.error("a figure below this heading has not two decimals, or is none")
     return connectivity, matrices
 
 
-def _matrix(
-    lines: Sequence[Line], heading: Line, form: Optional[re.Pattern[str]] = None
-) -> List[List[float]]:
+def _below(lines: Sequence[Line], heading: Line) -> List[Line]:
+    return [line for line in lines if line.number > heading.number and line.strip()]
+
+
+def _cells(lines: Sequence[Line], heading: Line, gpus: int) -> List[str]:
+    """The figures of a matrix as printed."""
+    rows = _below(lines, heading)[1 : 1 + gpus]
+    return [cell for row in rows for cell in row.split()[1:]]
+
+
+def _matrix(lines: Sequence[Line], heading: Line) -> _Matrix:
     """The square matrix below its heading."""
-    below = [line for line in lines if line.number > heading.number and line.strip()]
+    below = _below(lines, heading)
     columns = _COLUMNS.fullmatch(below[0].strip()) if below else None
     if columns is None:
         raise heading.error("no row 'D\\D 0 1 ...' below this heading")
     gpus = len(columns[1].split())
-    if [int(number) for number in columns[1].split()] != list(range(gpus)):
+    if columns[1].split() != [str(gpu) for gpu in range(gpus)]:
         raise below[0].error("the columns are not 0, 1, ...")
-    matrix: List[List[float]] = []
-    for index in range(gpus):
-        line = below[1 + index] if len(below) > 1 + index else heading
+    matrix: _Matrix = []
+    for index, line in enumerate([*below[1 : 1 + gpus], *[heading] * gpus][:gpus]):
         row = _ROW.fullmatch(line.strip())
         if row is None or int(row[1]) != index or len(row[2].split()) != gpus:
             raise line.error(f"expected row {index} of a matrix of {gpus} GPUs")
-        cells = row[2].split()
-        if form and not all(map(form.fullmatch, cells)):
-            raise line.error("a figure has not two decimals, or is none")
-        matrix.append([float(cell) for cell in cells])
+        matrix.append([float(cell) for cell in row[2].split()])
     return matrix
 
 
+def _check_devices(lines: Sequence[Line], gpus: int, heading: Line) -> None:
+    devices = sum(_DEVICE.fullmatch(line.strip()) is not None for line in lines)
+    if devices not in (0, gpus):
+        raise heading.error(f"a matrix of {gpus} GPUs, and {devices} devices are named")
+
+
 def _reachable(
-    lines: Sequence[Line], connectivity: Optional[List[List[float]]], gpus: int, heading: Line
+    lines: Sequence[Line], connectivity: Optional[_Matrix], gpus: int, heading: Line
 ) -> Optional[List[_Pair]]:
     """The pairs with peer access; None where the text does not say."""
-    devices = [match for line in lines if (match := _DEVICE.fullmatch(line.strip()))]
-    if devices and len(devices) != gpus:
-        raise heading.error(f"a matrix of {gpus} GPUs, and {len(devices)} devices are named")
     access = {
         (int(match[1]), int(match[3])): (match[2] == "CAN", line)
         for line in lines
         if (match := _ACCESS.fullmatch(line.strip()))
     }
     if connectivity is None:
-        if len(access) != gpus * (gpus - 1):
-            return None
-        return [pair for pair, (can, _line) in access.items() if can]
+        has_all = len(access) == gpus * (gpus - 1)
+        return [pair for pair, (can, _line) in access.items() if can] if has_all else None
     if len(connectivity) != gpus:
         raise heading.error(f"a matrix of {gpus} GPUs, and one of {len(connectivity)} above")
     pairs = [
         (row, column)
-        for row in range(gpus)
-        for column in range(gpus)
-        if row != column and connectivity[row][column] == 1
+        for row, cells in enumerate(connectivity)
+        for column, cell in enumerate(cells)
+        if row != column and cell == 1
     ]
     for pair, (can, line) in access.items():
         if can != (pair in pairs):

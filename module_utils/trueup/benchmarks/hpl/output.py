@@ -480,7 +480,8 @@ def _with_summary(tests: Sequence[HplTest], summary: Dict[str, Tuple[Line, str]]
     if not tests:
         passed = residual < _STANDARD_THRESHOLD
         seconds, rate = float(time), float(gflops.scaleb(9))
-        return [HplTest("", seconds=seconds, rate=rate, residual=residual, passed=passed, **size)]
+        sizes = (size["n"], size["nb"], size["p"], size["q"])
+        return [HplTest("", *sizes, seconds=seconds, rate=rate, residual=residual, passed=passed)]
     for index, test in enumerate(tests):
         if _same(test, size, time, gflops, residual):
             exact = replace(test, seconds=float(time), rate=float(gflops.scaleb(9)))
