@@ -32,6 +32,7 @@ OTHERS: Final = {
     "GuideLLM's console (its benchmarks.json is read)": re.compile(
         r"Server Throughput Statistics \(All Requests\)|Request Latency Statistics \(Completed"
     ),
+    "SGLang's bench_one_batch": re.compile(r"(?m)^Decode\.  median latency: [\d.]+ s, median"),
     "AIPerf's list of single requests": re.compile(r'"x_request_id":.*"benchmark_phase":'),
     "Hugging Face's Trainer": re.compile(r"\{'(?:loss|train_runtime)': '?\d[^\n]{0,300}'epoch': "),
     "Intel's Memory Latency Checker": re.compile(r"Intel\(R\) Memory Latency Checker - v\d"),

@@ -59,6 +59,14 @@ def test_what_cannot_be_read_is_one_sentence(text: str, tool: str | None, messag
 
 # Lines in the forms of genuine outputs, with figures of our own.
 OTHERS = {
+    "SGLang's bench_one_batch": (
+        "Prefill. latency: 0.01014 s, throughput:   5916.43 token/s\n"
+        "Decode.  median latency: 0.00572 s, median throughput:    174.85 token/s\n"
+    ),
+    "GuideLLM's console (its benchmarks.json is read)": (
+        "Server Throughput Statistics (All Requests)\n"
+    ),
+    "AIPerf's list of single requests": '{"x_request_id": "1", "benchmark_phase": "profiling"}',
     "Hugging Face's Trainer": "{'loss': 2.31, 'grad_norm': 1.2, 'epoch': 0.01}\n",
     "iperf3": "[ ID] Interval           Transfer     Bitrate         Retr\n"
     "[  5]   0.00-30.00  sec  45.8 GBytes  13.1 Gbits/sec  4369             sender\n",
