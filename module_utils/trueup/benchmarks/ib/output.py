@@ -75,7 +75,7 @@ _COLUMN = re.compile(
     r"|\bt_\w+\[usec\]|tps average|CPU_Util\[%+\]|\S+"
 )
 _PLACES = re.compile(r"[0-9]{1,9}\.[0-9]{2}")
-_GLUED = re.compile(r"[0-9]+\.[0-9]{2}(?=[0-9])|(?<=\.[0-9]{2})[0-9]+\.[0-9]{2}$")
+_GLUED = re.compile(r"[0-9]{1,9}\.[0-9]{2}(?=[0-9])|(?<=\.[0-9]{2})[0-9]{1,9}\.[0-9]{2}$")
 _ROW = re.compile(r"\s*[0-9]+\s+[0-9]+(?:\s+\S+){2,}\s*")
 _PROGRAM = re.compile(r"\bib_(write|read|send)_(bw|lat)\b")
 _CLIENT_DEVICE = re.compile(r"\bib_\w+' for ([\w.-]+)")
