@@ -60,7 +60,7 @@ import tempfile
 from typing import Any, Dict, Optional
 
 from ansible.module_utils.trueup.benchmarks.gromacs import case as gromacs
-from ansible.module_utils.trueup.benchmarks.gromacs.output import parse_gromacs
+from ansible.module_utils.trueup.benchmarks.gromacs.output import parse_log
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import folders, mpi
 from ansible.module_utils.trueup.run.bench import Bench, run_module
@@ -125,7 +125,7 @@ def measure(bench: Bench) -> None:
         raise BadInput(f"{chosen.tpr} is not a file on this node: copy it there, or set tpr")
     with folders.own_folder(directory, "gromacs") as folder:
         prepare(bench, chosen, folder)
-        output = bench.run(parse_gromacs, explain=gromacs.why_failed)
+        output = bench.run(parse_log, explain=gromacs.why_failed)
     bench.case.gpus = output.gpus
     bench.case.software["gromacs"] = output.tool_version or "unknown"
     bench.case.parameters.update(

@@ -15,7 +15,7 @@ from typing import Any
 import gromacs_bench
 import pytest
 from ansible.module_utils.trueup.benchmarks.gromacs import case as gromacs
-from ansible.module_utils.trueup.benchmarks.gromacs.output import parse_gromacs
+from ansible.module_utils.trueup.benchmarks.gromacs.output import parse_log
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
 from helpers import parametrized
 
@@ -112,7 +112,7 @@ test_bad_input_is_refused_before_anything_runs = refuses(
 
 
 def test_a_part_on_the_gpu_that_was_to_be_on_the_cpu() -> None:
-    output = parse_gromacs((DATA / "synthetic_gpu2026.log").read_text())
+    output = parse_log((DATA / "synthetic_gpu2026.log").read_text())
     assert output.gpus == 1
     asked = {"nb": "auto", "pme": "auto", "bonded": "auto", "update": "cpu"}
     chosen = gromacs.Settings("", "", 2.5, 1, 1, 600, 300, asked, "on", tune_pme=False)

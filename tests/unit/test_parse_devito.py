@@ -64,6 +64,11 @@ def test_an_operator_of_any_name_is_read() -> None:
     ]
 
 
+def test_old_versions_say_that_an_operator_run() -> None:
+    now, old = (parse_devito(f"Operator `Kernel` {verb} in 0.04 s\n") for verb in ("ran", "run"))
+    assert old == now
+
+
 def test_a_text_without_a_run_has_the_time_to_generate_unverified() -> None:
     output = parse_devito("Operator `Kernel` generated in 1.26 s\n  * lowering: 0.61 s\n")
     assert [(row.name, row.value) for row in output.metrics()] == [("generation_time", 1.26)]

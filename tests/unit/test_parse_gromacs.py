@@ -9,7 +9,13 @@ import pytest
 from damage import changed, refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.gromacs.output import GromacsOutput, fatal_error, parse_gromacs
+from trueup.benchmarks.gromacs.output import (
+    GromacsEnding,
+    GromacsOutput,
+    fatal_error,
+    parse_gromacs,
+    parse_log,
+)
 from trueup.benchmarks.gromacs.signatures import recognises
 from trueup.errors import ParseError
 
@@ -26,7 +32,7 @@ GPU = load("synthetic_gpu2026.log")
 
 
 def values(text: str) -> dict[str, float]:
-    return {row.name: row.value for row in parse_gromacs(text).metrics()}
+    return {row.name: row.value for row in parse_log(text).metrics()}
 
 
 @pytest.mark.parametrize(
@@ -41,7 +47,7 @@ def values(text: str) -> dict[str, float]:
     ],
 )
 def test_recorded_runs(name: str, layout: tuple[int, int], steps: int, timed: int) -> None:
-    output = parse_gromacs(load(name))
+    output = parse_log(load(name))
     assert (output.ranks, output.threads) == layout
     assert (output.steps_done, output.steps_timed, output.atoms) == (steps, timed, 1530)
     assert output.tool_version == "2022.5-Debian_2022.5_2"
@@ -55,7 +61,7 @@ def test_recorded_runs(name: str, layout: tuple[int, int], steps: int, timed: in
 
 
 def test_the_log_says_what_it_ran_on() -> None:
-    output = parse_gromacs(PLAIN)
+    output = parse_log(PLAIN)
     assert output.parameters == {
         "atoms": "1530",
         "steps": "600",
@@ -67,7 +73,7 @@ def test_the_log_says_what_it_ran_on() -> None:
     assert (output.ns_per_day, output.wall_seconds, output.drift) == (97.557, 0.533, -0.000671)
     assert values(PLAIN)["energy_drift"] == 0.000671
     assert output.driver == {}
-    assert set(parse_gromacs(DRIVER).driver) == {"log_sha256", "tpr_sha256", "mdrun"}
+    assert set(parse_log(DRIVER).driver) == {"log_sha256", "tpr_sha256", "mdrun"}
 
 
 def test_a_total_energy_of_another_step_is_refused() -> None:
@@ -76,7 +82,7 @@ def test_a_total_energy_of_another_step_is_refused() -> None:
     swapped = text.replace(first, "?").replace(other, first).replace("?", other)
     assert swapped.count(first) == text.count(first) == 1
     with pytest.raises(ParseError, match=r"a total energy of -17168\.4, and -17180\.5 from"):
-        parse_gromacs(swapped)
+        parse_log(swapped)
 
 
 def test_a_step_with_other_energies_than_those_before_is_refused() -> None:
@@ -85,11 +91,11 @@ def test_a_step_with_other_energies_than_those_before_is_refused() -> None:
         "Conserved En.    Temperature Pressure (bar)\n   -1.71821"
     )
     with pytest.raises(ParseError, match="other energies than at the steps before"):
-        parse_gromacs(before + names.replace("En.", "Ey.") + after)
+        parse_log(before + names.replace("En.", "Ey.") + after)
 
 
 def test_a_run_that_was_told_to_end_says_so() -> None:
-    output = parse_gromacs(load("md_sigterm.log"))
+    output = parse_log(load("md_sigterm.log"))
     assert output.checks == {"constraints_hold": True, "all_steps_done": False}
     assert output.stopped == "Received the TERM signal, stopping within 40 steps"
     assert output.stopped in output.warnings
@@ -99,7 +105,7 @@ def test_a_run_that_was_told_to_end_says_so() -> None:
     ("asked", "whole"), [("700", False), ("600", True), ("-1", True), ("0", False)]
 )
 def test_fewer_steps_than_the_input_asks_for_are_a_failed_check(asked: str, whole: bool) -> None:
-    output = parse_gromacs(changed(PLAIN, r"(command line:) 600 steps", rf"\1 {asked} steps"))
+    output = parse_log(changed(PLAIN, r"(command line:) 600 steps", rf"\1 {asked} steps"))
     assert output.checks["all_steps_done"] is whole
 
 
@@ -109,16 +115,16 @@ def test_a_run_that_begins_at_a_later_step_is_counted_from_there() -> None:
 
     text = re.sub(r"(?m)^( +)(\d+)( +\d\.\d{5})$", later, PLAIN)
     text = re.sub(r"(?m)^(step )(300)(: resetting)", later, text)
-    output = parse_gromacs(text)
+    output = parse_log(text)
     assert (output.steps_done, output.steps_timed) == (600, 301)
     assert values(text) == values(PLAIN)
 
 
 def test_a_gpu_log_of_2026_and_one_of_2018() -> None:
-    new = parse_gromacs(GPU)
+    new = parse_log(GPU)
     assert dict(new.offload) == dict.fromkeys(("nb", "pme", "bonded", "update"), "gpu")
     assert (new.gpus, new.tool_version, new.build["gpu_support"]) == (1, "2026.2", "CUDA")
-    old = parse_gromacs(load("synthetic_2018.log"))
+    old = parse_log(load("synthetic_2018.log"))
     assert dict(old.offload) == {"nb": "gpu", "pme": "gpu", "bonded": "cpu", "update": "cpu"}
     assert old.ns_per_day == new.ns_per_day == 97.557
     # That version prints no drift: it follows from the energies at both ends.
@@ -127,12 +133,12 @@ def test_a_gpu_log_of_2026_and_one_of_2018() -> None:
 
 def test_ranks_for_pme_alone_and_mixed_pme() -> None:
     mixed = changed(GPU, "do all aspects", "do only spread and gather")
-    assert parse_gromacs(mixed).offload["pme"] == "mixed"
+    assert parse_log(mixed).offload["pme"] == "mixed"
     split = changed(
         PLAIN, "^On 1 MPI rank$", "On 6 MPI ranks doing PP, and\non 2 MPI ranks doing PME"
     )
     split = changed(split, "^Using 1 MPI thread *$", "Using 8 MPI threads")
-    output = parse_gromacs(split)
+    output = parse_log(split)
     assert (output.ranks, output.pme_ranks, output.threads) == (8, 2, 1)
 
 
@@ -144,7 +150,7 @@ def test_threads_of_one_rank_for_each_are_read_without_the_word_each() -> None:
         "on 1 MPI rank doing PME, using 18 OpenMP threads",
     )
     split = changed(split, "^Using 1 MPI thread *$", "Using 2 MPI threads")
-    output = parse_gromacs(split)
+    output = parse_log(split)
     assert (output.ranks, output.pme_ranks, output.threads) == (2, 1, 18)
 
 
@@ -152,12 +158,12 @@ def test_of_energies_that_are_not_read_two_may_have_one_name() -> None:
     twice = PLAIN.replace("   Coul. recip.", "   Coulomb (SR)")
     assert (twice != PLAIN, values(twice)) == (True, values(PLAIN))
     with pytest.raises(ParseError, match="stands twice"):
-        parse_gromacs(PLAIN.replace("    Kinetic En.", "      Potential"))
+        parse_log(PLAIN.replace("    Kinetic En.", "      Potential"))
 
 
 def test_constraints_that_did_not_hold_are_a_failed_check() -> None:
     warned = changed(PLAIN, "^step 300: resetting", "Step 7 LINCS WARNING\n\nstep 300: resetting")
-    output = parse_gromacs(warned)
+    output = parse_log(warned)
     assert output.checks["constraints_hold"] is False
     assert output.unsettled == ("Step 7 LINCS WARNING",)
 
@@ -168,7 +174,7 @@ def test_notes_and_tuning_are_warnings() -> None:
         "NOTE: 9 % was lost\n  PP/PME load balancing changed the cut-off and PME settings:\n"
         "step 300: resetting",
     )
-    assert parse_gromacs(noted).warnings[1:] == [
+    assert parse_log(noted).warnings[1:] == [
         "NOTE: 9 % was lost",
         "PME was tuned during the run: grid and cut-off are not the input's",
     ]
@@ -177,21 +183,21 @@ def test_notes_and_tuning_are_warnings() -> None:
 def test_one_of_several_simulations_says_so() -> None:
     line = "This is simulation 1 out of 4 running as a composite GROMACS\nmulti-simulation job.\n"
     noted = PLAIN.replace("step 300: resetting", f"{line}step 300: resetting")
-    assert "the others have logs of their own" in parse_gromacs(noted).warnings[1]
+    assert "the others have logs of their own" in parse_log(noted).warnings[1]
 
 
 def test_the_percentage_may_be_off_by_the_rounding_of_both_times() -> None:
     # 0.0005 s of 0.533 s twice, and half a unit of the last place: 0.24.
     assert values(changed(PLAIN, r"^( +Time:.*) 100.0$", r"\g<1> 100.2")) == values(PLAIN)
     with pytest.raises(ParseError, match=r"is not 100.3 % of"):
-        parse_gromacs(changed(PLAIN, r"^( +Time:.*) 100.0$", r"\g<1> 100.3"))
+        parse_log(changed(PLAIN, r"^( +Time:.*) 100.0$", r"\g<1> 100.3"))
 
 
 PERFORMANCE = r"^Performance: +\S+ +\S+$"
 
 
 test_damaged_output_is_refused = refuses(
-    parse_gromacs,
+    parse_log,
     ("", "no line 'GROMACS version:'"),
     (load("md_killed.log"), "the log is cut off"),
     (
@@ -281,7 +287,7 @@ def damaged(text: str, data: st.DataObject) -> str:
 
 def read(text: str) -> GromacsOutput | None:
     try:
-        return parse_gromacs(text)
+        return parse_log(text)
     except ParseError:
         return None
 
@@ -319,7 +325,7 @@ def test_a_changed_byte_in_a_log_alone_is_within_rounding_or_refused(at: int, by
     other (0.1 % of a run of half a second), the drift within its energies' six digits. Not
     detectable: versions, precision, atoms within the drift's rounding, energies between the
     ends."""
-    right = parse_gromacs(PLAIN)
+    right = parse_log(PLAIN)
     got = read(PLAIN[:at] + byte + PLAIN[at + 1 :])
     if got is None:
         return
@@ -338,3 +344,69 @@ def test_numbers_beyond_floats_are_refused() -> None:
         except ParseError:
             refused += 1
     assert refused
+
+
+TERMINAL = """                      :-) GROMACS - gmx mdrun, 2023.1 (-:
+
+GROMACS:      gmx mdrun, version 2023.1
+Command line:
+  gmx mdrun -deffnm md
+
+Using 4 MPI processes
+Using 8 OpenMP threads per MPI process
+
+starting mdrun 'Protein in water'
+500000 steps,   1000.0 ps.
+
+Writing final coordinates.
+
+               Core t (s)   Wall t (s)        (%)
+       Time:     3200.000      100.000     3200.0
+                 (ns/day)    (hour/ns)
+Performance:      864.002        0.028
+
+GROMACS reminds you: "A line of no meaning" (Nobody)
+"""
+
+
+def test_what_mdrun_writes_to_the_terminal_has_the_rate_unverified() -> None:
+    output = parse_gromacs(TERMINAL)
+    assert isinstance(output, GromacsEnding)
+    assert {row.name: row.value for row in output.metrics()} == {
+        "simulation_rate": 864.002,
+        "run_time": 100.0,
+    }
+    assert (output.tool_version, output.parameters) == ("2023.1", {"layout": "4x8"})
+    assert [sentence[:16] for sentence in output.unverified] == ["no log of mdrun:"]
+    assert recognises(TERMINAL) is True
+
+
+def test_the_end_of_a_log_alone_is_read() -> None:
+    text = PLAIN[PLAIN.index("               Core t (s)") :]
+    rates = {row.name: row.value for row in parse_gromacs(text).metrics()}
+    assert rates == {name: values(PLAIN)[name] for name in ("simulation_rate", "run_time")}
+    assert recognises(text) is True
+
+
+def test_of_a_log_before_2018_the_end_is_read() -> None:
+    output = parse_gromacs(PLAIN.replace("2022.5-Debian_2022.5_2", "5.1.4"))
+    assert isinstance(output, GromacsEnding)
+    assert output.ns_per_day == values(PLAIN)["simulation_rate"]
+    assert [sentence[:19] for sentence in output.unverified] == ["GROMACS 5.1.4 is ol"]
+
+
+def test_a_whole_log_is_read_as_one() -> None:
+    assert parse_gromacs(PLAIN) == parse_log(PLAIN)
+
+
+test_an_end_that_contradicts_itself_is_refused = refuses(
+    parse_gromacs,
+    ("", "no line 'Core t (s)"),
+    (TERMINAL.replace("864.002", "964.002"), "contradicts a run of 100 s"),
+    (TERMINAL.replace("0.028", "0.128"), "hour/ns 0.128 contradicts"),
+    (TERMINAL.replace("      100.000", "      101.000"), "is not 3200.0 % of"),
+    (TERMINAL.replace("100.000", "200.000").replace("3200.0\n", "1600.0\n"), "contradicts a run"),
+    (TERMINAL + TERMINAL, "two runs in one log"),
+    (TERMINAL[: TERMINAL.index("Performance")], "no line 'Performance:'"),
+    (TERMINAL.replace("Writing", "Fatal error:\nWriting"), "mdrun ended with an error"),
+)

@@ -6,8 +6,8 @@ Two forms are read:
   unrounded;
 - Devito's own log at level PERF (read off Devito 4.8.23, devito/operator/operator.py
   ``_emit_apply_profiling``):
-  ``Operator `Forward` ran in 1.73 s`` and then ``Global performance: [OI=2.66, 45.21 GFlops/s, 1.00
-  GPts/s]``.
+  ``Operator `Forward` ran in 1.73 s`` (``run in`` in old versions) and then ``Global performance:
+  [OI=2.66, 45.21 GFlops/s, 1.00 GPts/s]``.
   There every figure is rounded up to 0.01, and the rates are derived from the rounded time. Of
   several operators in a log the benchmark's forward operator counts, else the one that runs
   longest; the others are named. Operators that set up a model (``initdamp``) are no benchmark.
@@ -46,7 +46,7 @@ _HELPER = re.compile(
     r"init\w*|pad\w*|assign|\w*smooth\w*|norm\d*|sumall|inner|mmin|mmax", re.IGNORECASE
 )
 # Lines of an operator whose run has begun.
-_BEGUN = re.compile(r"Operator `\w+` (?:ran in|jit-compiled|arguments preprocess)")
+_BEGUN = re.compile(r"Operator `\w+` (?:r[au]n in|jit-compiled|arguments preprocess)")
 _GENERATED = re.compile(r"Operator `(\w+)` generated in (\S+) s\s*$")
 _CLOCKS_DIFFER = 0.01
 _TIMED_DIFFERENCE_SECONDS = 0.011  # the log rounds up to 0.01
@@ -270,7 +270,7 @@ def _logged(lines: Sequence[Line]) -> List[_Run]:
     """The runs in Devito's log, each with the figures below it."""
     runs: List[_Run] = []
     for line in lines:
-        ran = re.search(r"Operator `(\w+)` ran in (\S+) s\s*$", line)
+        ran = re.search(r"Operator `(\w+)` r[au]n in (\S+) s\s*$", line)
         if ran:
             seconds = _printed(ran.group(2), "run time", line)
             runs.append(_Run(line, ran.group(1), Repeat(seconds, None, None, None)))

@@ -3,6 +3,9 @@
 Either the log alone, or the output of trueup's driver (roles/gromacs/files/gromacs_driver.py): the
 log, and then the line ``trueup-gromacs {...}`` with the log's sha256, so that no damage passes.
 
+What mdrun writes to the terminal, the pasted end of a log and logs of versions before 2018 have
+less to check: the time and the rate at their end are read, and are unverified.
+
 The layout was read off GROMACS 2022.5 and public logs of 2019 to 2026 (the columns ms/step and
 Matom*steps/s are new in 2026). Steps and times are counted from the step at which the counters were
 reset (``-resetstep``, ``-resethway``), if they were: then ns/day is steps * dt over the wall time.
@@ -14,7 +17,7 @@ import hashlib
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Match, Optional, Pattern, Sequence, Tuple
+from typing import Dict, List, Mapping, Match, Optional, Pattern, Sequence, Tuple, Union
 
 from ...errors import ParseError
 from ...reading import Line, decoded, lines_of, only, refuse_after
@@ -26,6 +29,8 @@ TOOL = "gromacs"
 _DATE = r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}"
 _VERSION = re.compile(r"(?:GROMACS|Gromacs) version: +(?:VERSION )?(\S+)$")
 _PROGRAM = re.compile(r"GROMACS: +gmx\S* mdrun, (?:version|VERSION) (\S+)$")
+_UNDERSTOOD = re.compile(r"20(?:1[89]|[2-9]\d)\b")
+_ENERGIES = "   Energies (kJ/mol)"
 _STARTED = re.compile(rf"Started mdrun on (?:rank|node) 0 {_DATE}$")
 _FINISHED = re.compile(rf"Finished mdrun on (?:rank|node) 0 {_DATE}$")
 _DT = re.compile(r" +dt += (\S+)$")
@@ -61,6 +66,12 @@ _TOTAL = re.compile(r" Total +(\d+\.\d+) +\d+\.\d+ +100\.0$")
 _TIME_HEADER = re.compile(r" +Core t \(s\) +Wall t \(s\) +\(%\)$")
 _TIME = re.compile(r" +Time: +(\d+\.\d+) +(\d+\.\d+) +(\d+\.\d+)$")
 _LONG_TIME = re.compile(r" +(?:\d+d)?(?:\d+h)?[\d:]+$")
+# "500000 steps,   1000.0 ps." of a run from its first step.
+_LENGTH = re.compile(r"\d{1,18} steps?, +(\d+\.\d) ps\.$")
+_NO_LOG = "no log of mdrun: the input, the layout and the energies are not in the text"
+_OLD_LOG = (
+    "GROMACS {} is older than 2018: only the time and the rate at the end of its log are read"
+)
 _PERFORMANCE = re.compile(r"Performance:((?: +\S+)+) *$")
 _COLUMN = re.compile(r"\(([^()]+)\)")
 # Possible columns of the performance; the last three are checked, the others only told apart.
@@ -186,6 +197,49 @@ class GromacsOutput:
         return rows
 
 
+@dataclass(frozen=True)
+class GromacsEnding:
+    """The end of a run: its time and its rate, without the log above.
+
+    Attributes:
+        ns_per_day, wall_seconds: as printed.
+        tool_version: None where the text does not name it.
+        ranks, threads: of the run, and of each rank; None where they are not printed.
+        unsettled: lines that say that constraints could not be met.
+        stopped: why it ended before its last step, if it did.
+        unverified: facts that the text lacks.
+    """
+
+    ns_per_day: float
+    wall_seconds: float
+    tool_version: Optional[str]
+    ranks: Optional[int]
+    threads: Optional[int]
+    unsettled: Tuple[str, ...]
+    stopped: Optional[str]
+    warnings: List[str]
+    unverified: Tuple[str, ...]
+    node_count: Optional[int] = None
+
+    @property
+    def parameters(self) -> Dict[str, str]:
+        """The layout, where it is known."""
+        known = self.ranks is not None and self.threads is not None
+        return {"layout": f"{self.ranks}x{self.threads}"} if known else {}
+
+    @property
+    def checks(self) -> Dict[str, bool]:
+        """That no line says that constraints failed, or that the run was stopped."""
+        return {"constraints_hold": not self.unsettled, "all_steps_done": self.stopped is None}
+
+    def metrics(self) -> List[Metric]:
+        """simulation_rate [ns/day], run_time [s]."""
+        return [
+            _single("simulation_rate", self.ns_per_day, "ns/day"),
+            _single("run_time", self.wall_seconds, "s", "lower"),
+        ]
+
+
 def _over(energy: float, steps: int, dt: float, atoms: int, line: Line) -> float:
     """Energy over time and atoms."""
     try:
@@ -216,8 +270,20 @@ def fatal_error(text: str) -> Optional[str]:
     return None
 
 
-def parse_gromacs(text: str) -> GromacsOutput:
-    """Read one log.
+def parse_gromacs(text: str) -> Union[GromacsOutput, GromacsEnding]:
+    """Read one log, or the end of one.
+
+    Raises:
+        ParseError: as ``parse_log``; or no time and no rate at the end.
+    """
+    driver, log = _split(lines_of(text, "\n"))
+    reader = _Reader(log, driver)
+    lacking = None if driver else reader.lacking()
+    return reader.ending(lacking) if lacking else reader.output()
+
+
+def parse_log(text: str) -> GromacsOutput:
+    """Read one log of a version since 2018.
 
     Raises:
         ParseError: a fatal error, energies that are not finite, no ``Finished`` line, two runs in
@@ -260,9 +326,7 @@ class _Reader:
         self._at = 0  # number of the last line that was read
 
     def output(self) -> GromacsOutput:
-        error = fatal_error("\n".join(self._lines))
-        if error and any(line.startswith(_FATAL) for line in self._lines):
-            raise ParseError(f"mdrun ended with an error: {error}")
+        self._refuse_fatal()
         version = self._version()
         build = self._build()
         steps_asked, dt = self._input()
@@ -301,11 +365,63 @@ class _Reader:
             tool_version=version,
             node_count=self._node_count(),
             build=build,
-            unsettled=tuple(line.strip() for line in self._lines if _UNSETTLED.search(line)),
-            stopped=next((line.strip() for line in self._lines if _STOPPED.search(line)), None),
+            unsettled=self._unsettled(),
+            stopped=self._stopped(),
             driver=self._driver,
             warnings=self._warnings(build),
         )
+
+    def lacking(self) -> Optional[str]:
+        """Why the end alone can be read; None of a log."""
+        versions = [match.group(1) for _, match in [*self._all(_VERSION), *self._all(_PROGRAM)]]
+        old = [version for version in versions if not _UNDERSTOOD.match(version)]
+        if old:
+            return _OLD_LOG.format(old[0])
+        is_log = self._all(_VERSION) or self._all(_STARTED) or self._all(_STATISTICS)
+        return None if is_log or any(_ENERGIES in line for line in self._lines) else _NO_LOG
+
+    def ending(self, lacking: str) -> GromacsEnding:
+        """The time and the rate at the end."""
+        self._refuse_fatal()
+        total = self._at_most_one(_TOTAL)
+        wall = self._time(None if total is None else _positive(*total, "total time"))
+        line, figures = self._rate_line()
+        rate = figures["ns/day"]
+        expected = {"hour/ns": (24 / (rate + _ROUNDED), 24 / max(rate - _ROUNDED, 1e-9))}
+        lengths, stopped = self._all(_LENGTH), self._stopped()
+        if len(lengths) == 1 and not stopped and not self._all(_RESET):
+            # Step 0 counts too: up to twice the time of a run of one step.
+            length = _positive(*lengths[0], "length of the simulation")
+            day = _SECONDS_A_DAY / 1000
+            expected["ns/day"] = (
+                (length - 0.051) * day / (wall + _ROUNDED),
+                (length * 1.001 + 0.051) * day / max(wall - _ROUNDED, 1e-9),
+            )
+        _check_rates(line, figures, expected, f"a run of {wall:g} s and {rate:g} ns/day")
+        versions = [*self._all(_VERSION), *self._all(_PROGRAM)]
+        ranks, threads = self._at_most_one(_RANKS), self._at_most_one(_THREADS)
+        return GromacsEnding(
+            ns_per_day=rate,
+            wall_seconds=wall,
+            tool_version=versions[0][1].group(1) if versions else None,
+            ranks=int(ranks[1].group(1)) if ranks else None,
+            threads=int(threads[1].group(1)) if threads else None,
+            unsettled=self._unsettled(),
+            stopped=stopped,
+            warnings=self._warnings({}),
+            unverified=(lacking,),
+        )
+
+    def _refuse_fatal(self) -> None:
+        error = fatal_error("\n".join(self._lines))
+        if error and any(line.startswith(_FATAL) for line in self._lines):
+            raise ParseError(f"mdrun ended with an error: {error}")
+
+    def _unsettled(self) -> Tuple[str, ...]:
+        return tuple(line.strip() for line in self._lines if _UNSETTLED.search(line))
+
+    def _stopped(self) -> Optional[str]:
+        return next((line.strip() for line in self._lines if _STOPPED.search(line)), None)
 
     # --- finding lines
 
@@ -344,7 +460,7 @@ class _Reader:
     def _version(self) -> str:
         programs = self._all(_PROGRAM)
         for line, match in [*self._all(_VERSION), *programs]:
-            if not re.match(r"20(?:1[89]|[2-9]\d)\b", match.group(1)):
+            if not _UNDERSTOOD.match(match.group(1)):
                 raise line.error(
                     f"GROMACS {match.group(1)} is older than 2018, the first that is understood"
                 )
@@ -430,7 +546,7 @@ class _Reader:
                 if averages is not None:
                     raise line.error("a second table of averages: two runs in one log")
                 averages = line
-            elif line == "   Energies (kJ/mol)":
+            elif line == _ENERGIES:
                 table = self._table(line)
                 if averages is None:
                     names = names or list(table)
@@ -573,7 +689,7 @@ class _Reader:
             raise line.error("a number of ranks or threads below 1")
         return ranks + pme, pme, threads
 
-    def _time(self, total: float) -> float:
+    def _time(self, total: Optional[float]) -> float:
         header, _ = self._next(_TIME_HEADER, "line 'Core t (s)  Wall t (s)'")
         line, match = self._next(_TIME, "line 'Time:'")
         if line.number != header.number + 1:
@@ -585,18 +701,23 @@ class _Reader:
         slack = _ROUNDED * percent / wall + 100 * _ROUNDED / wall + 0.0501
         if abs(100 * core / wall - percent) > slack:
             raise line.error(f"core time {core} is not {percent} % of {wall} s")
-        if abs(total - wall) > 2 * _ROUNDED:
+        if total is not None and abs(total - wall) > 2 * _ROUNDED:
             raise line.error(f"wall time {wall} s, and {total} s in the accounting")
         return wall
 
-    def _performance(self, wall: float, steps: int, dt: float, atoms: int) -> float:
-        """ns/day, which stands in the line three to five times in other words."""
+    def _rate_line(self) -> Tuple[Line, Dict[str, float]]:
+        """The line of the performance, and its figures by column."""
         timed = self._at
         line, match = self._next(_PERFORMANCE, "line 'Performance:'")
         figures = _figures(self._lines[line.number - 2], line, match.group(1).split())
         between = self._lines[timed : line.number - 2]
         if len(between) > 1 or any(not _LONG_TIME.match(other) for other in between):
             raise line.error("'Performance:' does not follow the times")
+        return line, figures
+
+    def _performance(self, wall: float, steps: int, dt: float, atoms: int) -> float:
+        """ns/day, which stands in the line three to five times in other words."""
+        line, figures = self._rate_line()
         rate = figures["ns/day"]
         low, high = wall - _ROUNDED, wall + _ROUNDED
         per_second = (steps / high, steps / low if low > 0 else math.inf)
@@ -607,12 +728,8 @@ class _Reader:
             "ms/step": (1000 / per_second[1], 1000 / per_second[0]),
             "Matom*steps/s": (per_second[0] * atoms / 1e6, per_second[1] * atoms / 1e6),
         }
-        for name, (least, most) in expected.items():
-            if name in figures and not least - _ROUNDED <= figures[name] <= most + _ROUNDED:
-                raise line.error(
-                    f"{name} {figures[name]:g} contradicts {steps} steps of {dt:g} ps in "
-                    f"{wall:g} s and {rate:g} ns/day ({least:.6g} to {most:.6g})"
-                )
+        of_run = f"{steps} steps of {dt:g} ps in {wall:g} s and {rate:g} ns/day"
+        _check_rates(line, figures, expected, of_run)
         return rate
 
     def _end(self) -> None:
@@ -643,6 +760,20 @@ class _Reader:
         if any(_TUNED in line for line in self._lines):
             warnings.append("PME was tuned during the run: grid and cut-off are not the input's")
         return list(dict.fromkeys(warnings))
+
+
+def _check_rates(
+    line: Line,
+    figures: Mapping[str, float],
+    expected: Mapping[str, Tuple[float, float]],
+    of_run: str,
+) -> None:
+    """Refuse a figure of the performance that is not between the least and the most expected."""
+    for name, (least, most) in expected.items():
+        if name in figures and not least - _ROUNDED <= figures[name] <= most + _ROUNDED:
+            raise line.error(
+                f"{name} {figures[name]:g} contradicts {of_run} ({least:.6g} to {most:.6g})"
+            )
 
 
 def _float(text: str, label: str, line: Line) -> float:
