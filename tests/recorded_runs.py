@@ -274,7 +274,7 @@ def _found(output: Any, tool: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         return {"block_shape": "x".join(str(size) for size in output.tuned.values())}
     if tool == "gemm":
         return {"gpu_name": output.gpus[0].name}
-    if tool == "gromacs":
+    if tool == "gromacs" and hasattr(output, "atoms"):
         return {
             "atoms": output.atoms,
             "dt_ps": output.dt_ps,

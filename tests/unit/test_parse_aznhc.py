@@ -61,6 +61,16 @@ def test_a_line_that_is_not_known_may_be_a_failure() -> None:
     assert parse_aznhc(text).unverified == ["1 lines of nhc have no form that is known"]
 
 
+def test_a_check_that_passed_without_a_name_is_known() -> None:
+    line = "SUCCESS:  nhc:  Health check passed:  \n"
+    output = parse_aznhc(
+        PASSED.replace("Health checks completed", f"{line}{line}Health checks completed", 1)
+    )
+    assert output.unverified == parse_aznhc(PASSED).unverified
+    named = {**parse_aznhc(PASSED).checks, "unnamed": True}
+    assert output.checks == named
+
+
 def test_a_log_without_its_end_is_unverified() -> None:
     assert parse_aznhc(PASSED[: PASSED.index("Health checks completed")]).unverified == [
         "no line 'Health checks completed with exit code': checks may be missing"

@@ -138,6 +138,15 @@ def test_azcopy_has_its_rate_and_failed_transfers() -> None:
     assert output.reasons["no_transfer_failed"] == "3 of 4096 transfers failed"
 
 
+def test_hpl_mxp_may_explain_its_rates() -> None:
+    text = text_of("hpl_mxp")
+    lines = [
+        f"{line.rstrip()} ------ An explanation" if "GFLOPS = " in line else line
+        for line in text.splitlines()
+    ]
+    assert parsed("hpl_mxp", "\n".join(lines)) == parsed("hpl_mxp", text)
+
+
 @pytest.mark.parametrize(
     ("tool", "before", "after", "message"),
     [

@@ -414,9 +414,14 @@ def test_a_further_output_that_is_not_read_is_refused_by_its_tools_name(name: st
     assert (name in str(refused.value), is_named) == (True, name not in UNNAMED)
 
 
+# Refused when the README was written; of old forms the end is read now.
+READ_SINCE = {"gromacs/gromacs_5_0_4.log": "unverified"}
+
+
 def test_each_real_output_becomes_what_its_readme_says() -> None:
     """Also a table, for ``pytest -s``."""
-    rows = [(name, word, outcome(name)) for name, word in wanted().items()]
+    expected = {**wanted(), **READ_SINCE}
+    rows = [(name, word, outcome(name)) for name, word in expected.items()]
     print(f"\n{'file':45} {'expected':12} got")
     for row in rows:
         print("{:45} {:12} {}".format(*row))

@@ -123,7 +123,7 @@ def parse_aznhc(text: str) -> AznhcOutput:
     if len(ends) > 1:
         raise ends[1].error("a second run: read one at a time")
     found = [(line, match) for line in lines if (match := LINE.search(line))]
-    near = [match["message"].strip() for _, match in found if match["verdict"] == _NEAR]
+    near = [(match["message"] or "").strip() for _, match in found if match["verdict"] == _NEAR]
     verdicts = {_verdict(line, match): line for line, match in found if match["verdict"] != _NEAR}
     if not verdicts:
         raise ParseError("no line 'Health check passed' or 'Health check failed'")
@@ -150,7 +150,8 @@ def _status(end: Line, verdicts: Iterable[Check]) -> int:
 
 
 def _verdict(line: Line, printed: re.Match[str]) -> Check:
-    message, passed = printed["message"], printed["verdict"] == _PASSED
+    # nhc itself names no check that passed.
+    message, passed = printed["message"] or "", printed["verdict"] == _PASSED
     if passed != (printed["level"] == "SUCCESS"):
         raise line.error(f"{printed['level']} does not go with '{printed['verdict']}'")
     fault = _FAULT.search(message)

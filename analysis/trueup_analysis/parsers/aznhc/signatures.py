@@ -7,8 +7,8 @@ import re
 MARKS = ("nhc: ",)
 LINE = re.compile(
     r"\b(?P<level>SUCCESS|WARNING|ERROR): +nhc: +"
-    r"(?P<verdict>Health check passed|Nearing a failure threshold|Health check failed): +"
-    r"(?P<message>\S.*)"
+    r"(?P<verdict>Health check passed|Nearing a failure threshold|Health check failed):"
+    r"(?: +(?P<message>\S.*)| *$)"
 )
 START = re.compile(r"Running health checks for (?P<size>\w+) SKU")
 END = re.compile(r"Health checks completed with exit code: (?P<status>\d{1,3})\.?")

@@ -143,13 +143,12 @@ def _verdicts(lines: list[Line], errors: list[int]) -> dict[int, bool]:
     if len(tested) > 1:
         raise tested[1][0].error("a second run: read one at a time")
     line, match = tested[0]
-    found = [each for each in map(_VERDICT.fullmatch, lines[line.number :]) if each]
-    verdicts = {int(each[1]): each[2] == "OK" for each in found}
-    if not list(verdicts) == list(range(int(match[1]))) or len(verdicts) != (
-        len(errors) or len(verdicts)
-    ):
+    matches = filter(None, map(_VERDICT.fullmatch, lines[line.number :]))
+    verdicts = {int(each[1]): each[2] == "OK" for each in matches}
+    gpus = int(match[1])
+    if list(verdicts) != list(range(gpus)) or len(errors) not in (0, gpus):
         raise line.error(f"verdicts of GPUs {sorted(verdicts)} follow, and {len(errors)} GPUs ran")
-    for gpu, passed in verdicts.items():
-        if passed and errors and errors[gpu]:
-            raise line.error(f"GPU {gpu} is OK, and has {errors[gpu]} errors")
+    for gpu, count in enumerate(errors):
+        if verdicts[gpu] and count:
+            raise line.error(f"GPU {gpu} is OK, and has {count} errors")
     return verdicts

@@ -20,8 +20,10 @@ _RESIDUAL = re.compile(r"\s*\|\|Ax-b\|\|_oo / .* = +(\S+) \.{3,} (PASSED|FAILED)
 _PROBLEM = re.compile(
     r"\s*N = (\d{1,9}), NB = (\d{1,6}), NPROW = (\d{1,5}), NPCOL = (\d{1,5})(?:, .*)?"
 )
-_WHOLE = re.compile(rf"\s*GFLOPS = {_NUMBER}, per GPU = +(\d{{1,12}}\.\d\d)\s*")
-_LU = re.compile(rf"\s*LU GFLOPS = {_NUMBER}, per GPU = +(\d{{1,12}}\.\d\d)\s*")
+# Old versions explain the rate behind it: "------ The HPL-MxP performance to report".
+_EACH = r"per GPU = +(\d{1,12}\.\d\d)\s*(?:-{3,} .*)?"
+_WHOLE = re.compile(rf"\s*GFLOPS = {_NUMBER}, {_EACH}")
+_LU = re.compile(rf"\s*LU GFLOPS = {_NUMBER}, {_EACH}")
 _GFLOPS = 1e9
 # A rate has five digits.
 _ROUNDED = 1e-4

@@ -14,6 +14,7 @@ Source: p2pBandwidthLatencyTest.cu of cuda-samples 12.5 and of older samples.
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -76,16 +77,13 @@ def peer_bandwidths(lines: Sequence[Line]) -> PeerBandwidths:
     gpus = len(matrix)
     _check_devices(lines, gpus, heading)
     reachable = _reachable(lines, connectivity, gpus, heading)
-    pairs = [(row, column) for row in range(gpus) for column in range(gpus) if row != column]
+    pairs = list(itertools.permutations(range(gpus), 2))
     measured = pairs if reachable is None else reachable
     reads = method != "Writes"
     return PeerBandwidths(
         gpus=gpus,
-        peers={
-            (column, row) if reads else (row, column): matrix[row][column]
-            for row, column in measured
-        },
-        local={gpu: matrix[gpu][gpu] for gpu in range(gpus)} if method != _OLD else {},
+        peers={_from_to(pair, reads=reads): matrix[pair[0]][pair[1]] for pair in measured},
+        local=dict(enumerate(row[gpu] for gpu, row in enumerate(matrix) if method != _OLD)),
         unreachable=[pair for pair in pairs if pair not in measured],
         reads=reads,
         unverified=[_NO_CONNECTIVITY] if reachable is None else [],
@@ -93,6 +91,12 @@ def peer_bandwidths(lines: Sequence[Line]) -> PeerBandwidths:
 
 
 _Matrix = List[List[float]]
+
+
+def _from_to(pair: _Pair, *, reads: bool) -> _Pair:
+    """The GPU that the data come from and the one that they go to, of a row and a column."""
+    row, column = pair
+    return (column, row) if reads else (row, column)
 
 
 def _matrices(
