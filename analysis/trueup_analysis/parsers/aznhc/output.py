@@ -25,7 +25,7 @@ from .signatures import END, LINE, START
 
 TOOL = "aznhc"
 _PASSED, _NEAR = "Health check passed", "Nearing a failure threshold"
-_NAME = re.compile(r"(check_\w{1,64}): *(.*)")
+_NAME = re.compile(r"((?:check|collect)_\w{1,64}): *(.*)")
 _FAULT = re.compile(r"[Ff]ault[Cc]ode: (NHC(?:\d{4}|NA))")
 _NCCL = re.compile(r"(?:test passed, |but measured )([\d.]{1,20}) GB/s")
 _INFINIBAND = re.compile(r"\bIB=(\w{1,32}),.{0,80}?(?:IB BW=|but measured )([\d.]{1,20}) Gbps")
