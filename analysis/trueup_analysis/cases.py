@@ -1,6 +1,6 @@
 """Loaded records as plain objects, one ``Case`` each.
 
-Neither pandas nor Arrow is imported here, because ``trueup read`` judges figures without a table.
+Neither pandas nor Arrow is imported here: ``trueup read`` judges figures without a table.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from trueup.cases import Case, Figure
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    import pandas as pd
+
     from .load import Loaded
-    from .metrics import Figures
 
 _COLUMNS: Final = (
     *("run_id", "benchmark", "case", "outcome", "reason", "vm_size", "region", "offer"),
@@ -40,7 +41,7 @@ def read_cases(
         metrics: only the figures of these names, which is quicker; None for all.
         as_size: the size that every record is taken for, instead of its own.
     """
-    chosen, numbers = loaded, list(range(loaded.table.num_rows))
+    chosen, numbers = loaded, list(range(len(loaded.records)))
     if records is not None:
         numbers = sorted(records)
         chosen = loaded.only(numbers)
@@ -59,13 +60,13 @@ class FiguresOf(Sequence[Figure]):
 
     __slots__ = ("_made", "of", "start", "stop")
 
-    def __init__(self, of: Figures, start: int, stop: int) -> None:
+    def __init__(self, of: pd.DataFrame, start: int, stop: int) -> None:
         self.of, self.start, self.stop = of, start, stop
         self._made: list[Figure] | None = None
 
     def _rows(self) -> list[Figure]:
         if self._made is None:
-            self._made = self.of.rows(self.start, self.stop)
+            self._made = as_figures(self.of.iloc[self.start : self.stop])
         return self._made
 
     def __len__(self) -> int:
@@ -78,12 +79,24 @@ class FiguresOf(Sequence[Figure]):
         return self._rows()[index]
 
 
+def as_figures(rows: pd.DataFrame) -> list[Figure]:
+    """Some figures as plain values."""
+    return list(map(Figure, *(plain(rows[name]) for name in Figure._fields)))
+
+
+def plain(column: pd.Series) -> list[Any]:
+    """A column as plain values, None where unknown; equal texts are one object."""
+    # pandas-stubs do not know that None may stand for what is missing.
+    values: list[Any] = column.to_numpy(dtype=object, na_value=None).tolist()  # type: ignore[call-overload]
+    return values
+
+
 def figures_of(loaded: Loaded, metrics: Collection[str] | None = None) -> list[Sequence[Figure]]:
     """The figures of each record, or those of them that have some names."""
     figures = loaded.figures
     if metrics is not None:
-        figures = figures.taken(figures.name.marks(metrics))
-    starts = figures.starts.tolist()
+        figures = figures[figures["name"].isin(metrics)]
+    starts = figures["record"].searchsorted(range(len(loaded.records) + 1)).tolist()
     return list(map(FiguresOf, repeat(figures), starts, starts[1:]))
 
 

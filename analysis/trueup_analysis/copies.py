@@ -2,54 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Final
 
 from . import packed
-from .columns import alike, numbered, words
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .metrics import Figures
+    import pandas as pd
 
 _NAMES: Final = ("run_id", "benchmark", "case", "nodes", "started_at", "duration_seconds")
 _CONTENT: Final = (
     *("outcome", "reason", "vm_size", "region", "offer", "provenance"),
     *("node_count", "ranks", "threads_per_rank", "gpus", *packed.JSON),
 )
-# The fact cache does not hold a tool's own output.
-_NO_RAW: Final = -1
 
 
-def copies(table: packed.Table) -> NDArray[np.int64]:
-    """The rows that are copies of a row before them. Two results are never one: copies agree in
+def copies(records: pd.DataFrame, figures: pd.DataFrame) -> list[int]:
+    """The records that are copies of one before them. Two results are never one: copies agree in
     every field, in every figure, and in the sha256 of the tool's output where both have it."""
-    names = packed.alike(table, _NAMES)
-    suspects = np.flatnonzero(np.bincount(names)[names] > 1)
-    if not len(suspects):
-        return suspects
-    suspect_table = packed.take(table, suspects)
-    contents = alike([names[suspects], packed.alike(suspect_table, _CONTENT)]).tolist()
-    figures, starts = _coded(suspect_table.figures), suspect_table.figures.starts.tolist()
-    digests = words(packed.column(suspect_table, "raw_sha256")).codes.tolist()
-    outputs: dict[tuple[int, bytes], set[int]] = {}
+    suspects = records[records.duplicated(list(_NAMES), keep=False)]
+    if suspects.empty:
+        return []
+    of_suspects = figures[figures["record"].isin(suspects.index)]
+    measured = packed.alike(of_suspects, list(packed.FIGURES)).groupby(of_suspects["record"])
+    figures_by_record = measured.agg(tuple).to_dict()
+    contents = packed.alike(suspects, [*_NAMES, *_CONTENT])
+    outputs: dict[tuple[Any, ...], set[str | None]] = {}
     copied = []
-    for position, (content, digest) in enumerate(zip(contents, digests, strict=True)):
-        measured = figures[starts[position] : starts[position + 1]].tobytes()
-        earlier = outputs.setdefault((content, measured), set())
-        if digest in earlier or (earlier and _NO_RAW in {digest, *earlier}):
-            copied.append(position)
-        if digest != _NO_RAW or not earlier:
-            earlier -= {_NO_RAW}
+    for record, content, digest in zip(
+        suspects.index.tolist(), contents, packed.values(suspects["raw_sha256"]), strict=True
+    ):
+        key = (content, figures_by_record.get(record, ()))
+        earlier = outputs.setdefault(key, set())
+        # The fact cache does not hold a tool's own output.
+        if digest in earlier or (earlier and None in {digest, *earlier}):
+            copied.append(record)
+        if digest is not None or not earlier:
+            earlier -= {None}
             earlier.add(digest)
-    return suspects[copied]
-
-
-def _coded(figures: Figures) -> NDArray[np.int64]:
-    """One number for each figure, the same for equal ones."""
-    texts = [column.codes for column in (figures.name, figures.unit, figures.direction)]
-    texts += [figures.device.codes, figures.statistic.codes]
-    numbers = (figures.message_bytes, figures.n, figures.value)
-    return alike([*texts, *map(numbered, numbers)])
+    return copied

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
-import numpy as np
 from trueup.errors import BadInput
 from trueup.record import SCHEMA
 
-from . import columns, packed, records
+from . import packed, records
 from .copies import copies
 from .published import read_published
 from .selection import in_order
@@ -27,10 +26,9 @@ from .units import plural
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
+    import pandas as pd
 
-    from .columns import Words
-    from .metrics import Figures
+    from .packed import Frames
     from .records import Record
 
 RUN_SCHEMA = "trueup.run/1"
@@ -85,59 +83,43 @@ class Excluded(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Loaded:
     """The loaded records.
 
     Attributes:
-        table: one row a record; columns: run_id, benchmark, case, outcome (ok, failed, invalid),
+        records: one row a record; columns: run_id, benchmark, case, outcome (ok, failed, invalid),
             reason, nodes ("a+b"), vm_size, region, offer, node_count, ranks, threads_per_rank
             (publications do not always say), cores (ranks x threads_per_rank, over all nodes),
             gpus, parameters, software, system, command and environment (JSON text), started_at (UTC
             text), duration_seconds, raw_path, raw_sha256, source (file), provenance ("measured", or
-            the publication); and its figures, column by column. A record's number is its row.
+            the publication). A record's number is its index. Texts are categories.
+        figures: one row a figure; columns: record (its number, ascending), name, value, unit,
+            direction, message_bytes, device, statistic, n.
         excluded: files and records that could not be read, by name.
         runs: the run manifests (``run.json``), by their count and then by time, oldest first.
         notes: sentences for the user on the reader's decisions.
     """
 
-    table: packed.Table
+    records: pd.DataFrame
+    figures: pd.DataFrame
     excluded: list[Excluded] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def values(self, name: str) -> list[Any]:
         """A column of the records as plain values, None where unknown; equal ones are one."""
-        return packed.values(self.table, name)
-
-    def words(self, name: str) -> Words:
-        """A column of text of the records; of mappings their JSON text."""
-        if name not in self._words:
-            self._words[name] = columns.words(packed.column(self.table, name))
-        return self._words[name]
-
-    def counts(self, name: str) -> NDArray[np.int64]:
-        """A column of whole numbers of the records, -1 where unknown."""
-        if name not in self._counts:
-            self._counts[name] = columns.counts(packed.column(self.table, name))
-        return self._counts[name]
+        if name not in self._values:
+            self._values[name] = packed.values(self.records[name])
+        return self._values[name]
 
     @cached_property
-    def _words(self) -> dict[str, Words]:
+    def _values(self) -> dict[str, list[Any]]:
         return {}
 
-    @cached_property
-    def _counts(self) -> dict[str, NDArray[np.int64]]:
-        return {}
-
-    @property
-    def figures(self) -> Figures:
-        """All figures, column by column."""
-        return self.table.figures
-
-    def only(self, records: Sequence[int] | NDArray[np.int64]) -> Loaded:
-        """The same with these records alone, by their numbers."""
-        return replace(self, table=packed.take(self.table, records))
+    def only(self, rows: Sequence[int] | pd.Index | pd.Series) -> Loaded:
+        """The same with some records alone, by their numbers or a mask, in their order."""
+        return replace(self, **packed.only(self.records, self.figures, rows)._asdict())
 
 
 def load(
@@ -177,7 +159,7 @@ def pack(loaded: Loaded, path: Path) -> None:
         "runs": loaded.runs,
         "notes": loaded.notes,
     }
-    packed.write(loaded.table, rest, path)
+    packed.write(packed.Frames(loaded.records, loaded.figures), rest, path)
 
 
 def verify(loaded: Loaded) -> list[Excluded]:
@@ -233,7 +215,7 @@ class _Reader:
         self.excluded: list[Excluded] = []
         self.runs: list[dict[str, Any]] = []
         self.notes: list[str] = []
-        self._tables: list[packed.Table] = []
+        self._parts: list[Frames] = []
         self._waiting: list[tuple[Record, str]] = []
         self._figures = 0  # of the waiting records
         self._packed = 0
@@ -269,7 +251,7 @@ class _Reader:
         elif source.suffix == ".csv":
             self._flush()
             rows, notes = read_published(source)
-            self._tables.append(packed.from_rows(rows))
+            self._parts.append(packed.from_rows(rows))
             self.notes += notes
         elif source.name == "run.json":
             self._read_manifest(str(source))
@@ -278,36 +260,35 @@ class _Reader:
 
     def finish(self, names: list[str], *, may_be_empty: bool = False) -> Loaded:
         self._flush()
-        tables = [table for table in self._tables if table.num_rows]
-        if not tables and not (may_be_empty and self.runs):
+        parts = [part for part in self._parts if len(part.records)]
+        if not parts and not (may_be_empty and self.runs):
             self._refuse_nothing(names)
-        table = packed.join(tables) if tables else packed.from_rows([])
-        # A packed file alone holds nothing twice, and looking costs a third of a second in 100,000.
-        if len(tables) > 1 or not self._packed:
-            table = self._once(table)
+        held = packed.join(parts or [packed.from_rows([])])
+        # A packed file alone holds nothing twice.
+        if len(parts) > 1 or not self._packed:
+            held = self._once(held)
         runs: dict[str, dict[str, Any]] = {}
         for run in self.runs:
             run_id = str(run.get("run_id"))
             runs[run_id] = _of_both(runs[run_id], run) if run_id in runs else run
         return Loaded(
-            table=table,
+            records=held.records,
+            figures=held.figures,
             excluded=self.excluded,
             runs=[runs[run_id] for run_id in in_order((), runs.values())],
             notes=self.notes,
         )
 
-    def _once(self, table: packed.Table) -> packed.Table:
+    def _once(self, held: Frames) -> Frames:
         """The records without copies, which are counted in a note."""
-        again = copies(table)
-        if not len(again):
-            return table
-        is_kept = np.ones(table.num_rows, np.bool_)
-        is_kept[again] = False
+        again = copies(*held)
+        if not again:
+            return held
         self.notes.append(
             f"{plural(len(again), 'record')} equal in every field and figure to another one:"
             " copies count once."
         )
-        return packed.take(table, np.flatnonzero(is_kept))
+        return packed.only(*held, held.records.index.difference(again))
 
     def _refuse_nothing(self, names: list[str]) -> None:
         where = ", ".join(names) or "nothing"
@@ -463,15 +444,15 @@ class _Reader:
             self._flush()
 
     def _flush(self) -> None:
-        """Turn the records so far into a table, so that sources keep the order in which they
+        """Turn the records so far into frames, so that sources keep the order in which they
         came."""
         if self._waiting:
-            self._tables.append(records.table(self._waiting))
+            self._parts.append(records.frames(self._waiting))
         self._waiting, self._figures = [], 0
 
     def _read_packed(self, path: Path) -> None:
         self._flush()
-        table, rest = packed.read(path)
+        held, rest = packed.read(path)
         try:
             noted = msgspec.convert(rest, _Noted)
             # As they were packed, with the fields of a newer release.
@@ -479,7 +460,7 @@ class _Reader:
                 msgspec.convert(run, Manifest)
         except msgspec.ValidationError as error:
             raise BadInput(f"{path} is not a file that `trueup pack` wrote ({error})") from error
-        self._tables.append(table)
+        self._parts.append(held)
         self._packed += 1
         self.excluded += [Excluded(*item) for item in noted.excluded]
         self.runs += noted.runs

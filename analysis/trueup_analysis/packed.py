@@ -1,22 +1,28 @@
-"""The layout in which records lie in memory and in a packed file: one Arrow row a record."""
+"""The layout of records: in a packed file one Arrow row a record, in memory two frames."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from msgspec import UNSET
+from pandas.api.types import union_categoricals
+from trueup.cases import Figure
 from trueup.errors import BadInput
 from trueup.record import OUTCOMES
 
-from . import columns, metrics
-from .columns import Words, folded, known, numbers, words
+from .cases import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from .metrics import Figures
+    from .records import MetricRow
 
 _TEXT = (
     *("run_id", "benchmark", "case", "outcome", "reason", "nodes", "vm_size", "region", "offer"),
@@ -68,49 +74,56 @@ _ROWS_AT_ONCE: Final = 4096
 _LEAST_OF_ROW: Final = 19 * 4 + 6 * 8
 
 
+# The types of columns in memory, in the order of a file's.
+_RECORDS: Final = {
+    **dict.fromkeys(_TEXT, "category"),
+    **dict.fromkeys(_WHOLE, "Int64"),
+    "duration_seconds": "float64",
+    **dict.fromkeys(JSON, "category"),
+}
+FIGURES: Final = {
+    "name": "category",
+    "value": "float64",
+    "unit": "category",
+    "direction": "category",
+    "message_bytes": "Int64",
+    "device": "category",
+    "statistic": "category",
+    "n": "Int64",
+}
+
+
+_KIND: Final = [name for name in FIGURES if name != "value"]
+_kind = attrgetter(*_KIND)
+
+
 def _schema(text: pa.DataType) -> pa.Schema:
-    each = metrics.COLUMNS.items()
-    metric = {name: text if name in metrics.TEXTS else kind for name, kind in each}
-    return pa.schema(
-        [
-            *((name, text) for name in _TEXT),
-            *((name, pa.int64()) for name in _WHOLE),
-            ("duration_seconds", pa.float64()),
-            *((name, text) for name in JSON),
-            ("metrics", pa.list_(pa.struct(metric))),
-        ]
-    )
+    kinds = {"category": text, "Int64": pa.int64(), "float64": pa.float64()}
+    metric = pa.struct({name: kinds[kind] for name, kind in FIGURES.items()})
+    columns = [(name, kinds[kind]) for name, kind in _RECORDS.items()]
+    return pa.schema([*columns, ("metrics", pa.list_(metric))])
 
 
-# In a file.
-_SCHEMA: Final = _schema(pa.string())
-# The same with each text once, and in memory, where the figures lie apart.
-_FOLDED: Final = _schema(pa.dictionary(pa.int32(), pa.string()))
-_RECORDS: Final = pa.schema(list(_FOLDED)[:-1])
-_TEXT_PATHS: Final = [*_TEXT, *JSON, *(f"metrics.list.element.{name}" for name in metrics.TEXTS)]
+# In a file, and the same as it is read, with each text once.
+_FILE: Final = _schema(pa.string())
+_READ: Final = _schema(pa.dictionary(pa.int32(), pa.string()))
+_TEXT_PATHS: Final = [
+    *(name for name, kind in _RECORDS.items() if kind == "category"),
+    *(f"metrics.list.element.{name}" for name, kind in FIGURES.items() if kind == "category"),
+]
 
 
-class Table(NamedTuple):
+class Frames(NamedTuple):
     """Records in memory.
 
     Attributes:
-        records: one row a record, without its figures.
-        figures: those of all records.
+        records: one row a record. Its number is the index, from 0 on. Texts, also those of JSON,
+            are categories.
+        figures: one row a figure: the number of its ``record``, which ascends, and ``FIGURES``.
     """
 
-    records: pa.Table
-    figures: Figures
-
-    @property
-    def num_rows(self) -> int:
-        """How many records there are."""
-        rows: int = self.records.num_rows
-        return rows
-
-    def whole(self) -> pa.Table:
-        """The same as Arrow's rows, as a file holds them."""
-        listed = metrics.lists(self.figures, _FOLDED.field("metrics").type)
-        return pa.Table.from_arrays([*self.records.columns, listed], schema=_FOLDED)
+    records: pd.DataFrame
+    figures: pd.DataFrame
 
 
 def canonical(value: Any) -> str:
@@ -123,87 +136,123 @@ def decoded(text: str) -> Any:
     return msgspec.json.decode(text)
 
 
-def of_columns(by_name: Mapping[str, Words | NDArray[Any]], figures: Figures) -> Table:
-    """A table of records from its columns: texts, also of JSON, and numbers, of which -1 and NaN
-    stand for unknown ones."""
-    arrays = [
-        folded(held)
-        if isinstance(held := by_name[name], Words)
-        else pa.array(held, mask=~(held >= 0))
-        for name in _RECORDS.names
+def from_columns(
+    columns: Mapping[str, Sequence[Any]], metrics: Sequence[Sequence[Figure | MetricRow]]
+) -> Frames:
+    """Records from their columns and their figures; an absent column is unknown."""
+    each = list(chain.from_iterable(metrics))
+    # Figures of a sweep differ in their values alone: the other columns are made of few kinds.
+    kinds: dict[tuple[Any, ...], int] = {}
+    codes = [kinds.setdefault(_kind(figure), len(kinds)) for figure in each]
+    cells = dict(zip(_KIND, zip(*kinds, strict=True), strict=True)) if kinds else {}
+    figures = pd.DataFrame(
+        {name: _column(cells.get(name, ()), FIGURES[name]).take(codes) for name in _KIND}
+    ).reset_index(drop=True)
+    figures.insert(1, "value", [figure.value for figure in each])
+    unknown = [None] * len(metrics)
+    records = {name: _column(columns.get(name, unknown), kind) for name, kind in _RECORDS.items()}
+    return Frames(pd.DataFrame(records), _numbered(figures, list(map(len, metrics))))
+
+
+def from_rows(rows: Sequence[Mapping[str, Any]]) -> Frames:
+    """Records from rows whose names are those of the layout; an absent field is unknown."""
+    columns = {name: [row.get(name) for row in rows] for name in _RECORDS}
+    return from_columns(columns, [[Figure(**metric) for metric in row["metrics"]] for row in rows])
+
+
+def _column(cells: Sequence[Any], kind: str) -> pd.Series:
+    cells = [None if cell is UNSET else cell for cell in cells]
+    if kind == "category":
+        return _text(pd.Series(cells, dtype="str").astype("category"))
+    return pd.Series(cells, dtype=kind)
+
+
+def _text(column: pd.Series) -> pd.Series:
+    """A column of text with Python's own: Arrow's would be made anew, a hundred thousand, each
+    time. Without any text they have this type already."""
+    return column.astype(pd.CategoricalDtype(column.cat.categories.astype(object)))
+
+
+def _numbered(figures: pd.DataFrame, lengths: Sequence[int] | NDArray[np.int64]) -> pd.DataFrame:
+    """Figures with the numbers of their records, each of which has so many."""
+    figures.insert(0, "record", np.repeat(np.arange(len(lengths), dtype=np.int32), lengths))
+    return figures
+
+
+def join(parts: Sequence[Frames]) -> Frames:
+    """The records of some parts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    starts = np.cumsum([0, *(len(part.records) for part in parts)], dtype=np.int32)
+    figures = [
+        part.figures.assign(record=part.figures["record"] + start)
+        for part, start in zip(parts, starts, strict=False)
     ]
-    return Table(pa.Table.from_arrays(arrays, schema=_RECORDS), figures)
+    return Frames(_joined([part.records for part in parts]), _joined(figures))
 
 
-def from_rows(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A table from rows whose names are those of the layout; an absent field is unknown."""
-    arrow_table = pa.Table.from_pylist(list(rows), _SCHEMA)
-    figures = metrics.joined([metrics.of_lists(_whole(arrow_table, "metrics"))])
-    return Table(arrow_table.drop_columns(["metrics"]).cast(_RECORDS), figures)
-
-
-def join(tables: Sequence[Table]) -> Table:
-    """One table after the other."""
-    if len(tables) == 1:
-        return tables[0]
-    figures = metrics.joined(table.figures for table in tables)
-    return Table(_together([table.records for table in tables]), figures)
-
-
-def _together(parts: Sequence[pa.Table]) -> pa.Table:
-    table = pa.concat_tables(parts).unify_dictionaries()
-    return pa.Table.from_arrays([_whole(table, name) for name in _RECORDS.names], schema=_RECORDS)
-
-
-def take(table: Table, places: Sequence[int] | NDArray[np.int64]) -> Table:
-    """Some rows, in the given order."""
-    rows = np.asarray(places, np.int64)
-    starts = table.figures.starts
-    figures = table.figures.gathered(starts[rows], starts[rows + 1])
-    return Table(table.records.take(rows).combine_chunks(), figures)
-
-
-def column(table: Table, name: str) -> pa.Array:
-    """One column of the records."""
-    return _whole(table.records, name)
-
-
-def _whole(table: pa.Table, name: str) -> pa.Array:
-    chunked = table.column(name)
-    # Putting the chunks together copies them, also a single one.
-    return chunked.chunk(0) if chunked.num_chunks == 1 else chunked.combine_chunks()
-
-
-def values(table: Table, name: str) -> list[Any]:
-    """A column as plain values, None where unknown. Equal ones are one object, since sweeps repeat
-    most of them."""
-    array = column(table, name)
-    if name not in JSON:
-        return words(array).values() if pa.types.is_dictionary(array.type) else array.to_pylist()
-    texts = words(array)
-    decoded_texts = [*map(decoded, texts.words), None]
-    return [decoded_texts[code] for code in texts.codes.tolist()]
-
-
-def alike(table: Table, names: Iterable[str]) -> NDArray[np.int64]:
-    """For each record a number, which those have in common that agree in some columns."""
-    coded = []
-    for name in names:
-        array = column(table, name)
-        is_text = pa.types.is_dictionary(array.type)
-        coded.append(
-            words(array).codes if is_text else columns.numbered(numbers(array), known(array))
+def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    joined = {}
+    for name, kind in frames[0].dtypes.items():
+        columns = [frame[name] for frame in frames]
+        is_text = isinstance(kind, pd.CategoricalDtype)
+        joined[name] = (
+            pd.Series(union_categoricals(columns))
+            if is_text
+            else pd.concat(columns, ignore_index=True)
         )
-    return columns.alike(coded)
+    return pd.DataFrame(joined)
 
 
-def write(table: Table, rest: Mapping[str, Any], path: Path) -> None:
-    """Write the table and, in its metadata, the JSON object ``rest``, whole or not at all.
+def only(
+    records: pd.DataFrame, figures: pd.DataFrame, rows: Sequence[int] | pd.Index | pd.Series
+) -> Frames:
+    """Some records, by their numbers or a mask, in their order and numbered anew."""
+    is_chosen = np.zeros(len(records), np.bool_)
+    is_chosen[rows] = True
+    number = (is_chosen.cumsum() - 1).astype(np.int32)
+    of_chosen = figures[is_chosen[figures["record"]]]
+    return Frames(
+        records[is_chosen].reset_index(drop=True),
+        of_chosen.assign(record=number[of_chosen["record"]]).reset_index(drop=True),
+    )
+
+
+def _arrow(held: Frames) -> pa.Table:
+    """Records as a file holds them."""
+    metric = list(_FILE.field("metrics").type.value_type)
+    rows = pa.Table.from_pandas(held.figures[list(FIGURES)], preserve_index=False)
+    structs = rows.cast(pa.schema(metric)).to_struct_array().combine_chunks()
+    numbers = range(len(held.records) + 1)
+    starts = pa.array(held.figures["record"].searchsorted(numbers), pa.int32())
+    records = pa.Table.from_pandas(held.records[list(_RECORDS)], preserve_index=False)
+    columns = records.cast(pa.schema(list(_FILE)[:-1])).columns
+    return pa.Table.from_arrays([*columns, pa.ListArray.from_arrays(starts, structs)], schema=_FILE)
+
+
+def alike(frame: pd.DataFrame, columns: list[str]) -> pd.Series:
+    """One number for the rows that agree in all of some columns, from 0 on in the order of
+    appearance."""
+    return frame.groupby(columns, sort=False, observed=True, dropna=False).ngroup()
+
+
+def values(column: pd.Series) -> list[Any]:
+    """A column as plain values, None where unknown. Equal texts and mappings are one object, since
+    sweeps repeat most of them."""
+    texts = plain(column)
+    if column.name not in JSON:
+        return texts
+    by_text = {text: decoded(text) for text in set(texts)}
+    return [by_text[text] for text in texts]
+
+
+def write(held: Frames, rest: Mapping[str, Any], path: Path) -> None:
+    """Write records and, in the metadata, the JSON object ``rest``, whole or not at all.
 
     Raises:
         BadInput: the file cannot be written.
     """
-    noted = table.whole().cast(_SCHEMA.with_metadata({"trueup": json.dumps(rest, sort_keys=True)}))
+    noted = _arrow(held).replace_schema_metadata({"trueup": json.dumps(rest, sort_keys=True)})
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with temporary.open("wb") as stream:
@@ -215,58 +264,34 @@ def write(table: Table, rest: Mapping[str, Any], path: Path) -> None:
         raise BadInput(f"{path} could not be written: {error.strerror or error}") from error
 
 
-def read(path: Path) -> tuple[Table, dict[str, Any]]:
-    """The table and the object that ``write`` put into a file.
+def read(path: Path) -> tuple[Frames, dict[str, Any]]:
+    """The records and the object that ``write`` put into a file.
 
     Raises:
         BadInput: the file is none of those.
     """
     try:
-        content = _read(path)
-        rest: dict[str, Any] = json.loads(content.metadata[b"trueup"])
+        held, metadata = _read(path)
+        rest: dict[str, Any] = json.loads(metadata[b"trueup"])
     except (OSError, KeyError, ValueError, RecursionError, pa.ArrowException) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise BadInput(f"{path} is not a file that `trueup pack` wrote ({reason})") from error
-    if wrong := content.wrong():
+    if wrong := _wrong(held):
         raise BadInput(f"{path} holds what no record can hold: {wrong}")
-    return content.table, rest
+    return held, rest
 
 
-class _Read(NamedTuple):
-    """The content of a file.
-
-    Attributes:
-        odd: number of the check -> the first fault among the figures.
-    """
-
-    table: Table
-    metadata: dict[bytes, bytes]
-    odd: dict[int, str]
-
-    def wrong(self) -> str:
-        """A fault that the reader of records would have refused; empty where there is none.
-
-        The first record of the first wrong column is named.
-        """
-        return (
-            _wrong_record(self.table)
-            or (self.odd[min(self.odd)] if self.odd else "")
-            or _wrong_text(self.table)
-        )
-
-
-def _read(path: Path) -> _Read:
-    """All of a file, of whose figures no more than a part is in Arrow's memory. A small file can
-    say that it holds the same billions of times.
+def _read(path: Path) -> tuple[Frames, Mapping[bytes, bytes]]:
+    """All of a file, and its metadata. A small file can say that it holds the same billions of
+    times, so figures are read some at a time.
 
     Raises:
         ValueError: its columns are others, or it is larger in memory than any fleet's records.
     """
     most = min(_MOST_BYTES, max(_MOST_BYTES_OF_SMALL, _MOST_TIMES * path.stat().st_size))
-    # Not read_table, which imports all of Arrow's datasets. Threads gain a tenth of a second, and
-    # take three times the CPU where others want it.
+    # Threads gain a tenth of a second, and take three times the CPU where others want it.
     with pq.ParquetFile(path, read_dictionary=_TEXT_PATHS) as file:
-        if not file.schema_arrow.equals(_FOLDED):
+        if not file.schema_arrow.equals(_READ):
             raise ValueError("its columns are others")
         about, metadata = file.metadata, file.schema_arrow.metadata or {}
         groups = range(about.num_row_groups)
@@ -274,35 +299,42 @@ def _read(path: Path) -> _Read:
         if max(unpacked, _LEAST_OF_ROW * about.num_rows) > most:
             raise _too_large(most)
         # Whole groups: each part of one would have all texts of those before it.
-        read = [file.read_row_group(n, _RECORDS.names, use_threads=False) for n in groups]
-        records = _together(read or [_RECORDS.empty_table()])
-        weight = _weight(_whole(records, name) for name in _RECORDS.names)
+        read = [file.read_row_group(n, list(_RECORDS), use_threads=False) for n in groups]
+        table = pa.concat_tables([_READ.empty_table().select(list(_RECORDS)), *read])
+        weight = _weight(chunk for column in table.columns for chunk in column.chunks)
         if weight > most:
             raise _too_large(most)
-        odd: dict[int, str] = {}
-        figures = metrics.joined(_parts(file, most, weight, odd))
+        lists = []
+        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=["metrics"], use_threads=False):
+            lists.append(batch.column(0))
+            weight += _weight(lists[-1].flatten().flatten())
+            if weight > most:
+                raise _too_large(most)
+    records = pd.DataFrame({name: _pandas(table.column(name)) for name in _RECORDS})
+    # An unknown duration is null in a file. NaN, as null is here, is one out of range.
+    is_nan = pc.is_nan(table.column("duration_seconds")).fill_null(False).to_pandas()
+    records["duration_seconds"] = records["duration_seconds"].mask(is_nan, math.inf)
+    rows = [listed.flatten() for listed in lists]
+    figures = pd.DataFrame(
+        {
+            field.name: _pandas(
+                pa.chunked_array([row.field(field.name) for row in rows], field.type)
+            )
+            for field in _READ.field("metrics").type.value_type
+        }
+    )
+    lengths = [listed.value_lengths().fill_null(0).to_numpy() for listed in lists]
+    held = Frames(records, _numbered(figures, np.concatenate([np.empty(0, np.int64), *lengths])))
     # Give the memory that Arrow read with back to the system.
+    del read, table, lists, rows
     pa.default_memory_pool().release_unused()
-    return _Read(Table(records, figures), metadata, odd)
+    return held, metadata
 
 
-def _parts(file: pq.ParquetFile, most: int, weight: int, odd: dict[int, str]) -> Iterator[Figures]:
-    """The figures of a file, of some records at a time.
-
-    Args:
-        weight: bytes that were read before; with these no more than ``most``.
-        odd: filled with the first fault, by the number of the check.
-    """
-    before = 0
-    for batch in file.iter_batches(_ROWS_AT_ONCE, columns=["metrics"], use_threads=False):
-        [listed] = batch.columns
-        weight += _weight(metrics.flat(listed).values())
-        if weight > most:
-            raise _too_large(most)
-        for number, problem in _wrong_figures(listed, before):
-            odd.setdefault(number, problem)
-        before += len(batch)
-        yield metrics.of_lists(listed)
+def _pandas(column: pa.ChunkedArray) -> pd.Series:
+    types = {pa.int64(): pd.Int64Dtype()}
+    series = column.unify_dictionaries().to_pandas(types_mapper=types.get)
+    return _text(series) if isinstance(series.dtype, pd.CategoricalDtype) else series
 
 
 def _weight(arrays: Iterable[pa.Array]) -> int:
@@ -311,8 +343,8 @@ def _weight(arrays: Iterable[pa.Array]) -> int:
     for array in arrays:
         size += array.nbytes
         if pa.types.is_dictionary(array.type):
-            each = np.append(pc.binary_length(array.dictionary).to_numpy(), 0)
-            size += int(each[words(array).codes].sum())
+            lengths = pc.take(pc.binary_length(array.dictionary), array.indices)
+            size += pc.sum(pc.cast(lengths, pa.int64())).as_py() or 0
     return size
 
 
@@ -320,82 +352,62 @@ def _too_large(most: int) -> ValueError:
     return ValueError(f"more than {most / 2**30:.1f} GiB when it is unpacked")
 
 
-def _wrong_record(table: Table) -> str:
-    for name, is_wrong in _checks(table):
+def _wrong(held: Frames) -> str:
+    """A fault that the reader of records would have refused; empty where there is none.
+
+    The first record of the first wrong column is named.
+    """
+    records, rows = held
+    for name, is_wrong in _checks(records):
         if is_wrong.any():
-            row_number = int(is_wrong.argmax())
-            named = table.records.slice(row_number, 1).select(["benchmark", "case", "nodes"])
-            record_name = " ".join(map(str, named.to_pylist()[0].values()))
-            return f"{name} of record {row_number + 1} ({record_name}) is missing or out of range"
-    return ""
-
-
-def _wrong_text(table: Table) -> str:
+            number = int(is_wrong.argmax())
+            named = records[["benchmark", "case", "nodes"]].iloc[[number]]
+            names = " ".join(str(values(named[key])[0]) for key in named)
+            return f"{name} of record {number + 1} ({names}) is missing or out of range"
+    for name, is_wrong in _figure_checks(rows):
+        if is_wrong.any():
+            row = int(is_wrong.argmax())
+            metric, value, record = (rows[key].iloc[row] for key in ("name", "value", "record"))
+            return f"{name} of {metric} ({value}) in record {record + 1} is out of range"
     for name, kind in KINDS.items():
         decode = msgspec.json.Decoder(kind).decode
-        held = words(column(table, name))
-        each = [*held.words, None]
-        for text in (each[code] for code in dict.fromkeys(held.codes.tolist())):
+        missing = [None] if records[name].hasnans else []
+        for text in [*missing, *records[name].cat.categories]:
             if not _is_json(text, decode):
                 return f"{name} is {str(text)[:40]!r}"
     return ""
 
 
-def _wrong_figures(listed: pa.ListArray, before: int) -> Iterator[tuple[int, str]]:
-    """The first fault of each check in a part, with the number of the check.
-
-    Args:
-        before: how many records come before the part.
-    """
-    flat = metrics.flat(listed)
-    for number, (name, is_wrong) in enumerate(_metric_checks(flat)):
-        if is_wrong.any():
-            row_number = int(is_wrong.argmax())
-            figure, value = (flat[key][row_number].as_py() for key in ("name", "value"))
-            ends = np.cumsum(metrics.lengths(listed))
-            record = before + int(np.searchsorted(ends, row_number, "right")) + 1
-            yield number, f"{name} of {figure} ({value}) in record {record} is out of range"
-
-
-def _checks(table: Table) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+def _checks(records: pd.DataFrame) -> Iterator[tuple[str, pd.Series]]:
     """By column, for each record whether it is wrong."""
     for name in _ALWAYS:
-        yield name, ~known(column(table, name))
+        yield name, records[name].isna()
     # Publications name their cases in their own words.
-    measured = words(column(table, "provenance")).marks([MEASURED])
+    measured = records["provenance"] == MEASURED
     for name, pattern in PATTERNS.items():
-        yield name, measured & ~fit(column(table, name), pattern)
-    yield "outcome", ~words(column(table, "outcome")).marks(OUTCOMES)
+        yield name, measured & ~fit(records[name], pattern)
+    yield "outcome", ~records["outcome"].isin(OUTCOMES)
     for name in (*_WHOLE, "duration_seconds"):
-        array = column(table, name)
         # Publications do not always say how many.
-        yield name, known(array) & _outside(numbers(array), *_RANGES.get(name, (1, 2**62)))
+        known = records[name].dropna()
+        is_wrong = ~known.between(*_RANGES.get(name, (1, 2**62)))
+        yield name, is_wrong.reindex(records.index, fill_value=False)
 
 
-def _metric_checks(flat: Mapping[str, pa.Array]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+def _figure_checks(rows: pd.DataFrame) -> Iterator[tuple[str, pd.Series]]:
     """By column, for each figure whether it is wrong."""
-    yield "name", ~fit(flat["name"], METRIC_NAME)
-    yield "unit", ~known(flat["unit"])
-    directions = words(flat["direction"])
-    yield "direction", ~directions.marks(["higher", "lower", "none"])
-    value = numbers(flat["value"])
-    yield "value", ~known(flat["value"]) | _outside(value, -_MOST, _MOST)
-    yield "value", ~directions.marks(["none"]) & (value < 0)
-    yield "value", words(flat["name"]).marks(ABOVE_ZERO) & (value <= 0)
+    yield "name", ~fit(rows["name"], METRIC_NAME)
+    yield "unit", rows["unit"].isna()
+    yield "direction", ~rows["direction"].isin(["higher", "lower", "none"])
+    yield "value", ~rows["value"].between(-_MOST, _MOST)
+    yield "value", (rows["direction"] != "none") & (rows["value"] < 0)
+    yield "value", rows["name"].isin(ABOVE_ZERO) & (rows["value"] <= 0)
 
 
-def fit(array: pa.DictionaryArray, pattern: str) -> NDArray[np.bool_]:
+def fit(column: pd.Series, pattern: str) -> pd.Series:
     """Which texts are of a pattern; none is not."""
-    held = words(array)
     matched = re.compile(pattern).fullmatch
-    fits = [text is not None and matched(text) is not None for text in held.words]
-    is_match: NDArray[np.bool_] = np.array([*fits, False])[held.codes]
-    return is_match
-
-
-def _outside(held: NDArray[Any], least: float, most: float) -> NDArray[np.bool_]:
-    """Which values lie outside a range; NaN does."""
-    return ~((held >= least) & (held <= most))
+    return column.isin([text for text in column.cat.categories if matched(text)])
 
 
 def _is_json(text: Any, decode: Callable[[str], Any]) -> bool:

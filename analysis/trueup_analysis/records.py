@@ -10,11 +10,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
-import numpy as np
 from trueup.quantity import UNITS
 
-from . import metrics, packed
-from .columns import Words, coded, whole
+from . import packed
 from .packed import METRIC_NAME, PATTERNS, Scalar
 
 if TYPE_CHECKING:
@@ -199,34 +197,36 @@ def once_each(pairs: list[tuple[str, Any]]) -> None:
 
 
 # Columns that a record has itself.
-_TEXTS: Final = (
+_SAME: Final = (
     *("run_id", "benchmark", "case", "outcome", "reason", "vm_size", "region", "offer"),
-    "started_at",
+    *("started_at", "node_count", "ranks", "threads_per_rank", "gpus", "duration_seconds"),
 )
-_COUNTS: Final = ("node_count", "ranks", "threads_per_rank", "gpus")
 
 
-def table(batch: Sequence[tuple[Record, str]]) -> packed.Table:
-    """The table of some records, each with the path of its file."""
+def frames(batch: Sequence[tuple[Record, str]]) -> packed.Frames:
+    """The frames of some records, each with the path of its file."""
     records = [record for record, _ in batch]
     raws = [record.raw for record in records]
     columns: dict[str, Any] = {
-        **{name: coded(getattr(record, name) for record in records) for name in _TEXTS},
+        **{name: [getattr(record, name) for record in records] for name in _SAME},
         **{
-            name: coded(packed.canonical(getattr(record, name)) for record in records)
+            name: [packed.canonical(getattr(record, name)) for record in records]
             for name in packed.JSON
         },
-        **{name: whole(getattr(record, name) for record in records) for name in _COUNTS},
-        "duration_seconds": np.array([record.duration_seconds for record in records], np.float64),
-        "nodes": coded("+".join(record.nodes) for record in records),
-        "raw_path": coded(
+        "nodes": ["+".join(record.nodes) for record in records],
+        "cores": [_cores(record) for record in records],
+        "raw_path": [
             None if raw is None else os.path.join(os.path.dirname(path), raw.path)
             for raw, (_, path) in zip(raws, batch, strict=True)
-        ),
-        "raw_sha256": coded(None if raw is None else raw.sha256 for raw in raws),
-        "source": coded(path for _, path in batch),
-        "provenance": Words(np.zeros(len(batch), np.int32), [packed.MEASURED]),
+        ],
+        "raw_sha256": [None if raw is None else raw.sha256 for raw in raws],
+        "source": [path for _, path in batch],
+        "provenance": [packed.MEASURED] * len(batch),
     }
-    ranks, threads = columns["ranks"], columns["threads_per_rank"]
-    columns["cores"] = np.where((ranks < 0) | (threads < 0), -1, ranks * threads)
-    return packed.of_columns(columns, metrics.of_rows([record.metrics for record in records]))
+    return packed.from_columns(columns, [record.metrics for record in records])
+
+
+def _cores(record: Record) -> int | None:
+    if record.ranks is None or record.threads_per_rank is None:
+        return None
+    return record.ranks * record.threads_per_rank

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
+import pandas as pd
 from trueup.errors import BadInput
 from trueup.record import is_run_id
 
@@ -18,8 +18,6 @@ from .units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-
-    from numpy.typing import NDArray
 
     from .load import Excluded, Loaded
     from .selection import Selection
@@ -59,9 +57,9 @@ def of_runs(
         selected = select(loaded, chosen, may_be_empty=may_be_empty)
         return replace(selected, notes=[*selected.notes, *_chosen(run_ids(selected), all_runs)])
     meant = [last, *named.runs(loaded)]
-    rows = loaded.words("run_id").marks([last]) | named.rows(loaded)
+    rows = (loaded.records["run_id"] == last) | named.rows(loaded)
     narrowed = replace(
-        loaded.only(np.flatnonzero(rows)),
+        loaded.only(rows),
         runs=[run for run in loaded.runs if str(run["run_id"]) in meant],
         excluded=_without(loaded.excluded, {*all_runs} - {*meant}),
     )
@@ -128,18 +126,18 @@ class _Named:
         """The named runs."""
         return sorted(self._runs_in(loaded, self._folders))
 
-    def rows(self, loaded: Loaded) -> NDArray[np.bool_]:
+    def rows(self, loaded: Loaded) -> pd.Series:
         """The records that are taken as they are."""
-        rows = ~loaded.words("provenance").marks([MEASURED])
+        rows = loaded.records["provenance"] != MEASURED
         if not self._files and not self._folders:
             return rows
         real = cache(os.path.realpath)
         sources = (source.partition("#")[0] for source in loaded.values("source"))
         places = ((real(os.path.dirname(path)), os.path.basename(path)) for path in sources)
-        taken = (
+        named = [
             folder in self._folders or f"{folder}/{name}" in self._files for folder, name in places
-        )
-        return rows | np.fromiter(taken, np.bool_, loaded.table.num_rows)
+        ]
+        return rows | pd.Series(named, rows.index)
 
     def _runs_in(self, loaded: Loaded, folders: Collection[str]) -> set[str]:
         """The runs of some folders, by their records or the folder's name."""

@@ -17,9 +17,9 @@ Layers = Sequence[Sequence[str]]
 
 # The lowest first. Names in one row may import each other.
 ANALYSIS: Layers = (
-    ("units", "catalog", "retail", "notify", "columns", "labelled", "parsers"),
+    ("units", "catalog", "retail", "notify", "labelled", "parsers"),
     (
-        *("load", "packed", "metrics", "records", "published", "cases", "read"),
+        *("load", "packed", "records", "published", "cases", "read"),
         *("decoding", "front", "selection", "copies", "runs"),
     ),
     ("figures",),

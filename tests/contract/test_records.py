@@ -51,8 +51,8 @@ def test_what_a_module_returns_is_what_analysis_loads(
     assert loaded.excluded == []
     outcomes = loaded.values("outcome")
     assert sorted(outcomes) == ["failed", "ok"]
-    first, end = loaded.figures.starts[outcomes.index("ok") :][:2]
-    assert loaded.figures.value[first:end].tolist() == [
+    figures = loaded.figures
+    assert figures.loc[figures["record"] == outcomes.index("ok"), "value"].tolist() == [
         row["value"] for row in result["record"]["metrics"]
     ]
 
@@ -273,7 +273,7 @@ def test_a_run_json_that_cannot_be_finished_fails_the_run(tmp_path: Path) -> Non
     assert done.returncode == 1
     assert f"{run_json} could not be written: Is a directory; the run is stopped" in said
     assert "PLAY RECAP" in done.stdout
-    assert load([tmp_path / "results"]).table.num_rows == 1
+    assert len(load([tmp_path / "results"]).records) == 1
 
 
 def test_a_run_that_cannot_be_named_to_make_is_stopped(tmp_path: Path) -> None:

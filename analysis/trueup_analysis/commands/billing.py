@@ -101,7 +101,7 @@ class Billing:
 
         api_prices = ApiPrices(self.api_price, self.api_price_total)
         if api_prices.given and not any(map(is_served, {*loaded.values("benchmark")})):
-            count = loaded.table.num_rows
+            count = len(loaded.records)
             raise BadInput(
                 f"--api-price compares with records of servers, and none of the {count:,} records"
                 " is one"

@@ -57,7 +57,7 @@ def load_all(sources: Sequence[Path], *, may_be_empty: bool = False) -> Loaded:
         tell=lambda files: PROGRESS.step(f"reading records: {files:,} files"),
         may_be_empty=may_be_empty,
     )
-    PROGRESS.step(f"working on {loaded.table.num_rows:,} records")
+    PROGRESS.step(f"working on {len(loaded.records):,} records")
     return loaded
 
 
@@ -255,6 +255,6 @@ def expectations_at_sizes(
     errors are reported."""
     from ..catalog import built_in, folder
 
-    sized = bool((loaded.figures.message_bytes >= 0).any())
+    sized = bool(loaded.figures["message_bytes"].notna().any())
     is_site_catalog = also_own and folder(catalog) != built_in()
     return expectations_for(None, catalog) if sized or is_site_catalog else None

@@ -46,7 +46,7 @@ def list_cases(
     loaded = load_results(*asked)
     everything |= common.format_ in {Format.csv, Format.json}
     expected = expectations_at_sizes(loaded, common.catalog, also_own=True)
-    if everything or loaded.table.num_rows <= list_sheets.ROWS_SHOWN:
+    if everything or len(loaded.records) <= list_sheets.ROWS_SHOWN:
         tables = list_sheets.cases(loaded, expected)
     else:
         tables = list_sheets.summary(loaded)

@@ -41,5 +41,5 @@ def pack(
     loaded = load_results(asked.sources, replace(chosen, every_run=every_run))
     pack_(loaded, output)
     say_notes(loaded)
-    say(f"{loaded.table.num_rows} records packed into {output}.")
+    say(f"{len(loaded.records)} records packed into {output}.")
     end_incomplete(loaded)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..packed import values
 from ..units import known
-from .coded import ByRecord, all_of
+from .frames import of_whole_case
 from .pooling import rows_to_price, work_priced
 from .prices import OWN, Pricing, Terms
 
@@ -139,14 +140,11 @@ def _totals(rows: Sequence[Mapping[str, Any]], loaded: Loaded) -> list[dict[str,
 
 def _published_hours(loaded: Loaded) -> dict[str, float]:
     """The sum of run times that a publication prints, by configuration."""
-    sums = all_of(loaded)
-    sums = sums.taken(sums.words("benchmark").marks(["devito_sums"]))
-    seconds = ByRecord(loaded).median("wall_clock_sum")[sums.records].tolist()
-    parameters = sums.mappings("parameters")
-    codes = sums.words("parameters").codes.tolist()
+    sums = loaded.records[loaded.records["benchmark"] == "devito_sums"]
+    seconds = of_whole_case(loaded.figures, metric="wall_clock_sum").reindex(sums.index)
     return {
-        parameters[code]["configuration"]: run_seconds / 3600
-        for code, run_seconds in zip(codes, seconds, strict=True)
+        parameters["configuration"]: run_seconds / 3600
+        for parameters, run_seconds in zip(values(sums["parameters"]), seconds, strict=True)
     }
 
 

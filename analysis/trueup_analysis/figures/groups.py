@@ -6,22 +6,20 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .coded import Coded, by_number, first_of_each
 from .heads import known
 from .views import at_headline, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from numpy.typing import NDArray
+    import pandas as pd
     from trueup.cases import Case
     from trueup.view import Measure, View
 
-    from .coded import Held
     from .heads import Heads
     from .views import Headline
 
@@ -86,17 +84,12 @@ class Group:
 
 def groups(all_cases: Iterable[Case], heads: Heads) -> list[Group]:
     """The cases with outcome ok, grouped by measurement, in the order in which they were read."""
-    ok = [
-        case for case in all_cases if case.outcome == "ok" and view_of(case.benchmark) is not None
-    ]
-    # Sweeps repeat themselves: a key for each kind of record.
-    first, kind = first_of_each(_kinds(ok, heads))
-    keys: dict[tuple[object, ...], int] = {}
-    numbers = [keys.setdefault(_key(ok[index], heads), len(keys)) for index in first.tolist()]
-    members = by_number(np.array(numbers, np.int64)[kind])
+    members: dict[tuple[object, ...], list[Case]] = {}
+    for case in all_cases:
+        if case.outcome == "ok" and view_of(case.benchmark) is not None:
+            members.setdefault(_key(case, heads), []).append(case)
     group_list = []
-    for key, places in zip(keys, members, strict=True):
-        cases = tuple(ok[index] for index in places.tolist())
+    for key, cases in members.items():
         case = cases[0]
         headline = heads.of(case)
         group_list.append(
@@ -107,24 +100,11 @@ def groups(all_cases: Iterable[Case], heads: Heads) -> list[Group]:
                 node_count=case.node_count,
                 apart=apart_of(case, view_of(case.benchmark)),
                 layout=case.layout,
-                cases=cases,
+                cases=tuple(cases),
                 head=None if headline is None else pooled(cases, headline.measure, heads),
             )
         )
     return group_list
-
-
-def _kinds(cases: Sequence[Case], heads: Heads) -> list[NDArray[Any]]:
-    """Whole numbers that differ wherever ``_key`` differs, and more often."""
-    records = Coded(heads.loaded, np.array([case.record for case in cases], np.int64))
-    texts = ("benchmark", "case", "nodes", "vm_size", "provenance")
-    mappings = ("parameters", "system", "software")
-    counts = ("node_count", "ranks", "threads_per_rank")
-    return [
-        *(records.words(name).codes for name in (*texts, *mappings)),
-        *(records.count(name) for name in counts),
-        heads.places(cases),
-    ]
 
 
 def _key(case: Case, heads: Heads) -> tuple[object, ...]:
@@ -183,13 +163,13 @@ def pooled(cases: Sequence[Case], measure: Measure, heads: Heads) -> Pooled | No
 
 
 def _pooled_whole(
-    cases: Sequence[Case], measure: Measure, held: Held, heads: Heads
+    cases: Sequence[Case], measure: Measure, held: pd.DataFrame, heads: Heads
 ) -> Pooled | None:
     """The same of figures of whole cases."""
-    holding = np.flatnonzero(~np.isnan(held.value))
+    holding = np.flatnonzero(held["value"].notna())
     if not len(holding):
         return None
-    values, lows, highs = (column[holding] for column in (held.value, held.low, held.high))
+    values, lows, highs = (held[name].to_numpy()[holding] for name in ("value", "low", "high"))
     order = np.argsort(values, kind="stable")
     least, most = (cases[holding[order[end]]] for end in (0, -1))
     if len(holding) > 1:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..packed import decoded
-from .coded import first_of_each
+from .frames import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -26,18 +25,9 @@ def shared(pairs: Iterable[tuple[Machine, str]]) -> dict[Machine, list[str]]:
 
 def sentences(loaded: Loaded) -> list[str]:
     """A sentence for each Azure VM that records know by several names."""
-    systems, nodes, counts = (
-        loaded.words("system"),
-        loaded.words("nodes"),
-        loaded.counts("node_count"),
-    )
-    machines = [decoded(text).get("machine") for text in systems.words]
-    first, _ = first_of_each([systems.codes, nodes.codes, counts])
-    pairs = (
-        (machines[systems.codes[index]], nodes.words[nodes.codes[index]])
-        for index in first.tolist()
-        if counts[index] == 1 and systems.codes[index] >= 0 and nodes.codes[index] >= 0
-    )
+    single = loaded.records.loc[loaded.records["node_count"] == 1, ["system", "nodes"]]
+    rows = rows_of(single.drop_duplicates())
+    pairs = ((row["system"].get("machine"), row["nodes"]) for row in rows)
     several = shared(pair for pair in pairs if pair[0]).values()
     return [
         f"{' and '.join(names)} are one Azure VM by their records, which count {len(names)} nodes."

@@ -8,34 +8,26 @@ import statistics
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
 from trueup.cases import TYPICAL, Case, Figure
 from trueup.errors import BadInput
 
 from ..cases import read_cases
-from ..columns import Words, numbered
+from ..packed import alike
 from . import tokens
-from .coded import all_of, distinct, first_of_each, words_of
+from .frames import MEDIANS, first, of_kinds, rows_of
 from .views import amount_rate, headline, view_of
 from .work import HOW, work_of
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        Callable,
-        Collection,
-        Container,
-        Iterable,
-        Iterator,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 
+    import numpy as np
+    import pandas as pd
     from numpy.typing import NDArray
     from trueup.health.expectations import Expectations
     from trueup.view import Measure, View, Work
 
     from ..load import Loaded
-    from .coded import Coded, Counts
 
     # Headline figure and rates, by the number of the record.
     _Single = dict[int, dict[str, Any]]
@@ -53,8 +45,6 @@ _NAMES: Final = (
     "offer",
 )
 _RESOURCES: Final = ("node_count", "ranks", "threads_per_rank", "cores")
-# A single measurement is the median of one.
-_MEDIANS: Final = (None, "median", "single")
 
 
 def has_work(loaded: Loaded) -> bool:
@@ -70,7 +60,7 @@ def work_priced(benchmark: str) -> tuple[Work, ...]:
 
 
 class _Held(NamedTuple):
-    """The records of one benchmark that can be priced.
+    """The records of one benchmark that can be priced, and their figures.
 
     Attributes:
         works: the units of their work.
@@ -79,7 +69,8 @@ class _Held(NamedTuple):
     benchmark: str
     view: View | None
     works: tuple[Work, ...]
-    records: Coded
+    loaded: Loaded
+    records: pd.DataFrame
 
     @property
     def heads(self) -> tuple[Measure, ...]:
@@ -102,56 +93,46 @@ class _Held(NamedTuple):
         rates = {metric for work in self.works for metric in (work.rate, *work.also)}
         return {_RUN_TIME, *rates, *(measure.metric for measure in self.heads)}
 
-    def figures(self) -> Counts:
-        """The places of their figures, of the statistics that stand for one."""
-        every = self.records.loaded.figures
-        statistic_names = {*TYPICAL, *(measure.statistic for measure in self.heads)} - {""}
-        among = np.zeros(len(every.starts) - 1, np.bool_)
-        among[self.records.records] = True
-        rows = np.flatnonzero(every.name.marks(self.needed))
-        rows = rows[every.statistic.taken(rows).marks(statistic_names)]
-        figure_rows: Counts = rows[among[every.owners[rows]]]
-        return figure_rows
+    def figures(self) -> pd.DataFrame:
+        """Their figures, of the statistics that stand for one."""
+        statistics = {*TYPICAL, *(measure.statistic for measure in self.heads)} - {""}
+        rows = self.loaded.figures
+        rows = rows[rows["name"].isin(self.needed) & rows["statistic"].isin(statistics)]
+        return rows[rows["record"].isin(self.records.index)]
 
 
 def _held(loaded: Loaded) -> Iterator[_Held]:
     """The benchmarks that can be priced, in the order of reading."""
-    every = all_of(loaded)
-    ok = every.taken(every.words("outcome").marks(["ok"]))
-    benchmarks = ok.words("benchmark")
-    for code in distinct(benchmarks.codes):
-        benchmark = benchmarks.words[code]
+    ok = loaded.records[loaded.records["outcome"] == "ok"]
+    for name, group in ok.groupby("benchmark", sort=False, observed=True):
+        benchmark = str(name)
         if tokens.is_served(benchmark):
             continue
         works = work_priced(benchmark)
-        group = ok.taken(benchmarks.codes == code)
-        worked = _holding(group, [_RUN_TIME])
+        worked = _holding(loaded, group, [_RUN_TIME])
         for work in works:
-            worked |= _holding(group, (work.rate, *work.also)) & _did(group, work)
+            worked |= _holding(loaded, group, (work.rate, *work.also)) & _did(group, work)
         if worked.any():
             view = view_of(benchmark) if works else None
-            yield _Held(benchmark, view, works, group.taken(worked))
+            yield _Held(benchmark, view, works, loaded, group[worked])
 
 
-def _holding(records: Coded, names: Collection[str]) -> NDArray[np.bool_]:
+def _holding(loaded: Loaded, records: pd.DataFrame, names: Collection[str]) -> NDArray[np.bool_]:
     """Which records hold any of some figures."""
-    every = records.loaded.figures
-    held = np.zeros(len(every.starts) - 1, np.bool_)
-    held[every.owners[every.name.marks(names)]] = True
-    return held[records.records]
+    figures = loaded.figures
+    return records.index.isin(figures.loc[figures["name"].isin(names), "record"])
 
 
-def _did(records: Coded, work: Work) -> NDArray[np.bool_] | bool:
+def _did(records: pd.DataFrame, work: Work) -> NDArray[np.bool_] | bool:
     """Which records did such work, as far as their parameters say."""
     if not work.parameter:
         return True
-    by_code = records.mappings("parameters")
-    did = [
-        code
-        for code, parameters in by_code.items()
-        if str(parameters.get(work.parameter)) == work.value
-    ]
-    return np.isin(records.words("parameters").codes, did)
+    return of_kinds(
+        records,
+        ["parameters"],
+        lambda parameters: str(parameters.get(work.parameter)) == work.value,
+        kind="bool",
+    ).to_numpy()
 
 
 def rows_to_price(
@@ -163,10 +144,10 @@ def rows_to_price(
     warnings: list[str] = []
     unpriced: list[str] = []
     for every in _held(loaded):
-        counted = every.records.count("node_count") >= 0
-        held = every._replace(records=every.records.taken(counted))
-        unpriced += [_unpriced(every, ~counted)] if not counted.all() else []
-        if not counted.any():
+        counted = every.records["node_count"].notna()
+        held = every._replace(records=every.records[counted])
+        unpriced += [] if counted.all() else [_unpriced(every, every.records[~counted])]
+        if held.records.empty:
             continue
         rows, unit_warnings = _in_units(held, held.figures())
         warnings += unit_warnings
@@ -175,53 +156,51 @@ def rows_to_price(
         raise BadInput("; ".join(unpriced))
     if not case_rows:
         raise BadInput(
-            f"none of {loaded.table.num_rows} records is ok and holds a run time or a rate of"
+            f"none of {len(loaded.records)} records is ok and holds a run time or a rate of"
             " tokens or of other work, so there is nothing to price"
         )
     return case_rows, [*unpriced, *warnings]
 
 
-def _unpriced(held: _Held, missing: NDArray[np.bool_]) -> str:
+def _unpriced(held: _Held, records: pd.DataFrame) -> str:
     """A sentence on records without a number of nodes."""
-    records = held.records.taken(missing)
-    first = f"case {records.first('case')} ({records.first('source')})"
+    case = f"case {first(records, 'case')} ({first(records, 'source')})"
     more = f" and {len(records) - 1:,} more of {held.benchmark}" if len(records) > 1 else ""
     return (
-        f"{first}{more} does not say on how many nodes it ran, so it has no cost; `trueup import"
+        f"{case}{more} does not say on how many nodes it ran, so it has no cost; `trueup import"
         " --nodes` says it of logs"
     )
 
 
-def _in_units(held: _Held, rows: Counts) -> tuple[Counts, list[str]]:
+def _in_units(held: _Held, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """The figures in the view's units, and a sentence on each of the others."""
-    every = held.records.loaded.figures
     warnings = []
     for name, unit in sorted(held.units.items()):
-        is_other = every.name.taken(rows).marks([name]) & ~every.unit.taken(rows).marks([unit])
-        other, rows = rows[is_other], rows[~is_other]
-        of = every.unit.taken(other)
-        for other_unit in of.held():
-            several = len(np.unique(every.owners[other[of.marks([other_unit])]]))
+        is_other = (rows["name"] == name) & (rows["unit"] != unit)
+        others = rows[is_other].groupby("unit", observed=True)["record"].nunique()
+        for other_unit, several in sorted(others.items()):
             warnings.append(
                 f"{held.benchmark}: {name} is in {other_unit}, not in {unit}, in"
                 f" {several} {'record' if several == 1 else 'records'}, and does not count there."
             )
+        rows = rows[~is_other]
     return rows, warnings
 
 
-def _cases_of(held: _Held, rows: Counts, expectations: Expectations | None) -> list[dict[str, Any]]:
+def _cases_of(
+    held: _Held, rows: pd.DataFrame, expectations: Expectations | None
+) -> list[dict[str, Any]]:
     """One row a case of one benchmark: its records pooled, in the order of reading."""
-    every, records = held.records.loaded.figures, held.records
-    placed = (every.message_bytes[rows] >= 0) | (every.device.codes[rows] >= 0)
-    single = _record_by_record(held, every.owners[rows[placed]], expectations)
+    is_placed = rows["message_bytes"].notna() | rows["device"].notna()
+    single = _record_by_record(held, rows.loc[is_placed, "record"].unique(), expectations)
     names = _names(held)
-    first, number = first_of_each(_keys(records, names, single))
-    pooled_figures = _whole(held, rows[~placed], number)
+    number = _numbers(names, single)
+    pooled_figures = _whole(rows[~is_placed], number)
     parts: dict[int, list[dict[str, Any]]] = {}
-    for index in np.flatnonzero(np.isin(records.records, list(single))).tolist():
-        parts.setdefault(int(number[index]), []).append(single[int(records.records[index])])
-    case_rows = _kept(held, names, first)
-    pooled = np.bincount(number)
+    for record, figures in single.items():
+        parts.setdefault(number[record], []).append(figures)
+    case_rows = _kept(held, names, number)
+    pooled = number.value_counts()
     for group, row in enumerate(case_rows):
         case = _as_case(held, row["parameters"], pooled_figures.get(group, ()))
         row.update(_of_parts(held, parts[group]) if group in parts else _of_case(held, case, None))
@@ -260,70 +239,49 @@ def _as_case(held: _Held, parameters: Mapping[str, Any], pooled: Sequence[Figure
     )
 
 
-def _names(held: _Held) -> dict[str, Words]:
+def _names(held: _Held) -> pd.DataFrame:
     """The columns of ``_NAMES``."""
     records = held.records
-    case, nodes, size = map(records.words, ("case", "nodes", "vm_size"))
-    several = np.where(records.count("node_count") > 1, nodes.codes, -1)
-    first, number = first_of_each([case.codes, several])
-    cases = [
-        case.words[code] if of < 0 else _general(case.words[code], nodes.words[of])
-        for code, of in zip(case.codes[first].tolist(), several[first].tolist(), strict=True)
-    ]
-    columns = {
-        "case": words_of(cases, number),
-        "work": _told(records, "parameters", lambda parameters: _work(held.view, parameters, ())),
-        "configuration": _told(
-            records, "parameters", lambda parameters: parameters.get("configuration", "")
+    several = records["nodes"].where(records["node_count"] > 1)
+    return records.assign(
+        case=of_kinds(records.assign(several=several), ["case", "several"], _general),
+        work=of_kinds(records, ["parameters"], lambda parameters: _work(held.view, parameters, ())),
+        configuration=of_kinds(
+            records, ["parameters"], lambda parameters: str(parameters.get("configuration", ""))
         ),
-        "version": _told(records, "software", lambda software: software.get(held.benchmark, "")),
+        version=of_kinds(
+            records, ["software"], lambda software: str(software.get(held.benchmark, ""))
+        ),
         # Off Azure the size says nothing, so machines are kept apart by name.
-        "machine": Words(np.where(size.codes < 0, nodes.codes, -1), nodes.words),
-    }
-    return {name: columns[name] if name in columns else records.words(name) for name in _NAMES}
+        machine=records["nodes"].where(records["vm_size"].isna()),
+    )[[*_NAMES, *_RESOURCES, "parameters"]]
 
 
-def _told(records: Coded, name: str, text: Callable[[Mapping[str, Any]], Any]) -> Words:
-    """A text for each mapping of a column."""
-    first, number = first_of_each([records.words(name).codes])
-    by_code = records.taken(first).mappings(name)
-    return words_of([str(text(mapping)) for mapping in by_code.values()], number)
-
-
-def _keys(records: Coded, names: Mapping[str, Words], single: _Single) -> list[NDArray[Any]]:
-    """Whole numbers that tell rows apart."""
-    keys: list[NDArray[Any]] = [
-        *(names[name].codes for name in _NAMES),
-        *(records.count(name) for name in _RESOURCES),
-    ]
+def _numbers(names: pd.DataFrame, single: _Single) -> pd.Series:
+    """The row of each record."""
+    keys = [*_NAMES, *_RESOURCES]
     if single:
-        parts = [single.get(record, _NO_HEADLINE) for record in records.records.tolist()]
-        metrics = {name: code for code, name in enumerate({head["metric"] for head in parts})}
-        sizes = [head["message_bytes"] for head in parts]
-        keys.append(np.array([metrics[head["metric"]] for head in parts]))
-        keys.append(numbered(np.array([-1 if size is None else size for size in sizes])))
-    return keys
+        parts = [single.get(record, _NO_HEADLINE) for record in names.index]
+        names = names.assign(
+            metric=[head["metric"] for head in parts],
+            message_bytes=[head["message_bytes"] for head in parts],
+        )
+        keys += ["metric", "message_bytes"]
+    return alike(names, keys)
 
 
-def _kept(held: _Held, names: Mapping[str, Words], first: Counts) -> list[dict[str, Any]]:
+def _kept(held: _Held, names: pd.DataFrame, number: pd.Series) -> list[dict[str, Any]]:
     """The columns that rows take from the first of their records."""
-    records = held.records.taken(first)
-    columns: dict[str, list[Any]] = {name: names[name].taken(first).values() for name in _NAMES}
-    columns["machine"] = [name or "" for name in columns["machine"]]
-    for name in _RESOURCES:
-        columns[name] = [None if count < 0 else count for count in records.count(name).tolist()]
-    by_code = records.mappings("parameters")
-    columns["parameters"] = [by_code[code] for code in records.words("parameters").codes.tolist()]
     return [
-        {"benchmark": held.benchmark, **dict(zip(columns, values, strict=True))}
-        for values in zip(*columns.values(), strict=True)
+        {"benchmark": held.benchmark, **row, "machine": row["machine"] or ""}
+        for row in rows_of(names[~number.duplicated()])
     ]
 
 
-def _general(case: str, nodes: str) -> str:
+def _general(case: str, nodes: str | None) -> str:
     """The name of a case with its nodes' names left out: that of a pair has both."""
-    for node in sorted(nodes.split("+"), key=len, reverse=True):
-        if node in case:
+    for node in sorted((nodes or "").split("+"), key=len, reverse=True):
+        if node and node in case:
             case = re.sub(rf"(?<![A-Za-z0-9]){re.escape(node)}(?![A-Za-z0-9])", "*", case)
     return case
 
@@ -339,45 +297,36 @@ def _work(view: View | None, parameters: Mapping[str, Any], without: Container[s
     return repr(named_values) if named_values else work_of(parameters)
 
 
-def _whole(held: _Held, rows: Counts, number: Counts) -> dict[int, list[Figure]]:
+def _whole(rows: pd.DataFrame, number: pd.Series) -> dict[int, list[Figure]]:
     """Figures of whole cases, pooled over the records of each row: the median, and n added up.
 
     Args:
         number: of each record its row.
     """
-    if not len(rows):
-        return {}
-    every = held.records.loaded.figures
-    of_record = np.zeros(len(every.starts) - 1, np.int64)
-    of_record[held.records.records] = number
-    groups, names = of_record[every.owners[rows]], every.name.taken(rows)
-    # A single measurement is the median of one; missing (-1) is either.
-    words = [*every.statistic.words, None]
-    same = np.array([-1 if statistic in _MEDIANS else code for code, statistic in enumerate(words)])
-    of_kind = same[every.statistic.codes[rows]]
-    first, pool = first_of_each([groups, names.codes, of_kind])
-    order = np.lexsort((every.value[rows], pool))
-    counts = np.bincount(pool)
-    starts = np.cumsum(counts) - counts
-    values = every.value[rows][order]
-    medians = (values[starts + (counts - 1) // 2] + values[starts + counts // 2]) / 2
-    repeats = np.add.reduceat(every.n[rows].clip(0)[order], starts, dtype=np.int64)
+    statistic = rows["statistic"].astype("str")
+    pools = rows.assign(
+        group=rows["record"].map(number),
+        # A single measurement is the median of one; a missing one is either.
+        statistic=statistic.mask(rows["statistic"].isin(MEDIANS), "median"),
+    )
+    by = pools.groupby(["group", "name", "statistic"], sort=False, observed=True)
+    medians = by.agg(value=("value", "median"), n=("n", "sum")).reset_index()
     pooled: dict[int, list[Figure]] = {}
-    columns = (groups[first], names.codes[first], of_kind[first], medians, repeats)
-    for group, name, kind, value, n in zip(*(column.tolist() for column in columns), strict=True):
-        statistic = "median" if kind == -1 else words[kind]
-        figure = Figure(names.words[name], value, "s", "lower", None, None, statistic, n)
-        pooled.setdefault(group, []).append(figure)
+    for row in rows_of(medians):
+        figure = Figure(
+            row["name"], row["value"], "s", "lower", None, None, row["statistic"], row["n"]
+        )
+        pooled.setdefault(row["group"], []).append(figure)
     return pooled
 
 
-def _record_by_record(held: _Held, records: Counts, expectations: Expectations | None) -> _Single:
+def _record_by_record(
+    held: _Held, records: Collection[int], expectations: Expectations | None
+) -> _Single:
     """Headline figure and rates of the records that hold figures of devices or message sizes."""
     units = held.units
     by_record: _Single = {}
-    chosen = set(records.tolist())
-    loaded = held.records.loaded
-    for case in read_cases(loaded, records=chosen, metrics=held.needed) if chosen else ():
+    for case in read_cases(held.loaded, records=records, metrics=held.needed):
         in_unit = [
             figure for figure in case.figures if figure.unit == units.get(figure.name, figure.unit)
         ]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .. import units
 from ..packed import MEASURED
-from .coded import ByRecord, all_of
+from .frames import of_whole_case, rows_of
 from .prices import CURRENCY, LIST_OFFER, Book, Quote
 from .tokens import costs, rates, served
 
@@ -145,20 +145,12 @@ _FIGURES: Final = {
 
 def _published(loaded: Loaded) -> list[dict[str, Any]]:
     """One row a published case, in the article's order of profiles, then of GPUs by price."""
-    records = all_of(loaded)
-    records = records.taken(~records.words("provenance").marks([MEASURED]))
-    records = served(records)
-    if not len(records):
-        return []
-    only = loaded.only(records.records)
-    names = ("case", "vm_size", "node_count", "gpus", "provenance", "parameters")
-    columns = {name: only.values(name) for name in names}
-    rate_columns = rates(records)
-    columns |= {ours: rate_columns[theirs].tolist() for ours, theirs in _FIGURES.items()}
-    rows = [
-        units.known(dict(zip(columns, values, strict=True)))
-        for values in zip(*columns.values(), strict=True)
-    ]
+    records = served(loaded.records)
+    records = records[records["provenance"] != MEASURED]
+    names = ["case", "vm_size", "node_count", "gpus", "provenance", "parameters"]
+    rate_columns = rates(loaded.figures)[list(_FIGURES.values())]
+    renamed = rate_columns.rename(columns={theirs: ours for ours, theirs in _FIGURES.items()})
+    rows = rows_of(records[names].join(renamed))
     for row in rows:
         parameters = row.pop("parameters")
         row.update({name: str(parameters.get(name, "")) for name in ("profile", "gpu")}, n=1)
@@ -410,14 +402,9 @@ def _gpu(row: Mapping[str, Any]) -> str:
 def _ratios(loaded: Loaded, low: Mapping[str, _Found | None]) -> list[dict[str, str]]:
     """Claims on DeepSeek R1's cost beside Llama's, without the rates."""
     names = ("cost_ratio", "slowdown", "token_ratio")
-    held, records = ByRecord(loaded), all_of(loaded)
-    records = records.taken(records.words("benchmark").marks(["vllm_ratios"]))
-    columns = {"vm_size": records.words("vm_size").values(), "gpus": records.count("gpus").tolist()}
-    columns |= {name: held.median(name)[records.records].tolist() for name in names}
-    rows = [
-        units.known(dict(zip(columns, values, strict=True)))
-        for values in zip(*columns.values(), strict=True)
-    ]
+    records = loaded.records[loaded.records["benchmark"] == "vllm_ratios"]
+    figures = {name: of_whole_case(loaded.figures, metric=name) for name in names}
+    rows = rows_of(records[["vm_size", "gpus"]].assign(**figures))
     slow, longer = (
         next((row[name] for row in rows if row[name] is not None), None) for name in names[1:]
     )

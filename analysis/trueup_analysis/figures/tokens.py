@@ -7,13 +7,13 @@ import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
+import pandas as pd
 from trueup.errors import BadInput
 from trueup.serving import LOADS
 
 from .. import catalog, units
 from ..packed import MEASURED
-from .coded import ByRecord, Coded, all_of
+from .frames import MEDIANS, of_whole_case, rows_of
 from .prices import OWN, Pricing, Terms
 from .views import view_of
 from .work import HOW, work_of
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..load import Loaded
-    from .coded import Numbers
 
 # The same work at another address, or with other prompts of its kind, is a repeat; a profile's
 # options stand resolved in the other parameters.
@@ -125,10 +124,10 @@ def is_served(benchmark: str) -> bool:
     return view is not None and bool(view.loads)
 
 
-def served(records: Coded) -> Coded:
+def served(records: pd.DataFrame) -> pd.DataFrame:
     """The records of servers."""
-    benchmarks = records.words("benchmark")
-    return records.taken(benchmarks.marks([name for name in benchmarks.held() if is_served(name)]))
+    benchmarks = records["benchmark"]
+    return records[benchmarks.isin(list(filter(is_served, benchmarks.unique())))]
 
 
 def read_gpus(path: Path) -> dict[str, int]:
@@ -176,13 +175,13 @@ def table(
         gpus: how many GPUs each size has (``read_gpus``).
         api: prices of an API to compare with.
     """
-    records = served(all_of(loaded))
+    records = served(loaded.records)
     if not terms.placed:
-        records = records.taken(records.words("provenance").marks([MEASURED]))
-    if not len(records):
+        records = records[records["provenance"] == MEASURED]
+    if records.empty:
         return None
     api = ApiPrices() if api is None else api
-    unpriced, left_out, unmeasured = _rows(records)
+    unpriced, left_out, unmeasured = _rows(records, loaded.figures)
     pricing = Pricing(prices, terms)
     rows = list(map(units.known, pricing.rows(unpriced)))
     warnings = pricing.warnings()
@@ -229,12 +228,14 @@ _CASE_KEYS = [
 ]
 
 
-def _rows(records: Coded) -> tuple[list[dict[str, Any]], list[str], list[dict[str, Any]]]:
+def _rows(
+    records: pd.DataFrame, figures: pd.DataFrame
+) -> tuple[list[dict[str, Any]], list[str], list[dict[str, Any]]]:
     """One row a case with both rates, in the order of reading; and the omissions, as sentences
     and as the loads that are missing."""
     pooled: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     left_out, unmeasured = [], []
-    for row in _told(records):
+    for row in _told(records, figures):
         gap = _why_not(row)
         if gap is None:
             pooled.setdefault(tuple(row[name] for name in _CASE_KEYS), []).append(row)
@@ -279,19 +280,13 @@ def _over(rows: Sequence[Mapping[str, Any]], name: str, how: str) -> float | Non
     return _HOW_POOLED[how](numbers) if numbers else None
 
 
-def _told(records: Coded) -> list[dict[str, Any]]:
+def _told(records: pd.DataFrame, figures: pd.DataFrame) -> list[dict[str, Any]]:
     """A row for each record: its rates, and the facts of its parameters and software."""
-    loaded = records.loaded.only(records.records)
-    texts = (
+    columns = [
         *("benchmark", "case", "outcome", "reason", "run_id", "nodes", "vm_size", "region"),
         *("offer", "provenance", "node_count", "gpus", "parameters", "software"),
-    )
-    columns = {name: loaded.values(name) for name in texts}
-    columns |= {name: rate.tolist() for name, rate in rates(records).items()}
-    rows = [
-        units.known(dict(zip(columns, values, strict=True)))
-        for values in zip(*columns.values(), strict=True)
     ]
+    rows = rows_of(records[columns].join(rates(figures)))
     for row in rows:
         parameters = row["parameters"]
         row["work"], row["sweep"] = work_of(parameters, _NOT_WORK), work_of(parameters, _NOT_SWEEP)
@@ -327,18 +322,17 @@ def _limits(parameters: Mapping[str, Any]) -> str:
     return ", ".join(f"{name.upper()} {ms:g} ms" for name, ms in limits.items() if ms is not None)
 
 
-def rates(records: Coded) -> dict[str, Numbers]:
+def rates(figures: pd.DataFrame) -> pd.DataFrame:
     """The rates of each record by the metric's name, and the cached share of the prompts; NaN where
     a record lacks one."""
-    held, places = ByRecord(records.loaded), records.records
-    wide = {name: held.median(name)[places] for name in (*_RATES, _CACHED)}
-    for name, (metric, statistic, _) in _LATENCIES.items():
-        column = held.median(metric) if statistic == "median" else held.first(metric, [statistic])
-        wide[f"pooled:{name}"] = column[places]
+    columns = {name: of_whole_case(figures, metric=name) for name in (*_RATES, _CACHED)}
     # The published share is an average of the server's log.
-    mean = held.first(_CACHED, ["mean"])[places]
-    wide[_CACHED] = np.where(np.isnan(wide[_CACHED]), mean, wide[_CACHED])
-    return wide
+    mean = of_whole_case(figures, metric=_CACHED, statistics=["mean"])
+    columns[_CACHED] = columns[_CACHED].combine_first(mean)
+    for name, (metric, statistic, _) in _LATENCIES.items():
+        statistics = MEDIANS if statistic == "median" else [statistic]
+        columns[f"pooled:{name}"] = of_whole_case(figures, metric=metric, statistics=statistics)
+    return pd.DataFrame(columns)
 
 
 def _engine(row: Mapping[str, Any]) -> str:

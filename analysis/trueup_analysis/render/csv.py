@@ -3,12 +3,10 @@ names the sheet."""
 
 from __future__ import annotations
 
-import math
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
-from ..sheets.sheet import Folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,17 +42,10 @@ def _line(cells: Sequence[str]) -> str:
 
 def _column(of_sheets: Sequence[Sequence[Any]]) -> Sequence[str]:
     """The cells of a column."""
-    folded = [values for values in of_sheets if isinstance(values, Folded)]
-    if len(folded) == len(of_sheets) and len({id(values.each) for values in folded}) == 1:
-        each = folded[0].each
-        codes = list(chain.from_iterable(values.codes.tolist() for values in folded))
-        of_code = {code: _cell(None if code < 0 else each[code]) for code in set(codes)}
-        return [of_code[code] for code in codes]
     values = list(chain.from_iterable(of_sheets))
     kinds = set(map(type, values))
-    if kinds == {int} or (kinds == {float} and not any(map(math.isnan, values))):
-        return list(map(str, values))
-    if kinds <= {str, type(None)}:
+    # Most columns repeat their values. Equal values of other types may be written otherwise.
+    if kinds <= {str, int, type(None)}:
         texts = {value: _cell(value) for value in set(values)}
         return [texts[value] for value in values]
     return list(map(_cell, values))

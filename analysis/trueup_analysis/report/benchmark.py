@@ -298,7 +298,7 @@ def _repeats(group: Group, judged: Judged) -> int | None:
     counts = (
         [case.repeats(measure.metric) or 0 for case in group.cases]
         if held is None
-        else held.repeats.tolist()
+        else held["repeats"].tolist()
     )
     return sum(counts) if all(counts) else len(group.cases)
 

@@ -207,7 +207,7 @@ def _more(
     return [
         *(layout_parts(members) if view.layouts else ()),
         *scaling_parts(scaled),
-        *roofline_parts(of_it, ok, judged.sizes, judged.heads.figures),
+        *roofline_parts(of_it, ok, judged.sizes, judged.heads.loaded.figures),
     ]
 
 

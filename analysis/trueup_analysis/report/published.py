@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..figures.coded import all_of
 from ..figures.reference import compare, own, storage, sums
 from ..load import load
 from ..packed import MEASURED
@@ -29,18 +28,18 @@ def reference_section(
         path: reference_results.csv.
         compared: the scaling series of the loaded records, by benchmark.
     """
-    ok = all_of(loaded)
-    ok = ok.taken(ok.words("outcome").marks(["ok"]) & ok.words("benchmark").marks(["devito"]))
-    measured = ok.words("provenance").marks([MEASURED])
-    if not measured.any():
+    records = loaded.records
+    is_ok = (records["outcome"] == "ok") & (records["benchmark"] == "devito")
+    is_measured = is_ok & (records["provenance"] == MEASURED)
+    if not is_measured.any():
         return None
     published = load([path])
-    if measured.all():
+    if is_measured.equals(is_ok):
         beside = compare(
             published, [series for series in compared["devito"] if series.kind == "strong"]
         )
     else:
-        beside = compare(published, own(loaded.only(ok.taken(measured).records)))
+        beside = compare(published, own(loaded.only(is_measured)))
     sheets = reference_sheets.reference(beside, sums(published))
     parts = [Part(sheets=(sheet,)) for sheet in sheets]
     # The output of `trueup reference` has the published rates of storage too.

@@ -34,7 +34,9 @@ def records_section(loaded: Loaded, cases: Sequence[Case], heads: Heads) -> Sect
         titles = {sheet.name: sheet.title for sheet in sheets}
         listed = [
             replace(sheet, title=titles[sheet.name])
-            for sheet in list_sheets.run_by_run(loaded.only(bad), heads.every[bad])
+            for sheet in list_sheets.run_by_run(
+                loaded.only(bad), [heads.every[record] for record in bad]
+            )
         ]
         parts = [Part(sheets=(_tally(cases),))]
     parts += [Part(sheets=(replace(sheet, rows=list(sheet.rows), name=""),)) for sheet in listed]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from .. import units
+from ..figures.frames import plain
 from ..render.html import Figure, Part
 from ..render.plots.curves import draw_roofline
 from ..render.plots.data import Point, RooflinePlot
@@ -18,9 +19,10 @@ from ..units import measure, plural, scaled
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
+    from numpy.typing import NDArray
     from trueup.cases import Case
 
-    from ..figures.coded import ByRecord, Numbers
     from ..figures.sizes import Sizes
 
 _TRIAD: Final = "triad_rate"
@@ -29,20 +31,21 @@ _INTENSITY: Final = "operational_intensity"
 
 
 def roofline_parts(
-    benchmark_cases: Sequence[Case], ok: Sequence[Case], sizes: Sizes, figures: ByRecord
+    benchmark_cases: Sequence[Case], ok: Sequence[Case], sizes: Sizes, figures: pd.DataFrame
 ) -> list[Part]:
     """A part for each kind of machine whose cases hold a rate and its operational intensity.
 
     Args:
         benchmark_cases: one benchmark's cases.
         ok: all cases with outcome ok: the roof is the highest triad that any of them measured.
-        figures: the figures of all cases.
+        figures: the figures of all records.
     """
-    held = _held(figures)
+    held = plain(figures, metric=_RATE) * plain(figures, metric=_INTENSITY)
+    holding = set(held.index[held.fillna(0) != 0])
     rates: dict[str, list[Case]] = {}
     for case in benchmark_cases:
         # The rate of a node is unknown where their number is.
-        if held[case.record] and case.node_count is not None:
+        if case.record in holding and case.node_count is not None:
             rates.setdefault(case.machine, []).append(case)
     if not rates:
         return []
@@ -53,27 +56,18 @@ def roofline_parts(
     ]
 
 
-def _held(figures: ByRecord) -> list[bool]:
-    """Of each record whether it has a rate and an intensity that are not 0."""
-    rate, intensity = figures.plain(_RATE), figures.plain(_INTENSITY)
-    held: list[bool] = ((np.nan_to_num(rate) != 0) & (np.nan_to_num(intensity) != 0)).tolist()
-    return held
-
-
 def _where(cases: Sequence[Case]) -> str:
     """The node that all of the cases ran on, else their number and kind."""
     nodes = {node for case in cases for node in case.nodes}
     return min(nodes) if len(nodes) == 1 else f"{len(nodes):,} nodes of {cases[0].machine}"
 
 
-def _bandwidths(ok: Sequence[Case], figures: ByRecord) -> dict[str, float]:
+def _bandwidths(ok: Sequence[Case], figures: pd.DataFrame) -> dict[str, float]:
     """The highest measured triad of each kind of machine."""
-    triads = figures.plain(_TRIAD)
-    measured = (~np.isnan(triads)).tolist()
+    triads = plain(figures, metric=_TRIAD).to_dict()
     by_machine: dict[str, float] = {}
     for case in ok:
-        if measured[case.record]:
-            rate = float(triads[case.record])
+        if (rate := triads.get(case.record)) is not None:
             by_machine[case.machine] = max(rate, by_machine.get(case.machine, rate))
     return by_machine
 
@@ -83,7 +77,7 @@ def _roofline_part(
     cases: Sequence[Case],
     bandwidth: float | None,
     sizes: Sizes,
-    figures: ByRecord,
+    figures: pd.DataFrame,
     name: str,
 ) -> Part:
     peak = sizes.figure(cases[0].vm_size, "peak_fp64_gflops")
@@ -91,7 +85,7 @@ def _roofline_part(
     rates = _per_node(cases, figures)
     order = np.argsort(-rates, kind="stable").tolist()
     ranked = [cases[index] for index in order]
-    intensities = _of(ranked, figures.plain(_INTENSITY))
+    intensities = _of(ranked, figures, _INTENSITY)
     roofs = [
         None if bandwidth is None else min(bandwidth * intensity, peak or math.inf)
         for intensity in intensities.tolist()
@@ -103,7 +97,7 @@ def _roofline_part(
             "operational_intensity": intensities.tolist(),
             "flop_per_second_and_node": rates[order].tolist(),
             "roof": roofs,
-            "roofline_fraction": _of(ranked, figures.plain("roofline_fraction")).tolist(),
+            "roofline_fraction": _of(ranked, figures, "roofline_fraction").tolist(),
             "mark": ["best", *[""] * (len(ranked) - 1)],
         }
     )
@@ -146,17 +140,24 @@ def _layouts(cases: Sequence[Case]) -> list[str]:
     return [layouts[key] for key in keys]
 
 
-def _of(cases: Sequence[Case], column: Numbers) -> Numbers:
-    return column[[case.record for case in cases]]
+def _of(
+    cases: Sequence[Case], figures: pd.DataFrame, metric: str, statistic: str = ""
+) -> NDArray[np.float64]:
+    """A figure of each case, NaN where it has none."""
+    values = plain(figures, metric=metric, statistic=statistic)
+    return values.reindex([case.record for case in cases]).to_numpy()
 
 
-def _per_node(cases: Sequence[Case], figures: ByRecord, statistic: str = "") -> Numbers:
+def _per_node(
+    cases: Sequence[Case], figures: pd.DataFrame, statistic: str = ""
+) -> NDArray[np.float64]:
     nodes = np.array([case.node_count for case in cases], np.float64)
-    rates: Numbers = _of(cases, figures.plain(_RATE, statistic)) / nodes
-    return rates
+    return _of(cases, figures, _RATE, statistic) / nodes
 
 
-def _points(cases: Sequence[Case], intensities: Numbers, figures: ByRecord) -> list[Point]:
+def _points(
+    cases: Sequence[Case], intensities: NDArray[np.float64], figures: pd.DataFrame
+) -> list[Point]:
     """Where a spread is not recorded, the point stands alone."""
     middle = _per_node(cases, figures)
     ends = [

@@ -6,21 +6,19 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 from trueup.record import OUTCOMES
 
 from .. import units
 from ..cases import names, read_cases
-from ..figures.coded import by_number, first_of_each
-from ..figures.heads import Every, Heads
-from ..packed import decoded
+from ..figures.frames import of_kinds
+from ..figures.heads import Heads
+from ..packed import values
 from .headline import figure_text
-from .sheet import Column, Columns, Folded, Sheet, short_size, unshown, worded
+from .sheet import Column, Columns, Sheet, short_size, unshown, worded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
     from trueup.cases import Case
     from trueup.health.expectations import Expectations
 
@@ -38,12 +36,10 @@ _ALSO_LISTED: Final = (
     *("started_at", "duration_seconds", "name", "value", "unit", "message_bytes", "device"),
     *("command", "source", "raw_path", "provenance"),
 )
-# Columns of records that are listed as they are: texts, and figures.
+# Columns of records that are listed as they are.
 _SAME: Final = (
-    *("benchmark", "case", "outcome", "reason", "vm_size", "run_id", "region", "offer"),
+    *("benchmark", "case", "outcome", "reason", "nodes", "vm_size", "run_id", "region", "offer"),
     *("started_at", "source", "raw_path", "provenance"),
-)
-_COUNTED: Final = (
     *("cores", "node_count", "ranks", "threads_per_rank", "gpus", "duration_seconds"),
 )
 
@@ -53,76 +49,43 @@ def cases(loaded: Loaded, expectations: Expectations | None = None) -> list[Shee
     return run_by_run(loaded, Heads(loaded, expectations).every)
 
 
-def run_by_run(loaded: Loaded, heads: Every) -> list[Sheet]:
+def run_by_run(loaded: Loaded, heads: Sequence[Headline | None]) -> list[Sheet]:
     """All records, a table for each run.
 
     Args:
         heads: the figure that stands for each.
     """
     columns = _columns(loaded, heads)
-    runs = loaded.words("run_id")
+    runs = loaded.records["run_id"]
     manifests = {str(run.get("run_id")): run for run in loaded.runs}
-    first, number = first_of_each([runs.codes])
     sheets = []
-    for code, places in zip(runs.codes[first].tolist(), by_number(number), strict=True):
-        run_id = runs.words[code]
-        rows = {key: _at(column, places) for key, column in columns.items()}
+    for name, of_run in runs.groupby(runs, sort=False, observed=True):
+        run_id, places = str(name), of_run.index.tolist()
+        rows = {key: [column[row] for row in places] for key, column in columns.items()}
         title = _run_title(run_id, rows["outcome"], manifests.get(run_id))
         sheets.append(_records(Columns(rows), title, run_id))
     return sheets
 
 
-def _at(column: Any, places: NDArray[np.int64]) -> Any:
-    """The values of a column in some rows, which mostly follow one another."""
-    first, end = int(places[0]), int(places[-1]) + 1
-    if end - first == len(places):
-        return column[first:end]
-    if isinstance(column, list):
-        return [column[row] for row in places.tolist()]
-    return column[places]
-
-
-def _columns(loaded: Loaded, heads: Every) -> dict[str, Sequence[Any]]:
+def _columns(loaded: Loaded, heads: Sequence[Headline | None]) -> dict[str, Sequence[Any]]:
     """The listed values of each record, column by column."""
-    texts = {key: Folded(*loaded.words(key)) for key in _SAME}
-    nodes, outcomes = loaded.words("nodes"), texts["outcome"]
-    several = loaded.counts("node_count") > 1
-    first, kind = first_of_each([nodes.codes, several])
-    kinds = zip(Folded(*nodes.taken(first)), several[first].tolist(), strict=True)
-    # A single node may have a + in its name.
-    each = [names(name, 2 if is_several else 1) for name, is_several in kinds]
-    commands = loaded.words("command")
+    shown_nodes = of_kinds(
+        loaded.records, ["nodes", "node_count"], lambda *nodes: _few(names(*nodes))
+    )
+    commands = of_kinds(loaded.records, ["command"], lambda words: " ".join(words) or None)
+    outcomes = loaded.values("outcome")
+    measures = [None if figure is None else figure.measure for figure in heads]
     return {
-        **texts,
-        **{key: loaded.values(key) for key in _COUNTED},
-        **_of_figures(heads),
-        "nodes": Folded(kind, list(map("+".join, each))),
-        "shown_nodes": Folded(kind, list(map(_few, each))),
-        "command": Folded(commands.codes, [_command(text) for text in commands.words]),
-        "mark": Folded(
-            outcomes.codes, ["" if outcome == "ok" else "bad" for outcome in outcomes.each]
-        ),
+        **{key: loaded.values(key) for key in _SAME},
+        "name": [measure and measure.metric for measure in measures],
+        "value": [figure and figure.value for figure in heads],
+        "unit": [measure and measure.unit for measure in measures],
+        "message_bytes": [figure and figure.message_bytes for figure in heads],
+        "device": [figure and figure.device for figure in heads],
+        "shown_nodes": shown_nodes.tolist(),
+        "command": values(commands),
+        "mark": ["" if outcome == "ok" else "bad" for outcome in outcomes],
         "figure": heads,
-    }
-
-
-def _command(text: str) -> str | None:
-    return " ".join(decoded(text)) or None
-
-
-def _of_figures(heads: Every) -> dict[str, Sequence[Any]]:
-    """The headline figures of records, for programs."""
-    values = zip(heads.codes.tolist(), heads.value.tolist(), strict=True)
-    odd = [heads.odd.get(record) for record in heads.records.tolist()] if heads.odd else None
-    nothing = Folded(np.full(len(heads), -1), ())
-    return {
-        "name": Folded(heads.codes, [measure.metric for measure in heads.measures]),
-        "value": [None if code < 0 else value for code, value in values],
-        "unit": Folded(heads.codes, [measure.unit for measure in heads.measures]),
-        "message_bytes": nothing
-        if odd is None
-        else [headline and headline.message_bytes for headline in odd],
-        "device": nothing if odd is None else [headline and headline.device for headline in odd],
     }
 
 
@@ -137,7 +100,7 @@ def summary(loaded: Loaded) -> list[Sheet]:
     sheets += [_run_by_run(loaded, all_cases, list(runs))] * (len(runs) > 1)
     if bad:
         last = loaded.only([case.record for case in bad[-_EXAMPLES:]])
-        rows = Columns(_columns(last, Every.none(last.table.num_rows)))
+        rows = Columns(_columns(last, [None] * len(last.records)))
         sheet = _records(rows, f"Not ok: {len(bad):,}", "")
         more = len(bad) - _EXAMPLES
         notes = [f"And {more:,} before these: --outcome failed --outcome invalid --every-record."]

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable
 
 
 class Column(NamedTuple):
@@ -38,8 +36,6 @@ class Column(NamedTuple):
 
     def texts(self, values: Sequence[Any]) -> list[str]:
         """How the values of its rows are written for people."""
-        if isinstance(values, Folded):
-            return values.mapped(self.show)
         each = list(values)
         # Most columns repeat their values. Equal values of other types may be written otherwise.
         if set(map(type, each)) <= {str, int, type(None)}:
@@ -49,8 +45,7 @@ class Column(NamedTuple):
 
     def is_known(self, values: Sequence[Any]) -> bool:
         """Whether people can read anything in it."""
-        some = values.held() if isinstance(values, Folded) else values
-        return any(self.show(value) not in {units.UNKNOWN, ""} for value in some)
+        return any(self.show(value) not in {units.UNKNOWN, ""} for value in values)
 
 
 def unshown(*keys: str) -> list[Column]:
@@ -61,39 +56,6 @@ def unshown(*keys: str) -> list[Column]:
 def worded(*keys: str) -> list[Column]:
     """Columns of words under their own names."""
     return [Column(key, key, words=True) for key in keys]
-
-
-class Folded(Sequence[Any]):
-    """A column in which each value lies once.
-
-    Attributes:
-        codes: for each row the place of its value in ``each``; -1 where there is None.
-    """
-
-    def __init__(self, codes: NDArray[Any], each: Sequence[Any]) -> None:
-        self.codes, self.each = codes, each
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (None if code < 0 else self.each[code] for code in self.codes.tolist())
-
-    def __getitem__(self, index: Any) -> Any:
-        codes = self.codes[index]
-        if isinstance(index, int):
-            return None if codes < 0 else self.each[codes]
-        return Folded(codes, self.each)
-
-    def held(self) -> list[Any]:
-        """The values that rows have, in no order."""
-        return [None if code < 0 else self.each[code] for code in set(self.codes.tolist())]
-
-    def mapped(self, make: Callable[[Any], Any]) -> list[Any]:
-        """The result of ``make`` for each row, computed once per value."""
-        codes = self.codes.tolist()
-        by_code = {code: make(None if code < 0 else self.each[code]) for code in set(codes)}
-        return [by_code[code] for code in codes]
 
 
 class Columns(Sequence[Mapping[str, Any]]):

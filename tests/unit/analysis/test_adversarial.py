@@ -104,7 +104,7 @@ def test_what_cannot_have_been_measured_is_left_out(
     tmp_path: Path, record: dict[str, Any], reason: str
 ) -> None:
     loaded = load([made.write(tmp_path, [made.record(), record])])
-    assert loaded.table.num_rows == 1
+    assert len(loaded.records) == 1
     assert [reason in item.reason for item in loaded.excluded] == [True]
 
 
@@ -193,7 +193,7 @@ def test_names_that_are_no_utf8_pipes_and_loops_are_named(tmp_path: Path) -> Non
     (run / "gone.json").symlink_to("nowhere")
     (run / "20261120T091300Z-7c1f").symlink_to("..")
     loaded = load([results])
-    assert loaded.table.num_rows == 1
+    assert len(loaded.records) == 1
     assert [item.reason.split(",")[0] for item in loaded.excluded] == [
         "not a regular file",
         "not a regular file",
@@ -240,7 +240,7 @@ def test_a_file_that_is_larger_than_any_record_is_named_and_not_read(tmp_path: P
     with (results / made.RUN_ID / "huge.json").open("wb") as stream:
         stream.truncate(300 * 2**20)
     loaded = load([results])
-    assert loaded.table.num_rows == 1
+    assert len(loaded.records) == 1
     assert [item.reason for item in loaded.excluded] == ["larger than 256 MiB, which no record is"]
 
 

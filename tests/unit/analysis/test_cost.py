@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import pandas as pd
 import pytest
 from helpers import parametrized
 from trueup.errors import BadInput
-from trueup_analysis import packed
 from trueup_analysis.cases import read_cases
 from trueup_analysis.figures import views
 from trueup_analysis.figures.cost import CostTable, table
@@ -193,8 +193,10 @@ def test_a_price_that_is_none_is_refused(tmp_path: Path, price: float) -> None:
 
 
 def test_a_case_without_a_node_count_is_refused(tmp_path: Path) -> None:
-    (row,) = measured(tmp_path, [made.record()]).table.whole().to_pylist()
-    loaded = Loaded(packed.from_rows([{**row, "node_count": None}]))
+    known = measured(tmp_path, [made.record()])
+    loaded = replace(
+        known, records=known.records.assign(node_count=pd.Series([pd.NA], dtype="Int64"))
+    )
     with pytest.raises(BadInput, match=r"does not say on how many nodes it ran"):
         table(loaded, prices=read_prices(PRICES))
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import made
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +19,7 @@ from record_schema import RECORDS
 from trueup.errors import BadInput
 from trueup.record import write_record
 from trueup_analysis import packed
+from trueup_analysis.cases import as_figures
 from trueup_analysis.load import Loaded, load, pack, verify
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -96,7 +96,7 @@ def mutated(place: tuple[Any, ...], value: Any) -> dict[str, Any]:
 
 def accepted(path: Path) -> bool:
     try:
-        return load([path]).table.num_rows == 1
+        return len(load([path]).records) == 1
     except BadInput:
         return False
 
@@ -149,13 +149,13 @@ def test_the_table_holds_what_the_record_says(tmp_path: Path) -> None:
         tmp_path, [made.record(ranks=2, threads=4, nodes=["b", "a"], node_count=2)]
     )
     loaded = load([results])
-    row = {name: loaded.values(name)[0] for name in loaded.table.records.column_names}
+    row = {name: loaded.values(name)[0] for name in loaded.records}
     assert (row["nodes"], row["cores"], row["node_count"]) == ("b+a", 8, 2)
     assert row["parameters"]["layout"] == "2x4"
     assert row["command"] == ["python", "-m", "made"]
     assert row["provenance"] == "measured"
     assert row["source"] == str(results / made.RUN_ID / "0000.json")
-    figures = loaded.figures.rows(0, len(loaded.figures.owners))
+    figures = as_figures(loaded.figures)
     assert len(figures) == 6
     first = figures[0]
     assert (first.name, first.value, first.unit, first.n) == ("run_time", 10.0, "s", 3)
@@ -170,7 +170,7 @@ def test_one_bad_file_among_a_thousand_is_named_and_the_rest_is_read(tmp_path: P
     bad = results / made.RUN_ID / "0500.json"
     bad.write_text(bad.read_text(encoding="utf-8")[:-40], encoding="utf-8")
     loaded = load([results])
-    assert loaded.table.num_rows == 998
+    assert len(loaded.records) == 998
     assert [item.path for item in loaded.excluded] == [str(bad)]
     assert "truncated" in loaded.excluded[0].reason
 
@@ -191,7 +191,7 @@ def test_garbage_is_excluded_with_a_reason(tmp_path: Path, content: bytes) -> No
     results = made.write(tmp_path, [made.record()])
     (results / made.RUN_ID / "z.json").write_bytes(content)
     loaded = load([results])
-    assert loaded.table.num_rows == 1
+    assert len(loaded.records) == 1
     assert [Path(item.path).name for item in loaded.excluded] == ["z.json"]
     assert loaded.excluded[0].reason != ""
 
@@ -272,7 +272,7 @@ def test_hidden_and_foreign_files_are_not_records(tmp_path: Path) -> None:
     (run / "0000.raw.txt").write_text("{", encoding="utf-8")
     (results / "notes.txt").write_text("remember", encoding="utf-8")
     loaded = load([results])
-    assert (loaded.table.num_rows, loaded.excluded) == (1, [])
+    assert (len(loaded.records), loaded.excluded) == (1, [])
 
 
 def test_a_link_that_loops_is_excluded_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_a_link_that_loops_is_excluded_and_the_rest_is_read(tmp_path: Path) -> N
     for link in loops:
         link.symlink_to(link)
     loaded = load([results])
-    assert loaded.table.num_rows == 1
+    assert len(loaded.records) == 1
     assert {(item.path, item.reason) for item in loaded.excluded} == {
         (str(link if link.parent != other else other), os.strerror(errno.ELOOP)) for link in loops
     }
@@ -313,7 +313,7 @@ def test_an_entry_that_cannot_be_looked_at_is_excluded(
 
     monkeypatch.setattr(os, "stat", refuse)
     loaded = load([results])
-    assert loaded.table.num_rows == 1
+    assert len(loaded.records) == 1
     assert [(item.path, item.reason) for item in loaded.excluded] == [
         (str(results / "stale"), os.strerror(number))
     ]
@@ -323,8 +323,8 @@ def test_a_record_given_twice_counts_once(tmp_path: Path) -> None:
     results = made.write(tmp_path / "results", [made.record(), made.record(5.0, threads=2)])
     pack(load([results]), tmp_path / "all.parquet")
     loaded = load([results, results / made.RUN_ID, tmp_path / "all.parquet"])
-    assert loaded.table.num_rows == 2
-    assert np.unique(loaded.figures.owners).tolist() == [0, 1]
+    assert len(loaded.records) == 2
+    assert loaded.figures["record"].unique().tolist() == [0, 1]
     assert loaded.notes == [
         "2 records equal in every field and figure to another one: copies count once."
     ]
@@ -354,7 +354,7 @@ def test_two_results_are_never_one(tmp_path: Path) -> None:
     results = made.write(tmp_path, [one, *({**one, **other} for other in others), one])
     loaded = load([results])
     assert loaded.excluded == []
-    assert loaded.table.num_rows == 1 + len(others)
+    assert len(loaded.records) == 1 + len(others)
     assert loaded.notes == [
         "1 record equal in every field and figure to another one: copies count once."
     ]
@@ -368,12 +368,21 @@ def test_a_record_of_the_fact_cache_is_that_of_the_folder(
     one = with_raw()
     copies = [{**one, "raw": None}, one, {**one, "raw": {**one["raw"], "sha256": "1" * 64}}]
     results = made.write(tmp_path, [copies[place] for place in order])
-    assert load([results]).table.num_rows == 2
+    assert len(load([results]).records) == 2
 
 
 def same(one: Loaded, other: Loaded) -> bool:
     held = [
-        (item.table.whole().to_pylist(), item.excluded, item.runs, item.notes)
+        (
+            [item.values(name) for name in item.records],
+            [
+                (row.record, *figure)
+                for row, figure in zip(
+                    item.figures.itertuples(), as_figures(item.figures), strict=True
+                )
+            ],
+            *(item.excluded, item.runs, item.notes),
+        )
         for item in (one, other)
     ]
     return held[0] == held[1]
@@ -448,7 +457,7 @@ def test_an_invalid_record_in_a_fact_cache_is_named_with_its_key(tmp_path: Path)
     facts = {"trueup_devito": made.record(ranks=0), "trueup_stream": made.record()}
     (tmp_path / "node.example.com").write_text(json.dumps(facts), encoding="utf-8")
     loaded = load([tmp_path])
-    assert loaded.table.num_rows == 1
+    assert len(loaded.records) == 1
     assert [item.path for item in loaded.excluded] == [
         f"{tmp_path / 'node.example.com'}#trueup_devito"
     ]
@@ -566,7 +575,7 @@ def _spoilt(table: pa.Table, name: str, value: Any) -> pa.Table:
         ("metrics.value", 0.0, "value of run_time (0.0) in record 2 is out of range"),
         ("metrics.value", float("nan"), "value of run_time (nan) in record 2 is out of range"),
         ("metrics.value", float("inf"), "value of run_time (inf) in record 2 is out of range"),
-        ("metrics.value", None, "value of run_time (None) in record 2 is out of range"),
+        ("metrics.value", None, "value of run_time (nan) in record 2 is out of range"),
         ("metrics.direction", "up", "direction of run_time"),
         ("ranks", 0, "ranks of record 2 (devito other made-1) is missing or out of range"),
         ("gpus", -1, "gpus of record 2"),

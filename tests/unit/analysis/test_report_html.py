@@ -355,7 +355,7 @@ def test_no_record_ok(tmp_path: Path) -> None:
 
 
 def test_nothing_loaded(tmp_path: Path) -> None:
-    empty = Loaded(packed.from_rows([]), excluded=[Excluded("a.json", "it is truncated")])
+    empty = Loaded(*packed.from_rows([]), excluded=[Excluded("a.json", "it is truncated")])
     seen = look(write_report(empty, tmp_path / "report"))
     assert (
         "There is no record to report on: run `make run`, or name the folder of the records."

@@ -8,24 +8,24 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 from trueup.errors import BadInput
 from trueup.health import verdicts
 from trueup.health.faults import is_code, warning
 from trueup.health.required import held_to
 from trueup.health.verdicts import WORST_FIRST, Verdict, worst
 
+from ...cases import as_figures
 from . import fleet, many
 from .required import absent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    import pandas as pd
     from trueup.cases import Case
     from trueup.health.expectations import Expectations
     from trueup.health.faults import Faults
 
-    from ...metrics import Figures
     from .many import Passes
     from .required import Roster
 
@@ -192,12 +192,12 @@ def _judged(
     return findings + fleet.differences(cases) + fleet.one_machine(cases), passes
 
 
-def _warnings(cases: Sequence[Case], figures: Figures, faults: Faults | None) -> list[Verdict]:
+def _warnings(cases: Sequence[Case], figures: pd.DataFrame, faults: Faults | None) -> list[Verdict]:
     """XIDs and SXids that are to be watched."""
-    names = [name for name in figures.name.words if is_code(name)]
+    codes = figures[figures["name"].isin(list(filter(is_code, figures["name"].cat.categories)))]
     return [
-        warning(cases[figures.owners[row]], figures.rows(row, row + 1)[0], faults)
-        for row in np.flatnonzero(figures.name.marks(names)).tolist()
+        warning(cases[place], figure, faults)
+        for place, figure in zip(codes["record"], as_figures(codes), strict=True)
     ]
 
 

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from trueup.health.verdicts import Verdict, of_case, of_figure
 
-from ...columns import alike, firsts, numbered, small
+from ...cases import as_figures
+from ...packed import alike
 from ..one_machine import shared
 from .many import together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    import pandas as pd
     from numpy.typing import NDArray
     from trueup.cases import Case, Figure
     from trueup.health.expectations import Expectation, Expectations
 
-    from ...metrics import Figures
 
 # Fewer nodes than this have no usual value.
 LEAST_NODES: Final = 5
@@ -34,9 +35,11 @@ _LEAST_SHARE: Final = 0.05
 # The others should have the version that nearly all nodes have.
 _USUAL_SHARE: Final = 0.9
 _PAIR: Final = 2
+# Statistics that are no typical figure.
+_ENDS: Final = ("min", "max", "p")
 
 
-def outliers(cases: Sequence[Case], columns: Figures) -> list[Verdict]:
+def outliers(cases: Sequence[Case], figures: pd.DataFrame) -> list[Verdict]:
     """Figures that are worse than those of the other nodes of the size, by median absolute
     deviation: more than 5 estimated standard deviations and more than 5 % off the median.
 
@@ -45,45 +48,35 @@ def outliers(cases: Sequence[Case], columns: Figures) -> list[Verdict]:
     left to ``pairs``.
 
     Args:
-        columns: the figures of these cases.
+        figures: the figures of these cases.
     """
-    compared = np.array([_is_compared(case, 1) for case in cases], np.bool_)
-    # A percentile is no typical figure either.
-    ends = [
-        statistic
-        for statistic in columns.statistic.words
-        if statistic.startswith(("min", "max", "p"))
+    compared = [place for place, case in enumerate(cases) if _is_compared(case, 1)]
+    ends = [text for text in figures["statistic"].cat.categories if text.startswith(_ENDS)]
+    rows = figures[
+        figures["record"].isin(compared)
+        & (figures["direction"] != "none")
+        & ~figures["statistic"].isin(ends)
     ]
-    rows = compared[columns.owners] & ~columns.direction.marks(["none"])
-    columns = columns.taken(rows & ~columns.statistic.marks(ends))
-    if not len(columns.value):
-        return []
-    owners, value = columns.owners, columns.value
-    likes = coded((str(case.vm_size).lower(), case.benchmark, case.case) for case in cases)
-    of_figure = (columns.name, columns.unit, columns.direction, columns.statistic, columns.device)
-    sizes = numbered(columns.message_bytes)
-    groups = alike([likes[owners], sizes, *(words.codes for words in of_figure)])
-    count = np.bincount(groups)
-    nodes = firsts(alike([groups, coded(case.nodes for case in cases)[owners]]))
-    enough = np.bincount(groups[nodes]) >= LEAST_NODES
-    members = np.argsort(small(groups), kind="stable")
-    middle = _medians(value[members], count)
-    spread = _TO_SIGMA * _medians(abs(value - middle[groups])[members], count)
-    limit = np.maximum(_SIGMAS * spread, _LEAST_SHARE * abs(middle))
-    worse = (value - middle[groups]) * np.where(columns.direction.marks(["higher"]), -1, 1)
-    apart = np.flatnonzero((worse > limit[groups]) & (enough & (middle != 0))[groups])
-    first = firsts(groups)
-    # Group by group, in the order of reading.
-    apart = apart[np.argsort(first[groups[apart]], kind="stable")]
-    return [
-        _outlier(
-            cases[owners[row]],
-            columns.rows(row, row + 1)[0],
-            middle[groups[row]].item(),
-            int(count[groups[row]]),
-        )
-        for row in apart.tolist()
-    ]
+    likes = alike_cases((str(case.vm_size).lower(), case.benchmark, case.case) for case in cases)
+    nodes = alike_cases(case.nodes for case in cases)
+    rows = rows.assign(like=likes[rows["record"]], node=nodes[rows["record"]])
+    same = ["name", "unit", "direction", "message_bytes", "device", "statistic"]
+    # Groups are numbered in the order of reading.
+    rows = rows.assign(group=alike(rows, ["like", *same]))
+    by_group = rows.groupby("group")
+    rows = rows.assign(
+        middle=by_group["value"].transform("median"),
+        count=by_group["value"].transform("size"),
+        nodes=by_group["node"].transform("nunique"),
+    )
+    off = rows["value"] - rows["middle"]
+    spread = _TO_SIGMA * off.abs().groupby(rows["group"]).transform("median")
+    limit = np.maximum(_SIGMAS * spread, _LEAST_SHARE * rows["middle"].abs())
+    worse = off.where(rows["direction"] != "higher", -off)
+    apart = rows[(worse > limit) & (rows["nodes"] >= LEAST_NODES) & (rows["middle"] != 0)]
+    apart = apart.sort_values("group", kind="stable")
+    facts = zip(apart["record"], as_figures(apart), apart["middle"], apart["count"], strict=True)
+    return [_outlier(cases[place], figure, middle, count) for place, figure, middle, count in facts]
 
 
 def _is_compared(case: Case, nodes: int) -> bool:
@@ -91,23 +84,10 @@ def _is_compared(case: Case, nodes: int) -> bool:
     return case.outcome == "ok" and case.vm_size is not None and case.node_count == nodes
 
 
-def coded(keys: Iterable[object]) -> NDArray[np.int64]:
+def alike_cases(keys: Iterable[object]) -> NDArray[np.int64]:
     """The same number for equal keys."""
     codes: dict[object, int] = {}
     return np.array([codes.setdefault(key, len(codes)) for key in keys], np.int64)
-
-
-def _medians(value: NDArray[np.float64], count: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The median of each group, of so many members, which follow one another in ``value``."""
-    middle = np.empty(len(count))
-    begin = np.cumsum(count) - count
-    # Groups of one size are the rows of a matrix, whose sorting is quicker than that of all values.
-    for each in np.unique(count).tolist():
-        of_size = count == each
-        ordered = np.sort(value[begin[of_size, np.newaxis] + np.arange(each)])
-        low, high = ordered[:, (each - 1) // 2], ordered[:, each // 2]
-        middle[of_size] = high if each % 2 else (low + high) / 2
-    return middle
 
 
 def _alike(case: Case, figure: Figure) -> tuple[object, ...]:
@@ -211,7 +191,7 @@ def pairs(cases: Iterable[Case], expectations: Expectations) -> list[Verdict]:
     groups: dict[tuple[object, ...], list[tuple[Case, Figure]]] = defaultdict(list)
     compared = [case for case in cases if _is_compared(case, _PAIR)]
     figures = together(compared)
-    for owner, figure in zip(figures.owners.tolist(), figures.at(slice(None)), strict=True):
+    for owner, figure in zip(figures["record"], as_figures(figures), strict=True):
         if figure.direction != "none" and figure.statistic in (None, "single", "median"):
             case = compared[owner]
             # Another adapter, or GPU memory, is another measurement.

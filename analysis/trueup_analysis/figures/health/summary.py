@@ -6,19 +6,16 @@ from dataclasses import dataclass
 from statistics import fmean, median, quantiles
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ...columns import alike, numbered
-from .fleet import coded
+from ...cases import as_figures
+from ...packed import alike
+from .fleet import alike_cases
 from .many import together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    import pandas as pd
     from trueup.cases import Case
-
-    from ...metrics import Figures
 
 
 @dataclass(frozen=True)
@@ -59,18 +56,10 @@ def spreads(cases: Sequence[Case]) -> list[Spread]:
     """
     well = [case for case in cases if case.outcome == "ok"]
     figures = together(well)
-    if not len(figures.value):
-        return []
-    of_case = coded((str(case.vm_size).lower(), case.benchmark, _name(case)) for case in well)
-    of_figure = (figures.name, figures.statistic, figures.unit)
-    sizes = numbered(figures.message_bytes)
-    groups = alike([of_case[figures.owners], sizes, *(words.codes for words in of_figure)])
-    order = np.argsort(groups, kind="stable")
-    members = np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
-    # In the order of reading.
-    members.sort(key=lambda rows: int(rows[0]))
-    counted: dict[bytes, int] = {}
-    all_spreads = [_spread(well, figures, rows, counted) for rows in members]
+    likes = alike_cases((str(case.vm_size).lower(), case.benchmark, _name(case)) for case in well)
+    figures = figures.assign(like=likes[figures["record"]])
+    number = alike(figures, ["like", "message_bytes", "name", "statistic", "unit"])
+    all_spreads = [_spread(well, rows) for _, rows in figures.groupby(number)]
     return sorted(
         all_spreads,
         key=lambda spread: (
@@ -86,16 +75,12 @@ def _name(case: Case) -> str:
     return case.case if len(case.nodes) == 1 else f"{len(case.nodes)} nodes"
 
 
-def _spread(
-    cases: Sequence[Case], figures: Figures, rows: NDArray[np.int64], counted: dict[bytes, int]
-) -> Spread:
-    """Figures of one kind; ``counted`` has how many nodes some cases are of, which share it."""
-    case, figure = cases[figures.owners[rows[0]]], figures.at(rows[:1])[0]
-    values = np.sort(figures.value[rows]).tolist()
-    owners = np.unique(figures.owners[rows])
-    key = owners.tobytes()
-    if key not in counted:
-        counted[key] = len({node for owner in owners.tolist() for node in cases[owner].nodes})
+def _spread(cases: Sequence[Case], rows: pd.DataFrame) -> Spread:
+    """Figures of one kind."""
+    [figure] = as_figures(rows.iloc[:1])
+    case = cases[rows["record"].iloc[0]]
+    values = sorted(rows["value"].tolist())
+    nodes = {node for place in rows["record"].unique() for node in cases[place].nodes}
     tenths = quantiles(values, n=10, method="inclusive") if len(values) > 1 else values * 9
     return Spread(
         vm_size=case.vm_size,
@@ -105,7 +90,7 @@ def _spread(
         message_bytes=figure.message_bytes,
         statistic=figure.statistic,
         unit=figure.unit,
-        nodes=counted[key],
+        nodes=len(nodes),
         n=len(values),
         median=median(values),
         mean=fmean(values),

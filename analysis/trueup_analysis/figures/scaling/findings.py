@@ -13,7 +13,7 @@ from .split import Raw, axis
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .points import Judged
+    import pandas as pd
 
 # GFLOP/s x time varied by 0.12 % over the 13 rows of the Devito article; more than this is another
 # problem size.
@@ -147,12 +147,12 @@ def _counts(numbers: Sequence[int], raw: Raw) -> str:
     return f"{text} {axis(raw.over, numbers[0] if len(numbers) == 1 else 2)}"
 
 
-def not_reached(judged: Judged) -> list[str]:
-    missed = sorted(set(judged.judged_bytes[judged.judged_bytes >= 0].tolist()))
+def not_reached(points: pd.DataFrame) -> list[str]:
+    missed = sorted(points["judged_bytes"].dropna().unique())
     if not missed:
         return []
     sizes = " and ".join(map(units.size_of, missed))
-    reached = units.size_of(int(judged.message_bytes[0]))
+    reached = units.size_of(int(points["message_bytes"].iloc[0]))
     return [f"The judged size is {sizes}; the largest measured size is {reached}."]
 
 

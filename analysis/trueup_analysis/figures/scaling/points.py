@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
+import pandas as pd
 from trueup.errors import BadInput
 
 from ... import units
 from ...cases import read_cases
-from ...columns import numbered
-from ..coded import ByRecord, Coded, all_of, by_number, first_of_each, words_of
+from ...packed import alike, decoded
+from ..frames import first, measured, of_kinds, of_whole_case
 from ..views import at_headline, headline, views
 from ..work import HOW, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
     from trueup.cases import Case
     from trueup.health.expectations import Expectations
     from trueup.view import View
 
-    from ...columns import Words
     from ...load import Loaded
-    from ..coded import Counts, Numbers
     from ..views import Headline
 
 _NOT_USED = (None, "", "none", "off", "local", "torchrun", False)
@@ -39,90 +34,6 @@ _MOST_SETTINGS, _LONGEST_SETTING = 6, 40
 BESIDE: Final = (
     *("flop_rate", "point_rate", "roofline_fraction", "halo_share", "published_speedup"),
 )
-
-
-_Held = TypeVar("_Held", "Judged", "Points")
-
-
-@dataclass(frozen=True)
-class Judged:
-    """The figure that stands for each record; NaN where it holds none, or does not say.
-
-    Attributes:
-        place: among the view's headlines; -1 where it holds none.
-        n: repeats, 0 where the record does not say.
-        message_bytes: at which size. judged_bytes: the judged size that was not reached. -1: none.
-    """
-
-    place: Counts
-    median: Numbers
-    low: Numbers
-    high: Numbers
-    n: Counts
-    message_bytes: Counts
-    judged_bytes: Counts
-
-    @classmethod
-    def nothing(cls, records: int) -> Judged:
-        """Of records that hold none."""
-        numbers = (np.full(records, math.nan) for _ in range(3))
-        return cls(
-            np.full(records, -1), *numbers, *(np.full(records, default) for default in (0, -1, -1))
-        )
-
-    def put(self, row: int, position: int, figure: Headline) -> None:
-        """Set the figure of one record."""
-        self.place[row], self.median[row] = position, figure.value
-        self.low[row] = math.nan if figure.low is None else figure.low
-        self.high[row] = math.nan if figure.high is None else figure.high
-        self.n[row] = figure.n or 0
-        self.message_bytes[row] = -1 if figure.message_bytes is None else figure.message_bytes
-        self.judged_bytes[row] = -1 if figure.judged_bytes is None else figure.judged_bytes
-
-    def taken(self, rows: Any) -> Judged:
-        """That of some records."""
-        return _taken(self, rows)
-
-
-@dataclass(frozen=True)
-class Points:
-    """Records that may be compared.
-
-    Attributes:
-        beside: the figures of ``BESIDE`` by name, and "work" (flop); NaN where it holds none.
-        weak: whether its work grows with its resources. points_each: how much of it each core has,
-            NaN where that is not known.
-        work: equal numbers for records that may be compared, from 0 on in the order of appearance.
-        layout: how it used its cores. variant: settings that others of the same work have
-            otherwise.
-    """
-
-    records: Coded
-    judged: Judged
-    beside: Mapping[str, Numbers]
-    weak: NDArray[np.bool_]
-    points_each: Numbers
-    work: Counts
-    layout: Words
-    variant: Words
-
-    def __len__(self) -> int:
-        return len(self.work)
-
-    def taken(self, rows: Any) -> Points:
-        """The records at some places, or where a mask is true."""
-        return _taken(self, rows)
-
-
-def _taken(held: _Held, rows: Any) -> _Held:
-    """The same with some rows of each column."""
-
-    def of(column: Any) -> Any:
-        if isinstance(column, dict):
-            return {name: values[rows] for name, values in column.items()}
-        return column[rows] if isinstance(column, np.ndarray) else column.taken(rows)
-
-    return replace(held, **{field.name: of(getattr(held, field.name)) for field in fields(held)})
 
 
 def host_family(vm_size: str) -> str:
@@ -138,66 +49,66 @@ def points(
     expectations: Expectations | None,
     *,
     across_sizes: bool,
-) -> Points:
-    """The records with outcome ok: their resources, their figures, and the records that they may
-    be compared with."""
+) -> pd.DataFrame:
+    """The records with outcome ok that may be compared: their columns, and
+
+    - those of ``headlines``;
+    - the figures of ``BESIDE`` by name, and work (flop); NaN where it holds none;
+    - weak: whether its work grows with its resources. points_each: how much of it each core has,
+      NaN where that is not known;
+    - same_work: equal numbers for records that may be compared, from 0 on in the order of
+      appearance;
+    - layout: how it used its cores. variant: settings that others of the same work have otherwise.
+
+    Raises:
+        BadInput: there is none.
+    """
     of_it = records_of(loaded, benchmark)
-    chosen = of_it.taken(of_it.words("outcome").marks(["ok"]))
-    if not len(chosen):
+    chosen = of_it[of_it["outcome"] == "ok"]
+    if chosen.empty:
         reason = f"none has outcome ok ({outcomes(of_it)}); `trueup list` has the reasons"
-        if not len(of_it):
-            every = all_of(loaded)
-            held = every.words("benchmark").held()
-            reason = f"it is not among {units.plural(len(every), 'record')} (of {', '.join(held)})"
+        if of_it.empty:
+            held = sorted(loaded.records["benchmark"].unique())
+            several = units.plural(len(loaded.records), "record")
+            reason = f"it is not among {several} (of {', '.join(held)})"
         raise BadInput(f"there is no scaling of {benchmark}: {reason}")
-    chosen = chosen.taken(_counted(chosen, view, refuse=True))
-    judged, at_sizes = headlines(chosen, view, expectations)
-    counts = judged.median > 0
-    if not counts.any():
+    chosen = chosen[_counted(chosen, view, refuse=True)]
+    judged, at_sizes = headlines(loaded, chosen.index, view, expectations)
+    is_judged = judged["median"] > 0
+    if not is_judged.any():
         labels = " or ".join(f"{measure.label} ({measure.metric})" for measure in view.headlines)
-        names = loaded.figures.name
-        held = names.taken(np.isin(loaded.figures.owners, chosen.records)).held()
+        figures = loaded.figures[loaded.figures["record"].isin(chosen.index)]
+        held = sorted(figures["name"].unique())
         raise BadInput(
             f"{units.plural(len(chosen), f'{benchmark} record')} with outcome ok, but none has"
             f" {labels} above 0, so there is no scaling; they have {', '.join(held) or 'no figure'}"
         )
-    chosen, judged = chosen.taken(counts), judged.taken(counts)
-    figures = ByRecord(loaded)
-    beside = {name: figures.median(name)[chosen.records] for name in BESIDE}
-    weak, points_each = _amounts(chosen, view)
-    work = _works(chosen, judged.place, weak, benchmark, view, across_sizes=across_sizes)
+    frame = chosen.join(judged)[is_judged]
+    frame = frame.assign(**{name: of_whole_case(loaded.figures, metric=name) for name in BESIDE})
+    frame = _with_amounts(frame, view)
+    frame = frame.assign(same_work=_works(frame, benchmark, view, across_sizes=across_sizes))
     if at_sizes:
-        _to_common_sizes(judged, work, chosen.records, view, at_sizes)
-        work = first_of_each([work, numbered(judged.message_bytes)])[1]
+        frame = _at_common_sizes(frame, view, at_sizes)
+        frame = frame.assign(same_work=alike(frame, ["same_work", "message_bytes"]))
     lower = [
         position for position, measure in enumerate(view.headlines) if measure.direction == "lower"
     ]
-    done = beside["flop_rate"] * judged.median
-    return Points(
-        chosen,
-        judged,
-        {**beside, "work": np.where(np.isin(judged.place, lower), done, math.nan)},
-        weak,
-        points_each,
-        work,
-        _layouts(chosen, work),
-        _variants(chosen, work, view),
-    )
+    done = (frame["flop_rate"] * frame["median"]).where(frame["position"].isin(lower))
+    return frame.assign(work=done, layout=_layouts(frame), variant=_variants(frame, view))
 
 
-def _counted(records: Coded, view: View, *, refuse: bool = False) -> NDArray[np.bool_]:
+def _counted(records: pd.DataFrame, view: View, *, refuse: bool = False) -> pd.Series:
     """Which records say on how many nodes they ran, and on how many cores where these scale.
 
     Raises:
         BadInput: with ``refuse``, none does.
     """
-    needed = ("node_count", *(["cores"] if view.resource == "cores" else []))
-    counted = np.all([records.count(name) >= 0 for name in needed], axis=0)
+    needed = ["node_count", *(["cores"] if view.resource == "cores" else [])]
+    counted = records[needed].notna().all(axis="columns")
     if refuse and not counted.any():
         for name in needed:
             require(records, name)
-    is_counted: NDArray[np.bool_] = counted
-    return is_counted
+    return counted
 
 
 def uncounted(loaded: Loaded) -> list[str]:
@@ -206,121 +117,151 @@ def uncounted(loaded: Loaded) -> list[str]:
     sentences = []
     for name, view in views().items():
         records = records_of(loaded, name)
-        ok = records.taken(records.words("outcome").marks(["ok"]))
+        ok = records[records["outcome"] == "ok"]
         if view.scales and len(ok):
-            lacking = ok.taken(~_counted(ok, view))
+            lacking = ok[~_counted(ok, view)]
             needed = "nodes" if view.resource == "gpus" else "nodes, ranks or threads"
             if len(lacking):
                 sentences.append(
                     f"left out, {units.plural(len(lacking), f'{name} record')} without a number of"
-                    f" {needed} (first: {lacking.first('source')})"
+                    f" {needed} (first: {first(lacking, 'source')})"
                 )
     return sentences
 
 
-def records_of(loaded: Loaded, benchmark: str) -> Coded:
+def records_of(loaded: Loaded, benchmark: str) -> pd.DataFrame:
     """The records of a benchmark."""
-    return Coded(loaded, np.flatnonzero(loaded.words("benchmark").marks([benchmark])))
+    return loaded.records[loaded.records["benchmark"] == benchmark]
 
 
-def outcomes(records: Coded) -> str:
+def outcomes(records: pd.DataFrame) -> str:
     """How often which: "3 failed, 1 invalid"."""
-    column = records.words("outcome")
-    counts = Counter(column.codes.tolist())
-    names = sorted((column.words[code], count) for code, count in counts.items())
-    return ", ".join(f"{count:,} {name}" for name, count in names)
+    counts = records["outcome"].value_counts(sort=False).sort_index()
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
 
 
-def require(records: Coded, name: str) -> None:
+def require(records: pd.DataFrame, name: str) -> None:
     """Refuse records without the count that they are compared by."""
-    missing = records.count(name) < 0
-    if missing.any():
-        lacking = records.taken(missing)
+    lacking = records[records[name].isna()]
+    if len(lacking):
         quantity = "GPUs" if name == "gpus" else name.replace("_", " ")
         raise BadInput(
-            f"case {lacking.first('case')} ({lacking.first('source')}) does not say its {quantity}"
+            f"case {first(lacking, 'case')} ({first(lacking, 'source')}) does not say its"
+            f" {quantity}"
         )
 
 
-def _amounts(records: Coded, view: View) -> tuple[NDArray[np.bool_], Numbers]:
+def _with_amounts(frame: pd.DataFrame, view: View) -> pd.DataFrame:
     """Whether each record's work grows with its resources, and how much of it each core has."""
-    codes, ranks = records.words("parameters").codes, records.count("ranks")
-    first, kind = first_of_each([codes, ranks])
-    by_code = records.mappings("parameters")
-    weak, by_process, amount = [], [], []
-    for code, processes in zip(codes[first].tolist(), ranks[first].tolist(), strict=True):
-        parameters = by_code[code]
-        micro, batch = (parameters.get(name) for name in view.batch or ("", ""))
-        # A training run whose whole batch is that of each process times the processes.
-        is_each = isinstance(micro, int) and processes >= 0 and batch == micro * processes
-        by_process.append(is_each)
-        weak.append(is_each or parameters.get("scaling") == "weak")
-        amount.append(_number(parameters.get(view.amount)))
-    each = np.array(amount)[kind] / records.number("cores")
-    return np.array(weak)[kind], np.where(np.array(by_process)[kind], 1.0, each)
+    micro, batch = view.batch or ("", "")
+
+    def is_each(parameters: Mapping[str, Any], ranks: int | None) -> bool:
+        """Whether it is a training run whose whole batch is that of each process times these."""
+        of_each = parameters.get(micro)
+        return (
+            isinstance(of_each, int)
+            and ranks is not None
+            and parameters.get(batch) == of_each * ranks
+        )
+
+    by_process = of_kinds(frame, ["parameters", "ranks"], is_each, kind="bool")
+    says_weak = of_kinds(
+        frame, ["parameters"], lambda parameters: parameters.get("scaling") == "weak", kind="bool"
+    )
+    amount = of_kinds(
+        frame, ["parameters"], lambda parameters: _number(parameters.get(view.amount)), kind="float"
+    )
+    each = amount / frame["cores"].astype("float64")
+    return frame.assign(weak=by_process | says_weak, points_each=each.mask(by_process, 1.0))
 
 
 def headlines(
-    records: Coded, view: View, expectations: Expectations | None
-) -> tuple[Judged, dict[int, Case]]:
+    loaded: Loaded, records: pd.Index, view: View, expectations: Expectations | None
+) -> tuple[pd.DataFrame, dict[int, Case]]:
     """The figure that stands for each record, and by their numbers the cases that were measured of
-    devices or at message sizes."""
-    figures = ByRecord(records.loaded)
-    every = [figures.held(measure).of(records.records) for measure in view.headlines]
-    judged = Judged.nothing(len(records))
-    placed = np.zeros(len(records), np.bool_)
-    for position, held in enumerate(every):
-        placed |= held.placed
-        rows = (judged.place < 0) & ~np.isnan(held.value)
-        judged.place[rows] = position
-        for ours, theirs in (
-            *((judged.median, held.value), (judged.low, held.low), (judged.high, held.high)),
-            (judged.n, held.n),
-        ):
-            ours[rows] = theirs[rows]
-    if not placed.any():
-        return judged, {}
-    of_cases = np.flatnonzero(placed)
+    devices or at message sizes.
+
+    Columns: position (among the view's headlines), median, low, high, n (repeats, 0 where the
+    record does not say), message_bytes, judged_bytes (the judged size that was not reached). They
+    are missing where it holds none, or does not say.
+    """
+    parts = []
+    placed = records[:0]
+    rest = records
+    for position, measure in enumerate(view.headlines):
+        held = measured(loaded.figures, measure=measure, records=records)
+        placed = placed.union(held.index[held["placed"]])
+        held = held.loc[rest].dropna(subset="value").rename(columns={"value": "median"})
+        parts.append(held[["median", "low", "high", "n"]].assign(position=position))
+        rest = rest.difference(held.index)
+    judged = pd.concat(parts).drop(placed, errors="ignore")
     cases = read_cases(
-        records.loaded,
-        records=records.records[of_cases].tolist(),
+        loaded,
+        records=placed.tolist(),
         metrics={measure.metric for measure in view.headlines},
     )
     at_sizes = {}
-    for row, case in zip(of_cases.tolist(), cases, strict=True):
+    rows = {}
+    for case in cases:
         figure = headline(case, expectations)
-        judged.place[row], judged.median[row] = -1, math.nan
         if figure is not None:
-            judged.put(row, view.headlines.index(figure.measure), figure)
+            rows[case.record] = _row(view.headlines.index(figure.measure), figure)
             at_sizes[case.record] = case
-    return judged, at_sizes
+    judged = pd.concat([judged, pd.DataFrame.from_dict(rows, "index")]).reindex(records)
+    return judged.reindex(columns=list(_JUDGED)).astype(_JUDGED), at_sizes
 
 
-def _to_common_sizes(
-    judged: Judged, work: Counts, records: Counts, view: View, cases: Mapping[int, Case]
-) -> None:
-    """Take records of the same work at the largest size that is judged and that they hold, so that
+_JUDGED: Final = {
+    "position": "Int64",
+    **dict.fromkeys(("median", "low", "high"), "float64"),
+    **dict.fromkeys(("n", "message_bytes", "judged_bytes"), "Int64"),
+}
+
+
+def _row(position: int, figure: Headline) -> dict[str, Any]:
+    """The columns of ``headlines`` of one figure."""
+    return {
+        "position": position,
+        "median": figure.value,
+        "low": figure.low,
+        "high": figure.high,
+        "n": figure.n or 0,
+        "message_bytes": figure.message_bytes,
+        "judged_bytes": figure.judged_bytes,
+    }
+
+
+def _at_common_sizes(frame: pd.DataFrame, view: View, cases: Mapping[int, Case]) -> pd.DataFrame:
+    """Records of the same work at the largest size that is judged and that they hold, so that
     an expectation of one node at another size does not part them; the size is part of the work.
     """
-    for same in by_number(work):
-        group = same[judged.message_bytes[same] >= 0]
+    rows = {}
+    for _, same in frame.dropna(subset="message_bytes").groupby("same_work"):
         # A record that never reached its size says nothing about which one counts.
-        reached = judged.message_bytes[group[judged.judged_bytes[group] < 0]]
-        judged_sizes = sorted(set(reached.tolist()), reverse=True)
+        reached = same.loc[same["judged_bytes"].isna(), "message_bytes"]
+        judged_sizes = sorted(reached.unique(), reverse=True)
         if len(judged_sizes) < 2:
             continue
-        for row in group.tolist():
-            case, position = cases[int(records[row])], int(judged.place[row])
+        for record, position, size in zip(
+            same.index, same["position"], same["message_bytes"], strict=True
+        ):
             measure = view.headlines[position]
-            held = {figure.message_bytes for figure in case.of(measure.metric)}
-            best = next((size for size in judged_sizes if size in held), None)
-            if best not in {None, int(judged.message_bytes[row])}:
-                at_size = [
-                    figure for figure in case.of(measure.metric) if figure.message_bytes == best
-                ]
-                again = at_headline(replace(case, figures=at_size), measure)
+            figures = cases[record].of(measure.metric)
+            held = {figure.message_bytes for figure in figures}
+            best = next((judged for judged in judged_sizes if judged in held), None)
+            if best not in {None, size}:
+                at_size = [figure for figure in figures if figure.message_bytes == best]
+                again = at_headline(replace(cases[record], figures=at_size), measure)
                 if again is not None:
-                    judged.put(row, position, again._replace(judged_bytes=None))
+                    rows[record] = _row(position, again._replace(judged_bytes=None))
+    if not rows:
+        return frame
+    moved = pd.DataFrame.from_dict(rows, "index").astype(_JUDGED)
+    columns = {name: moved[name].reindex(frame.index) for name in _JUDGED}
+    is_moved = frame.index.isin(moved.index)
+    return frame.assign(
+        **{name: frame[name].mask(is_moved, column) for name, column in columns.items()}
+    )
 
 
 def _number(value: Any) -> float:
@@ -329,50 +270,40 @@ def _number(value: Any) -> float:
     return float("nan") if number is None or number <= 0 else number
 
 
-def _layouts(records: Coded, work: Counts) -> Words:
+def _layouts(frame: pd.DataFrame) -> pd.Series:
     """How each record used its cores: "2x4 l3 basic" is 2 ranks of 4 threads bound to L3 groups."""
-    by_code = records.mappings("parameters")
-    tuned = {code: parameters.get("autotune") for code, parameters in by_code.items()}
-    codes = records.words("parameters").codes
-    columns = (work, codes, records.count("ranks"), records.count("threads_per_rank"))
-    first, number = first_of_each(columns)
-    kinds = list(zip(*(column[first].tolist() for column in columns), strict=True))
-    tunings: dict[int, set[Any]] = {}
-    for of, code, *_ in kinds:
-        tunings.setdefault(of, set()).add(tuned[code])
-    labels = []
-    for of, code, ranks, threads in kinds:
-        used = [by_code[code].get(name) for name in ("binding", "mpi", "launcher")]
-        words = [f"{ranks}x{threads}"] if ranks >= 0 and threads >= 0 else []
+    tuned = of_kinds(frame, ["parameters"], lambda each: repr(each.get("autotune")))
+    several = tuned.groupby(frame["same_work"]).transform("nunique") > 1
+
+    def layout(
+        parameters: Mapping[str, Any], ranks: int | None, threads: int | None, tunings: bool
+    ) -> str:
+        used = [parameters.get(name) for name in ("binding", "mpi", "launcher")]
+        words = [] if ranks is None or threads is None else [f"{ranks}x{threads}"]
         words += [str(value) for value in used if value not in _NOT_USED]
-        if len(tunings[of]) > 1:
-            words.append(f"tune={tuned[code]}")
-        labels.append(" ".join(words))
-    return words_of(labels, number)
+        words += [f"tune={parameters.get('autotune')}"] if tunings else []
+        return " ".join(words)
+
+    columns = ["parameters", "ranks", "threads_per_rank", "several"]
+    return of_kinds(frame.assign(several=several), columns, layout)
 
 
-def _variants(records: Coded, work: Counts, view: View) -> Words:
+def _variants(frame: pd.DataFrame, view: View) -> pd.Series:
     """The settings of each record that others of the same work have otherwise: "transport=ib". They
     are not pooled.
     """
     excluded = HOW.union(view.grows, view.spread, view.apart)
-    nodes = records.words("nodes")
-    names = {name for node_names in nodes.held() for name in node_names.split("+")} | {
-        units.UNKNOWN
+    nodes = {name for names in frame["nodes"].unique() for name in names.split("+")}
+    kinds = frame[["same_work", "parameters"]].drop_duplicates()
+    varying = {
+        work: _varying(list(map(decoded, texts)), excluded, nodes | {units.UNKNOWN})
+        for work, texts in kinds.groupby("same_work")["parameters"]
     }
-    by_code = records.mappings("parameters")
-    codes = records.words("parameters").codes
-    first, number = first_of_each([work, codes])
-    pairs = list(zip(work[first].tolist(), codes[first].tolist(), strict=True))
-    kinds: dict[int, list[Mapping[str, Any]]] = {}
-    for of, code in pairs:
-        kinds.setdefault(of, []).append(by_code[code])
-    varying = {of: _varying(mappings, excluded, names) for of, mappings in kinds.items()}
-    texts = [
-        "; ".join(f"{name}={units.text(by_code[code].get(name))}" for name in varying[of])
-        for of, code in pairs
-    ]
-    return words_of(texts, number)
+
+    def variant(work: int, parameters: Mapping[str, Any]) -> str:
+        return "; ".join(f"{name}={units.text(parameters.get(name))}" for name in varying[work])
+
+    return of_kinds(frame, ["same_work", "parameters"], variant)
 
 
 def _varying(
@@ -387,44 +318,33 @@ def _varying(
     return settings
 
 
-def _works(
-    records: Coded,
-    positions: Counts,
-    weak: NDArray[np.bool_],
-    benchmark: str,
-    view: View,
-    *,
-    across_sizes: bool,
-) -> Counts:
+def _works(frame: pd.DataFrame, benchmark: str, view: View, *, across_sizes: bool) -> pd.Series:
     """Equal numbers for records that may be compared: same work, machine, tool version and origin,
     judged by the same figure."""
-    parameter_sets, softwares, systems = map(records.mappings, ("parameters", "software", "system"))
-    size, nodes = records.words("vm_size"), records.words("nodes")
-    provenance = records.words("provenance")
-    codes = [records.words(name).codes for name in ("parameters", "software", "system")]
-    machine_codes = [size.codes, np.where(size.codes < 0, nodes.codes, -1)]
-    first, number = first_of_each(
-        [*codes, *machine_codes, provenance.codes, weak.astype(np.int64), positions]
-    )
     apart = set(view.apart)
-    texts = []
-    for row in first.tolist():
-        parameters, software, system = (
-            of[int(column[row])]
-            for of, column in zip((parameter_sets, softwares, systems), codes, strict=True)
-        )
-        how = HOW.union(view.spread, view.grows if weak[row] else ())
+
+    def work(
+        parameters: Mapping[str, Any],
+        software: Mapping[str, str],
+        system: Mapping[str, Any],
+        vm_size: str | None,
+        nodes: str | None,
+        weak: bool,
+    ) -> str:
+        how = HOW.union(view.spread, view.grows if weak else ())
         if apart:
             how |= set(parameters) - apart - set(view.grows)
         if "configuration" in parameters:
             # A publication's table keeps its own comparison, also over constrained sizes.
             machine = ""
-        elif size.codes[row] < 0:
-            machine = str(system.get("cpu_model") or nodes.words[nodes.codes[row]].split("+")[0])
+        elif vm_size is None:
+            machine = str(system.get("cpu_model") or str(nodes).split("+")[0])
         else:
-            vm_size = size.words[size.codes[row]]
             machine = host_family(vm_size) if across_sizes else vm_size
-        work = (machine, software.get(benchmark, ""), work_of(parameters, how))
-        texts.append((int(provenance.codes[row]), int(positions[row]), *work))
-    work_numbers = {text: work for work, text in enumerate(dict.fromkeys(texts))}
-    return np.array([work_numbers[text] for text in texts], np.int64)[number]
+        return repr((machine, software.get(benchmark, ""), work_of(parameters, how)))
+
+    # Off Azure the size says nothing.
+    machines = frame.assign(nodes=frame["nodes"].where(frame["vm_size"].isna()))
+    columns = ["parameters", "software", "system", "vm_size", "nodes", "weak"]
+    works = frame[["provenance", "position"]].assign(work=of_kinds(machines, columns, work))
+    return alike(works, ["provenance", "position", "work"])

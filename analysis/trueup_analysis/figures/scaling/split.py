@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from ..frames import first
 from .points import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import pandas as pd
     from trueup.view import Measure, View
-
-    from .points import Points
 
 Over = Literal["cores", "gpus", "nodes"]
 Kind = Literal["strong", "weak"]
@@ -31,7 +31,7 @@ class Raw(NamedTuple):
     measure: Measure
     kind: Kind
     over: Over
-    points: Points
+    points: pd.DataFrame
 
     @property
     def flat(self) -> bool:
@@ -41,13 +41,13 @@ class Raw(NamedTuple):
     @property
     def first(self) -> Mapping[str, Any]:
         """The parameters of its first record."""
-        parameters: Mapping[str, Any] = self.points.records.first("parameters")
+        parameters: Mapping[str, Any] = first(self.points, "parameters")
         return parameters
 
     @property
     def message_bytes(self) -> int | None:
-        size = int(self.points.judged.message_bytes[0])
-        return None if size < 0 else size
+        size: int | None = first(self.points, "message_bytes")
+        return size
 
 
 def axis(over: str, number: int = 2) -> str:
@@ -57,63 +57,61 @@ def axis(over: str, number: int = 2) -> str:
 
 
 def split(
-    points: Points,
+    points: pd.DataFrame,
     view: View,
     *,
     over: Literal["cores", "gpus", "nodes", "auto"],
     weak: bool,
-) -> list[tuple[Over, Points]]:
+) -> list[tuple[Over, pd.DataFrame]]:
     """The series of the same work: within single nodes, and over nodes whatever the cores of
     each."""
     parts = _of_each_size(points) if weak else [points]
-    series: list[tuple[Over, Points]] = []
+    series: list[tuple[Over, pd.DataFrame]] = []
     for subset in parts:
         if over == "auto":
             series += _auto(subset, view)
         elif over == "gpus":
-            used = subset.taken(subset.records.count("gpus") > 0)
+            used = subset[subset["gpus"] > 0]
             series += [("gpus", used)] if len(used) else []
         else:
             series.append((over, subset))
     for along, subset in series:
-        require(subset.records, "node_count" if along == "nodes" else along)
+        require(subset, "node_count" if along == "nodes" else along)
     return series
 
 
-def _of_each_size(points: Points) -> list[Points]:
+def _of_each_size(points: pd.DataFrame) -> list[pd.DataFrame]:
     """Records grouped by their work on each core, the least first; last the ones that lack it."""
-    order = np.argsort(points.points_each, kind="stable")
-    each = points.points_each[order]
-    known_count = int((~np.isnan(each)).sum())
+    ordered = points.sort_values("points_each", kind="stable")
+    each = ordered["points_each"].to_numpy()
+    known_count = ordered["points_each"].count()
     steps = (
         np.flatnonzero(each[1:known_count] / each[: max(known_count - 1, 0)] > 1 + WEAK_TOLERANCE)
         + 1
     )
-    parts = np.split(order, [*steps.tolist(), known_count])
-    return [points.taken(rows) for rows in parts if len(rows)]
+    ends = [0, *steps.tolist(), known_count, len(ordered)]
+    parts = (ordered.iloc[start:end] for start, end in zip(ends, ends[1:], strict=False))
+    return [part for part in parts if len(part)]
 
 
-def _auto(subset: Points, view: View) -> list[tuple[Over, Points]]:
+def _auto(subset: pd.DataFrame, view: View) -> list[tuple[Over, pd.DataFrame]]:
     """Within single nodes where that is a scaling or there is nothing else, and over nodes where
     their number varies."""
-    nodes = subset.records.count("node_count")
+    nodes = subset["node_count"]
     several = bool(nodes.min() < nodes.max())
-    alone = subset.taken(nodes == 1) if several else subset
-    series: list[tuple[Over, Points]] = []
-    on_gpus = (alone.records.count("gpus") != 0) & (view.resource == "gpus")
-    sides: list[tuple[Over, Points]] = [
-        ("cores", alone.taken(~on_gpus)),
-        ("gpus", alone.taken(on_gpus)),
-    ]
+    alone = subset[nodes == 1] if several else subset
+    series: list[tuple[Over, pd.DataFrame]] = []
+    on_gpus = (alone["gpus"].fillna(1) != 0) & (view.resource == "gpus")
+    sides: list[tuple[Over, pd.DataFrame]] = [("cores", alone[~on_gpus]), ("gpus", alone[on_gpus])]
     for along, side in sides:
-        points = side.taken(side.records.count(along) >= 0)
-        if not len(points):
+        points = side.dropna(subset=along)
+        if points.empty:
             # ``split`` refuses it, where it is all that there is.
             series += [(along, side)] if len(side) and not several else []
             continue
-        count = points.records.number(along)
-        spans = bool(np.nanmax(count) >= _SPAN * np.nanmin(count))
-        single = bool((points.records.count("node_count") == 1).all())
+        count = points[along]
+        spans = bool(count.max() >= _SPAN * count.min())
+        single = bool((points["node_count"] == 1).all())
         if spans or (single and not several):
             series.append((along, points))
         elif not several:

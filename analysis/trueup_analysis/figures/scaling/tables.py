@@ -5,26 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
+import pandas as pd
 from trueup.errors import BadInput
 
 from ... import units
-from ..coded import all_of, by_number, first_of_each
+from ...packed import alike, values
 from ..fits import Fit, fit_laws
+from ..frames import first, rows_of
 from ..views import view_of, views
 from .findings import Row, not_reached, settings, stops_paying, warnings
-from .points import headlines, outcomes, points, records_of
+from .points import BESIDE, headlines, outcomes, points, records_of
 from .split import Kind, Over, Raw, axis, split
 from .titles import told_apart_titles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from trueup.health.expectations import Expectations
 
     from ...load import Loaded
-    from ..coded import Numbers
-    from .points import Points
 
 
 @dataclass(frozen=True)
@@ -125,15 +124,14 @@ def series(
         )
     comparable = points(loaded, benchmark, view, expectations, across_sizes=across_sizes)
     raw_series = []
-    for rows in by_number(comparable.work):
-        group = comparable.taken(rows)
-        kinds: list[tuple[Kind, Points]] = [
-            ("strong", group.taken(~group.weak)),
-            ("weak", group.taken(group.weak)),
+    for _, group in comparable.groupby("same_work"):
+        kinds: list[tuple[Kind, pd.DataFrame]] = [
+            ("strong", group[~group["weak"]]),
+            ("weak", group[group["weak"]]),
         ]
         for kind, subset in kinds:
             if len(subset):
-                measure = view.headlines[int(subset.judged.place[0])]
+                measure = view.headlines[first(subset, "position")]
                 for along, points_of_it in split(subset, view, over=over, weak=kind == "weak"):
                     raw_series.append(Raw(benchmark, view, measure, kind, along, points_of_it))
     if over == "gpus" and not raw_series:
@@ -152,9 +150,8 @@ def every_series(loaded: Loaded, **options: Any) -> list[Series]:
     Raises:
         BadInput: nothing among the records scales.
     """
-    records = all_of(loaded)
-    ok = records.taken(records.words("outcome").marks(["ok"]))
-    ran = ok.words("benchmark").held()
+    records = loaded.records
+    ran = sorted(records.loc[records["outcome"] == "ok", "benchmark"].unique())
     names = [name for name, view in views().items() if name in ran and view.scales]
     all_series: list[Series] = []
     refused: list[BadInput] = []
@@ -185,18 +182,16 @@ def left_out(loaded: Loaded, benchmark: str) -> list[str]:
     """The records of a benchmark with no figure to judge it by, and why, one sentence each."""
     view = view_of(benchmark)
     records = records_of(loaded, benchmark)
-    figure = np.full(len(records), np.nan)
-    metrics: Iterable[str] = ()
+    headline_measures = () if view is None else view.headlines
+    figure = pd.Series(float("nan"), records.index)
     if view is not None:
-        figure = headlines(records, view, None)[0].median
-        metrics = dict.fromkeys(measure.metric for measure in view.headlines)
-    bad = ~records.words("outcome").marks(["ok"]) | ~(figure > 0)
+        figure = headlines(loaded, records.index, view, None)[0]["median"]
+    is_left_out = (records["outcome"] != "ok") | ~(figure > 0)
+    metrics = dict.fromkeys(measure.metric for measure in headline_measures)
     no_median = f"it holds no median of {' or '.join(metrics)}"
-    columns = [
-        records.taken(bad).words(name).values()
-        for name in ("outcome", "case", "nodes", "run_id", "reason")
-    ]
-    zero = (figure[bad] <= 0).tolist()
+    names = ("outcome", "case", "nodes", "run_id", "reason")
+    columns = [values(records.loc[is_left_out, name]) for name in names]
+    zero = (figure[is_left_out] <= 0).tolist()
     return [
         f"left out, {outcome}: {case} on {nodes} in {run_id}: "
         + (str(reason) if outcome != "ok" else "its figure is 0" if is_zero else no_median)
@@ -224,7 +219,7 @@ def _series(raw: Raw, title: str, *, baseline: int | None, threshold: float) -> 
     if strong:
         speedups = [row.speedup for row in best]
         amdahl, usl, notes = fit_laws(counts, speedups, base=base, over=axis(over))
-    notes += [*settings(best, raw), *not_reached(raw.points.judged)]
+    notes += [*settings(best, raw), *not_reached(raw.points)]
     if all(row.n is None for row in best):
         notes.append(
             "The source does not say how often each run was repeated: n and spread are unknown."
@@ -250,7 +245,7 @@ def _series(raw: Raw, title: str, *, baseline: int | None, threshold: float) -> 
         warnings=warnings(best, raw, base),
         notes=notes,
         stops_paying=stops_paying(best, raw, threshold),
-        provenance=str(raw.points.records.first("provenance")),
+        provenance=str(first(raw.points, "provenance")),
         configuration=str(raw.first.get("configuration", "")),
         label=measure.label,
         shown=measure.shown,
@@ -291,61 +286,36 @@ def _not_fitted(raw: Raw, counts: int) -> list[str]:
 
 def _pooled(raw: Raw) -> list[Row]:
     """A row for each resource and layout, the best layout of each resource first and marked."""
-    points, records = raw.points, raw.points.records
-    resource = records.count("node_count" if raw.over == "nodes" else raw.over)
-    apart = ("cores", "node_count", *(["gpus"] if raw.view.resource == "gpus" else []))
-    texts = (records.words("vm_size"), points.layout, points.variant)
-    keys = [resource, *map(records.count, apart)]
-    number = first_of_each([*keys, *(column.codes for column in texts)])[1]
-    rows = [_row(points.taken(same), int(resource[same[0]])) for same in by_number(number)]
+    resource = "node_count" if raw.over == "nodes" else raw.over
+    gpus = ["gpus"] if raw.view.resource == "gpus" else []
+    same = ["cores", "node_count", "vm_size", "layout", "variant"]
+    pooled = raw.points.groupby(alike(raw.points, [resource, *same, *gpus])).agg(
+        resource=(resource, "first"),
+        **{name: (name, "first") for name in same},
+        gpus=("gpus", "max"),
+        n=("n", "sum"),
+        records=("n", "size"),
+        min=("low", "min"),
+        max=("high", "max"),
+        **{name: (name, "median") for name in ("median", *BESIDE, "work")},
+    )
+    rows = [Row(**{**row, "n": row["n"] or None}) for row in rows_of(pooled)]
     lower = raw.measure.direction == "lower"
     rows.sort(key=lambda row: (row.resource, row.median if lower else -row.median, row.layout))
-    alike: dict[tuple[int, str], list[Row]] = {}
+    of_layout: dict[tuple[int, str], list[Row]] = {}
     for row in rows:
-        alike.setdefault((row.resource, row.layout), []).append(row)
+        of_layout.setdefault((row.resource, row.layout), []).append(row)
     seen_resources: set[int] = set()
     for row in rows:
         row.best = row.resource not in seen_resources
         seen_resources.add(row.resource)
     # Rows of one layout at one count differ in their settings, which the layout then names.
-    for same_layout in alike.values():
+    for same_layout in of_layout.values():
         parts = [set(row.variant.split("; ")) - {""} for row in same_layout]
         common = set.intersection(*parts)
         for row, row_settings in zip(same_layout, parts, strict=True):
             row.layout = " ".join(filter(None, [row.layout, *sorted(row_settings - common)]))
     return rows
-
-
-def _row(same: Points, resource: int) -> Row:
-    """Records of one layout at one resource."""
-    records, judged = same.records, same.judged
-    low, high = (values[~np.isnan(values)] for values in (judged.low, judged.high))
-    beside: dict[str, Any] = {name: _median(values) for name, values in same.beside.items()}
-    return Row(
-        resource=resource,
-        cores=_known(records.count("cores")[0]),
-        node_count=int(records.count("node_count")[0]),
-        vm_size=records.first("vm_size"),
-        layout=same.layout.words[same.layout.codes[0]],
-        variant=same.variant.words[same.variant.codes[0]],
-        gpus=_known(records.count("gpus").max()),
-        n=float(judged.n.sum()) or None,
-        records=len(same),
-        median=float(np.median(judged.median)),
-        min=float(low.min()) if len(low) else None,
-        max=float(high.max()) if len(high) else None,
-        **beside,
-    )
-
-
-def _known(count: int) -> int | None:
-    return None if count < 0 else int(count)
-
-
-def _median(values: Numbers) -> float | None:
-    """The median of the known values."""
-    numbers = values[~np.isnan(values)]
-    return float(np.median(numbers)) if len(numbers) else None
 
 
 def _karp_flatt(speedup: float, ratio: float) -> float:

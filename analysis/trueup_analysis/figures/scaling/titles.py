@@ -6,14 +6,15 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ... import units
-from ..coded import distinct
+from ..frames import first
 from ..work import HOW
 from .points import host_family
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..coded import Coded
+    import pandas as pd
+
     from .split import Raw
 
 # Parameters that every title names where a record has them.
@@ -58,8 +59,8 @@ def _title(raw: Raw) -> str:
         for name, text in titled.items()
         if name in parameters and not (raw.kind == "weak" and name in view.grows)
     ]
-    words.append(_machine(raw.points.records))
-    version = raw.points.records.first("software").get(benchmark)
+    words.append(_machine(raw.points))
+    version = first(raw.points, "software").get(benchmark)
     if version:
         words.append(f"{benchmark} {version}")
     # A publication's case may be named after its profile.
@@ -77,19 +78,18 @@ def _apart(raw: Raw) -> list[str]:
     ]
 
 
-def _machine(records: Coded) -> str:
-    column = records.words("vm_size")
-    sizes = [column.words[code] for code in distinct(column.codes) if code >= 0]
+def _machine(records: pd.DataFrame) -> str:
+    sizes = records["vm_size"].dropna().unique().tolist()
     if len(sizes) == 1:
-        return sizes[0]
+        return str(sizes[0])
     if len(sizes) > 1:
         return f"{host_family(sizes[-1])} and its constrained sizes"
-    return str(records.first("system").get("cpu_model") or records.first("nodes"))
+    return str(first(records, "system").get("cpu_model") or first(records, "nodes"))
 
 
 def _about(raw: Raw) -> dict[str, str]:
     """The properties that may tell a series from another of the same title."""
-    records, view = raw.points.records, raw.view
+    records, view = raw.points, raw.view
     names = [*view.apart, *sorted(view.grows)]
     untold = HOW.union(view.spread, view.grows if raw.kind == "weak" else ())
     traits = {
@@ -101,11 +101,11 @@ def _about(raw: Raw) -> dict[str, str]:
             for name, value in sorted(raw.first.items())
             if name not in HOW.union(view.spread)
         }
-    each = float(raw.points.points_each[0])
+    each = float(records["points_each"].iloc[0])
     if raw.kind == "weak":
         traits["points of each core"] = units.UNKNOWN if math.isnan(each) else f"{each:,.0f}"
-    traits["CPU"] = units.text(records.first("system").get("cpu_model"))
-    traits["source"] = str(records.first("provenance"))
+    traits["CPU"] = units.text(first(records, "system").get("cpu_model"))
+    traits["source"] = str(first(records, "provenance"))
     return traits
 
 
