@@ -260,7 +260,7 @@ class _Reader:
 
     def finish(self, names: list[str], *, may_be_empty: bool = False) -> Loaded:
         self._flush()
-        parts = [part for part in self._parts if len(part.records)]
+        parts = [frames for frames in self._parts if len(frames.records)]
         if not parts and not (may_be_empty and self.runs):
             self._refuse_nothing(names)
         held = packed.join(parts or [packed.from_rows([])])

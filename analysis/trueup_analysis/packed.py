@@ -72,8 +72,6 @@ _MOST_TIMES: Final = 200
 _ROWS_AT_ONCE: Final = 4096
 # Bytes of a row: 19 codes of texts and six numbers.
 _LEAST_OF_ROW: Final = 19 * 4 + 6 * 8
-
-
 # The types of columns in memory, in the order of a file's.
 _RECORDS: Final = {
     **dict.fromkeys(_TEXT, "category"),
@@ -91,8 +89,6 @@ FIGURES: Final = {
     "statistic": "category",
     "n": "Int64",
 }
-
-
 _KIND: Final = [name for name in FIGURES if name != "value"]
 _kind = attrgetter(*_KIND)
 
@@ -183,12 +179,12 @@ def join(parts: Sequence[Frames]) -> Frames:
     """The records of some parts, one after the other."""
     if len(parts) == 1:
         return parts[0]
-    starts = np.cumsum([0, *(len(part.records) for part in parts)], dtype=np.int32)
+    starts = np.cumsum([0, *(len(frames.records) for frames in parts)], dtype=np.int32)
     figures = [
-        part.figures.assign(record=part.figures["record"] + start)
-        for part, start in zip(parts, starts, strict=False)
+        frames.figures.assign(record=frames.figures["record"] + start)
+        for frames, start in zip(parts, starts, strict=False)
     ]
-    return Frames(_joined([part.records for part in parts]), _joined(figures))
+    return Frames(_joined([frames.records for frames in parts]), _joined(figures))
 
 
 def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -271,17 +267,21 @@ def read(path: Path) -> tuple[Frames, dict[str, Any]]:
         BadInput: the file is none of those.
     """
     try:
-        held, metadata = _read(path)
+        table, metadata = _read(path)
+        held = _frames(table)
         rest: dict[str, Any] = json.loads(metadata[b"trueup"])
     except (OSError, KeyError, ValueError, RecursionError, pa.ArrowException) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise BadInput(f"{path} is not a file that `trueup pack` wrote ({reason})") from error
+    # Give the memory that Arrow read with back to the system.
+    del table
+    pa.default_memory_pool().release_unused()
     if wrong := _wrong(held):
         raise BadInput(f"{path} holds what no record can hold: {wrong}")
     return held, rest
 
 
-def _read(path: Path) -> tuple[Frames, Mapping[bytes, bytes]]:
+def _read(path: Path) -> tuple[pa.Table, Mapping[bytes, bytes]]:
     """All of a file, and its metadata. A small file can say that it holds the same billions of
     times, so figures are read some at a time.
 
@@ -310,25 +310,21 @@ def _read(path: Path) -> tuple[Frames, Mapping[bytes, bytes]]:
             weight += _weight(lists[-1].flatten().flatten())
             if weight > most:
                 raise _too_large(most)
+    metrics = pa.chunked_array(lists, _READ.field("metrics").type)
+    return pa.Table.from_arrays([*table.columns, metrics], schema=_READ), metadata
+
+
+def _frames(table: pa.Table) -> Frames:
+    """The records of a table."""
     records = pd.DataFrame({name: _pandas(table.column(name)) for name in _RECORDS})
     # An unknown duration is null in a file. NaN, as null is here, is one out of range.
     is_nan = pc.is_nan(table.column("duration_seconds")).fill_null(False).to_pandas()
     records["duration_seconds"] = records["duration_seconds"].mask(is_nan, math.inf)
-    rows = [listed.flatten() for listed in lists]
-    figures = pd.DataFrame(
-        {
-            field.name: _pandas(
-                pa.chunked_array([row.field(field.name) for row in rows], field.type)
-            )
-            for field in _READ.field("metrics").type.value_type
-        }
-    )
-    lengths = [listed.value_lengths().fill_null(0).to_numpy() for listed in lists]
-    held = Frames(records, _numbered(figures, np.concatenate([np.empty(0, np.int64), *lengths])))
-    # Give the memory that Arrow read with back to the system.
-    del read, table, lists, rows
-    pa.default_memory_pool().release_unused()
-    return held, metadata
+    lists = table.column("metrics")
+    rows = pa.chunked_array([listed.flatten() for listed in lists.chunks], lists.type.value_type)
+    columns = dict(zip(FIGURES, rows.flatten(), strict=True))
+    figures = pd.DataFrame({name: _pandas(column) for name, column in columns.items()})
+    return Frames(records, _numbered(figures, pc.list_value_length(lists).fill_null(0).to_numpy()))
 
 
 def _pandas(column: pa.ChunkedArray) -> pd.Series:
@@ -389,8 +385,8 @@ def _checks(records: pd.DataFrame) -> Iterator[tuple[str, pd.Series]]:
     yield "outcome", ~records["outcome"].isin(OUTCOMES)
     for name in (*_WHOLE, "duration_seconds"):
         # Publications do not always say how many.
-        known = records[name].dropna()
-        is_wrong = ~known.between(*_RANGES.get(name, (1, 2**62)))
+        numbers = records[name].dropna()
+        is_wrong = ~numbers.between(*_RANGES.get(name, (1, 2**62)))
         yield name, is_wrong.reindex(records.index, fill_value=False)
 
 

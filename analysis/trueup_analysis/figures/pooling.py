@@ -177,8 +177,8 @@ def _in_units(held: _Held, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]
     warnings = []
     for name, unit in sorted(held.units.items()):
         is_other = (rows["name"] == name) & (rows["unit"] != unit)
-        others = rows[is_other].groupby("unit", observed=True)["record"].nunique()
-        for other_unit, several in sorted(others.items()):
+        of_units = rows[is_other].groupby("unit", observed=True)["record"].nunique()
+        for other_unit, several in sorted(of_units.items()):
             warnings.append(
                 f"{held.benchmark}: {name} is in {other_unit}, not in {unit}, in"
                 f" {several} {'record' if several == 1 else 'records'}, and does not count there."

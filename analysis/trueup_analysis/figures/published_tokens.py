@@ -150,7 +150,7 @@ def _published(loaded: Loaded) -> list[dict[str, Any]]:
     names = ["case", "vm_size", "node_count", "gpus", "provenance", "parameters"]
     rate_columns = rates(loaded.figures)[list(_FIGURES.values())]
     renamed = rate_columns.rename(columns={theirs: ours for ours, theirs in _FIGURES.items()})
-    rows = rows_of(records[names].join(renamed))
+    rows = rows_of(records[names].join(renamed, validate="one_to_one"))
     for row in rows:
         parameters = row.pop("parameters")
         row.update({name: str(parameters.get(name, "")) for name in ("profile", "gpu")}, n=1)

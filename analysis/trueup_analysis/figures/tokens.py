@@ -286,7 +286,7 @@ def _told(records: pd.DataFrame, figures: pd.DataFrame) -> list[dict[str, Any]]:
         *("benchmark", "case", "outcome", "reason", "run_id", "nodes", "vm_size", "region"),
         *("offer", "provenance", "node_count", "gpus", "parameters", "software"),
     ]
-    rows = rows_of(records[columns].join(rates(figures)))
+    rows = rows_of(records[columns].join(rates(figures), validate="one_to_one"))
     for row in rows:
         parameters = row["parameters"]
         row["work"], row["sweep"] = work_of(parameters, _NOT_WORK), work_of(parameters, _NOT_SWEEP)

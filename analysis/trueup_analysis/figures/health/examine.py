@@ -196,8 +196,8 @@ def _warnings(cases: Sequence[Case], figures: pd.DataFrame, faults: Faults | Non
     """XIDs and SXids that are to be watched."""
     codes = figures[figures["name"].isin(list(filter(is_code, figures["name"].cat.categories)))]
     return [
-        warning(cases[place], figure, faults)
-        for place, figure in zip(codes["record"], as_figures(codes), strict=True)
+        warning(cases[index], figure, faults)
+        for index, figure in zip(codes["record"], as_figures(codes), strict=True)
     ]
 
 

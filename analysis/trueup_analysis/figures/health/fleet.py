@@ -50,7 +50,7 @@ def outliers(cases: Sequence[Case], figures: pd.DataFrame) -> list[Verdict]:
     Args:
         figures: the figures of these cases.
     """
-    compared = [place for place, case in enumerate(cases) if _is_compared(case, 1)]
+    compared = [index for index, case in enumerate(cases) if _is_compared(case, 1)]
     ends = [text for text in figures["statistic"].cat.categories if text.startswith(_ENDS)]
     rows = figures[
         figures["record"].isin(compared)
@@ -76,7 +76,7 @@ def outliers(cases: Sequence[Case], figures: pd.DataFrame) -> list[Verdict]:
     apart = rows[(worse > limit) & (rows["nodes"] >= LEAST_NODES) & (rows["middle"] != 0)]
     apart = apart.sort_values("group", kind="stable")
     facts = zip(apart["record"], as_figures(apart), apart["middle"], apart["count"], strict=True)
-    return [_outlier(cases[place], figure, middle, count) for place, figure, middle, count in facts]
+    return [_outlier(cases[index], figure, middle, count) for index, figure, middle, count in facts]
 
 
 def _is_compared(case: Case, nodes: int) -> bool:

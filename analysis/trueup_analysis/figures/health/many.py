@@ -49,7 +49,9 @@ class Passes:
         """The nodes that they are of."""
         nodes = {item.nodes for item in self.others}
         for *_, rows in self.blocks:
-            nodes.update(self.cases[place].nodes for place in self._records(rows).unique())
+            nodes.update(
+                self.cases[case_index].nodes for case_index in self._records(rows).unique()
+            )
         return nodes
 
     def devices(self) -> Iterator[tuple[Case, str, set[str | None]]]:
@@ -57,23 +59,23 @@ class Passes:
         for item, _, rows in self.blocks:
             devices: dict[int, set[str | None]] = {}
             each = packed.values(self.figures["device"].iloc[rows])
-            for place, device in zip(self._records(rows), each, strict=True):
-                devices.setdefault(place, set()).add(device)
-            for place, of_case in devices.items():
-                yield self.cases[place], item.metric, of_case
+            for case_index, device in zip(self._records(rows), each, strict=True):
+                devices.setdefault(case_index, set()).add(device)
+            for case_index, of_case in devices.items():
+                yield self.cases[case_index], item.metric, of_case
 
     def verdicts(self) -> list[Verdict]:
         """All of them, by node and benchmark."""
         rows = [
-            (place, position, row, item)
+            (case_index, position, row, item)
             for item, position, of_item in self.blocks
-            for place, row in zip(self._records(of_item), of_item, strict=True)
+            for case_index, row in zip(self._records(of_item), of_item, strict=True)
         ]
         rows.sort(key=lambda passing: passing[:3])
         figures = as_figures(self.figures.iloc[[row for *_, row, _ in rows]])
         verdicts = [
-            of_figure(self.cases[place], item, figure)
-            for (place, *_, item), figure in zip(rows, figures, strict=True)
+            of_figure(self.cases[case_index], item, figure)
+            for (case_index, *_, item), figure in zip(rows, figures, strict=True)
         ]
         return sorted([*verdicts, *self.others], key=lambda item: (item.nodes, item.benchmark))
 
@@ -110,8 +112,8 @@ def judge(
         group[places] = number
     rows = figures.groupby(group[figures["record"]]).indices
     for number, (fitting, places) in enumerate(groups):
-        part = figures.iloc[rows.get(number, [])]
-        verdict_rows += _judged(passes, fitting, places, part)
+        of_group = figures.iloc[rows.get(number, [])]
+        verdict_rows += _judged(passes, fitting, places, of_group)
     verdict_rows.sort(key=lambda verdict_row: verdict_row[:3])
     return [item for *_, item in verdict_rows], passes
 
@@ -141,32 +143,32 @@ def _by_fitting(
 
 
 def _judged(
-    passes: Passes, fitting: Sequence[Expectation], places: Sequence[int], part: pd.DataFrame
+    passes: Passes, fitting: Sequence[Expectation], places: Sequence[int], figures: pd.DataFrame
 ) -> list[tuple[int, int, int, Verdict]]:
     """The verdicts that are no pass on cases that are held to the same expectations, each after the
     places of case, expectation and figure. Passes are added to ``passes``.
 
     Args:
-        part: the figures of these cases.
+        figures: those of these cases.
     """
     verdict_rows: list[tuple[int, int, int, Verdict]] = []
     # Of each metric, the cases with a figure that could be judged.
     measured: dict[str, set[int]] = {item.metric: set() for item in fitting}
     lacking = []
-    by_metric = dict(iter(part.groupby("name", observed=True)))
+    by_metric = dict(iter(figures.groupby("name", observed=True)))
     for number, item in enumerate(fitting):
-        rows = _judged_rows(item, by_metric.get(item.metric, part.iloc[:0]))
+        rows = _judged_rows(item, by_metric.get(item.metric, figures.iloc[:0]))
         is_plain = _plainly_passes(item, rows)
         passing = rows.index[is_plain].tolist()
         odd = rows[~is_plain]
-        for row, place, figure in zip(odd.index, odd["record"], as_figures(odd), strict=True):
-            verdict = of_figure(passes.cases[place], item, figure)
+        for row, case_index, figure in zip(odd.index, odd["record"], as_figures(odd), strict=True):
+            verdict = of_figure(passes.cases[case_index], item, figure)
             if verdict.verdict == "pass":
                 passing.append(row)
                 continue
-            verdict_rows.append((place, number, row, verdict))
+            verdict_rows.append((case_index, number, row, verdict))
             if verdict.measured is not None:
-                measured[item.metric].add(place)
+                measured[item.metric].add(case_index)
         if passing:
             passes.blocks.append((item, number, sorted(passing)))
             measured[item.metric].update(rows.loc[passing, "record"])
@@ -179,9 +181,9 @@ def _judged(
         or verdict_row[0] not in measured[str(verdict_row[3].metric)]
     ]
     for number, (item, without) in enumerate(zip(fitting, lacking, strict=True)):
-        for place in without - measured[item.metric]:
-            [verdict] = against(passes.cases[place], item)
-            verdict_rows.append((place, number, 0, verdict))
+        for case_index in without - measured[item.metric]:
+            [verdict] = against(passes.cases[case_index], item)
+            verdict_rows.append((case_index, number, 0, verdict))
     return verdict_rows
 
 

@@ -80,7 +80,7 @@ def _spread(cases: Sequence[Case], rows: pd.DataFrame) -> Spread:
     [figure] = as_figures(rows.iloc[:1])
     case = cases[rows["record"].iloc[0]]
     values = sorted(rows["value"].tolist())
-    nodes = {node for place in rows["record"].unique() for node in cases[place].nodes}
+    nodes = {node for index in rows["record"].unique() for node in cases[index].nodes}
     tenths = quantiles(values, n=10, method="inclusive") if len(values) > 1 else values * 9
     return Spread(
         vm_size=case.vm_size,

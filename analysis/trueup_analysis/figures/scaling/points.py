@@ -83,7 +83,7 @@ def points(
             f"{units.plural(len(chosen), f'{benchmark} record')} with outcome ok, but none has"
             f" {labels} above 0, so there is no scaling; they have {', '.join(held) or 'no figure'}"
         )
-    frame = chosen.join(judged)[is_judged]
+    frame = chosen.join(judged, validate="one_to_one")[is_judged]
     frame = frame.assign(**{name: of_whole_case(loaded.figures, metric=name) for name in BESIDE})
     frame = _with_amounts(frame, view)
     frame = frame.assign(same_work=_works(frame, benchmark, view, across_sizes=across_sizes))

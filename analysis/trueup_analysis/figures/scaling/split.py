@@ -90,8 +90,8 @@ def _of_each_size(points: pd.DataFrame) -> list[pd.DataFrame]:
         + 1
     )
     ends = [0, *steps.tolist(), known_count, len(ordered)]
-    parts = (ordered.iloc[start:end] for start, end in zip(ends, ends[1:], strict=False))
-    return [part for part in parts if len(part)]
+    sets = (ordered.iloc[start:end] for start, end in zip(ends, ends[1:], strict=False))
+    return [subset for subset in sets if len(subset)]
 
 
 def _auto(subset: pd.DataFrame, view: View) -> list[tuple[Over, pd.DataFrame]]:

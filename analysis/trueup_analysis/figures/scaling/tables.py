@@ -299,14 +299,17 @@ def _pooled(raw: Raw) -> list[Row]:
         max=("high", "max"),
         **{name: (name, "median") for name in ("median", *BESIDE, "work")},
     )
-    rows = [Row(**{**row, "n": row["n"] or None}) for row in rows_of(pooled)]
+    return _ranked(raw, [Row(**{**row, "n": row["n"] or None}) for row in rows_of(pooled)])
+
+
+def _ranked(raw: Raw, rows: list[Row]) -> list[Row]:
+    """The same rows by resource, the best first and marked."""
     lower = raw.measure.direction == "lower"
     rows.sort(key=lambda row: (row.resource, row.median if lower else -row.median, row.layout))
     of_layout: dict[tuple[int, str], list[Row]] = {}
-    for row in rows:
-        of_layout.setdefault((row.resource, row.layout), []).append(row)
     seen_resources: set[int] = set()
     for row in rows:
+        of_layout.setdefault((row.resource, row.layout), []).append(row)
         row.best = row.resource not in seen_resources
         seen_resources.add(row.resource)
     # Rows of one layout at one count differ in their settings, which the layout then names.
