@@ -90,7 +90,7 @@ def together(cases: Sequence[Case]) -> pd.DataFrame:
     if len(of_table) < len(held) or len({id(figures.of) for figures in of_table}) != 1:
         return packed.from_columns({}, held).figures
     rows = np.concatenate([np.arange(figures.start, figures.stop) for figures in of_table])
-    figures = of_table[0].of.iloc[rows].reset_index(drop=True)
+    figures = of_table[0].of.frame.iloc[rows].reset_index(drop=True)
     return figures.assign(record=np.repeat(np.arange(len(held)), list(map(len, held))))
 
 
