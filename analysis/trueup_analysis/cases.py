@@ -75,7 +75,7 @@ class FigureTable:
 
     @cached_property
     def _codes(self) -> dict[str, tuple[Any, list[Any]]]:
-        """By column the code of each row, and the value of each code, the last for what is missing."""
+        """By column the code of each row, and the value of each code; the last is None."""
         columns = {
             name: self.frame[name].astype("category").cat
             for name in Figure._fields
