@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -203,30 +204,33 @@ _SAME: Final = (
 )
 
 
-def frames(batch: Sequence[tuple[Record, str]]) -> packed.Frames:
-    """The frames of some records, each with the path of its file."""
-    records = [record for record, _ in batch]
-    raws = [record.raw for record in records]
-    columns: dict[str, Any] = {
-        **{name: [getattr(record, name) for record in records] for name in _SAME},
-        **{
-            name: [packed.canonical(getattr(record, name)) for record in records]
-            for name in packed.JSON
-        },
-        "nodes": ["+".join(record.nodes) for record in records],
-        "cores": [_cores(record) for record in records],
-        "raw_path": [
-            None if raw is None else os.path.join(os.path.dirname(path), raw.path)
-            for raw, (_, path) in zip(raws, batch, strict=True)
-        ],
-        "raw_sha256": [None if raw is None else raw.sha256 for raw in raws],
-        "source": [path for _, path in batch],
-        "provenance": [packed.MEASURED] * len(batch),
-    }
-    return packed.from_columns(columns, [record.metrics for record in records])
-
-
 def _cores(record: Record) -> int | None:
     if record.ranks is None or record.threads_per_rank is None:
         return None
     return record.ranks * record.threads_per_rank
+
+
+# Columns that are made of a record and the path of its file.
+_DERIVED: Final[dict[str, Callable[[Record, str], Any]]] = {
+    "nodes": lambda record, _: "+".join(record.nodes),
+    "cores": lambda record, _: _cores(record),
+    "raw_path": lambda record, path: (
+        record.raw and os.path.join(os.path.dirname(path), record.raw.path)
+    ),
+    "raw_sha256": lambda record, _: record.raw and record.raw.sha256,
+    "source": lambda _, path: path,
+    "provenance": lambda *_: packed.MEASURED,
+}
+
+
+def frames(batch: Sequence[tuple[Record, str]]) -> packed.Frames:
+    """The frames of some records, each with the path of its file."""
+    same = {name: [getattr(record, name) for record, _ in batch] for name in _SAME}
+    texts = {
+        name: [packed.canonical(getattr(record, name)) for record, _ in batch]
+        for name in packed.JSON
+    }
+    derived = {
+        name: [derive(record, path) for record, path in batch] for name, derive in _DERIVED.items()
+    }
+    return packed.from_columns(same | texts | derived, [record.metrics for record, _ in batch])

@@ -145,21 +145,20 @@ def pooled(cases: Sequence[Case], measure: Measure, heads: Heads) -> Pooled | No
         return None
     ordered = sorted(measured, key=lambda pair: pair[0].value)
     middle = median(headline.value for headline, _ in ordered)
-    low: float | None
-    high: float | None
-    if len(measured) == 1:
-        low, high = measured[0][0].low, measured[0][0].high
-    else:
-        # Repeats within a case count too: one more measurement may give any of them.
-        low = min(
-            headline.value if headline.low is None else headline.low for headline, _ in measured
-        )
-        high = max(
-            headline.value if headline.high is None else headline.high for headline, _ in measured
-        )
+    low, high = _ends([headline for headline, _ in measured])
     least, most = ordered[0][1], ordered[-1][1]
     worst, best = (most, least) if measure.direction == "lower" else (least, most)
     return Pooled(measure, middle, low, high, worst, best, measured[0][0])
+
+
+def _ends(headlines: Sequence[Headline]) -> tuple[float | None, float | None]:
+    """The least and the greatest figure of one or several cases."""
+    if len(headlines) == 1:
+        return headlines[0].low, headlines[0].high
+    # Repeats within a case count too: one more measurement may give any of them.
+    lows = (each.value if each.low is None else each.low for each in headlines)
+    highs = (each.value if each.high is None else each.high for each in headlines)
+    return min(lows), max(highs)
 
 
 def _pooled_whole(

@@ -235,33 +235,39 @@ def _at_common_sizes(frame: pd.DataFrame, view: View, cases: Mapping[int, Case])
     """Records of the same work at the largest size that is judged and that they hold, so that
     an expectation of one node at another size does not part them; the size is part of the work.
     """
-    rows = {}
+    rows: dict[int, dict[str, Any]] = {}
     for _, same in frame.dropna(subset="message_bytes").groupby("same_work"):
-        # A record that never reached its size says nothing about which one counts.
-        reached = same.loc[same["judged_bytes"].isna(), "message_bytes"]
-        judged_sizes = sorted(reached.unique(), reverse=True)
-        if len(judged_sizes) < 2:
-            continue
-        for record, position, size in zip(
-            same.index, same["position"], same["message_bytes"], strict=True
-        ):
-            measure = view.headlines[position]
-            figures = cases[record].of(measure.metric)
-            held = {figure.message_bytes for figure in figures}
-            best = next((judged for judged in judged_sizes if judged in held), None)
-            if best not in {None, size}:
-                at_size = [figure for figure in figures if figure.message_bytes == best]
-                again = at_headline(replace(cases[record], figures=at_size), measure)
-                if again is not None:
-                    rows[record] = _row(position, again._replace(judged_bytes=None))
+        rows |= _at_common_size(same, view, cases)
     if not rows:
         return frame
     moved = pd.DataFrame.from_dict(rows, "index").astype(_JUDGED)
-    columns = {name: moved[name].reindex(frame.index) for name in _JUDGED}
     is_moved = frame.index.isin(moved.index)
-    return frame.assign(
-        **{name: frame[name].mask(is_moved, column) for name, column in columns.items()}
-    )
+    columns = {
+        name: frame[name].mask(is_moved, moved[name].reindex(frame.index)) for name in _JUDGED
+    }
+    return frame.assign(**columns)
+
+
+def _at_common_size(
+    same: pd.DataFrame, view: View, cases: Mapping[int, Case]
+) -> dict[int, dict[str, Any]]:
+    """The columns of ``headlines`` of the records of one work that count at another size."""
+    # A record that never reached its size says nothing about which one counts.
+    reached = same.loc[same["judged_bytes"].isna(), "message_bytes"]
+    judged_sizes = sorted(reached.unique(), reverse=True)
+    rows = {}
+    facts = zip(same.index, same["position"], same["message_bytes"], strict=True)
+    for record, position, size in facts if len(judged_sizes) > 1 else ():
+        measure = view.headlines[position]
+        figures = cases[record].of(measure.metric)
+        held = {figure.message_bytes for figure in figures}
+        best = next((judged for judged in judged_sizes if judged in held), None)
+        if best not in {None, size}:
+            at_size = [figure for figure in figures if figure.message_bytes == best]
+            again = at_headline(replace(cases[record], figures=at_size), measure)
+            if again is not None:
+                rows[record] = _row(position, again._replace(judged_bytes=None))
+    return rows
 
 
 def _number(value: Any) -> float:
