@@ -3,7 +3,7 @@ names the sheet."""
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
@@ -28,21 +28,19 @@ def parts(sheets: Sequence[Sheet]) -> Iterator[str]:
     """The same, some rows at a time: the whole of a hundred thousand has 30 MB."""
     keys = list(dict.fromkeys(key for sheet in sheets for key in sheet.data()))
     yield _line(["table", *keys])
-    # A column of all sheets at once: most hold few values, of which a cell is made once.
-    titles = chain.from_iterable([_cell(sheet.title)] * len(sheet.rows) for sheet in sheets)
-    columns = [_column([sheet.values(key) for sheet in sheets]) for key in keys]
-    rows = zip(titles, *columns, strict=True)
-    while some := list(islice(rows, _ROWS_AT_ONCE)):
-        yield "".join(map(_line, some))
+    for sheet in sheets:
+        columns = [_column(sheet.values(key)) for key in keys]
+        rows = zip([_cell(sheet.title)] * len(sheet.rows), *columns, strict=True)
+        while some := list(islice(rows, _ROWS_AT_ONCE)):
+            yield "".join(map(_line, some))
 
 
 def _line(cells: Sequence[str]) -> str:
     return ",".join(cells) + "\n"
 
 
-def _column(of_sheets: Sequence[Sequence[Any]]) -> Sequence[str]:
+def _column(values: Sequence[Any]) -> Sequence[str]:
     """The cells of a column."""
-    values = list(chain.from_iterable(of_sheets))
     kinds = set(map(type, values))
     # Most columns repeat their values. Equal values of other types may be written otherwise.
     if kinds <= {str, int, type(None)}:
