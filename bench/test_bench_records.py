@@ -38,7 +38,7 @@ PROMISES = {
     "scaling": ((2.2, 400), (6.0, 510)),
     "list": ((2.6, 420), (5.0, 450)),
     "list as CSV": ((2.5, 420), (5.0, 450)),
-    "report": ((8.0, 600), (10.0, 620)),
+    "report": ((7.5, 600), (10.0, 600)),
 }
 # Exit statuses: nothing in these records has an expectation.
 STATUSES = {"health": (2,)}

@@ -9,7 +9,6 @@ import os
 import re
 import stat
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -109,13 +108,7 @@ class Loaded:
 
     def values(self, name: str) -> list[Any]:
         """A column of the records as plain values, None where unknown; equal ones are one."""
-        if name not in self._values:
-            self._values[name] = packed.values(self.records[name])
-        return self._values[name]
-
-    @cached_property
-    def _values(self) -> dict[str, list[Any]]:
-        return {}
+        return packed.values(self.records[name])
 
     def only(self, rows: Sequence[int] | pd.Index | pd.Series) -> Loaded:
         """The same with some records alone, by their numbers or a mask, in their order."""

@@ -84,8 +84,7 @@ def write_report(
 def files(page: Page) -> dict[str, bytes]:
     """The files of the report: path below its folder -> content; index.html is the last."""
     content = {f"plots/{figure.name}.png": figure.drawing.png() for figure in page.figures()}
-    # A hundred thousand records have 30 MB of text.
-    tables = {section.name: section.csv().encode() for section in page.every_section()}
+    tables = {section.name: section.csv() for section in page.every_section()}
     content |= {f"tables/{name}.csv": table for name, table in tables.items() if table}
     content["index.html"] = render_html(page).encode()
     return content
