@@ -299,7 +299,7 @@ def _pooled(raw: Raw) -> list[Row]:
         max=("high", "max"),
         **{name: (name, "median") for name in ("median", *BESIDE, "work")},
     )
-    return _ranked(raw, [Row(**{**row, "n": row["n"] or None}) for row in rows_of(pooled)])
+    return _ranked(raw, [Row(**{**row, "n": float(row["n"]) or None}) for row in rows_of(pooled)])
 
 
 def _ranked(raw: Raw, rows: list[Row]) -> list[Row]:
