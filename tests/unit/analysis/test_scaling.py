@@ -120,7 +120,7 @@ def test_repeats_over_runs_are_pooled_not_best_of(tmp_path: Path) -> None:
     ]
     [row] = series(measured(tmp_path, records))[0].rows
     assert (row.median, row.min, row.max) == (10.0, 0.9 * 8, 1.2 * 30)
-    assert (row.n, row.records) == (9, 3)
+    assert (type(row.n), row.n, row.records) == (float, 9, 3)
 
 
 @parametrized("changes")
