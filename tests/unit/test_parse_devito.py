@@ -64,6 +64,16 @@ def test_an_operator_of_any_name_is_read() -> None:
     ]
 
 
+def test_a_run_without_its_rates_has_its_time_unverified() -> None:
+    text = changed("openmp.log", r"(?s)(`Forward` ran in \S+ s\n)Global[^\n]*\n", r"\1")
+    output = parse_devito(text)
+    assert {row.name for row in output.metrics()} == {"run_time"}
+    assert [sentence[:23] for sentence in output.unverified] == ["no 'Global performance'"]
+    twice = f"{text}{(DATA / 'openmp.log').read_text()}"
+    with pytest.raises(ParseError, match="points/s stand elsewhere"):
+        parse_devito(twice)
+
+
 def test_old_versions_say_that_an_operator_run() -> None:
     now, old = (parse_devito(f"Operator `Kernel` {verb} in 0.04 s\n") for verb in ("ran", "run"))
     assert old == now
@@ -187,7 +197,6 @@ test_damaged_output_is_refused = damage.refuses(
     (changed("openmp.log", r"(`Forward` ran in) \S+ s", r"\1 0.00 s"), "not a positive"),
     (changed("openmp.log", r"(`Forward` ran in) \S+ s", r"\1 nan s"), "not a positive"),
     (changed("openmp.log", r"(`Forward` ran in) \S+ s", r"\1 fast s"), "not a number"),
-    (changed("openmp.log", r"(?s)(`Forward` ran in \S+ s\n)Global[^\n]*\n", r"\1"), "Global"),
     (changed("openmp.log", r"\[OI=2\.66, \S+ GFlops/s", "[OI=2.66"), "OI and GFlops/s"),
     (
         changed("openmp.log", r"\[OI=2\.66, (\S+) GFlops/s", r"[OI=2.66, \1 GFlop/s"),

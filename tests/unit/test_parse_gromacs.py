@@ -395,6 +395,22 @@ def test_of_a_log_before_2018_the_end_is_read() -> None:
     assert [sentence[:19] for sentence in output.unverified] == ["GROMACS 5.1.4 is ol"]
 
 
+def test_of_a_log_before_4_6_the_end_is_read() -> None:
+    text = (
+        "                         :-)  G  R  O  M  A  C  S  (-:\n\n"
+        "                            :-)  VERSION 4.5.6  (-:\n\n   Energies (kJ/mol)\n\n"
+        "               NODE (s)   Real (s)      (%)\n       Time:    100.000    100.000    100.0\n"
+        "               (Mnbf/s)   (GFlops)   (ns/day)  (hour/ns)\n"
+        "Performance:     49.000      2.414     24.000      1.000\n"
+        "Finished mdrun on node 0 Tue Mar 11 10:17:05 2014\n"
+    )
+    output = parse_gromacs(text)
+    assert isinstance(output, GromacsEnding)
+    assert (output.tool_version, output.ns_per_day, output.wall_seconds) == ("4.5.6", 24.0, 100.0)
+    assert [sentence[:19] for sentence in output.unverified] == ["GROMACS 4.5.6 is ol"]
+    assert recognises(text) is True
+
+
 def test_a_whole_log_is_read_as_one() -> None:
     assert parse_gromacs(PLAIN) == parse_log(PLAIN)
 

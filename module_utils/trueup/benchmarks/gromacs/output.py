@@ -31,6 +31,8 @@ _VERSION = re.compile(r"(?:GROMACS|Gromacs) version: +(?:VERSION )?(\S+)$")
 _PROGRAM = re.compile(r"GROMACS: +gmx\S* mdrun, (?:version|VERSION) (\S+)$")
 _UNDERSTOOD = re.compile(r"20(?:1[89]|[2-9]\d)\b")
 _ENERGIES = "   Energies (kJ/mol)"
+# Of versions before 4.6, which print no other line of it.
+_TITLE = re.compile(r" +:-\) +VERSION (\S+) +\(-:$")
 _STARTED = re.compile(rf"Started mdrun on (?:rank|node) 0 {_DATE}$")
 _FINISHED = re.compile(rf"Finished mdrun on (?:rank|node) 0 {_DATE}$")
 _DT = re.compile(r" +dt += (\S+)$")
@@ -63,7 +65,7 @@ _JUDGED = (*_PARTS, "Conserved En.")
 _ENERGY = re.compile(r"-?[0-9]\.[0-9]{5}e[+-][0-9]{2,3}")
 _DRIFT = re.compile(r"  Conserved energy drift: (\S+) kJ/mol/ps per atom$")
 _TOTAL = re.compile(r" Total +(\d+\.\d+) +\d+\.\d+ +100\.0$")
-_TIME_HEADER = re.compile(r" +Core t \(s\) +Wall t \(s\) +\(%\)$")
+_TIME_HEADER = re.compile(r" +(?:Core t|NODE) \(s\) +(?:Wall t|Real) \(s\) +\(%\)$")
 _TIME = re.compile(r" +Time: +(\d+\.\d+) +(\d+\.\d+) +(\d+\.\d+)$")
 _LONG_TIME = re.compile(r" +(?:\d+d)?(?:\d+h)?[\d:]+$")
 # "500000 steps,   1000.0 ps." of a run from its first step.
@@ -373,8 +375,7 @@ class _Reader:
 
     def lacking(self) -> Optional[str]:
         """Why the end alone can be read; None of a log."""
-        versions = [match.group(1) for _, match in [*self._all(_VERSION), *self._all(_PROGRAM)]]
-        old = [version for version in versions if not _UNDERSTOOD.match(version)]
+        old = [version for version in self._versions() if not _UNDERSTOOD.match(version)]
         if old:
             return _OLD_LOG.format(old[0])
         is_log = self._all(_VERSION) or self._all(_STARTED) or self._all(_STATISTICS)
@@ -398,12 +399,11 @@ class _Reader:
                 (length * 1.001 + 0.051) * day / max(wall - _ROUNDED, 1e-9),
             )
         _check_rates(line, figures, expected, f"a run of {wall:g} s and {rate:g} ns/day")
-        versions = [*self._all(_VERSION), *self._all(_PROGRAM)]
         ranks, threads = self._at_most_one(_RANKS), self._at_most_one(_THREADS)
         return GromacsEnding(
             ns_per_day=rate,
             wall_seconds=wall,
-            tool_version=versions[0][1].group(1) if versions else None,
+            tool_version=next(iter(self._versions()), None),
             ranks=int(ranks[1].group(1)) if ranks else None,
             threads=int(threads[1].group(1)) if threads else None,
             unsettled=self._unsettled(),
@@ -411,6 +411,11 @@ class _Reader:
             warnings=self._warnings({}),
             unverified=(lacking,),
         )
+
+    def _versions(self) -> List[str]:
+        """The versions that the text names, in any form."""
+        forms = (_VERSION, _PROGRAM, _TITLE)
+        return [match.group(1) for form in forms for _, match in self._all(form)]
 
     def _refuse_fatal(self) -> None:
         error = fatal_error("\n".join(self._lines))
