@@ -229,16 +229,21 @@ def _from_log(
             "below PERF"
         )
     chosen = _of_one_operator(forward or logged)
-    lacking = [run.line for run in chosen if run.repeat.flops is None]
-    if lacking and forward and len(lacking) < len(chosen):
-        raise lacking[0].error(_NO_PERFORMANCE)
     return DevitoOutput(
         repeats=tuple(run.repeat for run in chosen),
         exact=False,
         operator=chosen[0].operator,
         not_judged=_others(logged, chosen[0].operator),
-        unverified=(_NO_PERFORMANCE,) if lacking and forward else (),
+        unverified=_lacking(chosen) if forward else (),
     )
+
+
+def _lacking(runs: Sequence[_Run]) -> Tuple[str, ...]:
+    """That the rates of all runs are missing; those of some are an error."""
+    without = [run.line for run in runs if run.repeat.flops is None]
+    if 0 < len(without) < len(runs):
+        raise without[0].error(_NO_PERFORMANCE)
+    return (_NO_PERFORMANCE,) if without else ()
 
 
 def _others(logged: Sequence[_Run], operator: str) -> Dict[str, str]:
