@@ -85,9 +85,27 @@ UNSEEN = {
     "dcgm/dcgm4_level2": (("lines swapped", "line moved"), "dcgm_(?!tests_failed).*"),
     # A line of a GPU holds one rate, and nothing else says it.
     "dcgm/proftester": (
-        (*_LINES, "exponent", "mixed inside a line", "cut, then whole"),
+        (
+            *(*_LINES, "exponent", "mixed inside a line", "cut, then whole", "word renamed"),
+            *("column dropped", "odd character", "ranks mixed"),
+        ),
         "dcgm_.*",
     ),
+    # How many tests there are is said nowhere else.
+    "dcgm/dcgm3_level2_4gpu_fails.json": (
+        (*_LINES, "middle lost", "mixed inside a line"),
+        "dcgm_tests_failed",
+    ),
+    # A number that is cut between its digits is a number.
+    "azcopy": (("odd character",), "copy_rate"),
+    "serving/synthetic_sglang_table": (
+        ("odd character", "mixed inside a line", "middle lost"),
+        ".*",
+    ),
+    # A percentile may be any figure between its neighbours.
+    "serving/synthetic_vllm_latency": (("middle lost", "mixed inside a line"), "e2el"),
+    # A count that is not there is no failure.
+    "serving/synthetic_llmd_v02": (("mixed inside a line", "word renamed"), ".*"),
     # Rows of two directions differ in the figure alone.
     "gpu_copy/bandwidthtest": (_LINES, ".*_bandwidth"),
     "gpu_copy/nvbandwidth_0.8.json": (_LINES, ".*_bandwidth"),
@@ -140,7 +158,6 @@ UNSEEN = {
     # Names and figures stand in lines of their own.
     "serving/aiperf_0.13.0.json": (_LINES, ".*"),
     "serving/synthetic_vllm_latency.json": (("middle lost",), "e2el"),
-    "serving/synthetic_sglang_table": (("middle lost",), "ttft|tpot|itl|e2el"),
     # It has neither lengths nor a number of requests.
     "serving/synthetic_genai_perf": (("unit renamed",), "ttft|tpot|e2el"),
     # Labels and figures stand in lines of their own.

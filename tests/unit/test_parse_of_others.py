@@ -36,6 +36,7 @@ def test_gpu_burn_has_the_rate_of_each_gpu_since_its_first_report() -> None:
         ("gpu1", "median"): 50228.5e9,
         ("gpu1", "min"): 50123e9,
         ("gpu1", "max"): 50334e9,
+        (None, "single"): 0.0,
     }
     assert (output.gpu_count, output.checks, output.unverified) == (
         2,
@@ -73,6 +74,7 @@ def test_gpu_burn_counts_wrong_results_below_zero() -> None:
     assert {row.device: row.value for row in output.metrics()} == {
         "gpu0": 6311e9,
         "gpu1": 6440e9,
+        None: 1.0,
     }
 
 
@@ -94,6 +96,7 @@ def test_gpu_burn_counts_a_rate_once_and_refuses_a_line_that_stands_twice() -> N
         "median": 2179e9,
         "min": 2085e9,
         "max": 2273e9,
+        "single": 0.0,
     }
     with pytest.raises(ParseError, match="the line stands twice"):
         parsed("gpu_burn", line + line + last)

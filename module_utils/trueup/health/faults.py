@@ -193,7 +193,7 @@ def _sentence(row: Mapping[str, Any], faults: Faults) -> str:
 def is_code(metric: str) -> bool:
     """Whether a figure of a node's state is the count of one code: ``xid_145``, ``sxid_20034``."""
     kind, _, code = metric.partition("_")
-    return kind in _KINDS and code.isdigit()
+    return kind in _KINDS and code.isdecimal()
 
 
 def warning(case: Case, figure: Figure, faults: Optional[Faults]) -> Verdict:

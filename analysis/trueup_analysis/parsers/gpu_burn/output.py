@@ -52,7 +52,7 @@ def parse_gpu_burn(text: str) -> Labelled:
     faulty = Metric("burn_faulty_gpus", float(len(wrong)), "1", "lower", statistic="single", n=1)
     has_ended = verdicts or any(line.startswith(_ABORTED) for line in lines)
     return Labelled(
-        rows=_rates(by_gpu) or (faulty,),
+        rows=(*_rates(by_gpu), faulty),
         checks={"no_wrong_results": not wrong},
         reasons={"no_wrong_results": f"wrong results, or none, of {', '.join(wrong)}"},
         unverified=() if has_ended else ("no line 'Tested N GPUs': the run did not end",),

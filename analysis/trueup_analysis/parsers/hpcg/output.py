@@ -271,7 +271,7 @@ def _count(items: _Items, name: str) -> int | None:
     value = items.get(("Machine Summary", name))
     if value is None:
         return None
-    if not value.text.isdigit():
+    if not value.text.isdecimal():
         raise value.line.error(f"{name} {value.text!r} is not a whole number")
     return int(value.text)
 

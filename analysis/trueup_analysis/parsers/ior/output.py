@@ -313,7 +313,7 @@ def _number(line: Line, text: str) -> float:
 def _cells(line: Line, words: Sequence[str], table: Sequence[str]) -> dict[str, str]:
     """The cells of a row by column. A remark may stand behind the last one."""
     # Only a remark may stand behind the last column.
-    if len(words) < len(table) or any(word[0].isdigit() for word in words[len(table) :]):
+    if len(words) < len(table) or any(word[0].isdecimal() for word in words[len(table) :]):
         raise line.error(f"the row has {len(words)} columns and its header {len(table)}")
     return dict(zip(reversed(table), reversed(words[: len(table)]), strict=True))
 
@@ -329,7 +329,7 @@ def _repetition(line: Line, words: Sequence[str], table: Sequence[str]) -> _Repe
     if {"IOPS", "xfer", "wr/rd"} <= figures.keys():
         moved = figures["IOPS"] * figures["xfer"] * 1024 * figures["wr/rd"]
     number = cells["iter"]
-    if not number.isdigit():
+    if not number.isdecimal():
         raise line.error(f"the repetition {number!r} is not a whole number")
     return _Repetition(line, words[0], figures["bw"], figures.get("total"), int(number), moved)
 
@@ -341,7 +341,7 @@ def _total(line: Line, words: Sequence[str], table: Sequence[str]) -> _Total:
         return int(_number(line, cells[name])) if name in cells else None
 
     operations = cells.get("Mean(OPs)")
-    if not cells.get("Test#", "0").isdigit():
+    if not cells.get("Test#", "0").isdecimal():
         raise line.error(f"the test {cells['Test#']!r} is not a whole number")
     return _Total(
         line,

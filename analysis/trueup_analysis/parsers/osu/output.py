@@ -294,7 +294,7 @@ def _row(line: Line, columns: Sequence[str]) -> _Read:
     size = count = verdict = None
     for name, cell in zip(columns, line.split()):
         if name in (*_SIZES, *_COUNTS):
-            if not cell.isdigit() or len(cell) > 18:
+            if not cell.isdecimal() or len(cell) > 18:
                 raise line.error(f"{name} {cell!r} is not a whole number")
             if name in _SIZES:
                 size = int(cell)

@@ -406,7 +406,7 @@ def number(value: Any, factor: float = 1.0) -> Figure | None:
 def at(data: Any, path: str) -> Any:
     """A member of nested objects and lists: "models.0.name"; None where one is missing."""
     for name in path.split("."):
-        if isinstance(data, list) and name.isdigit():
+        if isinstance(data, list) and name.isdecimal():
             data = dict(enumerate(data)).get(int(name))
         else:
             data = data.get(name) if isinstance(data, dict) else None

@@ -138,8 +138,8 @@ def _draft(name: str, lines: Sequence[Line]) -> Draft:
         draft.say(parameter, match[1] if match else None)
     draft.say("precision", draft.parameters.pop("dtype", None))
     degrees = [draft.parameters.get(f"{kind}_parallel", "") for kind in ("tensor", "pipeline")]
-    if degrees[0].isdigit():
-        count = int(degrees[0]) * (int(degrees[1]) if degrees[1].isdigit() else 1)
+    if degrees[0].isdecimal():
+        count = int(degrees[0]) * (int(degrees[1]) if degrees[1].isdecimal() else 1)
         draft.gpus = Figure(float(count))
     return draft
 
@@ -149,7 +149,7 @@ def _rates_of_batch(draft: Draft) -> None:
     names = ("batch_size", "input_length", "output_length")
     sizes = [draft.parameters.get(name, "") for name in names]
     mean = draft.latencies["e2el"].get("mean")
-    if mean is None or mean.value <= 0 or not all(map(str.isdigit, sizes)):
+    if mean is None or mean.value <= 0 or not all(map(str.isdecimal, sizes)):
         return
     batch, inputs, outputs = map(int, sizes)
     each = mean._replace(value=batch / mean.value, slack=batch / mean.value * mean.slack)
