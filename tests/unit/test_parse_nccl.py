@@ -623,6 +623,13 @@ def test_a_pasted_table_must_fit_itself_all_the_same() -> None:
     assert parse_nccl(log).unverified != ()
 
 
+def test_errors_in_place_of_sendrecv_in_2021_are_read() -> None:
+    text = printed("sendrecv", era="2021", least=1 << 20, most=1 << 24)
+    with_errors = text.replace("   N/A", " 3e+02")
+    assert with_errors != text
+    assert (parse_nccl(with_errors).operation, figures(with_errors)) == ("sendrecv", figures(text))
+
+
 def test_counts_of_more_bytes_than_their_sizes_are_refused() -> None:
     """As where the columns of sizes and of wrong results were swapped; not even 0 ranks fit."""
     pasted = without(printed("all_gather", least=1 << 20, most=1 << 24), HEADER, RANKS)
