@@ -149,7 +149,9 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 def _formats(command: Any) -> list[str]:
     found = [one for one in command.params if one.name == "format_"]
-    return [one.value for one in type(found[0].default)] if found else [""]
+    # A format may have no default.
+    kinds = [one.type_descriptor.annotation for one in found]
+    return [one.value for kind in kinds for one in kind] or [""]
 
 
 class _Attack:

@@ -405,6 +405,7 @@ BESIDE = {
     "azure plan": ("devito-hbv3",),
     "dryrun": ("--inventory", str(ROOT / "inventories" / "example" / "hosts.yml")),
     "baseline": ("--all",),
+    "export": ("--format", "superbench"),
     "checkpoint": ("--gigabytes", "1"),
     "topology check": ("--size", "Standard_ND96asr_v4"),
     "topology write": ("--size", "Standard_ND96asr_v4"),
