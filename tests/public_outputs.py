@@ -1,6 +1,6 @@
 """Outputs of others that were read: a table of their sources and figures, without the outputs.
 
-    python tests/public_outputs.py FOLDER          # reads the outputs below a folder, compares with the table
+    python tests/public_outputs.py FOLDER          # compares the outputs with the table
     python tests/public_outputs.py FOLDER --write  # writes the table
 
 Each subfolder of FOLDER has a SOURCES.tsv: file, source (repository:path@commit or address), class
