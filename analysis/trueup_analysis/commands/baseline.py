@@ -48,6 +48,7 @@ def baseline(
     from ..figures.health.examine import examine
 
     loaded = load_results(*asked)
+    say_notes(loaded)
     cases = measured.cases(loaded)
     examined = examine(
         cases, expectations_for(None, catalog), faults=expectations.read_faults(catalog)
@@ -58,7 +59,6 @@ def baseline(
         {"expectations": list(limits.entries)}, sort_keys=False, width=120, allow_unicode=True
     )
     put(_HEAD + text, output)
-    say_notes(loaded)
     say_all([*limits.beyond, *limits.left_out])
     say(f"limits of {len(limits.entries)} figures.")
     end_incomplete(loaded)

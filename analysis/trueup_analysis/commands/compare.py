@@ -84,7 +84,10 @@ def compare(
     records = Records(
         load_all, results or [RESULTS], lambda loaded: select(loaded, chosen), datetime.now(UTC)
     )
-    compared = compared_sides(records.side(before), records.side(after), at_least / 100)
+    old, new = records.side(before), records.side(after)
+    for loaded in records.loaded:
+        say_notes(loaded)
+    compared = compared_sides(old, new, at_least / 100)
     if format_ is CompareFormat.junit:
         from ..render import junit
 
@@ -93,10 +96,7 @@ def compare(
         everything |= format_ in {CompareFormat.csv, CompareFormat.json}
         sheets = compare_sheets.sheets(compared, everything=everything)
         write(sheets, Format(format_.value), output)
-    incomplete = 0
-    for loaded in records.loaded:
-        say_notes(loaded)
-        incomplete += len(loaded.excluded)
-    status = compared.status or (2 if incomplete else 0)
+    is_incomplete = any(loaded.excluded for loaded in records.loaded)
+    status = compared.status or (2 if is_incomplete else 0)
     if status:
         raise typer.Exit(status)

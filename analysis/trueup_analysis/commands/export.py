@@ -56,6 +56,7 @@ def export(
     from ..cases import read_cases
 
     loaded = load_results(*asked)
+    say_notes(loaded)
     cases = read_cases(loaded)
     measured = [case for case in cases if case.provenance == "measured"]
     exported: Exported = import_module(f"..render.{format_.value}", __package__).render(measured)
@@ -69,7 +70,6 @@ def export(
         _write_each(exported, output)
     else:
         put("---\n".join(exported.texts.values()), output)
-    say_notes(loaded)
     end_incomplete(loaded)
 
 

@@ -55,10 +55,10 @@ def history(
 
     every_run = asked.chosen.run is None and asked.chosen.since is None
     loaded = load_results(asked.sources, replace(asked.chosen, every_run=every_run))
+    say_notes(loaded)
     held = of_runs(read_cases(loaded), run_ids(loaded), at_least / 100)
     titles = Titles(trend.figure for trend in held.trends)
     write(history_sheets.sheets(held, titles, everything=everything), format_, output)
-    say_notes(loaded)
     end_incomplete(loaded)
     if any(step.change.verdict != "better" for step in held.steps):
         raise typer.Exit(1)
