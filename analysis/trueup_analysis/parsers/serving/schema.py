@@ -350,6 +350,10 @@ class Draft:
                 )
         for (length,) in self._known(_LENGTH):
             self._check_steps(longest, length)
+        self._check_concurrency(longest)
+
+    def _check_concurrency(self, longest: Figure) -> None:
+        """By Little's law."""
         for rate, concurrency in self._known(_REQUESTS, "concurrency"):
             if not _agree(concurrency, _product(rate, longest)):
                 _refuse(
