@@ -102,10 +102,15 @@ def test_ib_bench_measures_over_soft_roce(host: Host) -> None:
             break
     assert (record["outcome"], record["reason"]) == ("ok", None)
     assert record["parameters"]["kind"] == "soft-roce"
-    [row] = record["metrics"]
-    assert (row["name"], row["unit"], row["device"]) == ("ib_write_bandwidth", "bit/s", "rxe0")
+    rows = {row["name"]: row for row in record["metrics"]}
+    assert set(rows) == {
+        *("ib_write_bandwidth", "ib_write_bandwidth_peak"),
+        "ib_write_message_rate",
+    }
+    mean, peak = rows["ib_write_bandwidth"], rows["ib_write_bandwidth_peak"]
+    assert (mean["unit"], mean["device"]) == ("bit/s", "rxe0")
     # It is emulated twice over; 0.2 to 0.5 Gb/s were seen where little else ran.
-    assert 0 < row["value"] < 10e9
+    assert 0 < mean["value"] <= peak["value"] < 10e9
 
 
 SHARE = "/mnt/shared"
