@@ -155,3 +155,21 @@ def test_a_program_that_prints_without_end_fills_no_memory() -> None:
     assert int(used) < 96 * 1024  # KiB; Python itself takes some 20 MiB
     assert (int(length) < 3 << 20, timed_out) == (True, "True")
     assert why.startswith("yes was ended at its time limit of 3 s")
+
+
+def test_what_is_written_just_before_the_end_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = output_buffer.Pipe()
+    program = os.dup(pipe.end.fileno())  # somebody still holds it, so that there is no end of file
+    look = output_buffer.select.select
+
+    def late(*arguments: object) -> object:
+        """The reader looks; then the program writes and ends."""
+        monkeypatch.setattr(output_buffer.select, "select", look)
+        os.write(program, b"7\n")
+        pipe._stopped.set()
+        return [], [], []
+
+    monkeypatch.setattr(output_buffer.select, "select", late)
+    pipe.start()
+    assert pipe.close().text == "7\n"
+    os.close(program)

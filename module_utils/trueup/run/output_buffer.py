@@ -163,13 +163,15 @@ class Pipe:
         pipe."""
         with self._source as source:
             while True:
-                ready, _, _ = select.select([source], [], [], _POLL_SECONDS)
+                # Asked first: what was written before the end is in the pipe by then.
+                is_stopped = self._stopped.is_set()
+                ready, _, _ = select.select([source], [], [], 0 if is_stopped else _POLL_SECONDS)
                 if ready:
                     chunk = source.read(_CHUNK)
                     if not chunk:
                         return
                     self._take(chunk)
-                elif self._stopped.is_set():
+                elif is_stopped:
                     return
 
     def _take(self, chunk: bytes) -> None:
