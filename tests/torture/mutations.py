@@ -97,7 +97,7 @@ UNSEEN = {
         "dcgm_tests_failed",
     ),
     # A number that is cut between its digits is a number.
-    "azcopy": (("odd character",), "copy_rate"),
+    "azcopy": (("odd character",), "cop(?:y|ied)_.*"),
     "serving/synthetic_sglang_table": (
         ("odd character", "mixed inside a line", "middle lost"),
         ".*",
@@ -105,7 +105,7 @@ UNSEEN = {
     # A percentile may be any figure between its neighbours.
     "serving/synthetic_vllm_latency": (("middle lost", "mixed inside a line"), "e2el"),
     # A count that is not there is no failure.
-    "serving/synthetic_llmd_v02": (("mixed inside a line", "word renamed"), ".*"),
+    "serving/synthetic_llmd_v02": (("mixed inside a line", "word renamed", "odd character"), ".*"),
     # Rows of two directions differ in the figure alone.
     "gpu_copy/bandwidthtest": (_LINES, ".*_bandwidth"),
     "gpu_copy/nvbandwidth_0.8.json": (_LINES, ".*_bandwidth"),

@@ -196,3 +196,9 @@ def test_a_contradiction_is_refused(name: str, before: str, after: str, message:
     assert before in text
     with pytest.raises(ParseError, match=message):
         parsed(name, text.replace(before, after, 1))
+
+
+def test_a_row_of_csv_with_an_empty_cell_behind_it_is_no_traceback() -> None:
+    row = text_of("ior/ior_4.0.0.csv").splitlines()[1]
+    text = text_of("ior/ior_4.0.0.csv").replace(row, f"{row},,")
+    assert parsed("ior", text).rows == parsed("ior", text_of("ior/ior_4.0.0.csv")).rows

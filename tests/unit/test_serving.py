@@ -356,3 +356,15 @@ def test_another_json_is_no_result_of_a_server() -> None:
     with pytest.raises(BadInput) as refused:
         read('{"scenario": {}, "name": "time_to_first_token:"}', source="x")
     assert "x: no known tool's output" in str(refused.value)
+
+
+def test_a_number_of_gpus_that_no_machine_has_is_unknown() -> None:
+    text = (DATA / "synthetic_vllm_latency.txt").read_text(encoding="utf-8")
+    damaged = text.replace("tensor_parallel_size=", f"tensor_parallel_size={'9' * 400}")
+    assert (parse_serving(text).gpu_count, parse_serving(damaged).gpu_count) == (1, None)
+
+
+def test_a_statistic_whose_name_is_a_number_is_kept_by_name() -> None:
+    text = (DATA / "synthetic_llmd_v01_yaml.txt").read_text(encoding="utf-8")
+    damaged = parse_serving(text.replace("      p99: 300.0", "      99: 300.0", 1))
+    assert [name for name in damaged.not_judged if "99" in name] != []

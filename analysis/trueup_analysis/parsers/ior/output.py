@@ -313,7 +313,7 @@ def _number(line: Line, text: str) -> float:
 def _cells(line: Line, words: Sequence[str], table: Sequence[str]) -> dict[str, str]:
     """The cells of a row by column. A remark may stand behind the last one."""
     # Only a remark may stand behind the last column.
-    if len(words) < len(table) or any(word[0].isdecimal() for word in words[len(table) :]):
+    if len(words) < len(table) or any(word[:1].isdecimal() for word in words[len(table) :]):
         raise line.error(f"the row has {len(words)} columns and its header {len(table)}")
     return dict(zip(reversed(table), reversed(words[: len(table)]), strict=True))
 

@@ -109,7 +109,7 @@ def _latency(draft: Draft, name: str, statistics: Mapping[str, Any]) -> None:
     if factor is None:
         raise ParseError(f"{name.upper()} is in {unit!r}, which is no unit of time")
     for key, value in statistics.items():
-        kind = _STATISTIC_OF.get(key, key)
+        kind = _STATISTIC_OF.get(key, str(key))
         if key not in ("units", "mode") and (figure := number(value)) is not None:
             draft.latency(name, kind, figure.times(factor))
 

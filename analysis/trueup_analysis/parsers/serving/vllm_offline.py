@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from trueup.reading import Line
 
+# GPUs of one engine: no machine has so many.
+_DEGREE: Final = re.compile(r"[0-9]{1,4}")
 _ENGINE: Final = "vllm"
 _THROUGHPUT: Final = re.compile(
     r"Throughput: ([\d.]+) requests/s, ([\d.]+) (?:total )?tokens/s(?:, ([\d.]+) output tokens/s)?"
@@ -138,9 +140,9 @@ def _draft(name: str, lines: Sequence[Line]) -> Draft:
         draft.say(parameter, match[1] if match else None)
     draft.say("precision", draft.parameters.pop("dtype", None))
     degrees = [draft.parameters.get(f"{kind}_parallel", "") for kind in ("tensor", "pipeline")]
-    if degrees[0].isdecimal():
-        count = int(degrees[0]) * (int(degrees[1]) if degrees[1].isdecimal() else 1)
-        draft.gpus = Figure(float(count))
+    tensor, pipeline = (int(each) if _DEGREE.fullmatch(each) else None for each in degrees)
+    if tensor is not None:
+        draft.gpus = Figure(float(tensor * (1 if pipeline is None else pipeline)))
     return draft
 
 
