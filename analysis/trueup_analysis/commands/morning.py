@@ -86,6 +86,15 @@ def morning(
         str, option("INVENTORY", "With --timer: the nodes.", "--inventory", "-i")
     ] = "inventories/local",
     at: Annotated[str, option("HH:MM", "With --timer: when, local time.")] = "05:30",
+    site_file: Annotated[
+        Path | None,
+        option(
+            "FILE",
+            "Limits of your own, as `trueup health` takes them; else TRUEUP_EXPECTATIONS.",
+            "--expectations",
+            envvar="TRUEUP_EXPECTATIONS",
+        ),
+    ] = None,
     catalog: CatalogOption = None,
 ) -> None:
     """Report what changed between the last run and the one before, in at most 15 lines: nodes that
@@ -93,15 +102,29 @@ def morning(
     if nothing changed. If the last run is too old, the message says that the check did not run.
     `make morning` installs the check and the message as a timer."""
     if timer is not None or install:
-        own = [*_own(webhook, kind, mail, hook), *(["--always"] if always else [])]
-        _set_up(timer or Timer.systemd, inventory, at, own, is_installed=install)
+        valued: dict[str, object] = {
+            "--max-age": f"{max_age:g}",
+            "--as": kind.value,
+            "--hook": hook,
+            "--expectations": site_file and site_file.resolve(),
+            "--catalog": catalog and catalog.resolve(),
+        }
+        options = [str(results.resolve()), *(["--always"] if always else [])]
+        options += [str(word) for pair in valued.items() if pair[1] for word in pair]
+        options += [word for address in mail or [] for word in ("--mail", address)]
+        _set_up(timer or Timer.systemd, inventory, at, options, is_installed=install)
+        if webhook:
+            say(
+                "note: write TRUEUP_WEBHOOK=URL into /etc/trueup/morning.env, mode 0600 (of cron:"
+                " into its file): an address is a secret, and no unit holds it."
+            )
         return
-    told = _message(results, max_age, catalog)
-    print_(told.text + "\n")
-    if told.is_news or always:
-        _send(told, webhook=webhook, kind=kind, mail=mail or [], hook=hook)
-    if told.is_news:
-        raise typer.Exit(1 if told.has_run else 2)
+    message = _message(results, max_age, catalog, site_file)
+    print_(message.text + "\n")
+    if message.is_news or always:
+        _send(message, webhook=webhook, kind=kind, mail=mail or [], hook=hook)
+    if message.is_news:
+        raise typer.Exit(1 if message.has_run else 2)
 
 
 def _set_up(
@@ -119,27 +142,22 @@ def _set_up(
     say(f"installed: {', '.join(files)}; `systemctl list-timers` shows when it starts.")
 
 
-def _own(webhook: str | None, kind: Kind, mail: list[str] | None, hook: str | None) -> list[str]:
-    """The options as the timer passes them; the webhook's address stands in a file of its own."""
-    options = ["--as", kind.value] if webhook else []
-    options += [word for address in mail or [] for word in ("--mail", address)]
-    return options + (["--hook", hook] if hook else [])
-
-
-def _message(results: Path, max_age: float, catalog: Path | None) -> Message:
+def _message(
+    results: Path, max_age: float, catalog: Path | None, site_file: Path | None
+) -> Message:
     from ..sheets.morning import message, not_run
 
     try:
         loaded = load_all([results], may_be_empty=True)
+        limits = expectations_for(None, catalog, site_file)
+        return message(loaded, limits, now=datetime.now(UTC), max_age=timedelta(hours=max_age))
     except BadInput as error:
+        # Status 1 would say that something changed.
         return not_run(str(error))
-    now = datetime.now(UTC)
-    limit = timedelta(hours=max_age)
-    return message(loaded, expectations_for(None, catalog), now=now, max_age=limit)
 
 
 def _send(
-    told: Message, *, webhook: str | None, kind: Kind, mail: list[str], hook: str | None
+    message: Message, *, webhook: str | None, kind: Kind, mail: list[str], hook: str | None
 ) -> None:
     """Send it everywhere, whatever fails.
 
@@ -148,18 +166,18 @@ def _send(
     """
     from .. import notify
 
-    facts = {"changed": told.is_news, "has_run": told.has_run}
+    facts = {"changed": message.is_news, "has_run": message.has_run}
     ways: list[Callable[[], None]] = []
     if webhook:
-        ways.append(lambda: notify.post(webhook, notify.body(kind.value, told.lines, facts)))
-    ways += [partial(notify.mail, address, told.lines) for address in mail]
+        ways.append(lambda: notify.post(webhook, notify.body(kind.value, message.lines, facts)))
+    ways += [partial(notify.mail, address, message.lines) for address in mail]
     if hook:
         variables = {
-            "TRUEUP_CHANGED": str(int(told.is_news)),
-            "TRUEUP_HAS_RUN": str(int(told.has_run)),
+            "TRUEUP_CHANGED": str(int(message.is_news)),
+            "TRUEUP_HAS_RUN": str(int(message.has_run)),
         }
         argv = shlex.split(hook)
-        ways.append(lambda: notify.run(argv, told.text + os.linesep, variables))
+        ways.append(lambda: notify.run(argv, message.text + os.linesep, variables))
     refused = [reason for way in ways if (reason := _refusal(way)) is not None]
     for reason in refused:
         say(f"trueup: error: {reason}")

@@ -15,7 +15,7 @@ from trueup.errors import BadInput
 
 from ..units import DISPLAYED, plural, scaled
 from .compare.measured import work_of
-from .compare.significance import t_quantile
+from .compare.significance import NOISE_FREEDOM, noise_of, t_quantile
 from .views import at_headline, names_of, view_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from .compare.measured import Work
 
-_FREEDOM: Final = 5.0
 _MISSED: Final = 1e-4
 # Fewer nodes say little of the others.
 LEAST_NODES: Final = 3
@@ -127,8 +126,8 @@ def _entry(key: _Key, values: _Values, today: str) -> tuple[dict[str, Any], list
     """The limit of a figure, and a sentence on each node beyond it."""
     figures = [value for value, _ in values.values]
     healthy = median(figures)
-    deviation = median(abs(value - healthy) for value in figures) / t_quantile(0.75, _FREEDOM)
-    reach = t_quantile(1 - _MISSED, _FREEDOM) * deviation
+    noise = noise_of([value - healthy for value in figures])
+    reach = t_quantile(1 - _MISSED, NOISE_FREEDOM) * noise
     is_higher_better = key.measure.direction == "higher"
     limit = max(healthy - reach, 0.0) if is_higher_better else healthy + reach
     sign = 1 if is_higher_better else -1

@@ -53,8 +53,8 @@ class Message:
 
 
 def not_run(reason: str) -> Message:
-    """The message where there is no fresh run."""
-    line = units.text(f"trueup: the check did not run: {reason}")
+    """The message where there is no fresh run, or nothing can judge it."""
+    line = units.text(f"trueup: the check did not run, or could not be judged: {reason}")
     return Message([line], is_news=True, has_run=False)
 
 
@@ -65,6 +65,7 @@ def message(
 
     Args:
         loaded: the records of all runs.
+        expectations: the limits by which nodes fail.
         max_age: of the last run; an older one means that the check did not run.
     """
     runs = run_ids(loaded)

@@ -32,12 +32,15 @@ def write(folder: Path, hours_ago: float, letters: str, **of_fleet: Any) -> None
     """A run of a synthetic fleet, with its manifest."""
     run_id, begun = run_of(hours_ago, letters)
     scale, playbook = of_fleet.pop("scale", 1.0), of_fleet.pop("playbook", "check.yml")
+    xid = of_fleet.pop("xid", None)
     options = {"faults": {}, "noisy_pair": None, "missing": (), **of_fleet}
     nodes = 30
     records = [
         {**record, "run_id": run_id, "started_at": begun} for record in fleet(nodes, **options)
     ]
     for record in records:
+        if xid and record["benchmark"] == "node_state" and record["nodes"] == ["h100-0004"]:
+            record |= {"outcome": "invalid", "reason": f"GPU 0001:00:00.0 logged {xid}"}
         if record["benchmark"] == "nccl":
             for row in record["metrics"]:
                 row["value"] *= scale
@@ -108,6 +111,32 @@ def test_a_benchmark_run_in_between_is_not_the_check_before(
     assert (done.status, "nothing changed" in done.out) == (0, True)
 
 
+def test_a_fatal_xid_is_a_new_failure(call_trueup: Any, tmp_path: Path) -> None:
+    write(tmp_path, 25, "aaaa")
+    write(tmp_path, 1, "bbbb", xid="XID 79")
+    done = call_trueup("morning", tmp_path)
+    lines = [line for line in done.out.splitlines() if line.startswith("Fails: h100-0004: ")]
+    assert (done.status, ["XID 79" in line for line in lines]) == (1, [True])
+
+
+def test_limits_of_the_site_judge_the_message_too(call_trueup: Any, tmp_path: Path) -> None:
+    write(tmp_path / "results", 25, "aaaa")
+    write(tmp_path / "results", 1, "bbbb", scale=0.96)
+    own = tmp_path / "own.yml"
+    first = run_of(25, "aaaa")[0]
+    assert call_trueup("baseline", tmp_path / "results" / first, "-o", own).status == 0
+    without = call_trueup("morning", tmp_path / "results")
+    done = call_trueup("morning", tmp_path / "results", "--expectations", own)
+    assert "newly fail" not in without.out
+    assert "30 nodes newly fail" in done.out
+
+
+def test_limits_that_cannot_be_read_are_loud(call_trueup: Any, tmp_path: Path) -> None:
+    write(tmp_path / "results", 1, "aaaa")
+    done = call_trueup("morning", tmp_path / "results", "--expectations", tmp_path / "none.yml")
+    assert (done.status, "none.yml" in done.out) == (2, True)
+
+
 def test_new_failures_lost_nodes_and_slow_figures_are_told_with_the_fix(
     call_trueup: Any, tmp_path: Path, server: Any
 ) -> None:
@@ -159,7 +188,7 @@ def test_a_check_that_did_not_run_is_loud(
         write(folder, hours, "aaaa")
     done = call_trueup("morning", folder, "--webhook", url(server))
     assert (done.status, server.bodies[0]["has_run"]) == (2, False)
-    assert done.out.startswith("trueup: the check did not run: ")
+    assert done.out.startswith("trueup: the check did not run, or could not be judged: ")
     assert words in done.out
 
 
@@ -221,7 +250,14 @@ def test_a_line_of_cron_runs_the_check_and_then_the_message(call_trueup: Any) ->
     done = call_trueup("morning", "--timer", "cron", "--at", "05:07", "--mail", "o@example.org")
     line = done.out.splitlines()[-2]
     assert line.startswith("7 5 * * * ")
-    assert line.index("playbooks/check.yml") < line.index("trueup morning --mail o@example.org")
+    assert 0 < line.index("playbooks/check.yml") < line.index("trueup morning")
+    assert "--mail o@example.org" in line
+
+
+def test_the_timer_keeps_the_form_and_says_where_the_address_goes(call_trueup: Any) -> None:
+    done = call_trueup("morning", "--timer", "systemd", "--as", "teams", "--webhook", "https://x/y")
+    assert '"--as" "teams"' in done.out
+    assert ("https://x/y" in done.out, "/etc/trueup/morning.env" in done.err) == (False, True)
 
 
 def test_no_time_of_day_is_refused(call_trueup: Any) -> None:

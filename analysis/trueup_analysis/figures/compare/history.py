@@ -24,7 +24,7 @@ from .judging import judged
 from .measured import Measured, Sample, measured
 from .settings import by_node, groups
 from .sides import Side
-from .significance import Estimate, discoveries, t_quantile
+from .significance import NOISE_FREEDOM, Estimate, discoveries, noise_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 LEAST_RUNS: Final = 4
 _RATE: Final = 0.01
-# Degrees of freedom of the noise of single runs, whose tails are heavy.
-_FREEDOM: Final = 5.0
 _MOST_SPLITS: Final = 20
 # Runs on either side of a split that are compared.
 _WINDOW: Final = 10
@@ -218,7 +216,7 @@ def _noise(series: Matrix) -> float:
     values = series[~np.isnan(series)]
     if len(values) < LEAST_RUNS:
         return 0.0
-    return float(np.median(abs(np.diff(values)))) / t_quantile(0.75, _FREEDOM) / math.sqrt(2)
+    return noise_of(np.diff(values).tolist()) / math.sqrt(2)
 
 
 def _splits(series: Matrix, noise: float) -> list[_Split]:
@@ -249,7 +247,7 @@ def _best(part: Matrix, noise: float) -> _Split:
     # Without any noise, as of counts, a difference is as sure as it is large.
     errors = max(noise, 1e-12) * np.sqrt(1 / left + 1 / right)
     best = int(np.argmax(abs(means) / errors))
-    return _Split(best + 1, Estimate(float(means[best]), float(errors[best]), _FREEDOM))
+    return _Split(best + 1, Estimate(float(means[best]), float(errors[best]), NOISE_FREEDOM))
 
 
 def _trend(figure: FigureKey, logs: Matrix) -> Trend:

@@ -14,7 +14,14 @@ import numpy as np
 
 from .changes import BETTER, MIXED, UNCHANGED, UNSURE, WORSE, Change, Shift
 from .estimates import node_means
-from .significance import Estimate, discoveries, of_difference, t_quantile
+from .significance import (
+    NOISE_FREEDOM,
+    Estimate,
+    discoveries,
+    noise_of,
+    of_difference,
+    t_quantile,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -26,9 +33,6 @@ _RATE: Final = 0.01
 # Nodes of each part of a group; places that show a figure's noise.
 _GROUP: Final = 2
 _PLACES: Final = 8
-# Outliers are common in measurements: the noise of places counts as Student's t of so many degrees
-# of freedom, however many places there are.
-_FREEDOM: Final = 5.0
 
 
 class _Tested(NamedTuple):
@@ -107,7 +111,7 @@ def _is_change(estimate: Estimate | None, limit: float, least: float) -> bool:
 def _with_noise(change: Change) -> Change:
     """The figure with the error of each place: the larger of that of its own measurements and that
     of all places."""
-    error = _median_deviation(_residuals(change)) / t_quantile(0.75, _FREEDOM)
+    error = _noise(_residuals(change))
     return replace(change, shifts=tuple(_noisy(shift, error) for shift in change.shifts))
 
 
@@ -121,18 +125,17 @@ def _residuals(change: Change) -> NDArray[np.float64]:
     return logs
 
 
-def _median_deviation(residuals: NDArray[np.float64]) -> float:
-    """The deviation that half of the places exceed; 0 where there are too few."""
-    if len(residuals) < _PLACES:
-        return 0.0
-    # That of a sample is too small by about 1/n.
-    return float(np.median(abs(residuals))) * len(residuals) / (len(residuals) - 1)
+def _noise(residuals: NDArray[np.float64]) -> float:
+    """The noise of places; 0 where there are too few. That of a sample is too small by about
+    1/n."""
+    count = len(residuals)
+    return 0.0 if count < _PLACES else noise_of(residuals.tolist()) * count / (count - 1)
 
 
 def _noisy(shift: Shift, error: float) -> Shift:
     if not error or (shift.estimate is not None and shift.estimate.error >= error):
         return shift
-    return shift._replace(estimate=Estimate(shift.log_ratio, error, _FREEDOM))
+    return shift._replace(estimate=Estimate(shift.log_ratio, error, NOISE_FREEDOM))
 
 
 def _verdict(item: _Tested, limit: float, rate: float, least: float) -> Change:

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 _NORMAL: Final = NormalDist()
 
 
+# Outliers are common in measurements: noise counts as Student's t of so many degrees of freedom,
+# however many values there are.
+NOISE_FREEDOM: Final = 5.0
+
+
 class Estimate(NamedTuple):
     """A mean of logarithms of ratios.
 
@@ -51,6 +56,12 @@ def t_quantile(share: float, freedom: float) -> float:
     """The inverse: the t below which such a share lies."""
     deviation = _NORMAL.inv_cdf(share) * (8 * freedom + 3) / (8 * freedom + 1)
     return math.sqrt(freedom * math.expm1(min(deviation * deviation / freedom, 700.0)))
+
+
+def noise_of(deviations: Sequence[float]) -> float:
+    """The scale of noise with such deviations from its middle, by their median: outliers do not
+    move it."""
+    return float(np.median(np.abs(deviations))) / t_quantile(0.75, NOISE_FREEDOM)
 
 
 def of_mean(values: Sequence[float]) -> Estimate:
