@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import partial
@@ -109,9 +109,7 @@ def morning(
             "--expectations": site_file and site_file.resolve(),
             "--catalog": catalog and catalog.resolve(),
         }
-        options = [str(results.resolve()), *(["--always"] if always else [])]
-        options += [str(word) for pair in valued.items() if pair[1] for word in pair]
-        options += [word for address in mail or [] for word in ("--mail", address)]
+        options = _options(results, valued, mail or [], always=always)
         _set_up(timer or Timer.systemd, inventory, at, options, is_installed=install)
         if webhook:
             say(
@@ -125,6 +123,15 @@ def morning(
         _send(message, webhook=webhook, kind=kind, mail=mail or [], hook=hook)
     if message.is_news:
         raise typer.Exit(1 if message.has_run else 2)
+
+
+def _options(
+    results: Path, valued: Mapping[str, object], mail: list[str], *, always: bool
+) -> list[str]:
+    """The options as the timer passes them; the webhook's address stands in a file of its own."""
+    options = [str(results.resolve()), *(["--always"] if always else [])]
+    options += [str(word) for pair in valued.items() if pair[1] for word in pair]
+    return options + [word for address in mail for word in ("--mail", address)]
 
 
 def _set_up(
