@@ -123,7 +123,7 @@ lab: controller-venv ## Install the system packages (ARGS="-e lab_packages=test"
 # Shell functions of the recipes below.
 define functions
 	must_be_run() {
-	  python -c 'import sys; from trueup.record import is_run_id; sys.exit(not is_run_id(sys.argv[1]))' "$$1" && return
+	  python -c 'import sys; from trueup_node.record import is_run_id; sys.exit(not is_run_id(sys.argv[1]))' "$$1" && return
 	  printf "RUN=%q is no run's id, such as 20261120T091300Z-7c1e\n" "$$1" >&2
 	  exit 1
 	}
@@ -175,7 +175,7 @@ azure: azure-venv ## On Azure: make RECIPE's machines, configure, check, measure
 	  basename -s .yml -a catalog/azure_recipes/*.yml | sed 's/^/  /'
 	  exit
 	fi
-	run=$${RUN:-$$(python -c 'import time; from trueup.record import new_run_id; print(new_run_id(time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())))')}
+	run=$${RUN:-$$(python -c 'import time; from trueup_node.record import new_run_id; print(new_run_id(time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())))')}
 	must_be_run "$$run"
 	state=$${TRUEUP_AZURE_STATE:-$(TRUEUP_CACHE)/azure}/$$run
 	echo "Azure run $$run"
@@ -226,7 +226,7 @@ report: controller-venv ## Write the report of the last run (or RUN=run_id) to r
 	@$(functions)
 	run=$${TRUEUP_REPORT_RUN:-$${RUN-}}
 	results=$${TRUEUP_RESULTS:-results}
-	[ -n "$$run" ] || run=$$(python -c 'import sys; from trueup.record import run_counts; print(*[*run_counts(sys.argv[1])][-1:])' "$$results")
+	[ -n "$$run" ] || run=$$(python -c 'import sys; from trueup_node.record import run_counts; print(*[*run_counts(sys.argv[1])][-1:])' "$$results")
 	if [ -z "$$run" ]; then echo "$$results holds no run yet: make run" >&2; exit 1; fi
 	must_be_run "$$run"
 	if [ -z "$$(find "$$results/$$run" -name '*.json' ! -name run.json -print -quit)" ]; then
@@ -322,15 +322,15 @@ lint: test-venv ## ruff, vermin, yamllint and ansible-lint (production profile),
 	  [ -z "$$key" ] || [ "$$(digest)" != "$$key" ] || echo "$$key" > $$passed
 	fi
 
-# Modules import ansible.module_utils.trueup, which exists only while Ansible runs them: the folder
+# Modules import ansible.module_utils.trueup_node, which exists only while Ansible runs them: the folder
 # .cache/mypy shows mypy the same tree under that name.
 .PHONY: types
 types: test-venv ## mypy --strict on module_utils, controller, analysis, library, plugins, the roles' programs, bench, the emulated cloud and the simulated Windows host
 	@$(call heading,'types')
 	shopt -s globstar
 	mkdir -p .cache/mypy/ansible/module_utils
-	ln -sfn ../../../../module_utils/trueup .cache/mypy/ansible/module_utils/trueup
-	MYPYPATH=module_utils:controller:analysis mypy -p trueup -p trueup_controller -p trueup_analysis
+	ln -sfn ../../../../module_utils/trueup_node .cache/mypy/ansible/module_utils/trueup_node
+	MYPYPATH=module_utils:controller:analysis mypy -p trueup_node -p trueup_controller -p trueup_analysis
 	MYPYPATH=module_utils:controller:molecule/_shared mypy -p cloud -p windows
 	MYPYPATH=bench:bench/controller:bench/inventory:tests:molecule/_shared:module_utils:controller:analysis mypy --explicit-package-bases bench/*.py
 	MYPYPATH=.:.cache/mypy:module_utils:controller:analysis mypy --explicit-package-bases library/**/*.py plugins/**/*.py roles/**/files/*.py requirements/*.py

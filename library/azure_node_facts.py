@@ -215,15 +215,15 @@ import os
 import platform
 from typing import TYPE_CHECKING
 
-from ansible.module_utils.trueup.errors import TrueupError
-from ansible.module_utils.trueup.node import identify, mpi, tools
-from ansible.module_utils.trueup.node import metadata as imds
-from ansible.module_utils.trueup.node.lscpu import parse_lscpu
-from ansible.module_utils.trueup.node.machine import machine_word
-from ansible.module_utils.trueup.node.nvidia_smi import GPU_QUERY, parse_nvidia_smi
-from ansible.module_utils.trueup.node.topology import read_topology
-from ansible.module_utils.trueup.options import PROCFS_ROOT, SYSFS_ROOT, Option, module_spec
-from ansible.module_utils.trueup.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.errors import TrueupError
+from ansible.module_utils.trueup_node.node import identify, mpi, tools
+from ansible.module_utils.trueup_node.node import metadata as imds
+from ansible.module_utils.trueup_node.node.lscpu import parse_lscpu
+from ansible.module_utils.trueup_node.node.machine import machine_word
+from ansible.module_utils.trueup_node.node.nvidia_smi import GPU_QUERY, parse_nvidia_smi
+from ansible.module_utils.trueup_node.node.topology import read_topology
+from ansible.module_utils.trueup_node.options import PROCFS_ROOT, SYSFS_ROOT, Option, module_spec
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 
 OPTIONS = (
     Option(

@@ -44,10 +44,13 @@ import contextlib
 import os
 from typing import Dict, List, Optional
 
-from ansible.module_utils.trueup.benchmarks.blob_copy import case as blob_copy
-from ansible.module_utils.trueup.benchmarks.blob_copy.output import BlobCopyOutput, parse_blob_copy
-from ansible.module_utils.trueup.node import folders
-from ansible.module_utils.trueup.run.bench import Bench, run_module
+from ansible.module_utils.trueup_node.benchmarks.blob_copy import case as blob_copy
+from ansible.module_utils.trueup_node.benchmarks.blob_copy.output import (
+    BlobCopyOutput,
+    parse_blob_copy,
+)
+from ansible.module_utils.trueup_node.node import folders
+from ansible.module_utils.trueup_node.run.bench import Bench, run_module
 
 
 def prepare(

@@ -30,9 +30,9 @@ RETURN = r"""
 record: {description: "The record of the case (more in the notes)", type: dict, returned: always}
 """
 
-from ansible.module_utils.trueup.benchmarks.dcgm import case as dcgm
-from ansible.module_utils.trueup.benchmarks.dcgm.output import explain, parse_dcgm
-from ansible.module_utils.trueup.run.bench import Bench, run_module
+from ansible.module_utils.trueup_node.benchmarks.dcgm import case as dcgm
+from ansible.module_utils.trueup_node.benchmarks.dcgm.output import explain, parse_dcgm
+from ansible.module_utils.trueup_node.run.bench import Bench, run_module
 
 
 def measure(bench: Bench) -> None:

@@ -54,14 +54,14 @@ record: {description: "The record of the case (more in the notes)", type: dict, 
 
 import os
 
-from ansible.module_utils.trueup.benchmarks.devito import case as devito
-from ansible.module_utils.trueup.benchmarks.devito.output import parse_devito
-from ansible.module_utils.trueup.node import mpi
-from ansible.module_utils.trueup.node.affinity import plan
-from ansible.module_utils.trueup.node.memory import available_memory_bytes
-from ansible.module_utils.trueup.node.topology import read_topology
-from ansible.module_utils.trueup.run.bench import Bench, run_module
-from ansible.module_utils.trueup.run.launcher import Launcher
+from ansible.module_utils.trueup_node.benchmarks.devito import case as devito
+from ansible.module_utils.trueup_node.benchmarks.devito.output import parse_devito
+from ansible.module_utils.trueup_node.node import mpi
+from ansible.module_utils.trueup_node.node.affinity import plan
+from ansible.module_utils.trueup_node.node.memory import available_memory_bytes
+from ansible.module_utils.trueup_node.node.topology import read_topology
+from ansible.module_utils.trueup_node.run.bench import Bench, run_module
+from ansible.module_utils.trueup_node.run.launcher import Launcher
 
 
 def measure(bench: Bench) -> None:

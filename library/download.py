@@ -51,9 +51,9 @@ import os
 import tempfile
 from http.client import HTTPException
 
-from ansible.module_utils.trueup import bounded_http
-from ansible.module_utils.trueup.options import Option, module_spec
-from ansible.module_utils.trueup.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node import bounded_http
+from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 from ansible.module_utils.urls import ConnectionError as NoConnection
 from ansible.module_utils.urls import open_url
 

@@ -54,9 +54,9 @@ import os
 import re
 from typing import Dict, Optional, Tuple
 
-from ansible.module_utils.trueup.node import tools
-from ansible.module_utils.trueup.options import Option, module_spec
-from ansible.module_utils.trueup.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.node import tools
+from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 
 OPTIONS = (
     Option("files", "Paths of files. Of each the first 64 KiB are read.", []),

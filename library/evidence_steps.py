@@ -50,9 +50,9 @@ restored:
 
 from dataclasses import asdict
 
-from ansible.module_utils.trueup.options import Option, module_spec
-from ansible.module_utils.trueup.run import lock, steps
-from ansible.module_utils.trueup.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.run import lock, steps
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 
 OPTIONS = (
     Option(

@@ -40,12 +40,12 @@ import os
 import time
 from typing import Any, Callable, Dict, Optional, Sequence
 
-from ansible.module_utils.trueup.benchmarks.fio import case as fio
-from ansible.module_utils.trueup.benchmarks.fio.output import parse_fio
-from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.node import folders, mounts
-from ansible.module_utils.trueup.run import process
-from ansible.module_utils.trueup.run.bench import Bench, run_module
+from ansible.module_utils.trueup_node.benchmarks.fio import case as fio
+from ansible.module_utils.trueup_node.benchmarks.fio.output import parse_fio
+from ansible.module_utils.trueup_node.errors import BadInput
+from ansible.module_utils.trueup_node.node import folders, mounts
+from ansible.module_utils.trueup_node.run import process
+from ansible.module_utils.trueup_node.run.bench import Bench, run_module
 
 # A file system that needs longer to say how full it is has lost its server.
 _ANSWERS_WITHIN = 30

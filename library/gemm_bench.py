@@ -31,11 +31,11 @@ record: {description: "The record of the case (more in the notes)", type: dict, 
 
 import os
 
-from ansible.module_utils.trueup.benchmarks.gemm import case as gemm
-from ansible.module_utils.trueup.benchmarks.gemm.output import PROGRAM, parse_gemm
-from ansible.module_utils.trueup.benchmarks.gpu_copy import case as gpu_copy
-from ansible.module_utils.trueup.node.topology import read_topology
-from ansible.module_utils.trueup.run.bench import Bench, run_module
+from ansible.module_utils.trueup_node.benchmarks.gemm import case as gemm
+from ansible.module_utils.trueup_node.benchmarks.gemm.output import PROGRAM, parse_gemm
+from ansible.module_utils.trueup_node.benchmarks.gpu_copy import case as gpu_copy
+from ansible.module_utils.trueup_node.node.topology import read_topology
+from ansible.module_utils.trueup_node.run.bench import Bench, run_module
 
 
 def measure(bench: Bench) -> None:

@@ -36,12 +36,12 @@ record: {description: "The record of the case (more in the notes)", type: dict, 
 import os
 from typing import Any, Dict, Mapping
 
-from ansible.module_utils.trueup.benchmarks.gpu_copy import case as gpu_copy
-from ansible.module_utils.trueup.benchmarks.gpu_copy.output import parse_gpu_copy
-from ansible.module_utils.trueup.node import mpi
-from ansible.module_utils.trueup.node.topology import read_topology
-from ansible.module_utils.trueup.run.bench import Bench, run_module
-from ansible.module_utils.trueup.run.launcher import joined
+from ansible.module_utils.trueup_node.benchmarks.gpu_copy import case as gpu_copy
+from ansible.module_utils.trueup_node.benchmarks.gpu_copy.output import parse_gpu_copy
+from ansible.module_utils.trueup_node.node import mpi
+from ansible.module_utils.trueup_node.node.topology import read_topology
+from ansible.module_utils.trueup_node.run.bench import Bench, run_module
+from ansible.module_utils.trueup_node.run.launcher import joined
 
 
 def _of_mpi(parameters: Dict[str, Any]) -> Mapping[str, str]:

@@ -124,10 +124,10 @@ ansible_facts:
           elements: dict
 """
 
-from ansible.module_utils.trueup.errors import TrueupError
-from ansible.module_utils.trueup.node import gpu_look
-from ansible.module_utils.trueup.options import PROCFS_ROOT, SYSFS_ROOT, Option, module_spec
-from ansible.module_utils.trueup.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.errors import TrueupError
+from ansible.module_utils.trueup_node.node import gpu_look
+from ansible.module_utils.trueup_node.options import PROCFS_ROOT, SYSFS_ROOT, Option, module_spec
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 
 OPTIONS = (
     Option(

@@ -59,11 +59,11 @@ import sys
 import tempfile
 from typing import Any, Dict, Optional
 
-from ansible.module_utils.trueup.benchmarks.gromacs import case as gromacs
-from ansible.module_utils.trueup.benchmarks.gromacs.output import parse_log
-from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.node import folders, mpi
-from ansible.module_utils.trueup.run.bench import Bench, run_module
+from ansible.module_utils.trueup_node.benchmarks.gromacs import case as gromacs
+from ansible.module_utils.trueup_node.benchmarks.gromacs.output import parse_log
+from ansible.module_utils.trueup_node.errors import BadInput
+from ansible.module_utils.trueup_node.node import folders, mpi
+from ansible.module_utils.trueup_node.run.bench import Bench, run_module
 
 
 def beside_path(parameters: Dict[str, Any]) -> Optional[mpi.Mpi]:

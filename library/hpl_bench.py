@@ -48,15 +48,15 @@ import os
 import tempfile
 from typing import Dict, List, Optional, Tuple
 
-from ansible.module_utils.trueup.benchmarks.hpl import case as hpl
-from ansible.module_utils.trueup.benchmarks.hpl.output import parse_hpl
-from ansible.module_utils.trueup.node import mpi, tools
-from ansible.module_utils.trueup.node.affinity import Placement, plan
-from ansible.module_utils.trueup.node.gpu_places import bound
-from ansible.module_utils.trueup.node.memory import available_memory_bytes
-from ansible.module_utils.trueup.node.topology import read_topology
-from ansible.module_utils.trueup.run.bench import Bench, run_module
-from ansible.module_utils.trueup.run.launcher import Launcher, joined
+from ansible.module_utils.trueup_node.benchmarks.hpl import case as hpl
+from ansible.module_utils.trueup_node.benchmarks.hpl.output import parse_hpl
+from ansible.module_utils.trueup_node.node import mpi, tools
+from ansible.module_utils.trueup_node.node.affinity import Placement, plan
+from ansible.module_utils.trueup_node.node.gpu_places import bound
+from ansible.module_utils.trueup_node.node.memory import available_memory_bytes
+from ansible.module_utils.trueup_node.node.topology import read_topology
+from ansible.module_utils.trueup_node.run.bench import Bench, run_module
+from ansible.module_utils.trueup_node.run.launcher import Launcher, joined
 
 _RECORDED = ("gpus", "binding", "max_n", "memory_fraction")
 # The NDv4 article's: UCX carries the messages.

@@ -50,13 +50,13 @@ import os
 import re
 from typing import Any, Dict, Tuple
 
-from ansible.module_utils.trueup.benchmarks.ib import case as ib
-from ansible.module_utils.trueup.benchmarks.ib.output import explain, parse_ib
-from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.node import infiniband, tools
-from ansible.module_utils.trueup.node.affinity import taskset_argv
-from ansible.module_utils.trueup.node.topology import format_cpu_list, read_topology
-from ansible.module_utils.trueup.run.bench import Bench, run_module
+from ansible.module_utils.trueup_node.benchmarks.ib import case as ib
+from ansible.module_utils.trueup_node.benchmarks.ib.output import explain, parse_ib
+from ansible.module_utils.trueup_node.errors import BadInput
+from ansible.module_utils.trueup_node.node import infiniband, tools
+from ansible.module_utils.trueup_node.node.affinity import taskset_argv
+from ansible.module_utils.trueup_node.node.topology import format_cpu_list, read_topology
+from ansible.module_utils.trueup_node.run.bench import Bench, run_module
 
 LOOPBACK = "127.0.0.1"
 

@@ -127,10 +127,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.trueup.errors import TrueupError
-from ansible.module_utils.trueup.node import infiniband, link_flaps, tools
-from ansible.module_utils.trueup.options import SYSFS_ROOT, Option, module_spec
-from ansible.module_utils.trueup.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.errors import TrueupError
+from ansible.module_utils.trueup_node.node import infiniband, link_flaps, tools
+from ansible.module_utils.trueup_node.options import SYSFS_ROOT, Option, module_spec
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 
 OPTIONS = (
     Option(

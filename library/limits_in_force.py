@@ -47,9 +47,9 @@ services_on:
   elements: str
 """
 
-from ansible.module_utils.trueup.node import limits, tools
-from ansible.module_utils.trueup.options import Option, module_spec
-from ansible.module_utils.trueup.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.node import limits, tools
+from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 
 OPTIONS = (
     Option(

@@ -60,12 +60,12 @@ import os
 from dataclasses import replace
 from typing import Any, Dict, Optional
 
-from ansible.module_utils.trueup.benchmarks.megatron import case as megatron
-from ansible.module_utils.trueup.benchmarks.megatron.output import parse_megatron
-from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.node import mpi
-from ansible.module_utils.trueup.run.bench import Bench, run_module
-from ansible.module_utils.trueup.run.launcher import Launcher, joined
+from ansible.module_utils.trueup_node.benchmarks.megatron import case as megatron
+from ansible.module_utils.trueup_node.benchmarks.megatron.output import parse_megatron
+from ansible.module_utils.trueup_node.errors import BadInput
+from ansible.module_utils.trueup_node.node import mpi
+from ansible.module_utils.trueup_node.run.bench import Bench, run_module
+from ansible.module_utils.trueup_node.run.launcher import Launcher, joined
 
 
 def _launcher(parameters: Dict[str, Any]) -> Optional[Launcher]:

@@ -50,11 +50,11 @@ record: {description: "The record of the case (more in the notes)", type: dict, 
 """
 
 
-from ansible.module_utils.trueup.benchmarks.nccl import case as nccl
-from ansible.module_utils.trueup.benchmarks.nccl.output import parse_nccl
-from ansible.module_utils.trueup.node import mpi
-from ansible.module_utils.trueup.run.bench import Bench, run_module
-from ansible.module_utils.trueup.run.launcher import Launcher, joined
+from ansible.module_utils.trueup_node.benchmarks.nccl import case as nccl
+from ansible.module_utils.trueup_node.benchmarks.nccl.output import parse_nccl
+from ansible.module_utils.trueup_node.node import mpi
+from ansible.module_utils.trueup_node.run.bench import Bench, run_module
+from ansible.module_utils.trueup_node.run.launcher import Launcher, joined
 
 
 def measure(bench: Bench) -> None:

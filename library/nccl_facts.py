@@ -57,8 +57,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.trueup.options import Option, module_spec
-from ansible.module_utils.trueup.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 
 OPTIONS = (
     Option(
@@ -86,7 +86,7 @@ OPTIONS = (
     ),
 )
 
-# More than trueup.nccl_topology reads: a larger file is refused by it all the same.
+# More than trueup_node.nccl_topology reads: a larger file is refused by it all the same.
 _MOST_BYTES = 300_000
 
 

@@ -52,10 +52,10 @@ ansible_facts:
       returned: always, empty in check mode
 """
 
-from ansible.module_utils.trueup.options import Option, module_spec
-from ansible.module_utils.trueup.redaction import redact
-from ansible.module_utils.trueup.run.answer import AnsibleModule
-from ansible.module_utils.trueup.run.node_state import record_of
+from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.redaction import redact
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.run.node_state import record_of
 
 OPTIONS = (
     Option("run_id", "Id of the run that the record belongs to.", required=True),

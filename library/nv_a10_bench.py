@@ -31,8 +31,8 @@ RETURN = r"""
 record: {description: "The record of the case (more in the notes)", type: dict, returned: always}
 """
 
-from ansible.module_utils.trueup.benchmarks.nv_a10.case import OPTIONS, measure
-from ansible.module_utils.trueup.run.bench import run_module
+from ansible.module_utils.trueup_node.benchmarks.nv_a10.case import OPTIONS, measure
+from ansible.module_utils.trueup_node.run.bench import run_module
 
 
 def main() -> None:

@@ -58,11 +58,11 @@ import os
 import time
 from typing import Any, Dict, List, Mapping, NoReturn
 
-from ansible.module_utils.trueup.errors import TrueupError
-from ansible.module_utils.trueup.node import packages, tools, transactions
-from ansible.module_utils.trueup.node.transactions import Entry, Request, Transaction
-from ansible.module_utils.trueup.options import Option, module_spec
-from ansible.module_utils.trueup.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.errors import TrueupError
+from ansible.module_utils.trueup_node.node import packages, tools, transactions
+from ansible.module_utils.trueup_node.node.transactions import Entry, Request, Transaction
+from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 
 OPTIONS = (
     Option("manager", "Which one installs.", choices=("apt", "dnf"), required=True),

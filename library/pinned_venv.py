@@ -48,10 +48,10 @@ done:
 import os
 from typing import Sequence, Tuple
 
-from ansible.module_utils.trueup.errors import TrueupError
-from ansible.module_utils.trueup.node import own_python, pinned_venv
-from ansible.module_utils.trueup.options import Option, module_spec
-from ansible.module_utils.trueup.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.errors import TrueupError
+from ansible.module_utils.trueup_node.node import own_python, pinned_venv
+from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 
 OPTIONS = (
     Option("path", "Its folder. The requirements are put beside it.", type="path", required=True),

@@ -58,9 +58,9 @@ import json
 import os
 from typing import Any, Dict, List, Optional
 
-from ansible.module_utils.trueup.node import tools
-from ansible.module_utils.trueup.options import Option, module_spec
-from ansible.module_utils.trueup.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.node import tools
+from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 
 OPTIONS = (
     Option("programs", "Names or paths of programs.", []),

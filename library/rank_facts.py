@@ -74,18 +74,18 @@ ansible_facts:
 import os
 from typing import Any, Dict, Mapping
 
-from ansible.module_utils.trueup.benchmarks.gpu_copy.case import cpus_beside
-from ansible.module_utils.trueup.errors import BadInput, ParseError
-from ansible.module_utils.trueup.node import mpi
-from ansible.module_utils.trueup.node.affinity import Placement, plan
-from ansible.module_utils.trueup.node.gpu_places import bound
-from ansible.module_utils.trueup.node.topology import Topology, read_topology
-from ansible.module_utils.trueup.options import Option, module_spec
-from ansible.module_utils.trueup.redaction import redact
-from ansible.module_utils.trueup.run import ranks
-from ansible.module_utils.trueup.run.answer import AnsibleModule
-from ansible.module_utils.trueup.run.launcher import LAUNCHER, Launcher
-from ansible.module_utils.trueup.run.orphan_guard import Orphaned
+from ansible.module_utils.trueup_node.benchmarks.gpu_copy.case import cpus_beside
+from ansible.module_utils.trueup_node.errors import BadInput, ParseError
+from ansible.module_utils.trueup_node.node import mpi
+from ansible.module_utils.trueup_node.node.affinity import Placement, plan
+from ansible.module_utils.trueup_node.node.gpu_places import bound
+from ansible.module_utils.trueup_node.node.topology import Topology, read_topology
+from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.redaction import redact
+from ansible.module_utils.trueup_node.run import ranks
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.run.launcher import LAUNCHER, Launcher
+from ansible.module_utils.trueup_node.run.orphan_guard import Orphaned
 
 OPTIONS = (
     Option(

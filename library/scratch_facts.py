@@ -48,9 +48,9 @@ ansible_facts:
 
 import json
 
-from ansible.module_utils.trueup.node.scratch.program import outcome
-from ansible.module_utils.trueup.options import Option, module_spec
-from ansible.module_utils.trueup.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.node.scratch.program import outcome
+from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 
 OPTIONS = (
     Option(

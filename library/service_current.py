@@ -74,12 +74,12 @@ import time
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.node import units
-from ansible.module_utils.trueup.node.gpu_users import gpu_users
-from ansible.module_utils.trueup.node.units import Decision, Run, Step, TargetState
-from ansible.module_utils.trueup.options import Option, module_spec
-from ansible.module_utils.trueup.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.errors import BadInput
+from ansible.module_utils.trueup_node.node import units
+from ansible.module_utils.trueup_node.node.gpu_users import gpu_users
+from ansible.module_utils.trueup_node.node.units import Decision, Run, Step, TargetState
+from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 
 OPTIONS = (
     Option("unit", "Name of the unit."),

@@ -51,9 +51,9 @@ ansible_facts:
         slurm_uid: {description: Id of the user slurm; null where there is none., type: int}
 """
 
-from ansible.module_utils.trueup.node import slurm_probe
-from ansible.module_utils.trueup.options import Option, module_spec
-from ansible.module_utils.trueup.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.node import slurm_probe
+from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 
 OPTIONS = (
     Option("plugins", "Folder of Slurm's plugins.", type="path", required=True),

@@ -60,10 +60,10 @@ import tempfile
 import time
 from typing import Any, Dict, List
 
-from ansible.module_utils.trueup.errors import TrueupError
-from ansible.module_utils.trueup.node import ssh_keys, tools
-from ansible.module_utils.trueup.options import Option, module_spec
-from ansible.module_utils.trueup.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.errors import TrueupError
+from ansible.module_utils.trueup_node.node import ssh_keys, tools
+from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 
 OPTIONS = (
     Option("state", "What is to be.", choices=("made", "present", "absent"), required=True),

@@ -50,10 +50,10 @@ import os
 import subprocess
 from typing import Any, Dict, Optional, Tuple
 
-from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.node import mounts
-from ansible.module_utils.trueup.options import Option, module_spec
-from ansible.module_utils.trueup.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.errors import BadInput
+from ansible.module_utils.trueup_node.node import mounts
+from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 
 OPTIONS = (
     Option("paths", "The mount points.", type="list", required=True),

@@ -31,12 +31,12 @@ record: {description: "The record of the case (more in the notes)", type: dict, 
 
 import os
 
-from ansible.module_utils.trueup.benchmarks.stream import case as stream
-from ansible.module_utils.trueup.benchmarks.stream.output import parse_stream
-from ansible.module_utils.trueup.node.affinity import plan
-from ansible.module_utils.trueup.node.memory import available_memory_bytes
-from ansible.module_utils.trueup.node.topology import read_topology
-from ansible.module_utils.trueup.run.bench import Bench, run_module
+from ansible.module_utils.trueup_node.benchmarks.stream import case as stream
+from ansible.module_utils.trueup_node.benchmarks.stream.output import parse_stream
+from ansible.module_utils.trueup_node.node.affinity import plan
+from ansible.module_utils.trueup_node.node.memory import available_memory_bytes
+from ansible.module_utils.trueup_node.node.topology import read_topology
+from ansible.module_utils.trueup_node.run.bench import Bench, run_module
 
 
 def measure(bench: Bench) -> None:

@@ -89,11 +89,11 @@ import os
 import tempfile
 from http.client import HTTPException
 
-from ansible.module_utils.trueup import bounded_http
-from ansible.module_utils.trueup.errors import TrueupError
-from ansible.module_utils.trueup.node import packages, tools
-from ansible.module_utils.trueup.options import Option, module_spec
-from ansible.module_utils.trueup.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node import bounded_http
+from ansible.module_utils.trueup_node.errors import TrueupError
+from ansible.module_utils.trueup_node.node import packages, tools
+from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 from ansible.module_utils.urls import open_url
 
 OPTIONS = (

@@ -56,12 +56,12 @@ import tempfile
 from dataclasses import replace
 from typing import Any, Dict
 
-from ansible.module_utils.trueup.benchmarks.vllm import case as vllm
-from ansible.module_utils.trueup.benchmarks.vllm.output import parse_vllm
-from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.node import folders
-from ansible.module_utils.trueup.run import process
-from ansible.module_utils.trueup.run.bench import Bench, run_module
+from ansible.module_utils.trueup_node.benchmarks.vllm import case as vllm
+from ansible.module_utils.trueup_node.benchmarks.vllm.output import parse_vllm
+from ansible.module_utils.trueup_node.errors import BadInput
+from ansible.module_utils.trueup_node.node import folders
+from ansible.module_utils.trueup_node.run import process
+from ansible.module_utils.trueup_node.run.bench import Bench, run_module
 
 # Parameters of the record, by the module's names and by those of its settings.
 GIVEN = ("model", "recipe", "endpoint_name", "tensor_parallel", "data_parallel")

@@ -56,10 +56,10 @@ import re
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
-from ansible.module_utils.trueup.benchmarks.vllm import server as vllm_server
-from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.options import Option, module_spec
-from ansible.module_utils.trueup.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.benchmarks.vllm import server as vllm_server
+from ansible.module_utils.trueup_node.errors import BadInput
+from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 
 OPTIONS = (
     Option("state", "What is asked.", choices=("possible", "ready"), required=True),

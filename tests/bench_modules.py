@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.common import warnings
-from ansible.module_utils.trueup.node.topology import Topology
-from ansible.module_utils.trueup.run import bench, process
-from ansible.module_utils.trueup.run import slurm_job as slurm
-from ansible.module_utils.trueup.run.launcher import Launcher
-from ansible.module_utils.trueup.run.resume import identity
+from ansible.module_utils.trueup_node.node.topology import Topology
+from ansible.module_utils.trueup_node.run import bench, process
+from ansible.module_utils.trueup_node.run import slurm_job as slurm
+from ansible.module_utils.trueup_node.run.launcher import Launcher
+from ansible.module_utils.trueup_node.run.resume import identity
 from helpers import answer_of
 from record_schema import RECORDS
 from trueup_options import RETURNED
@@ -251,7 +251,7 @@ def resumes(
 def own_options(module: ModuleType) -> set[str]:
     """Names of a module's options that not every benchmark module has."""
     tool = module.__name__.removesuffix("_bench")
-    case = importlib.import_module(f"ansible.module_utils.trueup.benchmarks.{tool}.case")
+    case = importlib.import_module(f"ansible.module_utils.trueup_node.benchmarks.{tool}.case")
     common = {"timeout_seconds", *(one.name for one in bench.COMMON)}
     return set(bench.argument_spec(case.OPTIONS)) - common
 

@@ -31,8 +31,8 @@ os.environ["TRUEUP_LOCKS"] = tempfile.mkdtemp(prefix="trueup-locks-")
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
-# A module says ``from ansible.module_utils.trueup import ...``: on a node, the copy that Ansible
-# packs.
+# A module says ``from ansible.module_utils.trueup_node import ...``: on a node, the copy that
+# Ansible packs.
 ansible.module_utils.__path__.append(str(ROOT / "module_utils"))
 
 for _folder in (

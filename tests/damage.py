@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.errors import ParseError
+from trueup_node.errors import ParseError
 
 
 def changed(text: str, pattern: str, replacement: str, count: int = 1) -> str:

@@ -1,6 +1,6 @@
 """Floods one parser: recorded output with a part of it fifty thousand characters long.
 
-    python tests/flood.py trueup.benchmarks.hpl.output parse_hpl RECORDING...
+    python tests/flood.py trueup_node.benchmarks.hpl.output parse_hpl RECORDING...
 
 Parts of every kind of line are repeated, one at a time, and lines of one repeated part are put in
 between. The parser must understand the text or refuse it with ParseError. Each text has so much
@@ -62,7 +62,7 @@ def main(module: str, function: str, *recordings: str) -> None:
     recognises: Callable[[str], bool] = bool
     if module.endswith(".output"):
         recognises = importlib.import_module(module.replace(".output", ".signatures")).recognises
-    from trueup.errors import ParseError
+    from trueup_node.errors import ParseError
 
     for recording in recordings:
         for name, text in floods(Path(recording).read_text(encoding="utf-8")):

@@ -318,9 +318,9 @@ def _import_ansible(modules: socket.socket) -> None:
         for called in (plugin, f"ansible_collections.ansible.builtin.plugins.{name}"):
             getattr(loaders, f"{kind}_loader")._load_config_defs(called, module, module.__file__)
     # Each run with a plan imports all rooms: 0.2 s. Where there is no such package, a run says so.
-    ours = importlib.util.find_spec("trueup")
+    ours = importlib.util.find_spec("trueup_node")
     if ours:
-        for room in pkgutil.walk_packages(ours.submodule_search_locations, "trueup."):
+        for room in pkgutil.walk_packages(ours.submodule_search_locations, "trueup_node."):
             importlib.import_module(room.name)
     if ours and os.environ["ANSIBLE_CONFIG"] == str(_PROJECT_SETTINGS):
         # What plans are made with; a copy of the repository may be changed between two runs.

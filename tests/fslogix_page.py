@@ -10,7 +10,7 @@ from trueup_controller.desktops import fslogix_settings as settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trueup.options import Option
+    from trueup_node.options import Option
 
 PAGE = "docs/fslogix.md"
 MARK = (

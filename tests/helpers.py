@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from trueup.errors import TrueupError
 from trueup_controller import role_folders
+from trueup_node.errors import TrueupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

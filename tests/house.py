@@ -55,7 +55,7 @@ EMPTY_WORDS = frozenset(
     )
 )
 # Modules that are shared by both halves, and programs that are sent to a VM.
-SHARED = re.compile(r"trueup\.(view|vm\.\w+|health\.\w+|benchmarks\.\w+\.(view|signatures))")
+SHARED = re.compile(r"trueup_node\.(view|vm\.\w+|health\.\w+|benchmarks\.\w+\.(view|signatures))")
 
 
 class Loader(yaml.SafeLoader):
@@ -206,7 +206,7 @@ def benchmark_roles(house: House) -> dict[str, str]:
     """The role of each benchmark's room: its ``ROLE``, or the room's own name."""
     roles: dict[str, str] = {}
     for path, text in house.texts.items():
-        if found := re.fullmatch(r"module_utils/trueup/benchmarks/(\w+)/output\.py", path):
+        if found := re.fullmatch(r"module_utils/trueup_node/benchmarks/(\w+)/output\.py", path):
             said = re.search(r'^ROLE\b.*"(\w+)"', text, re.MULTILINE)
             roles[found[1]] = said[1] if said else found[1]
     return roles
@@ -229,7 +229,7 @@ def files_that_name_an_option(house: House) -> dict[str, int]:
         if f"roles/{role}/tasks/benchmark.yml" not in words or defaults not in words:
             continue
         own = re.compile(
-            rf"roles/{role}/|module_utils/trueup/benchmarks/{room}/"
+            rf"roles/{role}/|module_utils/trueup_node/benchmarks/{room}/"
             rf"|(library|docs|tests)/(.*/)?(test_)?(parse_)?{room}(_bench|_driver)?\."
         )
         for variable in house.yaml(defaults):
@@ -342,12 +342,12 @@ def wording(house: House, room: str) -> Wording:
 
 
 def module_utils_imports(house: House) -> dict[str, set[str]]:
-    """By module of module_utils (``trueup.node.mounts``) or path of another file that runs on a
-    node: the modules of module_utils that it imports."""
+    """By module of module_utils (``trueup_node.node.mounts``) or path of another file that runs on
+    a node: the modules of module_utils that it imports."""
     modules = {
         path.removeprefix("module_utils/").removesuffix(".py").removesuffix("/__init__"): path
         for path in house.texts
-        if path.startswith("module_utils/trueup/") and path.endswith(".py")
+        if path.startswith("module_utils/trueup_node/") and path.endswith(".py")
     }
     names = {name.replace("/", "."): path for name, path in modules.items()}
     of_path = {path: name for name, path in names.items()}

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from trueup.node.topology import (
+from trueup_node.node.topology import (
     Topology,
     format_cpu_list,
     mask_words,

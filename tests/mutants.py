@@ -31,7 +31,7 @@ UNIT = "tests/unit"
 FIGURES = "analysis/trueup_analysis/figures"
 # What a room's files are called, and the tests that are its own; a parser's are named for it.
 ROOMS = {
-    "module_utils/trueup/node/affinity.py": ("test_affinity.py",),
+    "module_utils/trueup_node/node/affinity.py": ("test_affinity.py",),
     "controller/trueup_controller/desktops/fslogix*.py": (
         "desktops/test_fslogix_settings.py",
         "desktops/test_fslogix_plan.py",
@@ -40,7 +40,7 @@ ROOMS = {
         "test_grid.py",
         "desktops/test_windows_gpu_plan.py",
     ),
-    "module_utils/trueup/node/vgpu.py": ("test_vgpu.py",),
+    "module_utils/trueup_node/node/vgpu.py": ("test_vgpu.py",),
     "controller/trueup_controller/desktops/nx_desktop.py": ("desktops/test_nx_desktop_plan.py",),
     "controller/trueup_controller/desktops/windows_bench.py": ("desktops/test_windows_bench.py",),
     "controller/trueup_controller/desktops/authenticode.py": ("desktops/test_authenticode.py",),
@@ -80,12 +80,12 @@ ROOMS = {
     "controller/trueup_controller/azure/provision.py": ("test_azure_provision.py",),
     "controller/trueup_controller/azure/wait_ready.py": ("test_azure_reach.py",),
     "controller/trueup_controller/azure/run_state.py": ("test_azure_state.py",),
-    "module_utils/trueup/rest.py": ("test_rest.py", "test_azure_manager.py"),
+    "module_utils/trueup_node/rest.py": ("test_rest.py", "test_azure_manager.py"),
     "controller/trueup_controller/azure/machines.py": ("test_azure_machines.py",),
     "controller/trueup_controller/azure/selection.py": ("test_azure_machines.py",),
-    "module_utils/trueup/reading.py": ("test_reading.py",),
-    "module_utils/trueup/record.py": ("test_record.py", "test_run_filters.py"),
-    "module_utils/trueup/run/resume.py": ("test_resume.py", "test_stream_bench.py"),
+    "module_utils/trueup_node/reading.py": ("test_reading.py",),
+    "module_utils/trueup_node/record.py": ("test_record.py", "test_run_filters.py"),
+    "module_utils/trueup_node/run/resume.py": ("test_resume.py", "test_stream_bench.py"),
     f"{FIGURES}/advise/services.py": ("analysis/test_advise_services.py",),
     f"{FIGURES}/lifecycle.py": ("analysis/test_lifecycle.py",),
     f"{FIGURES}/cost*/**/*.py": ("analysis/test_cost.py",),
@@ -93,10 +93,10 @@ ROOMS = {
     f"{FIGURES}/scaling*/**/*.py": ("analysis/test_scaling.py",),
     f"{FIGURES}/scaling*.py": ("analysis/test_scaling.py",),
     f"{FIGURES}/health/*.py": ("analysis/test_health.py", "analysis/test_health_silence.py"),
-    "module_utils/trueup/health/[!_]*.py": ("analysis/test_health.py", "test_node_health.py"),
+    "module_utils/trueup_node/health/[!_]*.py": ("analysis/test_health.py", "test_node_health.py"),
     f"{FIGURES}/knee.py": ("analysis/test_knee.py",),
     f"{FIGURES}/shared_load.py": ("analysis/test_shared_load.py",),
-    "module_utils/trueup/benchmarks/*/output.py": (
+    "module_utils/trueup_node/benchmarks/*/output.py": (
         *("test_parse_{room}.py", "test_{room}_bench.py"),
         "test_error_lines.py::test_an_error_shows_the_line_that_it_names[{room}]",
     ),

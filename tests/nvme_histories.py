@@ -30,7 +30,9 @@ def fill(job: Path) -> None:
     """Put what a machine needs into a folder."""
     (job / "trueup_scratch").mkdir(parents=True)
     for one in SENT:
-        shutil.copy(ROOT / f"module_utils/trueup/node/scratch/{one}.py", job / "trueup_scratch")
+        shutil.copy(
+            ROOT / f"module_utils/trueup_node/node/scratch/{one}.py", job / "trueup_scratch"
+        )
     shutil.copy(ROOT / "molecule/vm/histories.py", job)
 
 

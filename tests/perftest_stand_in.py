@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from helpers import free_port
-from trueup.benchmarks.ib import case as ib
+from trueup_node.benchmarks.ib import case as ib
 
 DATA = Path(__file__).parent / "data" / "ib"
 CLIENT_TEXT, _, SERVER_TEXT = (DATA / "write_bw_loopback.txt").read_text().partition("[server]\n")

@@ -11,7 +11,7 @@ import math
 import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trueup.cases import Case, Figure
+from trueup_node.cases import Case, Figure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,9 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from trueup.errors import BadInput
 from trueup_analysis import decoding, read
 from trueup_analysis.figures.views import view_of
+from trueup_node.errors import BadInput
 
 TABLE: Final = Path(__file__).parent / "data" / "public_outputs.tsv"
 COLUMNS: Final = ("source", "class", "tools", "result", "figure")

@@ -7,7 +7,7 @@ import json
 import jsonschema
 from helpers import ROOT
 
-_PATH = ROOT / "module_utils" / "trueup" / "record.schema.json"
+_PATH = ROOT / "module_utils" / "trueup_node" / "record.schema.json"
 _SCHEMA = json.loads(_PATH.read_text(encoding="utf-8"))
 jsonschema.Draft202012Validator.check_schema(_SCHEMA)
 RECORDS = jsonschema.Draft202012Validator(_SCHEMA)

@@ -21,23 +21,23 @@ from typing import Any
 
 import fleet
 import machines
-from trueup.benchmarks.blob_copy import case as blob_copy
-from trueup.benchmarks.devito import case as devito
-from trueup.benchmarks.fio import case as fio
-from trueup.benchmarks.gromacs import case as gromacs
-from trueup.benchmarks.megatron import case as megatron
-from trueup.benchmarks.nccl import case as nccl
-from trueup.benchmarks.nv_a10 import case as nv_a10
-from trueup.benchmarks.vllm import case as vllm
-from trueup.errors import ParseError
-from trueup.node import state as node_state
-from trueup.node.affinity import Placement, plan
-from trueup.node.topology import format_cpu_list
-from trueup.reading import unverified
-from trueup.record import Metric, write_record
-from trueup.run.bench import Case
-from trueup.run.launcher import Launcher
 from trueup_analysis import parsers
+from trueup_node.benchmarks.blob_copy import case as blob_copy
+from trueup_node.benchmarks.devito import case as devito
+from trueup_node.benchmarks.fio import case as fio
+from trueup_node.benchmarks.gromacs import case as gromacs
+from trueup_node.benchmarks.megatron import case as megatron
+from trueup_node.benchmarks.nccl import case as nccl
+from trueup_node.benchmarks.nv_a10 import case as nv_a10
+from trueup_node.benchmarks.vllm import case as vllm
+from trueup_node.errors import ParseError
+from trueup_node.node import state as node_state
+from trueup_node.node.affinity import Placement, plan
+from trueup_node.node.topology import format_cpu_list
+from trueup_node.reading import unverified
+from trueup_node.record import Metric, write_record
+from trueup_node.run.bench import Case
+from trueup_node.run.launcher import Launcher
 
 __all__ = [
     "H100",
@@ -206,7 +206,7 @@ def record_of(
         figures: the rows made of the parser's result; its own where this is not given.
         judge: why the parser's result is not valid, by the module's rule; the failed checks where
             this is not given.
-        fields: of ``trueup.run.bench.Case``: case, ranks, threads_per_rank, gpus, command,
+        fields: of ``trueup_node.run.bench.Case``: case, ranks, threads_per_rank, gpus, command,
             environment, software, seconds.
 
     Raises:

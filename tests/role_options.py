@@ -18,23 +18,23 @@ import monitoring
 import nccl_page
 import untested
 import yaml
-from trueup import benchmarks
-from trueup.options import MODULE
 from trueup_controller import settings
 from trueup_controller.azure import parameters
 from trueup_controller.settings import PREFIX
+from trueup_node import benchmarks
+from trueup_node.options import MODULE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trueup.options import Option
+    from trueup_node.options import Option
 
 ROOT = Path(__file__).parent.parent
 WIDTH = 120
 # PyYAML ends a line only after it, and what is dumped is indented by up to six.
 _DUMPED = 90
 _IN_A_LINE = 70
-HEAD = "# Written by `make options` from module_utils/trueup/benchmarks/{}/case.py.\n"
+HEAD = "# Written by `make options` from module_utils/trueup_node/benchmarks/{}/case.py.\n"
 
 # Of a new role: what its files hold until somebody writes more into them.
 MAIN = {"short_description": "Install the benchmark"}
@@ -84,8 +84,8 @@ def declared() -> Iterator[tuple[str, str, tuple[Option, ...]]]:
     """(role, benchmark, its role's options) of every room that declares them."""
     for path in sorted(Path(benchmarks.__file__).parent.glob("*/case.py")):
         tool = path.parent.name
-        case = importlib.import_module(f"trueup.benchmarks.{tool}.case")
-        output = importlib.import_module(f"trueup.benchmarks.{tool}.output")
+        case = importlib.import_module(f"trueup_node.benchmarks.{tool}.case")
+        output = importlib.import_module(f"trueup_node.benchmarks.{tool}.output")
         if hasattr(case, "OPTIONS"):
             options = tuple(one for one in case.OPTIONS if one.of != MODULE)
             yield getattr(output, "ROLE", tool), tool, options

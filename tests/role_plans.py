@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from helpers import ROLES
-from trueup.node.topology import Topology
-from trueup.plan import PlanInputs
 from trueup_controller import new_machine
 from trueup_controller.sizes import read_sizes
+from trueup_node.node.topology import Topology
+from trueup_node.plan import PlanInputs
 
 ROOT = Path(__file__).parents[1]
 SIZES = read_sizes(str(ROOT / "catalog" / "vm_sizes.csv"))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import role_plans
 import yaml
-from trueup.errors import BadInput
 from trueup_controller import acceptance
 from trueup_controller.acceptance import FAILED, OUTCOMES, PASSED, SCHEMA
+from trueup_node.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,10 +16,10 @@ from typing import Any
 import jinja2
 import role_plans
 import yaml
-from trueup.plan import Plan, PlanInputs
 from trueup_controller import new_machine, systemd
 from trueup_controller.plans import vllm as vllm_plan
 from trueup_controller.plans.vllm_recipes import GIB, Fit, choose, fit, machine_of
+from trueup_node.plan import Plan, PlanInputs
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "molecule/_shared/replicas"))

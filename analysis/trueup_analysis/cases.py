@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup.cases import Case, Figure
+from trueup_node.cases import Case, Figure
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Annotated, Any, Final
 
 import typer
-from trueup.errors import TrueupError
+from trueup_node.errors import TrueupError
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 

@@ -21,8 +21,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, AnyStr, Final
 
-from trueup.errors import BadInput
-from trueup.reading import MOST_BYTES
+from trueup_node.errors import BadInput
+from trueup_node.reading import MOST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

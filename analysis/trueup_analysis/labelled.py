@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from trueup.errors import ParseError
-from trueup.reading import Line, lines_of
-from trueup.record import Metric
+from trueup_node.errors import ParseError
+from trueup_node.reading import Line, lines_of
+from trueup_node.record import Metric
 
 # Characters of the longest line that holds a figure of such a tool.
 _LONGEST = 2000
@@ -17,7 +17,7 @@ _LONGEST = 2000
 @dataclass(frozen=True)
 class Labelled:
     """Figures of one run, with the members that every parser's result has
-    (``trueup.benchmarks.Parsed``)."""
+    (``trueup_node.benchmarks.Parsed``)."""
 
     rows: tuple[Metric, ...]
     parameters: Mapping[str, str] = field(default_factory=dict)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
-from trueup.errors import BadInput
-from trueup.record import SCHEMA
+from trueup_node.errors import BadInput
+from trueup_node.record import SCHEMA
 
 from . import packed, records
 from .copies import copies

@@ -8,8 +8,8 @@ import subprocess
 import urllib.request
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup import bounded_http
-from trueup.errors import BadInput
+from trueup_node import bounded_http
+from trueup_node.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

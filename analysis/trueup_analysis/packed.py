@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import UNSET
 from pandas.api.types import union_categoricals
-from trueup.cases import Figure
-from trueup.errors import BadInput
-from trueup.record import OUTCOMES
+from trueup_node.cases import Figure
+from trueup_node.errors import BadInput
+from trueup_node.record import OUTCOMES
 
 from .cases import plain
 

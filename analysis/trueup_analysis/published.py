@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from . import catalog
 from .packed import canonical

@@ -7,8 +7,8 @@ import string
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from trueup.errors import BadInput, ParseError, TrueupError
-from trueup.reading import unverified
+from trueup_node.errors import BadInput, ParseError, TrueupError
+from trueup_node.reading import unverified
 
 from . import parsers
 from .decoding import Gaps, held
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
 
-    from trueup.benchmarks import Parsed
+    from trueup_node.benchmarks import Parsed
 
     from .parsers.nccl_log.output import NcclLogOutput
 

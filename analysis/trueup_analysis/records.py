@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
-from trueup.quantity import UNITS
+from trueup_node.quantity import UNITS
 
 from . import packed
 from .packed import METRIC_NAME, PATTERNS, Scalar

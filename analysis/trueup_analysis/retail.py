@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup import rest
-from trueup.errors import BadInput, TrueupError
+from trueup_node import rest
+from trueup_node.errors import BadInput, TrueupError
 
 from .catalog import PRICE_COLUMNS
 

@@ -9,8 +9,8 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final
 
 import pandas as pd
-from trueup.errors import BadInput
-from trueup.record import is_run_id
+from trueup_node.errors import BadInput
+from trueup_node.record import is_run_id
 
 from .packed import MEASURED
 from .selection import find_run, run_ids, run_of_manifest, select

@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup.errors import BadInput
-from trueup.suggest import did_you_mean
+from trueup_node.errors import BadInput
+from trueup_node.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

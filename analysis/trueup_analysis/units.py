@@ -11,7 +11,7 @@ import numbers
 import unicodedata
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup.quantity import UNITS
+from trueup_node.quantity import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

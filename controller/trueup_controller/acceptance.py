@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-from trueup import record as records
-from trueup.errors import BadInput
+from trueup_node import record as records
+from trueup_node.errors import BadInput
 
 FILE = "catalog/acceptance.yml"
 SCHEMA = "trueup.acceptance/1"

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Callable
 
-from trueup.run import orphan_guard
+from trueup_node.run import orphan_guard
 
 _POLL_SECONDS = 0.2
 _RESULT = "result"

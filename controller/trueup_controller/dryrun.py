@@ -17,8 +17,8 @@ import jinja2
 import yaml
 from jinja2.nativetypes import NativeEnvironment
 from jinja2.sandbox import SandboxedEnvironment
-from trueup.errors import BadInput
-from trueup.node.identify import WINDOWS
+from trueup_node.errors import BadInput
+from trueup_node.node.identify import WINDOWS
 
 from trueup_controller import family
 from trueup_controller.azure import deployment, template
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from trueup.plan import PlanInputs
+    from trueup_node.plan import PlanInputs
 
     from trueup_controller.azure.catalog import Catalog
     from trueup_controller.azure.parameters import Parameters

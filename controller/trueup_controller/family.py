@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trueup.errors import BadInput
-from trueup.node.identify import LINUX, WINDOWS, is_windows
-from trueup.node.mpi import lacking, of
-from trueup.node.packages import verified_only
+from trueup_node.errors import BadInput
+from trueup_node.node.identify import LINUX, WINDOWS, is_windows
+from trueup_node.node.mpi import lacking, of
+from trueup_node.node.packages import verified_only
 
 from trueup_controller.role_folders import role_files
 

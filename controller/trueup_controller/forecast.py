@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
-from trueup.record import read_records, run_counts
+from trueup_node.record import read_records, run_counts
 
 # How many runs back a time is looked for, from the newest.
 _RUNS = 10

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import yaml
-from trueup import record as records
-from trueup.errors import BadInput
-from trueup.node.identify import LINUX
+from trueup_node import record as records
+from trueup_node.errors import BadInput
+from trueup_node.node.identify import LINUX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

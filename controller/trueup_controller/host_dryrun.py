@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trueup.errors import BadInput
-from trueup.node.identify import is_windows
+from trueup_node.errors import BadInput
+from trueup_node.node.identify import is_windows
 
 from trueup_controller import family
 from trueup_controller.removed_options import removal_refusals

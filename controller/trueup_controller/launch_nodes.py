@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
-from trueup.plan import PlanInputs
-from trueup.run.launcher import pmix
+from trueup_node.plan import PlanInputs
+from trueup_node.run.launcher import pmix
 
 # Facts that a record has once, whatever its nodes; cost and comparisons go by them.
 _ONE = ("vm_size", "region", "offer")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from trueup.node.machine import OF_VM
+from trueup_node.node.machine import OF_VM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from . import systemd
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from trueup.node import mpi
-from trueup.node.identify import WINDOWS, Observed, describe, identify
-from trueup.node.metadata import Metadata
-from trueup.node.nvidia_smi import Gpu
-from trueup.node.pythons import numbers
-from trueup.node.topology import Topology
+from trueup_node.node import mpi
+from trueup_node.node.identify import WINDOWS, Observed, describe, identify
+from trueup_node.node.metadata import Metadata
+from trueup_node.node.nvidia_smi import Gpu
+from trueup_node.node.pythons import numbers
+from trueup_node.node.topology import Topology
 
 from trueup_controller.desktops import avd_agent
 from trueup_controller.system import release

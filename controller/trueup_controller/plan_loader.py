@@ -8,19 +8,19 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trueup import benchmarks
-from trueup.errors import BadInput
+from trueup_node import benchmarks
+from trueup_node.errors import BadInput
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-# Packages that hold a role's plan, in the order of the search. Plans in trueup.node share code with
-# modules of the node.
+# Packages that hold a role's plan, in the order of the search. Plans in trueup_node.node share code
+# with modules of the node.
 _PACKAGES = (
     "trueup_controller.plans",
     "trueup_controller.desktops",
     "trueup_controller.sites",
-    "trueup.node",
+    "trueup_node.node",
 )
 
 
@@ -31,7 +31,7 @@ def tool_of(role: str) -> str:
         if folder.name == role and (folder / "output.py").is_file():
             return role
         if (folder / "output.py").is_file():
-            output = importlib.import_module(f"trueup.benchmarks.{folder.name}.output")
+            output = importlib.import_module(f"trueup_node.benchmarks.{folder.name}.output")
             if getattr(output, "ROLE", None) == role:
                 return folder.name
     return ""
@@ -42,7 +42,7 @@ def room_of(role: str) -> ModuleType:
     """The module with ``plan`` of a role."""
     tool = tool_of(role)
     names = [f"{package}.{tool or role}" for package in _PACKAGES]
-    names += [f"trueup.benchmarks.{tool}.case"] if tool else []
+    names += [f"trueup_node.benchmarks.{tool}.case"] if tool else []
     for name in names:
         if importlib.util.find_spec(name) is not None:
             module = importlib.import_module(name)

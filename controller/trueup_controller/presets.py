@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 import yaml
-from trueup import benchmarks
-from trueup.errors import BadInput
-from trueup.suggest import did_you_mean
+from trueup_node import benchmarks
+from trueup_node.errors import BadInput
+from trueup_node.suggest import did_you_mean
 
 from .benchmark_roles import role_of
 

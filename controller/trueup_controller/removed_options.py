@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 import yaml
-from trueup.suggest import did_you_mean
+from trueup_node.suggest import did_you_mean
 
 from trueup_controller.role_folders import role_folders
 

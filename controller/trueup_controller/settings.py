@@ -13,8 +13,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Callable
 
-from trueup.options import Option, refusals
-from trueup.suggest import nearest
+from trueup_node.options import Option, refusals
+from trueup_node.suggest import nearest
 
 # The releases of ansible-core that `make versions` runs the plays with, the first and the last.
 ANSIBLE = ((2, 17), (2, 20))

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 _INTEGERS = (
     "vcpus",

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trueup.plan import PlanInputs
+from trueup_node.plan import PlanInputs
 
 
 def as_comment(text: str, width: int = 110) -> str:

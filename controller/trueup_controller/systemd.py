@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 # Rights that trueup's units, which run once as root, do not need, as lines of [Service]
 # (systemd.exec(5)): the limits also hold for programs that they start. None hides a device or stops

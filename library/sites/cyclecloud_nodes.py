@@ -161,10 +161,10 @@ from dataclasses import fields
 from typing import Any, Dict
 
 from ansible.module_utils.basic import env_fallback
-from ansible.module_utils.trueup.errors import BadInput, TrueupError
-from ansible.module_utils.trueup.options import Option, module_spec
-from ansible.module_utils.trueup.run.answer import AnsibleModule
-from ansible.module_utils.trueup.sites import cyclecloud, cyclecloud_api
+from ansible.module_utils.trueup_node.errors import BadInput, TrueupError
+from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.run.answer import AnsibleModule
+from ansible.module_utils.trueup_node.sites import cyclecloud, cyclecloud_api
 from ansible.module_utils.urls import open_url
 
 OPTIONS = (

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from trueup.errors import BadInput, TrueupError
-from trueup.record import new_run_id
 from trueup_analysis.figures import azure, prices
 from trueup_controller.azure.catalog import Catalog
 from trueup_controller.azure.leftovers import leftovers, warnings
 from trueup_controller.azure.manager import Manager, connect
 from trueup_controller.azure.provision import CHECK_SECONDS, Provision, foreseen, summary
 from trueup_controller.azure.run_state import State
+from trueup_node.errors import BadInput, TrueupError
+from trueup_node.record import new_run_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable

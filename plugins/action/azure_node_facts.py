@@ -9,10 +9,10 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from trueup import benchmarks
-from trueup.node.identify import WINDOWS
 from trueup_controller.actions import beside
 from trueup_controller.sizes import read_sizes
+from trueup_node import benchmarks
+from trueup_node.node.identify import WINDOWS
 
 _SIZES = Path(benchmarks.__file__).parents[3] / "catalog" / "vm_sizes.csv"
 # The module's options and the variables that say them.

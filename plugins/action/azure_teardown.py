@@ -7,12 +7,12 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from trueup.errors import BadInput, TrueupError
 from trueup_analysis.figures import azure, prices
 from trueup_controller.azure import socks_tunnel
 from trueup_controller.azure.manager import connect
 from trueup_controller.azure.run_state import CONFIG, State
 from trueup_controller.azure.teardown import Teardown
+from trueup_node.errors import BadInput, TrueupError
 
 DOCUMENTATION = r"""
 name: azure_teardown

@@ -7,8 +7,8 @@ from typing import Any
 
 from ansible.constants import DEFAULT_LOCAL_TMP
 from ansible.plugins.action import ActionBase
-from trueup import benchmarks
 from trueup_controller import check_mode_writes
+from trueup_node import benchmarks
 
 _PROJECT = Path(benchmarks.__file__).parents[3]
 

@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from trueup import benchmarks
-from trueup.errors import BadInput, TrueupError
-from trueup.health.faults import Faults, judged, of_document
-from trueup.node.identify import is_windows
 from trueup_controller.actions import beside
+from trueup_node import benchmarks
+from trueup_node.errors import BadInput, TrueupError
+from trueup_node.health.faults import Faults, judged, of_document
+from trueup_node.node.identify import is_windows
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FAULTS = Path(benchmarks.__file__).parents[3] / "catalog" / "faults" / "xid.yml"

@@ -7,10 +7,10 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from trueup.errors import TrueupError
-from trueup.node.identify import is_windows
-from trueup.run.node_state import record_of
 from trueup_controller import gate
+from trueup_node.errors import TrueupError
+from trueup_node.node.identify import is_windows
+from trueup_node.run.node_state import record_of
 
 
 class ActionModule(ActionBase):

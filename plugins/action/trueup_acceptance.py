@@ -14,12 +14,12 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as ansible_version
-from trueup import benchmarks
-from trueup.errors import TrueupError
-from trueup.node import state
-from trueup.redaction import redact
 from trueup_controller import acceptance
 from trueup_controller.actions import answer_of
+from trueup_node import benchmarks
+from trueup_node.errors import TrueupError
+from trueup_node.node import state
+from trueup_node.redaction import redact
 
 DOCUMENTATION = r"""
 name: trueup_acceptance

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from trueup.node.identify import is_windows
 from trueup_analysis.figures.prices import LIST_OFFER, Pricing, Terms, read_all
 from trueup_controller import family
 from trueup_controller.desktops.preflight import surcharge
 from trueup_controller.forecast import Work, earlier, forecast
+from trueup_node.node.identify import is_windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from trueup.node.machine import machine_word
 from trueup_controller.machines import compare
+from trueup_node.node.machine import machine_word
 
 DOCUMENTATION = r"""
 name: trueup_machines

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 from ansible.constants import DEFAULT_LOCAL_TMP
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from trueup import record as records
-from trueup.errors import TrueupError
-from trueup.node.identify import is_windows
-from trueup.options import ROLE
-from trueup.plan import Now, Skipped
-from trueup.printable import printable
-from trueup.run import orphan_guard
-from trueup.run.resume import identity
 from trueup_controller import actions, background, gate, presets
 from trueup_controller.benchmark_roles import role_of
 from trueup_controller.desktops import windows_bench
 from trueup_controller.launch_nodes import one_machine
+from trueup_node import record as records
+from trueup_node.errors import TrueupError
+from trueup_node.node.identify import is_windows
+from trueup_node.options import ROLE
+from trueup_node.plan import Now, Skipped
+from trueup_node.printable import printable
+from trueup_node.run import orphan_guard
+from trueup_node.run.resume import identity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -251,7 +251,7 @@ def on_windows(
     Raises:
         AnsibleActionFail: the benchmark has none, or its arguments are wrong.
     """
-    case = importlib.import_module(f"trueup.benchmarks.{benchmark}.case")
+    case = importlib.import_module(f"trueup_node.benchmarks.{benchmark}.case")
     if not hasattr(case, "measure"):
         message = f"{benchmark} does not run on Windows"
         raise AnsibleActionFail(message)
@@ -268,7 +268,7 @@ def on_windows(
 
 def secrets_of(benchmark: str) -> list[str]:
     """The secret options that its module takes."""
-    case = importlib.import_module(f"trueup.benchmarks.{benchmark}.case")
+    case = importlib.import_module(f"trueup_node.benchmarks.{benchmark}.case")
     options = getattr(case, "OPTIONS", ())
     return [option.name for option in options if option.secret and option.of != ROLE]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from trueup.node import packages
 from trueup_controller import package_failures
+from trueup_node.node import packages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +23,8 @@ description:
     the role did not install. Without a package the task is skipped.
   - While another program holds a lock of apt or dnf it says which, and waits. What fails, ends in
     one sentence (C(trueup_controller.package_failures)). An interrupted dpkg is ended first.
-  - On a node whose packages no module can change (C(trueup.node.packages.verified_only)) it asks
-    rpm by command, and fails with the names of those that are not installed.
+  - On a node whose packages no module can change (C(trueup_node.node.packages.verified_only)) it
+    asks rpm by command, and fails with the names of those that are not installed.
 options:
   name:
     description: Packages as the package manager takes them, or paths of files on the node.

@@ -18,14 +18,14 @@ from ansible.plugins.action import ActionBase
 
 # In a playbook of one's own the callback of that name, which says so too, may not be enabled.
 try:
-    from trueup import benchmarks
-    from trueup.errors import TrueupError
-    from trueup.options import MODULE, Option, refusals, unwritable
-    from trueup.plan import PlanInputs, Templated
     from trueup_controller.actions import answer_of, in_check_mode
     from trueup_controller.plan_loader import room_of, tool_of
     from trueup_controller.removed_options import unknown_option
     from trueup_controller.role_folders import role_files
+    from trueup_node import benchmarks
+    from trueup_node.errors import TrueupError
+    from trueup_node.options import MODULE, Option, refusals, unwritable
+    from trueup_node.plan import PlanInputs, Templated
 except ModuleNotFoundError as missing:
     message = (
         f"The Python of this Ansible has no {missing.name}, which trueup's plays need: run `make"
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import ModuleType
 
-    from trueup.plan import Look, Plan
+    from trueup_node.plan import Look, Plan
 
 DOCUMENTATION = r"""
 name: trueup_plan
@@ -45,8 +45,8 @@ short_description: Plan a role once, in Python
 description:
   - Takes the variables of the role that it stands in, of the types that its argument_specs say, and
     refuses those that the role does not have, that are out of range, and what the plan refuses.
-  - Returns what the plan of the role's room says (C(trueup.plan.Plan)). Nothing is changed; the
-    node is asked what the room's C(asks) says, modules or actions of ours, and with
+  - Returns what the plan of the role's room says (C(trueup_node.plan.Plan)). Nothing is changed;
+    the node is asked what the room's C(asks) says, modules or actions of ours, and with
     M(program_facts) for its C(programs). What these publish as facts of the host, this does too.
   - RV(is_converged) says whether the role has nothing to do on the node.
 options:
@@ -453,7 +453,7 @@ def options_of(role: str, specs: Mapping[str, Mapping[str, Any]]) -> tuple[Optio
     the numbers of argument_specs.yml, none of which is below zero."""
     tool = tool_of(role)
     if tool:
-        case = importlib.import_module(f"trueup.benchmarks.{tool}.case")
+        case = importlib.import_module(f"trueup_node.benchmarks.{tool}.case")
         return tuple(option for option in getattr(case, "OPTIONS", ()) if option.of != MODULE)
     return tuple(
         Option(

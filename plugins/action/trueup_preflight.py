@@ -7,10 +7,10 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from trueup import benchmarks
-from trueup.node.identify import is_windows
 from trueup_controller import family
 from trueup_controller.actions import beside
+from trueup_node import benchmarks
+from trueup_node.node.identify import is_windows
 
 DOCUMENTATION = r"""
 name: trueup_preflight

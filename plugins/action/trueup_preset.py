@@ -7,9 +7,9 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from trueup import benchmarks
-from trueup.errors import BadInput
 from trueup_controller import presets
+from trueup_node import benchmarks
+from trueup_node.errors import BadInput
 
 DOCUMENTATION = r"""
 name: trueup_preset

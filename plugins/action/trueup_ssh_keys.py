@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from trueup.errors import TrueupError
-from trueup.node import ssh_keys
-from trueup.node.identify import WINDOWS
 from trueup_controller import launch_nodes
+from trueup_node.errors import TrueupError
+from trueup_node.node import ssh_keys
+from trueup_node.node.identify import WINDOWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,10 +8,10 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__
-from trueup import benchmarks
-from trueup.options import unwritable
 from trueup_controller.removed_options import removal_refusals
 from trueup_controller.settings import INTERNAL, PREFIX, ansible_problem, problems
+from trueup_node import benchmarks
+from trueup_node.options import unwritable
 
 DOCUMENTATION = r"""
 name: trueup_variables

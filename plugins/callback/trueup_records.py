@@ -25,10 +25,10 @@ from ansible.plugins.loader import action_loader, filter_loader, lookup_loader, 
 try:
     if find_spec("jsonschema") is None:
         raise ModuleNotFoundError(name="jsonschema")
-    from trueup import record as records
-    from trueup.errors import TrueupError
     from trueup_analysis.figures import too_short
     from trueup_controller import gate, host_names
+    from trueup_node import record as records
+    from trueup_node.errors import TrueupError
 except ModuleNotFoundError as missing:
     message = (
         f"The Python of this Ansible has no {missing.name}, which trueup's plays need: run `make"

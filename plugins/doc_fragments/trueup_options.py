@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import ansible.module_utils
 import yaml
-from trueup import benchmarks
-from trueup.options import ROLE
-from trueup.run.bench import COMMON
-from trueup.run.launcher import LAUNCHER
+from trueup_node import benchmarks
+from trueup_node.options import ROLE
+from trueup_node.run.bench import COMMON
+from trueup_node.run.launcher import LAUNCHER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trueup.options import Option
+    from trueup_node.options import Option
 
 ROOT = Path(__file__).resolve().parents[2]
-# A module imports ansible.module_utils.trueup, as in the archive that Ansible sends to a node.
+# A module imports ansible.module_utils.trueup_node, as in the archive that Ansible sends to a node.
 if str(ROOT / "module_utils") not in ansible.module_utils.__path__:
     ansible.module_utils.__path__.append(str(ROOT / "module_utils"))
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from trueup import record as records
-from trueup.health import node_verdicts
-from trueup.node import identify, nccl_topology, own_python
 from trueup_controller import family, lab, sizes, systemd
 from trueup_controller.plans import rdma
 from trueup_controller.plans.devito import fastest
 from trueup_controller.sites import cyclecloud_variables
+from trueup_node import record as records
+from trueup_node.health import node_verdicts
+from trueup_node.node import identify, nccl_topology, own_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable

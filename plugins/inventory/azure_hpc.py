@@ -15,13 +15,13 @@ from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructa
 
 # Whoever has trueup's plugins in an Ansible of another environment.
 try:
-    from trueup.errors import BadInput, TrueupError
-    from trueup.suggest import did_you_mean
     from trueup_controller.azure import login, machines
     from trueup_controller.azure.machines import Machine
     from trueup_controller.azure.manager import Manager
     from trueup_controller.azure.selection import Selection
     from trueup_controller.sizes import read_sizes
+    from trueup_node.errors import BadInput, TrueupError
+    from trueup_node.suggest import did_you_mean
 except ModuleNotFoundError as missing:
     message = (
         f"The Python of this Ansible has no {missing.name}, which azure_hpc needs: run `make azure`"

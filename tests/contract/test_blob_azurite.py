@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import azurite
 import pytest
 from azurite import Faults, Request
-from trueup.benchmarks.blob_copy import case as blob_copy
-from trueup.benchmarks.blob_copy.output import BlobCopyOutput, parse_blob_copy
-from trueup.benchmarks.blob_copy.signatures import DRIVER_PREFIX
+from trueup_node.benchmarks.blob_copy import case as blob_copy
+from trueup_node.benchmarks.blob_copy.output import BlobCopyOutput, parse_blob_copy
+from trueup_node.benchmarks.blob_copy.signatures import DRIVER_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,8 +11,8 @@ from typing import Any
 import plays
 import pytest
 import yaml
-from ansible.module_utils.trueup.benchmarks.devito import case
-from ansible.module_utils.trueup.run.bench import argument_spec
+from ansible.module_utils.trueup_node.benchmarks.devito import case
+from ansible.module_utils.trueup_node.run.bench import argument_spec
 
 ROOT = Path(__file__).parents[2]
 RUN = "20261120T091300Z-7c1e"
@@ -21,7 +21,7 @@ NODES = ["n1", "n2", "n3"]
 MODULE = """#!/usr/bin/python
 import json, os
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup.run.resume import identity, standing
+from ansible.module_utils.trueup_node.run.resume import identity, standing
 def main():
     spec = {name: {"type": "raw"} for name in json.loads(os.environ["PARAMETERS"])}
     given = AnsibleModule(argument_spec=spec)

@@ -12,7 +12,7 @@ from pathlib import Path
 import plays
 import yaml
 from dummy_secrets import left_in, printed
-from trueup.redaction import redact
+from trueup_node.redaction import redact
 
 PROGRAM = """#!/usr/bin/env python3
 import sys

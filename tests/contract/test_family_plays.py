@@ -16,10 +16,10 @@ import pytest
 import yaml
 from helpers import ROLES, role_files
 from machines import root_of, topology_of
-from trueup.node.identify import Observed, describe, identify, read_gpus, read_infiniband
-from trueup.node.metadata import Metadata
 from trueup_controller.family import family_lists, lost_roles
 from trueup_controller.sizes import read_sizes
+from trueup_node.node.identify import Observed, describe, identify, read_gpus, read_infiniband
+from trueup_node.node.metadata import Metadata
 
 ROOT = Path(__file__).parents[2]
 GROUP_VARS = ROOT / "playbooks" / "group_vars"

@@ -56,17 +56,27 @@ CONTROLLER: Layers = (
     ("dryrun",),
     ("host_dryrun",),
 )
-PACKAGES = {"trueup_analysis": ANALYSIS, "trueup_controller": CONTROLLER, "trueup": MODULE_UTILS}
+PACKAGES = {
+    "trueup_analysis": ANALYSIS,
+    "trueup_controller": CONTROLLER,
+    "trueup_node": MODULE_UTILS,
+}
 # What the files of each package may not import at all.
 STRANGERS = {
-    "trueup": ("trueup_analysis", "trueup_controller", "plugins", "library", "ansible.plugins"),
+    "trueup_node": (
+        "trueup_analysis",
+        "trueup_controller",
+        "plugins",
+        "library",
+        "ansible.plugins",
+    ),
     "trueup_controller": ("trueup_analysis", "plugins", "library", "ansible.plugins"),
     "trueup_analysis": ("plugins", "library", "ansible"),
 }
 FOLDERS = {
     "trueup_analysis": "analysis/trueup_analysis",
     "trueup_controller": "controller/trueup_controller",
-    "trueup": "module_utils/trueup",
+    "trueup_node": "module_utils/trueup_node",
 }
 
 
@@ -106,7 +116,7 @@ def problems(files: Mapping[str, str], package: str, layers: Layers) -> list[str
 def _another_tools(own: str, folders: Sequence[str], rest: str) -> bool:
     """Whether a file of benchmarks/<tool>/ imports from another tool's room."""
     room, _, inside = rest.partition(".")
-    rooms = {path.name for path in (ROOT / FOLDERS["trueup"] / "benchmarks").iterdir()}
+    rooms = {path.name for path in (ROOT / FOLDERS["trueup_node"] / "benchmarks").iterdir()}
     tool = inside.split(".")[0]
     return own == room == "benchmarks" and tool in rooms and [tool] != list(folders[1:2])
 
@@ -132,13 +142,18 @@ UPWARD = [
     ("trueup_analysis", "render/csv.py", "import trueup_analysis.report.page", "report"),
     ("trueup_analysis", "render/csv.py", "from trueup_analysis.cli import app", "cli"),
     ("trueup_analysis", "sheets/cost.py", "if TYPE_CHECKING:\n    from .. import report", "report"),
-    ("trueup", "node/mounts.py", "from ..run.process import start", "run"),
-    ("trueup", "record.py", "from .benchmarks.fio import case", "benchmarks"),
-    ("trueup", "record.py", "import trueup_analysis.load", "trueup_analysis.load"),
-    ("trueup", "benchmarks/fio/case.py", "from ..nccl import output", "another benchmark's room"),
-    ("trueup", "record.py", "from trueup_controller import presets", "trueup_controller"),
+    ("trueup_node", "node/mounts.py", "from ..run.process import start", "run"),
+    ("trueup_node", "record.py", "from .benchmarks.fio import case", "benchmarks"),
+    ("trueup_node", "record.py", "import trueup_analysis.load", "trueup_analysis.load"),
+    (
+        "trueup_node",
+        "benchmarks/fio/case.py",
+        "from ..nccl import output",
+        "another benchmark's room",
+    ),
+    ("trueup_node", "record.py", "from trueup_controller import presets", "trueup_controller"),
     ("trueup_controller", "presets.py", "from trueup_analysis import load", "trueup_analysis"),
-    ("trueup", "extra.py", "", "no layer"),
+    ("trueup_node", "extra.py", "", "no layer"),
 ]
 
 
@@ -149,10 +164,14 @@ def test_an_upward_import_is_found(package: str, path: str, source: str, named: 
 
 
 DOWNWARD = [
-    ("trueup_analysis", "figures/cost.py", "from . import tokens\nfrom trueup.cases import Case"),
-    ("trueup_analysis", "report/page.py", "from trueup.errors import BadInput"),
-    ("trueup", "benchmarks/fio/view.py", "from ...view import View\nfrom .. import Parsed"),
-    ("trueup", "benchmarks/fio/case.py", "from .output import parse_fio\nimport json"),
+    (
+        "trueup_analysis",
+        "figures/cost.py",
+        "from . import tokens\nfrom trueup_node.cases import Case",
+    ),
+    ("trueup_analysis", "report/page.py", "from trueup_node.errors import BadInput"),
+    ("trueup_node", "benchmarks/fio/view.py", "from ...view import View\nfrom .. import Parsed"),
+    ("trueup_node", "benchmarks/fio/case.py", "from .output import parse_fio\nimport json"),
 ]
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.module_utils.trueup.run.bench import COMMON, argument_spec
-from trueup import benchmarks
+from ansible.module_utils.trueup_node.run.bench import COMMON, argument_spec
+from trueup_node import benchmarks
 from trueup_options import RETURNED, ModuleDocFragment
 
 ROOT = Path(__file__).parent.parent.parent
@@ -33,7 +33,7 @@ def test_there_are_modules_to_check() -> None:
 
 def spec_of(name: str) -> dict[str, dict[str, Any]]:
     tool = name.removesuffix("_bench")
-    case = importlib.import_module(f"ansible.module_utils.trueup.benchmarks.{tool}.case")
+    case = importlib.import_module(f"ansible.module_utils.trueup_node.benchmarks.{tool}.case")
     return argument_spec(case.OPTIONS)
 
 

@@ -15,7 +15,7 @@ import loopback_sshd
 import orphans
 import plays
 import pytest
-from trueup.run import lock, orphan_guard
+from trueup_node.run import lock, orphan_guard
 
 
 @pytest.mark.parametrize("start", ["local", "stand_ins"])
@@ -32,7 +32,7 @@ def test_nothing_is_left_of_a_benchmark_whose_controller_was_killed(
 # As one is left that does not see that nobody reads its answer, such as by `podman exec`.
 HOLDER = """
 import json, sys
-from trueup.run import lock, process
+from trueup_node.run import lock, process
 with lock.locked(sys.argv[1], 5, {"controller": json.loads(sys.argv[2])}):
     print(flush=True)
     process.run(["sleep", "600"], timeout_seconds=600, environment={})

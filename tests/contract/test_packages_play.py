@@ -23,8 +23,8 @@ VERB = re.compile(r"\b(?:install|remove|purge|autoremove|upgrade|dist-upgrade|do
 # Where package managers are started: the module, and the first boot of a node that configures
 # itself, which gets git before it has a checkout.
 STARTED = {
-    "module_utils/trueup/node/transactions.py",
-    "module_utils/trueup/vm/node_pull.py",
+    "module_utils/trueup_node/node/transactions.py",
+    "module_utils/trueup_node/vm/node_pull.py",
 }
 
 

@@ -18,9 +18,9 @@ import plays
 import pytest
 import role_plans
 import yaml
-from trueup.node import pythons
-from trueup.node.pythons import Need, interpreter
-from trueup.plan import PlanInputs
+from trueup_node.node import pythons
+from trueup_node.node.pythons import Need, interpreter
+from trueup_node.plan import PlanInputs
 
 ROOT = Path(__file__).parents[2]
 VERSION = f"3.{sys.version_info.minor}"

@@ -21,10 +21,10 @@ import pytest
 import yaml
 from machines import DATA, build, description
 from metadata_server import document, send, serving
-from trueup.node.affinity import plan, srun_cpu_bind
-from trueup.node.nvidia_smi import GPU_QUERY
-from trueup.node.topology import cpu_mask, mask_words, parse_cpu_list, read_topology
 from trueup_controller.family import IDENTIFIED
+from trueup_node.node.affinity import plan, srun_cpu_bind
+from trueup_node.node.nvidia_smi import GPU_QUERY
+from trueup_node.node.topology import cpu_mask, mask_words, parse_cpu_list, read_topology
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,10 +14,10 @@ import devito_bench
 import plays
 import pytest
 import stream_bench
-from ansible.module_utils.trueup.node.topology import Topology
+from ansible.module_utils.trueup_node.node.topology import Topology
 from bench_modules import FakeRun
-from trueup import record as records
 from trueup_analysis.load import load
+from trueup_node import record as records
 from trueup_records import CallbackModule
 
 ROOT = Path(__file__).parent.parent.parent

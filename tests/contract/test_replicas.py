@@ -14,7 +14,7 @@ import evidence_facts
 import private_apt
 import pytest
 import yaml
-from trueup.node import nccl_topology, transactions
+from trueup_node.node import nccl_topology, transactions
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/data/images"

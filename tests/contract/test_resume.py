@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from plays import warm
-from trueup.node.topology import read_topology
+from trueup_node.node.topology import read_topology
 
 ROOT = Path(__file__).parent.parent.parent
 # Bytes that a case moves for each CPU: seconds, long enough to be killed in. How many repeats that

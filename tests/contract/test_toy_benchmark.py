@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = ROOT / "tests" / "data" / "toy"
-ROOM = Path("module_utils/trueup/benchmarks/toy")
+ROOM = Path("module_utils/trueup_node/benchmarks/toy")
 # Where each of its files goes; `make options` writes the role.
 FILES = {
     "signatures.py": ROOM / "signatures.py",

@@ -32,14 +32,14 @@ def shipped(*suffixes: str) -> list[Path]:
 # much is free, say what is shared, or make a folder of their own in it.
 FOLDERS = {"/tmp", "/var/tmp", "/dev/shm"}
 MEANT = {
-    "module_utils/trueup/benchmarks/blob_copy/case.py",
+    "module_utils/trueup_node/benchmarks/blob_copy/case.py",
     # Facts of a machine that is not made yet.
     "controller/trueup_controller/dryrun.py",
     "controller/trueup_controller/new_machine.py",
     "controller/trueup_controller/plans/vllm.py",
-    "module_utils/trueup/node/identify.py",
+    "module_utils/trueup_node/node/identify.py",
     # Each case gets a folder of its own there, made by mkdtemp.
-    "module_utils/trueup/run/mpi_files.py",
+    "module_utils/trueup_node/run/mpi_files.py",
 }
 
 

@@ -39,7 +39,7 @@ def test_what_plays_use_is_declared() -> None:
 
 
 def test_what_is_declared_is_used() -> None:
-    folders = ("playbooks", "roles", "plugins", "module_utils/trueup", "controller")
+    folders = ("playbooks", "roles", "plugins", "module_utils/trueup_node", "controller")
     paths = [path for name in folders for path in (ROOT / name).rglob("*") if path.is_file()]
     text = "\n".join(
         path.read_text(encoding="utf-8")
@@ -88,8 +88,8 @@ def test_a_number_out_of_range_is_refused_before_anything_is_installed(tmp_path:
 
 
 def test_an_ansible_without_the_package_is_told_what_to_run(tmp_path: Path) -> None:
-    """As from another environment: its Python finds no trueup."""
-    hide = "import sys; sys.modules['trueup'] = None\n"
+    """As from another environment: its Python finds no trueup_node."""
+    hide = "import sys; sys.modules['trueup_node'] = None\n"
     (tmp_path / "sitecustomize.py").write_text(hide)
     done = plays.playbook(tmp_path, "playbooks/identify.yml", env={"PYTHONPATH": str(tmp_path)})
     assert done.returncode != 0

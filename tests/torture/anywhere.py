@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orphans
-from trueup import record as records
+from trueup_node import record as records
 
 from torture import Tally
 

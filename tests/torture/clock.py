@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import orphans
-from trueup import record as records
+from trueup_node import record as records
 
 from torture import Tally, anywhere
 
@@ -30,7 +30,7 @@ DAY_SECONDS = 86400
 # A case of the stand-in takes half a second; a day of a moved clock would be in none of them.
 _MOST_SECONDS = 60.0
 _SOURCE = Path(__file__).with_name("clock.c")
-_NEW_RUN = "from trueup.record import run_of; print(run_of('/nonexistent'))"
+_NEW_RUN = "from trueup_node.record import run_of; print(run_of('/nonexistent'))"
 
 
 def moves(count: int, seed: int) -> Tally:

@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trueup.errors import TrueupError
-from trueup.node import pinned_venv
-from trueup.node.pinned_venv import Environment
+from trueup_node.errors import TrueupError
+from trueup_node.node import pinned_venv
+from trueup_node.node.pinned_venv import Environment
 
 from torture import Tally
 
@@ -185,7 +185,7 @@ def _killed(wanted: Environment, seconds: float) -> None:
     """A run of its own that is killed, pip with it."""
     program = (
         "import subprocess, sys\n"
-        "from trueup.node import pinned_venv as p\n"
+        "from trueup_node.node import pinned_venv as p\n"
         "def run(argv):\n"
         "    try: d = subprocess.run(argv, capture_output=True, text=True)\n"
         "    except OSError as e: return 127, '', str(e)\n"

@@ -89,7 +89,7 @@ runpy.run_path({path!r}, run_name="__main__")
 OPERATIONS = (
     Operation(
         "a record and its raw output",
-        "from trueup.record import write_record\n"
+        "from trueup_node.record import write_record\n"
         "from torture.hostile_inputs import good_record\n"
         "write_record(f'{folder}/results', good_record(case='new'), raw='x' * 30_000)",
         _results,
@@ -98,7 +98,7 @@ OPERATIONS = (
     ),
     Operation(
         "run.json of a run that begins",
-        "from trueup.record import new_manifest, write_manifest\n"
+        "from trueup_node.record import new_manifest, write_manifest\n"
         f"made = new_manifest('{RUN_ID}', 0, 'site.yml', '2026-11-20T09:13:00Z')\n"
         "write_manifest(f'{folder}/results', {**made, 'warnings': ['x' * 9000]})",
         _results,
@@ -170,7 +170,7 @@ OPERATIONS = (
     ),
     Operation(
         "the lock of a node",
-        "from trueup.run.lock import locked\n"
+        "from trueup_node.run.lock import locked\n"
         "try:\n"
         "    with locked(f'{folder}/benchmark.lock', 1.0, {'case': 'x' * 9000}): pass\n"
         "except OSError as error:\n"
@@ -352,7 +352,7 @@ class _Disk:
             # As the product's own callers do: a known error is a sentence.
             body = "".join(f"    {line}\n" for line in program.splitlines())
             program = (
-                "import sys\nfrom trueup.errors import TrueupError\ntry:\n"
+                "import sys\nfrom trueup_node.errors import TrueupError\ntry:\n"
                 + body
                 + "except TrueupError as error:\n    sys.exit(f'error: {error}')\n"
             )

@@ -21,8 +21,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from trueup.errors import ParseError
 from trueup_analysis import parsers
+from trueup_node.errors import ParseError
 
 from torture import Tally
 
@@ -236,7 +236,7 @@ def _of_tool(tool: str) -> Callable[[str], Any]:
 
 
 def _of_node(name: str) -> Callable[[str], Any]:
-    parse = getattr(importlib.import_module(f"trueup.node.{name}"), f"parse_{name}")
+    parse = getattr(importlib.import_module(f"trueup_node.node.{name}"), f"parse_{name}")
     return lambda text: _facts(parse(text))
 
 

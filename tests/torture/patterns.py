@@ -89,7 +89,7 @@ def _mode(path: Path, name: str, used: set[str]) -> str:
 def found() -> Iterator[tuple[str, re.Pattern[Any], str]]:
     """Each pattern: where, and how it is used. What is made at run time is not found."""
     for folder in (
-        "module_utils/trueup",
+        "module_utils/trueup_node",
         "analysis/trueup_analysis",
         "plugins",
         "roles",

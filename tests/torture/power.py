@@ -720,7 +720,7 @@ def roles(count: int, seed: int) -> Tally:
 
 _INSTALL = """
 import json, subprocess, sys
-from trueup.node.pinned_venv import Environment, installed
+from trueup_node.node.pinned_venv import Environment, installed
 def run(argv):
     try:
         done = subprocess.run(argv, capture_output=True, text=True)

@@ -16,9 +16,9 @@ import role_plans
 import untested
 import yaml
 from helpers import parametrized
-from trueup.errors import BadInput
-from trueup.node import link_flaps
 from trueup_controller import acceptance
+from trueup_node.errors import BadInput
+from trueup_node.node import link_flaps
 
 ROOT = Path(__file__).parents[2]
 ROW: dict[str, Any] = {"id": "a", "what": "w", "minutes": 1, "test": "t", "expected": "e"}

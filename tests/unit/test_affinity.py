@@ -9,8 +9,8 @@ from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import topology_of
-from trueup.errors import BadInput
-from trueup.node.affinity import (
+from trueup_node.errors import BadInput
+from trueup_node.node.affinity import (
     BINDINGS,
     Layout,
     Placement,
@@ -21,7 +21,7 @@ from trueup.node.affinity import (
     srun_cpu_bind,
     taskset_argv,
 )
-from trueup.node.topology import Topology, cpu_mask, format_cpu_list, parse_cpu_mask
+from trueup_node.node.topology import Topology, cpu_mask, format_cpu_list, parse_cpu_mask
 
 # Rank = GPU number: node_setup.md and the corrected article on tuning NDv4.
 NDV4_NUMA_OF_GPU = (1, 1, 0, 0, 3, 3, 2, 2)

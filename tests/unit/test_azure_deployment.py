@@ -10,11 +10,11 @@ import pytest
 from helpers import said
 from provisioning import RUN, known, made
 from test_rest import Opened
-from trueup import rest
-from trueup.errors import BadInput
 from trueup_controller.azure import deployment as azure
 from trueup_controller.azure.login import Login
 from trueup_controller.azure.manager import Manager
+from trueup_node import rest
+from trueup_node.errors import BadInput
 
 GROUP = "/subscriptions/sub/resourcegroups/trueup-test"
 NAME = f"trueup-{RUN}"

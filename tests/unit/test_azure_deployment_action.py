@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from action import azure_deployment
 from helpers import parametrized
-from trueup.errors import BadInput, TrueupError
+from trueup_node.errors import BadInput, TrueupError
 
 RUN = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-7c1e"
 

@@ -20,8 +20,8 @@ from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from provisioning import RUN
-from trueup import bounded_http
-from trueup.vm import expiry, node_pull
+from trueup_node import bounded_http
+from trueup_node.vm import expiry, node_pull
 
 GROUP = "/subscriptions/s/resourceGroups/trueup-x"
 COMPUTE = f"{GROUP}/providers/Microsoft.Compute"

@@ -20,10 +20,10 @@ from test_azure_teardown import (
     refusal,
     row,
 )
-from trueup.errors import BadInput
-from trueup.vm import expiry
 from trueup_controller.azure import manager
 from trueup_controller.azure.leftovers import Leftover, leftovers, warnings
+from trueup_node.errors import BadInput
+from trueup_node.vm import expiry
 
 ENDS = expiry.moment("2026-11-23T18:00Z") or 0.0
 TAGS = {"run": RUN, "expires": "2026-11-23T18:00Z", "owner": "geophysics", "recipe": "cpu-llama"}

@@ -13,8 +13,8 @@ from ansible.module_utils.basic import AnsibleModule
 from helpers import answer_of, parametrized
 from machines import DATA, build, description, root_of
 from metadata_server import document, send, serving
-from trueup.node import mpi
 from trueup_controller.sizes import read_sizes
+from trueup_node.node import mpi
 
 if TYPE_CHECKING:
     from pathlib import Path

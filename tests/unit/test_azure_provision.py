@@ -15,11 +15,11 @@ from ansible.module_utils.urls import open_url
 from emulated_cloud import SUBSCRIPTION, Cloud, serving
 from helpers import said
 from provisioning import NOW, RECIPES, RUN, known, made, recipe
-from trueup.errors import BadInput
 from trueup_controller.azure import cost, parameters, provision, run_state
 from trueup_controller.azure.deployment import Change
 from trueup_controller.azure.login import Login
 from trueup_controller.azure.manager import Manager
+from trueup_node.errors import BadInput
 
 pytestmark = pytest.mark.slow
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import provisioning
 import pytest
-from trueup.errors import BadInput
-from trueup.vm import node_pull
 from trueup_controller.azure import template
+from trueup_node.errors import BadInput
+from trueup_node.vm import node_pull
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from provisioning import RUN, made
-from trueup.errors import BadInput, TrueupError
 from trueup_controller.azure import run_state
+from trueup_node.errors import BadInput, TrueupError
 
 
 @pytest.fixture

@@ -20,14 +20,14 @@ from ansible.module_utils.urls import open_url
 from emulated_cloud import SUBSCRIPTION, Cloud, serving
 from helpers import parametrized
 from provisioning import RUN, known, made
-from trueup.errors import BadInput, TrueupError
-from trueup.vm import expiry
 from trueup_controller.azure import template
 from trueup_controller.azure.cost import Price
 from trueup_controller.azure.deployment import Deployment
 from trueup_controller.azure.login import Login
 from trueup_controller.azure.manager import Manager
 from trueup_controller.azure.teardown import Teardown
+from trueup_node.errors import BadInput, TrueupError
+from trueup_node.vm import expiry
 
 OTHER_RUN = "20261123T100000Z-0000"
 MANAGER = "https://arm.example"

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from trueup.errors import TrueupError
 from trueup_controller.azure import socks_tunnel
+from trueup_node.errors import TrueupError
 
 # Instead of ssh: listens at the port of -D, and says what it was told.
 SSH = """#!/bin/bash

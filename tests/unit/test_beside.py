@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from trueup.run import orphan_guard
 from trueup_controller import background
+from trueup_node.run import orphan_guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

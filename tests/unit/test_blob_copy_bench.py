@@ -12,16 +12,16 @@ from typing import Any
 
 import blob_copy_bench
 import pytest
-from ansible.module_utils.trueup.benchmarks.blob_copy import case as blob_copy
-from ansible.module_utils.trueup.run.resume import identity
+from ansible.module_utils.trueup_node.benchmarks.blob_copy import case as blob_copy
+from ansible.module_utils.trueup_node.run.resume import identity
 from bench_modules import FakeRun, ends_badly, resumes
 from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from record_schema import RECORDS
-from trueup.benchmarks.blob_copy import case as rule
-from trueup.benchmarks.blob_copy.signatures import DRIVER_PREFIX
-from trueup.errors import BadInput
+from trueup_node.benchmarks.blob_copy import case as rule
+from trueup_node.benchmarks.blob_copy.signatures import DRIVER_PREFIX
+from trueup_node.errors import BadInput
 
 DATA = Path(__file__).parent.parent / "data" / "blob_copy"
 EIGHT = (DATA / "eight_copies.txt").read_text()

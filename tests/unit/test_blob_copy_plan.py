@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import role_plans
-from trueup.benchmarks.blob_copy.case import OPTIONS
-from trueup.options import MODULE, module_spec
-from trueup.plan import Plan, PlanInputs
 from trueup_controller.plans.blob_copy import plan, programs
+from trueup_node.benchmarks.blob_copy.case import OPTIONS
+from trueup_node.options import MODULE, module_spec
+from trueup_node.plan import Plan, PlanInputs
 
 ACCOUNT = "https://a.blob.core.windows.net"
 STRING = "AccountName=a;AccountKey=c2VjcmV0IG9mIHRoZSB0ZXN0cw==;"

@@ -18,8 +18,8 @@ import pytest
 from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
-from trueup.benchmarks.blob_copy import case as blob_copy
-from trueup.errors import BadInput
+from trueup_node.benchmarks.blob_copy import case as blob_copy
+from trueup_node.errors import BadInput
 
 DRIVER = Path(__file__).parents[2] / "roles" / "blob_checkpoint" / "files" / "blob_copy_driver.py"
 ADDRESS = ("--account-url", "https://a.blob.core.windows.net", "--container", "c")

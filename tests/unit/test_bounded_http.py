@@ -11,12 +11,12 @@ import pytest
 from action.desktops import windows_gpu_driver
 from ansible.module_utils.urls import open_url
 from hostile_http import serving
-from trueup import rest
-from trueup.benchmarks.vllm import case, server
-from trueup.errors import BadInput, TrueupError
-from trueup.node import metadata
-from trueup.vm import expiry, node_pull
 from trueup_controller.azure import login
+from trueup_node import rest
+from trueup_node.benchmarks.vllm import case, server
+from trueup_node.errors import BadInput, TrueupError
+from trueup_node.node import metadata
+from trueup_node.vm import expiry, node_pull
 
 if TYPE_CHECKING:
     from collections.abc import Callable

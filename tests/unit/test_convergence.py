@@ -15,8 +15,8 @@ from helpers import parametrized
 from role_plans import ROOT, asked, node
 from test_hpcx_plan import there
 from test_rdma_plan import FOUND
-from trueup.plan import Plan
 from trueup_controller.plan_loader import room_of
+from trueup_node.plan import Plan
 
 HPCX = "hpcx-v2.25.1-gcc-doca_ofed-ubuntu24.04-cuda13-x86_64"
 ROLES = ["hpc_limits", "rdma", "gpu_driver", "gpu_clocks", "hpcx", "nccl", "stream"]

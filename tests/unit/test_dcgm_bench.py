@@ -9,14 +9,14 @@ from typing import Any
 
 import dcgm_bench
 import pytest
-from ansible.module_utils.trueup.benchmarks.dcgm import case
-from ansible.module_utils.trueup.run import bench
+from ansible.module_utils.trueup_node.benchmarks.dcgm import case
+from ansible.module_utils.trueup_node.run import bench
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, node_of, refuses, resumes
-from trueup.benchmarks.dcgm.case import LIMITS, OPTIONS
-from trueup.benchmarks.dcgm.output import explain
-from trueup.options import MODULE
-from trueup.plan import PlanInputs, Skipped
 from trueup_controller.plans.dcgm import plan, programs
+from trueup_node.benchmarks.dcgm.case import LIMITS, OPTIONS
+from trueup_node.benchmarks.dcgm.output import explain
+from trueup_node.options import MODULE
+from trueup_node.plan import PlanInputs, Skipped
 
 DATA = Path(__file__).parent.parent / "data" / "dcgm"
 LEVEL2 = (DATA / "dcgm4_level2_8gpu.json").read_text()

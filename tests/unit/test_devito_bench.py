@@ -11,10 +11,10 @@ from typing import Any
 
 import devito_bench
 import pytest
-from ansible.module_utils.trueup.benchmarks.devito import case as devito
-from ansible.module_utils.trueup.benchmarks.devito.output import parse_devito
-from ansible.module_utils.trueup.node.topology import Topology
-from ansible.module_utils.trueup.run import process
+from ansible.module_utils.trueup_node.benchmarks.devito import case as devito
+from ansible.module_utils.trueup_node.benchmarks.devito.output import parse_devito
+from ansible.module_utils.trueup_node.node.topology import Topology
+from ansible.module_utils.trueup_node.run import process
 from bench_modules import LAUNCHED, FakeRun, checks_only, ends_badly, refuses, resumes
 from helpers import parametrized
 from record_schema import RECORDS

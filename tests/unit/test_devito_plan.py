@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import role_plans
-from trueup.benchmarks.devito.case import OPTIONS, filling
-from trueup.errors import BadInput
-from trueup.options import MODULE, module_spec
-from trueup.plan import Now, PlanInputs, Skipped
 from trueup_controller.plans.devito import completed, fastest, plan, programs
+from trueup_node.benchmarks.devito.case import OPTIONS, filling
+from trueup_node.errors import BadInput
+from trueup_node.options import MODULE, module_spec
+from trueup_node.plan import Now, PlanInputs, Skipped
 
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
 NAMES = [f"node-{number}" for number in range(1, 12)]

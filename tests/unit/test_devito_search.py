@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from trueup.node.affinity import Layout, layouts
-from trueup.node.topology import Topology
 from trueup_controller.plans.devito_search import Machine, Ran, cannot_win, ordered
+from trueup_node.node.affinity import Layout, layouts
+from trueup_node.node.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

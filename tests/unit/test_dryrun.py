@@ -10,9 +10,9 @@ import yaml
 from action import azure_deployment
 from helpers import parametrized
 from provisioning import NOW, ROOT
-from trueup.errors import BadInput
 from trueup_analysis.figures import azure
 from trueup_controller import dryrun
+from trueup_node.errors import BadInput
 
 # What only a user can say, and dummies of what only a user has.
 OWN: dict[str, Any] = {

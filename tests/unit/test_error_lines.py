@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 
 import pytest
-from trueup.errors import ParseError
 from trueup_analysis import parsers
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data"
 PARSERS = {name: parsers.part(name, "output") for name in parsers.names()}

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from metadata_server import COMPUTE, document, send, serving
-from trueup.errors import ParseError
-from trueup.node import events
-from trueup.run import process
+from trueup_node.errors import ParseError
+from trueup_node.node import events
+from trueup_node.run import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

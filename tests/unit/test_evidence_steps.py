@@ -14,7 +14,7 @@ from typing import Any
 import evidence_steps
 import pytest
 from helpers import answer_of, parametrized
-from trueup.run import lock, process, steps
+from trueup_node.run import lock, process, steps
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +96,7 @@ def test_a_module_that_is_ended_puts_the_node_back(state: Path, number: int) -> 
     # A second signal while the node is put back changes nothing.
     back = [shell(f"printf back > {state}; sleep 1; printf before > {state}")]
     program = (
-        "import json, sys; from trueup.run import steps;"
+        "import json, sys; from trueup_node.run import steps;"
         f"done = steps.perform({asked!r}, {back!r}, lambda: '');"
         "print(json.dumps([done.refused, len(done.restored)]))"
     )

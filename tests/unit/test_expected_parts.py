@@ -9,13 +9,13 @@ from typing import Any
 
 import machines
 import pytest
-from trueup.cases import Case
-from trueup.node import identify, infiniband, state
-from trueup.node.expected_parts import with_parts
-from trueup.record import Metric
 from trueup_analysis.figures.health import expectations
 from trueup_analysis.figures.health.examine import Health, examine
 from trueup_controller.sizes import read_sizes, read_sources
+from trueup_node.cases import Case
+from trueup_node.node import identify, infiniband, state
+from trueup_node.node.expected_parts import with_parts
+from trueup_node.record import Metric
 
 ROOT = Path(__file__).parents[2]
 PATH = str(ROOT / "catalog" / "vm_sizes.csv")

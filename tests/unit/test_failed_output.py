@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 import bench_modules
 import pytest
 import rank_facts
-from ansible.module_utils.trueup.errors import ParseError
-from ansible.module_utils.trueup.node.affinity import Placement
-from ansible.module_utils.trueup.run import bench
-from ansible.module_utils.trueup.run.orphan_guard import Orphaned
+from ansible.module_utils.trueup_node.errors import ParseError
+from ansible.module_utils.trueup_node.node.affinity import Placement
+from ansible.module_utils.trueup_node.run import bench
+from ansible.module_utils.trueup_node.run.orphan_guard import Orphaned
 from bench_modules import FakeRun
 from dummy_secrets import SECRETS, left_in, printed
-from trueup import record as records
-from trueup.options import Option
-from trueup.printable import ends, printable
-from trueup.record import Metric
-from trueup.redaction import redact
 from trueup_controller.desktops import windows_bench
+from trueup_node import record as records
+from trueup_node.options import Option
+from trueup_node.printable import ends, printable
+from trueup_node.record import Metric
+from trueup_node.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from helpers import parametrized
-from trueup.errors import BadInput
 from trueup_controller import family
 from trueup_controller.desktops import preflight
+from trueup_node.errors import BadInput
 
 LISTS = [
     {"families": ["hbv3", "hbv4"], "roles": ["limits", "rdma"], "benchmarks": ["stream"]},

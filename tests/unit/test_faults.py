@@ -13,11 +13,11 @@ import pytest
 import yaml
 from ansible.errors import AnsibleActionFail
 from helpers import parametrized
-from trueup.cases import Case, Figure
-from trueup.errors import BadInput
-from trueup.health.faults import judged, of_document, warning
-from trueup.node import state
-from trueup.node.kernel_log import parse_kernel_log
+from trueup_node.cases import Case, Figure
+from trueup_node.errors import BadInput
+from trueup_node.health.faults import judged, of_document, warning
+from trueup_node.node import state
+from trueup_node.node.kernel_log import parse_kernel_log
 
 ROOT = Path(__file__).parents[2]
 PATH = ROOT / "catalog" / "faults" / "xid.yml"

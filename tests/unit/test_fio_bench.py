@@ -13,8 +13,8 @@ from typing import Any
 
 import fio_bench
 import pytest
-from ansible.module_utils.trueup.benchmarks.fio import case as fio
-from ansible.module_utils.trueup.node import folders, mounts
+from ansible.module_utils.trueup_node.benchmarks.fio import case as fio
+from ansible.module_utils.trueup_node.node import folders, mounts
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
 from helpers import parametrized
 from test_parse_fio import GROUPS, METADATA, MIXED, NO_SPACE

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trueup.benchmarks.fio.case import OPTIONS
-from trueup.options import MODULE, module_spec
-from trueup.plan import PlanInputs
 from trueup_controller.plans.fio import plan, programs
+from trueup_node.benchmarks.fio.case import OPTIONS
+from trueup_node.options import MODULE, module_spec
+from trueup_node.plan import PlanInputs
 
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
 NO_FOLDER = "fio_directory is not set to a folder on the storage to measure"

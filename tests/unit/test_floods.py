@@ -52,12 +52,12 @@ PARSERS = [
 ]
 PARSERS += [
     (
-        "trueup.node.kernel_log",
+        "trueup_node.node.kernel_log",
         "parse_kernel_log",
         ["kernel_log/forms.txt", "kernel_log/sxids.txt"],
     ),
-    ("trueup.node.lscpu", "parse_lscpu", ["machines/hb120rs_v3/lscpu.json"]),
-    ("trueup.node.nvidia_smi", "parse_nvidia_smi", ["machines/nd96asr_v4/nvidia-smi.csv"]),
+    ("trueup_node.node.lscpu", "parse_lscpu", ["machines/hb120rs_v3/lscpu.json"]),
+    ("trueup_node.node.nvidia_smi", "parse_nvidia_smi", ["machines/nd96asr_v4/nvidia-smi.csv"]),
 ]
 
 
@@ -79,7 +79,7 @@ def test_no_flood_takes_long_or_ends_in_another_error(
 
 
 def test_every_parser_is_flooded() -> None:
-    rooms = TESTS.parent / "module_utils" / "trueup"
+    rooms = TESTS.parent / "module_utils" / "trueup_node"
     found = set(parsers.names())
     found |= {
         path.stem

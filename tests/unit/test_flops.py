@@ -6,7 +6,7 @@ import pytest
 from helpers import parametrized
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.megatron.flops import (
+from trueup_node.benchmarks.megatron.flops import (
     FORMULAS,
     Model,
     article_flops,
@@ -15,7 +15,7 @@ from trueup.benchmarks.megatron.flops import (
     rate,
     seconds_for,
 )
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 GPT3 = Model(96, 12288, 512, 51200, 96)
 

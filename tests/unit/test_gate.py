@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 import pytest
 from helpers import ROOT, a_record, parametrized, said
-from trueup.errors import BadInput
 from trueup_controller import gate
+from trueup_node.errors import BadInput
 
 RETURNS = gate.documented(ROOT / "library")
 RUN = "20261120T091300Z-7c1e"

@@ -9,7 +9,7 @@ from typing import Any
 
 import gemm_bench
 import pytest
-from ansible.module_utils.trueup.run import bench
+from ansible.module_utils.trueup_node.run import bench
 from bench_modules import (
     FakeRun,
     checks_only,

@@ -12,9 +12,9 @@ import pytest
 from bench_modules import FakeRun, checks_only, ends_badly, on_four_gpus, refuses, resumes
 from helpers import ended, parametrized, refused
 from record_schema import RECORDS
-from trueup.benchmarks.gpu_copy.case import cpus_beside
-from trueup.benchmarks.gpu_copy.output import parse_gpu_copy
-from trueup.errors import BadInput
+from trueup_node.benchmarks.gpu_copy.case import cpus_beside
+from trueup_node.benchmarks.gpu_copy.output import parse_gpu_copy
+from trueup_node.errors import BadInput
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parent.parent / "data" / "gpu_copy"

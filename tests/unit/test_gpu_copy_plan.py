@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
-from trueup.benchmarks.gpu_copy.case import OPTIONS
-from trueup.options import MODULE, module_spec
-from trueup.plan import PlanInputs
 from trueup_controller.plans.gpu_copy import _COMMIT, _FOLDERS, plan, programs
+from trueup_node.benchmarks.gpu_copy.case import OPTIONS
+from trueup_node.options import MODULE, module_spec
+from trueup_node.plan import PlanInputs
 
 CATALOG = Path(__file__).parents[2] / "catalog"
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}

@@ -10,7 +10,7 @@ import gpu_facts
 import machines
 import pytest
 from ansible.module_utils import basic
-from ansible.module_utils.trueup.node import gpu_look
+from ansible.module_utils.trueup_node.node import gpu_look
 from helpers import answer_of, parametrized
 
 TOOLS = {

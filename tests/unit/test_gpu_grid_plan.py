@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from role_plans import ROOT, asked, families_of, node
-from trueup.errors import BadInput
 from trueup_controller.plans.gpu_grid import asks, lacks_cuda_13, plan, programs
+from trueup_node.errors import BadInput
 
 MANIFEST = ROOT / "tests" / "data" / "grid" / "resources.json"
 SHA256 = hashlib.sha256(MANIFEST.read_bytes()).hexdigest()

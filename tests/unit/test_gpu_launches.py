@@ -16,11 +16,11 @@ import yaml
 from bench_modules import FakeRun
 from role_plans import HPC, ND, PYTHON, ROOT, asked, node
 from test_nccl_plan import state
-from trueup.node.mpi import Mpi, fact, hpcx_environment
-from trueup.node.topology import Topology
-from trueup.plan import Plan, PlanInputs
 from trueup_controller.plans import devito, megatron, nccl
 from trueup_controller.plans.nccl_setup import KINDS, job_variables
+from trueup_node.node.mpi import Mpi, fact, hpcx_environment
+from trueup_node.node.topology import Topology
+from trueup_node.plan import Plan, PlanInputs
 
 DATA = Path(__file__).parents[1] / "data" / "launches"
 AZURES = {

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from helpers import parametrized
-from trueup.errors import ParseError
-from trueup.node.gpu_state import (
+from trueup_node.errors import ParseError
+from trueup_node.node.gpu_state import (
     QUERIES,
     devices,
     judge,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from helpers import parametrized
-from trueup.errors import BadInput, ParseError
 from trueup_controller.plans.grid_driver import GridDriver, choose, parse_manifest, refusals
+from trueup_node.errors import BadInput, ParseError
 
 MANIFEST = Path(__file__).parent.parent / "data" / "grid" / "resources.json"
 TEXT = MANIFEST.read_text()

@@ -14,8 +14,8 @@ from typing import Any
 
 import gromacs_bench
 import pytest
-from ansible.module_utils.trueup.benchmarks.gromacs import case as gromacs
-from ansible.module_utils.trueup.benchmarks.gromacs.output import parse_log
+from ansible.module_utils.trueup_node.benchmarks.gromacs import case as gromacs
+from ansible.module_utils.trueup_node.benchmarks.gromacs.output import parse_log
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
 from helpers import parametrized
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 from role_plans import node as machine
-from trueup.benchmarks.gromacs import case as gromacs
-from trueup.benchmarks.gromacs.case import OPTIONS
-from trueup.errors import BadInput
-from trueup.options import MODULE, module_spec
-from trueup.plan import PlanInputs
 from trueup_controller.plans.gromacs import asks, plan, programs
 from trueup_controller.sites.eessi import gpu_target
+from trueup_node.benchmarks.gromacs import case as gromacs
+from trueup_node.benchmarks.gromacs.case import OPTIONS
+from trueup_node.errors import BadInput
+from trueup_node.options import MODULE, module_spec
+from trueup_node.plan import PlanInputs
 
 CATALOG = Path(__file__).parents[2] / "catalog"
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from helpers import parametrized
-from trueup.errors import BadInput
-from trueup.health.node_verdicts import findings, node_verdict, slurm_update
+from trueup_node.errors import BadInput
+from trueup_node.health.node_verdicts import findings, node_verdict, slurm_update
 
 
 def row(node: str, verdict: str, **more: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import limits_in_force
 import pytest
 from helpers import answer_of
-from trueup.node import limits
+from trueup_node.node import limits
 
 
 class Commands:

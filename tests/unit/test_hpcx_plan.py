@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from role_plans import HPC, ND, asked, families_of, node
-from trueup.node.mpi import hpcx_environment
 from trueup_controller.plans.hpcx import plan
+from trueup_node.node.mpi import hpcx_environment
 
 BUILDS = {
     "ubuntu-22.04": "ubuntu22.04",

@@ -11,13 +11,13 @@ from typing import Any
 
 import hpl_bench
 import pytest
-from ansible.module_utils.trueup.benchmarks.hpl import case as hpl
-from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.node.topology import Topology
-from ansible.module_utils.trueup.run import bench, launcher
-from ansible.module_utils.trueup.run.resume import identity
+from ansible.module_utils.trueup_node.benchmarks.hpl import case as hpl
+from ansible.module_utils.trueup_node.errors import BadInput
+from ansible.module_utils.trueup_node.node.topology import Topology
+from ansible.module_utils.trueup_node.run import bench, launcher
+from ansible.module_utils.trueup_node.run.resume import identity
 from bench_modules import LAUNCHED, FakeRun, ends_badly, goes_well, refuses, resumes
-from trueup.benchmarks.hpl.output import parse_hpl
+from trueup_node.benchmarks.hpl.output import parse_hpl
 
 DATA = Path(__file__).parent.parent / "data" / "hpl"
 TWO_RANKS = (DATA / "hpcc150_2ranks.txt").read_text()

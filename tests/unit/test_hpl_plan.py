@@ -12,13 +12,13 @@ import yaml
 from helpers import ROOT
 from role_plans import asked as asked_of
 from role_plans import node
-from trueup.benchmarks.hpl import case as hpl
-from trueup.benchmarks.hpl.case import OPTIONS
-from trueup.errors import BadInput
-from trueup.node.topology import format_cpu_list, parse_cpu_mask
-from trueup.options import MODULE, module_spec, refusals
-from trueup.plan import Now, PlanInputs
 from trueup_controller.plans.hpl import asks, completed, plan, programs
+from trueup_node.benchmarks.hpl import case as hpl
+from trueup_node.benchmarks.hpl.case import OPTIONS
+from trueup_node.errors import BadInput
+from trueup_node.node.topology import format_cpu_list, parse_cpu_mask
+from trueup_node.options import MODULE, module_spec, refusals
+from trueup_node.plan import Now, PlanInputs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ from typing import Any
 
 import ib_bench
 import pytest
-from ansible.module_utils.trueup.benchmarks.ib import case as ib
-from ansible.module_utils.trueup.run import bench, process
-from ansible.module_utils.trueup.run.resume import program_digest
+from ansible.module_utils.trueup_node.benchmarks.ib import case as ib
+from ansible.module_utils.trueup_node.run import bench, process
+from ansible.module_utils.trueup_node.run.resume import program_digest
 from bench_modules import FakeRun, resumes
 from helpers import answer_of, parametrized
 from perftest_stand_in import CLIENT_TEXT, SERVER_TEXT, Machine

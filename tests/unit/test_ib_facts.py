@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import ib_facts
 import pytest
-from ansible.module_utils.trueup.node import tools
+from ansible.module_utils.trueup_node.node import tools
 from helpers import answer_of
 from machines import build, description, root_of
 

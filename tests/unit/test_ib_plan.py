@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from role_plans import asked as asked_of
 from role_plans import node
-from trueup.benchmarks.ib.case import OPTIONS
-from trueup.errors import BadInput
-from trueup.options import MODULE, module_spec, refusals
-from trueup.plan import PlanInputs
 from trueup_controller.plans.ib import asks, plan, programs
+from trueup_node.benchmarks.ib.case import OPTIONS
+from trueup_node.errors import BadInput
+from trueup_node.options import MODULE, module_spec, refusals
+from trueup_node.plan import PlanInputs
 
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
 NO_DEVICE = "no InfiniBand device on this node, its size has none, and ib_devices names no other"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from helpers import parametrized
 from machines import DATA, topology_of
-from trueup.errors import ParseError
-from trueup.node.identify import (
+from trueup_node.errors import ParseError
+from trueup_node.node.identify import (
     Observed,
     describe,
     identify,
@@ -20,9 +20,9 @@ from trueup.node.identify import (
     read_secure_boot,
     summary,
 )
-from trueup.node.lscpu import Lscpu, parse_lscpu
-from trueup.node.metadata import Metadata
-from trueup.node.nvidia_smi import Gpu, parse_nvidia_smi
+from trueup_node.node.lscpu import Lscpu, parse_lscpu
+from trueup_node.node.metadata import Metadata
+from trueup_node.node.nvidia_smi import Gpu, parse_nvidia_smi
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from metadata_server import document, send, serving
-from trueup.errors import BadInput
-from trueup.node import metadata as service
-from trueup.node.metadata import Metadata, ask
+from trueup_node.errors import BadInput
+from trueup_node.node import metadata as service
+from trueup_node.node.metadata import Metadata, ask
 
 if TYPE_CHECKING:
     from metadata_server import Behaviour

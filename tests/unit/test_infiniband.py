@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from helpers import parametrized
 from machines import DATA, build, description, root_of
-from trueup.errors import BadInput
-from trueup.node.infiniband import (
+from trueup_controller.sizes import read_sizes
+from trueup_filters import rdma_expected
+from trueup_node.errors import BadInput
+from trueup_node.node.infiniband import (
     Expected,
     counter_problems,
     persistent_names,
     problems,
     read_devices,
 )
-from trueup_controller.sizes import read_sizes
-from trueup_filters import rdma_expected
 
 if TYPE_CHECKING:
     from pathlib import Path

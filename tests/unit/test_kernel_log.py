@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trueup.errors import ParseError
-from trueup.node.kernel_log import parse_kernel_log
+from trueup_node.errors import ParseError
+from trueup_node.node.kernel_log import parse_kernel_log
 
 DATA = Path(__file__).parent.parent / "data" / "kernel_log"
 GPU = "0001:00:00.0"

@@ -14,14 +14,14 @@ from helpers import parametrized
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_affinity import topologies
-from trueup.errors import BadInput
-from trueup.node import mpi
-from trueup.node.affinity import BINDINGS, Placement, plan, srun_cpu_bind
-from trueup.node.topology import Topology, parse_cpu_list, parse_cpu_mask
-from trueup.run import launcher as launchers
-from trueup.run import process
-from trueup.run import slurm_job as slurm
-from trueup.run.launcher import LAUNCHER, Launcher
+from trueup_node.errors import BadInput
+from trueup_node.node import mpi
+from trueup_node.node.affinity import BINDINGS, Placement, plan, srun_cpu_bind
+from trueup_node.node.topology import Topology, parse_cpu_list, parse_cpu_mask
+from trueup_node.run import launcher as launchers
+from trueup_node.run import process
+from trueup_node.run import slurm_job as slurm
+from trueup_node.run.launcher import LAUNCHER, Launcher
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from trueup.node.link_flaps import losses
+from trueup_node.node.link_flaps import losses
 
 DEVICES: list[dict[str, Any]] = [
     {"device": "mlx5_ib0", "kind": "infiniband", "interfaces": ["ib0"]},

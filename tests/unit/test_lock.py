@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trueup.run import lock, orphan_guard
+from trueup_node.run import lock, orphan_guard
 
 WHO = {"run_id": "20261123T140001Z-cafe", "benchmark": "stream", "case": "streaming-t2"}
 
@@ -51,7 +51,7 @@ def test_a_holder_that_says_nothing_is_named_so(tmp_path: Path) -> None:
 
 HOLDER = """
 import json, sys, time
-from trueup.run import lock, process
+from trueup_node.run import lock, process
 with lock.locked(sys.argv[1], 5, {"controller": json.loads(sys.argv[2])}):
     print(flush=True)
     try:
@@ -148,7 +148,7 @@ def test_where_the_lock_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 OTHER = """
 import os, sys
-from trueup.run import lock
+from trueup_node.run import lock
 # The interpreter may be in a home: what it loads late is loaded now.
 lock.orphan_guard.of(os.getpid())
 os.setgid(12345)

@@ -14,8 +14,8 @@ from typing import Any
 import megatron_bench
 import pytest
 import yaml
-from ansible.module_utils.trueup.run import launcher, lock
-from ansible.module_utils.trueup.run.resume import identity
+from ansible.module_utils.trueup_node.run import launcher, lock
+from ansible.module_utils.trueup_node.run.resume import identity
 from bench_modules import FakeRun, ends_badly, goes_well, refuses
 from record_schema import RECORDS
 from recorded_runs import MEGATRON_LM as LM_MODEL

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from helpers import parametrized
-from trueup.node import mpi
-from trueup.node.mpi import Mpi
-from trueup.run.launcher import Launcher
+from trueup_node.node import mpi
+from trueup_node.node.mpi import Mpi
+from trueup_node.run.launcher import Launcher
 
 # Folders of an image (azhpc-images@8e9d055) and where each has its mpirun.
 HPCX = "hpcx-v2.25.1-gcc-doca_ofed-{}-cuda13-x86_64"

@@ -14,7 +14,7 @@ from test_process import until
 
 MODULE = """
 import signal, sys
-from trueup.run import launcher, process
+from trueup_node.run import launcher, process
 # The program that runs the tests may have had it ignored.
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 one = launcher.Launcher("local")

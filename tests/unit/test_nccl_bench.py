@@ -8,8 +8,8 @@ from typing import Any
 
 import nccl_bench
 import pytest
-from ansible.module_utils.trueup.benchmarks.nccl import case as nccl
-from ansible.module_utils.trueup.run import launcher
+from ansible.module_utils.trueup_node.benchmarks.nccl import case as nccl
+from ansible.module_utils.trueup_node.run import launcher
 from bench_modules import LAUNCHED, FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
 from record_schema import RECORDS
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from role_plans import asked, catalog, node
-from trueup.benchmarks.nccl.case import OPTIONS
-from trueup.node.mpi import Mpi, fact, hpcx_environment
-from trueup.node.nccl_topology import Layout, generate, generate_graphs, read_layouts
-from trueup.options import module_spec
-from trueup.plan import Now, PlanInputs
 from trueup_controller.plans.nccl import asks, completed, plan
 from trueup_controller.plans.nccl_setup import KINDS, settings_that_apply, topology_used
+from trueup_node.benchmarks.nccl.case import OPTIONS
+from trueup_node.node.mpi import Mpi, fact, hpcx_environment
+from trueup_node.node.nccl_topology import Layout, generate, generate_graphs, read_layouts
+from trueup_node.options import module_spec
+from trueup_node.plan import Now, PlanInputs
 
 SYSTEMS = ("ubuntu-24.04", "almalinux-9")
 FAMILIES = ("hbv3", "ndv4", "nd_h100_v5", "nc_a100_v4", "nv_a10_v5")

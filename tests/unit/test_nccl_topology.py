@@ -15,8 +15,8 @@ import yaml
 from helpers import parametrized
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.errors import BadInput
-from trueup.node.nccl_topology import (
+from trueup_node.errors import BadInput
+from trueup_node.node.nccl_topology import (
     check,
     check_gpu_masks,
     generate,

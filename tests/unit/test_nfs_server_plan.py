@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from role_plans import asked, node
-from trueup.plan import Plan
 from trueup_controller.plans.nfs_server import asks, plan
+from trueup_node.plan import Plan
 
 NODE = node("hbv3")
 EXPORT = {"path": "/srv/shared/", "clients": ["10.1.0.0/16", "10.2.0.7/32"]}

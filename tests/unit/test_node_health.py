@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 from helpers import parametrized
-from trueup.health.expectations import of_size
-from trueup.vm import slurm_health
 from trueup_controller.plans.slurm_files import _PACKAGE, _ROOM
+from trueup_node.health.expectations import of_size
+from trueup_node.vm import slurm_health
 
 ROOT = Path(__file__).parents[2]
 CATALOG = yaml.safe_load((ROOT / "catalog" / "expectations.yml").read_text())
@@ -115,7 +115,7 @@ class Node:
         for name in _ROOM:
             path = folder / _PACKAGE / f"{name}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text((ROOT / "module_utils" / "trueup" / f"{name}.py").read_text())
+            path.write_text((ROOT / "module_utils" / "trueup_node" / f"{name}.py").read_text())
         self.settings: dict[str, Any] = {
             "record_name": "n1",
             "node": "n1",

@@ -7,7 +7,7 @@ from typing import Any
 import node_state as module
 import pytest
 from helpers import answer_of
-from trueup.node import state as node_state
+from trueup_node.node import state as node_state
 
 NODE = {
     "vm_size": "Standard_ND96isr_H100_v5",

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from trueup.errors import BadInput, TrueupError
-from trueup.node import pinned_venv
-from trueup.node.pinned_venv import Environment
+from trueup_node.errors import BadInput, TrueupError
+from trueup_node.node import pinned_venv
+from trueup_node.node.pinned_venv import Environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -189,7 +189,7 @@ def test_two_at_once_make_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     program = (
         "import sys; sys.path.insert(0, {folder!r})\n"
-        "from trueup.node import pinned_venv as p\nimport subprocess\n"
+        "from trueup_node.node import pinned_venv as p\nimport subprocess\n"
         "def run(argv):\n"
         "    try: d = subprocess.run(argv, capture_output=True, text=True)\n"
         "    except OSError as e: return 127, '', str(e)\n"

@@ -9,8 +9,8 @@ from typing import Any
 import nv_a10_bench
 import pytest
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
-from trueup.benchmarks.nv_a10.case import OPTIONS, command
-from trueup.run import process
+from trueup_node.benchmarks.nv_a10.case import OPTIONS, command
+from trueup_node.run import process
 
 DATA = Path(__file__).parent.parent / "data" / "nv_a10"
 GPU = {"name": "NVIDIA A10-8Q", "pci": "0002:00:00.0"}

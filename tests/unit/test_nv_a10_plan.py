@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trueup.benchmarks.nv_a10.case import OPTIONS
-from trueup.options import MODULE
-from trueup.plan import PlanInputs, Skipped
 from trueup_controller.plans.nv_a10 import asks, plan
+from trueup_node.benchmarks.nv_a10.case import OPTIONS
+from trueup_node.options import MODULE
+from trueup_node.plan import PlanInputs, Skipped
 
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
 GPU = {"name": "NVIDIA A10-8Q", "pci": "0002:00:00.0", "memory_bytes": 8 * 1024**3}

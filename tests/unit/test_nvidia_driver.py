@@ -9,8 +9,8 @@ from typing import Any
 import machines
 import pytest
 from helpers import parametrized
-from trueup.errors import ParseError
-from trueup.node.nvidia_driver import (
+from trueup_node.errors import ParseError
+from trueup_node.node.nvidia_driver import (
     Driver,
     DriverState,
     find_problems,

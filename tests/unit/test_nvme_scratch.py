@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import scratch_facts
 from helpers import answer_of, parametrized
-from trueup.node.scratch import program, reading, states
+from trueup_node.node.scratch import program, reading, states
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/data/nvme_scratch"

@@ -23,7 +23,7 @@ from helpers import program as loaded
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from trueup.node.scratch import program, reading, states
+from trueup_node.node.scratch import program, reading, states
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,7 +25,7 @@ from test_nvme_scratch import (
     settings,
     write,
 )
-from trueup.node.scratch import program, reading, states
+from trueup_node.node.scratch import program, reading, states
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from helpers import parametrized
-from trueup.options import (
+from trueup_node.options import (
     ModuleOption,
     Option,
     RoleOption,

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trueup.errors import ParseError
 from trueup_analysis import parsers
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from trueup.run import orphan_guard, process
+from trueup_node.run import orphan_guard, process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,7 +122,7 @@ def test_a_controller_that_is_gone_ends_the_run(
 
 WORKER = """
 import multiprocessing, os, signal, sys, time
-from trueup.run import orphan_guard
+from trueup_node.run import orphan_guard
 def work():
     try:
         print(os.getpid(), orphan_guard.follow()["pid"], flush=True)

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from trueup.run import output_buffer, process
+from trueup_node.run import output_buffer, process
 
 MODULE_UTILS = Path(__file__).resolve().parents[2] / "module_utils"
 
@@ -133,7 +133,7 @@ def test_a_full_disk_stops_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 ENDLESS = """
-from trueup.run import output_buffer, process
+from trueup_node.run import output_buffer, process
 # A busy machine prints less than the usual limit in that time.
 output_buffer.MOST_BYTES = process.MOST_BYTES = 16 << 20
 done = process.run(["yes", "y" * 999], timeout_seconds=3, environment={})

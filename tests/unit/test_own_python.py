@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from trueup.node import own_python
+from trueup_node.node import own_python
 
 
 @pytest.mark.parametrize(

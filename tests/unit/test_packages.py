@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from trueup.errors import BadInput, ParseError
-from trueup.node import packages
+from trueup_node.errors import BadInput, ParseError
+from trueup_node.node import packages
 
 FINGERPRINT = "B1FE3141F5F1EB72B99C1588F62F0914C542FBFF"
 # gpg 2.2.40 --with-colons --show-keys of a key made for tests, with a subkey.

@@ -10,7 +10,7 @@ import role_plans
 from action import trueup_packages
 from ansible.errors import AnsibleActionFail
 from helpers import parametrized
-from trueup.node.packages import not_provided
+from trueup_node.node.packages import not_provided
 
 SYSTEMS = {name: role_plans.node("hbv3", name) for name in role_plans.SYSTEMS}
 MANAGERS = {

@@ -7,8 +7,8 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.errors import BadInput
 from trueup_controller.plans.ib_pairs import pair_rounds, round_pair
+from trueup_node.errors import BadInput
 
 
 @settings(max_examples=60, deadline=None)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from trueup.errors import ParseError
 from trueup_analysis.parsers.aznhc.output import parse_aznhc
 from trueup_analysis.read import read_runs
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parents[1] / "data" / "aznhc"
 PASSED = (DATA / "synthetic_h100_passed.txt").read_text()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.blob_copy.output import parse_blob_copy
-from trueup.benchmarks.blob_copy.signatures import DRIVER_PREFIX, recognises
-from trueup.errors import ParseError
+from trueup_node.benchmarks.blob_copy.output import parse_blob_copy
+from trueup_node.benchmarks.blob_copy.signatures import DRIVER_PREFIX, recognises
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "blob_copy"
 EIGHT = (DATA / "eight_copies.txt").read_text()

@@ -11,9 +11,9 @@ import pytest
 from damage import changed, refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.dcgm.output import DcgmOutput, explain, parse_dcgm
-from trueup.benchmarks.dcgm.signatures import recognises
-from trueup.errors import ParseError
+from trueup_node.benchmarks.dcgm.output import DcgmOutput, explain, parse_dcgm
+from trueup_node.benchmarks.dcgm.signatures import recognises
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "dcgm"
 FILES = sorted(path for path in DATA.iterdir() if path.suffix in {".json", ".txt"})

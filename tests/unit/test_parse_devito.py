@@ -8,9 +8,9 @@ import damage
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.devito.output import parse_devito
-from trueup.benchmarks.devito.signatures import DRIVER_PREFIX, recognises
-from trueup.errors import ParseError
+from trueup_node.benchmarks.devito.output import parse_devito
+from trueup_node.benchmarks.devito.signatures import DRIVER_PREFIX, recognises
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "devito"
 TWO_NODES, HALO = "driver_two_nodes.log", r'"halo_seconds": [\d.]+'

@@ -11,9 +11,9 @@ import pytest
 from damage import changed, damaged, refuses, same_or_refused, stands
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.fio.output import parse_fio
-from trueup.benchmarks.fio.signatures import recognises
-from trueup.errors import ParseError
+from trueup_node.benchmarks.fio.output import parse_fio
+from trueup_node.benchmarks.fio.signatures import recognises
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "fio"
 MIXED = (DATA / "fio333_random_rw_jsonplus.json").read_text()

@@ -12,9 +12,9 @@ import pytest
 from damage import refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.gemm.output import LARGEST_ERROR, largest_error, parse_gemm
-from trueup.benchmarks.gemm.signatures import recognises
-from trueup.errors import ParseError
+from trueup_node.benchmarks.gemm.output import LARGEST_ERROR, largest_error, parse_gemm
+from trueup_node.benchmarks.gemm.signatures import recognises
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "gemm"
 H100 = (DATA / "h100_4gpu.json").read_text()

@@ -12,9 +12,9 @@ import pytest
 from damage import changed, refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.gpu_copy.output import parse_gpu_copy
-from trueup.benchmarks.gpu_copy.signatures import recognises
-from trueup.errors import ParseError
+from trueup_node.benchmarks.gpu_copy.output import parse_gpu_copy
+from trueup_node.benchmarks.gpu_copy.signatures import recognises
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "gpu_copy"
 H100 = (DATA / "nvbandwidth_0.9_h100.txt").read_text()

@@ -9,15 +9,15 @@ import pytest
 from damage import changed, refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.gromacs.output import (
+from trueup_node.benchmarks.gromacs.output import (
     GromacsEnding,
     GromacsOutput,
     fatal_error,
     parse_gromacs,
     parse_log,
 )
-from trueup.benchmarks.gromacs.signatures import recognises
-from trueup.errors import ParseError
+from trueup_node.benchmarks.gromacs.signatures import recognises
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "gromacs"
 

@@ -9,9 +9,9 @@ import pytest
 from damage import changed, refuses, stands
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.hpl.output import parse_hpl
-from trueup.benchmarks.hpl.signatures import recognises
-from trueup.errors import ParseError
+from trueup_node.benchmarks.hpl.output import parse_hpl
+from trueup_node.benchmarks.hpl.signatures import recognises
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "hpl"
 HPCC = (DATA / "hpcc150_2ranks.txt").read_text()

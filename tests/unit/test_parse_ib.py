@@ -9,9 +9,9 @@ import pytest
 from damage import changed, damaged, refuses, same_or_refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.ib.output import SIZES, IbOutput, explain, parse_ib
-from trueup.benchmarks.ib.signatures import recognises
-from trueup.errors import ParseError
+from trueup_node.benchmarks.ib.output import SIZES, IbOutput, explain, parse_ib
+from trueup_node.benchmarks.ib.signatures import recognises
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "ib"
 TEXTS = {path.stem: path.read_text() for path in DATA.glob("*.txt") if path.stem != "no_device"}

@@ -9,11 +9,11 @@ import pytest
 from damage import changed, mutations, refuses, same_or_refused, stands
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup import reading
-from trueup.benchmarks.megatron.flops import Model, article_flops, megatron_lm_flops
-from trueup.benchmarks.megatron.output import MegatronOutput, parse_megatron, warm_up
-from trueup.benchmarks.megatron.signatures import recognises
-from trueup.errors import ParseError
+from trueup_node import reading
+from trueup_node.benchmarks.megatron.flops import Model, article_flops, megatron_lm_flops
+from trueup_node.benchmarks.megatron.output import MegatronOutput, parse_megatron, warm_up
+from trueup_node.benchmarks.megatron.signatures import recognises
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "megatron"
 ONE = (DATA / "gpt_driver_one.log").read_text()

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_runs import short
-from trueup.benchmarks.nccl.output import OPERATIONS, NcclOutput, parse_nccl
-from trueup.benchmarks.nccl.signatures import recognises
-from trueup.errors import ParseError
 from trueup_analysis.read import read
+from trueup_node.benchmarks.nccl.output import OPERATIONS, NcclOutput, parse_nccl
+from trueup_node.benchmarks.nccl.signatures import recognises
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "nccl"
 BYTES = {"float": 4, "half": 2, "double": 8, "int8": 1}

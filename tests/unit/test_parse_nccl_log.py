@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from trueup.errors import ParseError
 from trueup_analysis.parsers.nccl_log.output import NcclLogOutput, parse_nccl_log
 from trueup_analysis.read import read
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parents[1] / "data"
 SOCKETS = (DATA / "nccl_log" / "synthetic_sockets.txt").read_text(encoding="utf-8")

@@ -9,8 +9,8 @@ import pytest
 from damage import changed, damaged, refuses, same_or_refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.nv_a10.output import Session, explain, parse_nv_a10
-from trueup.benchmarks.nv_a10.signatures import recognises
+from trueup_node.benchmarks.nv_a10.output import Session, explain, parse_nv_a10
+from trueup_node.benchmarks.nv_a10.signatures import recognises
 
 DATA = Path(__file__).parent.parent / "data" / "nv_a10"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trueup.errors import ParseError
 from trueup_analysis import parsers
 from trueup_analysis.labelled import Labelled
 from trueup_analysis.read import read_runs
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parents[1] / "data"
 H100, NDV4 = "Standard_ND96isr_H100_v5", "Standard_ND96asr_v4"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from trueup.errors import ParseError
 from trueup_analysis.parsers.osu.output import OsuOutput, parse_osu
 from trueup_analysis.read import read_runs
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parents[1] / "data" / "osu"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from damage import changed
-from trueup.benchmarks.gpu_copy.output import parse_gpu_copy
-from trueup.benchmarks.gpu_copy.signatures import recognises
-from trueup.errors import ParseError
+from trueup_node.benchmarks.gpu_copy.output import parse_gpu_copy
+from trueup_node.benchmarks.gpu_copy.signatures import recognises
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parents[1] / "data" / "gpu_copy"
 TEXT = (DATA / "p2p_test.txt").read_text()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from damage import changed, refuses, stands
-from trueup.benchmarks.stream.output import KERNELS, parse_stream
-from trueup.benchmarks.stream.signatures import recognises
-from trueup.errors import ParseError
+from trueup_node.benchmarks.stream.output import KERNELS, parse_stream
+from trueup_node.benchmarks.stream.signatures import recognises
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "stream"
 OURS = (DATA / "kernel_streaming.json").read_text()

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from trueup.errors import ParseError
 from trueup_analysis.decoding import decoded
 from trueup_analysis.parsers.training.output import TrainingOutput, parse_training
 from trueup_analysis.read import marks, read
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parents[1] / "data" / "training"
 PROGRAMS = ("torchtitan", "nemo", "gpt_neox", "maxtext", "nanogpt", "llm_c")

@@ -12,9 +12,9 @@ import damage
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.vllm.output import parse_vllm
-from trueup.benchmarks.vllm.signatures import DRIVER_PREFIX, recognises
-from trueup.errors import ParseError
+from trueup_node.benchmarks.vllm.output import parse_vllm
+from trueup_node.benchmarks.vllm.signatures import DRIVER_PREFIX, recognises
+from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "vllm"
 RANDOM = "vllm032_driver_random.log"

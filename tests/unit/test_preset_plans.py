@@ -17,11 +17,11 @@ from bench_modules import FakeRun
 from helpers import ROOT
 from role_plans import PYTHON, SIZES, asked, node
 from test_nccl_plan import state
-from trueup.benchmarks.megatron.flops import Model, article_flops, parameters
-from trueup.errors import BadInput
 from trueup_analysis import catalog
 from trueup_controller import presets
 from trueup_controller.plans import fio, gromacs, megatron, nccl, nv_a10, vllm
+from trueup_node.benchmarks.megatron.flops import Model, article_flops, parameters
+from trueup_node.errors import BadInput
 
 CATALOG = ROOT / "catalog"
 PUBLISHED = CATALOG / "reference_results.csv"

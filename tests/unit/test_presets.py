@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 from helpers import ROOT, parametrized, role_files
-from trueup.cases import Case, Figure
-from trueup.errors import BadInput
 from trueup_analysis import catalog
 from trueup_analysis.figures import presets as figures
 from trueup_controller import presets
+from trueup_node.cases import Case, Figure
+from trueup_node.errors import BadInput
 
 CATALOG = ROOT / "catalog"
 PUBLISHED = CATALOG / "reference_results.csv"

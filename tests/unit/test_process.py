@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from trueup.run import process
+from trueup_node.run import process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,7 +141,7 @@ time.sleep(600)
 """
 MODULE = """
 import sys
-from trueup.run import orphan_guard, process
+from trueup_node.run import orphan_guard, process
 try:
     process.run(["sleep", "600"], timeout_seconds=600, environment={{{mark!r}: "orphan"}})
 except process.Orphaned:

@@ -12,10 +12,10 @@ from helpers import parametrized, role_files
 from hypothesis import given
 from hypothesis import strategies as st
 from provisioning import NOW, RECIPES, known, made, recipe
-from trueup.errors import BadInput
-from trueup.options import misfits
 from trueup_controller import settings
 from trueup_controller.azure import catalog, parameters, pull
+from trueup_node.errors import BadInput
+from trueup_node.options import misfits
 
 ND = "Standard_ND96asr_v4"
 

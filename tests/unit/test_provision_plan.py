@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from provisioning import DATA, NOW, known, made
-from trueup.errors import TrueupError
 from trueup_analysis.figures import azure
 from trueup_controller.azure import availability, cost, parameters
+from trueup_node.errors import TrueupError
 
 PRICES = {
     ("Standard_HB120rs_v3", "payg"): cost.Price(4.0, "2026-06-18", "a list"),

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import role_plans
-from trueup.errors import BadInput
-from trueup.node.pythons import Need, interpreter, probe
-from trueup.plan import PlanInputs
+from trueup_node.errors import BadInput
+from trueup_node.node.pythons import Need, interpreter, probe
+from trueup_node.plan import PlanInputs
 
 DEVITO = Need.of(role_plans.data("devito")["python"])
 BUILDS = {name: build["python"] for name, build in role_plans.data("vllm")["builds"].items()}

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import bench_modules
 import pytest
 import rank_facts
-from ansible.module_utils.trueup.errors import ParseError
-from ansible.module_utils.trueup.node.affinity import Placement
-from ansible.module_utils.trueup.node.topology import Topology, read_topology
-from ansible.module_utils.trueup.run import launcher, process, ranks
-from ansible.module_utils.trueup.run.ranks import Rank
+from ansible.module_utils.trueup_node.errors import ParseError
+from ansible.module_utils.trueup_node.node.affinity import Placement
+from ansible.module_utils.trueup_node.node.topology import Topology, read_topology
+from ansible.module_utils.trueup_node.run import launcher, process, ranks
+from ansible.module_utils.trueup_node.run.ranks import Rank
 from bench_modules import FakeRun
 from helpers import parametrized
 

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import pytest
-from trueup.errors import ParseError
-from trueup.reading import (
+from trueup_node.errors import ParseError
+from trueup_node.reading import (
     Line,
     decoded,
     is_count,

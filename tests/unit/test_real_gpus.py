@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from trueup.node import gpu_state, nvidia_driver, nvidia_smi
 from trueup_analysis.read import read
+from trueup_node.node import gpu_state, nvidia_driver, nvidia_smi
 
 DATA = Path(__file__).parents[1] / "data"
 # By file: tool, its version, and the first figures of some kinds.

@@ -16,10 +16,10 @@ from helpers import a_record, parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from record_schema import RECORDS
-from trueup import record as records
-from trueup.benchmarks.vllm.output import parse_vllm
-from trueup.errors import BadInput, TrueupError
-from trueup.redaction import redact
+from trueup_node import record as records
+from trueup_node.benchmarks.vllm.output import parse_vllm
+from trueup_node.errors import BadInput, TrueupError
+from trueup_node.redaction import redact
 
 DATA = Path(__file__).parent.parent / "data"
 # Every recorded output of every tool; azurite holds a list of packages, azure what trueup writes.
@@ -350,7 +350,7 @@ FLOODS = [
 # Each of the given texts has ten seconds of this process's own time; then SIGPROF ends it.
 REDACT_EACH = """
 import json, signal, sys
-from trueup.redaction import redact
+from trueup_node.redaction import redact
 for text in json.load(sys.stdin):
     print(text[:40], flush=True)
     signal.setitimer(signal.ITIMER_PROF, 10)

@@ -11,7 +11,7 @@ import pytest
 from dummy_secrets import CERTIFICATE, ENCODED, KEY, PAIR, PEM, SECRETS, STORAGE, WANDB
 from hypothesis import given
 from hypothesis import strategies as st
-from trueup.redaction import redact
+from trueup_node.redaction import redact
 
 DATA = Path(__file__).parent.parent / "data"
 REAL = Path(__file__).parents[3] / "shared" / "real_outputs"

@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 import config_files
 import pytest
 from helpers import answer_of
-from trueup.errors import BadInput, TrueupError
-from trueup.run import lock
 from trueup_analysis import retail
 from trueup_controller.azure import run_state
+from trueup_node.errors import BadInput, TrueupError
+from trueup_node.run import lock
 
 RUN = "20261123T091300Z-7c1e"
 REASON = "Input/output error"

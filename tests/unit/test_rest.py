@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from helpers import said
-from trueup import rest
-from trueup.errors import BadInput
+from trueup_node import rest
+from trueup_node.errors import BadInput
 
 URL = "https://prices.example"
 Answers = Iterator[Any]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from helpers import parametrized
-from trueup.redaction import redact
-from trueup.run.resume import identity, program_digest, same, standing
+from trueup_node.redaction import redact
+from trueup_node.run.resume import identity, program_digest, same, standing
 
 RECORD: dict[str, Any] = {
     "nodes": ["a"],

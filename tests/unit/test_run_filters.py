@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from helpers import a_record
-from trueup import record as records
-from trueup.errors import BadInput
-from trueup.record import run_of
 from trueup_measure import recorded
+from trueup_node import record as records
+from trueup_node.errors import BadInput
+from trueup_node.record import run_of
 
 RUN = a_record()["run_id"]
 MANY = {"nodes": ["n1", "n2"]}

@@ -15,9 +15,18 @@ import pytest
 import service_current
 from ansible.module_utils import basic
 from helpers import answer_of, parametrized
-from trueup.errors import BadInput
-from trueup.node import units
-from trueup.node.units import Decision, File, Record, Run, Step, TargetState, decide, record_after
+from trueup_node.errors import BadInput
+from trueup_node.node import units
+from trueup_node.node.units import (
+    Decision,
+    File,
+    Record,
+    Run,
+    Step,
+    TargetState,
+    decide,
+    record_after,
+)
 
 CONF, UNIT_FILE = "/etc/x.conf", "/etc/systemd/system/x.service"
 RUN = Run("one", since=1000.0)

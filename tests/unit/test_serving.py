@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trueup.errors import BadInput, ParseError
 from trueup_analysis.parsers.serving.output import parse_serving
 from trueup_analysis.read import Reading, read, read_runs
+from trueup_node.errors import BadInput, ParseError
 
 DATA = Path(__file__).parents[1] / "data" / "serving"
 # By file: client, engine, requests a second, output and all tokens a second, and mean, median and

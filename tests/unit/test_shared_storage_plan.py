@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from role_plans import asked, node
-from trueup.plan import Plan
 from trueup_controller.plans.mount_options import chosen
 from trueup_controller.plans.shared_storage import asks, plan
+from trueup_node.plan import Plan
 
 NODE = node("hbv3")
 NFS = {"path": "/shared", "kind": "nfs", "source": "10.1.0.4:/srv/shared"}

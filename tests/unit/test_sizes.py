@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from trueup.errors import BadInput
 from trueup_controller.sizes import read_sizes
+from trueup_node.errors import BadInput
 
 CATALOG = Path(__file__).parents[2] / "catalog" / "vm_sizes.csv"
 COLUMNS = (

@@ -10,10 +10,10 @@ from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from role_plans import asked
-from trueup.health.node_verdicts import slurm_down
 from trueup_controller.plans.slurm_cluster import PARTS, Cluster, cluster_of
 from trueup_controller.plans.slurm_files import settings as settings_of
 from trueup_controller.plans.slurm_names import gpu_type, hostlist
+from trueup_node.health.node_verdicts import slurm_down
 
 GIB = 1024**3
 HB = {

@@ -15,10 +15,10 @@ import pytest
 from helpers import parametrized
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.errors import ParseError
-from trueup.run import process
-from trueup.run import slurm_job as slurm
-from trueup.run.slurm_job import State, parse_nodes, parse_state
+from trueup_node.errors import ParseError
+from trueup_node.run import process
+from trueup_node.run import slurm_job as slurm
+from trueup_node.run.slurm_job import State, parse_nodes, parse_state
 
 # Each command of these 113 tests is two forks.
 pytestmark = pytest.mark.slow
@@ -421,8 +421,8 @@ def test_variables_of_a_job_around_us_are_not_passed_on(
 # What runs the tests may have had signals ignored, as a shell does for what it puts behind.
 CHILD = """
 import os, signal, sys
-from trueup.run import process
-from trueup.run import slurm_job as slurm
+from trueup_node.run import process
+from trueup_node.run import slurm_job as slurm
 for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
     signal.signal(number, signal.SIG_DFL)
 slurm._POLL_SECONDS, slurm._END_SECONDS = 0.05, 60

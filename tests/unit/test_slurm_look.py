@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import slurm_facts
 from helpers import answer_of
-from trueup.node import slurm_probe
+from trueup_node.node import slurm_probe
 
 UNIFIED = "cgroup2 /sys/fs/cgroup cgroup2 {},nosuid 0 0\n"
 OLD = "".join(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from role_plans import asked, node
-from trueup.plan import PlanInputs
 from trueup_controller.plans.slurm import plan as slurm
+from trueup_node.plan import PlanInputs
 
 SECRETS = {
     "munge_key": base64.b64encode(bytes(range(64))).decode(),

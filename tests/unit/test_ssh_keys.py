@@ -13,8 +13,8 @@ import ssh_keys as module
 import trueup_ssh_keys as action
 from ansible.errors import AnsibleActionFail
 from helpers import answer_of, parametrized
-from trueup.errors import BadInput
-from trueup.node import ssh_keys
+from trueup_node.errors import BadInput
+from trueup_node.node import ssh_keys
 
 RUN, OLDER = "20261123T000000Z-0001", "20261101T000000Z-000f"
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDk4tdOpRIkbVCGrYKA2DhUIGEXv2kh6jNYZ5R+RFQGc"

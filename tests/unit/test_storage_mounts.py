@@ -11,8 +11,8 @@ import storage_facts
 from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
-from trueup.errors import BadInput
-from trueup.node import mounts
+from trueup_node.errors import BadInput
+from trueup_node.node import mounts
 
 # proc(5)'s fields: id, parent, device, root, point, options, tags - type source options. The first
 # three are of a Debian 12; the share is the same table with an NFS mount of the lab's VM.

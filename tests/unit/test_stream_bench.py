@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import stream_bench
-from ansible.module_utils.trueup.node.topology import Topology
+from ansible.module_utils.trueup_node.node.topology import Topology
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
 
 DATA = Path(__file__).parent.parent / "data" / "stream"

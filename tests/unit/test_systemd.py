@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from trueup.errors import BadInput
 from trueup_controller import systemd
+from trueup_node.errors import BadInput
 
 if TYPE_CHECKING:
     pass

@@ -6,7 +6,7 @@ import subprocess
 from typing import Any
 
 import pytest
-from trueup.node.tools import Answer, ask
+from trueup_node.node.tools import Answer, ask
 
 
 class Module:

@@ -9,8 +9,8 @@ from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import build, topology_of
-from trueup.errors import BadInput, ParseError
-from trueup.node.topology import (
+from trueup_node.errors import BadInput, ParseError
+from trueup_node.node.topology import (
     cpu_mask,
     format_cpu_list,
     mask_words,

@@ -12,11 +12,11 @@ from typing import Any
 import jinja2
 import pytest
 from helpers import parametrized
-from trueup.node.affinity import Placement
-from trueup.node.mpi import Mpi, hpcx_environment
-from trueup.run.launcher import bind_argv
 from trueup_controller.plans.megatron import _told, started_by
 from trueup_controller.plans.nccl_setup import PROFILES
+from trueup_node.node.affinity import Placement
+from trueup_node.node.mpi import Mpi, hpcx_environment
+from trueup_node.run.launcher import bind_argv
 
 TEMPLATES = Path(__file__).parents[2] / "roles" / "training" / "templates"
 VALUES: dict[str, Any] = {

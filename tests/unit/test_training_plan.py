@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 from role_plans import PYTHON
-from trueup.benchmarks.megatron.case import OPTIONS
-from trueup.options import MODULE, module_spec
-from trueup.plan import Plan, PlanInputs
 from trueup_controller.plans.megatron import deepspeed_configuration, plan, programs
+from trueup_node.benchmarks.megatron.case import OPTIONS
+from trueup_node.options import MODULE, module_spec
+from trueup_node.plan import Plan, PlanInputs
 
 CATALOG = Path(__file__).parents[2] / "catalog"
 GIB = 1024**3

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trueup.errors import BadInput, ParseError
-from trueup.node import transactions
-from trueup.node.transactions import Entry, Request, Transaction
+from trueup_node.errors import BadInput, ParseError
+from trueup_node.node import transactions
+from trueup_node.node.transactions import Entry, Request, Transaction
 
 SIMULATED = Path(__file__).parents[1] / "data" / "packages" / "simulated"
 PARSE = {"apt": transactions.parse_apt, "dnf": transactions.parse_dnf}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from helpers import parametrized
-from trueup.errors import ParseError
-from trueup.node.vgpu import judge, parse_licences
+from trueup_node.errors import ParseError
+from trueup_node.node.vgpu import judge, parse_licences
 
 DATA = Path(__file__).parent.parent / "data" / "nvidia_smi"
 LICENSED = (DATA / "q_a10_licensed.txt").read_text()

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from recorded_runs import GPT_ALONE
-from trueup.benchmarks.devito import case as devito
-from trueup.benchmarks.fio import case as fio
-from trueup.benchmarks.megatron import case as megatron
-from trueup.benchmarks.nv_a10 import case as nv_a10
-from trueup.errors import ParseError
-from trueup.view import Chart, Measure, Peak, View
 from trueup_analysis import parsers
+from trueup_node.benchmarks.devito import case as devito
+from trueup_node.benchmarks.fio import case as fio
+from trueup_node.benchmarks.megatron import case as megatron
+from trueup_node.benchmarks.nv_a10 import case as nv_a10
+from trueup_node.errors import ParseError
+from trueup_node.view import Chart, Measure, Peak, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trueup.record import Metric
+    from trueup_node.record import Metric
 
 ROOT = Path(__file__).parent.parent.parent
 TOOLS = parsers.names()

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import vllm_bench
-from ansible.module_utils.trueup.benchmarks.vllm import case as vllm
-from ansible.module_utils.trueup.benchmarks.vllm.output import parse_vllm
-from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.node import folders
+from ansible.module_utils.trueup_node.benchmarks.vllm import case as vllm
+from ansible.module_utils.trueup_node.benchmarks.vllm.output import parse_vllm
+from ansible.module_utils.trueup_node.errors import BadInput
+from ansible.module_utils.trueup_node.node import folders
 from bench_modules import FakeRun, ends_badly, refuses, resumes
 from helpers import parametrized
 from record_schema import RECORDS
 from recorded_runs import TINY_SERVED
-from trueup.redaction import redact
+from trueup_node.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

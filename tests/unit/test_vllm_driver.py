@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from helpers import parametrized
-from trueup.benchmarks.vllm.output import parse_vllm
-from trueup.benchmarks.vllm.signatures import DRIVER_PREFIX
-from trueup.redaction import redact
+from trueup_node.benchmarks.vllm.output import parse_vllm
+from trueup_node.benchmarks.vllm.signatures import DRIVER_PREFIX
+from trueup_node.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +119,7 @@ class Answer(BaseHTTPRequestHandler):
 
 @pytest.fixture(autouse=True, scope="module")
 def _files() -> Iterator[None]:
-    for source in ("roles/vllm/files/vllm_driver.py", "module_utils/trueup/bounded_http.py"):
+    for source in ("roles/vllm/files/vllm_driver.py", "module_utils/trueup_node/bounded_http.py"):
         shutil.copy(ROOT / source, FOLDER)
     sys.path.append(str(FOLDER))
     yield

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import vllm_endpoint
-from ansible.module_utils.trueup.benchmarks.vllm import server as vllm_server
-from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup_node.benchmarks.vllm import server as vllm_server
+from ansible.module_utils.trueup_node.errors import BadInput
 from helpers import answer_of, parametrized
 
 if TYPE_CHECKING:

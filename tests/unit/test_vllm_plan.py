@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 import role_plans
 import yaml
-from trueup.benchmarks.vllm.case import OPTIONS
-from trueup.options import MODULE, module_spec
-from trueup.plan import Plan, PlanInputs
 from trueup_controller.benchmark_roles import role_of
 from trueup_controller.plans.vllm import plan as planned
 from trueup_controller.plans.vllm import served
 from trueup_controller.plans.vllm_recipes import choose
 from trueup_controller.sizes import read_sizes
 from trueup_measure import secrets_of
+from trueup_node.benchmarks.vllm.case import OPTIONS
+from trueup_node.options import MODULE, module_spec
+from trueup_node.plan import Plan, PlanInputs
 
 ROOT = Path(__file__).parents[2]
 CATALOG = str(ROOT / "catalog")

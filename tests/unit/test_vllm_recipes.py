@@ -11,7 +11,6 @@ import yaml
 from helpers import parametrized
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.errors import BadInput
 from trueup_controller.plans import vllm_recipes
 from trueup_controller.plans.vllm_recipes import (
     GIB,
@@ -23,6 +22,7 @@ from trueup_controller.plans.vllm_recipes import (
     serve,
 )
 from trueup_controller.sizes import read_sizes
+from trueup_node.errors import BadInput
 
 ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "catalog"

@@ -9,8 +9,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.trueup.benchmarks.vllm import server as vllm_server
-from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup_node.benchmarks.vllm import server as vllm_server
+from ansible.module_utils.trueup_node.errors import BadInput
 from helpers import parametrized
 
 if TYPE_CHECKING:

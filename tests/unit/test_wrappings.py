@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from trueup.errors import BadInput
 from trueup_analysis.decoding import decoded
 from trueup_analysis.read import Reading, logs, marks, read_runs
+from trueup_node.errors import BadInput
 
 TESTS = Path(__file__).resolve().parents[1]
 OUTPUTS = (

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from .answering import answered, ask_of, said
 from .inputs import RESULTS, load_results, output_of
@@ -254,7 +254,7 @@ def _work(
 
 def _of_log(path: Path) -> tuple[Kind, Need | dict[str, Any]]:
     """The kind of work of a log, with its measured need or with inputs of that kind."""
-    from trueup.cases import Case, Figure
+    from trueup_node.cases import Case, Figure
 
     from ..figures.advise.kinds import KINDS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

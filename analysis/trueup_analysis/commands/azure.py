@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from trueup.errors import BadInput, TrueupError
+from trueup_node.errors import BadInput, TrueupError
 
 from .messages import say, say_all
 from .options import examples, flag, group, option, taking
@@ -69,8 +69,8 @@ def plan(
     """The resources of a recipe on Azure, their cost an hour and a day, the resources that bill
     while the VMs are stopped, the required quota, and all unmet needs by a dry run. It neither
     contacts Azure nor creates anything."""
-    from trueup.record import new_run_id
     from trueup_controller.azure import template as arm
+    from trueup_node.record import new_run_id
 
     from ..figures import azure
     from ..sheets import azure as sheets

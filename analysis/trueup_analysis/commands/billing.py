@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from .options import option
 

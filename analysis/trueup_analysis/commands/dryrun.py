@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from trueup import benchmarks
-from trueup.errors import BadInput
+from trueup_node import benchmarks
+from trueup_node.errors import BadInput
 
 from .messages import say_all
 from .options import examples, option, taking

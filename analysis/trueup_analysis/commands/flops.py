@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from .options import examples, flag, option, taking
 from .output import Common
@@ -68,7 +68,7 @@ def flops(
     each of them: step time, samples/s, tokens/s, percent of peak. Rates of one run differ by a
     third between formulas: article counts recomputed activations (hardware FLOPs), megatron does
     not (model FLOPs), megatron_lm, which Megatron-LM prints, also halves the attention scores."""
-    from trueup.benchmarks.megatron.flops import Model, parameters
+    from trueup_node.benchmarks.megatron.flops import Model, parameters
 
     from ..catalog import folder
     from ..figures import flops as analysis

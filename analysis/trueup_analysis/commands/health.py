@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from trueup.errors import TrueupError
-from trueup.health.verdicts import WORST_FIRST
+from trueup_node.errors import TrueupError
+from trueup_node.health.verdicts import WORST_FIRST
 
 from .inputs import expectations_for
 from .judged import judged, nodes_of

@@ -19,7 +19,7 @@ from .options import CatalogOption, SizeOption, examples, flag, option
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trueup.record import Record
+    from trueup_node.record import Record
 
     from ..figures.imported import Provenance
 
@@ -146,7 +146,7 @@ def _imported(
     results: Path, outputs: Sequence[Output], options: Provenance, catalog: Path, *, new_run: bool
 ) -> Iterator[_Line]:
     """Write the records of some outputs; messages on each, and on all."""
-    from trueup import record as records
+    from trueup_node import record as records
 
     from ..figures import imported, too_short
     from ..units import plural
@@ -253,7 +253,7 @@ def _log_of(record: Record, sha256: str, path: str = "") -> _Log:
 
 def _earlier(results: Path) -> Iterator[_Log]:
     """The logs that were imported into the folder before."""
-    from trueup import record as records
+    from trueup_node import record as records
 
     for run_id in records.run_counts(str(results)):
         if records.manifest_of(str(results), run_id).get("playbook") != records.IMPORT:
@@ -267,7 +267,7 @@ def _earlier(results: Path) -> Iterator[_Log]:
 
 def _last_import(results: Path) -> dict[str, Any] | None:
     """The manifest of the last run of the folder, where that is one of imported logs."""
-    from trueup import record as records
+    from trueup_node import record as records
 
     *_, last = ("", *records.run_counts(str(results)))
     manifest = records.manifest_of(str(results), last) if last else {}
@@ -275,7 +275,7 @@ def _last_import(results: Path) -> dict[str, Any] | None:
 
 
 def _new_manifest(results: Path) -> dict[str, Any]:
-    from trueup import record as records
+    from trueup_node import record as records
 
     count = records.next_count(str(results))
     return records.new_manifest(records.run_of(str(results)), count, records.IMPORT, _now())
@@ -283,7 +283,7 @@ def _new_manifest(results: Path) -> dict[str, Any]:
 
 def _end(results: Path, manifest: dict[str, Any], written: Sequence[Record]) -> None:
     """Note the nodes of the records in the run's manifest."""
-    from trueup import record as records
+    from trueup_node import record as records
 
     nodes = sorted(
         {*manifest["expected"], *(name for record in written for name in record["nodes"])}
@@ -306,7 +306,7 @@ def _already(source: str, same: _Log, log: _Log) -> _Line:
 
 def _told(output: Output, record: Record) -> Iterator[_Line]:
     """Messages on the outcome of a log that was written."""
-    from trueup.record import TOO_SHORT
+    from trueup_node.record import TOO_SHORT
 
     source = output.reading.source
     if record["outcome"] == TOO_SHORT:

@@ -10,16 +10,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from trueup.errors import BadInput
-from trueup.reading import MOST_BYTES
-from trueup.suggest import did_you_mean
+from trueup_node.errors import BadInput
+from trueup_node.reading import MOST_BYTES
+from trueup_node.suggest import did_you_mean
 
 from .messages import PROGRESS, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trueup.health.expectations import Expectations
+    from trueup_node.health.expectations import Expectations
 
     from ..decoding import Gaps
     from ..load import Loaded

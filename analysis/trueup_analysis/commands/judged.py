@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from .. import catalog
 from ..runs import is_record

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import typer
-from trueup.errors import BadInput, TrueupError
+from trueup_node.errors import BadInput, TrueupError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from .inputs import RESULTS, expectations_for, load_all
 from .messages import print_, say

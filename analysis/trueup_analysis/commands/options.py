@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from ..selection import Selection, moment
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from .messages import write_out
 from .options import CatalogOption, Format, FormatOption, OutputOption

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from .inputs import load_results
 from .messages import end_incomplete, say, say_notes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Annotated
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from .messages import PROGRESS, say
 from .options import Format, FormatOption, OutputOption, examples, group, option, taking

@@ -15,7 +15,7 @@ from .output import Common, put
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trueup.health.verdicts import Verdict
+    from trueup_node.health.verdicts import Verdict
 
     from ..read import Reading
     from ..sheets.reading import Answer
@@ -111,7 +111,7 @@ def _answers(
 ) -> list[Answer]:
     """The judgement on each output, as if it were a record of that size; of unverified figures
     beside the limits of the size, or of the sizes with the GPUs that the output names."""
-    from trueup.health.verdicts import judge_case
+    from trueup_node.health.verdicts import judge_case
 
     from ..catalog import folder
     from ..figures import topology

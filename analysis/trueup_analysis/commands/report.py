@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from .billing import Billing
 from .inputs import load_with_others

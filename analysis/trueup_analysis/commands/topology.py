@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from .inputs import read_bytes
 from .messages import say
@@ -15,7 +15,7 @@ from .options import CatalogOption, OutputOption, SizeOption, examples, flag, gr
 from .output import Common, put
 
 if TYPE_CHECKING:
-    from trueup.node.nccl_topology import Finding, Layout
+    from trueup_node.node.nccl_topology import Finding, Layout
 
 app = group(
     "topology",
@@ -56,7 +56,7 @@ def topology_check(
     """Faults of a topology file, their effect on NCCL, and the fixes. An error changes the
     behaviour of NCCL; a warning does not. A matrix of nvidia-smi topo -m is compared with the GPUs,
     cores and adapters of the size."""
-    from trueup.node.nccl_topology import check, check_gpu_masks
+    from trueup_node.node.nccl_topology import check, check_gpu_masks
 
     from ..sheets import topology as topology_sheets
 
@@ -95,7 +95,7 @@ def topology_write(
     output: OutputOption = None,
 ) -> None:
     """The topology file of a size, from the catalog."""
-    from trueup.node.nccl_topology import generate, generate_graphs
+    from trueup_node.node.nccl_topology import generate, generate_graphs
 
     layout, other_layouts = _layout(size, catalog)
     text = generate_graphs(layout) if graphs else generate(layout)

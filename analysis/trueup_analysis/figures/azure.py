@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trueup import benchmarks
-from trueup.errors import BadInput
-from trueup.suggest import did_you_mean
 from trueup_controller import dryrun
 from trueup_controller.azure import availability, cost, parameters
 from trueup_controller.azure.catalog import Catalog
 from trueup_controller.sizes import read_sizes
+from trueup_node import benchmarks
+from trueup_node.errors import BadInput
+from trueup_node.suggest import did_you_mean
 
 from .. import catalog
 from . import prices

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from ..units import DISPLAYED, plural, scaled
 from .compare.measured import work_of
@@ -21,8 +21,8 @@ from .views import at_headline, names_of, view_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from trueup.cases import Case
-    from trueup.view import Measure
+    from trueup_node.cases import Case
+    from trueup_node.view import Measure
 
     from .compare.measured import Work
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from trueup.benchmarks.blob_copy.case import capped
-from trueup.errors import BadInput
+from trueup_node.benchmarks.blob_copy.case import capped
+from trueup_node.errors import BadInput
 
 
 class Transfer(NamedTuple):

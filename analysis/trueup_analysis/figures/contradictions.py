@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from trueup.node.nccl_topology import layout_of
+from trueup_node.node.nccl_topology import layout_of
 
 from ..units import plural
 from .topology import MATRIX, matrix_findings
@@ -13,7 +13,7 @@ from .topology import MATRIX, matrix_findings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from trueup.node.nccl_topology import Layout
+    from trueup_node.node.nccl_topology import Layout
 
     from ..read import Reading
     from .imported import Provenance

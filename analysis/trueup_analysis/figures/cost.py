@@ -18,7 +18,7 @@ from .prices import OWN, Pricing, Terms
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trueup.health.expectations import Expectations
+    from trueup_node.health.expectations import Expectations
 
     from ..load import Loaded
 

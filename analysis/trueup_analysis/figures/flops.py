@@ -1,7 +1,7 @@
 """The operations of a training step, and the meaning of a rate or a step time: ``trueup flops``.
 
-The formulas are trueup.flops's, the same that the nodes' records are made with. Published figures
-and datasheet peaks stand in the catalog.
+The formulas are those of trueup_node.flops, which the nodes' records use as well. Published
+figures and datasheet peaks stand in the catalog.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trueup.benchmarks.megatron import flops
-from trueup.errors import BadInput
-from trueup.suggest import nearest
+from trueup_node.benchmarks.megatron import flops
+from trueup_node.errors import BadInput
+from trueup_node.suggest import nearest
 
 from .. import catalog
 

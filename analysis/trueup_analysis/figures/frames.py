@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from trueup.cases import TYPICAL
+from trueup_node.cases import TYPICAL
 
 from .. import packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trueup.view import Measure
+    from trueup_node.view import Measure
 
 # A single measurement is the median of one.
 MEDIANS = (None, "median", "single")

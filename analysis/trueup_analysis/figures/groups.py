@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     import pandas as pd
-    from trueup.cases import Case
-    from trueup.view import Measure, View
+    from trueup_node.cases import Case
+    from trueup_node.view import Measure, View
 
     from .heads import Heads
     from .views import Headline

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
-    from trueup.cases import Case
-    from trueup.health.expectations import Expectations
-    from trueup.view import Measure
+    from trueup_node.cases import Case
+    from trueup_node.health.expectations import Expectations
+    from trueup_node.view import Measure
 
     from ..load import Loaded
 

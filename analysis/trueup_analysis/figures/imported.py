@@ -8,9 +8,9 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from trueup.errors import BadInput
-from trueup.record import SCHEMA
-from trueup.suggest import did_you_mean
+from trueup_node.errors import BadInput
+from trueup_node.record import SCHEMA
+from trueup_node.suggest import did_you_mean
 
 from ..parsers.serving.schema import engine_of
 from ..read import STANDARD_INPUT, nodes_of, slug
@@ -19,7 +19,7 @@ from .views import view_of
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
-    from trueup.record import Record
+    from trueup_node.record import Record
 
     from ..read import Reading
     from .sizes import Sizes

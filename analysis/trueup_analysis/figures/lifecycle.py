@@ -6,7 +6,7 @@ import calendar
 from datetime import date
 from typing import TYPE_CHECKING, Final
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from .sizes import gpu_fraction
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from trueup.quantity import Quantity
+from trueup_node.quantity import Quantity
 
 from .. import units
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from trueup.health.expectations import Expectation, Expectations
+    from trueup_node.health.expectations import Expectation, Expectations
 
     from ..read import Reading
 

@@ -8,8 +8,8 @@ import statistics
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trueup.cases import TYPICAL, Case, Figure
-from trueup.errors import BadInput
+from trueup_node.cases import TYPICAL, Case, Figure
+from trueup_node.errors import BadInput
 
 from ..cases import read_cases
 from ..packed import alike
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
-    from trueup.health.expectations import Expectations
-    from trueup.view import Measure, View, Work
+    from trueup_node.health.expectations import Expectations
+    from trueup_node.view import Measure, View, Work
 
     from ..load import Loaded
 

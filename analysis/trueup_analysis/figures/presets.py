@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
-from trueup import benchmarks
-from trueup.cases import Figure
-from trueup.errors import BadInput
+from trueup_node import benchmarks
+from trueup_node.cases import Figure
+from trueup_node.errors import BadInput
 
 from . import price_list, shared_load
 from .prices import standing
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import date
 
-    from trueup.cases import Case
     from trueup_controller.presets import Preset, Reference
+    from trueup_node.cases import Case
 
 # Units of catalog/reference_results.csv: the factor to the base unit.
 _FACTORS: Final = dict(

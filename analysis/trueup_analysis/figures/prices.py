@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trueup.errors import BadInput
-from trueup.suggest import did_you_mean, nearest
+from trueup_node.errors import BadInput
+from trueup_node.suggest import did_you_mean, nearest
 
 from .. import catalog
 

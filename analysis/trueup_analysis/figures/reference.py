@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from .. import units
 from ..cases import read_cases
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from trueup.cases import Case
+    from trueup_node.cases import Case
 
     from ..load import Loaded
     from .scaling.tables import Series

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup.errors import BadInput
-from trueup.serving import LOADS
+from trueup_node.errors import BadInput
+from trueup_node.serving import LOADS
 
 from .knee import Knee, knee
 

@@ -17,7 +17,7 @@ from .expected_nodes import why_missing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from trueup.cases import Case
+    from trueup_node.cases import Case
 
 # Of the article's table: the target of EDA jobs, and about the edge of performance.
 LATENCIES = (0.002, 0.007)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from .. import catalog
 from .flops import peak_of_size
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from trueup.cases import Case
-    from trueup.view import Peak
+    from trueup_node.cases import Case
+    from trueup_node.view import Peak
 
 # No column of vm_sizes.csv: the GPU's figure in catalog/training.yml.
 _NUMBERS: Final = ("memory_bandwidth_gbps", "peak_fp64_gflops")

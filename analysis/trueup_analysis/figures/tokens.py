@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
-from trueup.errors import BadInput
-from trueup.serving import LOADS
+from trueup_node.errors import BadInput
+from trueup_node.serving import LOADS
 
 from .. import catalog, units
 from ..packed import MEASURED

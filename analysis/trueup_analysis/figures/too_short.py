@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from trueup.cases import of_record
-from trueup.record import TOO_SHORT
+from trueup_node.cases import of_record
+from trueup_node.record import TOO_SHORT
 
 from .sizes import read_sizes
 from .views import view_of
@@ -20,9 +20,9 @@ from .views import view_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trueup.cases import Case
-    from trueup.record import Record
-    from trueup.view import Timed, View
+    from trueup_node.cases import Case
+    from trueup_node.record import Record
+    from trueup_node.view import Timed, View
 
 # In less, the start, a step of the clock or another process is a visible share.
 LEAST_SECONDS: Final = 1.0

@@ -1,13 +1,13 @@
-"""The catalog's layouts of GPUs and adapters; the rules are trueup.nccl_topology's."""
+"""The catalog's layouts of GPUs and adapters; the rules are trueup_node.nccl_topology's."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trueup.errors import BadInput, ParseError
-from trueup.node.nccl_topology import Finding, Layout, layout_of, read_layouts, reason_without
-from trueup.node.topology import format_cpu_list, parse_cpu_list
-from trueup.suggest import nearest
+from trueup_node.errors import BadInput, ParseError
+from trueup_node.node.nccl_topology import Finding, Layout, layout_of, read_layouts, reason_without
+from trueup_node.node.topology import format_cpu_list, parse_cpu_list
+from trueup_node.suggest import nearest
 
 from .. import catalog
 

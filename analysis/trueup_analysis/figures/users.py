@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from trueup.cases import Case
+    from trueup_node.cases import Case
 
     from ..load import Loaded
     from .prices import Terms

@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from trueup.cases import TYPICAL
-from trueup.view import Measure, View
+from trueup_node.cases import TYPICAL
+from trueup_node.view import Measure, View
 
 from .. import parsers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trueup.cases import Case, Figure
-    from trueup.health.expectations import Expectation, Expectations
-    from trueup.view import Work
+    from trueup_node.cases import Case, Figure
+    from trueup_node.health.expectations import Expectation, Expectations
+    from trueup_node.view import Work
 
 
 @cache

@@ -1,7 +1,7 @@
 """Tools whose output is read, a room each with ``output``, ``signatures`` and ``view``
-(``trueup.benchmarks`` describes these).
+(``trueup_node.benchmarks`` describes these).
 
-The rooms of tools that nodes run are in ``trueup.benchmarks``. This package holds the rooms of
+The rooms of tools that nodes run are in ``trueup_node.benchmarks``. This package holds the rooms of
 tools that only other people run.
 """
 
@@ -12,7 +12,7 @@ import pkgutil
 from functools import cache
 from typing import TYPE_CHECKING
 
-from trueup import benchmarks
+from trueup_node import benchmarks
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from trueup.errors import ParseError
+from trueup_node.errors import ParseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trueup.cases import Case
+    from trueup_node.cases import Case
 
 
 @dataclass

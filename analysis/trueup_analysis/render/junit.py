@@ -15,7 +15,7 @@ from ..sheets import compare as compare_sheets
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from trueup.health.verdicts import Verdict
+    from trueup_node.health.verdicts import Verdict
 
     from ..figures.compare.changes import Comparison
     from ..figures.health.examine import Health

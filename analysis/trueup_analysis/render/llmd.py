@@ -15,11 +15,11 @@ from .exported import Exported, node_of, seconds_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trueup.cases import Case
+    from trueup_node.cases import Case
 
 _VERSION: Final = "0.2"
 _BENCHMARKS: Final = ("vllm", "serving")
-# By metric of trueup.serving: the report's name and unit.
+# By metric of trueup_node.serving: the report's name and unit.
 _LATENCIES: Final = {
     "ttft": ("time_to_first_token", "s"),
     "tpot": ("time_per_output_token", "s/token"),

@@ -15,8 +15,8 @@ from .exported import Exported, node_of, seconds_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trueup.cases import Case
-    from trueup.record import Metric
+    from trueup_node.cases import Case
+    from trueup_node.record import Metric
 
 _OUTCOME = "trueup_case_ok"
 _Series = dict[tuple[tuple[str, str], ...], tuple[float, float | None]]

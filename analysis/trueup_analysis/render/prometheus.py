@@ -11,7 +11,7 @@ from .. import units
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from trueup.health.verdicts import Verdict
+    from trueup_node.health.verdicts import Verdict
 
     from ..figures.health.examine import Health
 

@@ -13,8 +13,8 @@ from .exported import Exported, node_of, seconds_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trueup.cases import Case
-    from trueup.record import Metric
+    from trueup_node.cases import Case
+    from trueup_node.record import Metric
 
 _DATA_VERSION: Final = "4.2"
 _ENVIRONMENT: Final = "trueup"

@@ -17,8 +17,8 @@ from .exported import Exported
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trueup.cases import Case
-    from trueup.record import Metric
+    from trueup_node.cases import Case
+    from trueup_node.record import Metric
 
 # superbench/benchmarks/return_code.py: invalid benchmark result, runtime exception.
 _CODES: Final = {"ok": 0, "too_short": 3, "invalid": 3, "failed": 4}

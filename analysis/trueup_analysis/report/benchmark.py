@@ -18,9 +18,9 @@ from .charts import charts
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from trueup.cases import Case
-    from trueup.health.expectations import Expectation
-    from trueup.view import Measure, View
+    from trueup_node.cases import Case
+    from trueup_node.health.expectations import Expectation
+    from trueup_node.view import Measure, View
 
     from ..figures.groups import Group, Pooled
     from .charts.common import Judged

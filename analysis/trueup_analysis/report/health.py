@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup
-from trueup.health.verdicts import NODE_ORDER, WORST_FIRST, worst
+from trueup_node.health.verdicts import NODE_ORDER, WORST_FIRST, worst
 
 from ..figures.health.required import NO_RECORD
 from ..figures.views import names_of
@@ -20,7 +20,7 @@ from ..units import plural
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trueup.health.verdicts import Verdict
+    from trueup_node.health.verdicts import Verdict
 
     from ..figures.expected_nodes import ExpectedNode
     from ..figures.health.examine import Health

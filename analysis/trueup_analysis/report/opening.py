@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup.record import TOO_SHORT
+from trueup_node.record import TOO_SHORT
 
 from .. import units
 from ..figures.prices import NO_SIZE
@@ -19,9 +19,9 @@ from ..units import count, in_unit, plural
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from trueup.cases import Case
-    from trueup.health.expectations import Expectations
-    from trueup.view import View
+    from trueup_node.cases import Case
+    from trueup_node.health.expectations import Expectations
+    from trueup_node.view import View
 
     from ..figures.cost import CostTable
     from ..figures.groups import Group, Pooled

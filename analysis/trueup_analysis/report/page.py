@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from trueup.errors import BadInput
-from trueup.health.verdicts import latest
-from trueup.record import OUTCOMES
+from trueup_node.errors import BadInput
+from trueup_node.health.verdicts import latest
+from trueup_node.record import OUTCOMES
 
 from ..cases import read_cases
 from ..catalog import folder
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from trueup.cases import Case
-    from trueup.health.expectations import Expectations
-    from trueup.health.faults import Faults
+    from trueup_node.cases import Case
+    from trueup_node.health.expectations import Expectations
+    from trueup_node.health.faults import Faults
 
     from ..figures.advise.access import Advised
     from ..figures.advise.kinds import Sized

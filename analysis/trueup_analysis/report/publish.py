@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trueup.errors import BadInput, TrueupError
+from trueup_node.errors import BadInput, TrueupError
 
 from ..figures.prices import OWN, Terms
 from ..render.html import render_html

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from trueup.record import OUTCOMES
+from trueup_node.record import OUTCOMES
 
 from .. import units
 from ..figures.views import names_of, view_of
@@ -17,7 +17,7 @@ from ..sheets.sheet import Column, Sheet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trueup.cases import Case
+    from trueup_node.cases import Case
 
     from ..figures.heads import Heads
     from ..load import Loaded

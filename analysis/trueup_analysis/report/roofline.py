@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
     from numpy.typing import NDArray
-    from trueup.cases import Case
+    from trueup_node.cases import Case
 
     from ..figures.sizes import Sizes
 

@@ -16,7 +16,7 @@ from .sheet import Column, Sheet, four, price, short_size, three, times, unshown
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trueup.view import Measure, Work
+    from trueup_node.view import Measure, Work
 
     from ..figures.cost import CostTable
 

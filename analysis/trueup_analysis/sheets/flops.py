@@ -10,7 +10,7 @@ from .sheet import Column, Sheet, unshown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trueup.benchmarks.megatron.flops import Model
+    from trueup_node.benchmarks.megatron.flops import Model
 
     from ..figures.flops import Count, Published
 

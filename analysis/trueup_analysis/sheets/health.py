@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trueup.health.verdicts import WORST_FIRST
-from trueup.quantity import Quantity
+from trueup_node.health.verdicts import WORST_FIRST
+from trueup_node.quantity import Quantity
 
 from .. import units
 from .sheet import Column, Sheet, worded
@@ -13,7 +13,7 @@ from .sheet import Column, Sheet, worded
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from trueup.health.verdicts import Verdict
+    from trueup_node.health.verdicts import Verdict
 
     from ..figures.health.examine import Health
     from ..figures.health.summary import Spread

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup.record import OUTCOMES
+from trueup_node.record import OUTCOMES
 
 from .. import units
 from ..cases import names, read_cases
@@ -19,8 +19,8 @@ from .sheet import Column, Columns, Sheet, short_size, unshown, worded
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trueup.cases import Case
-    from trueup.health.expectations import Expectations
+    from trueup_node.cases import Case
+    from trueup_node.health.expectations import Expectations
 
     from ..figures.views import Headline
     from ..load import Loaded

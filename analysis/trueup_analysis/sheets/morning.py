@@ -19,8 +19,8 @@ from . import compare as compare_sheets
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from trueup.health.expectations import Expectations
-    from trueup.health.verdicts import Verdict
+    from trueup_node.health.expectations import Expectations
+    from trueup_node.health.verdicts import Verdict
 
     from ..figures.compare.changes import Change, Comparison
     from ..figures.health.examine import Health

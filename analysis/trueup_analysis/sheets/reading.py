@@ -7,9 +7,9 @@ import textwrap
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trueup.cases import TYPICAL
-from trueup.health.verdicts import NODE_ORDER, worst
-from trueup.quantity import Quantity
+from trueup_node.cases import TYPICAL
+from trueup_node.health.verdicts import NODE_ORDER, worst
+from trueup_node.quantity import Quantity
 
 from .. import units
 from ..figures.health.measured import of_reading
@@ -20,7 +20,7 @@ from .sheet import Column, Sheet
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trueup.health.verdicts import Verdict
+    from trueup_node.health.verdicts import Verdict
 
     from ..read import Reading
 

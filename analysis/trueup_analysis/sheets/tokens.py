@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup.serving import LOADS
+from trueup_node.serving import LOADS
 
 from .. import units
 from ..figures.prices import GIVEN

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trueup.node.nccl_topology import gpu_masks
-from trueup.node.topology import format_cpu_list, mask_words
+from trueup_node.node.nccl_topology import gpu_masks
+from trueup_node.node.topology import format_cpu_list, mask_words
 
 from .. import units
 from .sheet import Column, Sheet, unshown, worded
@@ -13,7 +13,7 @@ from .sheet import Column, Sheet, unshown, worded
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trueup.node.nccl_topology import Finding, Layout
+    from trueup_node.node.nccl_topology import Finding, Layout
 
 
 def findings(faults: Sequence[Finding], source: str, expected: Layout, size: str) -> Sheet:

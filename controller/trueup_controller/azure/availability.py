@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from trueup.errors import TrueupError
-from trueup.reading import is_count
+from trueup_node.errors import TrueupError
+from trueup_node.reading import is_count
 
 from .catalog import Catalog, sold_vcpus
 from .parameters import Parameters

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
-from trueup.errors import BadInput
-from trueup.reading import is_number
-from trueup.suggest import nearest
+from trueup_node.errors import BadInput
+from trueup_node.reading import is_number
+from trueup_node.suggest import nearest
 
 _EARTH_KM = 6371.0
 # Of latitude and longitude.

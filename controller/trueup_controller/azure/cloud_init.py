@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from types import ModuleType
 
-from trueup import bounded_http
+from trueup_node import bounded_http
 
 # Programs that machines get, and the configuration of each.
 PROGRAMS = "/opt/trueup"

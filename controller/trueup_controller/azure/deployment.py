@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from trueup import rest
-from trueup.errors import BadInput, TrueupError
+from trueup_node import rest
+from trueup_node.errors import BadInput, TrueupError
 
 from . import availability, nfs, self_destruct, windows
 from . import template as arm

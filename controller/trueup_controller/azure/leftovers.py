@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
-from trueup.vm import expiry
+from trueup_node.vm import expiry
 
 from .catalog import Catalog
 from .cost import Find

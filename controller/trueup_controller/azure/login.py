@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trueup import bounded_http
-from trueup.errors import BadInput, TrueupError
-from trueup.suggest import did_you_mean
+from trueup_node import bounded_http
+from trueup_node.errors import BadInput, TrueupError
+from trueup_node.suggest import did_you_mean
 
 INSTALL = "run `make azure` in trueup's checkout, and use the ansible programs in its .venv/bin"
 # Azure's library sets no time limit for its own calls.

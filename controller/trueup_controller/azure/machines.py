@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from trueup.errors import BadInput, TrueupError
+from trueup_node.errors import BadInput, TrueupError
 
 if TYPE_CHECKING:
     from .manager import Manager, Row

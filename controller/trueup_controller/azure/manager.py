@@ -13,8 +13,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NamedTuple
 
-from trueup import rest
-from trueup.errors import BadInput, TrueupError
+from trueup_node import rest
+from trueup_node.errors import BadInput, TrueupError
 
 from .login import INSTALL, Login, sign_in
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from trueup.vm import node_nfs
+from trueup_node.vm import node_nfs
 
 from . import cloud_init
 

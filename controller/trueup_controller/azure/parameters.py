@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from typing import Any, Callable
 
-from trueup.errors import BadInput
-from trueup.options import Option, merged, misfits
-from trueup.reading import is_number
-from trueup.suggest import did_you_mean
+from trueup_node.errors import BadInput
+from trueup_node.options import Option, merged, misfits
+from trueup_node.reading import is_number
+from trueup_node.suggest import did_you_mean
 
 from . import pull as pulled
 from . import windows

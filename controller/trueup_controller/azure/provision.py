@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Callable, NamedTuple
 
-from trueup import rest
-from trueup.errors import BadInput, TrueupError
+from trueup_node import rest
+from trueup_node.errors import BadInput, TrueupError
 
 from . import nfs, self_destruct, socks_tunnel, wait_ready, windows
 from .catalog import Catalog

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from trueup.options import Option
-from trueup.redaction import redact
-from trueup.vm import node_pull
+from trueup_node.options import Option
+from trueup_node.redaction import redact
+from trueup_node.vm import node_pull
 
 from . import cloud_init
 from .self_destruct import METADATA

@@ -25,8 +25,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from trueup.errors import BadInput, TrueupError
-from trueup.record import is_run_id
+from trueup_node.errors import BadInput, TrueupError
+from trueup_node.record import is_run_id
 
 from . import nfs, template, windows
 from .parameters import GENERATED, Parameters

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from trueup.errors import BadInput
-from trueup.suggest import did_you_mean
+from trueup_node.errors import BadInput
+from trueup_node.suggest import did_you_mean
 
 # Of these only the first child is looked up in the machine itself.
 _INTO_FIRST = (

@@ -11,7 +11,7 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trueup.vm import expiry
+from trueup_node.vm import expiry
 
 from . import cloud_init
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from trueup.errors import TrueupError
+from trueup_node.errors import TrueupError
 
 HERE = "127.0.0.1"
 _OPEN_SECONDS, _ASK_SECONDS, _PAUSE_SECONDS = 60.0, 20, 0.2

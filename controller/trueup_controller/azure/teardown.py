@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Callable, NamedTuple
 
-from trueup import rest
-from trueup.errors import BadInput, TrueupError
-from trueup.record import is_run_id
-from trueup.vm import expiry
+from trueup_node import rest
+from trueup_node.errors import BadInput, TrueupError
+from trueup_node.record import is_run_id
+from trueup_node.vm import expiry
 
 from ..desktops.session_host import end_pools
 from . import self_destruct

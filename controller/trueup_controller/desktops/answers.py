@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 _HIVE = re.compile(r"(HK(?:CC|CR|CU|LM|U)):?\\(.+)", re.IGNORECASE)
 # win_group_membership.ps1, ansible.windows 3.3.0.

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trueup.options import Option, merged, misfits
-from trueup.plan import Plan, PlanInputs, Skipped, sentences
+from trueup_node.options import Option, merged, misfits
+from trueup_node.plan import Plan, PlanInputs, Skipped, sentences
 
 from .avd_agent import AGENT_KEY, DOMAIN_KEY, ENTRA_KEY, SERVICE, agent_of, joined
 

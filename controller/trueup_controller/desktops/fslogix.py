@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
-from trueup.options import Option, misfits
-from trueup.plan import Plan, PlanInputs, Skipped, sentences
+from trueup_node.options import Option, misfits
+from trueup_node.plan import Plan, PlanInputs, Skipped, sentences
 
 from ..system import others
 from . import fslogix_settings as settings

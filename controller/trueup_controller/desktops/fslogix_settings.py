@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from trueup.options import Option, misfits
+from trueup_node.options import Option, misfits
 
 from .registry import Value
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from trueup.errors import ParseError
-from trueup.node import gpu_look, gpu_state, tools, vgpu
-from trueup.node.nvidia_driver import Driver
+from trueup_node.errors import ParseError
+from trueup_node.node import gpu_look, gpu_state, tools, vgpu
+from trueup_node.node.nvidia_driver import Driver
 
 from ..plans import grid_driver
 

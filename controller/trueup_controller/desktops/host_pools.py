@@ -17,8 +17,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Callable, NamedTuple
 from urllib.parse import quote, unquote
 
-from trueup import rest
-from trueup.errors import BadInput, TrueupError
+from trueup_node import rest
+from trueup_node.errors import BadInput, TrueupError
 
 from ..azure.manager import Manager, Row
 

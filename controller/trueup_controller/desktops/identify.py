@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trueup.node import identify
-from trueup.node.machine import machine_word
-from trueup.node.metadata import Metadata
-from trueup.node.nvidia_smi import Gpu
+from trueup_node.node import identify
+from trueup_node.node.machine import machine_word
+from trueup_node.node.metadata import Metadata
+from trueup_node.node.nvidia_smi import Gpu
 
 # Subsets that ansible.windows.setup gathers.
 SUBSETS = ["!all", "!min", "distribution", "memory", "processor"]

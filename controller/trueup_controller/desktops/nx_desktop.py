@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from trueup.options import Option, merged, misfits
-from trueup.plan import Plan, PlanInputs, Skipped, sentences
+from trueup_node.options import Option, merged, misfits
+from trueup_node.plan import Plan, PlanInputs, Skipped, sentences
 
 from .registry import Value, changes, data_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trueup.plan import sentences
+from trueup_node.plan import sentences
 
 # Azure's price for Windows beside the size itself: Windows rows of catalog/prices.csv less the
 # Linux ones, of every size that has both (eastus).

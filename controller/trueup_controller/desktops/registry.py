@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 # Of win_regedit's types those that roles declare, as win_reg_stat calls them.
 TYPES = {

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Callable, NamedTuple, Protocol
 
-from trueup.errors import BadInput, TrueupError
+from trueup_node.errors import BadInput, TrueupError
 
 from ..azure.manager import Manager
 from .avd_agent import INVALID_TOKEN, Agent, Event

@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NoReturn, Protocol
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from trueup.errors import BadInput
-from trueup.options import Option
-from trueup.printable import failure, printable
-from trueup.run.bench import Bench, argument_spec, carry_out
-from trueup.run.output_buffer import SHOWN, BufferedOutput, of_ends
-from trueup.run.process import Completed, told_cut
+from trueup_node.errors import BadInput
+from trueup_node.options import Option
+from trueup_node.printable import failure, printable
+from trueup_node.run.bench import Bench, argument_spec, carry_out
+from trueup_node.run.output_buffer import SHOWN, BufferedOutput, of_ends
+from trueup_node.run.process import Completed, told_cut
 
 _DIGITS = 12
 # Of an output, less than on a Linux node: the answer comes by WinRM, in parts of some 500 KiB, and

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trueup.errors import BadInput
-from trueup.plan import Plan, PlanInputs, sentences
+from trueup_node.errors import BadInput
+from trueup_node.plan import Plan, PlanInputs, sentences
 
 from ..plans import grid_driver, grid_source
 from ..system import catalog_of

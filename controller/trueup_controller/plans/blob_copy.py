@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from trueup.benchmarks.blob_copy.case import CREDENTIALS, OPTIONS, capped
-from trueup.errors import BadInput
-from trueup.node import own_python
-from trueup.node.pythons import Need
-from trueup.options import MODULE, ROLE
-from trueup.plan import Plan, PlanInputs, Skipped
+from trueup_node.benchmarks.blob_copy.case import CREDENTIALS, OPTIONS, capped
+from trueup_node.errors import BadInput
+from trueup_node.node import own_python
+from trueup_node.node.pythons import Need
+from trueup_node.options import MODULE, ROLE
+from trueup_node.plan import Plan, PlanInputs, Skipped
 
 _NEEDED_MIB = 256
 # Defaults of trueup-blob-copy.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trueup.plan import PlanInputs
+from trueup_node.plan import PlanInputs
 
 
 def cuda_repository(inputs: PlanInputs) -> dict[str, str]:

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trueup.benchmarks.dcgm.case import (
+from trueup_node.benchmarks.dcgm.case import (
     ARITHMETIC_LEVEL,
     DCGMI,
     LEAST_LIMIT,
     LIMITS,
     STRESS,
 )
-from trueup.plan import Convergence, Plan, PlanInputs, Skipped
+from trueup_node.plan import Convergence, Plan, PlanInputs, Skipped
 
 # Azure's image has one of them (thermal_test.sh looks for 13 and 12).
 _STRESS_PROGRAMS = ("dcgmproftester13", "dcgmproftester12", "dcgmproftester11")

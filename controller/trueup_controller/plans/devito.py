@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from trueup.benchmarks.devito import case as devito
-from trueup.node import mpi, own_python
-from trueup.node.affinity import Layout
-from trueup.node.pythons import Need, interpreter
-from trueup.options import for_module, row_refusals
-from trueup.plan import Convergence, Now, Plan, PlanInputs, Skipped, files_look
+from trueup_node.benchmarks.devito import case as devito
+from trueup_node.node import mpi, own_python
+from trueup_node.node.affinity import Layout
+from trueup_node.node.pythons import Need, interpreter
+from trueup_node.options import for_module, row_refusals
+from trueup_node.plan import Convergence, Now, Plan, PlanInputs, Skipped, files_look
 
 from .. import launch_nodes as together
 from . import devito_search

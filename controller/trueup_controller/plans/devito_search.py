@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from trueup.node.affinity import Layout
-from trueup.node.topology import parse_cpu_list
+from trueup_node.node.affinity import Layout
+from trueup_node.node.topology import parse_cpu_list
 
 # Speed of a part of a machine beside idle parts, over its share of the whole machine's speed: HBv3
 # clocks one core at 3.5 GHz and all at 3.0, and a tenth is added.

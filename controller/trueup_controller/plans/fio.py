@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trueup.benchmarks.fio.case import OPTIONS
-from trueup.options import for_module
-from trueup.plan import Plan, PlanInputs, Skipped
+from trueup_node.benchmarks.fio.case import OPTIONS
+from trueup_node.options import for_module
+from trueup_node.plan import Plan, PlanInputs, Skipped
 
 
 def programs(_: PlanInputs) -> dict[str, Any]:

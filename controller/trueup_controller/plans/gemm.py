@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trueup.node.gpu_places import gpu_places
-from trueup.plan import Convergence, Plan, PlanInputs, Skipped, files_look
+from trueup_node.node.gpu_places import gpu_places
+from trueup_node.plan import Convergence, Plan, PlanInputs, Skipped, files_look
 
 _OLDEST = [3, 9]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from trueup.plan import Convergence, Look, Plan, PlanInputs, files_look, unit_look
+from trueup_node.plan import Convergence, Look, Plan, PlanInputs, files_look, unit_look
 
 from ..systemd import READING
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trueup.benchmarks.gpu_copy.case import OPTIONS, TOOLS
-from trueup.node.gpu_places import gpu_places
-from trueup.options import for_module
-from trueup.plan import Convergence, Plan, PlanInputs, Skipped, files_look
+from trueup_node.benchmarks.gpu_copy.case import OPTIONS, TOOLS
+from trueup_node.node.gpu_places import gpu_places
+from trueup_node.options import for_module
+from trueup_node.plan import Convergence, Plan, PlanInputs, Skipped, files_look
 
 from .nccl_setup import gpu_generation
 

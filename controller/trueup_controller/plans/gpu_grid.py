@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trueup.plan import (
+from trueup_node.plan import (
     Convergence,
     Look,
     Plan,

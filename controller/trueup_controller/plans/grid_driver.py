@@ -12,7 +12,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trueup.errors import BadInput, ParseError
+from trueup_node.errors import BadInput, ParseError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

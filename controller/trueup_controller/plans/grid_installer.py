@@ -11,7 +11,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 if TYPE_CHECKING:
     from pathlib import Path

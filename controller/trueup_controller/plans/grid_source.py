@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 # The host whose word is taken for a file that nobody publishes a sha256 of.
 MICROSOFT = "https://download.microsoft.com/"

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from trueup.benchmarks.gromacs import case as gromacs
-from trueup.node import transactions
-from trueup.node.gpu_places import gpu_places, in_core_order
-from trueup.options import ROLE, for_module, row_refusals
-from trueup.plan import Plan, PlanInputs, Skipped
+from trueup_node.benchmarks.gromacs import case as gromacs
+from trueup_node.node import transactions
+from trueup_node.node.gpu_places import gpu_places, in_core_order
+from trueup_node.options import ROLE, for_module, row_refusals
+from trueup_node.plan import Plan, PlanInputs, Skipped
 
 from ..sites import eessi
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trueup.plan import (
+from trueup_node.plan import (
     Convergence,
     Look,
     Plan,

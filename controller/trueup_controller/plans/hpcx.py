@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from trueup.node.mpi import hcoll, hpcx_environment, ucx
-from trueup.plan import Convergence, Look, Plan, PlanInputs, files_look, sentences
+from trueup_node.node.mpi import hcoll, hpcx_environment, ucx
+from trueup_node.plan import Convergence, Look, Plan, PlanInputs, files_look, sentences
 
 from ..system import as_comment, free_of, in_image, short_of
 

@@ -7,13 +7,18 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from trueup.benchmarks.hpl.case import NVIDIA_PROGRAM, OPTIONS, Container, require_memory_of_gpus
-from trueup.errors import BadInput
-from trueup.node import mpi, transactions
-from trueup.node.gpu_places import GpuPlace, gpu_places
-from trueup.node.topology import cpu_mask, format_cpu_list
-from trueup.options import for_module
-from trueup.plan import Now, Plan, PlanInputs, Skipped
+from trueup_node.benchmarks.hpl.case import (
+    NVIDIA_PROGRAM,
+    OPTIONS,
+    Container,
+    require_memory_of_gpus,
+)
+from trueup_node.errors import BadInput
+from trueup_node.node import mpi, transactions
+from trueup_node.node.gpu_places import GpuPlace, gpu_places
+from trueup_node.node.topology import cpu_mask, format_cpu_list
+from trueup_node.options import for_module
+from trueup_node.plan import Now, Plan, PlanInputs, Skipped
 
 from .. import launch_nodes as together
 from ..system import catalog_of

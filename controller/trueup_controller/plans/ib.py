@@ -10,16 +10,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trueup.benchmarks.ib.case import (
+from trueup_node.benchmarks.ib.case import (
     OPTIONS,
     PROGRAMS,
     WRITE_FROM_HOST,
     require_one_size,
 )
-from trueup.errors import BadInput
-from trueup.node.gpu_places import gpu_places
-from trueup.options import for_module
-from trueup.plan import Convergence, Plan, PlanInputs, Skipped
+from trueup_node.errors import BadInput
+from trueup_node.node.gpu_places import gpu_places
+from trueup_node.options import for_module
+from trueup_node.plan import Convergence, Plan, PlanInputs, Skipped
 
 from .ib_pairs import round_pair
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 # Server and client.
 Pair = list[str]

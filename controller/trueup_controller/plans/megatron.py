@@ -8,16 +8,16 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from trueup.benchmarks.megatron.case import CATALOG, OPTIONS, RENDEZVOUS_PORT, TORCHRUN
-from trueup.benchmarks.megatron.case import asked as run_of
-from trueup.errors import BadInput
-from trueup.node import mpi, own_python
-from trueup.node.affinity import srun_cpu_bind
-from trueup.node.gpu_places import bound, gpu_places
-from trueup.node.pythons import Need
-from trueup.options import ROLE, for_module, refusals
-from trueup.plan import Plan, PlanInputs, Skipped
-from trueup.run.launcher import bind_argv
+from trueup_node.benchmarks.megatron.case import CATALOG, OPTIONS, RENDEZVOUS_PORT, TORCHRUN
+from trueup_node.benchmarks.megatron.case import asked as run_of
+from trueup_node.errors import BadInput
+from trueup_node.node import mpi, own_python
+from trueup_node.node.affinity import srun_cpu_bind
+from trueup_node.node.gpu_places import bound, gpu_places
+from trueup_node.node.pythons import Need
+from trueup_node.options import ROLE, for_module, refusals
+from trueup_node.plan import Plan, PlanInputs, Skipped
+from trueup_node.run.launcher import bind_argv
 
 from .. import launch_nodes as together
 from .gpu_grid import lacks_cuda_13

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from trueup.benchmarks.nccl import case as nccl
-from trueup.node.gpu_places import gpu_places
-from trueup.options import for_module
-from trueup.plan import (
+from trueup_node.benchmarks.nccl import case as nccl
+from trueup_node.node.gpu_places import gpu_places
+from trueup_node.options import for_module
+from trueup_node.plan import (
     Convergence,
     Now,
     Plan,

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from trueup.node import mpi, nccl_topology
-from trueup.node.nccl_topology import Layout
-from trueup.plan import PlanInputs
+from trueup_node.node import mpi, nccl_topology
+from trueup_node.node.nccl_topology import Layout
+from trueup_node.plan import PlanInputs
 
 from ..system import as_comment, catalog_of, in_image
 from .cuda_repository import cuda_repository

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from trueup.plan import Plan, PlanInputs, Skipped
+from trueup_node.plan import Plan, PlanInputs, Skipped
 
 from .shared_storage import PATH
 

@@ -6,9 +6,9 @@ import ntpath
 import re
 from typing import Any
 
-from trueup.benchmarks.nv_a10.case import OPTIONS
-from trueup.options import for_module
-from trueup.plan import Plan, PlanInputs, Skipped, sentences
+from trueup_node.benchmarks.nv_a10.case import OPTIONS
+from trueup_node.options import for_module
+from trueup_node.plan import Plan, PlanInputs, Skipped, sentences
 
 # It is on every Windows, and users of a session host cannot write there.
 _DOWNLOADS = r"C:\Program Files"

@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from trueup.node.mounts import unit_name
-from trueup.plan import (
+from trueup_node.node.mounts import unit_name
+from trueup_node.plan import (
     Convergence,
     Look,
     Plan,
@@ -172,7 +172,7 @@ def _files(inputs: PlanInputs, settings: dict[str, Any]) -> list[dict[str, str]]
         *(
             {
                 "path": f"{_FOLDER}/{_PACKAGE}/{name}.py",
-                "source": f"module_utils/trueup/node/scratch/{name}.py",
+                "source": f"module_utils/trueup_node/node/scratch/{name}.py",
             }
             for name in ("__init__", "states", "reading", "program")
         ),

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from trueup.node import infiniband, nccl_topology
-from trueup.plan import (
+from trueup_node.node import infiniband, nccl_topology
+from trueup_node.plan import (
     Convergence,
     Plan,
     PlanInputs,

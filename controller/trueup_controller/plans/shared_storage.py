@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable
 
-from trueup.node.mounts import unit_name
-from trueup.plan import Plan, PlanInputs, Skipped
+from trueup_node.node.mounts import unit_name
+from trueup_node.plan import Plan, PlanInputs, Skipped
 
 from ..system import release
 from . import mount_options

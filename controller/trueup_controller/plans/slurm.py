@@ -9,7 +9,7 @@ import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from trueup.plan import Plan, PlanInputs
+from trueup_node.plan import Plan, PlanInputs
 
 from .slurm_cluster import PARTS, Cluster, Host, cluster_of
 from .slurm_files import (

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from trueup.node import nccl_topology
-from trueup.node.topology import format_cpu_list
+from trueup_node.node import nccl_topology
+from trueup_node.node.topology import format_cpu_list
 
 from .slurm_names import cpu_word, gpu_type, hostlist
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from trueup.plan import PlanInputs
+    from trueup_node.plan import PlanInputs
 
 PARTS = ("controller", "accounting", "compute", "login")
 # Slurm's names of nodes, partitions, features and switches, without characters of its own syntax.

@@ -6,8 +6,8 @@ import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from trueup.health.expectations import of_size
-from trueup.node import nccl_topology
+from trueup_node.health.expectations import of_size
+from trueup_node.node import nccl_topology
 
 from .. import systemd
 from ..sizes import read_sources
@@ -18,7 +18,7 @@ from .slurm_cluster import Host
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trueup.plan import PlanInputs
+    from trueup_node.plan import PlanInputs
 
     from .slurm_cluster import Cluster
 
@@ -53,8 +53,8 @@ Restart=on-failure
 RestartSec=10
 """
 _WRITTEN = "# Written by trueup (role slurm)"
-# The program by which a node judges itself, and its part of module_utils/trueup under a name of its
-# own: a node has no controller when slurmd asks.
+# The program by which a node judges itself, and its part of module_utils/trueup_node under a name
+# of its own: a node has no controller when slurmd asks.
 _HEALTH = f"{_LIBEXEC}/slurm_health"
 _PACKAGE = "trueup_health"
 _ROOM = (
@@ -296,7 +296,7 @@ def _own_health(inputs: PlanInputs) -> list[dict[str, str]]:
     room = [
         {
             "path": f"{_LIBEXEC}/{_PACKAGE}/{name}.py",
-            "source": f"module_utils/trueup/{name}.py",
+            "source": f"module_utils/trueup_node/{name}.py",
         }
         for name in _ROOM
     ]

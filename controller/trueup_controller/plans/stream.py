@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trueup.plan import Convergence, Look, Plan, PlanInputs, Skipped, files_look
+from trueup_node.plan import Convergence, Look, Plan, PlanInputs, Skipped, files_look
 
 _FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=gnu11")
 _SOURCE = "roles/stream/files/stream_kernel.c"

@@ -10,15 +10,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from trueup.benchmarks.vllm.case import OPTIONS, PROFILES, prompts_of
-from trueup.errors import BadInput, TrueupError
-from trueup.node import own_python
-from trueup.node.gpu_places import gpu_places
-from trueup.node.packages import verified_only
-from trueup.node.pythons import Need, interpreter
-from trueup.node.topology import format_cpu_list
-from trueup.options import for_module
-from trueup.plan import Plan, PlanInputs, Skipped
+from trueup_node.benchmarks.vllm.case import OPTIONS, PROFILES, prompts_of
+from trueup_node.errors import BadInput, TrueupError
+from trueup_node.node import own_python
+from trueup_node.node.gpu_places import gpu_places
+from trueup_node.node.packages import verified_only
+from trueup_node.node.pythons import Need, interpreter
+from trueup_node.node.topology import format_cpu_list
+from trueup_node.options import for_module
+from trueup_node.plan import Plan, PlanInputs, Skipped
 
 from ..sizes import read_sizes
 from . import gpu_grid, vllm_recipes
@@ -298,7 +298,7 @@ def _files(inputs: PlanInputs, serving: Serving, home: str) -> list[dict[str, st
             "mode": "0755",
             "source": "roles/vllm/files/vllm_driver.py",
         },
-        {"path": f"{home}/bounded_http.py", "source": "module_utils/trueup/bounded_http.py"},
+        {"path": f"{home}/bounded_http.py", "source": "module_utils/trueup_node/bounded_http.py"},
     ]
     python = interpreter(inputs, _need(inputs, serving))
     if serving.build == "cpu" and python:

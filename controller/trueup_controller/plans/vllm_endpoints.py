@@ -6,7 +6,7 @@ import ipaddress
 import re
 from typing import Any
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
 _MEMBERS = {

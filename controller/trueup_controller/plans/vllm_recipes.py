@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, NamedTuple, Optional, Union
 
-from trueup.errors import BadInput, ParseError
-from trueup.node.topology import format_cpu_list, parse_cpu_list
-from trueup.reading import is_count, is_number
-from trueup.suggest import did_you_mean
+from trueup_node.errors import BadInput, ParseError
+from trueup_node.node.topology import format_cpu_list, parse_cpu_list
+from trueup_node.reading import is_count, is_number
+from trueup_node.suggest import did_you_mean
 
 GIB = 1024**3
 # More nodes than any single deployment here; the search for enough nodes ends there.

@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from trueup.node.mounts import unit_name
-from trueup.plan import Plan, PlanInputs, sentences
+from trueup_node.node.mounts import unit_name
+from trueup_node.plan import Plan, PlanInputs, sentences
 
 from ..plans.nccl_setup import gpu_generation
 from ..system import local_scratch, others, release

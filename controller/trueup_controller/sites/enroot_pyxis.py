@@ -12,9 +12,9 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trueup.errors import BadInput
-from trueup.node.packages import cannot_be_installed, verified_only
-from trueup.plan import Plan, PlanInputs, sentences
+from trueup_node.errors import BadInput
+from trueup_node.node.packages import cannot_be_installed, verified_only
+from trueup_node.plan import Plan, PlanInputs, sentences
 
 from ..system import as_comment, local_scratch, others
 from ..systemd import RESTRICTED

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from trueup import benchmarks
-from trueup.options import MODULE
-from trueup.plan import Plan, PlanInputs
+from trueup_node import benchmarks
+from trueup_node.options import MODULE
+from trueup_node.plan import Plan, PlanInputs
 
 _HEADER = "---\n# Written by trueup (role ondemand_app). Changes here are lost.\n"
 # With several nodes the launcher is mpirun, which takes the job's own nodes. The launcher slurm

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from trueup.node import nccl_topology
+from trueup_node.node import nccl_topology
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from trueup.errors import TrueupError
-from trueup.node.metadata import METADATA_URL
 from trueup_controller import actions
 from trueup_controller.azure.manager import connect
 from trueup_controller.azure.run_state import home
 from trueup_controller.desktops import answers, authenticode, avd_agent
 from trueup_controller.desktops.host_pools import VM_USER, Change, Desktops, Location
 from trueup_controller.desktops.session_host import Identity, Outcome, Work, identity_of
+from trueup_node.errors import TrueupError
+from trueup_node.node.metadata import METADATA_URL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -6,9 +6,9 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from trueup.errors import BadInput
 from trueup_controller import actions
 from trueup_controller.desktops import answers
+from trueup_node.errors import BadInput
 
 DOCUMENTATION = r"""
 name: windows_facts

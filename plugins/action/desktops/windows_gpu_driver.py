@@ -11,10 +11,10 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.urls import ConnectionError as NoConnection
 from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
-from trueup import bounded_http
-from trueup.errors import BadInput, TrueupError
 from trueup_controller import actions
 from trueup_controller.desktops import authenticode, windows_gpu
+from trueup_node import bounded_http
+from trueup_node.errors import BadInput, TrueupError
 
 DOCUMENTATION = r"""
 name: windows_gpu_driver

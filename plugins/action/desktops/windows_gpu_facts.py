@@ -7,9 +7,9 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from trueup.errors import TrueupError
 from trueup_controller import actions
 from trueup_controller.desktops import gpu
+from trueup_node.errors import TrueupError
 
 DOCUMENTATION = r"""
 name: windows_gpu_facts

@@ -11,9 +11,9 @@ description: Runs dd and returns its rate as a record.
 extends_documentation_fragment: trueup_options.toy
 """
 
-from ansible.module_utils.trueup.benchmarks.toy import case as toy
-from ansible.module_utils.trueup.benchmarks.toy.output import parse_toy
-from ansible.module_utils.trueup.run.bench import Bench, run_module
+from ansible.module_utils.trueup_node.benchmarks.toy import case as toy
+from ansible.module_utils.trueup_node.benchmarks.toy.output import parse_toy
+from ansible.module_utils.trueup_node.run.bench import Bench, run_module
 
 
 def measure(bench: Bench) -> None:

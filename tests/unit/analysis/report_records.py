@@ -8,7 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from helpers import a_record
-from trueup.record import summarise
+from trueup_node.record import summarise
 
 if TYPE_CHECKING:
     from pathlib import Path

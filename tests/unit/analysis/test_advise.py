@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 from helpers import parametrized
-from trueup.cases import Case, Figure
-from trueup.errors import BadInput
 from trueup_analysis import catalog
 from trueup_analysis.figures.advise import access, answers, asks
 from trueup_analysis.figures.advise.estimates import MODEL, PUBLISHED, RECORD, Range, spread
@@ -22,6 +20,8 @@ from trueup_analysis.figures.advise.knowledge import Knowledge
 from trueup_analysis.figures.advise.services import read_services
 from trueup_analysis.figures.prices import Book, read_all
 from trueup_analysis.sheets import advise as sheets
+from trueup_node.cases import Case, Figure
+from trueup_node.errors import BadInput
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 TODAY = date(2026, 11, 23)
@@ -189,7 +189,7 @@ def test_the_back_test_is_printed(told: Any) -> None:
 def test_records_are_found_by_the_figures_that_their_views_show(
     work: str, tool: str, metric: str, parameters: dict[str, str]
 ) -> None:
-    view = importlib.import_module(f"trueup.benchmarks.{tool}.view").VIEW
+    view = importlib.import_module(f"trueup_node.benchmarks.{tool}.view").VIEW
     assert metric in {one.metric for one in (*view.headlines, *view.figures)}
     mine = Case(
         *(("n1",), "Standard_ND96asr_v4", tool, "c", "ok", None, parameters, {}),

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from helpers import ROOT, parametrized
-from trueup.errors import BadInput
 from trueup_analysis.figures.advise import architectures
 from trueup_analysis.figures.advise.knowledge import Knowledge
+from trueup_node.errors import BadInput
 
 TODAY = date(2026, 11, 24)
 KNOWN = Knowledge(ROOT / "catalog", TODAY)

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from helpers import parametrized
 from report_pages import advice
-from trueup.cases import Case, Figure
-from trueup.errors import BadInput
 from trueup_analysis import catalog
 from trueup_analysis.figures.advise import asks
 from trueup_analysis.figures.advise.estimates import RECORD
@@ -19,6 +17,8 @@ from trueup_analysis.figures.advise.kinds.sizing import Held
 from trueup_analysis.figures.advise.knowledge import Knowledge
 from trueup_analysis.figures.advise.services import read_services
 from trueup_analysis.figures.prices import Book, read_all
+from trueup_node.cases import Case, Figure
+from trueup_node.errors import BadInput
 
 TODAY = date(2026, 11, 24)
 NV6, NV12, NV18, NV36, NV72 = (f"Standard_NV{n}ads_A10_v5" for n in (6, 12, 18, 36, 72))

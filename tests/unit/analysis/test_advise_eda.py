@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from report_pages import advice
-from trueup.errors import BadInput
 from trueup_analysis import catalog
 from trueup_analysis.figures.advise import asks, backtest
 from trueup_analysis.figures.advise.kinds import eda
@@ -18,6 +17,7 @@ from trueup_analysis.figures.advise.kinds.sizing import Held
 from trueup_analysis.figures.advise.knowledge import Knowledge
 from trueup_analysis.figures.advise.services import read_services
 from trueup_analysis.figures.prices import Book, read_all
+from trueup_node.errors import BadInput
 
 TODAY = date(2026, 11, 24)
 KNOWN = Knowledge(catalog.built_in(), TODAY)

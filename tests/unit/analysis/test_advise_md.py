@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from helpers import parametrized
-from trueup.cases import Case, Figure
-from trueup.errors import BadInput
 from trueup_analysis import catalog
 from trueup_analysis.figures.advise import answers, asks, backtest
 from trueup_analysis.figures.advise.estimates import RECORD
 from trueup_analysis.figures.advise.kinds import KINDS
 from trueup_analysis.figures.advise.knowledge import Knowledge
 from trueup_analysis.figures.prices import Book, read_all
+from trueup_node.cases import Case, Figure
+from trueup_node.errors import BadInput
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 TODAY = date(2026, 11, 24)

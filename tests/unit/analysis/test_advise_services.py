@@ -11,7 +11,6 @@ import yaml
 from helpers import ROOT, parametrized
 from hypothesis import given
 from hypothesis import strategies as st
-from trueup.errors import BadInput
 from trueup_analysis.figures.advise.services import (
     Advice,
     Needs,
@@ -20,6 +19,7 @@ from trueup_analysis.figures.advise.services import (
     gone,
     read_services,
 )
+from trueup_node.errors import BadInput
 
 TODAY = date(2026, 11, 23)
 KNOWN = read_services(ROOT / "catalog")

@@ -11,13 +11,13 @@ import pytest
 import test_advise
 from helpers import parametrized
 from test_advise import choice, known
-from trueup.cases import Case, Figure
-from trueup.errors import BadInput
 from trueup_analysis import catalog
 from trueup_analysis.figures.advise import answers, asks, engines
 from trueup_analysis.figures.advise.estimates import MODEL, PUBLISHED, RECORD
 from trueup_analysis.figures.advise.kinds import serving
 from trueup_analysis.figures.prices import read_all
+from trueup_node.cases import Case, Figure
+from trueup_node.errors import BadInput
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "vllm"
 H100, H200 = "Standard_ND96isr_H100_v5", "Standard_ND96isr_H200_v5"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from trueup.errors import BadInput
 from trueup_analysis import catalog
 from trueup_analysis.commands.judged import nodes_of
+from trueup_node.errors import BadInput
 
 
 @pytest.mark.parametrize(("cells", "taken"), [("1", False), ("1,2", True), ("1,2,3", False)])

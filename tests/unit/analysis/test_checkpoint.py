@@ -6,9 +6,9 @@ import json
 
 import pytest
 from helpers import parametrized
-from trueup.errors import BadInput
 from trueup_analysis import cli
 from trueup_analysis.figures.checkpoint import intervals, transfer
+from trueup_node.errors import BadInput
 
 
 def test_the_articles_eight_copies_stay_below_twenty_gigabits() -> None:

@@ -10,7 +10,6 @@ import made
 import pandas as pd
 import pytest
 from helpers import parametrized
-from trueup.errors import BadInput
 from trueup_analysis.cases import read_cases
 from trueup_analysis.figures import views
 from trueup_analysis.figures.cost import CostTable, table
@@ -19,6 +18,7 @@ from trueup_analysis.figures.pooling import has_work, work_priced
 from trueup_analysis.figures.prices import Terms, read_prices
 from trueup_analysis.load import Loaded, load
 from trueup_analysis.sheets import cost as cost_sheets
+from trueup_node.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[3]
 PRICES = ROOT / "catalog" / "prices.csv"

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from trueup.errors import BadInput, TrueupError
 from trueup_analysis import decoding
 from trueup_analysis.read import logs, marks, read, tools
+from trueup_node.errors import BadInput, TrueupError
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 REAL = Path(__file__).resolve().parents[4] / "shared" / "real_outputs"

@@ -8,9 +8,9 @@ from typing import Any
 
 import made
 import pytest
-from trueup.record import new_manifest
 from trueup_analysis.figures.expected_nodes import ExpectedNode, expected_nodes, why_missing
 from trueup_analysis.load import load
+from trueup_node.record import new_manifest
 
 OLD, NEW = "20261120T091300Z-7c1e", "20261121T080000Z-0a1b"
 UNKNOWN = "no record, and run.json does not say why"

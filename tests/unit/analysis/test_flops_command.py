@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trueup.benchmarks.megatron.flops import Model, article_flops
-from trueup.errors import BadInput
 from trueup_analysis.figures.flops import peak_of_size, published
+from trueup_node.benchmarks.megatron.flops import Model, article_flops
+from trueup_node.errors import BadInput
 
 CATALOG = Path(__file__).resolve().parents[3] / "catalog"
 GPT3 = ["--layers", "96", "--hidden", "12288", "--sequence", "512", "--micro-batch", "32"]

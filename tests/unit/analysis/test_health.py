@@ -20,12 +20,6 @@ from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from made import figure, record, write
-from trueup.cases import Case, Figure
-from trueup.errors import BadInput
-from trueup.health import verdicts
-from trueup.health.expectations import of_document
-from trueup.node.state import metrics
-from trueup.quantity import Quantity
 from trueup_analysis import cli
 from trueup_analysis.figures.health import expectations, many
 from trueup_analysis.figures.health import fleet as fleets
@@ -33,6 +27,12 @@ from trueup_analysis.figures.health.examine import Health, examine
 from trueup_analysis.figures.health.measured import cases as cases_of
 from trueup_analysis.load import load
 from trueup_analysis.render import junit, prometheus
+from trueup_node.cases import Case, Figure
+from trueup_node.errors import BadInput
+from trueup_node.health import verdicts
+from trueup_node.health.expectations import of_document
+from trueup_node.node.state import metrics
+from trueup_node.quantity import Quantity
 
 ROOT = Path(__file__).resolve().parents[3]
 CATALOG = ROOT / "catalog" / "expectations.yml"

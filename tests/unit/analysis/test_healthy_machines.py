@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from helpers import parametrized
-from trueup.cases import Case, Figure
-from trueup.errors import BadInput
-from trueup.health.verdicts import judge_case
 from trueup_analysis.decoding import decoded
 from trueup_analysis.figures.health import expectations
 from trueup_analysis.figures.health.measured import of_reading
 from trueup_analysis.read import marks, read
+from trueup_node.cases import Case, Figure
+from trueup_node.errors import BadInput
+from trueup_node.health.verdicts import judge_case
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = ROOT / "tests" / "data"

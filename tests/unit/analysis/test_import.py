@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from record_schema import RECORDS
-from trueup import record as records
 from trueup_analysis.figures.imported import Place, labels
+from trueup_node import record as records
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 NCCL = DATA / "nccl" / "infiniband.txt"

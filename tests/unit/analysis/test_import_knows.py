@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from record_schema import RECORDS
-from trueup import record as records
 from trueup_analysis.figures.contradictions import Gpu, gpus_in
 from trueup_analysis.figures.imported import Place, labels
+from trueup_node import record as records
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 NDV4, HBV3, H100 = "Standard_ND96asr_v4", "Standard_HB120rs_v3", "Standard_ND96isr_H100_v5"

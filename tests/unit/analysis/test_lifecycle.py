@@ -7,8 +7,8 @@ from datetime import date
 
 import pytest
 from helpers import ROOT, parametrized
-from trueup.errors import BadInput
 from trueup_analysis.figures.lifecycle import advisable, ended
+from trueup_node.errors import BadInput
 
 TODAY = date(2026, 11, 23)
 with (ROOT / "catalog" / "vm_sizes.csv").open(encoding="utf-8", newline="") as _stream:

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from record_schema import RECORDS
-from trueup.errors import BadInput
-from trueup.record import write_record
 from trueup_analysis import packed
 from trueup_analysis.cases import as_figures
 from trueup_analysis.load import Loaded, load, pack, verify
+from trueup_node.errors import BadInput
+from trueup_node.record import write_record
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = ROOT / "tests" / "data" / "records"

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import made
 import pytest
-from trueup.errors import BadInput
 from trueup_analysis.figures.prices import Terms, read_prices
 from trueup_analysis.figures.serving import ServiceLevel, Sweep, sweeps
 from trueup_analysis.figures.tokens import read_gpus, table
 from trueup_analysis.load import load
 from trueup_analysis.report.publish import write_report
 from trueup_analysis.sheets import serving as sheets
+from trueup_node.errors import BadInput
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trueup.benchmarks.nccl.output import NcclOutput
-from trueup.errors import BadInput
 from trueup_analysis import read as reader
 from trueup_analysis.read import marks, read, tools
+from trueup_node.benchmarks.nccl.output import NcclOutput
+from trueup_node.errors import BadInput
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import made
 import pytest
-from trueup.errors import BadInput
 from trueup_analysis.figures.reference import compare, own, storage
 from trueup_analysis.load import load
+from trueup_node.errors import BadInput
 
 REFERENCE = Path(__file__).resolve().parents[3] / "catalog" / "reference_results.csv"
 

@@ -13,12 +13,12 @@ import pytest
 import recorded_runs as runs
 import report_records as rr
 from report_pages import Seen, look
-from trueup.errors import BadInput, TrueupError
 from trueup_analysis import cli, packed
 from trueup_analysis.catalog import folder
 from trueup_analysis.figures.prices import Terms
 from trueup_analysis.load import Excluded, Loaded, load
 from trueup_analysis.report.publish import write_report
+from trueup_node.errors import BadInput, TrueupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,12 +14,12 @@ from helpers import ROOT, parametrized
 from recorded_runs import nccl_text, training_run
 from test_nv_a10_bench import ASKED, BESIDE, GPU, OWN
 from test_shared_load import ladder
-from trueup.cases import Case, Figure, of_record
 from trueup_analysis import catalog
 from trueup_analysis.figures import presets as figures
 from trueup_analysis.figures.views import views
 from trueup_analysis.sheets import presets as sheets
 from trueup_controller import presets
+from trueup_node.cases import Case, Figure, of_record
 
 CATALOG = ROOT / "catalog"
 PUBLISHED = CATALOG / "reference_results.csv"

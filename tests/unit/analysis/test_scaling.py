@@ -8,13 +8,13 @@ from typing import Any
 import made
 import pytest
 from helpers import parametrized
-from trueup.errors import BadInput
 from trueup_analysis.catalog import folder
 from trueup_analysis.cli import app
 from trueup_analysis.figures.health import expectations
 from trueup_analysis.figures.scaling.points import host_family
 from trueup_analysis.figures.scaling.tables import Series, series
 from trueup_analysis.load import Loaded, load
+from trueup_node.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "catalog" / "reference_results.csv"

@@ -11,9 +11,9 @@ from pathlib import Path
 import made
 import pytest
 from helpers import parametrized
-from trueup.errors import BadInput
 from trueup_analysis.load import Loaded, load
 from trueup_analysis.selection import Selection, find_run, moment, run_ids, select
+from trueup_node.errors import BadInput
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 OLD, NEW = "20261120T091300Z-7c1e", "20261121T101500Z-00aa"

@@ -8,11 +8,11 @@ from typing import Any
 
 import made
 import pytest
-from trueup.cases import Case, Figure
 from trueup_analysis.figures.reference import storage
 from trueup_analysis.figures.shared_load import rows
 from trueup_analysis.load import load
 from trueup_analysis.sheets.reference import storage_sheets
+from trueup_node.cases import Case, Figure
 
 REFERENCE = Path(__file__).resolve().parents[3] / "catalog" / "reference_results.csv"
 VOLUME = "10.1.0.4:/tools"

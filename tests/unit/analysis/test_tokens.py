@@ -13,7 +13,6 @@ import made
 import pandas as pd
 import pytest
 from helpers import parametrized
-from trueup.errors import BadInput
 from trueup_analysis import units
 from trueup_analysis.figures.prices import Terms, read_prices
 from trueup_analysis.figures.published_tokens import Article, recompute
@@ -23,6 +22,7 @@ from trueup_analysis.load import load
 from trueup_analysis.render import table as table_format
 from trueup_analysis.report.publish import write_report
 from trueup_analysis.sheets import tokens as token_sheets
+from trueup_node.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[3]
 CATALOG = ROOT / "catalog"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import made
 import pytest
-from trueup.errors import BadInput
 from trueup_analysis.figures.prices import Terms, read_prices
 from trueup_analysis.figures.users import read_vcpus, table
 from trueup_analysis.load import Loaded, load
 from trueup_analysis.sheets.users import users
+from trueup_node.errors import BadInput
 
 if TYPE_CHECKING:
     from trueup_analysis.figures.users import UserTable

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from helpers import parametrized
-from trueup.errors import BadInput
 from trueup_controller.desktops.authenticode import refusals, sha256_of
+from trueup_node.errors import BadInput
 
 BODY = b"not a driver\n" * 300_000
 

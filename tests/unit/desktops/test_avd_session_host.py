@@ -21,13 +21,13 @@ from helpers import parametrized, said
 from hypothesis import given
 from hypothesis import strategies as st
 from provisioning import known
-from trueup.errors import BadInput, TrueupError
 from trueup_controller.azure.login import Login
 from trueup_controller.azure.manager import Manager
 from trueup_controller.azure.teardown import Teardown
 from trueup_controller.desktops.avd_agent import Agent, Event, events_of, joined
 from trueup_controller.desktops.host_pools import Desktops, Location, ends_of, host_of, moment
 from trueup_controller.desktops.session_host import Identity, Outcome, Work, end_pools, identity_of
+from trueup_node.errors import BadInput, TrueupError
 
 GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/cad"
 VM = f"{GROUP}/providers/Microsoft.Compute/virtualMachines/nx-1"

@@ -11,8 +11,8 @@ import pytest
 from emulated_cloud import SUBSCRIPTION, Cloud, Models
 from helpers import parametrized
 from provisioning import DATA, RUN, known, made
-from trueup.errors import BadInput
 from trueup_controller.azure import parameters, template, windows
+from trueup_node.errors import BadInput
 
 VM = "Microsoft.Compute/virtualMachines"
 HOST = {

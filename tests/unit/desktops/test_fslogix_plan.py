@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import role_plans
-from trueup.plan import Plan, PlanInputs
 from trueup_controller.desktops import fslogix
 from trueup_controller.desktops.fslogix import asks, plan
+from trueup_node.plan import Plan, PlanInputs
 
 PROFILES = r"HKLM:\SOFTWARE\FSLogix\Profiles"
 ODFC = r"HKLM:\SOFTWARE\Policies\FSLogix\ODFC"

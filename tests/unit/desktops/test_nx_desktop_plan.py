@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from trueup.plan import PlanInputs
 from trueup_controller.desktops.nx_desktop import asks, plan
+from trueup_node.plan import PlanInputs
 
 ENVIRONMENT = r"HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment"
 PRODUCT = (

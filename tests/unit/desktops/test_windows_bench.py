@@ -18,12 +18,12 @@ from ansible.module_utils.common.warnings import warn
 from bench_modules import COMMON, FakeRun
 from helpers import ROOT
 from record_schema import RECORDS
-from trueup import benchmarks
-from trueup.benchmarks.nv_a10 import case as nv_a10
-from trueup.errors import BadInput
-from trueup.run.output_buffer import SHOWN
-from trueup.run.resume import identity
 from trueup_controller.desktops.windows_bench import MOST_BYTES, completed, measured
+from trueup_node import benchmarks
+from trueup_node.benchmarks.nv_a10 import case as nv_a10
+from trueup_node.errors import BadInput
+from trueup_node.run.output_buffer import SHOWN
+from trueup_node.run.resume import identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -238,7 +238,7 @@ OF_THIS_MACHINE = {"os", "subprocess", "socket", "shutil", "pathlib", "platform"
 def test_rooms_measure_on_windows_what_their_modules_measure_on_linux() -> None:
     found = {}
     for room in ROOMS:
-        case = importlib.import_module(f"trueup.benchmarks.{room}.case")
+        case = importlib.import_module(f"trueup_node.benchmarks.{room}.case")
         if hasattr(case, "measure"):
             tree = ast.parse(Path(case.__file__ or "").read_text(encoding="utf-8"))
             named = {

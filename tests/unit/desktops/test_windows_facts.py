@@ -14,8 +14,8 @@ from action import trueup_plan
 from action.desktops import windows_facts
 from ansible.errors import AnsibleActionFail
 from helpers import parametrized
-from trueup.errors import BadInput
 from trueup_controller.desktops import answers
+from trueup_node.errors import BadInput
 
 PROFILES = {
     "changed": False,

@@ -8,9 +8,9 @@ import pytest
 from helpers import ROOT, parametrized
 from hypothesis import given
 from hypothesis import strategies as st
-from trueup.errors import ParseError
 from trueup_controller.desktops import gpu
 from trueup_controller.desktops.gpu import look, nvidias_version, parse_devices
+from trueup_node.errors import ParseError
 
 DATA = ROOT / "tests" / "data" / "nvidia_smi"
 A10 = {

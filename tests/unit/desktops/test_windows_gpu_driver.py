@@ -14,7 +14,7 @@ import pytest
 from action.desktops import windows_gpu_driver
 from role_plans import ROOT
 from simulated_windows import grid
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 MANIFEST = (ROOT / "tests" / "data" / "grid" / "resources.json").read_bytes()
 AZURE = "https://raw.example/resources.json"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from role_plans import ROOT, asked, node
 from role_plans import windows_node as host
-from trueup.errors import BadInput
 from trueup_controller.desktops.windows_gpu import address, asks, ended, pinned, plan, system_of
+from trueup_node.errors import BadInput
 
 TS = r"HKLM:\SOFTWARE\Policies\Microsoft\Windows NT\Terminal Services"
 WS = r"HKLM:\SYSTEM\CurrentControlSet\Control\Terminal Server\WinStations"

@@ -15,10 +15,10 @@ from action.desktops import windows_node_facts
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from helpers import parametrized
 from role_plans import ROOT
-from trueup.node.metadata import METADATA_URL, of_body
-from trueup.node.nvidia_smi import Gpu
 from trueup_controller.desktops.identify import CURRENT_VERSION, SUBSETS, describe
 from trueup_controller.sizes import read_sizes
+from trueup_node.node.metadata import METADATA_URL, of_body
+from trueup_node.node.nvidia_smi import Gpu
 
 SIZES = read_sizes(str(ROOT / "catalog" / "vm_sizes.csv"))
 COMPUTE = {

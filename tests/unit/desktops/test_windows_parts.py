@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from action import gpu_facts, node_state
 from role_plans import node
-from trueup.record import SCHEMA
+from trueup_node.record import SCHEMA
 
 RUN = "20261123T180000Z-7c1e"
 WINDOWS = {

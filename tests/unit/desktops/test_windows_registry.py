@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trueup.errors import BadInput
 from trueup_controller.desktops.registry import Value, changes, data_of
+from trueup_node.errors import BadInput
 
 PROFILES = r"HKLM:\SOFTWARE\FSLogix\Profiles"
 SHARE = r"\\st.file.core.windows.net\profiles"

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import cyclecloud_nodes
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible.module_utils.trueup import rest
-from ansible.module_utils.trueup.errors import TrueupError
-from ansible.module_utils.trueup.sites import cyclecloud, cyclecloud_api
+from ansible.module_utils.trueup_node import rest
+from ansible.module_utils.trueup_node.errors import TrueupError
+from ansible.module_utils.trueup_node.sites import cyclecloud, cyclecloud_api
 from ansible.module_utils.urls import open_url
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from role_plans import asked, node
-from trueup.errors import BadInput
 from trueup_controller.sites.enroot_pyxis import (
     asks,
     config_problems,
@@ -15,6 +14,7 @@ from trueup_controller.sites.enroot_pyxis import (
     read_look,
     read_variables,
 )
+from trueup_node.errors import BadInput
 
 CONF = "/etc/enroot/enroot.conf"
 STACK = "/etc/slurm/plugstack.conf"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 from role_plans import asked, node
-from trueup.plan import Plan
 from trueup_controller.sites.ondemand_app import asks, plan
+from trueup_node.plan import Plan
 
 NODE = node("local", "almalinux-9")
 SITE: dict[str, Any] = {

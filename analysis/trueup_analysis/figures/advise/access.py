@@ -7,9 +7,9 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trueup.errors import BadInput
-from trueup.options import Option
-from trueup.suggest import did_you_mean
+from trueup_node.errors import BadInput
+from trueup_node.options import Option
+from trueup_node.suggest import did_you_mean
 
 from .services import CHOICES, Needs, Source, Statement, advise_storage
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from ..checkpoint import intervals
 from .estimates import Estimate, Range, Refusal, around

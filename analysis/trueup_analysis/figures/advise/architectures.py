@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trueup.errors import BadInput
-from trueup.suggest import did_you_mean
+from trueup_node.errors import BadInput
+from trueup_node.suggest import did_you_mean
 
 from ... import catalog
 from .. import azure, lifecycle

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from trueup.errors import BadInput
-from trueup.options import Option, shown
-from trueup.suggest import did_you_mean
+from trueup_node.errors import BadInput
+from trueup_node.options import Option, shown
+from trueup_node.suggest import did_you_mean
 
 from ..prices import region_name
 from .access import COSTS, OPTIONS

@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trueup.errors import BadInput
 from trueup_controller.plans import vllm_recipes
+from trueup_node.errors import BadInput
 
 from ... import catalog
 from .knowledge import number

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

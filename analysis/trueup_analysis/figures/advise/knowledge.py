@@ -7,8 +7,8 @@ from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from trueup.errors import BadInput
-from trueup.suggest import did_you_mean
+from trueup_node.errors import BadInput
+from trueup_node.suggest import did_you_mean
 
 from ... import catalog
 from ..flops import peak_of_size
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from trueup.cases import Case
+    from trueup_node.cases import Case
 
 
 T = TypeVar("T")

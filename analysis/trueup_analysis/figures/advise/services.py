@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, fields
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trueup.errors import BadInput
-from trueup.reading import is_number
-from trueup.suggest import did_you_mean
+from trueup_node.errors import BadInput
+from trueup_node.reading import is_number
+from trueup_node.suggest import did_you_mean
 
 from ... import catalog
 

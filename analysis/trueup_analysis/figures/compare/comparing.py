@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from ...cases import read_cases
 from .changes import BETTER, MIXED, UNCHANGED, UNSURE, WORSE, Comparison, Failure, Missing
@@ -26,7 +26,7 @@ from .sides import Side
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from trueup.cases import Case
+    from trueup_node.cases import Case
 
     from ...load import Loaded
     from .changes import Change, Shift

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from .changes import UNCHANGED, UNSURE
 from .comparing import explained
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
-    from trueup.cases import Case
+    from trueup_node.cases import Case
 
     from .changes import Change
     from .measured import FigureKey, Place

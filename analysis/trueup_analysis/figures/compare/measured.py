@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trueup.cases import TYPICAL
+from trueup_node.cases import TYPICAL
 
 from ..groups import apart_of, masked
 from ..views import view_of
@@ -16,7 +16,7 @@ from .significance import range_in_deviations
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from trueup.cases import Case, Figure
+    from trueup_node.cases import Case, Figure
 
     from .sides import Side
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from trueup.cases import Case
+    from trueup_node.cases import Case
 
 # Settings that say when or how long, or repeat another one, and so differ without a meaning.
 _NOT_SETTINGS: Final = frozenset({"tuned_at", "memory_bytes", "cores", "family"})

@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup.errors import BadInput
-from trueup.suggest import did_you_mean
+from trueup_node.errors import BadInput
+from trueup_node.suggest import did_you_mean
 
 from ...cases import read_cases
 from ...selection import find_run, moment, run_ids
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from trueup.cases import Case
+    from trueup_node.cases import Case
 
     from ...load import Loaded
 

@@ -8,11 +8,11 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from trueup.errors import BadInput
-from trueup.health import verdicts
-from trueup.health.faults import is_code, warning
-from trueup.health.required import held_to
-from trueup.health.verdicts import WORST_FIRST, Verdict, worst
+from trueup_node.errors import BadInput
+from trueup_node.health import verdicts
+from trueup_node.health.faults import is_code, warning
+from trueup_node.health.required import held_to
+from trueup_node.health.verdicts import WORST_FIRST, Verdict, worst
 
 from ...cases import as_figures
 from . import fleet, many
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     import pandas as pd
-    from trueup.cases import Case
-    from trueup.health.expectations import Expectations
-    from trueup.health.faults import Faults
+    from trueup_node.cases import Case
+    from trueup_node.health.expectations import Expectations
+    from trueup_node.health.faults import Faults
 
     from .many import Passes
     from .required import Roster

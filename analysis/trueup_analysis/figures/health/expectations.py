@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trueup.health import faults
-from trueup.health.expectations import Expectations, of_document
-from trueup.node.expected_parts import with_parts
 from trueup_controller.sizes import read_sizes, read_sources
+from trueup_node.health import faults
+from trueup_node.health.expectations import Expectations, of_document
+from trueup_node.node.expected_parts import with_parts
 
 from ... import catalog
 

@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from trueup.health.verdicts import Verdict, of_case, of_figure
+from trueup_node.health.verdicts import Verdict, of_case, of_figure
 
 from ...cases import as_figures
 from ...packed import alike
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
     from numpy.typing import NDArray
-    from trueup.cases import Case, Figure
-    from trueup.health.expectations import Expectation, Expectations
+    from trueup_node.cases import Case, Figure
+    from trueup_node.health.expectations import Expectation, Expectations
 
 
 # Fewer nodes than this have no usual value.

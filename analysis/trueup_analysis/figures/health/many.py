@@ -1,7 +1,7 @@
 """Verdicts on the figures of many cases at once.
 
 A figure that plainly passes, as nearly all of a fleet do, is counted in a frame; whatever else
-there is, ``trueup.health.verdicts`` judges one by one, as on the node itself.
+there is, ``trueup_node.health.verdicts`` judges one by one, as on the node itself.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from trueup.health.verdicts import Verdict, against, judged_statistics, of_figure, stance
+from trueup_node.health.verdicts import Verdict, against, judged_statistics, of_figure, stance
 
 from ... import packed
 from ...cases import FiguresOf, as_figures
@@ -19,9 +19,9 @@ from ...cases import FiguresOf, as_figures
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trueup.cases import Case
-    from trueup.health.expectations import Expectation, Expectations
-    from trueup.health.verdicts import Stance
+    from trueup_node.cases import Case
+    from trueup_node.health.expectations import Expectation, Expectations
+    from trueup_node.health.verdicts import Stance
 
 
 @dataclass

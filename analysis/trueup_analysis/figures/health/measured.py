@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trueup.cases import Case, Figure
-from trueup.health.verdicts import latest
+from trueup_node.cases import Case, Figure
+from trueup_node.health.verdicts import latest
 
 from ...cases import read_cases
 from ...read import nodes_of, slug

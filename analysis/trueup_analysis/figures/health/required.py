@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup.health.required import not_measured
+from trueup_node.health.required import not_measured
 
 from ...selection import broken_runs
 from ...selection import run_ids as read_runs
@@ -14,8 +14,8 @@ from ..expected_nodes import ExpectedNode, expected_nodes, why_missing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from trueup.cases import Case
-    from trueup.health.verdicts import Verdict
+    from trueup_node.cases import Case
+    from trueup_node.health.verdicts import Verdict
 
     from ...load import Loaded
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
-    from trueup.cases import Case
+    from trueup_node.cases import Case
 
 
 @dataclass(frozen=True)

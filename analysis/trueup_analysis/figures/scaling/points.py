@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from ... import units
 from ...cases import read_cases
@@ -19,9 +19,9 @@ from ..work import HOW, work_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trueup.cases import Case
-    from trueup.health.expectations import Expectations
-    from trueup.view import View
+    from trueup_node.cases import Case
+    from trueup_node.health.expectations import Expectations
+    from trueup_node.view import View
 
     from ...load import Loaded
     from ..views import Headline

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pandas as pd
-    from trueup.view import Measure, View
+    from trueup_node.view import Measure, View
 
 Over = Literal["cores", "gpus", "nodes"]
 Kind = Literal["strong", "weak"]

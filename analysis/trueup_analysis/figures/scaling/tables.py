@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
-from trueup.errors import BadInput
+from trueup_node.errors import BadInput
 
 from ... import units
 from ...packed import alike, values
@@ -21,7 +21,7 @@ from .titles import told_apart_titles
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trueup.health.expectations import Expectations
+    from trueup_node.health.expectations import Expectations
 
     from ...load import Loaded
 

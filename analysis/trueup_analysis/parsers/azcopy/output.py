@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from trueup.reading import lines_of
-from trueup.record import Metric
+from trueup_node.reading import lines_of
+from trueup_node.record import Metric
 
 from ...labelled import Labelled, only
 

@@ -17,9 +17,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from trueup.errors import ParseError
-from trueup.reading import Line, lines_of
-from trueup.record import Metric
+from trueup_node.errors import ParseError
+from trueup_node.reading import Line, lines_of
+from trueup_node.record import Metric
 
 from .signatures import END, LINE, START
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trueup.view import Chart, Measure, View, rate
+from trueup_node.view import Chart, Measure, View, rate
 
 _FAILED = Measure("nhc_failed", "failed checks", "1", "lower", "", grows=False)
 _NCCL = rate("nhc_nccl_busbw", "NCCL bus bandwidth", "GB/s", grows=False)

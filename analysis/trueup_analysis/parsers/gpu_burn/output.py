@@ -17,9 +17,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from trueup.errors import ParseError
-from trueup.reading import Line, lines_of
-from trueup.record import Metric, summarise
+from trueup_node.errors import ParseError
+from trueup_node.reading import Line, lines_of
+from trueup_node.record import Metric, summarise
 
 from ...labelled import Labelled
 from .signatures import PROGRESS, TESTED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trueup.view import Chart, Measure, View, rate
+from trueup_node.view import Chart, Measure, View, rate
 
 _RATE = rate("burn_rate", "rate", "TFLOP/s", grows=False)
 _FAULTY = Measure("burn_faulty_gpus", "faulty GPUs", "1", "lower", "", grows=False)

@@ -16,9 +16,9 @@ import math
 import re
 from typing import Final, NamedTuple
 
-from trueup.errors import ParseError
-from trueup.reading import Line
-from trueup.record import Metric
+from trueup_node.errors import ParseError
+from trueup_node.reading import Line
+from trueup_node.record import Metric
 
 from ...labelled import Labelled, short_lines
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trueup.view import View, Work, rate, seconds
+from trueup_node.view import View, Work, rate, seconds
 
 _RATING = rate("hpcg_rating", "rating", "GFLOP/s")
 _BANDWIDTH = rate("hpcg_bandwidth", "modelled bandwidth", "GB/s")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from trueup.reading import Line, lines_of
-from trueup.record import Metric
+from trueup_node.reading import Line, lines_of
+from trueup_node.record import Metric
 
 from ...labelled import Labelled, only
 

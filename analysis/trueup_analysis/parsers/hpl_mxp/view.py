@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trueup.view import View, Work, rate
+from trueup_node.view import View, Work, rate
 
 _RATE = rate("mxp_rate", "rate", "TFLOP/s")
 _LU = rate("mxp_lu_rate", "factorisation", "TFLOP/s")

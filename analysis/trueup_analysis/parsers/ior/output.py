@@ -19,9 +19,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from trueup.errors import ParseError, refuse_long_numbers
-from trueup.reading import Line
-from trueup.record import Metric
+from trueup_node.errors import ParseError, refuse_long_numbers
+from trueup_node.reading import Line
+from trueup_node.record import Metric
 
 from ...labelled import Labelled, short_lines
 from .signatures import BANNER, BEST, HEADER, SUMMARY

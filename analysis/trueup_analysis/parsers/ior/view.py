@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trueup.view import Chart, View, rate
+from trueup_node.view import Chart, View, rate
 
 _WRITE = rate("ior_write_bandwidth", "write", "GB/s")
 _READ = rate("ior_read_bandwidth", "read", "GB/s")

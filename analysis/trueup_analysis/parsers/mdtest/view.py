@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trueup.view import Chart, View, rate
+from trueup_node.view import Chart, View, rate
 
 if TYPE_CHECKING:
-    from trueup.view import Measure
+    from trueup_node.view import Measure
 
 
 def _rate(operation: str) -> Measure:

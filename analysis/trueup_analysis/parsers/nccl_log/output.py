@@ -1,8 +1,8 @@
 """Parser of the lines of NCCL's log that stand in a program's output.
 
 ``node:pid:thread [gpu] NCCL INFO text``, or ``node:pid:thread [gpu] file:line NCCL WARN text``. The
-texts and their versions are those of ``trueup.benchmarks.nccl.log``. A document may have taken the
-node's name off, or the line ends between them.
+texts and their versions are those of ``trueup_node.benchmarks.nccl.log``. A document may lack the
+node's name, or the line ends between them.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from trueup.benchmarks.nccl.log import LogReader, NcclLog
-from trueup.errors import ParseError
-from trueup.reading import each_line
-from trueup.record import Metric
+from trueup_node.benchmarks.nccl.log import LogReader, NcclLog
+from trueup_node.errors import ParseError
+from trueup_node.reading import each_line
+from trueup_node.record import Metric
 
 TOOL = "nccl_log"
 _MESSAGE = re.compile(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trueup.view import Measure, View
+from trueup_node.view import Measure, View
 
 _WARNINGS = Measure("nccl_warnings", "warnings", "1", "lower", "", grows=False)
 

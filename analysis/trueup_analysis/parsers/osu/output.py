@@ -25,9 +25,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from trueup.errors import ParseError
-from trueup.reading import Line, lines_of
-from trueup.record import Metric
+from trueup_node.errors import ParseError
+from trueup_node.reading import Line, lines_of
+from trueup_node.record import Metric
 
 from .signatures import BANNER, BENCHMARKING
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trueup.view import Chart, Measure, View, rate, seconds
+from trueup_node.view import Chart, Measure, View, rate, seconds
 
 _BANDWIDTH = rate("mpi_bandwidth", "bandwidth", "GB/s", grows=False)
 _LATENCY = seconds("mpi_latency", "latency", "us", grows=False)

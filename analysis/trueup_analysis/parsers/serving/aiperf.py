@@ -16,7 +16,7 @@ from .schema import Draft, Figure, at, number, printed, seconds_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from trueup.reading import Line
+    from trueup_node.reading import Line
 
 _LATENCIES: Final = {
     "time to first token": "ttft",

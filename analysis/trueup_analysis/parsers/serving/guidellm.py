@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup.errors import ParseError
+from trueup_node.errors import ParseError
 
 from .schema import Draft, at, number
 

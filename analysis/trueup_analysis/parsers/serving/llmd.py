@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup.errors import ParseError
+from trueup_node.errors import ParseError
 
 from .guidellm import WEIGHTED
 from .schema import Draft, Figure, at, number, seconds_of

@@ -9,8 +9,8 @@ import re
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup.errors import ParseError
-from trueup.reading import lines_of, unique, whole_number
+from trueup_node.errors import ParseError
+from trueup_node.reading import lines_of, unique, whole_number
 
 from . import aiperf, flat, guidellm, llmd, tables, trtllm, vllm_offline
 from .signatures import form_of
@@ -18,7 +18,7 @@ from .signatures import form_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from trueup.reading import Line
+    from trueup_node.reading import Line
 
     from .schema import Draft, Serving
 

@@ -7,14 +7,14 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from trueup.errors import ParseError
-from trueup.reading import Line, is_number
-from trueup.serving import LATENCIES, LEAST_TOKEN_SECONDS, rows, spread_error
+from trueup_node.errors import ParseError
+from trueup_node.reading import Line, is_number
+from trueup_node.serving import LATENCIES, LEAST_TOKEN_SECONDS, rows, spread_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trueup.record import Metric
+    from trueup_node.record import Metric
 
 # By engine, its names in tools' outputs.
 _ENGINES: Final = {
@@ -86,7 +86,7 @@ class Serving:
 
     Attributes:
         figures: those that the output states or that follow from it: the rates and counts of
-            ``trueup.serving``, input_token_throughput, total_tokens, mean_input_length,
+            ``trueup_node.serving``, input_token_throughput, total_tokens, mean_input_length,
             mean_output_length, concurrency and duration.
         latencies: seconds, by ``LATENCIES`` and statistic.
         gpu_count: GPUs of the engine, where the output says it.
@@ -108,7 +108,7 @@ class Serving:
         return {} if failed is None else {"no_failed_requests": failed == 0}
 
     def metrics(self) -> list[Metric]:
-        """The metrics of ``trueup.serving``."""
+        """The metrics of ``trueup_node.serving``."""
         return rows(self.figures, self.latencies)
 
 

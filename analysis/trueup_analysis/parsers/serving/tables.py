@@ -11,7 +11,7 @@ from .schema import Draft, printed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trueup.reading import Line
+    from trueup_node.reading import Line
 
 _TITLE: Final = re.compile(r"={1,60} (Serving|Offline Throughput) Benchmark Result ={1,60}")
 _ROW: Final = re.compile(r"([^:]{1,60}):(?: +(\S.*))?")

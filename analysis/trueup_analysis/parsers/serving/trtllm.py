@@ -11,7 +11,7 @@ from .schema import Draft, Figure, at, number, printed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trueup.reading import Line
+    from trueup_node.reading import Line
 
 _CLIENT: Final = "trtllm-bench"
 _ENGINE: Final = "tensorrt-llm"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trueup.serving import serving_view
+from trueup_node.serving import serving_view
 
 VIEW = serving_view(
     title="Serving of language models",

@@ -6,14 +6,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup.errors import ParseError
+from trueup_node.errors import ParseError
 
 from .schema import Draft, Figure, number, printed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trueup.reading import Line
+    from trueup_node.reading import Line
 
 # GPUs of one engine: no machine has so many.
 _DEGREE: Final = re.compile(r"[0-9]{1,4}")

@@ -19,9 +19,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from trueup.errors import ParseError, refuse_long_numbers
-from trueup.reading import is_number, unique
-from trueup.record import Metric
+from trueup_node.errors import ParseError, refuse_long_numbers
+from trueup_node.reading import is_number, unique
+from trueup_node.record import Metric
 
 from ...labelled import Labelled
 from ...units import of_words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trueup.view import Chart, Measure, View, rate
+from trueup_node.view import Chart, Measure, View, rate
 
 _FAILED = Measure("superbench_failed", "failed benchmarks", "1", "lower", "", grows=False)
 _RAN = Measure("superbench_benchmarks", "benchmarks", "1", "none", "", grows=False)

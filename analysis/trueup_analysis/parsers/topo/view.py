@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trueup.view import Chart, Measure, View
+from trueup_node.view import Chart, Measure, View
 
 _LINKS = Measure("topo_gpu_nvlinks", "NVLinks to a GPU", "1", "higher", "", grows=False)
 _PAIRS = Measure("topo_nvlinks", "NVLinks of a pair", "1", "higher", "", grows=False)

@@ -27,11 +27,11 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from trueup.benchmarks.megatron.losses import judged
-from trueup.benchmarks.megatron.output import warm_up
-from trueup.errors import ParseError
-from trueup.reading import Line, each_line
-from trueup.record import Metric, summarise
+from trueup_node.benchmarks.megatron.losses import judged
+from trueup_node.benchmarks.megatron.output import warm_up
+from trueup_node.errors import ParseError
+from trueup_node.reading import Line, each_line
+from trueup_node.record import Metric, summarise
 
 from .signatures import RL_HEADING, Form, head_of
 

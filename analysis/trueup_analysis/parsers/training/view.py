@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trueup.benchmarks.megatron.view import VIEW as _MEGATRON
-from trueup.view import Measure
+from trueup_node.benchmarks.megatron.view import VIEW as _MEGATRON
+from trueup_node.view import Measure
 
 _OWN = {
     *("sample_throughput", "token_throughput", "device_token_throughput", "train_flops_printed"),

@@ -13,7 +13,7 @@ from .rows import over_cases, over_devices
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trueup.view import Chart
+    from trueup_node.view import Chart
 
     from ...figures.groups import Group
     from .common import Drawn, Judged

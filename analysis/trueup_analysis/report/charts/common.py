@@ -14,10 +14,10 @@ from ...units import in_unit, scaled_to, size_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trueup.cases import Case
-    from trueup.cases import Figure as Row
-    from trueup.health.expectations import Expectation, Expectations
-    from trueup.view import Measure
+    from trueup_node.cases import Case
+    from trueup_node.cases import Figure as Row
+    from trueup_node.health.expectations import Expectation, Expectations
+    from trueup_node.view import Measure
 
     from ...figures.groups import Group
     from ...figures.heads import Heads

@@ -16,8 +16,8 @@ from .common import PAIR, Drawn, Judged, axis, by_unit, figures_of, references
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trueup.cases import Case
-    from trueup.view import Chart, Measure
+    from trueup_node.cases import Case
+    from trueup_node.view import Chart, Measure
 
     from ...figures.groups import Group
 

@@ -14,7 +14,7 @@ from .common import PAIR, Drawn, Judged, axis, figures_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trueup.view import Chart, Measure
+    from trueup_node.view import Chart, Measure
 
     from ...figures.groups import Group
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from trueup.errors import BadInput
-from trueup.options import Option
+from trueup_node.errors import BadInput
+from trueup_node.options import Option
 
 from ...users import windows_rate
 from ..estimates import PUBLISHED, Evidence, Refusal

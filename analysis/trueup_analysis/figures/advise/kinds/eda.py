@@ -14,8 +14,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trueup.errors import BadInput
-from trueup.options import Option
+from trueup_node.errors import BadInput
+from trueup_node.options import Option
 
 from ..access import level_prices
 from ..backtest import expected, factor

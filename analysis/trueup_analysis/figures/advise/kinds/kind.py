@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-from trueup.cases import Case
-from trueup.errors import BadInput
-from trueup.options import Option
+from trueup_node.cases import Case
+from trueup_node.errors import BadInput
+from trueup_node.options import Option
 
 from ..backtest import expected, factor
 from ..estimates import Assumption, Estimate, Evidence, Range, Refusal

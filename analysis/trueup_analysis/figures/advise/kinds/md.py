@@ -10,9 +10,9 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup.benchmarks.gromacs import case as gromacs
-from trueup.errors import BadInput
-from trueup.options import MODULE, Option
+from trueup_node.benchmarks.gromacs import case as gromacs
+from trueup_node.errors import BadInput
+from trueup_node.options import MODULE, Option
 
 from ..backtest import LEAST_ERRORS
 from ..estimates import around
@@ -22,7 +22,7 @@ from .kind import Ask, Assumed, Need, Point, Prediction, between, evidence_of, l
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trueup.cases import Case
+    from trueup_node.cases import Case
 
 
 _FS_A_NS: Final = 1e6

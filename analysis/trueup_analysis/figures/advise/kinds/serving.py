@@ -12,9 +12,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trueup.benchmarks.vllm.case import PROFILES
-from trueup.errors import BadInput
-from trueup.options import Option
+from trueup_node.benchmarks.vllm.case import PROFILES
+from trueup_node.errors import BadInput
+from trueup_node.options import Option
 
 from ..engines import (
     PRECISIONS,
@@ -37,7 +37,7 @@ from .kind import Ask, Assumed, Candidate, Need, Point, Prediction, logged_figur
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from trueup.cases import Case
+    from trueup_node.cases import Case
 
 _HOUR: Final = 3600
 _SILENT: Final = "no result of this size, model, lengths and rate tells it"

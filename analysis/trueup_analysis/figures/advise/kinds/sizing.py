@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from trueup.options import Option
+    from trueup_node.options import Option
 
     from ...prices import Book, Quote
     from ..estimates import Assumption

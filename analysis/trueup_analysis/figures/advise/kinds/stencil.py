@@ -12,8 +12,8 @@ import math
 import statistics
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup.errors import BadInput
-from trueup.options import Option
+from trueup_node.errors import BadInput
+from trueup_node.options import Option
 
 from ..estimates import PUBLISHED, RECORD, Assumption, Evidence, around
 from ..knowledge import Knowledge, number
@@ -22,7 +22,7 @@ from .kind import Ask, Assumed, Need, Point, Prediction, between, evidence_of, l
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trueup.cases import Case
+    from trueup_node.cases import Case
 
 
 _BENCHMARK: Final = "devito benchmark.py"

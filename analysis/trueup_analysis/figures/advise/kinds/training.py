@@ -1,7 +1,7 @@
 """Training of a dense transformer: operations over a GPU's share of its BF16 peak.
 
 Operations of a token: ``6 N`` (forward, and backward twice), and ``12 l h s`` of attention where
-layers and hidden size are given (module trueup.benchmarks.megatron.flops, formula megatron).
+layers and hidden size are given (module trueup_node.benchmarks.megatron.flops, formula megatron).
 Published rates that count the forward pass twice are taken at three quarters.
 """
 
@@ -12,8 +12,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from trueup.errors import BadInput
-from trueup.options import Option
+from trueup_node.errors import BadInput
+from trueup_node.options import Option
 
 from ..estimates import PUBLISHED, Assumption, Evidence, around
 from ..knowledge import Knowledge, number
@@ -22,7 +22,7 @@ from .kind import Ask, Assumed, Need, Point, Prediction, logged_figure
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trueup.cases import Case
+    from trueup_node.cases import Case
 
 # How published benchmarks count: three passes, or four.
 _COUNTED: Final = {"DeepSpeed Megatron ": 3 / 4, "Megatron-Bridge ": 1.0}

@@ -192,7 +192,7 @@ class VllmOutput:
         return {} if self.failed is None else {"no_failed_requests": self.failed == 0}
 
     def metrics(self) -> List[Metric]:
-        """The metrics of ``trueup.serving``, with each percentile that was printed; and of the
+        """The metrics of ``trueup_node.serving``, with each percentile that was printed; and of the
         server kv_cache_usage, prefix_cache_hit_rate, requests_waiting, requests_running [1]."""
         figures = {
             "request_throughput": self.request_throughput,

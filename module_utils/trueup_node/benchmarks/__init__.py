@@ -18,8 +18,8 @@ parser and not all:
 
 A result may have a member ``unverified``: a list of sentences, each a named cross-check that the
 text lacks ("no list of ranks: busbw is not checked against their number"). Such figures are shown
-and marked, never judged, and never an ok record. ``trueup.reading.unverified`` gives the list of
-any result, empty without the member. A contradiction is a ParseError still.
+and marked, never judged, and never an ok record. ``trueup_node.reading.unverified`` gives the list
+of any result, empty without the member. A contradiction is a ParseError still.
 
 A result may have a member ``not_judged``: by name, settings, fields and lines that the parser does
 not know, with their values or counts. A form that is not known is called that, never damaged.
@@ -27,10 +27,10 @@ not know, with their values or counts. A form that is not known is called that, 
 A result may have a member ``reasons``: by the name of a check, the sentence for its failure.
 
 No Ansible, clock, files, network or environment in there. Code that parsers share is in
-``trueup.reading``: lines that know their number, and the JSON of our own programs.
+``trueup_node.reading``: lines that know their number, and the JSON of our own programs.
 
-``view``: how its figures are shown (``VIEW``, a ``trueup.view.View``). Report, list, scaling, cost
-and plots follow from it.
+``view``: how its figures are shown (``VIEW``, a ``trueup_node.view.View``). Report, list, scaling,
+cost and plots follow from it.
 """
 
 from __future__ import annotations
