@@ -12,13 +12,13 @@ ROOT = Path(__file__).parent.parent
 # Release: the first and the last Python of a controller that it supports, of which ours are used
 # (docs.ansible.com, releases and maintenance: ansible-core support matrix).
 PYTHONS = {
-    "2.17": ((3, 11), (3, 12)),
-    "2.18": ((3, 11), (3, 13)),
     "2.19": ((3, 11), (3, 13)),
     "2.20": ((3, 12), (3, 14)),
+    "2.21": ((3, 12), (3, 14)),
 }
-# Beside Ansible, what the project's plugins import.
-NEEDED = ("jmespath", "jsonschema")
+# The libraries of the project's plugins are its own dependencies; beside them Azure's selections,
+# and the build back end of the editable install.
+NEEDED = ("jmespath", "hatchling", "editables")
 
 
 def folder(release: str) -> Path:
@@ -58,6 +58,7 @@ def make(release: str) -> None:
     subprocess.run([python, "-m", "venv", "--clear", str(folder(release))], check=True)
     pip = [str(folder(release) / "bin" / "python"), "-m", "pip", "install", "--quiet"]
     subprocess.run([*pip, f"ansible-core~={release}.0", *NEEDED], check=True)
+    subprocess.run([*pip, "--no-build-isolation", "--editable", str(ROOT)], check=True)
 
 
 if __name__ == "__main__":

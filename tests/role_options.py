@@ -45,7 +45,7 @@ galaxy_info:
   author: trueup contributors
   description: The benchmark TOOL
   license: MIT
-  min_ansible_version: "2.17"
+  min_ansible_version: "2.19"
   platforms:
     - name: Ubuntu
       versions: [jammy, noble]

@@ -488,7 +488,9 @@ def guard(
             response = parse(self, res, *more)
         except RecursionError:
             raise _Unfit(f"it is nested deeper than {MOST_DEPTH} levels") from None
-        problem = shape_problem(response)
+        # An object since ansible-core 2.21.
+        as_result = getattr(response, "as_result_dict", None)
+        problem = shape_problem(as_result() if as_result else response)
         if problem:
             raise _Unfit(problem)
         return response

@@ -17,7 +17,7 @@ from trueup_node.options import Option, refusals
 from trueup_node.suggest import nearest
 
 # The releases of ansible-core that `make versions` runs the plays with, the first and the last.
-ANSIBLE = ((2, 17), (2, 20))
+ANSIBLE = ((2, 19), (2, 21))
 PREFIX = "trueup_"
 PAGE = "docs/variables.md"
 
@@ -175,11 +175,17 @@ def ansible_problem(version: str) -> str | None:
     """Why this ansible-core cannot run the plays; None where it can."""
     first, last = (".".join(map(str, release)) for release in ANSIBLE)
     match = re.match(r"(\d+)\.(\d+)", version)
-    if match and ANSIBLE[0] <= (int(match[1]), int(match[2])) <= ANSIBLE[1]:
+    release = (int(match[1]), int(match[2])) if match else None
+    if release and ANSIBLE[0] <= release <= ANSIBLE[1]:
         return None
+    reason = (
+        "gets no more security fixes (end of life)"
+        if release and release < ANSIBLE[0]
+        else "has not been tested with trueup"
+    )
     return (
-        f"This is ansible-core {version}; trueup runs with {first} to {last}: use the"
-        " ansible-playbook of its own environment (`make controller-venv`, .venv/bin)."
+        f"This is ansible-core {version}, which {reason}: use {first} to {last}, as in trueup's own"
+        " environment (`make controller-venv`, .venv/bin)."
     )
 
 

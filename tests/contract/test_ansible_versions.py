@@ -29,7 +29,6 @@ def test_the_main_job_runs_in_check_mode(release: str, tmp_path: Path) -> None:
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": {"node": local}}}))
     [collections] = {str(Path(path).parent) for path in ansible_collections.__path__}
     own = {
-        "PYTHONPATH": f"{ROOT}/module_utils:{ROOT}/analysis",
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
         "ANSIBLE_COLLECTIONS_PATH": collections,
         "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(tmp_path / "facts"),

@@ -221,6 +221,23 @@ def test_every_answer_passes_the_guard(
     assert str(stopped.value).startswith(f"{sender}: answer of {why}")
 
 
+def test_an_answer_that_ansible_hands_on_as_an_object_passes_the_guard() -> None:
+    """ansible-core 2.21: ``_parse_returned_data`` returns it, ``_execute_module`` its dict."""
+
+    class Action(Base):
+        def _execute_module(self, module_name: str = "", module_args: Any = None) -> Any:
+            return super()._execute_module(module_name, module_args).as_result_dict()
+
+        def _parse_returned_data(self, res: dict[str, Any], profile: str) -> Any:
+            response = super()._parse_returned_data(res, profile)
+            return SimpleNamespace(as_result_dict=lambda: response)
+
+    gate.guard(Action, RETURNS, refuse)
+    assert Action()._execute_module("command", {"prints": '{"rc": 0}'}) == {"rc": 0}
+    with pytest.raises(Stopped, match="command: it has ansible_stats"):
+        Action()._execute_module("command", {"prints": '{"ansible_stats": {}}'})
+
+
 def test_the_python_that_ansible_discovered_is_no_answer_of_the_node() -> None:
     """The first module on a host whose inventory names no interpreter."""
 
