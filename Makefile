@@ -168,7 +168,7 @@ morning: controller-venv ## Install the morning's check and message as a timer (
 	@trueup morning --install $(ARGS)
 
 .PHONY: azure
-azure: azure-venv ## On Azure: make RECIPE's machines, configure, check, measure, report, remove (docs/azure_provision.md)
+azure: azure-venv ## On Azure: make RECIPE's machines, configure, check, measure, report, remove (docs/guides/azure_provision.md)
 	@$(functions)
 	if [ -z "$${RECIPE-}" ]; then
 	  echo 'Azure is ready to be asked: az login, then make azure RECIPE=... with one of'
@@ -205,7 +205,7 @@ acceptance: controller-venv ## Check what no test could show, on the machines of
 	@ansible-playbook playbooks/acceptance.yml $(ARGS)
 
 .PHONY: release
-release: ## Write HEAD as one file for machines that configure themselves (docs/azure_sets.md)
+release: ## Write HEAD as one file for machines that configure themselves (docs/guides/azure_sets.md)
 	@commit=$$(git rev-parse --verify HEAD)
 	[ -z "$$(git status --porcelain)" ] || echo 'What is not committed is not in it.' >&2
 	# One commit without history; the same HEAD gives the same one.
@@ -406,7 +406,7 @@ cloud: test-venv ## `make azure` on an emulated cloud: recipes, faults, a contro
 	$(call pytest,cloud,tests/cloud)
 
 .PHONY: replicas
-replicas: test-venv ## Every replica of Azure's HPC images as every family: twice, restarted, again (docs/images.md)
+replicas: test-venv ## Every replica of Azure's HPC images as every family: twice, restarted, again (docs/guides/images.md)
 	@python molecule/_shared/replicas/matrix.py $(ARGS)
 
 .PHONY: recipes
@@ -432,7 +432,7 @@ histories: test-venv ## Random histories of NVMe disks against real mdadm in use
 	@python tests/nvme_histories.py $(ARGS)
 
 .PHONY: torture
-torture: test-venv ## Long attacks: kills, faults, hostile input (docs/reliability.md; ARGS="--scale 0.1 --only kills_local")
+torture: test-venv ## Long attacks: kills, faults, hostile input (docs/explain/reliability.md; ARGS="--scale 0.1 --only kills_local")
 	@PYTHONPATH=tests python -m torture $(ARGS)
 
 .PHONY: bench
@@ -451,7 +451,7 @@ uv_compile := uv pip compile --quiet --custom-compile-command 'make lock' --gene
 .PHONY: lock
 lock: test-venv ## Pin the *.in again (ARGS=--upgrade, or ARGS="--upgrade-package pandas")
 	@cd requirements
-	for pins in controller azure test; do
+	for pins in controller azure test docs; do
 	  $(pip_compile) --allow-unsafe $(ARGS) --output-file $$pins.txt $$pins.in
 	done
 	cd ../roles/vllm/files
@@ -476,6 +476,23 @@ lock: test-venv ## Pin the *.in again (ARGS=--upgrade, or ARGS="--upgrade-packag
 	  $(pip_compile) --allow-unsafe $(ARGS) --output-file $$pins.txt $$pins.in
 	done
 
+# The site's own environment: nothing else needs MkDocs.
+docs_venv := .cache/docs-venv
+
+.PHONY: docs
+docs: controller-venv ## Write the documentation as a site to site/: offline, with search, each page also as Markdown
+	@key=$$(sha256sum requirements/docs.txt)
+	if [ "$$(cat $(docs_venv)/.trueup-docs 2>/dev/null)" != "$$key" ]; then
+	  python -m venv --clear $(docs_venv)
+	  $(docs_venv)/bin/python requirements/install.py requirements/docs.txt '$(TRUEUP_CACHE)/pip'
+	  echo "$$key" > $(docs_venv)/.trueup-docs
+	fi
+	mkdir -p .cache/docs
+	python tests/docs_site.py pages .cache/docs
+	NO_MKDOCS_2_WARNING=1 $(docs_venv)/bin/mkdocs build --quiet --strict --config-file .cache/docs/mkdocs.yml --site-dir '$(CURDIR)/site'
+	python tests/docs_site.py finish site .cache/docs
+	echo 'site/index.html'
+
 .PHONY: sbom
 sbom: test-venv ## Write what trueup installs to sbom/, as CycloneDX (SECURITY.md)
 	@PYTHONPATH=tests python tests/sbom.py sbom
@@ -487,5 +504,5 @@ options: test-venv ## Write roles' defaults and argument_specs, and the pages of
 .PHONY: clean
 clean: ## Remove what the verbs made here, except results/
 	@if [ -e '$(venv)/.trueup-place' ]; then rm -rf '$(venv)'; fi
-	rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible report report-* release sbom
+	rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible report report-* release sbom site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

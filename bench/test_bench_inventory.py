@@ -6,8 +6,8 @@ Beside it a file of the same hosts is listed. Calls: at most 1 + machines / 1,00
 sets.
 
 ``TRUEUP_BENCH_AZURE_RM=FOLDER``, an environment with the collection azure.azcollection and its
-requirements, lists the same machines with azure_rm in the same run (docs/azure.md), and those of a
-deployment.
+requirements, lists the same machines with azure_rm in the same run (docs/guides/azure.md), and
+those of a deployment.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/advise_cases.md: below each command of it stands what the command answers.
+"""tests/data/advise_cases.md: below each command of it stands what the command answers.
 
 ``PYTHONPATH=tests python tests/advise_cases.py`` writes the answers anew.
 """
@@ -16,7 +16,7 @@ from unittest import mock
 
 from trueup_analysis import cli
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "advise_cases.md"
+PAGE = Path(__file__).resolve().parents[1] / "tests" / "data" / "advise_cases.md"
 _CASE = re.compile(
     r"^    trueup (?P<words>advise [^\n]+)\n\n<!-- answer -->\n(?P<answer>.*?)<!-- end -->$",
     re.MULTILINE | re.DOTALL,

@@ -1,4 +1,4 @@
-"""docs/fslogix.md: its tables are written from ``trueup_controller.desktops.fslogix_settings`` by
+"""docs/guides/fslogix.md: its tables follow from trueup_controller.desktops.fslogix_settings by
 ``make options``; the text before the first table is written by hand."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from trueup_node.options import Option
 
-PAGE = "docs/fslogix.md"
+PAGE = "docs/guides/fslogix.md"
 MARK = (
     "<!-- Below: written by `make options` from trueup_controller.desktops.fslogix_settings. -->\n"
 )

@@ -1,4 +1,4 @@
-"""docs/launches.md, written from tests/data/launches. ``make options`` runs it."""
+"""docs/reference/launches.md, written from tests/data/launches. ``make options`` runs it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DATA = "tests/data/launches"
-PAGE = "docs/launches.md"
+PAGE = "docs/reference/launches.md"
 HEAD = """\
 # Launches beside Azure's
 

@@ -1,4 +1,4 @@
-"""docs/nccl_settings.md, written from catalog/nccl_settings.yml. ``make options`` runs it."""
+"""docs/reference/nccl_settings.md, written from catalog/nccl_settings.yml. For ``make options``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE = "catalog/nccl_settings.yml"
-PAGE = "docs/nccl_settings.md"
+PAGE = "docs/reference/nccl_settings.md"
 HEAD = """\
 # NCCL's settings
 
@@ -19,7 +19,7 @@ into `/etc/nccl.conf` (`conf`) and into profiles for jobs on one node, on severa
 collectives, training, serving) and in containers (`/opt/trueup/nccl/profiles`); runs of `nccl`,
 `training` and of `vllm` over several nodes get those of their kind too. [launches](launches.md)
 sets them beside Azure's scripts. Which contexts get the topology
-file stands in [topology](topology.md). A site's own go over them:
+file stands in [topology](../guides/topology.md). A site's own go over them:
 
     nccl_variables: {NCCL_IB_AR_THRESHOLD: "0"}       # nccl.conf, all profiles, nccl and training
     training_variables: {NCCL_ALGO: Ring}             # training alone

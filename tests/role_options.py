@@ -170,7 +170,7 @@ Records go to the folder that the environment variable `TRUEUP_RESULTS` names (d
 
 
 def variables() -> str:
-    """docs/variables.md."""
+    """docs/reference/variables.md."""
     rows = [
         f"| `{PREFIX}{one.name}` ({one.type}) | {_shown(one)} | {one.described()} |\n"
         for one in settings.OPTIONS
@@ -182,8 +182,8 @@ DEPLOYMENT = """\
 # Parameters of a deployment on Azure
 
 `make options` writes this page from trueup_controller.azure.parameters. A recipe and a
-user's file of parameters hold them ([azure_provision](azure_provision.md)). `nodes.count` stands
-for `count` below `nodes`. A name that is not here is refused.
+user's file of parameters hold them ([azure_provision](../guides/azure_provision.md)).
+`nodes.count` stands for `count` below `nodes`. A name that is not here is refused.
 
 | parameter | default | what it is |
 | --- | --- | --- |
@@ -191,7 +191,7 @@ for `count` below `nodes`. A name that is not here is refused.
 
 
 def deployment() -> str:
-    """docs/azure_parameters.md."""
+    """docs/reference/azure_parameters.md."""
     every = [
         (f"{one.name}{of}.{inner.name}" if inner is not one else one.name, inner)
         for one in parameters.OPTIONS
@@ -222,7 +222,7 @@ def files(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
     yield root / launch_page.PAGE, launch_page.page(root)
     yield root / fslogix_page.PAGE, fslogix_page.page(root)
     yield root / monitoring.PAGE, monitoring.dashboard()
-    yield root / "docs" / "azure_parameters.md", deployment()
+    yield root / "docs" / "reference" / "azure_parameters.md", deployment()
     for role, tool, options in declared():
         folder = root / "roles" / role
         yield folder / "defaults" / "main.yml", defaults(role, tool, options)

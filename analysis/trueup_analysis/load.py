@@ -462,7 +462,7 @@ class _Reader:
 
 def _of_both(first: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """One manifest of two of a run: of the same nodes the later one; of different nodes, which
-    configured themselves (docs/azure_sets.md), both merged."""
+    configured themselves (docs/guides/azure_sets.md), both merged."""
     if not {*(first.get("expected") or ())}.isdisjoint(other.get("expected") or ()):
         return other
     merged = {**first, **other}

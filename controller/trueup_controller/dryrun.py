@@ -635,5 +635,5 @@ def _local_pins(inputs: PlanInputs, role: str, files: list[str]) -> Iterator[Mis
         yield Missing(
             "index",
             f"{' and '.join(pins)} is not on PyPI: give a page or a folder of the nodes that has"
-            f" its wheel as {role}_pip_find_links in variables (docs/{role}.md)",
+            f" its wheel as {role}_pip_find_links in variables (docs/benchmarks/{role}.md)",
         )

@@ -1,6 +1,6 @@
 """The user's settings of the plays: the variables ``trueup_*``, each declared once.
 
-docs/variables.md follows from ``OPTIONS`` (``make options`` writes it); the action
+docs/reference/variables.md follows from ``OPTIONS`` (``make options`` writes it); the action
 ``trueup_variables`` refuses the findings of ``problems`` before a node is asked anything. Roles
 have variables of their own, which their plans check.
 """
@@ -19,7 +19,7 @@ from trueup_node.suggest import nearest
 # The releases of ansible-core that `make versions` runs the plays with, the first and the last.
 ANSIBLE = ((2, 19), (2, 21))
 PREFIX = "trueup_"
-PAGE = "docs/variables.md"
+PAGE = "docs/reference/variables.md"
 
 OPTIONS = (
     Option("benchmarks", "What is measured, in this order.", type="list", why="its family's"),
@@ -139,7 +139,7 @@ OPTIONS = (
     ),
     Option(
         "azure_parameters",
-        "A file of parameters over the recipe (docs/azure_parameters.md).",
+        "A file of parameters over the recipe (docs/reference/azure_parameters.md).",
         "",
         why="the recipe alone",
     ),

@@ -63,7 +63,7 @@ class ActionModule(ActionBase):
                 " and ansible_shell_type to that group, or take the host out of it."
                 if marked
                 else f"{host} is reached by PowerShell and is not in the group windows: put it"
-                " there, and trueup treats it as a Windows host (docs/windows.md)."
+                " there, and trueup treats it as a Windows host (docs/guides/windows.md)."
             )
         return marked
 

@@ -107,7 +107,7 @@ def test_the_plays_of_a_cluster_are_the_data() -> None:
 @pytest.mark.parametrize(("page", "system"), [("configure", "linux"), ("windows", "windows")])
 def test_the_documented_table_is_the_data(page: str, system: str) -> None:
     """The page has a row a list: `| families | roles in order | benchmarks |`."""
-    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guides" / f"{page}.md").read_text(encoding="utf-8")
     names = r"((?:`[a-z0-9_]+`(?:, )?)+)"
     some = names.replace("+)", "*)")
     rows = re.findall(rf"^\| {names} \| {some} \| {some} \|$", text, re.MULTILINE)

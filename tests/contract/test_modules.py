@@ -83,7 +83,7 @@ def test_every_benchmark_has_a_parser_a_role_and_a_page(name: str) -> None:
     assert {one.direction for one in headlines} <= {"higher", "lower"}
     assert {text for one in headlines for text in (one.metric, one.unit, one.label)} & {""} == set()
     role = getattr(parser, "ROLE", tool)  # a role that installs more than the one tool
-    for path in (f"roles/{role}/tasks/benchmark.yml", f"docs/{role}.md"):
+    for path in (f"roles/{role}/tasks/benchmark.yml", f"docs/benchmarks/{role}.md"):
         assert (ROOT / path).is_file() is True, path
     sources = (ROOT / "tests" / "data" / tool / "SOURCES.md").read_text()
     recorded = {

@@ -1,7 +1,7 @@
 """Long attacks: each tries many times what must never lose a record or leave something behind.
 
-``make torture`` runs all of them and prints a table (docs/reliability.md). An attack is a function
-in a module of this folder: how often, a seed, and back comes a :class:`Tally`.
+``make torture`` runs all of them and prints a table (docs/explain/reliability.md). An attack is a
+function in a module of this folder: how often, a seed, and back comes a :class:`Tally`.
 """
 
 from __future__ import annotations

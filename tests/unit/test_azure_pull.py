@@ -1,6 +1,6 @@
 """Nodes that configure themselves: what cloud-init is given, and the program that it starts.
 
-The release's server, Ansible and Azure are stand-ins; docs/azure_sets.md says what ran whole."""
+The release's server, Ansible and Azure are stand-ins (docs/guides/azure_sets.md)."""
 
 from __future__ import annotations
 

@@ -413,7 +413,7 @@ def test_devices_of_a_layout_without_bridges_hang_on_their_cpu() -> None:
 
 def test_the_files_of_images_before_february_2025_are_wrong() -> None:
     """Masks of azhpc-images before 992d7759 and 4a4565a0; the whole files were held against this
-    too (docs/topology.md)."""
+    too (docs/guides/topology.md)."""
     half = "0000ffff,0000ffff"
     old = re.sub('affinity="[^"]*"', f'affinity="{half}"', generate(LAYOUTS["ndv2"]))
     assert [kind for _, kind, _ in found(old, "ndv2")] == [

@@ -224,7 +224,7 @@ def test_names_are_unique_and_versions_pinned(
 
 needs_sdk = pytest.mark.skipif(
     azure_sdk.models("storagecache", "2026-08-01") is None,
-    reason="Azure's SDK is not installed: docs/azure_provision.md says how to hold templates to it",
+    reason="Azure's SDK is not installed: docs/guides/azure_provision.md checks templates",
 )
 
 

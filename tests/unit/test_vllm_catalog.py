@@ -1,4 +1,4 @@
-"""The recipes of the catalog, and the figures of docs/vllm_recipes.md."""
+"""The recipes of the catalog, and the figures of docs/guides/vllm_recipes.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trueup_controller.plans.vllm_recipes import choose
 
 ROOT = Path(__file__).parents[2]
 RECIPES = yaml.safe_load((ROOT / "catalog" / "vllm_recipes.yml").read_text())["recipes"]
-PAGE = ROOT / "docs" / "vllm_recipes.md"
+PAGE = ROOT / "docs" / "guides" / "vllm_recipes.md"
 # What the page shows.
 SHOWN = (
     ("deepseek-r1", 2, "Standard_ND96isr_H100_v5"),

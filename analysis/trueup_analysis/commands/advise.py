@@ -28,8 +28,8 @@ app = typer.Typer()
 # Beside the kinds of work.
 _SERVICE, _ARCHITECTURE = "service", "architecture"
 _BESIDE = {
-    _SERVICE: "Which Azure service and storage fit (docs/advise_services.md)",
-    _ARCHITECTURE: "Reference architectures: machines and US$ (docs/advise_architectures.md)",
+    _SERVICE: "Which Azure service and storage fit (docs/guides/advise_services.md)",
+    _ARCHITECTURE: "Reference architectures (docs/guides/advise_architectures.md)",
 }
 # Formats for programs list every choice.
 _DATA = (Format.csv, Format.json)

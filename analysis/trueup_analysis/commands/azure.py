@@ -38,7 +38,7 @@ app = group(
     "region: eastus\n\n"
     "ssh_from: [203.0.113.7/32]\n\n"
     "nodes: {count: 4, priority: spot, eviction: delete}\n\n"
-    "docs/azure_provision.md has every parameter.\n\n"
+    "docs/guides/azure_provision.md has every parameter.\n\n"
     "Exit status: 0 it can be made; 1 refused (something is missing, or values that cannot be), or"
     + " a known error.",
 )

@@ -92,7 +92,7 @@ def _roles(priced: Priced) -> Sheet:
     else:
         notes.append("Recipe: none; provision cannot make it.")
     if reference.service:
-        notes.append(f"The source uses {reference.service} (docs/advise_services.md).")
+        notes.append(f"The source uses {reference.service} (docs/guides/advise_services.md).")
     notes += [
         f"Price: {source}, as of {dated}."
         for source, dated in dict.fromkeys(

@@ -69,7 +69,7 @@ _NODES = (
     Option(
         "system",
         "Their system; `windows`: Windows multi-session for Azure Virtual Desktop"
-        " ([azure_windows](azure_windows.md)).",
+        " ([azure_windows](../guides/azure_windows.md)).",
         "linux",
         choices=("linux", "windows"),
     ),
@@ -236,7 +236,7 @@ OPTIONS = (
     Option("cloud_init", "What cloud-init does on nodes, in its own words.", ""),
     Option(
         "pull",
-        "How nodes configure themselves ([azure_sets](azure_sets.md)).",
+        "How nodes configure themselves ([azure_sets](../guides/azure_sets.md)).",
         type="dict",
         fields=pulled.OPTIONS,
     ),

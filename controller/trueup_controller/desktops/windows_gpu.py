@@ -254,8 +254,8 @@ def _unfit(inputs: PlanInputs) -> list[str]:
             " Microsoft's host: put the sha256 into windows_gpu_checksums.": not is_known,
             f"windows_gpu: GRID {options['branch']} is not for {system} by Microsoft's page"
             f" ({', '.join(systems)}): choose windows_gpu_branch and windows_gpu_version of the"
-            " manifest (docs/windows_gpu.md), or set windows_gpu_unlisted_os_allowed where NVIDIA"
-            " supports it.": is_due and is_unlisted,
+            " manifest (docs/guides/windows_gpu.md), or set windows_gpu_unlisted_os_allowed where"
+            " NVIDIA supports it.": is_due and is_unlisted,
             f"windows_gpu: driver {version} is GRID {page.get('branch')} by Microsoft's page, and"
             f" windows_gpu_branch is {options['branch']}: correct the one that is wrong.": (
                 page and page["branch"] != options["branch"]

@@ -152,7 +152,7 @@ def lacks_cuda_13(inputs: PlanInputs) -> list[str]:
         return []
     runs = f"GRID driver {version} runs programs of CUDA 12.8 and older"
     needs = f"the pinned PyTorch is of CUDA 13, which needs R{_CUDA_13} or newer"
-    return [f"{runs}, and {needs} (docs/configure.md)"]
+    return [f"{runs}, and {needs} (docs/guides/configure.md)"]
 
 
 def _library(inputs: PlanInputs) -> str:

@@ -407,7 +407,9 @@ def _nodes(count: Any) -> int | Literal["several"] | None:
 def _only(members: Mapping[str, Any], allowed: set[str]) -> None:
     for name in members:
         if name in _REPLACED:
-            raise BadInput(f"{name} is of an earlier format: {_REPLACED[name]}; see docs/health.md")
+            raise BadInput(
+                f"{name} is of an earlier format: {_REPLACED[name]}; see docs/guides/health.md"
+            )
     if unknown := sorted(map(str, set(members) - allowed)):
         message = f"{', '.join(unknown)} is not known here; there are {', '.join(sorted(allowed))}"
         raise BadInput(message)

@@ -441,9 +441,9 @@ def pmix(kind: str, arguments: Sequence[str], node: Mapping[str, Any]) -> List[s
 
 def _started_from_here(arguments: Sequence[str]) -> List[str]:
     """How mpirun's ssh reaches the nodes, where the arguments do not say it: each from this node
-    and all at once, as Azure's nccl_test_mpirun.sh has it (docs/launches.md). By default nodes also
-    start others, so that every node needs a way into every other; only that from here is asked
-    before a run."""
+    and all at once, as Azure's nccl_test_mpirun.sh has it (docs/reference/launches.md). By default
+    nodes also start others, so that every node needs a way into every other; only that from here
+    is asked before a run."""
     return [
         word
         for name, value in _SSH_STARTS.items()

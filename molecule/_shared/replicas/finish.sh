@@ -61,7 +61,7 @@ while read -r verb object more; do
         python) ln -sf "$more" "/usr/bin/$object" ;;
     esac
 done < /tmp/selections
-# Ansible's module apt goes on under this one, whose bindings are the base's (docs/images.md); on PATH by that name alone.
+# Ansible's module apt goes on under this one, whose bindings are the base's (docs/guides/images.md); on PATH by that name alone.
 mkdir -p /usr/lib/replica
 mv /usr/bin/python3.11 /usr/lib/replica/python3.11
 ln -sf /usr/lib/replica/python3.11 /usr/bin/python

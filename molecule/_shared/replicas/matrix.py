@@ -5,8 +5,8 @@
 
 The nodes have a mirror of what a connected node would get (mirror.py). The first run is the whole
 of site.yml; the second and the one after the restart end where it would measure. After each, the
-table of docs/images.md is written: what each role did, what the benchmarks said and what the runs
-changed; the rows of other nodes stay. A restart of a container is what a reboot is to it: services
+table of docs/guides/images.md is written: what each role did, what the benchmarks said and what the
+runs changed; rows of other nodes stay. A restart of a container is what a reboot is to it: services
 stop and start, the kernel stays.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ROOT = replica.ROOT
 SCENARIO = ROOT / "molecule" / "matrix" / "molecule.yml"
-PAGE = ROOT / "docs" / "images.md"
+PAGE = ROOT / "docs" / "guides" / "images.md"
 # Not in the scenario's folder, which goes with its nodes.
 SAID = ROOT / ".cache" / "replicas"
 # As molecule/matrix/molecule.yml names it.

@@ -5,7 +5,7 @@
 
 builds it upon the base (a Debian with systemd) unless podman's store has it, and prints its name;
 without a base it says what interpreter this machine lacks, if any. A replica is no image of
-Azure's: docs/images.md says what it cannot show.
+Azure's: docs/guides/images.md says what it cannot show.
 
 common.yml and one file an image hold what a replica has (common.yml explains the entries); an
 image's own win. Interpreters are pyenv's, copied in: Debian has neither 3.10 nor 3.12.

@@ -1,4 +1,4 @@
-"""The cases of docs/advise_cases.md, each with its whole answer."""
+"""The cases of tests/data/advise_cases.md, each with its whole answer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_answer_of_the_page_is_what_the_command_says(cases: Any) -> None:
 
 
 def test_the_back_test_of_the_page_is_the_commands(cases: Any) -> None:
-    page = (ROOT / "docs" / "advise.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "advise.md").read_text(encoding="utf-8")
     shown = cases.written("    trueup advise --backtest\n\n<!-- answer -->\n<!-- end -->")
     lines = [line.replace("\\_", "_") for line in shown.splitlines()]
     rows = [line for line in lines if line.startswith("| ")]
@@ -51,5 +51,5 @@ def test_the_shares_of_the_page_are_the_fitted_ones() -> None:
     timed = [(spent, serving._each(one)) for one in points if (spent := serving._times(one, known))]
     flops, bandwidth = (f"{1 / factor:.0%}" for factor in serving._slowness(timed))
     assert (len(points), flops, bandwidth) == (8, "41%", "79%")
-    page = " ".join((ROOT / "docs" / "advise.md").read_text(encoding="utf-8").split())
+    page = " ".join((ROOT / "docs" / "guides" / "advise.md").read_text(encoding="utf-8").split())
     assert "of the eight dense ones without a prefix cache 41 % of the peak and 79 %" in page

@@ -299,7 +299,7 @@ def table_of(page: str, head: str) -> list[list[str]]:
     return rows
 
 
-PAGE = (ROOT / "docs" / "advise_services.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "guides" / "advise_services.md").read_text(encoding="utf-8")
 
 
 def test_the_pages_table_of_corrections_is_the_catalogs() -> None:

@@ -140,7 +140,7 @@ def test_clients_that_begin_at_a_stated_second_measure_when_fio_has_opened_their
     (row,), notes = rows(stated)
     assert (row["edge_rate"], notes) == (10, [])
     late = [stated[0], case("b", 2, figures(5, 0.001), second=7, duration=61.0, start_seconds=60)]
-    # As measured over NFS (docs/fio.md): both were started in the same second.
+    # As measured over NFS (docs/benchmarks/fio.md): both were started in the same second.
     slow = [stated[0], case("b", 2, figures(5, 0.001), duration=69.0, start_seconds=60)]
     assert [rows(late)[0], rows(slow)[0]] == [[], []]
     assert [of[1][0].split("(")[1].split(";")[0] for of in (rows(late), rows(slow))] == [

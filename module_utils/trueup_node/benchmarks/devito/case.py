@@ -18,7 +18,7 @@ from .output import ERROR_PREFIX, DevitoOutput
 
 # Full-grid single-precision arrays that the run holds at once, by model. Acoustic: u (3 time
 # levels), vp, damp and
-# three more while the model is built (docs/devito.md has the measurements behind the figure).
+# three more while the model is built (docs/benchmarks/devito.md).
 FIELDS = {"acoustic": 8}
 
 SHAPE = r"[0-9]+x[0-9]+x[0-9]+"

@@ -151,7 +151,9 @@ OPTIONS = (
         required=True,
     ),
     Option(
-        "jobs", "Processes of each part of a workload; 0 means its own number (docs/fio.md).", 0
+        "jobs",
+        "Processes of each part of a workload; 0 means its own number (docs/benchmarks/fio.md).",
+        0,
     ),
     Option(
         "files",

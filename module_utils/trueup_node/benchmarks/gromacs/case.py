@@ -107,8 +107,8 @@ OPTIONS = (
     Option("tpr_sha256", "Its sha256, of a .zip as it is; another file is refused.", ""),
     RoleOption(
         "tpr_url",
-        "Where the input file is downloaded from, such as benchPEP-h's (docs/gromacs.md) or a"
-        " mirror's; it needs tpr_sha256, and is kept in prefix where tpr names no path.",
+        "Where the input file is downloaded from, such as benchPEP-h's (docs/benchmarks/gromacs.md)"
+        " or a mirror's; it needs tpr_sha256, and is kept in prefix where tpr names no path.",
         "",
     ),
     RoleOption(

@@ -1,8 +1,8 @@
 """Sessions encoded at once, or frames copied, as a case: options, command, and whether it counts.
 
-RDP encodes each user's screen on the GPU (docs/nv_a10.md). ``measure`` runs in the module on a
-Linux node, and for a Windows host on the controller (trueup_controller.desktops.windows_bench): it
-asks only the node's facts.
+RDP encodes each user's screen on the GPU (docs/benchmarks/nv_a10.md). ``measure`` runs in the
+module on a Linux node, and for a Windows host on the controller
+(trueup_controller.desktops.windows_bench): it asks only the node's facts.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ OPTIONS = (
     ),
     RoleOption(
         "profiles",
-        "Load profiles to measure each endpoint with (docs/vllm.md).",
+        "Load profiles to measure each endpoint with (docs/benchmarks/vllm.md).",
         ["random"],
         choices=("random", "chat", "classification", "code_generation", "aime"),
     ),

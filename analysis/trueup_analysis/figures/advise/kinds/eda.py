@@ -288,7 +288,8 @@ def size(ask: Ask, held: Held) -> Eda:
     if rate and ask["latency_ms"] < LATENCY_MS:
         raise BadInput(
             f"latency_ms is {ask['latency_ms']:g}: no published rate is at less than"
-            f" {LATENCY_MS:g} ms; measure it (docs/fio.md, eda_mixed), or ask for {LATENCY_MS:g}"
+            f" {LATENCY_MS:g} ms; measure it (docs/benchmarks/fio.md, eda_mixed), or ask for"
+            f" {LATENCY_MS:g}"
         )
     prices = level_prices(ask["usd_per_tib_month"])
     clients = _clients(ask, held)
