@@ -61,7 +61,9 @@ def main(module: str, function: str, *recordings: str) -> None:
     parse = getattr(importlib.import_module(module), function)
     recognises: Callable[[str], bool] = bool
     if module.endswith(".output"):
-        recognises = importlib.import_module(module.replace(".output", ".signatures")).recognises
+        recognises = importlib.import_module(
+            module.replace(".output", ".signatures")
+        ).SIGNATURE.recognises
     from trueup_node.errors import ParseError
 
     for recording in recordings:

@@ -7,6 +7,7 @@ import string
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from trueup_node.cases import Case, Figure
 from trueup_node.errors import BadInput, ParseError, TrueupError
 from trueup_node.reading import unverified
 
@@ -16,9 +17,9 @@ from .front import Block, Clean, cleaned, cut, json_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import ModuleType
 
     from trueup_node.benchmarks import Parsed
+    from trueup_node.reading import Signature
 
     from .parsers.nccl_log.output import NcclLogOutput
 
@@ -111,6 +112,29 @@ class Reading:
             *([f"not judged: {unknown}"] if unknown else []),
         ]
 
+    def as_case(self, size: str, node_count: int | None = None) -> Case:
+        """A case on ``node_count`` nodes of a size; without a number, on as many as the output
+        says. Figures that could not be verified count as not measured."""
+        outcome, reason = self.outcome()
+        count = node_count or self.resources.get("nodes")
+        return Case(
+            nodes=tuple(self.hosts or nodes_of(slug(self.source), count)),
+            node_count=count,
+            vm_size=size,
+            benchmark=self.tool,
+            case=self.source,
+            outcome=outcome,
+            reason=reason,
+            parameters=self.parameters,
+            # Each rank of nccl-tests has a GPU.
+            gpus=self.resources.get("gpus"),
+            software={},
+            figures=[
+                Figure(**{name: row[name] for name in Figure._fields if name in row})
+                for row in self.rows
+            ],
+        )
+
     def failed_checks(self) -> list[str]:
         """Each failed check: its sentence, else its name."""
         return [self.reasons.get(name, name) for name, passed in self.checks.items() if not passed]
@@ -126,22 +150,21 @@ class Reading:
         return "ok", None
 
 
-def tools() -> dict[str, ModuleType]:
+def tools() -> dict[str, Signature]:
     """The signatures by tool name (``signatures.py``); a parser is imported to parse."""
-    return {name: parsers.part(name, "signatures") for name in parsers.names()}
+    return {name: parsers.part(name, "signatures").SIGNATURE for name in parsers.names()}
 
 
 def marks(tool: str | None = None) -> list[str]:
     """The marks of one tool, or of all: a text is searched for them before any parser sees it."""
     by_tool = tools()
-    rooms = [by_tool[tool]] if tool in by_tool else by_tool.values()
-    return [mark for room in rooms for mark in room.MARKS]
+    signatures = [by_tool[tool]] if tool in by_tool else by_tool.values()
+    return [mark for signature in signatures for mark in signature.marks]
 
 
 def logs() -> list[tuple[str, str, str]]:
-    """The logs that tools write between their own lines (LOG of their rooms): a string that stands
-    in each line; the pattern of all before it, with the host, and of the text to read behind it."""
-    return [room.LOG for room in tools().values() if hasattr(room, "LOG")]
+    """The logs that tools write between their own lines (``Signature.log``)."""
+    return [signature.log for signature in tools().values() if signature.log]
 
 
 def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps | None = None) -> Reading:
@@ -215,19 +238,19 @@ def _several(source: str, names: Sequence[str]) -> str:
 def _blocks(text: str, names: Sequence[str]) -> list[Block]:
     """The runs in a text of these tools, by the lines that begin and end a run; else its JSON, by
     the parts that a tool's room knows, or object by object."""
-    by_tool = tools()
-    runs = {name: by_tool[name].RUN for name in names if hasattr(by_tool[name], "RUN")}
+    signatures = {name: signature for name, signature in tools().items() if name in names}
+    runs = {name: signature.run for name, signature in signatures.items() if signature.run}
     blocks = cut(text, runs) or [
         Block(name, part, part, 1)
-        for name in names
-        if hasattr(by_tool[name], "parts")
-        for part in by_tool[name].parts(text)
+        for name, signature in signatures.items()
+        if signature.parts
+        for part in signature.parts(text)
     ]
     return blocks or [
         block
-        for name in names
+        for name, signature in signatures.items()
         for block in json_blocks(text, name)
-        if by_tool[name].recognises(block.text)
+        if signature.recognises(block.text)
     ]
 
 
@@ -287,9 +310,7 @@ def _parsed(block: Block) -> Parsed:
 
 def _nccl_log(block: Block) -> NcclLogOutput | None:
     """NCCL's log between the lines of a tool that does not read it itself."""
-    if block.tool.startswith("nccl") or not parsers.part("nccl_log", "signatures").recognises(
-        block.text
-    ):
+    if block.tool.startswith("nccl") or not tools()["nccl_log"].recognises(block.text):
         return None
     return cast("NcclLogOutput", parsers.part("nccl_log", "output").parse_nccl_log(block.text))
 
@@ -337,10 +358,10 @@ def _claims(text: str, source: str) -> list[str]:
     text_marks = _marks_in(text)
     claims = [
         name
-        for name, module in by_tool.items()
-        if not text_marks.isdisjoint(module.MARKS) and module.recognises(text)
+        for name, signature in by_tool.items()
+        if not text_marks.isdisjoint(signature.marks) and signature.recognises(text)
     ]
-    alone = [name for name in claims if not getattr(by_tool[name], "IS_BESIDE", False)]
+    alone = [name for name in claims if not by_tool[name].is_beside]
     if not claims:
         other = next((name for name, mark in OTHERS.items() if mark.search(text)), None)
         reason = f"no known tool's output; say which with --benchmark ({', '.join(by_tool)})"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from re import Match
-from typing import Any
+from typing import Any, Callable, List, NamedTuple, Optional, Pattern, Tuple, Union
 
 from .errors import ParseError, refuse_long_numbers
 
@@ -187,3 +187,50 @@ def is_count(value: Any) -> bool:
 def is_number(value: Any) -> bool:
     """Whether JSON gave a number, finite or not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+class Signature(NamedTuple):
+    """Identifies a tool's output, before any parser is imported.
+
+    Attributes:
+        marks: strings of which one stands in or soon after the first line that the parser needs;
+            text long before the first mark of a log is not read.
+        forms: strings that stand in the output and patterns that match in it, by form: all of one
+            form.
+        lines: patterns of which one matches an entire line.
+        check: a function, where no form and no line tells.
+        run: of several runs in one text, a pattern of the lines that begin a run, each a group
+            where there are several, and a pattern of the lines that end it.
+        parts: cuts one JSON value that holds several runs.
+        log: of a log that the tool writes between its own lines: a string in each line, the
+            pattern of the text before it, with the host, and of the text after it to read.
+        is_beside: whether its lines stand in another tool's output.
+    """
+
+    marks: Tuple[str, ...]
+    forms: Tuple[Tuple[Union[str, Pattern[str]], ...], ...] = ()
+    lines: Tuple[Pattern[str], ...] = ()
+    check: Optional[Callable[[str], bool]] = None
+    run: Optional[Tuple[str, str]] = None
+    parts: Optional[Callable[[str], List[str]]] = None
+    log: Optional[Tuple[str, str, str]] = None
+    is_beside: bool = False
+
+    def recognises(self, text: str) -> bool:
+        """Whether a text is the tool's output, undamaged or not."""
+        if any(all(_holds(text, mark) for mark in form) for form in self.forms):
+            return True
+        if self.lines and any(
+            pattern.fullmatch(line) for line in text.splitlines() for pattern in self.lines
+        ):
+            return True
+        return self.check is not None and self.check(text)
+
+
+def without(pattern: str) -> Pattern[str]:
+    """A pattern that matches a text without that pattern."""
+    return re.compile(rf"(?m)\A(?![\s\S]*(?:{pattern}))")
+
+
+def _holds(text: str, mark: Union[str, Pattern[str]]) -> bool:
+    return mark in text if isinstance(mark, str) else mark.search(text) is not None

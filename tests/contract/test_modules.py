@@ -15,6 +15,7 @@ import pytest
 import yaml
 from ansible.module_utils.trueup_node.run.bench import COMMON, argument_spec
 from trueup_node import benchmarks
+from trueup_node.reading import Signature
 from trueup_options import RETURNED, ModuleDocFragment
 
 ROOT = Path(__file__).parent.parent.parent
@@ -77,7 +78,8 @@ def test_every_benchmark_has_a_parser_a_role_and_a_page(name: str) -> None:
     parser = importlib.import_module(f"{benchmarks.__name__}.{tool}.output")
     assert tool == parser.TOOL
     assert callable(getattr(parser, f"parse_{tool}"))
-    assert callable(importlib.import_module(f"{benchmarks.__name__}.{tool}.signatures").recognises)
+    signatures = importlib.import_module(f"{benchmarks.__name__}.{tool}.signatures")
+    assert isinstance(signatures.SIGNATURE, Signature) is True
     # What stands for a case, and what trueup scaling judges it by.
     headlines = importlib.import_module(f"{benchmarks.__name__}.{tool}.view").VIEW.headlines
     assert {one.direction for one in headlines} <= {"higher", "lower"}

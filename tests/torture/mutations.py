@@ -226,7 +226,7 @@ def _facts(parsed: Any) -> Reading:
 
 def _of_tool(tool: str) -> Callable[[str], Any]:
     output, signatures = (parsers.part(tool, name) for name in ("output", "signatures"))
-    parse, recognises = getattr(output, f"parse_{tool}"), signatures.recognises
+    parse, recognises = getattr(output, f"parse_{tool}"), signatures.SIGNATURE.recognises
 
     def read(text: str) -> Reading:
         recognises(text)

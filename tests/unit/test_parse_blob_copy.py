@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup_node.benchmarks.blob_copy.output import parse_blob_copy
-from trueup_node.benchmarks.blob_copy.signatures import DRIVER_PREFIX, recognises
+from trueup_node.benchmarks.blob_copy.signatures import DRIVER_PREFIX, SIGNATURE
 from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "blob_copy"
@@ -208,10 +208,10 @@ def test_figures_that_contradict_each_other_are_refused(change: Any, reason: str
 
 
 def test_only_its_own_output_is_recognised() -> None:
-    assert recognises(EIGHT) is True
-    assert recognises(EIGHT[:300]) is True
-    assert recognises("trueup-devito {}\n") is False
-    assert recognises("") is False
+    assert SIGNATURE.recognises(EIGHT) is True
+    assert SIGNATURE.recognises(EIGHT[:300]) is True
+    assert SIGNATURE.recognises("trueup-devito {}\n") is False
+    assert SIGNATURE.recognises("") is False
 
 
 @settings(max_examples=60, deadline=None)

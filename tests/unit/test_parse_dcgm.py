@@ -12,7 +12,7 @@ from damage import changed, refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup_node.benchmarks.dcgm.output import DcgmOutput, explain, parse_dcgm
-from trueup_node.benchmarks.dcgm.signatures import recognises
+from trueup_node.benchmarks.dcgm.signatures import SIGNATURE
 from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "dcgm"
@@ -71,7 +71,7 @@ def test_each_test_of_each_gpu_is_a_check_or_named(
 ) -> None:
     output = parse_dcgm(text(name))
     checks = output.checks
-    assert recognises(text(name)) is True
+    assert SIGNATURE.recognises(text(name)) is True
     assert (output.tool_version, output.gpu_count) == (version, gpus)
     assert sum(checks.values()) == passed
     assert [check for check, ok in checks.items() if not ok] == failed
@@ -122,7 +122,7 @@ def test_a_load_has_rates_of_each_gpu_and_how_much_is_left_of_them() -> None:
 def test_rates_of_each_release_are_read(line: str, rate: float) -> None:
     ends = "GPU 3, TestField 1004 test PASSED.\nAll Tests Passed.\n"
     printed = f"Worker 3:0{line}\n" * 2 + ends
-    assert recognises(printed) is True
+    assert SIGNATURE.recognises(printed) is True
     rows = parse_dcgm(printed).rates
     assert {row.value for row in rows} == {rate}
     assert {row.device for row in rows} == {"gpu3"}

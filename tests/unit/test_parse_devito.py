@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup_node.benchmarks.devito.output import parse_devito
-from trueup_node.benchmarks.devito.signatures import DRIVER_PREFIX, recognises
+from trueup_node.benchmarks.devito.signatures import DRIVER_PREFIX, SIGNATURE
 from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "devito"
@@ -246,10 +246,10 @@ def test_a_field_that_blew_up_is_a_failed_check_and_not_unreadable() -> None:
 
 
 def test_only_devito_is_recognised() -> None:
-    assert recognises(text_of("openmp.log"))
-    assert recognises(text_of("driver_mpi.log"))
-    assert not recognises("Function    Best Rate MB/s  Avg time")
-    assert not recognises("")
+    assert SIGNATURE.recognises(text_of("openmp.log"))
+    assert SIGNATURE.recognises(text_of("driver_mpi.log"))
+    assert not SIGNATURE.recognises("Function    Best Rate MB/s  Avg time")
+    assert not SIGNATURE.recognises("")
 
 
 @settings(max_examples=150, deadline=None)

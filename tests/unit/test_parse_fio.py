@@ -12,7 +12,7 @@ from damage import changed, damaged, refuses, same_or_refused, stands
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup_node.benchmarks.fio.output import parse_fio
-from trueup_node.benchmarks.fio.signatures import recognises
+from trueup_node.benchmarks.fio.signatures import SIGNATURE
 from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "fio"
@@ -348,8 +348,8 @@ def test_jobs_are_found_wherever_they_stand() -> None:
 
 
 def test_only_fio_is_recognised() -> None:
-    assert [recognises(text) for text in (MIXED, MIXED[:500], NO_SPACE)] == [True] * 3
-    assert not recognises('{"tool": "trueup-stream"}')
+    assert [SIGNATURE.recognises(text) for text in (MIXED, MIXED[:500], NO_SPACE)] == [True] * 3
+    assert not SIGNATURE.recognises('{"tool": "trueup-stream"}')
 
 
 def test_operations_of_files_are_not_taken_for_reads_without_their_engine() -> None:

@@ -13,7 +13,7 @@ from damage import refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup_node.benchmarks.gemm.output import LARGEST_ERROR, largest_error, parse_gemm
-from trueup_node.benchmarks.gemm.signatures import recognises
+from trueup_node.benchmarks.gemm.signatures import SIGNATURE
 from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "gemm"
@@ -136,9 +136,9 @@ def test_a_refusal_names_the_line() -> None:
 
 
 def test_only_this_program_is_recognised() -> None:
-    assert recognises(H100)
-    assert recognises(A100[:200])
-    assert not recognises('{"tool": "trueup-stream", "format": 1}')
+    assert SIGNATURE.recognises(H100)
+    assert SIGNATURE.recognises(A100[:200])
+    assert not SIGNATURE.recognises('{"tool": "trueup-stream", "format": 1}')
 
 
 @settings(max_examples=60, deadline=None)

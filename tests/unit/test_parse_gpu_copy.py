@@ -13,7 +13,7 @@ from damage import changed, refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup_node.benchmarks.gpu_copy.output import parse_gpu_copy
-from trueup_node.benchmarks.gpu_copy.signatures import recognises
+from trueup_node.benchmarks.gpu_copy.signatures import SIGNATURE
 from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "gpu_copy"
@@ -385,10 +385,10 @@ def test_a_refusal_names_the_line() -> None:
 
 @pytest.mark.parametrize("text", ALL)
 def test_only_these_outputs_are_recognised(text: str) -> None:
-    assert recognises(text)
-    assert recognises(text[: len(text) // 2])
-    assert not recognises("Function Best Rate MB/s Avg time Min time Max time")
-    assert not recognises('{"tool": "trueup-stream"}')
+    assert SIGNATURE.recognises(text)
+    assert SIGNATURE.recognises(text[: len(text) // 2])
+    assert not SIGNATURE.recognises("Function Best Rate MB/s Avg time Min time Max time")
+    assert not SIGNATURE.recognises('{"tool": "trueup-stream"}')
 
 
 def test_standard_error_after_the_output_changes_nothing() -> None:

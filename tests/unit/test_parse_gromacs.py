@@ -16,7 +16,7 @@ from trueup_node.benchmarks.gromacs.output import (
     parse_gromacs,
     parse_log,
 )
-from trueup_node.benchmarks.gromacs.signatures import recognises
+from trueup_node.benchmarks.gromacs.signatures import SIGNATURE
 from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "gromacs"
@@ -267,9 +267,9 @@ def test_the_reason_of_a_failure_is_found() -> None:
 
 def test_only_gromacs_is_recognised() -> None:
     names = ("driver_r1t2.txt", "md_killed.log", "md_blown_up.log", "synthetic_2018.log")
-    assert [recognises(load(name)) for name in names] == [True] * 4
-    assert recognises(PLAIN[-300:]) is True
-    assert not recognises("Operator `Forward` ran in 1 s")
+    assert [SIGNATURE.recognises(load(name)) for name in names] == [True] * 4
+    assert SIGNATURE.recognises(PLAIN[-300:]) is True
+    assert not SIGNATURE.recognises("Operator `Forward` ran in 1 s")
 
 
 def damaged(text: str, data: st.DataObject) -> str:
@@ -378,14 +378,14 @@ def test_what_mdrun_writes_to_the_terminal_has_the_rate_unverified() -> None:
     }
     assert (output.tool_version, output.parameters) == ("2023.1", {"layout": "4x8"})
     assert [sentence[:16] for sentence in output.unverified] == ["no log of mdrun:"]
-    assert recognises(TERMINAL) is True
+    assert SIGNATURE.recognises(TERMINAL) is True
 
 
 def test_the_end_of_a_log_alone_is_read() -> None:
     text = PLAIN[PLAIN.index("               Core t (s)") :]
     rates = {row.name: row.value for row in parse_gromacs(text).metrics()}
     assert rates == {name: values(PLAIN)[name] for name in ("simulation_rate", "run_time")}
-    assert recognises(text) is True
+    assert SIGNATURE.recognises(text) is True
 
 
 def test_of_a_log_before_2018_the_end_is_read() -> None:
@@ -408,7 +408,7 @@ def test_of_a_log_before_4_6_the_end_is_read() -> None:
     assert isinstance(output, GromacsEnding)
     assert (output.tool_version, output.ns_per_day, output.wall_seconds) == ("4.5.6", 24.0, 100.0)
     assert [sentence[:19] for sentence in output.unverified] == ["GROMACS 4.5.6 is ol"]
-    assert recognises(text) is True
+    assert SIGNATURE.recognises(text) is True
 
 
 def test_a_whole_log_is_read_as_one() -> None:

@@ -10,7 +10,7 @@ from damage import changed, refuses, stands
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup_node.benchmarks.hpl.output import parse_hpl
-from trueup_node.benchmarks.hpl.signatures import recognises
+from trueup_node.benchmarks.hpl.signatures import SIGNATURE
 from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "hpl"
@@ -218,8 +218,10 @@ test_damaged_output_is_refused = refuses(
 
 def test_only_hpl_is_recognised() -> None:
     texts = (HPCC, HPCC[:300], SUMMARY, XHPL, XHPL[:200], NVIDIA)
-    assert [recognises(text) for text in texts] == [True] * len(texts)
-    assert not recognises("Function    Best Rate MB/s  Avg time     Min time     Max time")
+    assert [SIGNATURE.recognises(text) for text in texts] == [True] * len(texts)
+    assert not SIGNATURE.recognises(
+        "Function    Best Rate MB/s  Avg time     Min time     Max time"
+    )
 
 
 def verified(text: str) -> dict[tuple[str, str | None], float]:

@@ -10,7 +10,7 @@ from damage import changed, damaged, refuses, same_or_refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup_node.benchmarks.ib.output import SIZES, IbOutput, explain, parse_ib
-from trueup_node.benchmarks.ib.signatures import recognises
+from trueup_node.benchmarks.ib.signatures import SIGNATURE
 from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "ib"
@@ -296,16 +296,16 @@ def test_figures_that_perftest_cannot_print_together(old: str, new: str, why: st
 
 
 def test_only_perftest_is_recognised() -> None:
-    assert [name for name, text in TEXTS.items() if not recognises(text)] == []
+    assert [name for name, text in TEXTS.items() if not SIGNATURE.recognises(text)] == []
     # Damaged, it is still perftest's: the refusal is to name the line.
-    assert recognises(changed(CLIENT, "RDMA_Write BW Test", "RDMA_Write BX Test"))
-    assert recognises(changed(CLIENT, "#bytes", "#bites"))
+    assert SIGNATURE.recognises(changed(CLIENT, "RDMA_Write BW Test", "RDMA_Write BX Test"))
+    assert SIGNATURE.recognises(changed(CLIENT, "#bytes", "#bites"))
     for other in (
         "# OSU MPI Bandwidth Test v7.0\n# Size      Bandwidth (MB/s)\n",
         "#bytes #repetitions      t[usec]   Mbytes/sec\n",
         "#       size         count      type   redop    root     time   algbw   busbw #wrong\n",
     ):
-        assert not recognises(other)
+        assert not SIGNATURE.recognises(other)
 
 
 ROW = r"(?m)^ 1048576 .*$"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trueup_node import reading
 from trueup_node.benchmarks.megatron.flops import Model, article_flops, megatron_lm_flops
 from trueup_node.benchmarks.megatron.output import MegatronOutput, parse_megatron, warm_up
-from trueup_node.benchmarks.megatron.signatures import recognises
+from trueup_node.benchmarks.megatron.signatures import SIGNATURE
 from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "megatron"
@@ -416,8 +416,10 @@ def test_a_fault_is_told_with_its_line() -> None:
 
 
 def test_only_training_logs_are_recognised() -> None:
-    assert [recognises(text) for text in (ONE, NAN, KILLED, LM, DS, LM[:3000])] == [True] * 6
-    assert recognises("trueup-devito {}\n| iteration 3/ 5 |") is False
+    assert [SIGNATURE.recognises(text) for text in (ONE, NAN, KILLED, LM, DS, LM[:3000])] == [
+        True
+    ] * 6
+    assert SIGNATURE.recognises("trueup-devito {}\n| iteration 3/ 5 |") is False
 
 
 def test_a_log_that_was_cut_or_grows_is_read_as_far_as_it_goes() -> None:

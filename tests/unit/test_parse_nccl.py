@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from recorded_runs import short
 from trueup_analysis.read import read
 from trueup_node.benchmarks.nccl.output import OPERATIONS, NcclOutput, parse_nccl
-from trueup_node.benchmarks.nccl.signatures import recognises
+from trueup_node.benchmarks.nccl.signatures import SIGNATURE
 from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "nccl"
@@ -457,7 +457,7 @@ def test_recorded_outputs(name: str) -> None:
     wanted = PARAMETERS[name]
     assert {key: output.parameters[key] for key in wanted} == wanted
     assert output.checks == {"values_correct": name != "wrong_values.txt"}
-    assert recognises(recorded(name)) is True
+    assert SIGNATURE.recognises(recorded(name)) is True
 
 
 def test_every_recorded_output_is_tested() -> None:
@@ -784,11 +784,17 @@ def test_json_of_all_digits_agrees_with_itself() -> None:
 
 
 def test_only_nccl_tests_is_recognised() -> None:
-    assert recognises(NEW[:200]) is True
-    assert recognises(NEW[len(NEW) // 2 :]) is True
-    assert recognises("Function    Best Rate MB/s  Avg time     Min time     Max time") is False
-    assert recognises('{"tool": "trueup-stream", "format": 1}') is False
-    assert recognises("gpu-1:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM") is False
+    assert SIGNATURE.recognises(NEW[:200]) is True
+    assert SIGNATURE.recognises(NEW[len(NEW) // 2 :]) is True
+    assert (
+        SIGNATURE.recognises("Function    Best Rate MB/s  Avg time     Min time     Max time")
+        is False
+    )
+    assert SIGNATURE.recognises('{"tool": "trueup-stream", "format": 1}') is False
+    assert (
+        SIGNATURE.recognises("gpu-1:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM")
+        is False
+    )
 
 
 TEXTS = [

@@ -10,7 +10,7 @@ from damage import changed, damaged, refuses, same_or_refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup_node.benchmarks.nv_a10.output import Session, explain, parse_nv_a10
-from trueup_node.benchmarks.nv_a10.signatures import recognises
+from trueup_node.benchmarks.nv_a10.signatures import SIGNATURE
 
 DATA = Path(__file__).parent.parent / "data" / "nv_a10"
 
@@ -52,7 +52,7 @@ def test_what_versions_of_ffmpeg_print(name: str) -> None:
     assert got["session_frame_time", None] == pytest.approx(seconds / frames)
     assert got["frame_cpu_time", None] == pytest.approx((user + system) / (frames * count))
     assert got["frame_size", None] == pytest.approx(size / frames)
-    assert recognises(text) is True
+    assert SIGNATURE.recognises(text) is True
 
 
 def test_versions() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from damage import changed
 from trueup_node.benchmarks.gpu_copy.output import parse_gpu_copy
-from trueup_node.benchmarks.gpu_copy.signatures import recognises
+from trueup_node.benchmarks.gpu_copy.signatures import SIGNATURE
 from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parents[1] / "data" / "gpu_copy"
@@ -24,7 +24,7 @@ def test_the_gpu_of_the_row_writes_and_a_copy_within_a_gpu_counts_once() -> None
     }
     assert (output.peer_access, output.peer_test, output.gpu_count) == ("partial", "write", 3)
     assert output.unverified == []
-    assert recognises(TEXT) is True
+    assert SIGNATURE.recognises(TEXT) is True
 
 
 def test_the_gpu_of_the_row_reads() -> None:
@@ -44,7 +44,7 @@ def test_without_connectivity_pairs_may_be_copied_through_the_host() -> None:
     output = parse_gpu_copy(text)
     assert [sentence[:28] for sentence in output.unverified] == ["no 'P2P Connectivity Matrix'"]
     assert (output.peer_access, len(output.figures["p2p"])) == (None, 6)
-    assert recognises(text) is True
+    assert SIGNATURE.recognises(text) is True
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from damage import changed, refuses, stands
 from trueup_node.benchmarks.stream.output import KERNELS, parse_stream
-from trueup_node.benchmarks.stream.signatures import recognises
+from trueup_node.benchmarks.stream.signatures import SIGNATURE
 from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "stream"
@@ -148,9 +148,9 @@ test_damaged_output_is_refused = refuses(
 
 
 def test_only_stream_is_recognised() -> None:
-    assert recognises(OURS)
-    assert recognises(CLASSIC)
-    assert not recognises("Operator `Forward` ran in 1.0 s")
+    assert SIGNATURE.recognises(OURS)
+    assert SIGNATURE.recognises(CLASSIC)
+    assert not SIGNATURE.recognises("Operator `Forward` ran in 1.0 s")
 
 
 test_a_damaged_output_gives_its_own_figures_or_an_error = stands(

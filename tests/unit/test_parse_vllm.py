@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup_node.benchmarks.vllm.output import parse_vllm
-from trueup_node.benchmarks.vllm.signatures import DRIVER_PREFIX, recognises
+from trueup_node.benchmarks.vllm.signatures import DRIVER_PREFIX, SIGNATURE
 from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "vllm"
@@ -492,12 +492,12 @@ def test_answers_without_a_token_are_refused() -> None:
 def test_only_vllms_output_is_recognised() -> None:
     for path in DATA.iterdir():
         if path.suffix in (".log", ".json"):
-            assert recognises(path.read_text()) is True, path.name
-    assert recognises(text_of(RANDOM)[:-40]) is True
+            assert SIGNATURE.recognises(path.read_text()) is True, path.name
+    assert SIGNATURE.recognises(text_of(RANDOM)[:-40]) is True
     title = text_of("vllm032_table.log").splitlines()[7:9]
-    assert recognises("\n".join([*title, "Backend:                 sglang"])) is False
-    assert recognises("Operator `Forward` ran in 1.00 s") is False
-    assert recognises("") is False
+    assert SIGNATURE.recognises("\n".join([*title, "Backend:                 sglang"])) is False
+    assert SIGNATURE.recognises("Operator `Forward` ran in 1.00 s") is False
+    assert SIGNATURE.recognises("") is False
 
 
 EXACT = [RANDOM, ONE_PIECE, "vllm032_driver_ramp_goodput.log", DETAILED, TABLE, OLD]

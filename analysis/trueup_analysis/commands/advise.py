@@ -12,9 +12,8 @@ from trueup_node.errors import BadInput
 
 from .answering import answered, ask_of, said
 from .inputs import RESULTS, load_results, output_of
-from .messages import print_, say_notes, say_warnings
-from .options import Format, examples, flag, option, taking
-from .output import Common
+from .messages import Format, print_, say_notes, say_warnings
+from .options import Common, examples, flag, option, taking
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,9 +11,8 @@ from typing import Annotated
 import typer
 from trueup_node.errors import BadInput, TrueupError
 
-from .messages import say, say_all
-from .options import examples, flag, group, option, taking
-from .output import Common, put
+from .messages import put, say, say_all
+from .options import Common, examples, flag, group, option, taking
 
 app = group(
     "azure",

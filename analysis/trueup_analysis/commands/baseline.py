@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 from .inputs import expectations_for, load_results
-from .messages import end_incomplete, say, say_all, say_notes
+from .messages import end_incomplete, put, say, say_all, say_notes
 from .options import CatalogOption, RecordQuery, examples, filtered, option
-from .output import put
 
 app = typer.Typer()
 

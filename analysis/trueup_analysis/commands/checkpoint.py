@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from .options import Format, FormatOption, OutputOption, examples, option
-from .output import write
+from .messages import Format, write
+from .options import FormatOption, OutputOption, examples, option
 
 app = typer.Typer()
 

@@ -10,9 +10,8 @@ from typing import Annotated
 import typer
 
 from .inputs import RESULTS, load_all
-from .messages import say_notes
-from .options import Format, OutputOption, examples, flag, option
-from .output import put, write
+from .messages import Format, put, say_notes, write
+from .options import OutputOption, examples, flag, option
 
 app = typer.Typer()
 

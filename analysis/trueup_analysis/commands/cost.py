@@ -8,9 +8,8 @@ import typer
 
 from .billing import Billing
 from .inputs import expectations_at_sizes, load_results
-from .messages import end_incomplete, say_all, say_notes, say_warnings
-from .options import Format, RecordQuery, examples, filters, flag, taking
-from .output import Common
+from .messages import Format, end_incomplete, say_all, say_notes, say_warnings
+from .options import Common, RecordQuery, examples, filters, flag, taking
 
 if TYPE_CHECKING:
     from ..sheets.sheet import Sheet

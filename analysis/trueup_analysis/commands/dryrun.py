@@ -12,8 +12,7 @@ from trueup_node import benchmarks
 from trueup_node.errors import BadInput
 
 from .messages import say_all
-from .options import examples, option, taking
-from .output import Common
+from .options import Common, examples, option, taking
 
 app = typer.Typer()
 _PROJECT = Path(benchmarks.__file__).parents[3]

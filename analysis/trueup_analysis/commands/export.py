@@ -11,9 +11,8 @@ import typer
 from trueup_node.errors import BadInput
 
 from .inputs import load_results
-from .messages import end_incomplete, say, say_notes
+from .messages import end_incomplete, put, say, say_notes
 from .options import OutputOption, RecordQuery, examples, filtered, option
-from .output import put
 
 if TYPE_CHECKING:
     from ..render.exported import Exported

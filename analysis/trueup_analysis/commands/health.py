@@ -14,18 +14,8 @@ from trueup_node.health.verdicts import WORST_FIRST
 
 from .inputs import expectations_for
 from .judged import judged, nodes_of
-from .messages import end_incomplete, say, say_notes, sentence
-from .options import (
-    CatalogOption,
-    Format,
-    OutputOption,
-    RecordQuery,
-    examples,
-    filtered,
-    flag,
-    option,
-)
-from .output import put, write
+from .messages import Format, end_incomplete, put, say, say_notes, sentence, write
+from .options import CatalogOption, OutputOption, RecordQuery, examples, filtered, flag, option
 
 if TYPE_CHECKING:
     from ..figures.health.examine import Health

@@ -8,18 +8,8 @@ from typing import Annotated
 import typer
 
 from .inputs import load_results
-from .messages import end_incomplete, say_notes
-from .options import (
-    Format,
-    FormatOption,
-    OutputOption,
-    RecordQuery,
-    examples,
-    filtered,
-    flag,
-    option,
-)
-from .output import write
+from .messages import Format, end_incomplete, say_notes, write
+from .options import FormatOption, OutputOption, RecordQuery, examples, filtered, flag, option
 
 app = typer.Typer()
 

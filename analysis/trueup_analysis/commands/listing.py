@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from .inputs import expectations_at_sizes, load_results
-from .messages import end_incomplete, say, say_all, say_notes
-from .options import Format, RecordQuery, examples, filters, flag, taking
-from .output import Common
+from .messages import Format, end_incomplete, say, say_all, say_notes
+from .options import Common, RecordQuery, examples, filters, flag, taking
 
 app = typer.Typer()
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 from trueup_node.errors import BadInput
 
 from ..selection import Selection, moment
+from .messages import Format, write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..sheets.sheet import Sheet
 
 
 def option(metavar: str, about: str, *names: str, **more: Any) -> Any:
@@ -24,15 +31,6 @@ def option(metavar: str, about: str, *names: str, **more: Any) -> Any:
 def flag(name: str, about: str) -> Any:
     """An option without a value, and a line of help."""
     return typer.Option(name, help=about)
-
-
-class Format(str, Enum):
-    """How a table is written."""
-
-    table = "table"
-    markdown = "markdown"
-    csv = "csv"
-    json = "json"
 
 
 class Outcome(str, Enum):
@@ -70,6 +68,18 @@ SizeOption = Annotated[
     str,
     option("SIZE", "The VM size, such as Standard_ND96asr_v4.", "--size"),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """The options of nearly every command: the catalog, how tables are written, and where to."""
+
+    catalog: CatalogOption = None
+    format_: FormatOption = Format.table
+    output: OutputOption = None
+
+    def write(self, sheets: Sequence[Sheet]) -> None:
+        write(sheets, self.format_, self.output)
 
 
 def _since(text: str) -> datetime:

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .options import examples, taking
-from .output import Common
+from .options import Common, examples, taking
 from .prices import today
 
 app = typer.Typer()

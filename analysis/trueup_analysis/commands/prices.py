@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from trueup_node.errors import BadInput
 
-from .messages import PROGRESS, say
-from .options import Format, FormatOption, OutputOption, examples, group, option, taking
-from .output import Common, write
+from .messages import PROGRESS, Format, say, write
+from .options import Common, FormatOption, OutputOption, examples, group, option, taking
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

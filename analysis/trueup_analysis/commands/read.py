@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .inputs import expectations_for, outputs_of
-from .messages import once_each, say_all, say_refused
-from .options import Format, examples, flag, option, taking
-from .output import Common, put
+from .messages import Format, once_each, put, say_all, say_refused
+from .options import Common, examples, flag, option, taking
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +115,6 @@ def _answers(
     from ..catalog import folder
     from ..figures import topology
     from ..figures.contradictions import contradictions, sizes_with_gpus_of
-    from ..figures.health.measured import of_reading
     from ..figures.imported import Provenance
     from ..figures.plausible import against_sizes
     from ..figures.sizes import read_sizes
@@ -129,7 +127,7 @@ def _answers(
     layouts = topology.read(folder(catalog) / "topologies.yml")
     answers = []
     for item, text in outputs:
-        verdicts = [] if size is None else judge_case(of_reading(item, size, node_count), expected)
+        verdicts = [] if size is None else judge_case(item.as_case(size, node_count), expected)
         among = sizes_with_gpus_of(text, sizes) if size is None else [sizes.name(size) or size]
         plausible = against_sizes(item, among, expected) if item.unverified else None
         name = None if size is None else sizes.name(size)

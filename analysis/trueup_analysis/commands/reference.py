@@ -6,8 +6,7 @@ import typer
 
 from .inputs import RESULTS, load_results
 from .messages import end_incomplete, say, say_notes
-from .options import RecordQuery, examples, filters, taking
-from .output import Common
+from .options import Common, RecordQuery, examples, filters, taking
 
 app = typer.Typer()
 

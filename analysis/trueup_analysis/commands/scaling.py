@@ -8,18 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from .inputs import expectations_at_sizes, load_results
-from .messages import end_incomplete, say_all, say_notes, say_warnings
-from .options import (
-    Format,
-    FormatOption,
-    OutputOption,
-    RecordQuery,
-    examples,
-    filtered,
-    flag,
-    option,
-)
-from .output import write
+from .messages import Format, end_incomplete, say_all, say_notes, say_warnings, write
+from .options import FormatOption, OutputOption, RecordQuery, examples, filtered, flag, option
 
 app = typer.Typer()
 

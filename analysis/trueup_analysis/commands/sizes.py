@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .options import examples, flag, option, taking
-from .output import Common
+from .options import Common, examples, flag, option, taking
 from .prices import OfferOption, OsOption, RegionOption, today
 
 app = typer.Typer()

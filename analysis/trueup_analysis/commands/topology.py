@@ -10,9 +10,18 @@ import typer
 from trueup_node.errors import BadInput
 
 from .inputs import read_bytes
-from .messages import say
-from .options import CatalogOption, OutputOption, SizeOption, examples, flag, group, option, taking
-from .output import Common, put
+from .messages import put, say
+from .options import (
+    CatalogOption,
+    Common,
+    OutputOption,
+    SizeOption,
+    examples,
+    flag,
+    group,
+    option,
+    taking,
+)
 
 if TYPE_CHECKING:
     from trueup_node.node.nccl_topology import Finding, Layout

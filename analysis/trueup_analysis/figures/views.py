@@ -24,9 +24,13 @@ def views() -> Mapping[str, View]:
     return {name: parsers.part(name, "view").VIEW for name in parsers.names()}
 
 
+@cache
 def view_of(benchmark: str) -> View | None:
     """How a benchmark is shown; None without a view (the state of a node)."""
-    return views().get(benchmark)
+    if benchmark not in parsers.names():
+        return None
+    view: View = parsers.part(benchmark, "view").VIEW
+    return view
 
 
 def names_of(benchmark: str) -> str:

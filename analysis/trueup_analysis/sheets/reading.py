@@ -12,7 +12,6 @@ from trueup_node.health.verdicts import NODE_ORDER, worst
 from trueup_node.quantity import Quantity
 
 from .. import units
-from ..figures.health.measured import of_reading
 from ..figures.views import headline
 from .headline import figure_text
 from .sheet import Column, Sheet
@@ -105,7 +104,7 @@ def _lead(item: Reading, answer: Answer) -> Iterator[str]:
 
 def _headline(item: Reading, size: str | None) -> str:
     """The figure that stands for a reading; of a sweep its peak and its average."""
-    figure = headline(of_reading(item, size or "", None))
+    figure = headline(item.as_case(size or ""))
     if figure is None:
         return ""
     metric, measure = figure.measure.metric, figure.measure

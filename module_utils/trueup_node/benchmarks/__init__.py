@@ -7,14 +7,9 @@ result. Also
 - ``TOOL``: the tool's name, as in ``trueup read --tool NAME``;
 - ``ROLE``: the role that installs it and measures, where that is not called as the tool.
 
-``signatures``: identifies the tool's output. It is apart, so that ``trueup read`` imports one
-parser and not all:
-
-- ``MARKS``: strings of which one stands in or soon after the first line that the parser needs; text
-  long before the first mark of a log is not read;
-- ``recognises(text) -> bool``: whether a text is this tool's output, judged by strings that only
-  this tool prints;
-- ``parts(text) -> list of texts``, where one JSON value may hold several runs: a text for each.
+``signatures``: identifies the tool's output by strings that only this tool prints
+(``SIGNATURE``, a ``trueup_node.reading.Signature``). It is apart, so that ``trueup read`` imports
+one parser and not all.
 
 A result may have a member ``unverified``: a list of sentences, each a named cross-check that the
 text lacks ("no list of ranks: busbw is not checked against their number"). Such figures are shown

@@ -14,7 +14,6 @@ import pytest
 from helpers import parametrized
 from trueup_analysis.decoding import decoded
 from trueup_analysis.figures.health import expectations
-from trueup_analysis.figures.health.measured import of_reading
 from trueup_analysis.read import marks, read
 from trueup_node.cases import Case, Figure
 from trueup_node.errors import BadInput
@@ -88,7 +87,7 @@ def words(path: Path, size: str, nodes: int) -> set[str]:
     with path.open("rb") as stream:
         text = decoded(stream, path.name, marks())[0]
     reading = read(text, source=path.name)
-    return {item.verdict for item in judge_case(of_reading(reading, size, nodes), FACTS)}
+    return {item.verdict for item in judge_case(reading.as_case(size, nodes), FACTS)}
 
 
 @pytest.mark.parametrize(("name", "size", "nodes"), HEALTHY)
@@ -231,8 +230,8 @@ def test_a_real_h100_has_no_verdict_on_its_matrix_product_and_the_reason_is_name
     shown = " ".join(done.out.split())
     assert (done.status, "report the node" in shown, "No verdict: " in shown) == (2, False, True)
     [verdict] = judge_case(
-        of_reading(
-            read((DATA / "gemm" / "h100_real.json").read_text(), source="h100_real.json"), H100, 1
+        read((DATA / "gemm" / "h100_real.json").read_text(), source="h100_real.json").as_case(
+            H100, 1
         ),
         FACTS,
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-MARKS = ("Final Job Status: ", "TotalBytesTransferred: ")
-RUN = (r"\s*Job [0-9a-f-]{36} [sS]ummary\s*$", r"\s*Final Job Status: ")
+from trueup_node.reading import Signature
+
 _STATUS = re.compile(r"(?m)^[ \t]*Final Job Status: \w+")
-
-
-def recognises(text: str) -> bool:
-    """Whether this is a summary of AzCopy."""
-    return "Elapsed Time (Minutes): " in text and _STATUS.search(text) is not None
+SIGNATURE = Signature(
+    marks=("Final Job Status: ", "TotalBytesTransferred: "),
+    forms=(("Elapsed Time (Minutes): ", _STATUS),),
+    run=(r"\s*Job [0-9a-f-]{36} [sS]ummary\s*$", r"\s*Final Job Status: "),
+)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-MARKS = ("HPL MxP Result",)
-RUN = (r".*\*{4,} HPL MxP Result +\*{4,}", r".*LU GFLOPS = ")
+from trueup_node.reading import Signature
 
-
-def recognises(text: str) -> bool:
-    """Whether this is an output of NVIDIA's HPL-MxP."""
-    return "HPL MxP Result" in text
+SIGNATURE = Signature(
+    marks=("HPL MxP Result",),
+    forms=(("HPL MxP Result",),),
+    run=(r".*\*{4,} HPL MxP Result +\*{4,}", r".*LU GFLOPS = "),
+)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-MARKS = ("mdtest-", "SUMMARY")
+from trueup_node.reading import Signature
+
 BANNER = re.compile(
     r"\s*mdtest-(?P<version>\d\S*) was launched with (?P<tasks>\d{1,9}) total task\(s\) on"
     r" (?P<nodes>\d{1,7}) node(?:\(s\)|s)?\s*"
@@ -13,12 +14,11 @@ SUMMARY = re.compile(
     r"\s*SUMMARY(?: (?P<kind>rate|time))?(?: \(in [\w/]+\))?:"
     r" \(of (?P<iterations>\d{1,6}) iterations\)\s*"
 )
-RUN = (
-    r"\s*mdtest-\d\S* was launched with",
-    r"\s*-- finished at |\s*(?:File|Tree|Directory) \w+ *:? +\d",
+SIGNATURE = Signature(
+    marks=("mdtest-", "SUMMARY"),
+    lines=(BANNER, SUMMARY),
+    run=(
+        r"\s*mdtest-\d\S* was launched with",
+        r"\s*-- finished at |\s*(?:File|Tree|Directory) \w+ *:? +\d",
+    ),
 )
-
-
-def recognises(text: str) -> bool:
-    """Whether this is an output of mdtest."""
-    return any(BANNER.fullmatch(line) or SUMMARY.fullmatch(line) for line in text.splitlines())

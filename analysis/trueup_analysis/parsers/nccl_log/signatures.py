@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-MARKS = ("NCCL INFO ", "NCCL WARN ")
-# These lines stand between those of other tools, whose output it is.
-IS_BESIDE = True
+from trueup_node.reading import Signature
 
-
-def recognises(text: str) -> bool:
-    """Whether a text holds lines of NCCL's log."""
-    return any(mark in text for mark in MARKS)
+SIGNATURE = Signature(
+    marks=("NCCL INFO ", "NCCL WARN "),
+    forms=(("NCCL INFO ",), ("NCCL WARN ",)),
+    # These lines stand between the lines of other tools.
+    is_beside=True,
+)

@@ -6,6 +6,8 @@ import json
 import re
 from typing import Final
 
+from trueup_node.reading import Signature
+
 # By form, patterns that all stand in such an output.
 FORMS: Final = {
     "table": (r"Serving Benchmark Result", r"(?m)\(retokenized\)|^[ \t]*Backend:"),
@@ -30,27 +32,12 @@ FORMS: Final = {
     "vllm_latency_json": (r'"avg_latency":', r'"percentiles":'),
     "aiperf_json": (r'"(?:request|output_token)_throughput":', r'"unit":', r'"avg":'),
 }
-MARKS: Final = (
-    *("Serving Benchmark Result", "Offline Throughput Benchmark Result", "PERFORMANCE OVERVIEW"),
-    *(
-        "Per GPU Output Throughput",
-        "Throughput: ",
-        "Avg latency: ",
-        "percentile latency: ",
-        "Metric",
-        "Statistic",
-    ),
-    *('"benchmarks"', "time_to_first_token", '"system_output_throughput_tok_s"', '"tput_per_gpu"'),
-    *('"median_intvty"', '"median_ttft"', '"median_e2e_latency_ms"', '"elapsed_time"'),
-    *('"avg_latency"', '"request_throughput"', '"output_token_throughput"'),
-)
 _BEGIN: Final = (
     *(r"\s*=+ (?:Serving|Offline Throughput) Benchmark Result",),
     *(r".*NVIDIA (?:AIPerf|GenAI-Perf) \| LLM Metrics\s*$", r"(= (?:PYTORCH BACKEND|ENGINE))"),
     *(r"(= REQUEST DETAILS)", r"(= WORLD)", r"(= PERFORMANCE OVERVIEW)"),
     *(r"Throughput: [\d.]+ requests", r"Avg latency: "),
 )
-RUN: Final = ("|".join(_BEGIN), r"\s*={50}\s*$|└|99(?:\.0)?% percentile latency|Throughput: ")
 
 
 def form_of(text: str) -> str | None:
@@ -63,11 +50,6 @@ def form_of(text: str) -> str | None:
         ),
         None,
     )
-
-
-def recognises(text: str) -> bool:
-    """Whether this is an output of a tool that measures servers."""
-    return form_of(text) is not None
 
 
 def parts(text: str) -> list[str]:
@@ -86,3 +68,33 @@ def parts(text: str) -> list[str]:
         several = benchmarks if isinstance(benchmarks, list) else []
         results = [{**data, "benchmarks": [benchmark]} for benchmark in several]
     return [json.dumps(result) for result in results if isinstance(result, dict)]
+
+
+SIGNATURE = Signature(
+    marks=(
+        *(
+            "Serving Benchmark Result",
+            "Offline Throughput Benchmark Result",
+            "PERFORMANCE OVERVIEW",
+        ),
+        *(
+            "Per GPU Output Throughput",
+            "Throughput: ",
+            "Avg latency: ",
+            "percentile latency: ",
+            "Metric",
+            "Statistic",
+        ),
+        *(
+            '"benchmarks"',
+            "time_to_first_token",
+            '"system_output_throughput_tok_s"',
+            '"tput_per_gpu"',
+        ),
+        *('"median_intvty"', '"median_ttft"', '"median_e2e_latency_ms"', '"elapsed_time"'),
+        *('"avg_latency"', '"request_throughput"', '"output_token_throughput"'),
+    ),
+    forms=tuple(tuple(re.compile(pattern) for pattern in patterns) for patterns in FORMS.values()),
+    run=("|".join(_BEGIN), r"\s*={50}\s*$|└|99(?:\.0)?% percentile latency|Throughput: "),
+    parts=parts,
+)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from trueup_node.reading import Signature
+
 # What stands before the slash in the name of a figure.
 _BENCHMARKS = (
     r"(?:(?:bert|densenet|gpt|lstm|resnet|vgg|mixtral|llama)_models|model-benchmarks|megatron-\w+"
@@ -17,16 +19,14 @@ FIGURE = re.compile(
     rf'"{_BENCHMARKS}(?::[\w.-]{{1,60}})?/[^"\n]{{1,300}}" ?: ?(?:-?\d|null|NaN|"N/A")'
     r'|"[\w-]{1,60}(?::[\w.-]{1,60})?/return_code(?::\d{1,6})?" ?: ?-?\d'
 )
-MARKS = (
-    *("/return_code", "model-benchmarks", "bert_models", "resnet_models", "gpt_models"),
-    *("lstm_models", "vgg_models", "densenet_models", "kernel-launch", "gemm-flops", "nccl-bw"),
-    *("rccl-bw", "mem-bw", "gpu-copy-bw", "ib-loopback", "ib-traffic", "cpu-stream"),
-    *("disk-benchmark", "cudnn-function", "cublas-function", "nvbandwidth"),
-)
 # A node's line of a fleet's file.
-RUN = (r'\s*\{ ?"', r"$^")
-
-
-def recognises(text: str) -> bool:
-    """Whether this is a summary of SuperBench."""
-    return bool(FIGURE.search(text))
+SIGNATURE = Signature(
+    marks=(
+        *("/return_code", "model-benchmarks", "bert_models", "resnet_models", "gpt_models"),
+        *("lstm_models", "vgg_models", "densenet_models", "kernel-launch", "gemm-flops", "nccl-bw"),
+        *("rccl-bw", "mem-bw", "gpu-copy-bw", "ib-loopback", "ib-traffic", "cpu-stream"),
+        *("disk-benchmark", "cudnn-function", "cublas-function", "nvbandwidth"),
+    ),
+    forms=((FIGURE,),),
+    run=(r'\s*\{ ?"', r"$^"),
+)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-MARKS = ("GPU0",)
+from trueup_node.reading import Signature
+
 # How two devices are connected; older drivers say SOC for SYS and PSB for PIX of one board.
 LINK = r"(?:NV\d{1,3}|SYS|SOC|NODE|PHB|PXB|PSB|PIX|C2C|X)"
 _FIRST = re.compile(rf"(?m)^[ \t]*GPU0[ \t]+X(?:[ \t]+(?:{LINK}|[\d,-]+|N/A)|[ \t]*$)")
-RUN = (r"[ \t]+GPU0(?:\s|$)", r"[ \t]*(?:GPU|NIC)\d+[ \t]|[ \t]*\w+[ \t]*=|[ \t]*NIC\d+:")
-
-
-def recognises(text: str) -> bool:
-    """Whether this is the matrix of nvidia-smi topo -m (or -mp)."""
-    return bool(_FIRST.search(text))
+SIGNATURE = Signature(
+    marks=("GPU0",),
+    forms=((_FIRST,),),
+    run=(r"[ \t]+GPU0(?:\s|$)", r"[ \t]*(?:GPU|NIC)\d+[ \t]|[ \t]*\w+[ \t]*=|[ \t]*NIC\d+:"),
+)

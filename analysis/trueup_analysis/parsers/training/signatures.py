@@ -6,6 +6,8 @@ import io
 import re
 from typing import NamedTuple
 
+from trueup_node.reading import Signature
+
 
 class Form(NamedTuple):
     """The lines of one program.
@@ -77,7 +79,8 @@ FORMS = (
         is_fixed=False,
     ),
 )
-MARKS = tuple(dict.fromkeys(form.mark for form in FORMS))
+# A mark that other words have too, and the marks of a text.
+_LOSS = {"oss": ("loss", "Loss", "LOSS")}
 # Of a line that Megatron's own parser reads.
 _MEGATRON = "consumed samples:"
 
@@ -92,7 +95,15 @@ def head_of(line: str, forms: tuple[Form, ...] = FORMS) -> tuple[Form, re.Match[
     return None
 
 
-def recognises(text: str) -> bool:
-    """Whether this is the log of such a run."""
+def _has_step(text: str) -> bool:
+    """Whether any line of a text is of a form."""
     forms = tuple(form for form in FORMS if form.mark in text)
     return bool(forms) and any(head_of(line, forms) for line in io.StringIO(text))
+
+
+SIGNATURE = Signature(
+    marks=tuple(
+        dict.fromkeys(mark for form in FORMS for mark in _LOSS.get(form.mark, (form.mark,)))
+    ),
+    check=_has_step,
+)

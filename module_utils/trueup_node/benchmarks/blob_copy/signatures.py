@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-MARKS = ("trueup",)
+import re
+
+from ...reading import Signature
+
 DRIVER_PREFIX = "trueup-blob_copy "
-
-
-def recognises(text: str) -> bool:
-    """Whether this is the output of trueup's program for copying to Blob storage."""
-    begin = DRIVER_PREFIX.rstrip()
-    return text.startswith(begin) or f"\n{begin}" in text
+SIGNATURE = Signature(
+    marks=("trueup",),
+    forms=((re.compile(r"(?m)^" + DRIVER_PREFIX.rstrip()),),),
+)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-MARKS = ("trueup", "Operator `")
+from ...reading import Signature
+
 DRIVER_PREFIX = "trueup-devito "
-
-
-def recognises(text: str) -> bool:
-    """Whether this is the output of a Devito operator."""
-    return DRIVER_PREFIX + "{" in text or "Operator `" in text
+SIGNATURE = Signature(
+    marks=("trueup", "Operator `"),
+    forms=((DRIVER_PREFIX + "{",), ("Operator `",)),
+)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
-MARKS = ('"fio version"', '"jobname"', ": (groupid=", "Starting ")
-RUN = (r"\s*(?:(\S[^:]*: \(g=0\): rw=)|(fio-\d)|(\S[^:]*: \(groupid=0, jobs=))", r"\s*Disk stats")
+from ...reading import Signature
+
 _WORDS = re.compile(r"^[ \t]*\S[^\n:]{0,200}: \(groupid=\d+, jobs=\d+\): err=", re.MULTILINE)
-
-
-def recognises(text: str) -> bool:
-    """Whether this is fio's output, JSON or words, whole or damaged."""
-    if _WORDS.search(text):
-        return True
-    return '"fio version"' in text or ('"jobname"' in text and '"total_ios"' in text)
+SIGNATURE = Signature(
+    marks=('"fio version"', '"jobname"', ": (groupid=", "Starting "),
+    forms=((_WORDS,), ('"fio version"',), ('"jobname"', '"total_ios"')),
+    run=(
+        r"\s*(?:(\S[^:]*: \(g=0\): rw=)|(fio-\d)|(\S[^:]*: \(groupid=0, jobs=))",
+        r"\s*Disk stats",
+    ),
+)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-MARKS = ("trueup",)
+from ...reading import Signature
+
 OUR_TOOL = "trueup-gemm"
-
-
-def recognises(text: str) -> bool:
-    """Whether this is the output of trueup's matrix-product program."""
-    return f'"tool": "{OUR_TOOL}"' in text
+SIGNATURE = Signature(
+    marks=("trueup",),
+    forms=((f'"tool": "{OUR_TOOL}"',),),
+)

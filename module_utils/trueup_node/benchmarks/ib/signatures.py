@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 
-MARKS = ("#bytes", " BW ", " Latency ")
-RUN = (r"\s*(?:((?:RDMA_\w+|Send) .*(?:BW|Latency) (?:\w+ )?Test\b)|(#bytes\s))", r"$^")
+from ...reading import Signature
 
-
-def recognises(text: str) -> bool:
-    """Whether this is an output of perftest."""
-    return any(
-        (
-            re.match(r" {2,}(?:Send|RDMA_\w+|Atomic)\b", line)
-            and line.rstrip().endswith("Test")
-            and {"BW", "Latency"} & {*line.split()}
-        )
-        or re.match(r"\s*#bytes\s+#iterations\s+(?:BW peak|t_min|t_avg)", line)
-        for line in text.splitlines()
-    )
+_TEST = re.compile(
+    r"(?m)^ {2,}(?:Send|RDMA_\w+|Atomic)\b(?=.*[ \t](?:BW|Latency)[ \t]).*Test[ \t\r]*$"
+)
+_HEADER = re.compile(r"(?m)^[ \t]*#bytes[ \t]+#iterations[ \t]+(?:BW peak|t_min|t_avg)")
+SIGNATURE = Signature(
+    marks=("#bytes", " BW ", " Latency "),
+    forms=((_TEST,), (_HEADER,)),
+    run=(r"\s*(?:((?:RDMA_\w+|Send) .*(?:BW|Latency) (?:\w+ )?Test\b)|(#bytes\s))", r"$^"),
+)

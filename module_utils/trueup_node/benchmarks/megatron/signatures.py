@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-MARKS = ("trueup", " arguments ---", "padded vocab", "consumed samples:")
+from ...reading import Signature
+
 DRIVER_FIRST = "trueup gpt_driver begins"
 DRIVER_PREFIX = "trueup-megatron "
-
-
-def recognises(text: str) -> bool:
-    """Whether this is the log of such a run."""
-    return (
-        # First, for they stand in the first line of an iteration, and the others nowhere in most.
-        ("elapsed time per iteration (" in text and "consumed samples:" in text)
-        or DRIVER_FIRST in text
-        or DRIVER_PREFIX + "{" in text
-    )
+SIGNATURE = Signature(
+    marks=("trueup", " arguments ---", "padded vocab", "consumed samples:"),
+    forms=(
+        ("elapsed time per iteration (", "consumed samples:"),
+        (DRIVER_FIRST,),
+        (DRIVER_PREFIX + "{",),
+    ),
+)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-MARKS = ("NCCL", "nccl", "nThread", "algbw", "bus bandwidth", '"alg_bw"')
+from ...reading import Signature
+
 _BEGINS = r"(nccl-tests version \S)|(Collective test starting:)|(nThread \d+ nGpus)|(size +count )"
-RUN = (rf"[ \t#]*(?:{_BEGINS})", r"[ \t#]*Avg bus bandwidth")
 _OURS = re.compile(
     r"^[ \t#]*(?:nccl-tests version \d|nThread \d+ nGpus|Collective test (?:starting|concluded):"
     r"|Out of bounds values|Avg bus bandwidth|Rank +\d+ (?:Group|Pid)"
@@ -20,11 +20,13 @@ _HEAD = r"\s*(?:\[[^\]\s]*\]<\w+>: ?|\d+: )?(?:\[[0-9][^][]*\] )?([A-Za-z][\w.-]
 _HEAD += r"(?:\[-?\d+\] )?"
 _READ = r" *(?:Channel |Ring |Coll|NET/|Using network|Loading topology|Could not open|NCCL version"
 _READ += r"|(?:\w+: *)?\d+ Bytes|GPU/|=== System|(?:ncclCommInit\w+ )?comm 0x|NCCL_)"
-LOG = ("NCCL INFO ", _HEAD, _READ)
-
-
-def recognises(text: str) -> bool:
-    """Whether this is nccl-tests' output, whole or damaged."""
-    if _OURS.search(text) or (re.match(r'\s*\{"version"', text) and '"nccl_version"' in text):
-        return True
-    return '"bus_bw"' in text.partition('"alg_bw"')[2]
+SIGNATURE = Signature(
+    marks=("NCCL", "nccl", "nThread", "algbw", "bus bandwidth", '"alg_bw"'),
+    forms=(
+        (_OURS,),
+        (re.compile(r'\A\s*\{"version"'), '"nccl_version"'),
+        ('"alg_bw"', '"bus_bw"'),
+    ),
+    run=(rf"[ \t#]*(?:{_BEGINS})", r"[ \t#]*Avg bus bandwidth"),
+    log=("NCCL INFO ", _HEAD, _READ),
+)

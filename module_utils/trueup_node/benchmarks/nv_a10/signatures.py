@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-MARKS = ("ffmpeg version",)
+from ...reading import Signature
 
-
-def recognises(text: str) -> bool:
-    """Whether this is the output of an ffmpeg that says how much it encoded."""
-    return "ffmpeg version " in text and "frames encoded" in text
+SIGNATURE = Signature(
+    marks=("ffmpeg version",),
+    forms=(("ffmpeg version ", "frames encoded"),),
+)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import re
 
-MARKS = ("trueup", "Best Rate", "Rate (MB/s)", "Triad:")
-RUN = (
-    r"\s*(?:(STREAM version )|(Function\s.*Rate.* Avg time)|(Copy:\s)|(NVIDIA-STREAM))",
-    r"\s*Solution Validates|$^",
-)
+from ...reading import Signature, without
+
 OUR_TOOL = "trueup-stream"
 HEADER = re.compile(
     r"Function\s+(?:Best Rate MB/s|Rate \(MB/s\))\s+Avg time\s+Min time\s+Max time\s*"
@@ -17,10 +14,17 @@ _ROWS = re.compile(
     r"^[ \t]*Copy:[ \t]+\d.*\n[ \t]*Scale:[ \t]+\d.*\n[ \t]*Add:[ \t]+\d.*\n[ \t]*Triad:[ \t]+\d",
     re.MULTILINE,
 )
-
-
-def recognises(text: str) -> bool:
-    """Whether this is a STREAM benchmark's output. The tables within hpcc's are hpcc's."""
-    if "HPC Challenge Benchmark version" in text:
-        return False
-    return f'"tool": "{OUR_TOOL}"' in text or bool(HEADER.search(text) or _ROWS.search(text))
+# The tables within hpcc's output are hpcc's.
+_NOT_HPCC = without("HPC Challenge Benchmark version")
+SIGNATURE = Signature(
+    marks=("trueup", "Best Rate", "Rate (MB/s)", "Triad:"),
+    forms=(
+        (f'"tool": "{OUR_TOOL}"', _NOT_HPCC),
+        (HEADER, _NOT_HPCC),
+        (_ROWS, _NOT_HPCC),
+    ),
+    run=(
+        r"\s*(?:(STREAM version )|(Function\s.*Rate.* Avg time)|(Copy:\s)|(NVIDIA-STREAM))",
+        r"\s*Solution Validates|$^",
+    ),
+)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
+from ...reading import Signature, without
 
-MARKS = ("trueup", "Serving Benchmark Result", '"median_ttft_ms"')
-RUN = (r"\s*=+ Serving Benchmark Result", r"\s*=+\s*$")
 DRIVER_PREFIX = "trueup-vllm "
-
-
-def recognises(text: str) -> bool:
-    """Whether this is output of vLLM's serving benchmark, whole or damaged."""
-    if DRIVER_PREFIX + "{" in text:
-        return True
-    if "Serving Benchmark Result" in text:
-        return "(retokenized)" not in text and not re.search(r"(?m)^Backend:", text)
-    # SGLang's E2E latency is called e2e_latency.
-    return (
-        '"total_output_tokens"' in text
-        and '"median_ttft_ms"' in text
-        and '"median_e2e_latency_ms"' not in text
-    )
+SIGNATURE = Signature(
+    marks=("trueup", "Serving Benchmark Result", '"median_ttft_ms"'),
+    forms=(
+        (DRIVER_PREFIX + "{",),
+        ("Serving Benchmark Result", without(r"\(retokenized\)|^[ \t]*Backend:")),
+        (
+            '"total_output_tokens"',
+            '"median_ttft_ms"',
+            # SGLang's E2E latency is called e2e_latency.
+            without('"median_e2e_latency_ms"|Serving Benchmark Result'),
+        ),
+    ),
+    run=(r"\s*=+ Serving Benchmark Result", r"\s*=+\s*$"),
+)
