@@ -16,7 +16,7 @@ from .decoding import Gaps, held
 from .front import Block, Clean, cleaned, cut, json_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from trueup_node.benchmarks import Parsed
     from trueup_node.reading import Signature
@@ -240,13 +240,16 @@ def _blocks(text: str, names: Sequence[str]) -> list[Block]:
     the parts that a tool's room knows, or object by object."""
     signatures = {name: signature for name, signature in tools().items() if name in names}
     runs = {name: signature.run for name, signature in signatures.items() if signature.run}
-    blocks = cut(text, runs) or [
+    return cut(text, runs) or _values(text, signatures)
+
+
+def _values(text: str, signatures: Mapping[str, Signature]) -> list[Block]:
+    parts = [
         Block(name, part, part, 1)
         for name, signature in signatures.items()
-        if signature.parts
-        for part in signature.parts(text)
+        for part in (signature.parts(text) if signature.parts else ())
     ]
-    return blocks or [
+    return parts or [
         block
         for name, signature in signatures.items()
         for block in json_blocks(text, name)

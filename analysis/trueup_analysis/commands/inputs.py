@@ -119,12 +119,16 @@ def files_of(names: Sequence[str]) -> tuple[list[str], list[str]]:
             files += held
             refused += [] if held else [f"{name} holds no file"]
         elif glob.has_magic(name) and not path.exists():
-            matching = sorted(each for each in glob.glob(name, recursive=True) if each != name)
-            files += [each for each in matching if Path(each).is_file()]
+            matching = _matching(name)
+            files += filter(os.path.isfile, matching)
             refused += [] if matching else [f"no file matches {name!r}"]
         else:
             files.append(name)
     return files, refused
+
+
+def _matching(pattern: str) -> list[str]:
+    return sorted(path for path in glob.glob(pattern, recursive=True) if path != pattern)
 
 
 def _files_below(folder: Path) -> Iterator[str]:
