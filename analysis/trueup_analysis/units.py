@@ -190,3 +190,35 @@ def of_words(words: str) -> str:
     """The base unit of which ``in_words`` made these words."""
     units_by_words = {text: unit for unit, text in _UNIT_WORDS.items()}
     return units_by_words.get(words) or words.replace("_per_", "/")
+
+
+# Units at the end of a column's name, the longest first.
+_KEY_UNITS: Final = (
+    ("bytes_per_second", "byte/s"),
+    ("bits_per_second", "bit/s"),
+    ("flop_per_second", "flop/s"),
+    ("points_per_second", "point/s"),
+    ("per_second", "1/s"),
+    ("mb_s", "MB/s"),
+    ("seconds", "s"),
+    ("minutes", "min"),
+    ("hours", "h"),
+    ("days", "d"),
+    ("bytes", "byte"),
+    ("gib", "GiB"),
+    ("tib", "TiB"),
+    ("gbps_per_nic", "Gb/s"),
+    ("flop", "flop"),
+    ("per_usd", "1/US$"),
+)
+_SYMBOLS: Final = {"pflop": "PFLOP", "tb": "TB"}
+
+
+def unit_of(key: str) -> str | None:
+    """The unit that the name of a column in CSV and JSON states: "s" of ``run_seconds``,
+    "US$/million output tokens" of ``usd_per_million_output_tokens``; None where it states none."""
+    before, is_money, rest = f"_{key}_".partition("_usd_")
+    if is_money and not before.endswith("_per"):
+        per = rest.removeprefix("per_").removesuffix("_").replace("_", " ")
+        return f"US$/{_SYMBOLS.get(per, per)}" if rest.startswith("per_") else "US$"
+    return next((unit for end, unit in _KEY_UNITS if f"_{key}".endswith(f"_{end}")), None)

@@ -24,6 +24,7 @@ ANALYSIS: Layers = (
     ),
     ("figures",),
     ("sheets",),
+    ("tables",),
     ("render",),
     ("report",),
     ("commands",),

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .inputs import expectations_for, load_results
+from .inputs import load_results
 from .messages import end_incomplete, put, say, say_all, say_notes
 from .options import CatalogOption, RecordQuery, examples, filtered, option
 
@@ -50,7 +50,7 @@ def baseline(
     say_notes(loaded)
     cases = measured.cases(loaded)
     examined = examine(
-        cases, expectations_for(None, catalog), faults=expectations.read_faults(catalog)
+        cases, expectations.read_catalog(catalog), faults=expectations.read_faults(catalog)
     )
     unhealthy = {node for node, verdict in examined.words.items() if verdict == "fail"}
     limits = own_limits(cases, unhealthy, f"{datetime.now(UTC):%Y-%m-%d}")

@@ -12,7 +12,6 @@ import typer
 from trueup_node.errors import TrueupError
 from trueup_node.health.verdicts import WORST_FIRST
 
-from .inputs import expectations_for
 from .judged import judged, nodes_of
 from .messages import Format, end_incomplete, put, say, say_notes, sentence, write
 from .options import CatalogOption, OutputOption, RecordQuery, examples, filtered, flag, option
@@ -136,31 +135,31 @@ def health(
     that the source names; then the nodes of one size beside each other, and failing pairs reduced
     to the nodes at fault. The last run is judged. A figure that a size must have and an expected
     node lacks is "not measured", with the reason."""
-    from ..figures.health import expectations, measured
-    from ..figures.health.examine import examine
-    from ..figures.health.required import roster
+    from ..figures.health.measured import cases as cases_of
     from ..figures.health.summary import spreads
     from ..sheets import health as health_sheets
+    from ..tables.health import health as judge
 
     if summary and format_.value not in Format.__members__:
         raise typer.BadParameter(f"--summary is a table, and {format_.value} holds verdicts")
     shown = _shown(only, format_, everything=passes)
     with _status_of_no_verdict():
         loaded, are_whole_runs = judged(*asked, max_age=max_age)
-        expected = expectations_for(as_size, catalog, site_file)
-        cases = measured.cases(loaded, as_size=as_size)
-        listed = None if nodes is None else nodes_of(nodes)
-        # Of some outcomes, nobody can say who is missing.
-        has_roster = are_whole_runs and not asked.chosen.outcomes
-        examined = examine(
-            cases,
-            expected.only(asked.chosen.benchmarks) if asked.chosen.benchmarks else expected,
-            expected=roster(loaded, cases, listed) if has_roster or listed else None,
+        examined = judge(
+            loaded,
+            as_size=as_size,
+            site_file=site_file,
+            catalog=catalog,
+            benchmarks=asked.chosen.benchmarks,
             required=require or [],
-            faults=expectations.read_faults(catalog),
+            listed=None if nodes is None else nodes_of(nodes),
+            # Of some outcomes, nobody can say who is missing.
+            has_roster=are_whole_runs and not asked.chosen.outcomes,
         )
     with _status_of_no_verdict():
-        spread = [health_sheets.summary(spreads(cases))] if summary else []
+        spread = (
+            [health_sheets.summary(spreads(cases_of(loaded, as_size=as_size)))] if summary else []
+        )
         if format_.value in Format.__members__:
             form = Format(format_.value)
             write(_sheets(examined, spread, form, shown, everything=passes), form, output)

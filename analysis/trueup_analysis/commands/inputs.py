@@ -19,8 +19,6 @@ from .messages import PROGRESS, say
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trueup_node.health.expectations import Expectations
-
     from ..decoding import Gaps
     from ..load import Loaded
     from ..read import Reading
@@ -231,34 +229,3 @@ def _wrong_guess(name: str, tool: str | None) -> str | None:
     except BadInput:
         return None
     return f"{name}: not {tool} output; it is {other} output, which is read without --benchmark"
-
-
-def expectations_for(
-    size: str | None, catalog: Path | None, site_file: Path | None = None
-) -> Expectations:
-    """The catalog's expectations; a site's own file overrides those of the same figures.
-
-    Raises:
-        BadInput: nothing of that size.
-    """
-    from ..figures.health import expectations
-
-    expected = expectations.read_catalog(catalog)
-    if site_file is not None:
-        expected = expected.with_own(expectations.read(site_file))
-    if size is not None and not expected.knows(size):
-        raise BadInput(f"size {size} has no expectations{did_you_mean(size, expected.sizes)}")
-    return expected
-
-
-def expectations_at_sizes(
-    loaded: Loaded, catalog: Path | None = None, *, also_own: bool = False
-) -> Expectations | None:
-    """The same, where any figure was measured at several message sizes: of these the judged one
-    counts. With ``also_own`` a catalog that is not the built-in one is always read, so that its
-    errors are reported."""
-    from ..catalog import built_in, folder
-
-    sized = bool(loaded.figures["message_bytes"].notna().any())
-    is_site_catalog = also_own and folder(catalog) != built_in()
-    return expectations_for(None, catalog) if sized or is_site_catalog else None

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .inputs import expectations_at_sizes, load_results
+from .inputs import load_results
 from .messages import Format, end_incomplete, say, say_all, say_notes
 from .options import Common, RecordQuery, examples, filters, flag, taking
 
@@ -39,12 +39,13 @@ def list_cases(
     """The records of the last run, with failures and unreadable files. Of more than 50 records a
     summary; --every-record, csv and json have them all."""
     from ..figures import one_machine
+    from ..figures.health import expectations
     from ..load import verify as verify_raw
     from ..sheets import listing as list_sheets
 
     loaded = load_results(*asked)
     everything |= common.format_ in {Format.csv, Format.json}
-    expected = expectations_at_sizes(loaded, common.catalog, also_own=True)
+    expected = expectations.at_sizes(loaded, common.catalog, also_own=True)
     if everything or len(loaded.records) <= list_sheets.ROWS_SHOWN:
         tables = list_sheets.cases(loaded, expected)
     else:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from trueup_node.errors import BadInput
 
-from .inputs import RESULTS, expectations_for, load_all
+from .inputs import RESULTS, load_all
 from .messages import print_, say
 from .options import CatalogOption, examples, flag, option
 
@@ -152,11 +152,12 @@ def _set_up(
 def _message(
     results: Path, max_age: float, catalog: Path | None, site_file: Path | None
 ) -> Message:
+    from ..figures.health import expectations
     from ..sheets.morning import message, not_run
 
     try:
         loaded = load_all([results], may_be_empty=True)
-        limits = expectations_for(None, catalog, site_file)
+        limits = expectations.for_size(None, catalog, site_file)
         return message(loaded, limits, now=datetime.now(UTC), max_age=timedelta(hours=max_age))
     except BadInput as error:
         # Status 1 would say that something changed.

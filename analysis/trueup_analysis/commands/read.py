@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .inputs import expectations_for, outputs_of
+from .inputs import outputs_of
 from .messages import Format, once_each, put, say_all, say_refused
 from .options import Common, examples, flag, option, taking
 
@@ -122,7 +122,7 @@ def _answers(
 
     if size is None and not any(output.reading.unverified for output in outputs):
         return [Answer()] * len(outputs)
-    expected = expectations_for(size, catalog)
+    expected = expectations.for_size(size, catalog)
     sizes = read_sizes(folder(catalog))
     layouts = topology.read(folder(catalog) / "topologies.yml")
     answers = []

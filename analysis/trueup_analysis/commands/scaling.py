@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from .inputs import expectations_at_sizes, load_results
+from .inputs import load_results
 from .messages import Format, end_incomplete, say_all, say_notes, say_warnings, write
 from .options import FormatOption, OutputOption, RecordQuery, examples, filtered, flag, option
 
@@ -60,32 +60,24 @@ def scaling(
     output: OutputOption = None,
 ) -> None:
     """Speed-up, efficiency, serial fraction, fits, and where adding cores or nodes stops paying."""
-    from ..figures.scaling import tables as analysis
     from ..figures.scaling.points import uncounted
-    from ..sheets import scaling as scaling_sheets
+    from ..figures.scaling.tables import left_out
+    from ..tables.scaling import scaling as scaling_of
 
     loaded = load_results(*asked)
-    options: dict[str, Any] = {
-        "over": over.value,
-        "baseline": baseline,
-        "across_sizes": across_sizes,
-        "threshold": threshold,
-        "expectations": expectations_at_sizes(loaded),
-    }
-    if asked.chosen.benchmarks:
-        all_series = [
-            series
-            for name in asked.chosen.benchmarks
-            for series in analysis.series(loaded, benchmark=name, **options)
-        ]
-    else:
-        all_series = analysis.every_series(loaded, **options)
-    every = layouts or format_ in {Format.csv, Format.json}
-    sheets = [scaling_sheets.scaling(series, layouts=every) for series in all_series]
-    write(sheets, format_, output)
+    result = scaling_of(
+        loaded,
+        benchmarks=asked.chosen.benchmarks,
+        over=over.value,
+        baseline=baseline,
+        across_sizes=across_sizes,
+        threshold=threshold,
+        layouts=layouts or format_ in {Format.csv, Format.json},
+    )
+    write(result.sheets, format_, output)
     say_notes(loaded)
-    for name in dict.fromkeys(series.benchmark for series in all_series):
-        say_all(analysis.left_out(loaded, name))
-    say_warnings(sheets)
+    for name in result.benchmarks:
+        say_all(left_out(loaded, name))
+    say_warnings(result.sheets)
     say_all(uncounted(loaded))
     end_incomplete(loaded)

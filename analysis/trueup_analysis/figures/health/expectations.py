@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trueup_controller.sizes import read_sizes, read_sources
+from trueup_node.errors import BadInput
 from trueup_node.health import faults
 from trueup_node.health.expectations import Expectations, of_document
 from trueup_node.node.expected_parts import with_parts
+from trueup_node.suggest import did_you_mean
 
 from ... import catalog
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ...load import Loaded
 
 
 def read(path: Path) -> Expectations:
@@ -36,6 +40,37 @@ def read_catalog(chosen: Path | None = None) -> Expectations:
     sizes = str(catalog.find("vm_sizes.csv", chosen))
     published = read(catalog.find("expectations.yml", chosen))
     return with_parts(published, read_sizes(sizes), read_sources(sizes))
+
+
+def for_size(
+    size: str | None, chosen: Path | None = None, site_file: Path | None = None
+) -> Expectations:
+    """The catalog's expectations; a site's own file overrides those of the same figures.
+
+    Raises:
+        BadInput: a file cannot be read, or holds nothing of that size.
+    """
+    expected = read_catalog(chosen)
+    if site_file is not None:
+        expected = expected.with_own(read(site_file))
+    if size is not None and not expected.knows(size):
+        raise BadInput(f"size {size} has no expectations{did_you_mean(size, expected.sizes)}")
+    return expected
+
+
+def at_sizes(
+    loaded: Loaded, chosen: Path | None = None, *, also_own: bool = False
+) -> Expectations | None:
+    """The catalog's expectations where any figure was measured at several message sizes: of these
+    the judged one counts.
+
+    Args:
+        also_own: whether a catalog that is not the built-in one is read in any case, so that its
+            errors are reported.
+    """
+    sized = bool(loaded.figures["message_bytes"].notna().any())
+    is_site_catalog = also_own and catalog.folder(chosen) != catalog.built_in()
+    return read_catalog(chosen) if sized or is_site_catalog else None
 
 
 def read_faults(chosen: Path | None = None) -> faults.Faults:
