@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pandas as pd
 import pyarrow as pa
+from pandas.api.types import infer_dtype
 from trueup_analysis.figures.compare.comparing import compare
 from trueup_analysis.figures.compare.sides import Records
 from trueup_analysis.figures.prices import Terms
@@ -34,6 +35,15 @@ if TYPE_CHECKING:
 ALL_RUNS: Final = "all"
 # Columns of records that hold JSON.
 _DOCUMENTS: Final = ("parameters", "software", "system", "command", "environment")
+# By the name that pandas has for the values of a column.
+_TYPES: Final = {
+    "integer": "Int64",
+    "floating": "float64",
+    "mixed-integer-float": "float64",
+    "empty": "float64",
+    "string": "string",
+    "boolean": "boolean",
+}
 # The columns of a record that each of its figures repeats, by the names that they have there.
 _OF_RECORD: Final = {
     "run_id": "run_id",
@@ -309,12 +319,8 @@ def _utc(times: pd.Series) -> pd.Series:
 
 def _type(values: Sequence[Any], has_unit: bool) -> str:
     """The pandas type of a column. One with a unit holds numbers, also where none is known."""
-    kinds = {type(value) for value in values if value is not None}
-    if kinds <= {int, float}:
-        return "Int64" if kinds == {int} else "float64" if kinds or has_unit else "object"
-    return (
-        {str: "string", bool: "boolean"}.get(kinds.pop(), "object") if len(kinds) == 1 else "object"
-    )
+    kind = infer_dtype(values, skipna=True)
+    return _TYPES.get(kind, "object") if kind != "empty" or has_unit else "object"
 
 
 def _frame(sheets: Sequence[Sheet], notes: Sequence[str]) -> pd.DataFrame:
