@@ -115,6 +115,7 @@ def _answers(
     from ..catalog import folder
     from ..figures import topology
     from ..figures.contradictions import contradictions, sizes_with_gpus_of
+    from ..figures.health import expectations
     from ..figures.imported import Provenance
     from ..figures.plausible import against_sizes
     from ..figures.sizes import read_sizes
