@@ -15,7 +15,7 @@ description:
     out all the same.
   - It changes nothing, needs no root, and asks the metadata service once, for at most a second.
   - What could identify the machine, its owner or its network (names, ids, tags, addresses, serial
-    numbers) is not published; of the machine's id a hash is.
+    numbers) is not published; of the machine's id a hash is. The name of Azure's physical host is.
   - Of another machine's recorded tree (O(sysfs_root)) all CPUs count, else those that this process
     may use.
 extends_documentation_fragment: [trueup_facts, trueup_options.azure_node_facts]
@@ -72,6 +72,12 @@ ansible_facts:
               an Azure VM's id, else with C(boot-), and changes with each boot.
           type: str
           sample: vm-3b5e7c1f0a2d4968
+        physical_host:
+          description:
+            - Name of the physical host that the virtual machine runs on, as Hyper-V tells it; null
+              where it does not.
+          type: str
+          sample: host-0123
         system:
           description: V(linux); V(windows) of hosts that the action C(windows_node_facts) asks.
           type: str
@@ -90,6 +96,13 @@ ansible_facts:
         cpu_model: {description: Name of the CPU., type: str}
         sockets: {description: Number of sockets., type: int}
         cpus: {description: Number of usable logical CPUs., type: int}
+        cpu_list: {description: "The same as a list, such as C(0-119).", type: str}
+        cpu_quota:
+          description:
+            - CPU time that the control groups of the process allow, V(none) or such as
+              V(1.5 cores); null where the kernel names no groups.
+          type: str
+          sample: none
         cores: {description: Number of usable physical cores., type: int}
         numa:
           description: NUMA nodes that have CPUs.
@@ -218,9 +231,11 @@ from typing import TYPE_CHECKING
 from ansible.module_utils.trueup_node.errors import TrueupError
 from ansible.module_utils.trueup_node.node import identify, mpi, tools
 from ansible.module_utils.trueup_node.node import metadata as imds
+from ansible.module_utils.trueup_node.node.cpu_quota import cpu_quota
 from ansible.module_utils.trueup_node.node.lscpu import parse_lscpu
 from ansible.module_utils.trueup_node.node.machine import machine_word
 from ansible.module_utils.trueup_node.node.nvidia_smi import GPU_QUERY, parse_nvidia_smi
+from ansible.module_utils.trueup_node.node.physical_host import physical_host
 from ansible.module_utils.trueup_node.node.topology import read_topology
 from ansible.module_utils.trueup_node.options import PROCFS_ROOT, SYSFS_ROOT, Option, module_spec
 from ansible.module_utils.trueup_node.run.answer import AnsibleModule
@@ -358,6 +373,8 @@ def main() -> None:
         azure_chassis=identify.is_azure_chassis(sysfs),
     )
     hpc_image = identify.read_hpc_image()
+    host, host_warning = physical_host()
+    warnings += [host_warning] if host_warning else []
     programs = {name: module.get_bin_path(name) for name in PROGRAMS}
     observed = identify.Observed(
         topology=topology,
@@ -378,6 +395,8 @@ def main() -> None:
         programs=programs,
         mpi=_mpi(module, programs["mpirun"], hpc_image, warnings, identity.family),
         machine=machine_word(metadata.vm_id, parameters["procfs_root"]),
+        physical_host=host,
+        cpu_quota=cpu_quota(parameters["procfs_root"], sysfs),
         hcoll=parameters["hcoll"],
         warnings=warnings,
     )

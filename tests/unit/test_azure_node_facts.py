@@ -13,6 +13,7 @@ from ansible.module_utils.basic import AnsibleModule
 from helpers import answer_of, parametrized
 from machines import DATA, build, description, root_of
 from metadata_server import document, send, serving
+from trueup_node.node.topology import parse_cpu_list
 from trueup_controller.sizes import read_sizes
 from trueup_node.node import mpi
 
@@ -143,6 +144,8 @@ def test_this_machine_for_real(capsys: pytest.CaptureFixture[str]) -> None:
     assert node["cores"] >= 1
     assert node["memory_bytes"] > 2**28
     assert (node["architecture"], node["kernel"]) == (platform.machine(), platform.release())
+    assert len(parse_cpu_list(node["cpu_list"])) == node["cpus"]
+    assert re.fullmatch(r"none|[0-9.]+ cores?", node["cpu_quota"])
 
 
 @parametrized(("user", "sudo", "status", "expected"))

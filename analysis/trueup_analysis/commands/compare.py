@@ -33,6 +33,7 @@ class CompareFormat(str, Enum):
         "trueup compare 2026-11-13 2026-11-20    # two days",
         "trueup compare monday/ tuesday/         # two folders",
         "trueup compare driver=570* driver=580*  # two drivers, images, sizes, ...",
+        "trueup compare last published           # the rows that its presets reproduce",
         "trueup compare before last --node 'h100-00*' --benchmark nccl",
         "trueup compare --format junit --output changes.xml",
     )
@@ -46,7 +47,8 @@ def compare(
         typer.Argument(
             metavar="[BEFORE]",
             help="A path; or, joined by commas: runs (id, beginning of one, last, before), a day or"
-            " days (2026-11-01..2026-11-07), conditions (size=*H100*).",
+            " days (2026-11-01..2026-11-07), conditions (size=*H100*); or published, or a preset:"
+            " published rows of the other side's presets.",
         ),
     ] = "before",
     after: Annotated[str, typer.Argument(metavar="[AFTER]", help="The same.")] = "last",
@@ -74,6 +76,7 @@ def compare(
     """Each figure of two sets of records: difference, 95 % interval, better or worse, and the
     settings that changed where it did. The same work is paired node by node; small changes and
     many figures are corrected for, so that at most 1 % of the reported changes are none."""
+    from ..figures.compare import published
     from ..figures.compare.comparing import compare as compared_sides
     from ..figures.compare.sides import Records
     from ..selection import Selection, select
@@ -83,10 +86,14 @@ def compare(
     records = Records(
         load_all, results or [RESULTS], lambda loaded: select(loaded, chosen), datetime.now(UTC)
     )
-    old, new = records.side(before), records.side(after)
+    rows = next((name for name in (after, before) if published.is_published(name)), None)
+    if rows is not None:
+        own = records.side(before if rows == after else after)
+        compared = published.beside_published(rows, own)
+    else:
+        compared = compared_sides(records.side(before), records.side(after), at_least / 100)
     for loaded in records.loaded:
         say_notes(loaded)
-    compared = compared_sides(old, new, at_least / 100)
     if format_ is CompareFormat.junit:
         from ..render import junit
 

@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import yaml
 from trueup_node import benchmarks
@@ -34,6 +34,7 @@ _FACTORS: Final = dict(
 )
 # A number, or the lowest and the highest of several.
 _NUMBERS = re.compile(r"([0-9.]+)(?:-([0-9.]+))?")
+REPRODUCED, BELOW = "reproduced", "below the published figure"
 # Figures of all clients of shared storage together, which no record has.
 _OF_CLIENTS: Final = tuple(f"rate_at_{latency * 1000:g}ms" for latency in shared_load.LATENCIES)
 
@@ -99,14 +100,40 @@ def reproduced(
     Raises:
         BadInput: a published row has no number, or a unit that is not known.
     """
+    return [_compared(pair) for pair in pairs(presets, published, cases)]
+
+
+class Pair(NamedTuple):
+    """A figure of a run with a preset, and the published row that it should reproduce.
+
+    Attributes:
+        published: the published figure in the base unit of the measured one.
+    """
+
+    preset: str
+    reference: Reference
+    row: Mapping[str, str]
+    case: Case
+    figure: Figure
+    published: float
+
+
+def pairs(
+    presets: Mapping[str, Preset],
+    published: Iterable[tuple[str, Mapping[str, str]]],
+    cases: Iterable[Case],
+) -> list[Pair]:
+    """The same as pairs of figures. Arguments and errors are those of ``reproduced``."""
     rows = [row for _, row in published]
     measured = [case for case in cases if case.outcome == "ok" and _name(case) in presets]
-    compared = []
-    for case in [*measured, *_clients_together(measured)]:
-        for reference in presets[_name(case)].reference:
-            for row in _published_rows(rows, reference, case):
-                compared += _compared(_name(case), reference, row, case)
-    return compared
+    return [
+        Pair(_name(case), reference, row, case, figure, _base(row, figure.direction))
+        for case in [*measured, *_clients_together(measured)]
+        for reference in presets[_name(case)].reference
+        for row in _published_rows(rows, reference, case)
+        for figure in case.typical(reference.metric, reference.statistic)
+        if figure.message_bytes == reference.message_bytes and figure.device is None
+    ]
 
 
 def unpublished(presets: Mapping[str, Preset], cases: Iterable[Case]) -> list[str]:
@@ -205,40 +232,29 @@ def _covers(published: str, number: int | None) -> bool:
     return float(lowest) <= number <= float(highest or lowest)
 
 
-def _compared(
-    name: str, reference: Reference, row: Mapping[str, str], case: Case
-) -> list[dict[str, Any]]:
-    figures = [
-        figure
-        for figure in case.typical(reference.metric, reference.statistic)
-        if figure.message_bytes == reference.message_bytes and figure.device is None
-    ]
-    return [
-        {
-            "preset": name,
-            "node": case.node,
-            "case": case.case,
-            "metric": reference.metric,
-            "nodes": case.node_count,
-            "cores_or_gpus": case.gpus or case.cores,
-            "published": published,
-            "own": figure.value,
-            "unit": figure.unit,
-            **_verdict(reference, published, figure.value, figure.direction, case),
-            "configuration": row["configuration"],
-            "source": row["source"],
-        }
-        for figure in figures
-        for published in [_base(row, figure.direction)]
-    ]
+def _compared(pair: Pair) -> dict[str, Any]:
+    case, row = pair.case, pair.row
+    return {
+        "preset": pair.preset,
+        "node": case.node,
+        "case": case.case,
+        "metric": pair.reference.metric,
+        "nodes": case.node_count,
+        "cores_or_gpus": case.gpus or case.cores,
+        "published": pair.published,
+        "own": pair.figure.value,
+        "unit": pair.figure.unit,
+        **verdict(pair),
+        "configuration": row["configuration"],
+        "source": row["source"],
+    }
 
 
-def _verdict(
-    reference: Reference, published: float, measured: float, direction: str | None, case: Case
-) -> dict[str, Any]:
+def verdict(pair: Pair) -> dict[str, Any]:
     """The share of the published performance, and whether a healthy run reaches it."""
-    scale = float(case.parameters.get("preset_scale", 1.0))
-    changed = case.parameters.get("preset_changed")
+    reference, parameters = pair.reference, pair.case.parameters
+    scale = float(parameters.get("preset_scale", 1.0))
+    changed = parameters.get("preset_changed")
     at_least = math.nan if reference.at_least is None else reference.at_least
     reasons = [
         *([f"not compared: {scale:g} of the work"] if scale < 1 else []),
@@ -246,12 +262,13 @@ def _verdict(
     ]
     if reasons:
         return {"share": math.nan, "at_least": at_least, "verdict": "; ".join(reasons)}
-    share = published / measured if direction == "lower" else measured / published
+    published, measured = pair.published, pair.figure.value
+    share = published / measured if pair.figure.direction == "lower" else measured / published
     if reference.unlike:
-        verdict = f"beside only: {reference.unlike}"
+        sentence = f"beside only: {reference.unlike}"
     else:
-        verdict = "reproduced" if share >= at_least else "below the published figure"
-    return {"share": share, "at_least": at_least, "verdict": verdict}
+        sentence = REPRODUCED if share >= at_least else BELOW
+    return {"share": share, "at_least": at_least, "verdict": sentence}
 
 
 def _base(row: Mapping[str, str], direction: str | None) -> float:

@@ -24,6 +24,7 @@ _KINDS: Final = {
     compare_changes.WORSE: "failure",
     compare_changes.MIXED: "failure",
     compare_changes.UNSURE: "skipped",
+    compare_changes.NOT_JUDGED: "skipped",
 }
 
 

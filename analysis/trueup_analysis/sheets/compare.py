@@ -63,7 +63,8 @@ def answer(compared: Comparison) -> str:
     if moved:
         first_change = moved[0]
         verdict = first_change.verdict.capitalize()
-        parts.append(f"{verdict}: {sentence(compared.titles, first_change)}{beside(first_change)}")
+        cause = "" if compared.how else beside(first_change)
+        parts.append(f"{verdict}: {sentence(compared.titles, first_change)}{cause}")
     rest = ", ".join(
         f"{count:,} {verdict}"
         for verdict, count in sorted(compared.counts.items(), key=_order)
@@ -78,7 +79,10 @@ def answer(compared: Comparison) -> str:
 
 
 def _order(item: tuple[str, int]) -> int:
-    order = (verdicts.WORSE, verdicts.MIXED, verdicts.BETTER, verdicts.UNCHANGED, verdicts.UNSURE)
+    order = (
+        *(verdicts.WORSE, verdicts.MIXED, verdicts.BETTER, verdicts.UNCHANGED, verdicts.UNSURE),
+        verdicts.NOT_JUDGED,
+    )
     return order.index(item[0])
 
 
@@ -157,7 +161,7 @@ def setting_text(item: Explanation) -> str:
 def _figures(compared: Comparison, chosen: Sequence[Change]) -> Sheet:
     least = units.percent(compared.at_least, 1)
     hidden = len(compared.changes) - len(chosen)
-    notes = [_HOW.format(least=least)]
+    notes = [compared.how or _HOW.format(least=least)]
     if hidden:
         notes.insert(0, f"{units.plural(hidden, 'unchanged figure')}; --every-figure shows them.")
     return Sheet(

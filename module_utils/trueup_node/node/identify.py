@@ -2,6 +2,7 @@
 
 Nothing here runs a command or asks the network. Names, serial numbers, tags and addresses of the
 machine, its owner and its network are not read at all; of its id a hash is published (``machine``).
+The name of Azure's physical host below it is published.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ class Observed:
     programs: Mapping[str, str | None] = field(default_factory=dict)
     mpi: Mpi | None = None
     machine: str | None = None
+    physical_host: str | None = None
+    cpu_quota: str | None = None
     hcoll: str = BY_GPUS
     warnings: Sequence[str] = field(default_factory=tuple)
 
@@ -185,6 +188,7 @@ def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
         "image": identity.image,
         "licence_type": identity.licence_type,
         "machine": observed.machine,
+        "physical_host": observed.physical_host,
         "system": LINUX,
         "os": observed.os_release.get("PRETTY_NAME"),
         "distribution": observed.os_release.get("ID"),
@@ -195,6 +199,7 @@ def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
         "cpu_model": None if lscpu is None else lscpu.model,
         "sockets": None if lscpu is None else lscpu.sockets,
         **_described_cpus(topology),
+        "cpu_quota": observed.cpu_quota,
         "memory_bytes": observed.memory_bytes,
         "gpus": [
             {"name": gpu.name, "pci": gpu.pci, "memory_bytes": gpu.memory_bytes}
@@ -333,6 +338,7 @@ def _described_cpus(topology: Topology | None) -> dict[str, Any]:
     if topology is None:
         return {
             "cpus": None,
+            "cpu_list": None,
             "cores": None,
             "numa": [],
             "l3_groups": [],
@@ -341,6 +347,7 @@ def _described_cpus(topology: Topology | None) -> dict[str, Any]:
         }
     return {
         "cpus": len(topology.cpus),
+        "cpu_list": format_cpu_list(topology.cpus),
         "cores": len(topology.cores),
         "numa": [
             {

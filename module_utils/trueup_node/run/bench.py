@@ -69,6 +69,9 @@ _SYSTEM_FIELDS = (
     "image",
     "cpu_model",
     "cores",
+    "cpu_list",
+    "cpu_quota",
+    "physical_host",
     "memory_bytes",
     "last_level_cache_bytes",
 )

@@ -197,6 +197,40 @@ def test_sizes_are_compared_by_all_their_nodes(call_trueup: Any, tmp_path: Path)
     assert time["ratio"] == pytest.approx(-0.3, abs=0.001)
 
 
+def of_hosts(tmp_path: Path, moved: set[int], **after: str) -> Path:
+    """Two runs of eight nodes, each on a physical host of its own; those that moved to another one
+    are slower by 30 %."""
+    records = []
+    for number in range(8):
+        node, noise = f"n-{number}", 1 + 0.002 * ((number * 7) % 5 - 2)
+        system = {"physical_host": f"host-{number}", "cpu_quota": "none"}
+        records.append(record(OLD, node, 10.0 * noise, system=system))
+        if number in moved:
+            system = {**system, "physical_host": f"host-9{number}", **after}
+        slow = 13.0 if number in moved else 10.0
+        records.append(record(NEW, node, slow / noise, system=system))
+    return made.write(tmp_path, records)
+
+
+def test_another_physical_host_is_a_setting_of_each_node(call_trueup: Any, tmp_path: Path) -> None:
+    for moved, text in (
+        ({2, 5}, "physical_host one to another on 2 nodes"),
+        ({3}, "physical_host host-3 to host-93 on 1 node"),
+        (set(range(8)), "physical_host one to another"),
+    ):
+        results = of_hosts(tmp_path / str(len(moved)), moved)
+        done = call_trueup("compare", "--results", results, "--format", "json")
+        rate = next(row for row in rows(done) if row["metric"] == "flop_rate")
+        assert (rate["verdict"], rate["settings"]) == ("worse", text)
+
+
+def test_a_quota_of_cpu_time_stands_before_other_settings(call_trueup: Any, tmp_path: Path) -> None:
+    quota = {"cpu_quota": "1 core", "nvidia_driver": "580"}
+    done = call_trueup("compare", "--results", of_hosts(tmp_path, {1, 4}, **quota), "-f", "json")
+    rate = next(row for row in rows(done) if row["metric"] == "flop_rate")
+    assert rate["settings"].startswith("cpu_quota none to 1 core on 2 nodes; ")
+
+
 def test_single_values_of_one_node_are_too_few(call_trueup: Any, tmp_path: Path) -> None:
     single = [made.figure("run_time", 10.0, "s", "lower")]
     other = [made.figure("run_time", 12.0, "s", "lower")]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 WORSE, BETTER, UNCHANGED = "worse", "better", "unchanged"
 MIXED: Final = "better and worse"
 UNSURE: Final = "too few repeats"
+NOT_JUDGED: Final = "not judged"
 FAILS: Final = "now fails"
 
 
@@ -55,7 +56,8 @@ class Change:
         nodes: the paired nodes; of sides without a common node those of both.
         paired: whether nodes are paired.
         shifts: each paired place.
-        verdict: "worse", "better", "better and worse", "unchanged" or "too few repeats".
+        verdict: "worse", "better", "better and worse", "unchanged", "too few repeats" or "not
+            judged".
         group: the paired nodes on which a setting changed and that differ from the others.
         worse, better: the places that alone changed so, those of the group included.
         detectable: the least change of the mean that would have been seen, as a share.
@@ -121,6 +123,7 @@ class Comparison:
     Attributes:
         changes: each figure of both, the worst first.
         at_least: the least change that counts, as a share.
+        how: the judgement in a sentence, where it is not that of two sets of records.
     """
 
     before: Side
@@ -130,6 +133,7 @@ class Comparison:
     missing: Sequence[Missing]
     at_least: float
     counts: Counter[str] = field(default_factory=Counter)
+    how: str = ""
 
     @property
     def status(self) -> int:
@@ -138,7 +142,11 @@ class Comparison:
             return 1
         lost = any(item.side == "before" for item in self.missing)
         works = {change.figure.work for change in self.changes}
-        sure = {change.figure.work for change in self.changes if change.verdict != UNSURE}
+        sure = {
+            change.figure.work
+            for change in self.changes
+            if change.verdict not in {UNSURE, NOT_JUDGED}
+        }
         return 2 if lost or works - sure else 0
 
     @cached_property

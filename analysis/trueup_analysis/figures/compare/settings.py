@@ -21,7 +21,13 @@ _HOURS_APART: Final = 3
 _HOUR: Final = "hour of day"
 _STATE: Final = "node_state"
 # The order of settings that explain equally well: the last one that has any of these words.
-_LIKELY: Final = ("driver", "firmware", "fabric", "nccl", "mpi", "kernel", "image", "topology")
+_LIKELY: Final = (
+    *("cpu_quota", "cpu_list", "driver", "firmware", "fabric", "nccl", "mpi", "kernel", "image"),
+    *("topology", "physical_host"),
+)
+# Settings that differ on every node: a change to another value is the same one on all.
+_OF_ONE_NODE: Final = frozenset({"physical_host", "machine"})
+_ANOTHER: Final = ("one", "another")
 
 
 class Explanation(NamedTuple):
@@ -139,7 +145,20 @@ def explanations(
         if not groups or (len(groups) == 1 and None not in pairs and not _differs(*groups)):
             continue
         candidates += _of_setting(name, nodes, pairs, changed_nodes, of_all=of_all)
-    return sorted(candidates, key=lambda each: _rank(each, of_all=of_all))
+    candidates.sort(key=lambda each: _rank(each, of_all=of_all))
+    return [_with_values(each, before, after) for each in candidates]
+
+
+def _with_values(
+    item: Explanation,
+    before: Mapping[str, Mapping[str, str]],
+    after: Mapping[str, Mapping[str, str]],
+) -> Explanation:
+    """A setting of one node with its values."""
+    if item.setting not in _OF_ONE_NODE or len(item.nodes) > 1:
+        return item
+    (node,) = item.nodes
+    return item._replace(before=before[node][item.setting], after=after[node][item.setting])
 
 
 def _is_foreign(name: str, benchmark: str) -> bool:
@@ -152,6 +171,8 @@ def _is_foreign(name: str, benchmark: str) -> bool:
 def _pair(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, str] | None:
     if name not in before or name not in after:
         return None
+    if name in _OF_ONE_NODE:
+        return None if before[name] == after[name] else _ANOTHER
     if name == _HOUR:
         hours = [text.split(", ")[0] for text in (before[name], after[name])]
         apart = abs(int(hours[0]) - int(hours[1]))
