@@ -9,7 +9,7 @@ PAGE = "docs/monitoring/trueup.dashboard.json"
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _VERDICTS = ("pass", "warn", "fail", "not measured", "no verdict")
 _COLOURS = ("green", "orange", "red", "purple", "gray")
-_CHOSEN = 'node=~"$node"'
+_CHOSEN = 'Hostname=~"$node"'
 
 
 def dashboard() -> str:
@@ -32,7 +32,7 @@ def dashboard() -> str:
     panels = [
         *(_at(panel, x=4 * place, y=0, width=4, height=4) for place, panel in enumerate(stats)),
         _at(
-            _graph("Verdict of each node", f"trueup_node_health{{{_CHOSEN}}}", "{{node}}")
+            _graph("Verdict of each node", f"trueup_node_health{{{_CHOSEN}}}", "{{Hostname}}")
             | {"type": "state-timeline", "fieldConfig": {"defaults": {"mappings": mappings}}},
             *(0, 4, 24, 9),
         ),
@@ -41,7 +41,7 @@ def dashboard() -> str:
                 "Measured share of healthy nodes' figure",
                 f'trueup_health_measured{{{_CHOSEN},comparison="at_least"}}'
                 f" / trueup_health_healthy{{{_CHOSEN}}}",
-                "{{node}} {{what}} {{device}}",
+                "{{Hostname}} {{what}} {{device}}",
                 unit="percentunit",
             ),
             *(0, 13, 24, 9),
@@ -51,7 +51,7 @@ def dashboard() -> str:
             *(0, 22, 24, 8),
         ),
     ]
-    nodes = "label_values(trueup_node_health, node)"
+    nodes = "label_values(trueup_node_health, Hostname)"
     board = {
         "title": "trueup: health of the nodes",
         "uid": "trueup-health",

@@ -19,7 +19,10 @@ OF_ONE = "4:cpu,cpuacct:/batch/job\n2:cpuset:/\n0::/\n"
         # The lowest of a group and of those above it counts.
         (
             OF_TWO,
-            {"system.slice/run.service/cpu.max": "max 100000", "system.slice/cpu.max": "25000 50000"},
+            {
+                "system.slice/run.service/cpu.max": "max 100000",
+                "system.slice/cpu.max": "25000 50000",
+            },
             "0.5 cores",
         ),
         # In a container the mount is the group's own, and its path is that of the host.

@@ -1,6 +1,7 @@
 """Records as OpenMetrics text (https://prometheus.io/docs/specs/om/open_metrics_spec 1.0).
 
-A gauge for each metric, with its base unit at the end of its name; the record's facts are labels.
+A gauge for each metric, with its base unit at the end of its name; the record's facts are labels,
+those of places by the names of dcgm-exporter.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from .. import units
+from .dcgm_labels import device, hostname, model
 from .exported import Exported, node_of, seconds_of
 
 if TYPE_CHECKING:
@@ -57,18 +59,19 @@ def _labels(case: Case) -> dict[str, str]:
         "run": case.run_id,
         "case": case.case,
         "benchmark": case.benchmark,
-        "node": node_of(case),
+        **hostname(node_of(case)),
         "vm_size": case.vm_size,
         "region": case.region,
         "nodes": case.node_count,
         "gpus": case.gpus,
+        **model(case.parameters.get("gpu_name")),
     }
     return {name: str(value) for name, value in named.items() if value is not None}
 
 
 def _places(figure: Metric) -> dict[str, str]:
     named: dict[str, Any] = {
-        "device": figure.device,
+        **device(figure.device),
         "message_bytes": figure.message_bytes,
         "statistic": figure.statistic,
     }

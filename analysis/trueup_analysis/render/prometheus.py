@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
+from .dcgm_labels import device, hostname
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -41,13 +42,13 @@ def render(health: Health, *, every_series: bool = False) -> str:
     """
     series = _Series()
     for node, verdict in health.words.items():
-        series.add("trueup_node_health", _NUMBERS[verdict], node=node)
+        series.add("trueup_node_health", _NUMBERS[verdict], **hostname(node))
     counts = Counter((node, item.verdict) for item in health.verdicts for node in item.nodes)
     for (node, verdict), count in sorted(counts.items()):
-        series.add("trueup_node_verdicts", count, node=node, verdict=verdict)
+        series.add("trueup_node_verdicts", count, **hostname(node), verdict=verdict)
     last, began = _times(health.verdicts)
     for node, time in last.items():
-        series.add("trueup_node_measured_timestamp_seconds", time, node=node)
+        series.add("trueup_node_measured_timestamp_seconds", time, **hostname(node))
     for run_id, time in began.items():
         series.add("trueup_run_started_timestamp_seconds", time, run=run_id)
     series.add("trueup_nodes_expected", len(health.nodes))
@@ -109,13 +110,13 @@ def _times(verdicts: Iterable[Verdict]) -> tuple[dict[str, float], dict[str, flo
 
 def _labels_of(item: Verdict) -> dict[str, Any]:
     return {
-        "node": "+".join(item.nodes),
+        **hostname("+".join(item.nodes)),
         "size": item.vm_size,
         "benchmark": item.benchmark,
         "case": item.case,
         "metric": item.metric or "",
         "what": item.what,
-        "device": item.device,
+        **device(item.device),
         "message_bytes": item.message_bytes,
         "comparison": item.comparison,
         "unit": item.unit,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Iterator, Optional
+from typing import Iterator, Optional, Tuple
 
 from .sysfs import text_of
 
@@ -39,6 +39,7 @@ def _shares(mount: Path, group: str) -> Iterator[float]:
     if len(fields) != len(("hierarchy", "controllers", "path")):
         return
     hierarchy, controllers, path = fields
+    names: Tuple[str, ...]
     if hierarchy == "0":
         folder, names = mount, ("cpu.max",)
     elif "cpu" in controllers.split(","):

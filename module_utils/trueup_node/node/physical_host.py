@@ -50,9 +50,7 @@ def _content(path: str) -> bytes:
 def _pairs(content: bytes) -> Dict[str, str]:
     size = _KEY + _VALUE
     records = [content[start : start + size] for start in range(0, len(content), size)]
-    return {
-        _text(record[:_KEY]): _text(record[_KEY:]) for record in records if len(record) == size
-    }
+    return {_text(record[:_KEY]): _text(record[_KEY:]) for record in records if len(record) == size}
 
 
 def _text(field: bytes) -> str:

@@ -130,7 +130,16 @@ def test_openmetrics_is_read_by_the_client_of_prometheus(exported: Any) -> None:
     busbw = families["trueup_nccl_busbw_bytes_per_second"]
     largest = max(busbw.samples, key=lambda sample: int(sample.labels["message_bytes"]))
     assert (ended.status, ended.err) == (0, "")
-    assert (busbw.unit, largest.labels["node"]) == ("bytes_per_second", "a100-1")
+    assert (busbw.unit, largest.labels["Hostname"]) == ("bytes_per_second", "a100-1")
+    # NVIDIA/dcgm-exporter 4.5.3-4.8.2, rendermetrics/render_metrics.go.
+    gpus = {
+        (sample.labels["gpu"], sample.labels["device"])
+        for sample in samples
+        if "gpu" in sample.labels
+    }
+    assert gpus == {(str(number), f"nvidia{number}") for number in range(len(gpus))}
+    models = {sample.labels["modelName"] for sample in samples if "modelName" in sample.labels}
+    assert (len(gpus), models) == (8, {"NVIDIA H100 80GB HBM3"})
     # One more of each record says whether it is ok.
     assert len(samples) == len(RUN.records) + sum(len(each["metrics"]) for each in RUN.records)
 

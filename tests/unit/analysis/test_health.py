@@ -724,7 +724,7 @@ def test_every_format_tells_the_same(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert f"{said} (85.1% of it)" in str(failure.get("message"))
     metrics = told("prometheus")
     assert metrics.count("trueup_health_verdict{") == 1
-    assert 'node="made-1"' in metrics
+    assert 'Hostname="made-1"' in metrics
     [line] = [line for line in metrics.splitlines() if line.startswith("trueup_health_verdict{")]
     assert line.endswith("} 2")
     [line] = [line for line in metrics.splitlines() if line.startswith("trueup_health_measured{")]
@@ -743,6 +743,6 @@ def test_a_name_of_a_node_cannot_break_out_of_a_label(
         for line in prometheus.render(health, every_series=True).splitlines()
         if "verdict{" in line
     ]
-    assert 'node="a\\"} 1??<b>"' in line
+    assert 'Hostname="a\\"} 1??<b>"' in line
     suite = next(iter(ET.fromstring(junit.render(health))))
     assert suite.get("name") == 'a"} 1 ?<b>' or suite.get("name") == 'a"} 1\n?<b>'
