@@ -13,9 +13,9 @@ from ansible.module_utils.basic import AnsibleModule
 from helpers import answer_of, parametrized
 from machines import DATA, build, description, root_of
 from metadata_server import document, send, serving
-from trueup_node.node.topology import parse_cpu_list
 from trueup_controller.sizes import read_sizes
 from trueup_node.node import mpi
+from trueup_node.node.topology import parse_cpu_list
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from trueup_node.errors import BadInput
 from trueup_controller.presets import names, read_all
+from trueup_node.errors import BadInput
 
 from ... import catalog
 from ...units import plural
