@@ -373,8 +373,8 @@ def main() -> None:
         azure_chassis=identify.is_azure_chassis(sysfs),
     )
     hpc_image = identify.read_hpc_image()
-    host, host_warning = physical_host()
-    warnings += [host_warning] if host_warning else []
+    host, host_warnings = physical_host()
+    warnings += host_warnings
     programs = {name: module.get_bin_path(name) for name in PROGRAMS}
     observed = identify.Observed(
         topology=topology,

@@ -38,18 +38,17 @@ def test_the_pool_is_read_as_its_daemon_writes_it(
 ) -> None:
     path = tmp_path / "pool"
     path.write_bytes(content)
-    assert physical_host(str(path)) == (expected, None)
+    assert physical_host(str(path)) == (expected, [])
 
 
 @pytest.mark.parametrize("value", ["a b", "-x", "x" * 254, "host\nhost", "$(id)", "\u00e9"])
 def test_what_is_no_host_name_is_not_used(tmp_path: Path, value: str) -> None:
     path = tmp_path / "pool"
     path.write_bytes(pair("PhysicalHostName", value))
-    name, warning = physical_host(str(path))
-    assert (name, str(warning).endswith(REFUSED)) == (None, True)
+    assert physical_host(str(path)) == (None, [f"{path} {REFUSED}"])
 
 
 def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pool")
     for name in ("pool", "missing", "."):
-        assert physical_host(str(tmp_path / name)) == (None, None)
+        assert physical_host(str(tmp_path / name)) == (None, [])

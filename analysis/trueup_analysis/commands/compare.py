@@ -5,13 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .inputs import RESULTS, load_all
 from .messages import Format, put, say_notes, write
 from .options import OutputOption, examples, flag, option
+
+if TYPE_CHECKING:
+    from ..figures.compare.changes import Comparison
+    from ..figures.compare.sides import Records
 
 app = typer.Typer()
 
@@ -76,8 +80,6 @@ def compare(
     """Each figure of two sets of records: difference, 95 % interval, better or worse, and the
     settings that changed where it did. The same work is paired node by node; small changes and
     many figures are corrected for, so that at most 1 % of the reported changes are none."""
-    from ..figures.compare import published
-    from ..figures.compare.comparing import compare as compared_sides
     from ..figures.compare.sides import Records
     from ..selection import Selection, select
     from ..sheets import compare as compare_sheets
@@ -86,12 +88,7 @@ def compare(
     records = Records(
         load_all, results or [RESULTS], lambda loaded: select(loaded, chosen), datetime.now(UTC)
     )
-    rows = next((name for name in (after, before) if published.is_published(name)), None)
-    if rows is not None:
-        own = records.side(before if rows == after else after)
-        compared = published.beside_published(rows, own)
-    else:
-        compared = compared_sides(records.side(before), records.side(after), at_least / 100)
+    compared = _compared(records, before, after, at_least / 100)
     for loaded in records.loaded:
         say_notes(loaded)
     if format_ is CompareFormat.junit:
@@ -106,3 +103,14 @@ def compare(
     status = compared.status or (2 if is_incomplete else 0)
     if status:
         raise typer.Exit(status)
+
+
+def _compared(records: Records, before: str, after: str, at_least: float) -> Comparison:
+    """Two sides of records, or one beside published rows."""
+    from ..figures.compare import published
+    from ..figures.compare.comparing import compare as compared_sides
+
+    for rows, own in ((after, before), (before, after)):
+        if published.is_published(rows):
+            return published.beside_published(rows, records.side(own))
+    return compared_sides(records.side(before), records.side(after), at_least)

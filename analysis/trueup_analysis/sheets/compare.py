@@ -63,8 +63,7 @@ def answer(compared: Comparison) -> str:
     if moved:
         first_change = moved[0]
         verdict = first_change.verdict.capitalize()
-        cause = "" if compared.how else beside(first_change)
-        parts.append(f"{verdict}: {sentence(compared.titles, first_change)}{cause}")
+        parts.append(f"{verdict}: {sentence(compared.titles, first_change)}{beside(first_change)}")
     rest = ", ".join(
         f"{count:,} {verdict}"
         for verdict, count in sorted(compared.counts.items(), key=_order)
@@ -142,7 +141,7 @@ def _few(names: Sequence[str]) -> str:
 
 def beside(change: Change) -> str:
     """What changed with it, or that nothing recorded did."""
-    if not change.shifts:
+    if not change.shifts or change.is_published:
         return ""
     if not change.explanations:
         return "; no recorded setting changed with it"

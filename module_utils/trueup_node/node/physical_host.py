@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import Dict, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 POOL = "/var/lib/hyperv/.kvp_pool_3"
 _KEY, _VALUE = 512, 2048
@@ -21,15 +21,15 @@ _NAMES = ("PhysicalHostNameFullyQualified", "PhysicalHostName")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
-def physical_host(path: str = POOL) -> Tuple[Optional[str], Optional[str]]:
-    """The host's name, and a warning; both None where no such file can be read."""
+def physical_host(path: str = POOL) -> Tuple[Optional[str], List[str]]:
+    """The host's name, None where no such file can be read; and warnings."""
     pairs = _pairs(_content(path))
     name = next((pairs[key] for key in _NAMES if pairs.get(key)), None)
     if name is None:
-        return None, None
+        return None, []
     if _HOST.fullmatch(name) is None:
-        return None, f"{path} names a physical host that is no host name; it is not used"
-    return name, None
+        return None, [f"{path} names a physical host that is no host name; it is not used"]
+    return name, []
 
 
 def _content(path: str) -> bytes:

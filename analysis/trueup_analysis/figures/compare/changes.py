@@ -62,6 +62,7 @@ class Change:
         worse, better: the places that alone changed so, those of the group included.
         detectable: the least change of the mean that would have been seen, as a share.
         explanations: settings that changed with it, the most likely first.
+        is_published: whether the value before is a publication's, whose settings are not recorded.
     """
 
     figure: FigureKey
@@ -77,6 +78,7 @@ class Change:
     better: tuple[Shift, ...] = ()
     detectable: float | None = None
     explanations: tuple[Explanation, ...] = ()
+    is_published: bool = False
 
     @property
     def ratio(self) -> float | None:

@@ -103,6 +103,7 @@ def _change(key: FigureKey, pairs: Sequence[presets.Pair]) -> Change:
         shifts=tuple(shifts),
         verdict=WORSE if below else UNCHANGED if is_judged else NOT_JUDGED,
         worse=below,
+        is_published=True,
     )
 
 

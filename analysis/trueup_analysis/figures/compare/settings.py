@@ -141,12 +141,17 @@ def explanations(
         if _is_foreign(name, benchmark):
             continue
         pairs = [_pair(name, before[node], after[node]) for node in nodes]
-        groups = {pair for pair in pairs if pair is not None}
-        if not groups or (len(groups) == 1 and None not in pairs and not _differs(*groups)):
+        if _says_nothing(pairs):
             continue
         candidates += _of_setting(name, nodes, pairs, changed_nodes, of_all=of_all)
     candidates.sort(key=lambda each: _rank(each, of_all=of_all))
     return [_with_values(each, before, after) for each in candidates]
+
+
+def _says_nothing(pairs: Sequence[tuple[str, str] | None]) -> bool:
+    """Whether no node has both values, or all nodes have the same one on both sides."""
+    kinds = {pair for pair in pairs if pair is not None}
+    return not kinds or (len(kinds) == 1 and None not in pairs and not _differs(*kinds))
 
 
 def _with_values(
