@@ -1,11 +1,15 @@
 """The report as one HTML file: the content of a page (plain dataclasses) and its rendering.
 
 Tables are sheets, as every format renders them. Everything else arrives as finished text, which
-this module escapes and sets.
+this module escapes and sets. The one script of the page is ours; its digest in the page's policy
+admits no other.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -34,7 +38,11 @@ VERDICTS: Final = {
     "fail": ("#c0392b", "#ff8275"),
     "lost": ("#6b5bb0", "#a99bea"),
 }
+# The key of a row's links to its record and raw output, which no CSV file has.
+LINKS: Final = "links"
 _TEMPLATES: Final = Path(__file__).resolve().parent / "templates"
+# A card shows so many nodes; the others are folded.
+_NODES_SHOWN: Final = 6
 # Text longer than this wraps in its cell.
 _LONG: Final = 40
 
@@ -55,6 +63,42 @@ class Fact(NamedTuple):
     value: str
 
 
+class Link(NamedTuple):
+    """A file beside the report; without ``href`` it is not there."""
+
+    text: str
+    href: str
+
+
+class Affected(NamedTuple):
+    """A node of a finding, with its own figure."""
+
+    node: str
+    device: str
+    figure: str
+    links: Sequence[Link] = ()
+
+
+class Card(NamedTuple):
+    """A finding on some nodes.
+
+    Attributes:
+        check: the check that it is of; ``at`` is its message size.
+        figures: the worst figure, its limit, and the figure of healthy nodes.
+        nodes: the affected nodes, the worst first.
+        remedy: the reason, then the fix.
+    """
+
+    verdict: str
+    check: str
+    at: str
+    code: str
+    figures: Sequence[Fact]
+    nodes: Sequence[Affected]
+    remedy: Sequence[Fact]
+    sources: Sequence[str]
+
+
 @dataclass(frozen=True)
 class Part:
     """One thing under a section.
@@ -68,6 +112,7 @@ class Part:
     paragraphs: Sequence[str] = ()
     warnings: Sequence[str] = ()
     drawn: Markup | str = ""
+    cards: Sequence[Card] = ()
     figures: Sequence[Figure] = ()
     beside: Sequence[Sheet] = ()
     sheets: Sequence[Sheet] = ()
@@ -129,10 +174,31 @@ class Warnings(NamedTuple):
     more: str = ""
 
 
+class Verdicts(NamedTuple):
+    """Each check of each node, for the page's own search.
+
+    Attributes:
+        nodes, levels: the names that rows refer to by number.
+        checks: name, limit and unit of each.
+        rows: number of node, of check and of verdict, and the figure.
+    """
+
+    nodes: Sequence[str]
+    levels: Sequence[str]
+    checks: Sequence[tuple[str, str, str]]
+    rows: Sequence[tuple[int, int, int, str]]
+
+    def data(self) -> Markup:
+        """As JSON that cannot end the element around it."""
+        text = json.dumps(self._asdict(), ensure_ascii=True, separators=(",", ":"))
+        return Markup(text.replace("<", "\\u003c"))  # noqa: S704 WHY: no tag can begin in it
+
+
 @dataclass(frozen=True)
 class Page:
     """The whole report: ``first`` are the sections before the warnings, ``sections`` those after
-    the headline figures.
+    the headline figures, ``verdicts`` the data of the page's own search.
+    ``records_at`` is the folder of the records as seen from the page.
     """
 
     title: str
@@ -144,6 +210,8 @@ class Page:
     headlines: Sequence[Headline] = ()
     facts: Sequence[Fact] = ()
     sections: Sequence[Section] = field(default=())
+    verdicts: Verdicts | None = None
+    records_at: str = ""
 
     def every_section(self) -> tuple[Section, ...]:
         """All sections in the order of the page."""
@@ -161,11 +229,12 @@ class _Cell(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A row, and the sentences beneath it."""
+    """A row, the sentences beneath it, and the links to its records."""
 
     cells: Sequence[_Cell]
     style: str
     beneath: Sequence[Fact]
+    links: Sequence[Link]
 
 
 class _Table(NamedTuple):
@@ -178,6 +247,7 @@ class _Table(NamedTuple):
     hidden: int
     notes: Sequence[str]
     warnings: Sequence[str]
+    linked: bool
 
 
 def render_html(page: Page) -> str:
@@ -193,10 +263,15 @@ def render_html(page: Page) -> str:
     )
     environment.filters["known"] = _known
     template = environment.get_template("report.html.j2")
+    script = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
     text = template.render(
         page=page,
         unknown=UNKNOWN,
         style=_style(),
+        script=Markup(script),  # noqa: S704 - our own file, nothing from records
+        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        verdict_class=verdict_class,
+        nodes_shown=_NODES_SHOWN,
         id=id,
         tables=dict(_tables(page)),
         # Matplotlib escaped the text in its SVG.
@@ -239,6 +314,7 @@ def _table(sheet: Sheet, name: str) -> _Table:
                 for column in sentences
                 if (text := column.show(row.get(column.key))) != units.UNKNOWN
             ],
+            row.get(LINKS) or (),
         )
         for row, cells in zip(sheet.rows[:ROWS_SHOWN], texts, strict=True)
     ]
@@ -247,7 +323,13 @@ def _table(sheet: Sheet, name: str) -> _Table:
         for column, kind in zip(columns, kinds, strict=True)
     ]
     hidden = max(len(sheet.rows) - ROWS_SHOWN, 0)
-    return _Table(name, sheet.title, heads, rows, hidden, sheet.notes, sheet.warnings)
+    linked = any(row.links for row in rows)
+    return _Table(name, sheet.title, heads, rows, hidden, sheet.notes, sheet.warnings, linked)
+
+
+def verdict_class(verdict: str) -> str:
+    """The class of elements of a verdict."""
+    return f"v-{verdict.replace(' ', '-')}"
 
 
 def _row_style(sheet: Sheet, row: Any) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
 from ..figures.groups import apart_words, differing, pooled
 from ..figures.views import judged_by, names_of, view_of
-from ..render.html import Part, Section
+from ..render.html import LINKS, Part, Section
 from ..sheets.headline import place_text
 from ..sheets.health import SIGNS
 from ..sheets.sheet import Column, Sheet, short_size, unshown
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from ..figures.groups import Group, Pooled
     from .charts.common import Judged
+    from .evidence import Evidence
 
 # Sentences about results; the table has all.
 _FINDINGS: Final = 4
@@ -42,15 +44,23 @@ _UNIT_WORDS: Final = {
 }
 
 
-def benchmark_section(groups: Sequence[Group], judged: Judged, more: Sequence[Part]) -> Section:
+def benchmark_section(
+    groups: Sequence[Group], judged: Judged, more: Sequence[Part], evidence: Evidence
+) -> Section:
     """One benchmark's section.
 
     Args:
         groups: its groups.
         more: further parts (scaling, layouts, roofline), below its figures.
+        evidence: the files of its records.
     """
     benchmark = groups[0].benchmark
     sheet = figures_sheet(groups, judged)
+    linked = [
+        {**row, LINKS: evidence.of_group(group)}
+        for row, group in zip(sheet.rows, groups, strict=True)
+    ]
+    sheet = replace(sheet, rows=linked)
     plots = charts(groups, judged)
     wide = len(plots) % 2 == 0 or len(sheet.shown()) > 5
     sentences = Part(paragraphs=[finding(group) for group in _told(groups)])

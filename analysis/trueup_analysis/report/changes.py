@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def changes_section(changes: Comparison) -> Section:
-    """The answer in a sentence, the changed figures, and what failed or is missing since."""
+    """The changed figures, and what failed or is missing since; the page opens with the answer."""
     figures, *others = compare.sheets(changes, everything=False)
     # The CSV beside the page has the unchanged figures.
     table = replace(figures, title="Changed figures", notes=figures.notes[-1:])
@@ -21,6 +21,9 @@ def changes_section(changes: Comparison) -> Section:
     return Section(
         "changes",
         "Since the run before",
-        [Part(paragraphs=(compare.answer(changes),)), Part(sheets=(*changed, *others))],
+        [
+            Part(paragraphs=() if changed or others else ("No figure changed.",)),
+            Part(sheets=(*changed, *others)),
+        ],
         data=compare.sheets(changes, everything=True),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup
@@ -12,10 +12,11 @@ from trueup_node.health.verdicts import NODE_ORDER, WORST_FIRST, worst
 
 from ..figures.health.required import NO_RECORD
 from ..figures.views import names_of
-from ..render.html import Part, Section
+from ..render.html import Affected, Card, Fact, Part, Section, Verdicts
 from ..sheets import health as health_sheets
 from ..sheets.sheet import Column, Sheet
-from ..units import plural
+from ..units import UNKNOWN, plural
+from .opening import unique
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from ..figures.expected_nodes import ExpectedNode
     from ..figures.health.examine import Health
+    from .evidence import Evidence
 
 # The order of the strip.
 _STRIP: Final = ("pass", "warn", "fail", "not measured", "no verdict")
@@ -34,6 +36,8 @@ _HEADS: Final = 16.0
 # A cell's share of its row's height: worse verdicts stand higher, also without colours.
 _HEIGHTS: Final = {"fail": 1.0, "not measured": 0.8, "warn": 0.6, "pass": 0.35, "no verdict": 0.15}
 _NAMES_SHOWN: Final = 24
+# More cards are read by nobody; equal findings of all nodes are one.
+_CARDS: Final = 60
 _ROW_GAP: Final = 4.0
 _LONGEST_LABEL: Final = 43
 _HOW_TO_READ: Final = (
@@ -61,6 +65,20 @@ class NodeHealth:
         """How many nodes there are of each verdict."""
         counts = Counter(self.words.values())
         return {verdict: counts[verdict] for verdict in _STRIP}
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the records judge any node, or lack one that was expected, or failed: records of
+        a benchmark without limits are no check."""
+        judged = any(item.verdict in ("fail", "warn") for item in self.health.findings)
+        ran = any(
+            item.verdict == "not measured" and item.measured_at for item in self.health.findings
+        )
+        return bool(judged or ran or self.missing or self.health.counts["pass"])
+
+    def is_opening(self, *, asks_price: bool) -> bool:
+        """Whether the page opens with it: beside a price only where a node fails or is missing."""
+        return self.is_checked and (not asks_price or self.counts["fail"] > 0 or bool(self.missing))
 
     @property
     def sentence(self) -> str:
@@ -106,8 +124,12 @@ def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
     return [(int(piece), "") if piece.isdecimal() else (0, piece) for piece in parts], name
 
 
-def health_section(fleet: NodeHealth) -> Section:
-    """The strip, failures, warnings, missing nodes, and the map of nodes and checks."""
+def health_section(fleet: NodeHealth, evidence: Evidence) -> Section:
+    """The strip, failures, warnings, missing nodes, and the map of nodes and checks.
+
+    Args:
+        evidence: the files of the judged records.
+    """
     verdicts = fleet.health.verdicts
     failures, unmeasured, warnings = (
         [item for item in verdicts if item.verdict == verdict]
@@ -119,16 +141,18 @@ def health_section(fleet: NodeHealth) -> Section:
     if failures:
         nodes = len({node for item in failures for node in item.nodes})
         figures = plural(len(failures), "figure")
-        parts.append(_table(failures, f"What fails: {figures} of {plural(nodes, 'node')}"))
+        title = f"What fails: {figures} of {plural(nodes, 'node')}"
+        parts.append(_cards(failures, title, evidence))
     if fleet.missing:
         parts.append(Part(sheets=(_missing_sheet(fleet.missing),)))
     if unmeasured:
-        parts.append(_table(unmeasured, f"Not measured: {plural(len(unmeasured), 'check')}"))
+        title = f"Not measured: {plural(len(unmeasured), 'check')}"
+        parts.append(_cards(unmeasured, title, evidence))
     if fleet.missing or _of_nodes(verdicts):
         title = "Every node and every check"
         parts.append(Part(title=title, drawn=_map(fleet), notes=(_HOW_TO_READ,)))
     if warnings:
-        parts.append(_warnings(warnings, failures))
+        parts.append(_warnings(warnings, failures, evidence))
     return Section("health", "Health", parts, data=(health_sheets.data(fleet.health, WORST_FIRST),))
 
 
@@ -137,27 +161,97 @@ def _of_nodes(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return [item for item in verdicts if len(item.nodes) == 1 and item.verdict != "no verdict"]
 
 
-def _warnings(warnings: Sequence[Verdict], failures: Sequence[Verdict]) -> Part:
+def _warnings(warnings: Sequence[Verdict], failures: Sequence[Verdict], evidence: Evidence) -> Part:
     worst_verdicts = _worst_of_each(warnings, failures)
     note = (
-        "One row for each node and benchmark: the figure that is furthest off. Of a benchmark"
+        "Of each node and benchmark the figure that is furthest off. Of a benchmark"
         " that fails on a node, no warning is repeated. tables/health.csv has every verdict."
     )
     title = f"Warnings: {plural(len(warnings), 'figure')}"
-    return _table(worst_verdicts, title, [note] if len(worst_verdicts) < len(warnings) else [])
+    notes = [note] if len(worst_verdicts) < len(warnings) else []
+    return _cards(worst_verdicts, title, evidence, notes)
 
 
-def _table(verdicts: Sequence[Verdict], title: str, notes: Sequence[str] = ()) -> Part:
-    """Verdicts of one kind, so without a column that says which. Sentences on a fix are beneath the
-    row: beside it they are off a screen of 1400 pixels."""
-    sheet = health_sheets.verdicts(verdicts, title, notes)
-    sentences = ("reason", "fix") if any(sheet.values("fix")) else ()
-    columns = [
-        column._replace(beneath=column.key in sentences)
-        for column in sheet.columns
-        if column.key != "verdict"
+def every_verdict(fleet: NodeHealth) -> Verdicts:
+    """The worst verdict of each node and check, with its figure."""
+    levels = list(WORST_FIRST)
+    worst: dict[tuple[str, tuple[str, str, str]], Verdict] = {}
+    for item in fleet.health.verdicts:
+        limit = health_sheets.limit(item)
+        for node in item.nodes:
+            key = (node, (item.what, *limit))
+            held = worst.get(key)
+            if held is None or levels.index(item.verdict) < levels.index(held.verdict):
+                worst[key] = item
+    nodes = {node: number for number, node in enumerate(fleet.words)}
+    checks = {check: number for number, check in enumerate(dict.fromkeys(key[1] for key in worst))}
+    return Verdicts(
+        list(nodes),
+        levels,
+        list(checks),
+        [
+            (nodes[node], checks[check], levels.index(item.verdict), health_sheets.figure(item))
+            for (node, check), item in worst.items()
+            if node in nodes
+        ],
+    )
+
+
+def _cards(
+    verdicts: Sequence[Verdict], title: str, evidence: Evidence, notes: Sequence[str] = ()
+) -> Part:
+    """Verdicts of one kind: a card for equal findings of all their nodes."""
+    cards = [_card(finding, evidence) for finding in health_sheets.findings(verdicts)]
+    more = len(cards) - _CARDS
+    hidden = [f"{plural(more, 'more finding')}: tables/health.csv has them."] if more > 0 else []
+    return Part(title=title, cards=cards[:_CARDS], notes=(*notes, *hidden))
+
+
+def _card(finding: health_sheets.Finding, evidence: Evidence) -> Card:
+    row, several = finding.row, len(finding.nodes) > 1
+    unit = f" {row['unit']}" if row["unit"] else ""
+    worst = health_sheets.worst_of(finding.nodes[0])
+    figures = [
+        ("worst" if several else "measured", row["measured"], unit),
+        ("other nodes" if worst.comparison == "usual" else "limit", row["expected"], unit),
+        ("healthy nodes", health_sheets.of_healthy(worst), ""),
     ]
-    return Part(sheets=(replace(sheet, columns=columns),) if sheet.rows else (), notes=())
+    return Card(
+        verdict=row["verdict"],
+        check=", ".join(finding.checks),
+        at=finding.size,
+        code=row["fault"] or "",
+        figures=[
+            Fact(label, f"{text}{of_unit}")
+            for label, text, of_unit in figures
+            if text not in (None, "", UNKNOWN)
+        ],
+        nodes=[
+            Affected(
+                "+".join(its[0].nodes),
+                _devices(its),
+                finding.figure(its) if several else "",
+                evidence.of_verdict(health_sheets.worst_of(its)),
+            )
+            for its in finding.nodes
+        ],
+        remedy=[
+            Fact(label, f"{text[:1].upper()}{text[1:]}")
+            for label, text in (("Why", row["reason"]), ("Fix", row["fix"]))
+            if text
+        ],
+        sources=finding.sources,
+    )
+
+
+def _devices(its: Sequence[Verdict]) -> str:
+    """The device of the worst figure of a node, and how many others there are."""
+    worst = health_sheets.worst_of(its)
+    devices = unique(item.device for item in its if item.device)
+    if not devices:
+        return ""
+    more = f" and {len(devices) - 1:,} more" if len(devices) > 1 else ""
+    return f"{worst.device or devices[0]}{more}"
 
 
 def _worst_of_each(warnings: Sequence[Verdict], failures: Sequence[Verdict]) -> list[Verdict]:

@@ -30,10 +30,12 @@ from ..sheets import users as user_sheets
 from ..sheets.serving import sweep_sheets
 from ..units import plural
 from . import opening
+from .answer import answer_section, price_sentences
 from .benchmark import benchmark_section
 from .changes import changes_section
 from .charts.common import Judged
-from .health import health_section, node_health
+from .evidence import Evidence
+from .health import every_verdict, health_section, node_health
 from .layouts import layout_parts
 from .opening import NOT_AZURE, machines
 from .published import reference_section
@@ -79,15 +81,19 @@ def gather(
     level: ServiceLevel | None = None,
     advised: Advised | Sized | None = None,
     changes: Comparison | None = None,
+    output_dir: Path | None = None,
 ) -> Page:
     """The whole report, ready to be rendered. Published results among the records are named as
-    such. An advice comes first, then the changes since the run before.
+    such. An advice comes first, then the answer: on prices where they are asked for, on health,
+    and on the changes since the run before.
+
+    Args:
+        output_dir: the folder of the page, for links to records; None for no links.
 
     Raises:
         BadInput: the catalog or a choice of price cannot be used.
     """
     first: tuple[Section, ...] = () if advised is None else (_advice(advised),)
-    first += () if changes is None else (changes_section(changes),)
     cases = read_cases(loaded)
     if not cases:
         return replace(_empty(loaded), first=first)
@@ -99,12 +105,31 @@ def gather(
     faults = expectations.read_faults(catalog)
     health = _health(loaded, ours, expected, faults)
     heads = Heads(loaded, expected)
-    judged = Judged(expected, read_sizes(catalog_folder), heads, _bad(health))
+    sizes = read_sizes(catalog_folder)
+    judged = Judged(expected, sizes, heads, _bad(health))
+    evidence = Evidence(output_dir, cases)
     by_benchmark = _by_benchmark(groups(ok, heads))
     compared = {name: _series(loaded, name, expected) for name in by_benchmark}
     scaled = {name: list(filter(_several, of_it)) for name, of_it in compared.items()}
     billed = _billed(loaded, by_benchmark, catalog_folder, terms, api, expected, level)
     of_tokens = serving_parts(billed.tokens, level)
+    asks_price = (
+        terms != OWN
+        or (api is not None and api.given)
+        or (level is not None and bool(level.limits))
+    )
+    # Records of a benchmark without limits were never meant to judge a node.
+    checked = health if health is not None and health.is_checked else None
+    opens_with = health if health is not None and health.is_opening(asks_price=asks_price) else None
+    costs = billed.section()
+    of_health = None if health is None else health_section(health, evidence)
+    prices = price_sentences(billed.runs, billed.tokens, sizes) if asks_price else []
+    first += _some(
+        answer_section(prices, opens_with, changes),
+        costs if asks_price else None,
+        None if changes is None else changes_section(changes),
+        of_health if checked else None,
+    )
     sections = [
         *(
             benchmark_section(
@@ -114,28 +139,36 @@ def gather(
                     *_more(members, ok, scaled[name], judged),
                     *of_tokens.get(name, ()),
                 ],
+                evidence,
             )
             for name, members in by_benchmark.items()
         ),
-        billed.section(),
-        reference_section(loaded, catalog_folder / "reference_results.csv", compared),
+        None if asks_price else costs,
+        reference_section(loaded, catalog_folder, compared),
+        None if checked else of_health,
         opening.machines_section(measured_on),
-        records_section(loaded, cases, heads),
+        records_section(loaded, cases, heads, evidence),
         excluded_section(loaded),
         method_section(cases),
     ]
     every = [each_series for of_it in scaled.values() for each_series in of_it]
     return Page(
-        title=_title(cases, measured_on, health),
+        title=_title(cases, measured_on, opens_with, health),
         subtitle=_subtitle(loaded, cases),
         summary=_summary(loaded, cases),
-        first=first if health is None else (*first, health_section(health)),
+        first=first,
         warnings=opening.warnings(loaded, cases, every, billed.runs, _missing(health)),
         notes=opening.notes(loaded, every, billed.runs),
         headlines=opening.headlines(by_benchmark, expected),
         facts=opening.facts(loaded, cases, measured_on),
-        sections=[section for section in sections if section is not None],
+        sections=_some(*sections),
+        verdicts=None if health is None else every_verdict(health),
+        records_at=evidence.records_at,
     )
+
+
+def _some(*sections: Section | None) -> tuple[Section, ...]:
+    return tuple(section for section in sections if section is not None)
 
 
 def _missing(health: NodeHealth | None) -> set[str]:
@@ -293,8 +326,13 @@ def _empty(loaded: Loaded) -> Page:
     )
 
 
-def _title(cases: Sequence[Case], measured_on: Sequence[Machine], health: NodeHealth | None) -> str:
-    """The benchmarks, the machines, and whether all nodes pass."""
+def _title(
+    cases: Sequence[Case],
+    measured_on: Sequence[Machine],
+    opens_with: NodeHealth | None,
+    health: NodeHealth | None,
+) -> str:
+    """The benchmarks, the machines, and whether all nodes pass where the page opens with that."""
     nodes = sorted({node for machine in measured_on for node in machine.nodes})
     expected = len(nodes) if health is None else len(health.words)
     where = nodes[0] if expected == 1 else plural(expected, "node")
@@ -302,7 +340,7 @@ def _title(cases: Sequence[Case], measured_on: Sequence[Machine], health: NodeHe
         where = "published systems"
     title = f"{_what(cases)} on {where} ({_sizes(measured_on)})"
     failed = sum(case.outcome != "ok" for case in cases)
-    words = [] if health is None else [health.sentence]
+    words = [] if opens_with is None else [opens_with.sentence]
     words += [f"{plural(failed, 'record')} not ok"] if failed else []
     return f"{title}: {', '.join(words)}" if words else title
 

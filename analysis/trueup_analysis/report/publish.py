@@ -72,6 +72,7 @@ def write_report(
         level=level,
         advised=advised,
         changes=changes,
+        output_dir=output_dir,
     )
     try:
         _publish(files(page), output_dir)

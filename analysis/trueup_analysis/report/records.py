@@ -21,10 +21,14 @@ if TYPE_CHECKING:
 
     from ..figures.heads import Heads
     from ..load import Loaded
+    from .evidence import Evidence
 
 
-def records_section(loaded: Loaded, cases: Sequence[Case], heads: Heads) -> Section:
-    """Every record; of many their number by benchmark and outcome, and those that are not ok."""
+def records_section(
+    loaded: Loaded, cases: Sequence[Case], heads: Heads, evidence: Evidence
+) -> Section:
+    """Every record, with links to its files; of many their number by benchmark and outcome, and
+    those that are not ok."""
     sheets = list_sheets.run_by_run(loaded, heads.every)
     data = [*sheets, *list_sheets.excluded(loaded)]
     listed = sheets
@@ -39,7 +43,12 @@ def records_section(loaded: Loaded, cases: Sequence[Case], heads: Heads) -> Sect
             )
         ]
         parts = [Part(sheets=(_tally(cases),))]
-    parts += [Part(sheets=(replace(sheet, rows=list(sheet.rows), name=""),)) for sheet in listed]
+    for sheet in listed:
+        rows = [evidence.linked(row) for row in sheet.rows[:ROWS_SHOWN]]
+        # A page shows no more of them; the CSV file has all.
+        parts.append(
+            Part(sheets=(replace(sheet, rows=[*rows, *sheet.rows[ROWS_SHOWN:]], name=""),))
+        )
     if len(cases) > ROWS_SHOWN:
         parts[-1] = replace(parts[-1], notes=("tables/list.csv has every record.",))
     return Section("list", "All records", parts, data=data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trueup_node.health.verdicts import WORST_FIRST
 from trueup_node.quantity import Quantity
@@ -66,6 +66,104 @@ def verdicts(judged: Iterable[Verdict], title: str, notes: Sequence[str] = ()) -
     for more than a few nodes that do, with the worst of them; sources below the table.
     """
     return _sheet(_alike(judged), title, notes)
+
+
+class Finding(NamedTuple):
+    """Verdicts that say the same, of however many nodes.
+
+    Attributes:
+        checks: the names of its checks; several where nothing was measured for one reason.
+        nodes: the verdicts of each node, the node with the worst figure first.
+        row: that of the worst figure.
+        sources: of limits and of the figures of healthy nodes.
+    """
+
+    checks: Sequence[str]
+    nodes: Sequence[Sequence[Verdict]]
+    row: Mapping[str, Any]
+    sources: Sequence[str]
+
+    @property
+    def size(self) -> str:
+        """The message size that is judged."""
+        value = self.row["message_bytes"]
+        return "" if value is None else units.size_of(value)
+
+    def figure(self, its: Sequence[Verdict]) -> str:
+        """ "190.00 GB/s" of one node's verdicts."""
+        worst = worst_of(its)
+        unit = _unit(worst)
+        text = _figure(worst.measured, worst.unit, unit)
+        return "" if text == units.UNKNOWN else f"{text} {'' if unit == '1' else unit}".rstrip()
+
+
+def limit(item: Verdict) -> tuple[str, str]:
+    """The limit of a figure, and its unit; empty texts without one."""
+    unit = _unit(item)
+    if item.expected is None or unit is None:
+        return "", ""
+    text = f"{SIGNS.get(str(item.comparison), '')}{_figure(item.expected, item.unit, unit)}"
+    return text, "" if unit == "1" else unit
+
+
+def figure(item: Verdict) -> str:
+    """The measured figure of a verdict in the unit of its limit; "" without one."""
+    return "" if item.measured is None else _figure(item.measured, item.unit, _unit(item))
+
+
+def of_healthy(item: Verdict) -> str:
+    """ "392.82 Gb/s (66 %)": the figure of healthy nodes, and the measured share; "" without."""
+    if item.healthy is None:
+        return ""
+    unit = _unit(item)
+    share = "" if item.of_healthy is None else f" ({units.percent(item.of_healthy)})"
+    return f"{_figure(item.healthy, item.unit, unit)} {'' if unit == '1' else unit}{share}"
+
+
+def findings(judged: Iterable[Verdict]) -> list[Finding]:
+    """Equal verdicts of all nodes, devices and cases together, in the order of the first of
+    each."""
+    alike: dict[tuple[Any, ...], dict[tuple[str, ...], list[Verdict]]] = {}
+    key: tuple[Any, ...]
+    for item in judged:
+        key = (item.benchmark, item.what, item.verdict, item.reason, item.fix)
+        # Beside other nodes, a node is one outlier at any number of message sizes.
+        if item.comparison != "usual":
+            key += (item.message_bytes, item.expected)
+        alike.setdefault(key, {}).setdefault(item.nodes, []).append(item)
+    joined: dict[tuple[Any, ...], list[Finding]] = {}
+    for number, of_nodes in enumerate(alike.values()):
+        finding = _finding(list(of_nodes.values()))
+        row = finding.row
+        # Checks that were not measured for one reason are one finding.
+        alone = row["measured"] != units.UNKNOWN or row["verdict"] != "not measured"
+        key = (number,) if alone else (row["reason"], row["fix"], frozenset(of_nodes))
+        joined.setdefault(key, []).append(finding)
+    return [
+        each[0]._replace(checks=[name for finding in each for name in finding.checks])
+        for each in joined.values()
+    ]
+
+
+def _finding(of_nodes: Sequence[Sequence[Verdict]]) -> Finding:
+    items = [item for its in of_nodes for item in its]
+    worst = worst_of(items)
+    cited = [*(item.source for item in items), *(item.healthy_source for item in items)]
+    sources = list(dict.fromkeys(filter(None, cited)))
+    return Finding([worst.what], _worst_first(of_nodes), _shown([worst], {}), sources)
+
+
+def _worst_first(of_nodes: Sequence[Sequence[Verdict]]) -> list[Sequence[Verdict]]:
+    worst = [worst_of(its) for its in of_nodes]
+    places = range(len(worst))
+    if worst[0].measured is None:
+        return list(of_nodes)
+    if worst[0].comparison == "usual":
+        order = sorted(places, key=lambda place: -off(worst[place]))
+    else:
+        sign = -1 if worst[0].comparison == "at_most" else 1
+        order = sorted(places, key=lambda place: sign * (worst[place].measured or 0.0))
+    return [of_nodes[place] for place in order]
 
 
 def _alike(judged: Iterable[Verdict]) -> list[list[Verdict]]:
@@ -189,10 +287,8 @@ def data(examined: Health, only: Collection[str]) -> Sheet:
 
 
 def _shown(its: Sequence[Verdict], marks: Mapping[str, str]) -> dict[str, Any]:
-    worst = _worst(its)
-    unit = _FOR_PEOPLE.get(worst.source_unit or "", worst.source_unit) or _FOR_PEOPLE.get(
-        worst.unit or "", worst.unit
-    )
+    worst = worst_of(its)
+    unit = _unit(worst)
     sign = SIGNS.get(str(worst.comparison), "")
     reason = worst.reason
     if worst.comparison == "usual" and worst.verdict == "warn":
@@ -220,6 +316,13 @@ def _shown(its: Sequence[Verdict], marks: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+def _unit(item: Verdict) -> str | None:
+    """The unit of a verdict's figures for people: the one of its source."""
+    return _FOR_PEOPLE.get(item.source_unit or "", item.source_unit) or _FOR_PEOPLE.get(
+        item.unit or "", item.unit
+    )
+
+
 def _healthy(item: Verdict, unit: str | None, marks: Mapping[str, str]) -> str | None:
     """The figure that healthy nodes reach, the measured share of it, and the mark of its source."""
     if item.healthy is None:
@@ -229,7 +332,7 @@ def _healthy(item: Verdict, unit: str | None, marks: Mapping[str, str]) -> str |
     return f"{_figure(item.healthy, item.unit, unit)}{share} {mark}".rstrip()
 
 
-def _worst(its: Sequence[Verdict]) -> Verdict:
+def worst_of(its: Sequence[Verdict]) -> Verdict:
     """Of verdicts that say the same, that with the worst figure."""
     first = its[0]
     if first.measured is None or first.comparison == "usual":

@@ -22,8 +22,13 @@ def reference(
 ) -> list[Sheet]:
     """The published tables with the figures recomputed from them and, where there is one, this run
     beside them."""
-    sheets = [*(_comparison(item) for item in comparisons), _sums(sums)]
+    sheets = [*scaling_tables(comparisons), _sums(sums)]
     return sheets if storage is None else sheets + storage_sheets(storage)
+
+
+def scaling_tables(comparisons: Sequence[Comparison]) -> list[Sheet]:
+    """The published scaling tables."""
+    return list(map(_comparison, comparisons))
 
 
 def storage_sheets(item: Storage) -> list[Sheet]:

@@ -23,6 +23,8 @@ class Seen(html.parser.HTMLParser):
     """What a page consists of.
 
     Attributes:
+        cards: the words of each finding.
+        scripts: the text of each script, data included.
         tables: the cells of each by its id, "table-" left out.
         sections: the text of each by the name of its heading.
     """
@@ -33,6 +35,8 @@ class Seen(html.parser.HTMLParser):
     tags: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
     tables: dict[str, list[list[str]]] = field(default_factory=dict)
     sections: dict[str, str] = field(default_factory=dict)
+    cards: list[str] = field(default_factory=list)
+    scripts: list[str] = field(default_factory=list)
     text: str = ""
     open_tags: list[str] = field(default_factory=list)
     _table: str = ""
@@ -57,6 +61,8 @@ class Seen(html.parser.HTMLParser):
         if tag == "section":
             self._section = str(values["aria-labelledby"])
             self.sections[self._section] = ""
+        if tag == "article":
+            self.cards.append("")
         if tag == "table":
             self._table = str(values["id"]).removeprefix("table-")
             self.tables[self._table] = []
@@ -79,7 +85,12 @@ class Seen(html.parser.HTMLParser):
     def handle_data(self, data: str) -> None:
         if "style" in self.open_tags:
             return
+        if "script" in self.open_tags:
+            self.scripts.append(data)
+            return
         self.text += data
+        if "article" in self.open_tags:
+            self.cards[-1] = " ".join(f"{self.cards[-1]} {data}".split())
         if self._section:
             self.sections[self._section] += data
         if re.fullmatch("h[1-6]", self.open_tags[-1] if self.open_tags else ""):

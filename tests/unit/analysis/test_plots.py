@@ -255,3 +255,43 @@ def test_a_matrix_that_is_none(values: Any, message: str) -> None:
 def test_25_rows_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^25 rows are too many"):
         drawn(draw_rows, ROWS, points=ROWS.points[:1] * 25)
+
+
+# --- values in words -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("drawing", "texts"),
+    [
+        (
+            draw_lines(FLEET, name="values", description="d"),
+            ["median of 7 nodes, 8 B: ", f"{NODE}, 8 GiB: 339.3 GB/s"],
+        ),
+        (
+            draw_rows(ROWS, name="values", description="d"),
+            ["seqread bs=1m: 6.100 GB/s", "randwrite bs=4k: 2.200 GB/s"],
+        ),
+        (
+            draw_matrix(MATRIX, name="values", description="d"),
+            ["from GPU 0, to GPU 1: 269.0 GB/s", "from GPU 7, to GPU 6: 271.0 GB/s"],
+        ),
+    ],
+    ids=["lines", "rows", "matrix"],
+)
+def test_each_figure_of_a_drawing_is_in_words_at_its_place(
+    drawing: Drawing, texts: list[str]
+) -> None:
+    tree = ET.fromstring(drawing.svg)
+    *_, width, height = map(float, tree.attrib["viewBox"].split())
+    marks = list(tree.findall("g[@class='values']/*"))
+    words = [str(mark.findtext("title")) for mark in marks]
+    assert (words[0].startswith(texts[0]), words[-1]) == (True, texts[1])
+    places = [
+        (float(mark.get("cx") or mark.get("x") or -1), float(mark.get("cy") or mark.get("y") or -1))
+        for mark in marks
+    ]
+    assert [(x, y) for x, y in places if not (0 <= x <= width and 0 <= y <= height)] == []
+    # A figure that is drawn higher up is the greater one.
+    if texts[0].startswith("median"):
+        last = len(SIZES) - 1
+        assert places[last][1] < places[-1][1]

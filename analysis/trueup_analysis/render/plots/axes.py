@@ -47,6 +47,13 @@ def title_y(axes: Axes, text: str) -> None:
     axes.set_title(text, loc="left", fontsize=10, color=LIGHT["ink"], pad=8, x=0.0, y=1.0)
 
 
+def worded(label: str, place: str, value: float, title: str) -> str:
+    """ "h100-0017, 16 GiB: 236.1 GB/s": the unit is the end of the axis' title."""
+    unit = title.rpartition(", ")[2] if ", " in title else ""
+    where = ", ".join(filter(None, (units.text(label), place)))
+    return f"{where}: {units.significant(value, 4)} {unit.partition(' (')[0]}".rstrip()
+
+
 def shortened(text: str, most: int) -> str:
     """A label from data on one line; a longer one loses its middle, as names differ at the ends."""
     label = units.text(text)
@@ -111,7 +118,7 @@ def number_axis(axes: Axes, plot: LinesPlot) -> Callable[[float], float]:
     xs = sorted({x for line in plot.lines for x in line.xs} | _judged(plot.references))
     if plot.x_scale == "linear":
         return _linear_axis(axes, xs)
-    return _log_axis(axes, xs, in_bytes=plot.x_scale == "bytes")
+    return _log_axis(axes, xs, of_bytes=plot.x_scale == "bytes")
 
 
 def _linear_axis(axes: Axes, xs: Sequence[float]) -> Callable[[float], float]:
@@ -124,16 +131,16 @@ def _linear_axis(axes: Axes, xs: Sequence[float]) -> Callable[[float], float]:
     return lambda x: x
 
 
-def _log_axis(axes: Axes, xs: Sequence[float], *, in_bytes: bool) -> Callable[[float], float]:
+def _log_axis(axes: Axes, xs: Sequence[float], *, of_bytes: bool) -> Callable[[float], float]:
     low, high = next((x for x in xs if x > 0), 1.0), xs[-1]
     zero = low / 4
     # Labels like 512 KiB take an eighth of the axis, numbers less.
-    widest = (high / low) ** (0.13 if in_bytes else 0.08)
+    widest = (high / low) ** (0.13 if of_bytes else 0.08)
     ticks = [x for x in xs if x > 0]
     if any(b / a < widest for a, b in zip(ticks, ticks[1:], strict=False)):
-        ticks = _octaves(low, high, most=7) if in_bytes else one_two_five(low, high)
-    write = _bytes if in_bytes else plain
-    axes.set_xscale("log", base=2 if in_bytes else 10)
+        ticks = _octaves(low, high, most=7) if of_bytes else one_two_five(low, high)
+    write = in_bytes if of_bytes else plain
+    axes.set_xscale("log", base=2 if of_bytes else 10)
     axes.xaxis.set_major_locator(FixedLocator([*([zero] if xs[0] <= 0 else []), *ticks]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: write(0.0 if x == zero else x)))
@@ -197,7 +204,7 @@ def plain(value: float, _position: object = None) -> str:
     return f"{value:,.10g}"
 
 
-def _bytes(value: float) -> str:
+def in_bytes(value: float) -> str:
     step = min(int(math.log2(value)) // 10, len(_BYTE_UNITS) - 1) if value >= 1 else 0
     return f"{value / 1024**step:.4g} {_BYTE_UNITS[step]}"
 

@@ -11,8 +11,8 @@ from matplotlib.colorbar import make_axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from .axes import legend, plain, shortened, title_y
-from .data import MatrixPlot
+from .axes import legend, plain, shortened, title_y, worded
+from .data import MatrixPlot, Value
 from .drawing import Drawing, draw
 from .palette import LIGHT
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _MATRIX_LABEL: Final = 18
 _MATRIX_LABELS: Final = 24
 _CELLS_WITH_NUMBERS: Final = 16
+# Of more rows or columns a cell is too small to point at.
+_CELLS_WITH_VALUES: Final = 32
 # An image of 200,000 cells takes at most 267 kB in base64 with a byte a cell. With 4 bits a cell
 # 600 x 600 take 240 kB: 15 colours, and one for pairs not measured.
 _CELLS_IN_ALL_COLOURS: Final = 200_000
@@ -57,7 +59,7 @@ def draw_matrix(plot: MatrixPlot, *, name: str, description: str) -> Drawing:
     # The cells are square where that leaves the plot neither flat nor longer than a screen.
     side = min(max(4.2 * rows / columns, 1.0), 4.6)
 
-    def paint(axes: Axes) -> None:
+    def paint(axes: Axes) -> list[Value]:
         low, high, shades = _scale(figures[measured], figures.size)
         steps = (figures - low) / (high - low) * len(shades)
         picked = np.where(measured, steps, 0).astype(int).clip(0, len(shades) - 1)
@@ -85,8 +87,29 @@ def draw_matrix(plot: MatrixPlot, *, name: str, description: str) -> Drawing:
             panel.tick_params(length=2)
         if not measured.all():
             legend(axes, [Patch(**_NOT_MEASURED)], ["not measured"])
+        return _values(plot) if max(rows, columns) <= _CELLS_WITH_VALUES else []
 
     return draw(paint, name=name, description=description, height_inches=side + 0.9)
+
+
+def _values(plot: MatrixPlot) -> list[Value]:
+    return [
+        Value(
+            column,
+            row,
+            worded(
+                f"{plot.row_title} {plot.row_labels[row]}",
+                f"{plot.column_title} {plot.column_labels[column]}",
+                value,
+                plot.value_label,
+            ),
+            1.0,
+            1.0,
+        )
+        for row, values in enumerate(plot.values)
+        for column, value in enumerate(values)
+        if value is not None
+    ]
 
 
 def _scale(values: NDArray[np.float64], cells: int) -> tuple[float, float, NDArray[np.uint8]]:

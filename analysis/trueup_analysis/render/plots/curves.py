@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from .axes import (
+    in_bytes,
     legend,
     legend_inches,
     log2_axis,
@@ -18,8 +19,9 @@ from .axes import (
     shortened,
     title_y,
     value_axis,
+    worded,
 )
-from .data import Line, LinesPlot, RooflinePlot, ScalingPlot
+from .data import Line, LinesPlot, RooflinePlot, ScalingPlot, Value
 from .drawing import Drawing, draw
 from .palette import LEGEND_LABEL, LIGHT, LINE_COLOURS
 
@@ -50,7 +52,7 @@ def draw_scaling(plot: ScalingPlot, *, name: str, description: str) -> Drawing:
     2.
     """
 
-    def paint(axes: Axes) -> None:
+    def paint(axes: Axes) -> list[Value]:
         for curve in plot.curves:
             colour = LIGHT[_ROLE_COLOUR[curve.role]]
             style = _DASHES[curve.role]
@@ -68,6 +70,10 @@ def draw_scaling(plot: ScalingPlot, *, name: str, description: str) -> Drawing:
         axes.set_xlabel(plot.x_label)
         title_y(axes, plot.y_label)
         legend(axes)
+        return [
+            Value(point.x, point.y, f"{plain(point.x)} {plot.x_label}: {point.y:.2f}")
+            for point in plot.points
+        ]
 
     return draw(paint, name=name, description=description, height_inches=4.2)
 
@@ -88,7 +94,7 @@ def draw_lines(plot: LinesPlot, *, name: str, description: str) -> Drawing:
     ]
     labels = [shortened(label, LEGEND_LABEL) for label in named]
 
-    def paint(axes: Axes) -> None:
+    def paint(axes: Axes) -> list[Value]:
         at = number_axis(axes, plot)
         handles: list[Any] = []
         for number, line in enumerate(plot.lines):
@@ -119,6 +125,12 @@ def draw_lines(plot: LinesPlot, *, name: str, description: str) -> Drawing:
         axes.set_xlabel(plot.x_label)
         title_y(axes, plot.y_label)
         legend(axes, handles, labels)
+        write = in_bytes if plot.x_scale == "bytes" else plain
+        return [
+            Value(at(x), y, worded(line.label, write(x), y, plot.y_label))
+            for line in plot.lines
+            for x, y in zip(line.xs, line.ys, strict=True)
+        ]
 
     height = 3.1 + legend_inches(labels)
     return draw(paint, name=name, description=description, height_inches=height)
@@ -143,7 +155,7 @@ def draw_roofline(plot: RooflinePlot, *, name: str, description: str) -> Drawing
     beneath; log-log.
     """
 
-    def paint(axes: Axes) -> None:
+    def paint(axes: Axes) -> list[Value]:
         intensities = [point.x for point in plot.points]
         ridge = plot.peak / plot.bandwidth if plot.peak else max(intensities)
         left_end = min([*intensities, ridge]) / 2.5
@@ -178,5 +190,13 @@ def draw_roofline(plot: RooflinePlot, *, name: str, description: str) -> Drawing
         axes.set_xlabel("operational intensity, flop/byte")
         title_y(axes, "GFLOP/s")
         legend(axes)
+        return [
+            Value(
+                point.x,
+                point.y,
+                worded(point.label, f"{plain(point.x)} flop/byte", point.y, ", GFLOP/s"),
+            )
+            for point in plot.points
+        ]
 
     return draw(paint, name=name, description=description, height_inches=4.0)

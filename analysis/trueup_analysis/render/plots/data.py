@@ -17,6 +17,19 @@ class Point:
     label: str = ""
 
 
+class Value(NamedTuple):
+    """A figure of a drawing in words, at its place in the units of the axes.
+
+    ``width`` and ``height`` are those of a cell around the place; 0 for a point.
+    """
+
+    x: float
+    y: float
+    text: str
+    width: float = 0.0
+    height: float = 0.0
+
+
 class Curve(NamedTuple):
     """A line that was computed, not measured. ``role`` is ``ideal``, ``amdahl`` or ``usl``."""
 

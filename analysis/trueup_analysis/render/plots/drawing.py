@@ -22,11 +22,15 @@ from PIL import Image
 from .palette import LIGHT, PALETTE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from matplotlib.axes import Axes
 
+    from .data import Value
+
 _WIDTH_INCHES: Final = 5.6
+# The radius of a mark in the SVG's own coordinates.
+_MARK: Final = 6
 _PNG_DPI: Final = 160
 # 72 dots an inch make a point of the drawing a pixel of the SVG's own coordinates.
 _STYLE: Final[dict[Any, Any]] = {
@@ -100,24 +104,55 @@ def _styled() -> Iterator[None]:
 
 
 def draw(
-    paint: Callable[[Axes], None], *, name: str, description: str, height_inches: float
+    paint: Callable[[Axes], Sequence[Value]], *, name: str, description: str, height_inches: float
 ) -> Drawing:
+    """A drawing of what ``paint`` puts on the axes, and its figures in words at their places."""
     with _styled():
         figure = Figure(figsize=(_WIDTH_INCHES, height_inches), dpi=72)
         canvas: Any = FigureCanvasSVG(figure)
-        paint(figure.subplots())
+        axes = figure.subplots()
+        values = paint(axes)
         # Laid out once for both files: savefig would do it again for each, and draw twice.
         layout = figure.get_layout_engine()
         if layout is not None:
             layout.execute(figure)
         figure.set_layout_engine("none")
+        marks = _marks(axes, values, figure.bbox.height)
         vector = io.BytesIO()
         canvas.print_svg(vector, metadata={"Date": None})
-    svg = _themed(vector.getvalue().decode("utf-8"), name=name, description=description)
+    svg = _themed(vector.getvalue().decode("utf-8"), marks, name=name, description=description)
     return Drawing(svg, figure)
 
 
-def _themed(svg: str, *, name: str, description: str) -> str:
+def _marks(axes: Axes, values: Sequence[Value], height: float) -> ET.Element:
+    """A transparent mark with a title for each figure: a circle, or the rectangle of a cell."""
+    group = ET.Element("g", {"class": "values"})
+    for value in values:
+        x, y = axes.transData.transform((value.x, value.y))
+        place = {"cx": f"{x:.1f}", "cy": f"{height - y:.1f}", "r": f"{_MARK:g}"}
+        if value.width:
+            ends = [
+                axes.transData.transform(
+                    (value.x + sign * value.width / 2, value.y + sign * value.height / 2)
+                )
+                for sign in (-1, 1)
+            ]
+            left, right = sorted(end[0] for end in ends)
+            bottom, top = sorted(end[1] for end in ends)
+            place = {
+                "x": f"{left:.1f}",
+                "y": f"{height - top:.1f}",
+                "width": f"{right - left:.1f}",
+                "height": f"{top - bottom:.1f}",
+            }
+        mark = ET.SubElement(group, "rect" if value.width else "circle", place)
+        # Without the page's style it must not cover the drawing.
+        mark.set("fill-opacity", "0")
+        ET.SubElement(mark, "title").text = value.text
+    return group
+
+
+def _themed(svg: str, marks: ET.Element, *, name: str, description: str) -> str:
     """Matplotlib's SVG as a part of an HTML page: no ids twice on a page, no metadata, colours by
     CSS variables.
     """
@@ -137,6 +172,8 @@ def _themed(svg: str, *, name: str, description: str) -> str:
     for metadata in tree.findall("metadata"):
         tree.remove(metadata)
     tree.attrib = {"viewBox": tree.attrib["viewBox"], "role": "img", "aria-label": description}
+    if len(marks):
+        tree.append(marks)
     return ET.tostring(tree, encoding="unicode").strip()
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from .axes import legend, legend_inches, references, shortened, value_axis
-from .data import RowsPlot
+from .axes import legend, legend_inches, references, shortened, value_axis, worded
+from .data import RowsPlot, Value
 from .drawing import Drawing, draw
 from .palette import LEGEND_LABEL, LIGHT, ROW_LABEL
 
@@ -29,7 +29,7 @@ def draw_rows(plot: RowsPlot, *, name: str, description: str) -> Drawing:
     marked = [label for row, (label, _, _) in marks.items() if row is not None]
     labels = [*marked, *(shortened(reference.label, LEGEND_LABEL) for reference in plot.references)]
 
-    def paint(axes: Axes) -> None:
+    def paint(axes: Axes) -> list[Value]:
         dots = {}
         for row, point in enumerate(plot.points):
             mark, colour, marker = marks.get(row, ("", "muted", "o"))
@@ -46,6 +46,10 @@ def draw_rows(plot: RowsPlot, *, name: str, description: str) -> Drawing:
         axes.set_xlabel(plot.x_label)
         if labels:
             legend(axes, handles, labels)
+        return [
+            Value(point.x, row, worded(point.label, "", point.x, plot.x_label))
+            for row, point in enumerate(plot.points)
+        ]
 
     row_inches = 0.32 if rows <= _MOST_ROWS / 2 else 0.24
     height = 0.9 + row_inches * rows + legend_inches(labels)
