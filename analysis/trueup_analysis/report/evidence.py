@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from trueup.cases import Case
-    from trueup.health.verdicts import Verdict
+    from trueup_node.cases import Case
+    from trueup_node.health.verdicts import Verdict
 
     from ..figures.groups import Group
 
