@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from ..figures.compare.changes import Comparison
 
 
-def changes_section(changes: Comparison) -> Section:
-    """The changed figures, and what failed or is missing since; the page opens with the answer."""
+def changes_section(changes: Comparison | None) -> Section | None:
+    """The changed figures, and what failed or is missing since; None without a run before."""
+    if changes is None:
+        return None
     figures, *others = compare.sheets(changes, everything=False)
     # The CSV beside the page has the unchanged figures.
     table = replace(figures, title="Changed figures", notes=figures.notes[-1:])

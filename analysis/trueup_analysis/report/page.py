@@ -113,22 +113,16 @@ def gather(
     scaled = {name: list(filter(_several, of_it)) for name, of_it in compared.items()}
     billed = _billed(loaded, by_benchmark, catalog_folder, terms, api, expected, level)
     of_tokens = serving_parts(billed.tokens, level)
-    asks_price = (
-        terms != OWN
-        or (api is not None and api.given)
-        or (level is not None and bool(level.limits))
-    )
-    # Records of a benchmark without limits were never meant to judge a node.
-    checked = health if health is not None and health.is_checked else None
-    opens_with = health if health is not None and health.is_opening(asks_price=asks_price) else None
-    costs = billed.section()
-    of_health = None if health is None else health_section(health, evidence)
+    asks_price = _asks_price(terms, api, level)
+    opens_with = _opens_with(health, asks_price=asks_price)
     prices = price_sentences(billed.runs, billed.tokens, sizes) if asks_price else []
+    costs = _placed(billed.section(), is_first=asks_price)
+    of_health = _health_section(health, evidence)
     first += _some(
         answer_section(prices, opens_with, changes),
-        costs if asks_price else None,
-        None if changes is None else changes_section(changes),
-        of_health if checked else None,
+        costs.first,
+        changes_section(changes),
+        of_health.first,
     )
     sections = [
         *(
@@ -143,9 +137,9 @@ def gather(
             )
             for name, members in by_benchmark.items()
         ),
-        None if asks_price else costs,
+        costs.later,
         reference_section(loaded, catalog_folder, compared),
-        None if checked else of_health,
+        of_health.later,
         opening.machines_section(measured_on),
         records_section(loaded, cases, heads, evidence),
         excluded_section(loaded),
@@ -165,6 +159,36 @@ def gather(
         verdicts=None if health is None else every_verdict(health),
         records_at=evidence.records_at,
     )
+
+
+class _Placed(NamedTuple):
+    """A section before the benchmarks, or after them."""
+
+    first: Section | None
+    later: Section | None
+
+
+def _placed(section: Section | None, *, is_first: bool) -> _Placed:
+    return _Placed(section, None) if is_first else _Placed(None, section)
+
+
+def _opens_with(health: NodeHealth | None, *, asks_price: bool) -> NodeHealth | None:
+    """The health that title and answer speak of."""
+    return health if health is not None and health.is_opening(asks_price=asks_price) else None
+
+
+def _health_section(health: NodeHealth | None, evidence: Evidence) -> _Placed:
+    """First, but for records of a benchmark without limits, which were never meant to judge a
+    node."""
+    if health is None:
+        return _Placed(None, None)
+    return _placed(health_section(health, evidence), is_first=health.is_checked)
+
+
+def _asks_price(terms: Terms, api: ApiPrices | None, level: ServiceLevel | None) -> bool:
+    """Whether any option on prices was used."""
+    of_api = api is not None and api.given
+    return terms != OWN or of_api or (level is not None and bool(level.limits))
 
 
 def _some(*sections: Section | None) -> tuple[Section, ...]:

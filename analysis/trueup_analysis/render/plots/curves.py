@@ -125,15 +125,19 @@ def draw_lines(plot: LinesPlot, *, name: str, description: str) -> Drawing:
         axes.set_xlabel(plot.x_label)
         title_y(axes, plot.y_label)
         legend(axes, handles, labels)
-        write = in_bytes if plot.x_scale == "bytes" else plain
-        return [
-            Value(at(x), y, worded(line.label, write(x), y, plot.y_label))
-            for line in plot.lines
-            for x, y in zip(line.xs, line.ys, strict=True)
-        ]
+        return _line_values(plot, at)
 
     height = 3.1 + legend_inches(labels)
     return draw(paint, name=name, description=description, height_inches=height)
+
+
+def _line_values(plot: LinesPlot, at: Callable[[float], float]) -> list[Value]:
+    write = in_bytes if plot.x_scale == "bytes" else plain
+    return [
+        Value(at(x), y, worded(line.label, write(x), y, plot.y_label))
+        for line in plot.lines
+        for x, y in zip(line.xs, line.ys, strict=True)
+    ]
 
 
 def _noted(axes: Axes, lines: Sequence[Line], at: Callable[[float], float]) -> None:
