@@ -10,6 +10,7 @@ from .. import units
 from ..figures.groups import apart_words, differing, pooled
 from ..figures.views import judged_by, names_of, view_of
 from ..render.html import LINKS, Part, Section
+from ..sheets.compare import signed
 from ..sheets.headline import place_text
 from ..sheets.health import SIGNS
 from ..sheets.sheet import Column, Sheet, short_size, unshown
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from trueup_node.view import Measure, View
 
     from ..figures.groups import Group, Pooled
+    from .changes import Deltas
     from .charts.common import Judged
     from .evidence import Evidence
 
@@ -45,7 +47,11 @@ _UNIT_WORDS: Final = {
 
 
 def benchmark_section(
-    groups: Sequence[Group], judged: Judged, more: Sequence[Part], evidence: Evidence
+    groups: Sequence[Group],
+    judged: Judged,
+    more: Sequence[Part],
+    evidence: Evidence,
+    deltas: Deltas,
 ) -> Section:
     """One benchmark's section.
 
@@ -53,9 +59,10 @@ def benchmark_section(
         groups: its groups.
         more: further parts (scaling, layouts, roofline), below its figures.
         evidence: the files of its records.
+        deltas: the changes since the run before.
     """
     benchmark = groups[0].benchmark
-    sheet = figures_sheet(groups, judged)
+    sheet = figures_sheet(groups, judged, deltas)
     linked = [
         {**row, LINKS: evidence.of_group(group)}
         for row, group in zip(sheet.rows, groups, strict=True)
@@ -111,14 +118,14 @@ def _at(head: Pooled) -> str:
     return "" if size is None else f" at {size_of(size)}"
 
 
-def figures_sheet(groups: Sequence[Group], judged: Judged) -> Sheet:
+def figures_sheet(groups: Sequence[Group], judged: Judged, deltas: Deltas) -> Sheet:
     """Results of the cases, one row per measurement; nodes with the same measurement are one row,
     with their median, the ends and the worst node.
     """
     view = view_of(groups[0].benchmark)
     assert view is not None  # noqa: S101 WHY: for mypy; groups have a view
     names = differing(groups)
-    rows = [_row(group, names, view, judged) for group in groups]
+    rows = [_row(group, names, view, judged) | _since(group, deltas) for group in groups]
     _mark_best(rows, groups)
     heads = _headlines(groups)
     other_measures = _others(view, heads, rows)
@@ -135,6 +142,8 @@ def figures_sheet(groups: Sequence[Group], judged: Judged) -> Sheet:
         Column("n", "n", units.count),
         Column("message_bytes", "at", _size),
         *(column for measure in heads for column in _headline_columns(measure)),
+        Column("since_shown", "since the\nrun before", data=False),
+        *(unshown("since_run_before") if any(row["since_shown"] for row in rows) else []),
         Column("worst_node", "worst\nnode", words=True),
         Column("device", "worst\ndevice", words=True),
         Column("expected", "expected", data=False),
@@ -277,6 +286,15 @@ def _row(group: Group, names: Collection[str], view: View, judged: Judged) -> di
     peak = judged.sizes.peak(first, head.measure.peak)
     row["peak_share"] = None if peak is None else head.value / peak
     return row | _expected(first, head, judged)
+
+
+def _since(group: Group, deltas: Deltas) -> dict[str, Any]:
+    """The change of the headline figure since the run before, and whether it counts."""
+    ratio, verdict = deltas.of(group)
+    return {
+        "since_run_before": ratio,
+        "since_shown": None if ratio is None else f"{signed(ratio)} {verdict}".rstrip(),
+    }
 
 
 def _expected(case: Case, head: Pooled, judged: Judged) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from ..units import plural
 from . import opening
 from .answer import answer_section, price_sentences
 from .benchmark import benchmark_section
-from .changes import changes_section
+from .changes import Deltas, changes_section
 from .charts.common import Judged
 from .evidence import Evidence
 from .health import every_verdict, health_section, node_health
@@ -107,7 +107,7 @@ def gather(
     heads = Heads(loaded, expected)
     sizes = read_sizes(catalog_folder)
     judged = Judged(expected, sizes, heads, _bad(health))
-    evidence = Evidence(output_dir, cases)
+    evidence, deltas = Evidence(output_dir, cases), Deltas(changes)
     by_benchmark = _by_benchmark(groups(ok, heads))
     compared = {name: _series(loaded, name, expected) for name in by_benchmark}
     scaled = {name: list(filter(_several, of_it)) for name, of_it in compared.items()}
@@ -134,6 +134,7 @@ def gather(
                     *of_tokens.get(name, ()),
                 ],
                 evidence,
+                deltas,
             )
             for name, members in by_benchmark.items()
         ),

@@ -482,6 +482,9 @@ def test_the_report_begins_with_the_changes_since_the_run_before(
     seen = look(tmp_path / "report" / "index.html")
     assert (done.status, [*seen.sections][:2]) == (0, ["answer", "changes"])
     assert "Devito run time rose by 20.0 %" in seen.section("answer")
+    rows = seen.tables["devito-figures"]
+    since = [row[rows[0].index("since the run before")] for row in rows[1:]]
+    assert since == ["+20.0 % worse"]
     csv = (tmp_path / "report" / "tables" / "changes.csv").read_text()
     assert "worse,Devito run time" in csv
 
