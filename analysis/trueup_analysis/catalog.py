@@ -52,6 +52,14 @@ def find(name: str, chosen: Path | None = None) -> Path:
     return path if path.is_file() else built_in() / name
 
 
+# How records are made: a checkout has a Makefile, an installed trueup has none.
+MEASURE: Final = (
+    "run `make run`"
+    if (Path(__file__).parents[2] / "site.yml").is_file()
+    else "measure nodes with trueup's Ansible collection"
+)
+
+
 def built_in() -> Path:
     """The packaged copy, else the checkout's."""
     package = Path(__file__).resolve().parent

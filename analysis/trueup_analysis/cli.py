@@ -163,6 +163,17 @@ def _import_help() -> None:
             del sys.modules[name]
 
 
+# Packages that a plain `pip install trueup` leaves out, and the extra that has them.
+_EXTRAS: Final = {
+    "jinja2": "report",
+    "matplotlib": "report",
+    "ansible": "all",
+    "azure": "azure",
+    "jmespath": "azure",
+    "jsonschema": "azure",
+}
+
+
 def main() -> None:
     """Entry point of the command."""
     for stream in (sys.stdout, sys.stderr):
@@ -179,6 +190,15 @@ def main() -> None:
         app(prog_name="trueup")
     except TrueupError as error:
         say(f"trueup: error: {error}")
+        sys.exit(1)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _EXTRAS:
+            raise
+        say(
+            f"trueup: error: {package} is not installed, which this command needs: pip install"
+            f" 'trueup[{_EXTRAS[package]}]'"
+        )
         sys.exit(1)
     except OSError as error:
         # A look at a path that fails for more than that nothing is there: too long a name, a folder

@@ -16,7 +16,7 @@ import msgspec
 from trueup_node.errors import BadInput
 from trueup_node.record import SCHEMA
 
-from . import packed, records
+from . import catalog, packed, records
 from .copies import copies
 from .published import read_published
 from .selection import in_order
@@ -40,8 +40,7 @@ _AT_ONCE = 2**16
 _MOST_BYTES = 2**28
 _RUN_ID = re.compile(r"\A[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}\Z")
 _EMPTY_HINT = (
-    "run `make run` (or `ansible-playbook site.yml`) to make some,"
-    " or name the folder, record or packed file to read; `trueup import` makes records of tools'"
+    f"{catalog.MEASURE}, or name the folder, record or packed file to read; `trueup import` makes records of tools'"
     " own outputs"
 )
 _IMPORT_HINT = "this is {} output: `trueup import {} --size SIZE` makes a record of it"

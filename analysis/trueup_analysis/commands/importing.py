@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from trueup_node.errors import BadInput
 
 from ..read import STANDARD_INPUT
 from .inputs import RESULTS, Output, outputs_of, raise_all
 from .messages import once_each, say, say_refused
-from .options import CatalogOption, SizeOption, examples, flag, option
+from .options import CatalogOption, examples, flag, option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ..figures.imported import Provenance
 
 app = typer.Typer()
+AUTO = "auto"
 _NOT_COMPARED = "; such logs are compared with no other (--model or --label says it)"
 _COPY = "same text as {}: they count as two nodes; if one is a copy, remove its record"
 _UTC = "%Y-%m-%dT%H:%M:%SZ"
@@ -34,6 +36,7 @@ _UTC = "%Y-%m-%dT%H:%M:%SZ"
     epilog=examples(
         "trueup import nccl.log --size Standard_ND96isr_H100_v5 --nodes 2",
         "trueup import logs/ --size Standard_ND96isr_H100_v5       # all below it",
+        "trueup import runs/*/ --size auto         # the size that each log names",
         "trueup import 'node*/nccl.log' --size Standard_ND96isr_H100_v5 --nodes 1",
         "trueup import load*.txt --size Standard_ND96isr_H200_v5 --model llama",
         "trueup cost                     # and report, health, scaling, list",
@@ -48,7 +51,10 @@ def import_(
         ),
     ],
     *,
-    size: SizeOption,
+    size: Annotated[
+        str,
+        option("SIZE", "Their VM size; auto: the one that each log names, or whose GPU it names."),
+    ] = AUTO,
     node_count: Annotated[
         int | None,
         option("N", "Nodes that each of them ran on; else as many as it says.", "--nodes", min=1),
@@ -97,7 +103,7 @@ def import_(
     are never an ok record. A log that is too short to judge is a record that no table counts."""
     from ..catalog import folder
     from ..figures import topology
-    from ..figures.contradictions import contradictions
+    from ..figures.contradictions import contradictions, size_of_log
     from ..figures.imported import Provenance, size_of
     from ..figures.prices import Terms, read_all, refuse_unknown
     from ..figures.sizes import read_sizes
@@ -107,7 +113,7 @@ def import_(
     sizes = read_sizes(folder(catalog))
     layouts = topology.read(folder(catalog) / "topologies.yml")
     options = Provenance(
-        size_of(size, sizes),
+        AUTO if size == AUTO else size_of(size, sizes),
         node_count,
         tuple(nodes or ()),
         region,
@@ -119,15 +125,22 @@ def import_(
     read, refused = outputs_of(files, tool, each_once=True)
     outputs = []
     for output in read:
-        wrong = list(contradictions(output.reading, output.text, options, sizes, layouts))
+        try:
+            log_options = options
+            if size == AUTO:
+                log_size = size_of_log(output.reading, output.text, options, sizes, layouts)
+                log_options = options._replace(size=log_size)
+            wrong = list(contradictions(output.reading, output.text, log_options, sizes, layouts))
+        except BadInput as error:
+            wrong = [str(error)]
         if wrong:
             refused.append(f"{output.reading.source} is not imported: {'; '.join(wrong)}")
         else:
-            outputs.append(output)
+            outputs.append((output, log_options))
     if not outputs:
         raise_all(refused)
     failed = bool(refused)
-    for line in _imported(results, outputs, options, folder(catalog), new_run=new_run):
+    for line in _imported(results, outputs, folder(catalog), new_run=new_run):
         say(line.text)
         failed |= line.failed
     say_refused(refused, len(outputs) + len(refused), "imported")
@@ -143,9 +156,9 @@ class _Line(NamedTuple):
 
 
 def _imported(
-    results: Path, outputs: Sequence[Output], options: Provenance, catalog: Path, *, new_run: bool
+    results: Path, outputs: Sequence[tuple[Output, Provenance]], catalog: Path, *, new_run: bool
 ) -> Iterator[_Line]:
-    """Write the records of some outputs; messages on each, and on all."""
+    """Write the records of some outputs, each with its options; messages on each, and on all."""
     from trueup_node import record as records
 
     from ..figures import imported, too_short
@@ -157,12 +170,12 @@ def _imported(
         manifest = (None if new_run else _last_import(results)) or _new_manifest(results)
         run_id = manifest["run_id"]
         labels = imported.labels(
-            [imported.Place(item.reading.source, item.reading.hosts) for item in outputs],
+            [imported.Place(item.reading.source, item.reading.hosts) for item, _ in outputs],
             [(earlier.origin, earlier.label) for earlier in before if earlier.run_id == run_id],
         )
         written: list[Record] = []
         warnings: list[tuple[str, str]] = []
-        for output, label in zip(outputs, labels, strict=True):
+        for (output, options), label in zip(outputs, labels, strict=True):
             source = output.reading.source
             record = imported.record(
                 output.reading, options, run_id=run_id, label=label, started_at=_time_of(source)

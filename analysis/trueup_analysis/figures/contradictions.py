@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from trueup_node.errors import BadInput
 from trueup_node.node.nccl_topology import layout_of
 
 from ..units import plural
@@ -80,6 +81,35 @@ def sizes_with_gpus_of(text: str, sizes: Sizes) -> list[str]:
 def _gpu_of(size: str, sizes: Sizes) -> list[Gpu]:
     """The GPU product of a size, if it has one that is known."""
     return gpus_in(f"NVIDIA {sizes.text(size, 'gpu_model')}")
+
+
+def size_of_log(
+    reading: Reading,
+    text: str,
+    log_options: Provenance,
+    sizes: Sizes,
+    layouts: Mapping[str, Layout] | None = None,
+) -> str:
+    """The one VM size that a log names or whose GPU it names, without a contradiction.
+
+    Args:
+        reading, text, log_options, sizes, layouts: as of ``contradictions``.
+
+    Raises:
+        BadInput: there is no such size, or there are several.
+    """
+    named = {name for match in _SIZE.findall(text) if (name := sizes.name(match)) is not None}
+    hardware = reading.parameters.get("hardware", "").upper()
+    candidates = [
+        size
+        for size in sorted(named) or sizes_with_gpus_of(f"{text}\nNVIDIA {hardware}", sizes)
+        if not any(contradictions(reading, text, log_options._replace(size=size), sizes, layouts))
+    ]
+    if len(candidates) == 1:
+        return candidates[0]
+    if not candidates:
+        raise BadInput("it names neither a VM size nor a GPU of one; give --size")
+    raise BadInput(f"it can be of {', '.join(candidates)}; give --size")
 
 
 def contradictions(

@@ -10,7 +10,7 @@ from trueup_node.health.verdicts import latest
 from trueup_node.record import OUTCOMES
 
 from ..cases import read_cases
-from ..catalog import folder
+from ..catalog import MEASURE, folder
 from ..figures import cost, tokens, users
 from ..figures.groups import groups
 from ..figures.heads import Heads
@@ -343,7 +343,7 @@ def _empty(loaded: Loaded) -> Page:
         title="No records",
         subtitle="nothing was measured, or nothing of it could be read",
         summary=(
-            "There is no record to report on: run `make run`, or name the folder of the records.",
+            f"There is no record to report on: {MEASURE}, or name the folder of the records.",
         ),
         warnings=opening.warnings(loaded, [], [], None),
         notes=opening.notes(loaded, [], None),

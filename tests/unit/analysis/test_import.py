@@ -367,3 +367,18 @@ def test_a_run_of_imported_logs_is_not_resumed(call_trueup: Any, results: Path) 
     records.write_manifest(str(results), manifest)
     assert call_trueup("import", NCCL, "--size", SIZE, "--results", results).status == 0
     assert (len(list(results.iterdir())), records.run_of(str(results), "last")) == (2, run_id)
+
+
+def test_the_size_is_the_one_that_a_log_names(call_trueup: Any, tmp_path: Path) -> None:
+    """A log that names its size, one that names the GPU of one size, and one that names neither."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    shutil.copy(OTHER, logs / "a100.txt")
+    shutil.copy(DATA / "stream" / "stream510.txt", logs / "neither.txt")
+    named = NCCL.read_text().replace("A100-SXM4-40GB", "H200 141GB HBM3e")
+    (logs / "h200.txt").write_text(f"Standard_ND96isr_H200_v5\n{named}")
+    results = tmp_path / "results"
+    done = call_trueup("import", logs, "--size", "auto", "--results", results)
+    sizes = sorted(record["vm_size"] for record in made(results))
+    assert (done.status, sizes) == (1, [SIZE, "Standard_ND96isr_H200_v5"])
+    assert "neither.txt is not imported: it names neither a VM size nor a GPU of one" in done.err

@@ -353,4 +353,4 @@ def _why_nothing(ranking: Answer, knowledge: Knowledge) -> str:
         )
     if ranking.kind.silent:
         return ranking.kind.silent(ranking.ask, knowledge)
-    return "nothing known says how long this takes: measure it once (make run), and ask again"
+    return "nothing known says how long this takes: measure it once, and ask again"
