@@ -204,6 +204,21 @@ azure: azure-venv ## On Azure: make RECIPE's machines, configure, check, measure
 acceptance: controller-venv ## Check what no test could show, on the machines of ARGS="-i inventory" (docs/untested.md)
 	@ansible-playbook playbooks/acceptance.yml $(ARGS)
 
+.PHONY: dist
+dist: controller-venv ## Build the wheel and the source archive into dist/: the same bytes for the same commit
+	@rm -f dist/trueup-*
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) python -m hatchling build -d dist
+
+.PHONY: dist-release
+dist-release: test-venv ## Prepare release VERSION=0.2.0: version, changelog, commit and tag; packages and SBOM in dist/
+	@[ -z "$$(git status --porcelain)" ] || { echo 'Commit or remove your changes first (git status).' >&2; exit 1; }
+	python requirements/release.py '$(VERSION)' "$$(date -u +%F)"
+	git commit --quiet --all --message='build: release $(VERSION)'
+	git tag --annotate 'v$(VERSION)' --message='trueup $(VERSION)'
+	$(MAKE) --no-print-directory dist collection
+	PYTHONPATH=tests python tests/sbom.py dist/sbom
+	echo 'Tag v$(VERSION) is local: git push --follow-tags publishes it.'
+
 .PHONY: release
 release: ## Write HEAD as one file for machines that configure themselves (docs/guides/azure_sets.md)
 	@commit=$$(git rev-parse --verify HEAD)
@@ -330,7 +345,7 @@ types: test-venv ## mypy --strict on module_utils, controller, analysis, library
 	shopt -s globstar
 	mkdir -p .cache/mypy/ansible/module_utils
 	ln -sfn ../../../../module_utils/trueup_node .cache/mypy/ansible/module_utils/trueup_node
-	MYPYPATH=module_utils:controller:analysis mypy -p trueup_node -p trueup_controller -p trueup_analysis
+	MYPYPATH=module_utils:controller:analysis mypy -p trueup_node -p trueup_controller -p trueup_analysis -p trueup
 	MYPYPATH=module_utils:controller:molecule/_shared mypy -p cloud -p windows
 	MYPYPATH=bench:bench/controller:bench/inventory:tests:molecule/_shared:module_utils:controller:analysis mypy --explicit-package-bases bench/*.py
 	MYPYPATH=.:.cache/mypy:module_utils:controller:analysis mypy --explicit-package-bases library/**/*.py plugins/**/*.py roles/**/files/*.py requirements/*.py

@@ -174,6 +174,25 @@ _EXTRAS: Final = {
 }
 
 
+def _known(error: TrueupError | ModuleNotFoundError | MemoryError) -> str:
+    """The message on an error.
+
+    Raises:
+        ModuleNotFoundError: of a package that no extra has.
+    """
+    if isinstance(error, MemoryError):
+        return "not enough memory for these records; give fewer of them"
+    if isinstance(error, TrueupError):
+        return str(error)
+    package = (error.name or "").partition(".")[0]
+    if package not in _EXTRAS:
+        raise error
+    return (
+        f"{package} is not installed, which this command needs:"
+        f" pip install 'trueup[{_EXTRAS[package]}]'"
+    )
+
+
 def main() -> None:
     """Entry point of the command."""
     for stream in (sys.stdout, sys.stderr):
@@ -188,17 +207,8 @@ def main() -> None:
         if {"-h", "--help"} & {*sys.argv} or len(sys.argv) == 1:
             _import_help()
         app(prog_name="trueup")
-    except TrueupError as error:
-        say(f"trueup: error: {error}")
-        sys.exit(1)
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in _EXTRAS:
-            raise
-        say(
-            f"trueup: error: {package} is not installed, which this command needs: pip install"
-            f" 'trueup[{_EXTRAS[package]}]'"
-        )
+    except (TrueupError, ModuleNotFoundError, MemoryError) as error:
+        say(f"trueup: error: {_known(error)}")
         sys.exit(1)
     except OSError as error:
         # A look at a path that fails for more than that nothing is there: too long a name, a folder
@@ -206,9 +216,6 @@ def main() -> None:
         if error.filename is None:
             raise
         say(f"trueup: error: {sentence(error)}")
-        sys.exit(1)
-    except MemoryError:
-        say("trueup: error: not enough memory for these records; give fewer of them")
         sys.exit(1)
     except KeyboardInterrupt:
         # Before or after typer, which ends likewise.

@@ -40,8 +40,8 @@ _AT_ONCE = 2**16
 _MOST_BYTES = 2**28
 _RUN_ID = re.compile(r"\A[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}\Z")
 _EMPTY_HINT = (
-    f"{catalog.MEASURE}, or name the folder, record or packed file to read; `trueup import` makes records of tools'"
-    " own outputs"
+    f"{catalog.MEASURE}, or name the folder, record or packed file to read; `trueup import` makes"
+    " records of tools' own outputs"
 )
 _IMPORT_HINT = "this is {} output: `trueup import {} --size SIZE` makes a record of it"
 
