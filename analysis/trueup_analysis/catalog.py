@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,6 +68,19 @@ def built_in() -> Path:
     return next(
         (directory for directory in places if (directory / "prices.csv").is_file()), places[0]
     )
+
+
+def spelled_size(name: str) -> str:
+    """A VM size as the built-in catalog writes it, whatever its case and with or without
+    "Standard_"; another name as it is."""
+    names = {name.lower(): name for name in _sizes()}
+    lower = name.lower()
+    return names.get(lower) or names.get(f"standard_{lower}") or name
+
+
+@cache
+def _sizes() -> list[str]:
+    return [row["size"] for _, row in rows(built_in() / "vm_sizes.csv", "size")]
 
 
 def rows(path: Path, *columns: str) -> Iterator[tuple[str, dict[str, str]]]:

@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Final
 
@@ -18,45 +19,61 @@ from typer.main import get_group
 
 from .commands.messages import PROGRESS, print_, say, sentence
 from .commands.options import examples
+from .commands.usage import usage
 
 EXIT_CODES = (
     "Exit status: 0 fine; 1 bad input or a known error, said in one sentence; 2 `trueup health`"
     " could not judge everything; 64 wrong usage."
 )
-# EX_USAGE of sysexits.h for every command: 2, which typer would give, is a verdict of health. The
-# class is typer's own copy of click's, of which it exports the children only.
-_WRONG_USAGE = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
-_WRONG_USAGE.exit_code = 64  # type: ignore[attr-defined]
+# The class is typer's own copy of click's, of which it exports the children only. Its status is
+# EX_USAGE of sysexits.h: 2, which typer would give, is a verdict of health.
+_WRONG_USAGE: Final[type[Exception]] = next(
+    kind
+    for kind in typer.BadParameter.__mro__
+    if issubclass(kind, Exception) and kind.__name__ == "UsageError"
+)
 
-# Commands in the order of the help, with their summaries. Only the file of the requested command is
-# imported from commands/.
-COMMANDS: Final = {
-    "list": "What was measured, what failed and what could not be read.",
-    "compare": "What changed between two runs, days, folders or drivers, and what with it.",
-    "history": "At which run each figure changed, on which nodes, and what changed with it.",
-    "scaling": "Speed-up, efficiency, serial fraction, fits, and where adding cores or nodes stops"
-    " paying.",
-    "cost": "Node-hours and US$ of each run, and US$ by unit of work.",
-    "advise": "Which size and how many for a piece of work, how long, and what it costs.",
-    "reference": "Published tables, what is wrong with them, and this run beside.",
-    "presets": "Published pieces of work that a run can reproduce, with time and US$.",
-    "read": "Figures, checks and warnings in a tool's own output.",
-    "import": "Turn logs of other runs into records.",
-    "health": "What healthy nodes reach, node by node: pass, warn, fail or no verdict.",
-    "baseline": "Limits from your own healthy nodes, for health.",
-    "morning": "What changed since the run before, told by webhook, mail or a program; its timer.",
-    "checkpoint": "How long a checkpoint to Blob takes, and how often to write one.",
-    "flops": "What a training step computes, and what a TFLOP/s or a step time means.",
-    "export": "Records in the formats of llm-d, SuperBench, ReFrame and OpenMetrics.",
-    "pack": "Put many records into one Parquet file, which reads much faster.",
-    "report": "Write one self-contained HTML page, with its plots as PNG and its tables as CSV.",
-    "topology": "NCCL topology files of Azure's GPU sizes: check, write, show.",
-    "prices": "Prices: show them, fetch newer ones, compare both.",
-    "sizes": "VM sizes that have what is needed, and what an hour costs: in a region, or the lowest"
-    " of all\nregions with a price. A price that nobody knows is said to be unknown.",
-    "dryrun": "What hosts of an inventory lack for their work; none of them is asked.",
-    "azure": "Azure: what a deployment makes and costs, and what runs left there.",
+# Groups of commands in the order of the help, with their summaries. Only the file of the requested
+# command is imported from commands/.
+GROUPS: Final = {
+    "Judge": {
+        "read": "Figures, checks and warnings in a tool's own output.",
+        "health": "What healthy nodes reach, node by node: pass, warn, fail or no verdict.",
+        "compare": "What changed between two runs, days, folders or drivers, and what with it.",
+        "history": "At which run each figure changed, on which nodes, and what changed with it.",
+        "report": "One self-contained HTML page, with its plots as PNG and its tables as CSV.",
+        "list": "What was measured, what failed and what could not be read.",
+        "scaling": "Speed-up, efficiency, serial fraction, fits, and where adding cores or nodes"
+        " stops paying.",
+        "reference": "Published tables, what is wrong with them, and this run beside.",
+        "baseline": "Limits from your own healthy nodes, for health.",
+        "morning": "What changed since the run before, sent by webhook, mail or a program; its"
+        " timer.",
+    },
+    "Price": {
+        "cost": "Node-hours and US$ of each run, and US$ by unit of work.",
+        "sizes": "VM sizes that have what is needed, and the price of an hour in a region, or the"
+        " lowest of\nall regions.",
+        "prices": "Prices: show them, fetch newer ones, compare both.",
+    },
+    "Plan": {
+        "advise": "Which size and how many for a piece of work, how long, and what it costs.",
+        "presets": "Published pieces of work that a run can reproduce, with time and US$.",
+        "flops": "What a training step computes, and what a TFLOP/s or a step time means.",
+        "checkpoint": "How long a checkpoint to Blob takes, and how often to write one.",
+        "topology": "NCCL topology files of Azure's GPU sizes: check, write, show.",
+        "dryrun": "What hosts of an inventory lack for their work; no host is contacted.",
+    },
+    "Import and export": {
+        "import": "Turn logs of other runs into records.",
+        "export": "Records in the formats of llm-d, SuperBench, ReFrame and OpenMetrics.",
+        "pack": "Put many records into Parquet files, which are read much faster.",
+    },
+    "Azure": {
+        "azure": "What a deployment makes and costs, and what runs left there.",
+    },
 }
+COMMANDS: Final = {name: text for group in GROUPS.values() for name, text in group.items()}
 # No module of Python can be called as these.
 _FILES: Final = {"list": "listing", "import": "importing"}
 
@@ -73,8 +90,9 @@ class Group(TyperGroup):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        for name, about in COMMANDS.items():
-            self.commands[name] = TyperCommand(name, short_help=about)
+        for group, commands in GROUPS.items():
+            for name, about in commands.items():
+                self.commands[name] = TyperCommand(name, short_help=about, rich_help_panel=group)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, subcommand, rest = super().resolve_command(ctx, args)
@@ -85,7 +103,7 @@ class Group(TyperGroup):
             name = before if not argument else argument.removesuffix("=")
             if not argument or (argument.startswith("--") and argument.endswith("=")):
                 raise typer.BadParameter(f"what follows {name} is empty: give a value or remove it")
-        return super().parse_args(ctx, list(map(_renamed, args)))
+        return super().parse_args(ctx, _sized(list(map(_renamed, args))))
 
 
 def _renamed(argument: str) -> str:
@@ -93,10 +111,26 @@ def _renamed(argument: str) -> str:
     return f"{FORMERLY.get(name, name)}{equals}{value}"
 
 
+def _sized(args: list[str]) -> list[str]:
+    """The arguments with VM sizes as Azure writes them: Standard_ND96asr_v4 for nd96asr_v4."""
+    from .catalog import spelled_size  # noqa: PLC0415 WHY: it reads a file, and only --size needs it
+
+    sized = []
+    for before, argument in pairwise(["", *args]):
+        name, equals, value = argument.partition("=")
+        if before == "--size":
+            sized.append(spelled_size(argument))
+        elif name == "--size" and equals:
+            sized.append(f"{name}={spelled_size(value)}")
+        else:
+            sized.append(argument)
+    return sized
+
+
 app = typer.Typer(
     name="trueup",
     cls=Group,
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -139,6 +173,7 @@ def _say_version(is_requested: bool) -> None:
     + EXIT_CODES
 )
 def _trueup(
+    context: typer.Context,
     *,
     _version: Annotated[
         bool,
@@ -146,6 +181,10 @@ def _trueup(
     ] = False,
 ) -> None:
     """Turn trueup's records into scaling, cost and reference tables and one report."""
+    if context.invoked_subcommand is None:
+        from .commands.start import next_commands  # noqa: PLC0415 WHY: no other command needs it
+
+        print_(next_commands(Path()))
 
 
 def _import_help() -> None:
@@ -193,6 +232,18 @@ def _known(error: TrueupError | ModuleNotFoundError | MemoryError) -> str:
     )
 
 
+def _status() -> int | None:
+    """Run the command; its exit status, None for 0."""
+    try:
+        status: int | None = app(prog_name="trueup", standalone_mode=False)
+    except _WRONG_USAGE as error:
+        # A group without a command has printed its help.
+        if message := usage(error):
+            say(f"trueup: error: {message}")
+        return 64
+    return status
+
+
 def main() -> None:
     """Entry point of the command."""
     for stream in (sys.stdout, sys.stderr):
@@ -204,9 +255,9 @@ def main() -> None:
             # Closed by the caller (>&-): output has nowhere to go.
             sys.exit(1)
         PROGRESS.begin()
-        if {"-h", "--help"} & {*sys.argv} or len(sys.argv) == 1:
+        if {"-h", "--help"} & {*sys.argv}:
             _import_help()
-        app(prog_name="trueup")
+        sys.exit(_status())
     except (TrueupError, ModuleNotFoundError, MemoryError) as error:
         say(f"trueup: error: {_known(error)}")
         sys.exit(1)
