@@ -61,6 +61,8 @@ class ActionModule(ActionBase):
             dict.fromkeys(note for one in work for note in one.notes),
         )
         result.update(msg=[sentence, *notes] if notes else sentence, _ansible_verbose_always=True)
+        # For the callback trueup_terminal.
+        result.update(cases=expected.cases, seconds=expected.seconds, untimed=expected.untimed)
         return result
 
 

@@ -26,7 +26,7 @@ try:
     if find_spec("jsonschema") is None:
         raise ModuleNotFoundError(name="jsonschema")
     from trueup_analysis.figures import too_short
-    from trueup_controller import gate, host_names
+    from trueup_controller import gate, host_names, terminal
     from trueup_node import record as records
     from trueup_node.errors import TrueupError
 except ModuleNotFoundError as missing:
@@ -338,7 +338,7 @@ class CallbackModule(CallbackBase):
             needless = returned.get("needless") if action == "trueup_measure" else None
             self._skipped = _joined(self._skipped, _skips(result, [needless] if needless else ()))
             if returned.get("record"):
-                self._write(returned["record"], returned.get("raw"))
+                self._write(result, returned["record"], returned.get("raw"))
 
     def _take(self, result: Any, variables: Mapping[str, Any]) -> None:
         """Take the variables that a play sets, on the controller."""
@@ -373,17 +373,21 @@ class CallbackModule(CallbackBase):
         Ansible turns a callback's exception into a warning and goes on: a run whose records are
         lost must not look like a good one, and measuring on would only burn money.
         """
+        if terminal.screen is not None:
+            terminal.screen.finish()
         self._display.error(reason)
         sys.stdout.flush()
         os._exit(1)
 
-    def _write(self, record: dict[str, Any], raw: str | None) -> None:
+    def _write(self, result: Any, record: dict[str, Any], raw: str | None) -> None:
         try:
             record = too_short.marked(record, _CATALOG)
             path = records.write_record(str(self.get_option("results_dir")), record, raw)
         except TrueupError as error:
             self._stop(f"{error}; the run is stopped")
-        self._display.display(f"recorded {record['outcome']}: {path}", color="bright blue")
+        status = f"recorded {record['outcome']}"
+        if terminal.screen is None or not terminal.screen.take(result, status, path):
+            self._display.display(f"{status}: {path}", color="bright blue")
 
 
 def _action(task: Any) -> str:

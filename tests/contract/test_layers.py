@@ -51,7 +51,7 @@ CONTROLLER: Layers = (
         *("system", "systemd"),
     ),
     ("azure", "desktops", "plans", "sites"),
-    ("family", "new_machine", "plan_loader"),
+    ("family", "new_machine", "plan_loader", "terminal"),
     ("planning",),
     ("drivers", "presets"),
     ("dryrun",),
