@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from .plans.slurm_names import hostlist
 
@@ -54,9 +54,11 @@ _FIXES: Final = {
 }
 
 
-# A host's own name and address in its messages, by which messages of several hosts are equal. Texts
+# Signs of a host's own name and address, with which messages of several hosts are equal. Texts
 # hold no control character of their own (``plain``).
 _NAME, _ADDRESS = "\x00", "\x01"
+
+Place = TypeVar("Place", bound="Hashable")
 
 
 class Screen(Protocol):
@@ -87,14 +89,6 @@ class Message(NamedTuple):
     text: str = ""
     item: str = ""
     suffix: str = ""
-
-
-class Failure(NamedTuple):
-    """A failure in the list at the end."""
-
-    task: str
-    text: str
-    hosts: list[str]
 
 
 class _Task:
@@ -128,14 +122,14 @@ class Output:
         # Tasks that all hosts have ended. Other plugins may still have messages of the last one.
         self._ended: list[Hashable] = []
         self._current: _Task | None = None
-        self._failures: dict[tuple[str, str], Failure] = {}
+        self._failures: dict[tuple[str, str], list[str]] = {}
         # Task and path of each failure; addresses of hosts.
         self._places: dict[Hashable, str] = {}
         self._addresses: dict[str, str] = {}
         # Of each host, texts of its failures so far.
         self._texts: dict[str, list[str]] = {}
         self._cases = 0
-        self._measuring_since = 0.0
+        self._measuring_since: float | None = None
         self._expected_cases = 0
         self._expected_seconds = 0.0
         self._is_at_least = False
@@ -183,23 +177,20 @@ class Output:
             if not task.messages:
                 task.since = self._clock()
             self._addresses[host] = address
-            text = _hidden(cut(message.text), host, address)
-            shown = message._replace(text=text, item=cut(message.item))
+            shown = message._replace(text=_clean(message.text), item=_clean(message.item))
             task.messages.setdefault(shown, []).append(host)
 
     def fail(self, key: Hashable, host: str, text: str, address: str = "") -> None:
         """Keep a failure for the list at the end, unless it only repeats those of the host."""
         with self._lock:
             self._addresses[host] = address
-            text = _hidden(cut(text), host, address)
+            text = _clean(text)
             before = self._texts.setdefault(host, [])
             if _repeats(text, before):
                 return
             before.append(text)
             place = self._places.get(key, "")
-            failure = self._failures.setdefault((place, text), Failure(place, text, []))
-            if host not in failure.hosts[-1:]:
-                failure.hosts.append(host)
+            self._failures.setdefault((place, text), []).append(host)
 
     def done(self, key: Hashable, *, case: bool = False) -> None:
         """Note that a host has ended a task, which measured a case."""
@@ -214,7 +205,8 @@ class Output:
 
     def measuring(self) -> None:
         """Note that a case begins."""
-        self._measuring_since = self._measuring_since or self._clock()
+        if self._measuring_since is None:
+            self._measuring_since = self._clock()
 
     def expect(self, cases: int, seconds: float, untimed: int) -> None:
         """Take the cases of the run and their time by earlier records (``trueup_forecast``)."""
@@ -256,11 +248,11 @@ class Output:
                 None where the run was interrupted.
         """
         lost, handled = [], []
-        for failure in self._failures.values():
-            ended = [host for host in failure.hosts if bad is None or host in bad]
-            others = [host for host in failure.hosts if not (bad is None or host in bad)]
-            lost += [self._at_end(failure, ended)] if ended else []
-            handled += [self._at_end(failure, others)] if others else []
+        for (place, text), hosts in self._alike(self._failures):
+            ended = [host for host in hosts if bad is None or host in bad]
+            others = [host for host in hosts if not (bad is None or host in bad)]
+            lost += [self._at_end(place, text, ended)] if ended else []
+            handled += [self._at_end(place, text, others)] if others else []
         sections = (("FAILURES", lost), ("FAILURES THAT THE RUN HANDLED", handled))
         return "\n".join(
             "\n".join([f"\n{title}", *entries]) for title, entries in sections if entries
@@ -270,15 +262,29 @@ class Output:
         """The time of the run so far."""
         return clock_text(self._clock() - self._began)
 
-    def _at_end(self, failure: Failure, hosts: Sequence[str]) -> str:
-        lines = self._named(failure.text, hosts).rstrip("\n").split("\n")
+    def _alike(
+        self, messages: Mapping[tuple[Place, str], list[str]]
+    ) -> list[tuple[tuple[Place, str], list[str]]]:
+        """Messages and their hosts, where those are one message that differ in nothing but the
+        name or address of the one host that each is about."""
+        alike: dict[tuple[Place, str], list[str]] = {}
+        for (place, text), hosts in messages.items():
+            names = dict.fromkeys(hosts)
+            alone = _hidden(text, hosts[0], self._addresses.get(hosts[0], ""))
+            alike.setdefault((place, alone if len(names) == 1 else text), []).extend(names)
+        return [
+            ((place, self._named(text, names)), names) for (place, text), names in alike.items()
+        ]
+
+    def _at_end(self, place: str, text: str, hosts: Sequence[str]) -> str:
+        lines = text.rstrip("\n").split("\n")
         more = len(lines) - _LINES_AT_END
         if more > 0:
             lines = [*lines[:_LINES_AT_END], f"[{counted(more, 'more line')} above]"]
-        fix = fix_of(failure.text)
+        fix = fix_of(text)
         text = "\n".join([*lines, *([f"Fix: {fix}."] if fix else [])])
         number = f" ({len(hosts)} hosts)" if len(hosts) > 1 else ""
-        return f"{hostlist(hosts)}{number}: {failure.task}\n{indented(text)}"
+        return f"{hostlist(hosts)}{number}: {place}\n{indented(text)}"
 
     def _named(self, text: str, hosts: Sequence[str]) -> str:
         """A text with the name and address of its host, or the word HOST for several."""
@@ -288,11 +294,11 @@ class Output:
         return text.replace(_NAME, name).replace(_ADDRESS, address)
 
     def _case_progress(self) -> str:
-        if not self._measuring_since:
+        if self._measuring_since is None:
             return ""
-        total = f" of {self._expected_cases}" if self._expected_cases >= self._cases > 0 else ""
-        if not self._cases and self._expected_cases:
-            total = f" of {self._expected_cases}"
+        # Cases of a plan that did not count them are not of the total.
+        is_known = self._expected_cases >= max(self._cases, 1)
+        total = f" of {self._expected_cases}" if is_known else ""
         text = f"{self._cases}{total} cases in {clock_text(self._clock() - self._measuring_since)}"
         if self._expected_seconds:
             about = "at least" if self._is_at_least else "about"
@@ -314,7 +320,13 @@ class Output:
         if not task.messages:
             return
         self._print_heading()
-        entries = _joined(task.messages)
+        split = {
+            (message._replace(text=""), message.text): hosts
+            for message, hosts in task.messages.items()
+        }
+        entries = _joined(
+            (message._replace(text=text), hosts) for (message, text), hosts in self._alike(split)
+        )
         task.messages = {}
         spent = self._clock() - task.began
         head = f"TASK [{task.title}]" if task.title else ""
@@ -331,7 +343,7 @@ class Output:
     def _entry(self, message: Message, hosts: Sequence[str]) -> str:
         """A message with its hosts: a short one in a line, a long one below that."""
         item = f" (item={message.item})" if message.item else ""
-        text = self._named(message.text, hosts).rstrip("\n")
+        text = message.text.rstrip("\n")
         if message.status in _FAILED:
             who = hostlist(hosts) if len(set(hosts)) > 1 else hosts[0]
             verb = "UNREACHABLE!" if message.status == "unreachable" else "FAILED!"
@@ -359,7 +371,12 @@ def plain(text: str) -> str:
     return _CONTROL.sub(lambda match: match[1] or "?", text)
 
 
-def cut(text: str) -> str:
+def _clean(text: str) -> str:
+    """A node's text for the terminal."""
+    return plain(_cut(text))
+
+
+def _cut(text: str) -> str:
     """A text, of which long lines and a long end are left out; what is left out is counted."""
     if len(text) > _MOST_CHARACTERS:
         lost = len(text) - _MOST_CHARACTERS
@@ -399,8 +416,9 @@ def same_counts(
     for host in hosts:
         alike.setdefault(tuple(counts(host).items()), []).append(host)
     return {
-        hostlist(names)
-        + (f" ({counted(len(names), 'host')})" if len(names) > 1 else ""): dict(numbers)
+        hostlist(names) + (f" ({counted(len(names), 'host')})" if len(names) > 1 else ""): dict(
+            numbers
+        )
         for numbers, names in alike.items()
     }
 
@@ -410,10 +428,10 @@ def fix_of(text: str) -> str:
     return next((fix for part, fix in _FIXES.items() if part in text), "")
 
 
-def _joined(messages: Mapping[Message, list[str]]) -> list[tuple[Message, list[str]]]:
+def _joined(messages: Iterable[tuple[Message, list[str]]]) -> list[tuple[Message, list[str]]]:
     """Messages of the same hosts that differ in their item alone, as one, in the order of _LAST."""
     alike: dict[tuple[Message, tuple[str, ...]], list[str]] = {}
-    for message, hosts in messages.items():
+    for message, hosts in messages:
         key = (message._replace(item=""), tuple(sorted(hosts)))
         alike.setdefault(key, []).append(message.item)
     joined = [
@@ -441,8 +459,14 @@ def _repeats(text: str, before: Sequence[str]) -> bool:
 
 
 def _hidden(text: str, host: str, address: str) -> str:
-    """A text with signs in the place of a host's name and address."""
+    """A text with signs in the place of a host's name and address, where they are whole."""
     for name, sign in ((host, _NAME), (address, _ADDRESS)):
-        if name and name in text:
-            text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", sign, text)
+        if not name or name not in text:
+            continue
+        # No pattern: of 600 names each would be compiled again for each message.
+        first, *others = text.split(name)
+        text = first
+        for part in others:
+            is_part = text[-1:].isalnum() or part[:1].isalnum()
+            text += (name if is_part else sign) + part
     return text

@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ansible import constants as C
+from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
@@ -45,11 +45,11 @@ requirements:
 """
 
 _COLORS = {
-    "ok": C.COLOR_OK,
-    "changed": C.COLOR_CHANGED,
-    "skipped": C.COLOR_SKIP,
-    "failed": C.COLOR_ERROR,
-    "unreachable": C.COLOR_UNREACHABLE,
+    "ok": constants.COLOR_OK,
+    "changed": constants.COLOR_CHANGED,
+    "skipped": constants.COLOR_SKIP,
+    "failed": constants.COLOR_ERROR,
+    "unreachable": constants.COLOR_UNREACHABLE,
     "recorded ok": "bright blue",
 }
 # Seconds between two draws of the progress on a terminal, and between two lines of it elsewhere.
@@ -59,7 +59,7 @@ _OUTPUTS = ("stderr", "module_stderr", "output_tail", "stdout", "module_stdout")
 _TAIL = 20
 
 
-class CallbackModule(DefaultCallback):  # type: ignore[misc]  # WHY: Ansible carries no types
+class CallbackModule(DefaultCallback):
     """Ansible calls the ``v2_`` methods."""
 
     CALLBACK_VERSION = 2.0
@@ -73,7 +73,8 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]  # WHY: Ansible car
         self._keys: dict[str, tuple[str, str, str]] = {}
         # The task that a host runs: answers of async tasks name another.
         self._running: dict[str, tuple[str, str, str]] = {}
-        # Hosts of the play that have not failed, and those of each include.
+        # Hosts that ended in a failure; those of the play without them, and those of each include.
+        self._lost: set[str] = set()
         self._hosts: set[str] = set()
         self._included: dict[str, set[str]] = {}
         self._is_free = False
@@ -102,7 +103,8 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]  # WHY: Ansible car
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         inventory = play.get_variable_manager()._inventory
-        self._hosts = {host.get_name() for host in inventory.get_hosts(play.hosts)}
+        hosts = {host.get_name() for host in inventory.get_hosts(play.hosts)}
+        self._hosts = hosts - self._lost
         self._included = {}
         self._is_free = str(play.strategy).rpartition(".")[2] in ("free", "host_pinned")
         if self._is_whole:
@@ -169,6 +171,8 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]  # WHY: Ansible car
             self._say(result, terminal.IGNORED)
         if not is_loop:
             self._fail(result)
+        if not (ignore_errors or _may_be_rescued(result._task)):
+            self._lose(result)
         self._done(result)
 
     def v2_runner_on_skipped(self, result: Any) -> None:
@@ -184,7 +188,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]  # WHY: Ansible car
         else:
             self._say_failed(result, "unreachable")
         self._fail(result)
-        self._hosts.discard(result._host.get_name())
+        self._lose(result)
         self._done(result)
 
     def v2_runner_item_on_ok(self, result: Any) -> None:
@@ -240,9 +244,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]  # WHY: Ansible car
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self._may_draw = False
         self._output.flush()
-        bad = {
-            host for host in stats.processed if stats.failures.get(host) or stats.dark.get(host)
-        }
+        bad = {host for host in stats.processed if stats.failures.get(host) or stats.dark.get(host)}
         super().v2_playbook_on_stats(stats if self._is_whole else _Folded(stats))
         self._close(self._output.failures(bad))
         self._is_over.set()
@@ -252,7 +254,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]  # WHY: Ansible car
         hosts = self._hosts_of(task)
         mark = "] [CHECK MODE" if task.check_mode and self.get_option("check_mode_markers") else ""
         arguments = ""
-        if C.DISPLAY_ARGS_TO_STDOUT and not task.no_log:
+        if constants.DISPLAY_ARGS_TO_STDOUT and not task.no_log:
             arguments = "".join(f" {name}={value}" for name, value in task.args.items())
         key = self._keys[task._uuid] = (kind, name, path)
         self._output.task(
@@ -294,8 +296,8 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]  # WHY: Ansible car
             host,
             terminal.Message(
                 status,
-                terminal.plain(text),
-                "" if item is None else terminal.plain(str(item)),
+                text,
+                "" if item is None else str(item),
                 label.removeprefix(host),
             ),
             _address(result),
@@ -314,8 +316,12 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]  # WHY: Ansible car
         self._say(result, status, self._reason(result))
 
     def _fail(self, result: Any) -> None:
-        host, reason = result._host.get_name(), terminal.plain(self._reason(result))
+        host, reason = result._host.get_name(), self._reason(result)
         self._output.fail(self._key(result), host, reason, _address(result))
+
+    def _lose(self, result: Any) -> None:
+        self._lost.add(result._host.get_name())
+        self._hosts.discard(result._host.get_name())
 
     def _text(self, result: Any) -> str:
         """A result that is always shown: its message, or all of it where it has none."""
@@ -330,6 +336,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]  # WHY: Ansible car
         reason = _lines(returned.get("censored", returned.get("msg")))
         if reason is None:
             return str(self._dump_results(returned)).strip()
+        reason = reason.strip() or "the condition of its failed_when is true"
         if returned.get("rc") is not None and "cmd" in returned:
             command = returned["cmd"]
             argv = command if isinstance(command, str) else shlex.join(map(str, command))
@@ -397,7 +404,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]  # WHY: Ansible car
     def _close(self, failures: str) -> None:
         self._erase()
         if failures:
-            self._display.display(failures, color=C.COLOR_ERROR)
+            self._display.display(failures, color=constants.COLOR_ERROR)
         if not self._is_whole:
             self._display.display(f"The run took {self._output.took()}.")
 
@@ -448,6 +455,16 @@ def _address(result: Any) -> str:
 def _key(task: Any) -> tuple[str, str, str]:
     """The key of a task that is no handler."""
     return "", task.get_name().strip(), str(task.get_path() or "")
+
+
+def _may_be_rescued(task: Any) -> bool:
+    """Whether a task is in a block with a rescue."""
+    parent = task._parent
+    while parent is not None:
+        if getattr(parent, "rescue", None):
+            return True
+        parent = parent._parent
+    return False
 
 
 def _lines(value: Any) -> str | None:

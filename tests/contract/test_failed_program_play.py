@@ -68,7 +68,9 @@ def test_terminal_answer_record_and_file_hold_one_text(tmp_path: Path) -> None:
     (tmp_path / "bin" / "fio").write_text(PROGRAM)
     (tmp_path / "bin" / "fio").chmod(0o755)
     (tmp_path / "play.yml").write_text(yaml.safe_dump([PLAY]))
-    done = plays.playbook(tmp_path, str(tmp_path / "play.yml"), "-i", "localhost,", *plays.LOCAL)
+    # All of an answer is shown at -v.
+    inventory = ("-v", "-i", "localhost,")
+    done = plays.playbook(tmp_path, str(tmp_path / "play.yml"), *inventory, *plays.LOCAL)
     assert done.returncode == 2, done.stdout + done.stderr
 
     answer = json.loads((tmp_path / "answer.json").read_text())

@@ -11,9 +11,15 @@ if TYPE_CHECKING:
 
 
 def hostlist(names: Iterable[str]) -> str:
-    """Names as Slurm folds them: ``hb-[1-3,7]``. Leading zeros stay: ``n[08-09],n10``."""
+    """Names as Slurm folds them: ``hb-[1-3,7]``. Leading zeros stay: ``n[08-10]``."""
     folded = []
-    parts = sorted({_parts(name) for name in names})
+    split = {_parts(name) for name in names}
+    # 10 is a number of two digits beside 09.
+    widths = {fields[:2] for fields in split if fields[1] > 0}
+    parts = sorted(
+        (prefix, len(digits) if (prefix, len(digits)) in widths else width, number, digits)
+        for prefix, width, number, digits in split
+    )
     for (prefix, width), group in groupby(parts, key=lambda fields: fields[:2]):
         same = list(group)
         numbers = [number for _, _, number, _ in same]
