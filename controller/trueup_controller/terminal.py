@@ -137,7 +137,7 @@ class Output:
     def play(self, title: str, hosts: Iterable[str]) -> None:
         """Begin a play of these hosts; its heading is printed with its first line."""
         with self._lock:
-            self.flush()
+            self.end()
             self._hosts = set(hosts)
             self._heading = f"\nPLAY [{title}] {counted(len(self._hosts), 'host')}"
 
@@ -228,6 +228,13 @@ class Output:
             for key in list(self._tasks):
                 self._print(key)
             self._tasks, self._ended = {}, []
+
+    def end(self) -> None:
+        """Print all that waits; of a play without a message its heading."""
+        with self._lock:
+            self.flush()
+            self._heading = self._heading.lstrip()
+            self._print_heading()
 
     def progress(self) -> str:
         """The task that runs, its hosts, cases and times, in a line."""

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import sys
+import textwrap
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -243,7 +244,7 @@ class CallbackModule(DefaultCallback):
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self._may_draw = False
-        self._output.flush()
+        self._output.end()
         bad = {host for host in stats.processed if stats.failures.get(host) or stats.dark.get(host)}
         super().v2_playbook_on_stats(stats if self._is_whole else _Folded(stats))
         self._close(self._output.failures(bad))
@@ -327,7 +328,7 @@ class CallbackModule(DefaultCallback):
         """A result that is always shown: its message, or all of it where it has none."""
         self._clean_results(result._result, result._task.action)
         lines = _lines(result._result.get("msg"))
-        return lines if lines is not None else str(self._dump_results(result._result)).strip("\n")
+        return lines if lines is not None else self._dumped(result)
 
     def _reason(self, result: Any) -> str:
         """The message of a failure, and the end of the output of the program that failed."""
@@ -335,7 +336,7 @@ class CallbackModule(DefaultCallback):
         # Ansible's own sentence where the task is `no_log`.
         reason = _lines(returned.get("censored", returned.get("msg")))
         if reason is None:
-            return str(self._dump_results(returned)).strip()
+            return self._dumped(result)
         reason = reason.strip() or "the condition of its failed_when is true"
         if returned.get("rc") is not None and "cmd" in returned:
             command = returned["cmd"]
@@ -347,6 +348,9 @@ class CallbackModule(DefaultCallback):
                 lines = tail.rstrip().split("\n")[-_TAIL:]
                 return "\n".join([reason, f"the end of its {name}:", *lines])
         return reason
+
+    def _dumped(self, result: Any) -> str:
+        return textwrap.dedent(str(self._dump_results(result._result))).strip()
 
     def _is_loop(self, result: Any) -> bool:
         return result._task.loop is not None and "results" in result._result
