@@ -30,6 +30,7 @@ app = typer.Typer()
         "trueup read - < devito.log      # standard input",
         "trueup read --benchmark stream --format json triad-*.txt",
         "trueup read nccl.log --size Standard_ND96isr_H100_v5     # with a verdict",
+        "trueup read logs/ --junit checks.xml                     # for CI",
     ),
 )
 @taking(common=Common)
@@ -56,6 +57,10 @@ def read(
     all_rows: Annotated[
         bool, flag("--all", "Of a sweep every figure, not a row a message size.")
     ] = False,
+    junit: Annotated[
+        Path | None,
+        option("FILE", "Write the checks and verdicts as JUnit XML too, for CI.", "--junit"),
+    ] = None,
     common: Common,
 ) -> None:
     """Read a tool's own output: its figures, the tool's checks (exit 1 when one failed), and
@@ -80,6 +85,11 @@ def read(
         common.write(sheets + _verdict_sheets(readings, answers))
     else:
         common.write([reading_sheets.reading(item) for item in readings])
+    if junit is not None:
+        from ..render import junit as render_junit
+
+        text = render_junit.readings(readings, [item.verdicts for item in answers], refused)
+        put(text, junit)
     failed = _say_checks(readings, also_unverified=not people)
     say_refused(refused, len(outputs) + len(refused))
     verdicts = [verdict for answer in answers for verdict in answer.verdicts]

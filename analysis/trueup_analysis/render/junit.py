@@ -1,4 +1,4 @@
-"""Verdicts and comparisons as JUnit XML, which CI shows."""
+"""Verdicts, comparisons and readings as JUnit XML, which CI shows."""
 
 from __future__ import annotations
 
@@ -13,18 +13,26 @@ from ..figures.compare import changes as compare_changes
 from ..sheets import compare as compare_sheets
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from trueup_node.health.verdicts import Verdict
 
     from ..figures.compare.changes import Comparison
     from ..figures.health.examine import Health
+    from ..read import Reading
 
 _KINDS: Final = {
     compare_changes.WORSE: "failure",
     compare_changes.MIXED: "failure",
     compare_changes.UNSURE: "skipped",
     compare_changes.NOT_JUDGED: "skipped",
+}
+_VERDICTS: Final = {
+    "pass": "system-out",
+    "warn": "system-out",
+    "fail": "failure",
+    "not measured": "error",
+    "no verdict": "skipped",
 }
 
 
@@ -62,12 +70,12 @@ def render(health: Health, only: Collection[str] = ()) -> str:
             case = ET.SubElement(
                 suite, "testcase", classname=_plain(f"trueup.{item.benchmark}"), name=_plain(name)
             )
-            kind = {"fail": "failure", "not measured": "error", "no verdict": "skipped"}
-            if item.verdict in kind:
+            kind = _VERDICTS[item.verdict]
+            if kind != "system-out":
                 attributes = {"message": _sentence(item)}
                 if item.verdict == "fail":
                     attributes["type"] = item.fault or "fail"
-                ET.SubElement(case, kind[item.verdict], attributes)
+                ET.SubElement(case, kind, attributes)
             else:
                 prefix = "warning: " if item.verdict == "warn" else ""
                 ET.SubElement(case, "system-out").text = prefix + _sentence(item)
@@ -92,12 +100,36 @@ def comparison(compared: Comparison) -> str:
             text = f"not measured any more on {', '.join(lost.nodes)}"
             name = compared.titles.of(lost.figure)
             suites.setdefault(lost.figure.work.benchmark, []).append((name, "error", text))
-    root = ET.Element("testsuites", {"name": "trueup compare", **_totals(chain(*suites.values()))})
-    for benchmark, its in suites.items():
-        suite = ET.SubElement(root, "testsuite", {"name": _plain(benchmark), **_totals(its)})
+    return _document("trueup compare", suites)
+
+
+def readings(
+    outputs: Iterable[Reading], verdicts: Iterable[Sequence[Verdict]], refused: Sequence[str]
+) -> str:
+    """JUnit XML: a test suite for each output, a test case for each check of the tool, each verdict
+    and each figure that is unverified; an output that cannot be read is an error."""
+    suites: dict[str, list[tuple[str, str, str]]] = {}
+    for output, its in zip(outputs, verdicts, strict=True):
+        cases = suites.setdefault(output.title, [])
+        cases.append(("read", "system-out", f"{output.tool} output, {len(output.rows)} figures"))
+        for name, has_passed in output.checks.items():
+            kind = "system-out" if has_passed else "failure"
+            cases.append((name, kind, f"{name} {'passed' if has_passed else 'failed'}"))
+        cases += [("unverified", "skipped", text) for text in output.unverified]
+        cases += [(item.what, _VERDICTS[item.verdict], _sentence(item)) for item in its]
+    if refused:
+        suites["not read"] = [("read", "error", text) for text in refused]
+    return _document("trueup read", suites)
+
+
+def _document(title: str, suites: Mapping[str, Sequence[tuple[str, str, str]]]) -> str:
+    """Suites of cases, each with name, element and text."""
+    root = ET.Element("testsuites", {"name": title, **_totals(chain(*suites.values()))})
+    for suite_name, its in suites.items():
+        suite = ET.SubElement(root, "testsuite", {"name": _plain(suite_name), **_totals(its)})
         for name, kind, text in its:
             case = ET.SubElement(
-                suite, "testcase", classname=_plain(f"trueup.{benchmark}"), name=_plain(name)
+                suite, "testcase", classname=_plain(f"trueup.{suite_name}"), name=_plain(name)
             )
             if kind == "system-out":
                 ET.SubElement(case, kind).text = _plain(text)
