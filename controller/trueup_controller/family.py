@@ -155,18 +155,6 @@ def checked(
     }
 
 
-def tolerated(failed: Sequence[str], role: str, result: Mapping[str, Any]) -> list[str]:
-    """The roles that failed on a node, with one more: a benchmark whose preflight failed costs the
-    node nothing else.
-
-    Raises:
-        BadInput: its variables are wrong, which is the same on all nodes, and ends the run.
-    """
-    if result.get("wrong_variables"):
-        raise BadInput(str(result["msg"]))
-    return _once([*failed, role])
-
-
 def benchmark_names(roles: str) -> list[str]:
     """The benchmarks in a folder of roles: those with an entry point of that name."""
     return list(role_files(Path(roles), "tasks/benchmark.yml"))

@@ -159,7 +159,7 @@ OPTIONS = (
 INTERNAL = tuple(
     f"{PREFIX}{name}"
     for name in (
-        *("benchmark", "changes_due", "cluster_roles", "failed", "failed_roles"),
+        *("benchmark_role", "changes_due", "cluster_roles", "failed", "failed_roles"),
         *("failures_later", "family", "family_roles", "feasible", "health", "health_measured"),
         *("health_plan", "known", "lost", "missed", "names", "node", "plan", "planned"),
         *("preflighted", "preset_applied", "results", "run_id", "shown", "skipped"),

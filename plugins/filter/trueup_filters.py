@@ -34,8 +34,6 @@ description:
     roles, and returns the roles that are still to be configured.
   - C(trueup_chosen) takes roles, the tags that run, those that are skipped and tags that mean all
     of them, and returns the roles that are meant.
-  - C(trueup_tolerated) takes the roles that failed, one more and its failure, and returns all of
-    them, or fails where the variables are wrong.
   - C(trueup_steps) takes roles and the node's name, and returns the items of a loop over them.
   - C(trueup_changes_due) takes the plans of roles, and returns whether one of them has C(changes).
   - C(trueup_groups) takes the fact C(trueup_node), the shared file systems to mount, a node's
@@ -146,7 +144,6 @@ class FilterModule:
             "trueup_systemd_command": systemd.command,
             "trueup_systemd_environment": systemd.environment,
             "trueup_systemd_environment_file": systemd.environment_file,
-            "trueup_tolerated": family.tolerated,
             "trueup_verdict": node_verdicts.node_verdict,
             "trueup_without": family.without,
         }

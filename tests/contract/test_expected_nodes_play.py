@@ -59,7 +59,7 @@ PLAYS = f"""
       when: inventory_hostname == 'well'
     - name: Run one benchmark
       ansible.builtin.include_tasks: {ROOT}/playbooks/tasks/benchmark.yml
-      vars: {{trueup_benchmark: breaks}}
+      vars: {{trueup_benchmark_role: breaks}}
       when: inventory_hostname in ['unmeasured', 'mended']
     - name: Keep what is known of the run while it goes on
       ansible.builtin.copy:

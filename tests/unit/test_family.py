@@ -177,13 +177,6 @@ def test_a_part_of_a_benchmark_that_is_skipped_is_not_the_whole() -> None:
     assert family.skip_lines([part]) == ["skipped: devito over nodes: no gcc"]
 
 
-def test_a_benchmark_that_cannot_be_had_is_one_more_that_failed() -> None:
-    assert family.tolerated(["hpcx"], "nccl", {"msg": "no space"}) == ["hpcx", "nccl"]
-    assert family.tolerated(["nccl"], "nccl", {"msg": "no space"}) == ["nccl"]
-    with pytest.raises(BadInput, match="nccl_repeats is 0"):
-        family.tolerated([], "nccl", {"msg": "nccl_repeats is 0", "wrong_variables": True})
-
-
 # ---- Windows hosts ------------------------------------------------------------------------------
 
 BOTH = [
