@@ -23,7 +23,7 @@ from .selection import in_order
 from .units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import pandas as pd
 
@@ -39,6 +39,10 @@ _AT_ONCE = 2**16
 # A record with 200,000 figures has 26 MiB.
 _MOST_BYTES = 2**28
 _RUN_ID = re.compile(r"\A[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}\Z")
+# The packed runs of one day in a store.
+_DAY_FILE = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}[.]parquet\Z")
+# As frames they take 2 GiB.
+_MOST_STORED = 30_000_000
 _EMPTY_HINT = (
     f"{catalog.MEASURE}, or name the folder, record or packed file to read; `trueup import` makes"
     " records of tools' own outputs"
@@ -72,6 +76,19 @@ class _Noted(msgspec.Struct, frozen=True):
     excluded: list[tuple[str, str]]
     runs: list[dict[str, Any]]
     notes: list[str]
+    # When the first and the last record of each run began.
+    times: dict[str, tuple[str, str]]
+
+
+class Stored(NamedTuple):
+    """A packed day of a store whose records were not read.
+
+    Attributes:
+        times: by run when its first and its last record began.
+    """
+
+    path: Path
+    times: Mapping[str, tuple[str, str]]
 
 
 class Excluded(NamedTuple):
@@ -97,6 +114,8 @@ class Loaded:
         excluded: files and records that could not be read, by name.
         runs: the run manifests (``run.json``), by their count and then by time, oldest first.
         notes: sentences for the user on the reader's decisions.
+        stored: days of a store that were not read; of these, only manifests and excluded files are
+            here.
     """
 
     records: pd.DataFrame
@@ -104,6 +123,7 @@ class Loaded:
     excluded: list[Excluded] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    stored: list[Stored] = field(default_factory=list)
 
     def values(self, name: str) -> list[Any]:
         """A column of the records as plain values, None where unknown; equal ones are one."""
@@ -119,8 +139,10 @@ def load(
     tell: Callable[[int], None] | None = None,
     *,
     may_be_empty: bool = False,
+    runs: Collection[str] | None = None,
+    day: str | None = None,
 ) -> Loaded:
-    """Read results folders, run folders, record files, packed Parquet files, fact caches,
+    """Read results folders, run folders, record files, packed Parquet files, stores, fact caches,
     reference_results.csv.
 
     A file, or one of several sources, that cannot be read is listed in ``excluded`` and the rest is
@@ -129,11 +151,14 @@ def load(
     Args:
         tell: called now and then with the number of files so far.
         may_be_empty: whether manifests without any record are an answer: they measured nothing.
+        runs: the only runs of which the days of a store are read; None for all. Other sources are
+            read whole.
+        day: read no folder of a run that began on another day ("20261120").
 
     Raises:
         BadInput: the only source does not exist or is of no known kind, or none holds any record.
     """
-    reader = _Reader(tell)
+    reader = _Reader(tell, runs, day)
     for source in sources:
         reader.read(Path(source), alone=len(sources) == 1)
     return reader.finish([str(source) for source in sources], may_be_empty=may_be_empty)
@@ -146,12 +171,19 @@ def pack(loaded: Loaded, path: Path) -> None:
     Raises:
         BadInput: the file cannot be written.
     """
-    rest = {
+    packed.write(packed.Frames(loaded.records, loaded.figures), metadata(loaded), path)
+
+
+def metadata(loaded: Loaded) -> dict[str, Any]:
+    """The contents of a packed file beside its records."""
+    begun = loaded.records.assign(started_at=loaded.records["started_at"].astype("str"))
+    ends = begun.dropna(subset=["started_at"]).groupby("run_id", observed=True)["started_at"]
+    return {
         "excluded": [[item.path, item.reason] for item in loaded.excluded],
         "runs": loaded.runs,
         "notes": loaded.notes,
+        "times": {run: [min(times), max(times)] for run, times in ends},
     }
-    packed.write(packed.Frames(loaded.records, loaded.figures), rest, path)
 
 
 def verify(loaded: Loaded) -> list[Excluded]:
@@ -202,15 +234,23 @@ def _waiting_for_nothing(path: str, flags: int) -> int:
 class _Reader:
     """Collects rows from all sources; one call of ``finish`` turns them into frames."""
 
-    def __init__(self, tell: Callable[[int], None] | None = None) -> None:
-        self._tell = tell
+    def __init__(
+        self,
+        tell: Callable[[int], None] | None,
+        runs: Collection[str] | None,
+        day: str | None,
+    ) -> None:
+        self._tell, self._meant_runs, self._day = tell, runs, day
         self.excluded: list[Excluded] = []
         self.runs: list[dict[str, Any]] = []
         self.notes: list[str] = []
+        self.stored: list[Stored] = []
+        self._stored_figures = 0
         self._parts: list[Frames] = []
         self._waiting: list[tuple[Record, str]] = []
         self._figures = 0  # of the waiting records
         self._packed = 0
+        self._sources = 0
         self._seen: set[str] = set()
 
     def read(self, source: Path, *, alone: bool) -> None:
@@ -219,6 +259,7 @@ class _Reader:
         Raises:
             BadInput: it cannot be read, and there is no other.
         """
+        self._sources += 1
         try:
             self._read(source)
         except BadInput as error:
@@ -253,11 +294,12 @@ class _Reader:
     def finish(self, names: list[str], *, may_be_empty: bool = False) -> Loaded:
         self._flush()
         parts = [frames for frames in self._parts if len(frames.records)]
-        if not parts and not (may_be_empty and self.runs):
+        is_answer = may_be_empty and (self.runs or self._day is not None)
+        if not parts and not self.stored and not is_answer:
             self._refuse_nothing(names)
         held = packed.join(parts or [packed.from_rows([])])
-        # A packed file alone holds nothing twice.
-        if len(parts) > 1 or not self._packed:
+        # Packed files of one source hold nothing twice.
+        if len(parts) > self._packed or self._sources > 1:
             held = self._once(held)
         runs: dict[str, dict[str, Any]] = {}
         for run in self.runs:
@@ -269,6 +311,7 @@ class _Reader:
             excluded=self.excluded,
             runs=[runs[run_id] for run_id in in_order((), runs.values())],
             notes=self.notes,
+            stored=self.stored,
         )
 
     def _once(self, held: Frames) -> Frames:
@@ -299,7 +342,7 @@ class _Reader:
     def _read_folder(self, folder: Path) -> None:
         """A run folder, a results folder (holding run folders) or a fact cache."""
         real = os.path.realpath(folder)
-        if real in self._seen:
+        if real in self._seen or self._is_of_other_day(os.path.basename(real)):
             return
         self._seen.add(real)
         try:
@@ -312,6 +355,10 @@ class _Reader:
             if not entry.name.startswith("."):
                 is_link = entry.is_symlink()
                 self._read_entry(entry, "" if is_link else f"{real}/{entry.name}", is_run=is_run)
+
+    def _is_of_other_day(self, name: str) -> bool:
+        is_run = self._day is not None and _RUN_ID.match(name)
+        return bool(is_run) and not name.startswith(f"{self._day}T")
 
     def _read_entry(self, entry: os.DirEntry[str], real: str, *, is_run: bool) -> None:
         if not _is_utf8(entry.path):
@@ -337,6 +384,8 @@ class _Reader:
             self._read_manifest(entry.path)
         elif entry.name.endswith(".json"):
             self._read_file(entry.path, "no" if is_run else "unknown", real)
+        elif _DAY_FILE.match(entry.name):
+            self._read_day(Path(entry.path))
         elif not is_run and _starts_as_object(entry.path):
             # Ansible's jsonfile cache names a host's file after the host, without a suffix
             # (ansible-core 2.19 puts "s1_" before it).
@@ -442,21 +491,58 @@ class _Reader:
             self._parts.append(records.frames(self._waiting))
         self._waiting, self._figures = [], 0
 
+    def _read_day(self, path: Path) -> None:
+        """A day of a store: the runs that are meant, of others the manifests alone."""
+        try:
+            rest, figures = packed.about(path)
+            noted = _noted(rest, path)
+            if self._meant_runs is not None and noted.times.keys().isdisjoint(self._meant_runs):
+                self._note(noted)
+                self.stored.append(Stored(path, noted.times))
+                return
+            self._stored_figures += figures
+            if self._stored_figures > _MOST_STORED:
+                raise _TooMany(
+                    f"{path.parent} holds more than {_MOST_STORED:,} figures, too many to read at"
+                    " once: --run or --since choose fewer runs"
+                )
+            self._read_packed(path)
+        except _TooMany:
+            raise
+        except BadInput as error:
+            self.excluded.append(Excluded(str(path), str(error).removeprefix(f"{path} ")))
+
     def _read_packed(self, path: Path) -> None:
         self._flush()
         held, rest = packed.read(path)
-        try:
-            noted = msgspec.convert(rest, _Noted)
-            # As they were packed, with the fields of a newer release.
-            for run in noted.runs:
-                msgspec.convert(run, Manifest)
-        except msgspec.ValidationError as error:
-            raise BadInput(f"{path} is not a file that `trueup pack` wrote ({error})") from error
+        self._note(_noted(rest, path))
         self._parts.append(held)
         self._packed += 1
+
+    def _note(self, noted: _Noted) -> None:
         self.excluded += [Excluded(*item) for item in noted.excluded]
         self.runs += noted.runs
         self.notes += [note for note in noted.notes if note not in self.notes]
+
+
+class _TooMany(BadInput):
+    """More figures are meant than fit into memory."""
+
+
+def _noted(rest: Mapping[str, Any], path: Path) -> _Noted:
+    """The metadata of a packed file.
+
+    Raises:
+        BadInput: its types are others.
+    """
+    try:
+        noted = msgspec.convert(rest, _Noted)
+        # As they were packed, with the fields of a newer release.
+        for run in noted.runs:
+            msgspec.convert(run, Manifest)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{path} is not a file that `trueup pack` wrote ({error})") from error
+    return noted
 
 
 def _of_both(first: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

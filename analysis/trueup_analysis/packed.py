@@ -1,10 +1,17 @@
-"""The layout of records: in a packed file one Arrow row a record, in memory two frames."""
+"""The layout of records: in memory two frames, in a packed file typed rows.
+
+A packed file holds a row for each figure and, below all figures, a row for each record. A row of a
+figure repeats the columns by which figures are chosen (node, size, benchmark, case, run, start). In
+a row of a record the columns of figures are null. Figures are sorted by benchmark and name, so that
+a reader of one figure skips the other row groups by their least and greatest values.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import math
+import os
 import re
 from itertools import chain
 from operator import attrgetter
@@ -69,9 +76,6 @@ _RANGES: Final = {"gpus": (0, 2**62), "duration_seconds": (0.0, _MOST)}
 _MOST_BYTES: Final = 4 * 2**30
 _MOST_BYTES_OF_SMALL: Final = 2**29
 _MOST_TIMES: Final = 200
-_ROWS_AT_ONCE: Final = 4096
-# Bytes of a row: 19 codes of texts and six numbers.
-_LEAST_OF_ROW: Final = 19 * 4 + 6 * 8
 # The types of columns in memory, in the order of a file's.
 _RECORDS: Final = {
     **dict.fromkeys(_TEXT, "category"),
@@ -93,20 +97,29 @@ _KIND: Final = [name for name in FIGURES if name != "value"]
 _kind = attrgetter(*_KIND)
 
 
-def _schema(text: pa.DataType) -> pa.Schema:
+# Names of columns in a file that differ from those in memory.
+_IN_FILE: Final = {"nodes": "node", "name": "figure"}
+# Columns of a record that the rows of its figures repeat.
+_REPEATED: Final = ("run_id", "benchmark", "case", "nodes", "vm_size", "started_at")
+# Row groups of this size let a reader of one figure of 600 nodes skip the most.
+_ROWS_OF_GROUP: Final = 2**15
+
+
+def _schema(columns: Mapping[str, str]) -> list[pa.Field]:
+    text = pa.dictionary(pa.int32(), pa.string())
     kinds = {"category": text, "Int64": pa.int64(), "float64": pa.float64()}
-    metric = pa.struct({name: kinds[kind] for name, kind in FIGURES.items()})
-    columns = [(name, kinds[kind]) for name, kind in _RECORDS.items()]
-    return pa.schema([*columns, ("metrics", pa.list_(metric))])
+    return [pa.field(_IN_FILE.get(name, name), kinds[kind]) for name, kind in columns.items()]
 
 
-# In a file, and the same as it is read, with each text once.
-_FILE: Final = _schema(pa.string())
-_READ: Final = _schema(pa.dictionary(pa.int32(), pa.string()))
-_TEXT_PATHS: Final = [
-    *(name for name, kind in _RECORDS.items() if kind == "category"),
-    *(f"metrics.list.element.{name}" for name, kind in FIGURES.items() if kind == "category"),
-]
+# The number of the record, the place of a figure among all, and the two tables' own columns.
+_NUMBERS: Final = [pa.field("record", pa.int32()), pa.field("place", pa.int32())]
+_OF_RECORDS: Final = _schema(_RECORDS)
+_OF_FIGURES: Final = _schema(FIGURES)
+_FILE: Final = pa.schema([*_NUMBERS, *_OF_FIGURES, *_OF_RECORDS])
+_FIGURE_COLUMNS: Final = [each.name for each in (*_NUMBERS, *_OF_FIGURES)]
+_RECORD_COLUMNS: Final = ["record", *(each.name for each in _OF_RECORDS)]
+# A column that only files of the layout before have: a list of figures in each record's row.
+_EARLIER: Final = "metrics"
 
 
 class Frames(NamedTuple):
@@ -214,16 +227,61 @@ def only(
     )
 
 
-def _arrow(held: Frames) -> pa.Table:
-    """Records as a file holds them."""
-    metric = list(_FILE.field("metrics").type.value_type)
-    rows = pa.Table.from_pandas(held.figures[list(FIGURES)], preserve_index=False)
-    structs = rows.cast(pa.schema(metric)).to_struct_array().combine_chunks()
-    numbers = range(len(held.records) + 1)
-    starts = pa.array(held.figures["record"].searchsorted(numbers), pa.int32())
-    records = pa.Table.from_pandas(held.records[list(_RECORDS)], preserve_index=False)
-    columns = records.cast(pa.schema(list(_FILE)[:-1])).columns
-    return pa.Table.from_arrays([*columns, pa.ListArray.from_arrays(starts, structs)], schema=_FILE)
+def _arrow(held: Frames) -> tuple[pa.Table, pa.Table]:
+    """The rows of figures and those of records, as a file holds them."""
+    records, figures = held
+    number = figures["record"].to_numpy()
+    of_records = _columns(records, _RECORDS)
+    rows = {"record": pa.array(np.arange(len(records), dtype=np.int32))} | of_records
+    order = _order(held)
+    each = {"record": pa.array(number), "place": pa.array(np.arange(len(figures), dtype=np.int32))}
+    each |= _columns(figures, FIGURES)
+    each |= {
+        _IN_FILE.get(name, name): of_records[_IN_FILE.get(name, name)].take(pa.array(number))
+        for name in _REPEATED
+    }
+    return _table(each, len(figures)).take(pa.array(order)), _table(rows, len(records))
+
+
+def _columns(frame: pd.DataFrame, kinds: Mapping[str, str]) -> dict[str, pa.Array]:
+    columns = {}
+    for name, kind in kinds.items():
+        column = frame[name]
+        if kind == "category":
+            categories = pa.array(column.cat.categories.to_numpy(dtype=object), pa.string())
+            codes = column.cat.codes.to_numpy().astype(np.int32)
+            indices = pa.array(codes, pa.int32(), mask=codes < 0)
+            columns[_IN_FILE.get(name, name)] = pa.DictionaryArray.from_arrays(indices, categories)
+        else:
+            columns[_IN_FILE.get(name, name)] = pa.Array.from_pandas(column)
+    return columns
+
+
+def _table(columns: Mapping[str, pa.Array], rows: int) -> pa.Table:
+    """A table of the file's columns, null where there is none."""
+    arrays = [
+        columns[field.name] if field.name in columns else pa.nulls(rows, field.type)
+        for field in _FILE
+    ]
+    return pa.Table.from_arrays(arrays, schema=_FILE)
+
+
+def _order(held: Frames) -> NDArray[np.intp]:
+    """The order of figures in a file: equal kinds beside each other, by their records."""
+    records, figures = held
+    benchmark = _ranks(records["benchmark"])[figures["record"].to_numpy()]
+    keys = [_ranks(figures[name]) for name in ("name", "message_bytes", "device", "statistic")]
+    # The last key counts most; equal ones stay in the order of records.
+    return np.lexsort([*reversed(keys), benchmark])
+
+
+def _ranks(column: pd.Series) -> NDArray[np.int64]:
+    """The places of values in the order of all, -1 where unknown."""
+    if not isinstance(column.dtype, pd.CategoricalDtype):
+        return column.fillna(-1).to_numpy(np.int64)
+    ranks = np.full(len(column.cat.categories) + 1, -1)
+    ranks[np.argsort(column.cat.categories)] = np.arange(len(column.cat.categories))
+    return ranks[column.cat.codes]
 
 
 def alike(frame: pd.DataFrame, columns: list[str]) -> pd.Series:
@@ -243,94 +301,272 @@ def values(column: pd.Series) -> list[Any]:
 
 
 def write(held: Frames, rest: Mapping[str, Any], path: Path) -> None:
-    """Write records and, in the metadata, the JSON object ``rest``, whole or not at all.
+    """Write records and, in the metadata, the JSON object ``rest``, whole or not at all: the file
+    takes its name once it was read back and holds the same.
 
     Raises:
         BadInput: the file cannot be written.
     """
-    noted = _arrow(held).replace_schema_metadata({"trueup": json.dumps(rest, sort_keys=True)})
+    schema = _FILE.with_metadata({"trueup": json.dumps(rest, sort_keys=True)})
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with temporary.open("wb") as stream:
-            pq.write_table(noted, stream, compression="zstd")
+            with pq.ParquetWriter(
+                stream, schema, compression="zstd", write_page_checksum=True
+            ) as writer:
+                for table in _arrow(held):
+                    writer.write_table(table, row_group_size=_ROWS_OF_GROUP)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if not _same(held, read(temporary)[0]):
+            raise OSError("it does not read back as it was written")
         temporary.replace(path)
     except OSError as error:
+        raise BadInput(f"{path} could not be written: {error.strerror or error}") from error
+    finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise BadInput(f"{path} could not be written: {error.strerror or error}") from error
 
 
-def read(path: Path) -> tuple[Frames, dict[str, Any]]:
+def _same(one: Frames, other: Frames) -> bool:
+    """Whether two are equal, but for the order of categories."""
+    return all(
+        len(ours) == len(theirs) and all(_equal(ours[name], theirs[name]) for name in ours)
+        for ours, theirs in zip(one, other, strict=True)
+    )
+
+
+def _equal(one: pd.Series, other: pd.Series) -> bool:
+    if isinstance(one.dtype, pd.CategoricalDtype):
+        other = other.cat.set_categories(one.cat.categories)
+        return bool((one.cat.codes == other.cat.codes).all())
+    return one.equals(other)
+
+
+def read(path: Path, meant: Meant | None = None) -> tuple[Frames, dict[str, Any]]:
     """The records and the object that ``write`` put into a file.
+
+    Args:
+        meant: only these figures of all records; row groups without any are not read.
 
     Raises:
         BadInput: the file is none of those.
     """
     try:
-        table, metadata = _read(path)
-        held = _frames(table)
-        rest: dict[str, Any] = json.loads(metadata[b"trueup"])
+        with opened(path) as file:
+            rest = file.rest()
+            held = _frames(file, meant)
     except (OSError, KeyError, ValueError, RecursionError, pa.ArrowException) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise BadInput(f"{path} is not a file that `trueup pack` wrote ({reason})") from error
+        raise _refused(path, error) from error
     # Give the memory that Arrow read with back to the system.
-    del table
     pa.default_memory_pool().release_unused()
     if wrong := _wrong(held):
         raise BadInput(f"{path} holds what no record can hold: {wrong}")
     return held, rest
 
 
-def _read(path: Path) -> tuple[pa.Table, Mapping[bytes, bytes]]:
-    """All of a file, and its metadata. A small file can say that it holds the same billions of
-    times, so figures are read some at a time.
+def about(path: Path) -> tuple[dict[str, Any], int]:
+    """The object in the metadata of a file, and the number of its figures; rows are not read.
 
     Raises:
-        ValueError: its columns are others, or it is larger in memory than any fleet's records.
+        BadInput: the file is none that ``write`` wrote.
     """
-    most = min(_MOST_BYTES, max(_MOST_BYTES_OF_SMALL, _MOST_TIMES * path.stat().st_size))
-    # Threads gain a tenth of a second, and take three times the CPU where others want it.
-    with pq.ParquetFile(path, read_dictionary=_TEXT_PATHS) as file:
-        if not file.schema_arrow.equals(_READ):
+    try:
+        with opened(path) as file:
+            return file.rest(), sum(file.rows(number) for number in file.groups[0])
+    except (OSError, KeyError, ValueError, RecursionError, pa.ArrowException) as error:
+        raise _refused(path, error) from error
+
+
+def _refused(path: Path, error: Exception) -> BadInput:
+    if isinstance(error, _EarlierLayout):
+        return BadInput(
+            f"{path} was packed by an earlier release: `trueup pack RESULTS --output {path}` packs"
+            " the records anew"
+        )
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return BadInput(f"{path} is not a file that `trueup pack` wrote ({reason})")
+
+
+class _EarlierLayout(ValueError):
+    """A file has the layout of an earlier release."""
+
+
+class Meant(NamedTuple):
+    """Which figures are meant; None for all.
+
+    Attributes:
+        names: the names of figures.
+        benchmarks: those of whose records.
+        always: a benchmark of which all figures are meant.
+    """
+
+    names: frozenset[str] | None = None
+    benchmarks: frozenset[str] | None = None
+    always: frozenset[str] = frozenset()
+
+    def may_be_in(self, names: tuple[str, str], benchmarks: tuple[str, str]) -> bool:
+        """Whether rows between a least and a greatest name may hold one."""
+        if any(benchmarks[0] <= name <= benchmarks[1] for name in self.always):
+            return True
+        return all(
+            wanted_names is None or any(least <= name <= most for name in wanted_names)
+            for wanted_names, (least, most) in (
+                (self.names, names),
+                (self.benchmarks, benchmarks),
+            )
+        )
+
+    def rows(self, names: pd.Series, benchmarks: pd.Series) -> pd.Series:
+        """Which figures are meant, by their names and the benchmarks of their records."""
+        is_meant = pd.Series(True, names.index)
+        if self.names is not None:
+            is_meant &= names.isin(self.names)
+        if self.benchmarks is not None:
+            is_meant &= benchmarks.isin(self.benchmarks)
+        return is_meant | benchmarks.isin(self.always)
+
+
+class PackedFile:
+    """An open file, of whose rows some are read at a time.
+
+    Attributes:
+        groups: the numbers of the row groups of figures, and of those of records.
+    """
+
+    def __init__(self, file: pq.ParquetFile, size: int) -> None:
+        """
+        Raises:
+            ValueError: its columns are others.
+        """
+        self._file = file
+        self._most = min(_MOST_BYTES, max(_MOST_BYTES_OF_SMALL, _MOST_TIMES * size))
+        self._weight = 0
+        schema = file.schema_arrow
+        if _EARLIER in schema.names:
+            raise _EarlierLayout
+        if not schema.equals(_FILE):
             raise ValueError("its columns are others")
-        about, metadata = file.metadata, file.schema_arrow.metadata or {}
-        groups = range(about.num_row_groups)
+        self.groups: tuple[list[int], list[int]] = ([], [])
+        place = _FILE.get_field_index(_IN_FILE["name"])
+        for number in range(file.metadata.num_row_groups):
+            group = file.metadata.row_group(number)
+            statistics = group.column(place).statistics
+            if statistics is None or statistics.null_count not in {0, group.num_rows}:
+                raise ValueError("figures and records are not apart")
+            self.groups[statistics.null_count > 0].append(number)
+
+    def rest(self) -> dict[str, Any]:
+        """The JSON object in the metadata."""
+        held: dict[str, Any] = json.loads((self._file.schema_arrow.metadata or {})[b"trueup"])
+        return held
+
+    def rows(self, group: int) -> int:
+        """How many rows a group has."""
+        count: int = self._file.metadata.row_group(group).num_rows
+        return count
+
+    def records(self, columns: Sequence[str] = _RECORD_COLUMNS) -> pa.Table:
+        """The rows of records."""
+        return self.read(self.groups[1], columns)
+
+    def figures(
+        self, meant: Meant | None = None, columns: Sequence[str] = _FIGURE_COLUMNS
+    ) -> pa.Table:
+        """The rows of figures in the row groups that may hold some of these."""
+        groups = [
+            number
+            for number in self.groups[0]
+            if meant is None
+            or meant.may_be_in(self._ends(number, "figure"), self._ends(number, "benchmark"))
+        ]
+        return self.read(groups, columns)
+
+    def _ends(self, group: int, name: str) -> tuple[str, str]:
+        """The least and the greatest text of a column; any where the file does not say."""
+        place = _FILE.get_field_index(name)
+        statistics = self._file.metadata.row_group(group).column(place).statistics
+        if statistics is None or not statistics.has_min_max:
+            return "", "\U0010ffff"
+        return statistics.min, statistics.max
+
+    def read(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
+        """Some columns of some groups. A small file can say that it holds the same billions of
+        times, so groups are read one at a time.
+
+        Raises:
+            ValueError: they are larger in memory than any fleet's records.
+        """
+        about = self._file.metadata
         unpacked = sum(about.row_group(number).total_byte_size for number in groups)
-        if max(unpacked, _LEAST_OF_ROW * about.num_rows) > most:
-            raise _too_large(most)
-        # Whole groups: each part of one would have all texts of those before it.
-        read = [file.read_row_group(n, list(_RECORDS), use_threads=False) for n in groups]
-        table = pa.concat_tables([_READ.empty_table().select(list(_RECORDS)), *read])
-        weight = _weight(chunk for column in table.columns for chunk in column.chunks)
-        if weight > most:
-            raise _too_large(most)
-        lists = []
-        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=["metrics"], use_threads=False):
-            lists.append(batch.column(0))
-            weight += _weight(lists[-1].flatten().flatten())
-            if weight > most:
-                raise _too_large(most)
-    metrics = pa.chunked_array(lists, _READ.field("metrics").type)
-    return pa.Table.from_arrays([*table.columns, metrics], schema=_READ), metadata
+        rows = sum(about.row_group(number).num_rows for number in groups)
+        schema = pa.schema([_FILE.field(name) for name in columns])
+        if max(unpacked, rows * sum(map(_width, schema.types))) > self._most:
+            raise _too_large(self._most)
+        tables = [schema.empty_table()]
+        for number in groups:
+            # Threads gain a tenth of a second, and take three times the CPU where others want it.
+            table = self._file.read_row_group(number, list(columns), use_threads=False)
+            self._weight += _weight(chunk for column in table.columns for chunk in column.chunks)
+            if self._weight > self._most:
+                raise _too_large(self._most)
+            tables.append(table.replace_schema_metadata(None))
+        return pa.concat_tables(tables)
 
 
-def _frames(table: pa.Table) -> Frames:
-    """The records of a table."""
-    records = pd.DataFrame({name: _pandas(table.column(name)) for name in _RECORDS})
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[PackedFile]:
+    """A packed file.
+
+    Raises:
+        OSError, ValueError, pa.ArrowException: it cannot be read, or is none.
+    """
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        yield PackedFile(file, path.stat().st_size)
+
+
+def _frames(file: PackedFile, meant: Meant | None) -> Frames:
+    """The records of a file, and all figures or some."""
+    table = file.records()
+    numbers = table.column("record").to_numpy()
+    if (numbers != np.arange(len(numbers))).any():
+        raise ValueError("its records are not in order")
+    names = {_IN_FILE.get(name, name): name for name in (*_RECORDS, *FIGURES)}
+    columns = {names[field.name]: _pandas(table.column(field.name)) for field in _OF_RECORDS}
+    records = pd.DataFrame(columns)
     # An unknown duration is null in a file. NaN, as null is here, is one out of range.
     is_nan = pc.is_nan(table.column("duration_seconds")).fill_null(False).to_pandas()
     records["duration_seconds"] = records["duration_seconds"].mask(is_nan, math.inf)
-    lists = table.column("metrics")
-    rows = pa.chunked_array([listed.flatten() for listed in lists.chunks], lists.type.value_type)
-    columns = dict(zip(FIGURES, rows.flatten(), strict=True))
-    figures = pd.DataFrame({name: _pandas(column) for name, column in columns.items()})
-    return Frames(records, _numbered(figures, pc.list_value_length(lists).fill_null(0).to_numpy()))
+    rows = file.figures(meant)
+    record, place = (rows.column(name).to_numpy() for name in ("record", "place"))
+    order = np.argsort(place, kind="stable")
+    is_whole = meant is not None or (place[order] == np.arange(len(place))).all()
+    numbers = record[order]
+    if not is_whole or (len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(records)):
+        raise ValueError("its figures are not of its records")
+    if (np.diff(numbers) < 0).any():
+        raise ValueError("its figures are not in the order of its records")
+    rows = rows.take(pa.array(order))
+    figures = pd.DataFrame(
+        {names[field.name]: _pandas(rows.column(field.name)) for field in _OF_FIGURES}
+    )
+    figures.insert(0, "record", numbers.astype(np.int32))
+    if meant is not None:
+        benchmarks = records["benchmark"].take(numbers).set_axis(figures.index)
+        figures = figures[meant.rows(figures["name"], benchmarks)].reset_index(drop=True)
+    return Frames(records, figures)
 
 
 def _pandas(column: pa.ChunkedArray) -> pd.Series:
     types = {pa.int64(): pd.Int64Dtype()}
     series = column.unify_dictionaries().to_pandas(types_mapper=types.get)
     return _text(series) if isinstance(series.dtype, pd.CategoricalDtype) else series
+
+
+def _width(kind: pa.DataType) -> int:
+    """The bytes of a value, of a text those of its code."""
+    width: int = (kind.index_type if pa.types.is_dictionary(kind) else kind).bit_width
+    return width // 8
 
 
 def _weight(arrays: Iterable[pa.Array]) -> int:

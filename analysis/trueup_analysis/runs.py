@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from datetime import UTC
 from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final
@@ -13,7 +14,7 @@ from trueup_node.errors import BadInput
 from trueup_node.record import is_run_id
 
 from .packed import MEASURED
-from .selection import find_run, run_ids, run_of_manifest, select
+from .selection import LAST, find_run, run_before, run_ids, run_of_manifest, select
 from .units import plural
 
 if TYPE_CHECKING:
@@ -72,6 +73,23 @@ def of_runs(
     return replace(selected, notes=[*selected.notes, *_how_last(loaded, all_runs, meant)])
 
 
+def needed_runs(loaded: Loaded, chosen: Selection) -> set[str] | None:
+    """The runs of a store that ``of_runs`` and a comparison with the run before need; None for
+    all."""
+    if chosen.every_run:
+        return None
+    if chosen.since is not None:
+        first = f"{chosen.since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        times = ((run, last) for day in loaded.stored for run, (_, last) in day.times.items())
+        return {run for run, last in times if last >= first}
+    every = run_ids(loaded)
+    in_store = {run for day in loaded.stored for run in day.times}
+    last = find_run(chosen.run or LAST, every)
+    # Sources that name a run beside the store leave the last one of the store.
+    runs = {last, next(run for run in reversed(every) if run in in_store)}
+    return runs | {earlier for run in runs if (earlier := run_before(loaded, run)) is not None}
+
+
 def _how_last(loaded: Loaded, all_runs: Sequence[str], meant: Sequence[str]) -> list[str]:
     """Which run is shown where there are others, and how it is known to be the last."""
     other_count = len({*all_runs} - {*meant})
@@ -97,11 +115,12 @@ def _chosen(runs: Sequence[str], all_runs: Sequence[str]) -> list[str]:
 def _without(excluded: Sequence[Excluded], other_runs: Collection[str]) -> list[Excluded]:
     """The files that could not be read, without those of other runs. A run of which nothing could
     be read may be the last."""
-    return [item for item in excluded if _run_of(item) not in other_runs]
+    return [item for item in excluded if run_of(item) not in other_runs]
 
 
-def _run_of(item: Excluded) -> str | None:
-    """The run of a file, by the name of its folder; None where that is none's."""
+def run_of(item: Excluded) -> str | None:
+    """The run of a file that could not be read, by the name of its folder; None where that is
+    none's."""
     path = PurePath(item.path)
     named = (name for name in (path.parent.name, path.name) if is_run_id(name))
     return run_of_manifest(item) or next(named, None)

@@ -74,6 +74,7 @@ def run_ids(loaded: Loaded) -> list[str]:
     begun_runs = {run_id for run_id, begun in places if begun is not None} | set(
         broken_runs(loaded)
     )
+    begun_runs.update(*(day.times for day in loaded.stored))
     return in_order(begun_runs, loaded.runs)
 
 

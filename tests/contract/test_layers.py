@@ -20,7 +20,7 @@ ANALYSIS: Layers = (
     ("units", "catalog", "retail", "notify", "labelled", "parsers"),
     (
         *("load", "packed", "records", "published", "cases", "read"),
-        *("decoding", "front", "selection", "copies", "runs"),
+        *("decoding", "front", "selection", "copies", "runs", "store"),
     ),
     ("figures",),
     ("sheets",),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from forged import forge
 from helpers import a_record
 
 RUN_ID = "20261120T091300Z-7c1e"
@@ -563,7 +564,6 @@ def _manifests() -> Iterator[Item]:
 def _packed(seed: int) -> Iterator[Item]:  # noqa: C901 WHY: a row each, not a decision
     def pack(change: Callable[[Any, dict[str, Any]], tuple[Any, Any]], **options: Any) -> Make:
         def make(run: Path) -> None:
-            import pyarrow.parquet as pq
             from trueup_analysis.load import load
             from trueup_analysis.load import pack as pack_
 
@@ -574,12 +574,7 @@ def _packed(seed: int) -> Iterator[Item]:  # noqa: C901 WHY: a row each, not a d
                 try:
                     (run / "other.json").write_bytes(_json(_bad()))
                     pack_(load([run / "other.json"]), path)
-                    table = pq.read_table(path)
-                    rest = json.loads(table.schema.metadata[b"trueup"])
-                    table, noted = change(table, rest)
-                    kept = noted if isinstance(noted, bytes) else json.dumps(noted).encode()
-                    table = table.replace_schema_metadata({b"trueup": kept})
-                    pq.write_table(table, path, compression="zstd", **options)
+                    forge(path, lambda figures, *rest: (figures, *change(*rest)), **options)
                     (run / "other.json").unlink()
                     os._exit(0)
                 finally:
@@ -602,8 +597,9 @@ def _packed(seed: int) -> Iterator[Item]:  # noqa: C901 WHY: a row each, not a d
             import pyarrow as pa
 
             place = table.schema.get_field_index(name)
-            array = pa.array([value], type=table.schema.field(name).type)
-            return table.set_column(place, table.schema.field(name), array), rest
+            kind = table.schema.field(name).type
+            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+            return table.set_column(place, name, pa.array([value], type=kind)), rest
 
         return pack(change)
 
@@ -676,7 +672,7 @@ def _packed(seed: int) -> Iterator[Item]:  # noqa: C901 WHY: a row each, not a d
     for name, one in (
         *(("ranks", 0), ("ranks", -1), ("node_count", -5), ("gpus", -1), ("outcome", "fine")),
         *(("duration_seconds", float("nan")), ("duration_seconds", -1.0), ("parameters", "[]")),
-        *(("parameters", "{"), ("command", "{}"), ("system", "[" * 100_000), ("nodes", None)),
+        *(("parameters", "{"), ("command", "{}"), ("system", "[" * 100_000), ("node", None)),
         *(("run_id", None), ("environment", "7"), ("software", '{"a": 7}')),
         *(("started_at", "not a time"), ("started_at", None), ("command", "[7]")),
         *(("benchmark", "\x1b[31m"), ("case", "<script>alert(1)</script>"), ("run_id", "../../x")),
@@ -716,9 +712,9 @@ def _packed(seed: int) -> Iterator[Item]:  # noqa: C901 WHY: a row each, not a d
 def _with_texts(table: Any, text: str) -> Any:
     import pyarrow as pa
 
-    for name in ("reason", "vm_size", "region", "offer", "source", "nodes"):
+    for name in ("reason", "vm_size", "region", "offer", "source", "node"):
         place = table.schema.get_field_index(name)
-        table = table.set_column(place, table.schema.field(name), pa.array([text], pa.string()))
+        table = table.set_column(place, name, pa.array([text], pa.string()))
     return table
 
 

@@ -17,7 +17,7 @@ from trueup_node.suggest import did_you_mean
 from .messages import PROGRESS, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from ..decoding import Gaps
     from ..load import Loaded
@@ -38,22 +38,28 @@ def load_results(
 def load_with_others(
     sources: Sequence[Path] | None, chosen: Selection, *, may_be_empty: bool = False
 ) -> tuple[Loaded, Loaded]:
-    """All records of the sources, and the chosen ones of them."""
-    from ..runs import of_runs
+    """All records of the sources, of a store those of the needed runs, and the chosen ones."""
+    from ..runs import needed_runs, of_runs
 
     named = list(sources) if sources else [RESULTS]
-    loaded = load_all(named, may_be_empty=may_be_empty)
+    loaded = load_all(named, may_be_empty=may_be_empty, runs=())
+    if loaded.stored:
+        runs = needed_runs(loaded, chosen)
+        loaded = load_all(named, may_be_empty=may_be_empty, runs=runs)
     return loaded, of_runs(loaded, named, chosen, may_be_empty=may_be_empty)
 
 
-def load_all(sources: Sequence[Path], *, may_be_empty: bool = False) -> Loaded:
-    """All records of the sources."""
+def load_all(
+    sources: Sequence[Path], *, may_be_empty: bool = False, runs: Collection[str] | None = None
+) -> Loaded:
+    """All records of the sources; of a store those of some runs, or of all."""
     from ..load import load
 
     loaded = load(
         sources,
         tell=lambda files: PROGRESS.step(f"reading records: {files:,} files"),
         may_be_empty=may_be_empty,
+        runs=runs,
     )
     PROGRESS.step(f"working on {len(loaded.records):,} records")
     return loaded

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from trueup_node.errors import BadInput
 
-from .inputs import load_results
-from .messages import end_incomplete, say, say_notes
-from .options import RecordQuery, examples, filtered, option
+from ..selection import Selection
+from ..units import plural
+from .inputs import RESULTS, load_results
+from .messages import PROGRESS, end_incomplete, say, say_all, say_notes
+from .options import RecordQuery, examples, filtered, flag, option
 
 app = typer.Typer()
 
@@ -20,20 +23,37 @@ app = typer.Typer()
     epilog=examples(
         "trueup pack results/ --output all.parquet",
         "trueup scaling all.parquet",
+        "trueup pack --by-day --since 2d         # each morning, into store/",
+        "trueup history store/",
     ),
 )
 @filtered
 def pack(
     *,
     asked: RecordQuery,
-    output: Annotated[Path, option("FILE", "The file to write.", "--output", "-o")] = Path(
-        "results.parquet"
-    ),
+    by_day: Annotated[
+        bool,
+        flag("--by-day", "Add each run to the file of its day, in the folder --output."),
+    ] = False,
+    output: Annotated[
+        Path | None,
+        option(
+            "PATH",
+            "The file to write, else results.parquet; with --by-day the folder, else store.",
+            "--output",
+            "-o",
+        ),
+    ] = None,
 ) -> None:
     """Put the records of every run into one Parquet file, which reads a hundred times faster than
-    its records; --run and --since pack fewer."""
+    its records; --run and --since pack fewer. With --by-day a store of one file a day grows, whose
+    other days no command reads. No record is deleted."""
+    if by_day:
+        _by_day(asked, output or Path("store"))
+        return
     from ..load import pack as pack_
 
+    output = output or Path("results.parquet")
     if output.suffix != ".parquet":
         raise BadInput(f"{output}: the name of a packed file must end in .parquet")
     chosen = asked.chosen
@@ -43,3 +63,31 @@ def pack(
     say_notes(loaded)
     say(f"{len(loaded.records)} records packed into {output}.")
     end_incomplete(loaded)
+
+
+def _by_day(asked: RecordQuery, folder: Path) -> None:
+    """Pack whole days.
+
+    Raises:
+        BadInput: a part of a day is asked for.
+    """
+    from ..store import pack_days
+
+    chosen = asked.chosen
+    if replace(chosen, since=None, every_run=False) != Selection():
+        raise BadInput(
+            "--by-day packs whole days: of the options that choose records, only --since"
+        )
+    first = {} if chosen.since is None else {"first": f"{chosen.since.astimezone(UTC):%Y%m%d}"}
+    done = pack_days(
+        asked.sources or [RESULTS],
+        folder,
+        tell=lambda day: PROGRESS.step(f"packing {day}"),
+        **first,
+    )
+    added = sum(day.added for day in done.days)
+    say(f"{plural(added, 'record')} added to {plural(len(done.days), 'day')} in {folder}.")
+    say_all([f"not read: {item.path}: {item.reason}" for item in done.excluded])
+    if done.excluded:
+        say(f"{plural(len(done.excluded), 'file')} could not be read.")
+        raise typer.Exit(1)

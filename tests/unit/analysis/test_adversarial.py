@@ -16,9 +16,9 @@ from typing import Any
 
 import made
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import typer
+from forged import forge
 from helpers import parametrized
 from torture.hostile import commands
 from torture.hostile_inputs import GOOD, RUN_ID, good_record
@@ -257,9 +257,7 @@ def test_a_packed_file_whose_notes_are_of_other_types_is_one_sentence(
 ) -> None:
     packed = tmp_path / "x.parquet"
     pack(load([made.write(tmp_path / "results", [made.record()])]), packed)
-    table = pq.read_table(packed)
-    rest = json.loads(table.schema.metadata[b"trueup"]) | changes
-    pq.write_table(table.replace_schema_metadata({"trueup": json.dumps(rest)}), packed)
+    forge(packed, lambda figures, records, rest: (figures, records, rest | changes))
     status, out, err = call("list", packed)
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert f"trueup: error: {packed} is not a file that `trueup pack` wrote (" in err
@@ -278,9 +276,13 @@ def test_a_packed_record_is_held_to_what_a_record_is(
 ) -> None:
     packed = tmp_path / "x.parquet"
     pack(load([made.write(tmp_path / "results", [made.record()])]), packed)
-    table = pq.read_table(packed)
-    column = pa.array([value], pa.string())
-    pq.write_table(table.set_column(table.schema.get_field_index(name), name, column), packed)
+
+    def change(figures: pa.Table, records: pa.Table, rest: dict[str, Any]) -> tuple[Any, ...]:
+        column = pa.array([value], pa.string())
+        place = records.schema.get_field_index(name)
+        return figures, records.set_column(place, name, column), rest
+
+    forge(packed, change)
     for command in ("list", "report"):
         status, out, err = call(command, packed, "--output", tmp_path / "out")
         assert (status, out, err.count("\n")) == (1, "", 1)

@@ -15,6 +15,7 @@ import made
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from forged import forge
 from record_schema import RECORDS
 from trueup_analysis import packed
 from trueup_analysis.cases import as_figures
@@ -418,18 +419,14 @@ def test_a_packed_file_that_is_vast_when_unpacked_is_refused(
     path = tmp_path / "x.parquet"
     pack(load([made.write(tmp_path / "r", [made.record()])]), path)
     monkeypatch.setattr(packed, "_MOST_BYTES_OF_SMALL", 10**7)
-    table = pq.read_table(path)
-    place = table.schema.get_field_index("reason")
     text = pa.array(["x" * 900 * 1024]).take(pa.array([0] * 100))
-    many = pa.concat_tables([table] * 100).set_column(place, table.schema.field("reason"), text)
-    pq.write_table(
-        many,
-        path,
-        compression="zstd",
-        use_dictionary=folded,
-        dictionary_pagesize_limit=2**24,
-    )
-    assert path.stat().st_size * packed._MOST_TIMES < many.nbytes
+
+    def many(figures: pa.Table, records: pa.Table, rest: dict[str, Any]) -> tuple[Any, ...]:
+        place = records.schema.get_field_index("reason")
+        return figures, pa.concat_tables([records] * 100).set_column(place, "reason", text), rest
+
+    forge(path, many, use_dictionary=folded, dictionary_pagesize_limit=2**24)
+    assert path.stat().st_size * packed._MOST_TIMES < text.nbytes
     arrow = pa.default_memory_pool()
     counting = pa.proxy_memory_pool(arrow)
     pa.set_memory_pool(counting)
@@ -558,30 +555,33 @@ def test_more_nodes_than_are_named_are_refused(tmp_path: Path) -> None:
     assert ["node_count is 2, and nodes names 1" in reason for reason in reasons] == [True]
 
 
-def _spoilt(table: pa.Table, name: str, value: Any) -> pa.Table:
-    """The packed table with a value in its second record; ``metrics.x`` of the first figure."""
-    rows = table.to_pylist()
-    if name.startswith("metrics."):
-        rows[1]["metrics"][0][name.partition(".")[2]] = value
-    else:
-        rows[1][name] = value
-    return pa.Table.from_pylist(rows, table.schema)
+def _spoilt(name: str, value: Any) -> Any:
+    """Forges the second record, or with ``figure.x`` its run time."""
+
+    def change(figures: pa.Table, records: pa.Table, rest: dict[str, Any]) -> tuple[Any, ...]:
+        rows = [figures.to_pylist(), records.to_pylist()]
+        time = next(row for row in rows[0] if (row["record"], row["figure"]) == (1, "run_time"))
+        column = name.removeprefix("figure.")
+        (rows[1][1] if column == name else time)[column] = value
+        return *(pa.Table.from_pylist(each, figures.schema) for each in rows), rest
+
+    return change
 
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("metrics.value", -1.0, "value of run_time (-1.0) in record 2 is out of range"),
-        ("metrics.value", 0.0, "value of run_time (0.0) in record 2 is out of range"),
-        ("metrics.value", float("nan"), "value of run_time (nan) in record 2 is out of range"),
-        ("metrics.value", float("inf"), "value of run_time (inf) in record 2 is out of range"),
-        ("metrics.value", None, "value of run_time (nan) in record 2 is out of range"),
-        ("metrics.direction", "up", "direction of run_time"),
+        ("figure.value", -1.0, "value of run_time (-1.0) in record 2 is out of range"),
+        ("figure.value", 0.0, "value of run_time (0.0) in record 2 is out of range"),
+        ("figure.value", float("nan"), "value of run_time (nan) in record 2 is out of range"),
+        ("figure.value", float("inf"), "value of run_time (inf) in record 2 is out of range"),
+        ("figure.value", None, "value of run_time (nan) in record 2 is out of range"),
+        ("figure.direction", "up", "direction of run_time"),
         ("ranks", 0, "ranks of record 2 (devito other made-1) is missing or out of range"),
         ("gpus", -1, "gpus of record 2"),
         ("duration_seconds", float("nan"), "duration_seconds of record 2"),
         ("outcome", "great", "outcome of record 2"),
-        ("nodes", None, "nodes of record 2"),
+        ("node", None, "nodes of record 2"),
         ("parameters", "[]", "parameters is '[]'"),
         ("command", "{", "command is '{'"),
     ],
@@ -591,8 +591,7 @@ def test_a_packed_file_is_held_to_what_a_record_is(
 ) -> None:
     loaded = load([made.write(tmp_path / "r", [made.record(), made.record(case="other")])])
     pack(loaded, tmp_path / "x.parquet")
-    table = pq.read_table(tmp_path / "x.parquet")
-    pq.write_table(_spoilt(table, name, value), tmp_path / "x.parquet")
+    forge(tmp_path / "x.parquet", _spoilt(name, value))
     with pytest.raises(BadInput) as refused:
         load([tmp_path / "x.parquet"])
     assert f"x.parquet holds what no record can hold: {said}" in str(refused.value)
