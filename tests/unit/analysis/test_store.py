@@ -179,7 +179,7 @@ def test_a_damaged_day_is_named_and_never_replaced(
         path.write_bytes(content[: len(content) // 2])
     elif damage == "flipped":
         column = pq.ParquetFile(path).metadata.row_group(0).column(3)
-        place = column.data_page_offset + column.total_compressed_size // 2
+        place = column.dictionary_page_offset + column.total_compressed_size - 2
         path.write_bytes(content[:place] + bytes([content[place] ^ 64]) + content[place + 1 :])
     elif damage == "foreign":
         pq.write_table(pa.table({"a": [1]}), path)
