@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from trueup.errors import BadInput
-from trueup.record import is_run_id
+from trueup_node.errors import BadInput
+from trueup_node.record import is_run_id
 
 from .load import Excluded, load, metadata, pack
 from .packed import MEASURED

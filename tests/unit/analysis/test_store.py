@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from forged import forge
-from trueup.errors import BadInput
 from trueup_analysis import packed, store
 from trueup_analysis.cases import as_figures
 from trueup_analysis.load import Loaded, load, pack
+from trueup_node.errors import BadInput
 
 DAYS = ("2026-11-18", "2026-11-19", "2026-11-20")
 
