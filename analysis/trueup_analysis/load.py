@@ -78,6 +78,8 @@ class _Noted(msgspec.Struct, frozen=True):
     notes: list[str]
     # When the first and the last record of each run began.
     times: dict[str, tuple[str, str]]
+    # Benchmark, name and number of the figures that have a better direction.
+    figures: list[tuple[str, str, int]]
 
 
 class Stored(NamedTuple):
@@ -85,10 +87,12 @@ class Stored(NamedTuple):
 
     Attributes:
         times: by run when its first and its last record began.
+        figures: benchmark, name and number of those that have a better direction.
     """
 
     path: Path
     times: Mapping[str, tuple[str, str]]
+    figures: Sequence[tuple[str, str, int]]
 
 
 class Excluded(NamedTuple):
@@ -178,11 +182,15 @@ def metadata(loaded: Loaded) -> dict[str, Any]:
     """The contents of a packed file beside its records."""
     begun = loaded.records.assign(started_at=loaded.records["started_at"].astype("str"))
     ends = begun.dropna(subset=["started_at"]).groupby("run_id", observed=True)["started_at"]
+    judged = loaded.figures[loaded.figures["direction"] != "none"]
+    benchmarks = loaded.records["benchmark"].take(judged["record"]).set_axis(judged.index)
+    counts = judged.groupby([benchmarks, "name"], observed=True).size()
     return {
         "excluded": [[item.path, item.reason] for item in loaded.excluded],
         "runs": loaded.runs,
         "notes": loaded.notes,
         "times": {run: [min(times), max(times)] for run, times in ends},
+        "figures": sorted([*map(str, names), int(count)] for names, count in counts.items()),
     }
 
 
@@ -498,7 +506,7 @@ class _Reader:
             noted = _noted(rest, path)
             if self._meant_runs is not None and noted.times.keys().isdisjoint(self._meant_runs):
                 self._note(noted)
-                self.stored.append(Stored(path, noted.times))
+                self.stored.append(Stored(path, noted.times, noted.figures))
                 return
             self._stored_figures += figures
             if self._stored_figures > _MOST_STORED:

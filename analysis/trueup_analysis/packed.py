@@ -300,9 +300,9 @@ def values(column: pd.Series) -> list[Any]:
     return [by_text[text] for text in texts]
 
 
-def write(held: Frames, rest: Mapping[str, Any], path: Path) -> None:
+def write(held: Frames, rest: Mapping[str, Any], path: Path, *, check: bool = True) -> None:
     """Write records and, in the metadata, the JSON object ``rest``, whole or not at all: the file
-    takes its name once it was read back and holds the same.
+    takes its name once it was read back and holds the same, unless ``check`` is off.
 
     Raises:
         BadInput: the file cannot be written.
@@ -318,7 +318,7 @@ def write(held: Frames, rest: Mapping[str, Any], path: Path) -> None:
                     writer.write_table(table, row_group_size=_ROWS_OF_GROUP)
             stream.flush()
             os.fsync(stream.fileno())
-        if not _same(held, read(temporary)[0]):
+        if check and not _same(held, read(temporary)[0]):
             raise OSError("it does not read back as it was written")
         temporary.replace(path)
     except OSError as error:
