@@ -109,7 +109,7 @@ def day_name(number: int) -> str:
 def _frames(nodes: int) -> packed.Frames:
     """The records of a day, without values and times."""
     by_benchmark = {name: [row for row in ROWS if row[0].benchmark == name] for name in BENCHMARKS}
-    records, figures = [], []
+    records = []
     for number in range(nodes):
         for benchmark, rows in by_benchmark.items():
             records.append(
@@ -139,7 +139,7 @@ def _frames(nodes: int) -> packed.Frames:
                         for kind, device, size, statistic in rows
                     ],
                 }
-                | {name: "{}" for name in ("parameters", "system", "environment")}
+                | dict.fromkeys(("parameters", "system", "environment"), "{}")
                 | {"command": "[]", "software": '{"kernel":"5.15","nvidia_driver":"570.86"}'}
             )
     return packed.from_rows(records)
@@ -157,9 +157,7 @@ class Year:
         usual = np.array([kind.value for kind, *_ in ROWS])
         steady = np.array([kind.noise == 0 for kind, *_ in ROWS])
         constants = np.exp(scatter.normal(0, 0.01, (nodes, self._rows)))
-        statistic = np.array(
-            [{"min": 0.98, "max": 1.02}.get(row[3] or "", 1.0) for row in ROWS]
-        )
+        statistic = np.array([{"min": 0.98, "max": 1.02}.get(row[3] or "", 1.0) for row in ROWS])
         first = {row[:3]: number for number, row in reversed([*enumerate(ROWS)])}
         # Repeats of one figure share its constant and the noise of the day.
         self._of = np.array([first[row[:3]] for row in ROWS])
