@@ -183,14 +183,15 @@ def metadata(loaded: Loaded) -> dict[str, Any]:
     begun = loaded.records.assign(started_at=loaded.records["started_at"].astype("str"))
     ends = begun.dropna(subset=["started_at"]).groupby("run_id", observed=True)["started_at"]
     judged = loaded.figures[loaded.figures["direction"] != "none"]
-    benchmarks = loaded.records["benchmark"].take(judged["record"]).set_axis(judged.index)
+    benchmarks = loaded.records["benchmark"].take(judged["record"].to_numpy())
+    benchmarks = benchmarks.set_axis(judged.index)
     counts = judged.groupby([benchmarks, "name"], observed=True).size()
     return {
         "excluded": [[item.path, item.reason] for item in loaded.excluded],
         "runs": loaded.runs,
         "notes": loaded.notes,
         "times": {run: [min(times), max(times)] for run, times in ends},
-        "figures": sorted([*map(str, names), int(count)] for names, count in counts.items()),
+        "figures": sorted([*names, count] for names, count in counts.to_dict().items()),
     }
 
 
