@@ -186,12 +186,13 @@ def metadata(loaded: Loaded) -> dict[str, Any]:
     benchmarks = loaded.records["benchmark"].take(judged["record"].to_numpy())
     benchmarks = benchmarks.set_axis(judged.index)
     counts = judged.groupby([benchmarks, "name"], observed=True).size()
+    names = [counts.index.get_level_values(level).tolist() for level in (0, 1)]
     return {
         "excluded": [[item.path, item.reason] for item in loaded.excluded],
         "runs": loaded.runs,
         "notes": loaded.notes,
         "times": {run: [min(times), max(times)] for run, times in ends},
-        "figures": sorted([*names, count] for names, count in counts.to_dict().items()),
+        "figures": sorted(map(list, zip(*names, counts.tolist(), strict=True))),
     }
 
 
