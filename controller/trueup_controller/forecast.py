@@ -3,11 +3,13 @@ counted, never guessed."""
 
 from __future__ import annotations
 
+import calendar
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
-from trueup_node.record import read_records, run_counts
+from trueup_node.record import manifest_of, read_records, run_counts
 
 # How many runs back a time is looked for, from the newest.
 _RUNS = 10
@@ -114,6 +116,25 @@ def earlier(results: str, kinds: set[Kind]) -> dict[Kind, float]:
         for kind in kinds & set(times) - set(mean_times):
             mean_times[kind] = sum(times[kind]) / len(times[kind])
     return mean_times
+
+
+def whole_run(results: str, playbook: str, hosts: Collection[str]) -> float | None:
+    """Seconds of the newest run of a playbook over these hosts that came to its end; None without
+    one."""
+    folder = os.path.expanduser(results)
+    for run in list(run_counts(folder))[: -_RUNS - 1 : -1]:
+        manifest = manifest_of(folder, run)
+        try:
+            begun, ended = (
+                calendar.timegm(time.strptime(str(manifest[name]), "%Y-%m-%dT%H:%M:%SZ"))
+                for name in ("started_at", "finished_at")
+            )
+        except (KeyError, ValueError):
+            continue
+        alike = manifest.get("playbook") == playbook and manifest.get("expected") == sorted(hosts)
+        if alike and ended > begun:
+            return float(ended - begun)
+    return None
 
 
 def _time_of(record: Mapping[str, Any], times: dict[Kind, list[float]]) -> None:

@@ -133,6 +133,7 @@ class Output:
         self._expected_cases = 0
         self._expected_seconds = 0.0
         self._is_at_least = False
+        self._whole: float | None = None
 
     def play(self, title: str, hosts: Iterable[str]) -> None:
         """Begin a play of these hosts; its heading is printed with its first line."""
@@ -213,6 +214,10 @@ class Output:
         self._expected_cases, self._expected_seconds = cases, seconds
         self._is_at_least = untimed > 0
 
+    def expect_whole(self, seconds: float | None) -> None:
+        """Take the time of the last run like this one."""
+        self._whole = seconds
+
     def tick(self) -> None:
         """Print what has waited long."""
         with self._lock:
@@ -239,7 +244,8 @@ class Output:
     def progress(self) -> str:
         """The task that runs, its hosts, cases and times, in a line."""
         task = self._current
-        parts = [clock_text(self._clock() - self._began)]
+        last = "" if self._whole is None else f" (the last run took {clock_text(self._whole)})"
+        parts = [clock_text(self._clock() - self._began) + last]
         if task is not None:
             parts.append(task.title)
             if task.total > 1:

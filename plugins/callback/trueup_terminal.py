@@ -18,7 +18,7 @@ from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 
 try:
-    from trueup_controller import terminal
+    from trueup_controller import forecast, terminal
 except ModuleNotFoundError as missing:
     message = (
         f"The Python of this Ansible has no {missing.name}, which trueup's plays need: run `make"
@@ -79,6 +79,8 @@ class CallbackModule(DefaultCallback):
         self._hosts: set[str] = set()
         self._included: dict[str, set[str]] = {}
         self._is_free = False
+        # Until the first play tells the hosts, the playbook of the run.
+        self._playbook = ""
         self._pid = os.getpid()
         self._print = self._display.display
         self._drawn = False
@@ -92,6 +94,7 @@ class CallbackModule(DefaultCallback):
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         super().v2_playbook_on_start(playbook)
+        self._playbook = os.path.basename(str(playbook._file_name))
         # Everything that is printed goes through it: also warnings, and lines of workers.
         self._display.display = self._printed
         terminal.screen = self
@@ -106,6 +109,10 @@ class CallbackModule(DefaultCallback):
         inventory = play.get_variable_manager()._inventory
         hosts = {host.get_name() for host in inventory.get_hosts(play.hosts)}
         self._hosts = hosts - self._lost
+        if self._playbook and hosts:
+            results = os.environ.get("TRUEUP_RESULTS", "results")
+            self._output.expect_whole(forecast.whole_run(results, self._playbook, hosts))
+            self._playbook = ""
         self._included = {}
         self._is_free = str(play.strategy).rpartition(".")[2] in ("free", "host_pinned")
         if self._is_whole:

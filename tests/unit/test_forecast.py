@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from trueup_controller.forecast import Forecast, Work, earlier, forecast
+from trueup_controller.forecast import Forecast, Work, earlier, forecast, whole_run
 
 VALID = Path(__file__).parents[1] / "data" / "records" / "valid.json"
 WORK = [
@@ -50,3 +50,26 @@ def test_times_are_of_the_newest_run_that_has_them(tmp_path: Path) -> None:
         (tmp_path / run / "two.json").write_text("no record")
     assert earlier(str(tmp_path), {kind, ("none", None)}) == {kind: 20.0}
     assert earlier(str(tmp_path / "nowhere"), {kind}) == {}
+
+
+def manifest(folder: Path, count: int, **other: object) -> None:
+    run = folder / f"20261120T09130{count}Z-7c1e"
+    run.mkdir()
+    fields = {"playbook": "check.yml", "expected": ["a", "b"], "count": count}
+    times = {"started_at": "2026-11-20T09:00:00Z", "finished_at": "2026-11-20T09:12:05Z"}
+    (run / "run.json").write_text(json.dumps({**fields, **times, **other}))
+
+
+def test_the_last_run_of_the_playbook_over_these_hosts_says_how_long_it_takes(
+    tmp_path: Path,
+) -> None:
+    results = str(tmp_path)
+    assert whole_run(results, "check.yml", {"b", "a"}) is None
+    manifest(tmp_path, 1)
+    manifest(tmp_path, 2, finished_at=None)
+    manifest(tmp_path, 3, playbook="site.yml")
+    manifest(tmp_path, 4, expected=["a"])
+    manifest(tmp_path, 5, finished_at="2026-11-20T08:00:00Z")
+    manifest(tmp_path, 6, started_at="soon")
+    manifest(tmp_path, 7, started_at="2026-11-20T09:00:00")
+    assert whole_run(results, "check.yml", {"b", "a"}) == 725

@@ -231,6 +231,8 @@ def test_progress_names_the_task_hosts_cases_and_times() -> None:
     assert "of at least 25:00 by earlier records" in output.progress()
     output.expect(cases=0, seconds=0.0, untimed=0)
     assert output.progress().endswith("12 of 60 hosts, 12 cases in 3:10")
+    output.expect_whole(3723)
+    assert output.progress().startswith("3:10 (the last run took 1:02:03), stream : Run stream")
 
 
 def test_hosts_with_equal_counts_are_one_line_of_the_recap() -> None:
