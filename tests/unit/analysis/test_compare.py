@@ -206,6 +206,29 @@ def test_a_quota_of_cpu_time_stands_before_other_settings(call_trueup: Any, tmp_
     assert rate["settings"].startswith("cpu_quota none to 1 core on 2 nodes; ")
 
 
+def test_other_work_because_of_fewer_cpus_names_them(call_trueup: Any, tmp_path: Path) -> None:
+    records = [
+        record(OLD, "n", 10, threads=2, system={"cpu_list": "0-1", "kernel": "6.8"}),
+        record(NEW, "n", 19, threads=1, system={"cpu_list": "0", "kernel": "6.8"}),
+    ]
+    done = call_trueup("compare", "--results", made.write(tmp_path, records))
+    assert done.status == 1
+    assert done.err.rstrip().endswith("after; between them changed cpu_list 0-1 to 0")
+
+
+def test_images_are_compared_by_their_nodes(call_trueup: Any, tmp_path: Path) -> None:
+    records = [
+        record(NEW, f"{image}-{number}", seconds + number / 100, system={"image": f"a:b:c:{image}"})
+        for image, seconds in (("24.06", 10.0), ("24.12", 13.0))
+        for number in range(4)
+    ]
+    sides = ("image=*24.06", "image=*24.12")
+    done = call_trueup("compare", *sides, "--results", made.write(tmp_path, records), "-f", "json")
+    rate = next(row for row in rows(done) if row["metric"] == "flop_rate")
+    assert (rate["verdict"], rate["paired"], rate["nodes"]) == ("worse", False, 8)
+    assert rate["ratio"] == pytest.approx(-0.23, abs=0.005)
+
+
 def test_single_values_of_one_node_are_too_few(call_trueup: Any, tmp_path: Path) -> None:
     single = [made.figure("run_time", 10.0, "s", "lower")]
     other = [made.figure("run_time", 12.0, "s", "lower")]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from trueup_node.errors import BadInput
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     from ...load import Loaded
     from .changes import Change, Shift
+
+# Settings in a sentence.
+_SETTINGS: Final = 3
 
 
 def compare(before: Side, after: Side, at_least: float = 0.01) -> Comparison:
@@ -52,12 +55,12 @@ def compare(before: Side, after: Side, at_least: float = 0.01) -> Comparison:
         if (change := change_of(figure, olds[figure], news[figure])) is not None
     ]
     failures = _failures(before, after, ignored, one_machine=one_machine)
+    settings = by_node(before.cases), by_node(after.cases)
     if not changes and not failures:
         raise BadInput(
             f"{before.name} and {after.name} have no figure in common: {_works(olds)} before,"
-            f" {_works(news)} after"
+            f" {_works(news)} after{_between(*settings)}"
         )
-    settings = by_node(before.cases), by_node(after.cases)
     changes = judged(changes, groups(*settings), at_least)
     changes = explained(changes, *settings)
     changes.sort(key=_rank)
@@ -92,6 +95,15 @@ def _machines(side: Side) -> set[str]:
 def _works(held: Measured) -> str:
     names = sorted({f"{figure.work.benchmark} {figure.work.case}" for figure in held})
     return (", ".join(names[:3]) + ", ..." * (len(names) > 3)) or "no ok record"
+
+
+def _between(
+    before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]
+) -> str:
+    """The settings that changed on the nodes of both sides, as a part of a sentence."""
+    changed = explanations(before, before, before, after, "")
+    texts = [f"{item.setting} {item.before} to {item.after}" for item in changed[:_SETTINGS]]
+    return f"; between them changed {', '.join(texts)}" if texts else ""
 
 
 def explained(
