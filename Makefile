@@ -219,6 +219,10 @@ dist-release: test-venv ## Prepare release VERSION=0.2.0: version, changelog, co
 	PYTHONPATH=tests python tests/sbom.py dist/sbom
 	echo 'Tag v$(VERSION) is local: git push --follow-tags publishes it.'
 
+.PHONY: collection
+collection: controller-venv ## Write the Ansible collection trueup.azure_hpc to dist/ (docs/guides/collection.md)
+	@python collection/build.py dist
+
 .PHONY: release
 release: ## Write HEAD as one file for machines that configure themselves (docs/guides/azure_sets.md)
 	@commit=$$(git rev-parse --verify HEAD)
@@ -348,7 +352,7 @@ types: test-venv ## mypy --strict on module_utils, controller, analysis, library
 	MYPYPATH=module_utils:controller:analysis mypy -p trueup_node -p trueup_controller -p trueup_analysis -p trueup
 	MYPYPATH=module_utils:controller:molecule/_shared mypy -p cloud -p windows
 	MYPYPATH=bench:bench/controller:bench/inventory:tests:molecule/_shared:module_utils:controller:analysis mypy --explicit-package-bases bench/*.py
-	MYPYPATH=.:.cache/mypy:module_utils:controller:analysis mypy --explicit-package-bases library/**/*.py plugins/**/*.py roles/**/files/*.py requirements/*.py
+	MYPYPATH=.:.cache/mypy:module_utils:controller:analysis mypy --explicit-package-bases library/**/*.py plugins/**/*.py roles/**/files/*.py requirements/*.py collection/*.py
 
 # $(call pytest,name,folder): with its closing line kept for the end of `make test`.
 define pytest

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from trueup_controller.project import CATALOG
 from trueup_node.errors import BadInput
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ MEASURE: Final = (
 def built_in() -> Path:
     """The packaged copy, else the checkout's."""
     package = Path(__file__).resolve().parent
-    places = (package / "catalog", package.parents[1] / "catalog")
+    places = (package / "catalog", CATALOG)
     return next(
         (directory for directory in places if (directory / "prices.csv").is_file()), places[0]
     )

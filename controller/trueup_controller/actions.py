@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from .project import full_name
+
 
 def ask(
     action: Any, variables: dict[str, Any] | None, module: str, /, **arguments: Any
@@ -44,9 +46,9 @@ def beside(action: Any, name: str, arguments: dict[str, Any]) -> Any:
     task's variables."""
     loaders = action._shared_loader_obj
     task = action._task.copy()
-    task.action, task.args = name, arguments
+    task.action, task.args = full_name(name), arguments
     return loaders.action_loader.get(
-        name,
+        full_name(name),
         task=task,
         connection=action._connection,
         play_context=action._play_context,
@@ -68,9 +70,9 @@ def answer_of(
     ``environment``."""
     loader = action._shared_loader_obj.action_loader
     response: dict[str, Any]
-    if environment is None and ("." in name or not loader.has_plugin(name)):
+    if environment is None and ("." in name or not loader.has_plugin(full_name(name))):
         response = action._execute_module(
-            module_name=name, module_args=arguments, task_vars=variables
+            module_name=full_name(name), module_args=arguments, task_vars=variables
         )
         return response
     other = beside(action, name, arguments)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 
+from trueup_node import benchmarks
+
 
 def role_of(benchmark: str) -> str:
     """The role that measures a benchmark."""
-    output = importlib.import_module(f"trueup_node.benchmarks.{benchmark}.output")
+    output = importlib.import_module(f"{benchmarks.__name__}.{benchmark}.output")
     return str(getattr(output, "ROLE", benchmark))

@@ -29,6 +29,7 @@ from trueup_controller.settings import PREFIX, problems
 from . import drivers, new_machine, presets
 from .new_machine import GIB
 from .planning import SCRATCH, Machine, Planned, Roles, Unforeseen
+from .project import settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -115,7 +116,7 @@ class Work:
     @property
     def lists(self) -> Mapping[str, Any]:
         """Variables of plays that the catalog has no part of."""
-        path = self.project / "playbooks" / "group_vars" / "all.yml"
+        path = settings(self.project)
         lists: Mapping[str, Any] = _read_yaml(path)
         return lists
 

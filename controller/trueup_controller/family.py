@@ -6,7 +6,6 @@ of which is the node's family.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trueup_node.errors import BadInput
@@ -17,6 +16,7 @@ from trueup_node.node.packages import verified_only
 from trueup_controller.role_folders import role_files
 
 from .desktops import preflight as windows
+from .project import FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -157,7 +157,7 @@ def checked(
 
 def benchmark_names(roles: str) -> list[str]:
     """The benchmarks in a folder of roles: those with an entry point of that name."""
-    return list(role_files(Path(roles), "tasks/benchmark.yml"))
+    return list(role_files(FOLDER / roles, "tasks/benchmark.yml"))
 
 
 def benchmark_roles(

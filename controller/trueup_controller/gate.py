@@ -25,6 +25,8 @@ from trueup_node import record as records
 from trueup_node.errors import BadInput
 from trueup_node.node.identify import LINUX
 
+from .project import PREFIX, short_name
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -497,12 +499,12 @@ def guard(
 
     def executed(self: Any, *positional: Any, **named: Any) -> Any:
         bound = parameters.bind(self, *positional, **named).arguments
-        name = str(bound.get("module_name") or self._task.action).removeprefix(_LEGACY)
+        name = short_name(str(bound.get("module_name") or self._task.action))
         variables, arguments = bound.get("task_vars") or {}, bound.get("module_args")
         request = Asked(
             sender=str(self._task.delegate_to or variables.get("inventory_hostname") or "a node"),
             # The starter of an asynchronous job answers for it.
-            module=_STARTER if bound.get("wrap_async") else name,
+            module=_STARTER if bound.get("wrap_async") else name.removeprefix(_LEGACY),
             arguments=dict(self._task.args if arguments is None else arguments),
             check_mode=bool(self._task.check_mode),
         )
@@ -517,6 +519,21 @@ def guard(
         return response
 
     base._execute_module, base._parse_returned_data = executed, parsed
+
+
+def require_callback(base: type) -> None:
+    """Refuse to measure in a project that has the collection and not its callback, which alone
+    writes records.
+
+    Raises:
+        BadInput: its setting.
+    """
+    if PREFIX and not hasattr(base, "trueup_guarded"):
+        name = f"{PREFIX}trueup_records"
+        raise BadInput(
+            f"no record would be written: set callbacks_enabled = {name} in [defaults] of"
+            f" ansible.cfg, or ANSIBLE_CALLBACKS_ENABLED={name}"
+        )
 
 
 def _of_node(action: Any, response: Mapping[str, Any]) -> Mapping[str, Any]:

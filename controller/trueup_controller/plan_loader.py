@@ -8,7 +8,7 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trueup_node import benchmarks
+from trueup_node import benchmarks, node
 from trueup_node.errors import BadInput
 
 if TYPE_CHECKING:
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 # Packages that hold a role's plan, in the order of the search. Plans in trueup_node.node share code
 # with modules of the node.
 _PACKAGES = (
-    "trueup_controller.plans",
-    "trueup_controller.desktops",
-    "trueup_controller.sites",
-    "trueup_node.node",
+    *(f"{__package__}.{room}" for room in ("plans", "desktops", "sites")),
+    node.__name__,
 )
 
 
@@ -31,7 +29,7 @@ def tool_of(role: str) -> str:
         if folder.name == role and (folder / "output.py").is_file():
             return role
         if (folder / "output.py").is_file():
-            output = importlib.import_module(f"trueup_node.benchmarks.{folder.name}.output")
+            output = importlib.import_module(f"{benchmarks.__name__}.{folder.name}.output")
             if getattr(output, "ROLE", None) == role:
                 return folder.name
     return ""
@@ -42,7 +40,7 @@ def room_of(role: str) -> ModuleType:
     """The module with ``plan`` of a role."""
     tool = tool_of(role)
     names = [f"{package}.{tool or role}" for package in _PACKAGES]
-    names += [f"trueup_node.benchmarks.{tool}.case"] if tool else []
+    names += [f"{benchmarks.__name__}.{tool}.case"] if tool else []
     for name in names:
         if importlib.util.find_spec(name) is not None:
             module = importlib.import_module(name)

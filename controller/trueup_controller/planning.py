@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
+from trueup_node import benchmarks
 from trueup_node.errors import TrueupError
 from trueup_node.options import MODULE, Option, misfits, refusals
 from trueup_node.plan import Plan, PlanInputs
@@ -202,7 +203,7 @@ def _out_of_range(role: str, values: Mapping[str, Any]) -> list[str]:
     tool, prefix = tool_of(role), f"{role}_"
     if not tool:
         return []
-    case = importlib.import_module(f"trueup_node.benchmarks.{tool}.case")
+    case = importlib.import_module(f"{benchmarks.__name__}.{tool}.case")
     options = [option for option in getattr(case, "OPTIONS", ()) if option.of != MODULE]
     plain = {
         name.removeprefix(prefix): value

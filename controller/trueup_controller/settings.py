@@ -149,6 +149,11 @@ OPTIONS = (
         type="float",
         why="`max_usd_per_hour` of the parameters",
     ),
+    Option(
+        "results",
+        "Folder of the records on the controller.",
+        why="TRUEUP_RESULTS of the environment, else results",
+    ),
     Option("azure_run", "The run that is gone on with, or removed: its id.", "", why="a new run"),
     Option("metadata_url", "Where the instance metadata service answers.", why="Azure's address"),
     Option("sysfs_root", "Where the node's sysfs stands.", why="/sys"),
@@ -162,7 +167,7 @@ INTERNAL = tuple(
         *("benchmark_role", "changes_due", "cluster_roles", "failed", "failed_roles"),
         *("failures_later", "family", "family_roles", "feasible", "health", "health_measured"),
         *("health_plan", "known", "lost", "missed", "names", "node", "plan", "planned"),
-        *("preflighted", "preset_applied", "results", "run_id", "shown", "skipped"),
+        *("preflighted", "preset_applied", "run_id", "shown", "skipped"),
         *("skips", "skips_here", "slurm_update", "step", "unmeasured_here", "verdict"),
     )
 )

@@ -4,17 +4,16 @@ which runs no Python, is asked by windows_node_facts."""
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup_controller.actions import beside
+from trueup_controller.project import CATALOG
 from trueup_controller.sizes import read_sizes
-from trueup_node import benchmarks
 from trueup_node.node.identify import WINDOWS
 
-_SIZES = Path(benchmarks.__file__).parents[3] / "catalog" / "vm_sizes.csv"
+_SIZES = CATALOG / "vm_sizes.csv"
 # The module's options and the variables that say them.
 _VARIABLES = {
     "vm_size": "trueup_vm_size",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from ansible.constants import DEFAULT_LOCAL_TMP
 from ansible.plugins.action import ActionBase
 from trueup_controller import check_mode_writes
-from trueup_node import benchmarks
-
-_PROJECT = Path(benchmarks.__file__).parents[3]
+from trueup_controller.project import file
 
 
 class ActionModule(ActionBase):
@@ -30,6 +27,6 @@ class ActionModule(ActionBase):
 def _filled(source: str = "", **entry: Any) -> dict[str, Any]:
     """The entry with the text of ``source``, a file of the project, behind its content."""
     if source:
-        text = (_PROJECT / source).read_text(encoding="utf-8")
+        text = file(source).read_text(encoding="utf-8")
         entry["content"] = entry.get("content", "") + text
     return entry

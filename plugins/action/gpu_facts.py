@@ -4,20 +4,19 @@ Python runs, windows_gpu_facts asks for it."""
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import Any
 
 import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup_controller.actions import beside
-from trueup_node import benchmarks
+from trueup_controller.project import CATALOG, full_name
 from trueup_node.errors import BadInput, TrueupError
 from trueup_node.health.faults import Faults, judged, of_document
 from trueup_node.node.identify import is_windows
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_FAULTS = Path(benchmarks.__file__).parents[3] / "catalog" / "faults" / "xid.yml"
+_FAULTS = CATALOG / "faults" / "xid.yml"
 
 
 class ActionModule(ActionBase):
@@ -35,7 +34,9 @@ class ActionModule(ActionBase):
             return response
         result: dict[str, Any] = super().run(tmp, task_vars)
         response = self._execute_module(
-            module_name="gpu_facts", module_args=dict(self._task.args), task_vars=variables
+            module_name=full_name("gpu_facts"),
+            module_args=dict(self._task.args),
+            task_vars=variables,
         )
         result.update(response)
         facts = response.get("ansible_facts") or {}

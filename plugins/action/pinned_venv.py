@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-
-_PROJECT = Path(__file__).parents[2]
+from trueup_controller.project import FOLDER
 
 
 class ActionModule(ActionBase):
@@ -18,7 +16,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """The result of the module pinned_venv; ``requirements`` are names of files here."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        paths = [_PROJECT / name for name in self._task.args["requirements"]]
+        paths = [FOLDER / name for name in self._task.args["requirements"]]
         files = [{"name": path.name, "content": path.read_text(encoding="utf-8")} for path in paths]
         arguments = {**self._task.args, "requirements": files}
         result.update(self._execute_module(module_args=arguments, task_vars=task_vars))

@@ -16,7 +16,7 @@ from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as ansible_version
 from trueup_controller import acceptance
 from trueup_controller.actions import answer_of
-from trueup_node import benchmarks
+from trueup_controller.project import FOLDER
 from trueup_node.errors import TrueupError
 from trueup_node.node import state
 from trueup_node.redaction import redact
@@ -39,7 +39,6 @@ options:
 
 # Within which lost links are counted, as in playbooks/tasks/parts.yml.
 FLAP_HOURS = 6
-_PROJECT = Path(benchmarks.__file__).parents[3]
 
 
 class ActionModule(ActionBase):
@@ -82,7 +81,7 @@ class ActionModule(ActionBase):
         if not node:
             message = "nothing has identified this node: run playbooks/acceptance.yml"
             raise AnsibleActionFail(message)
-        rows = acceptance.rows(yaml.safe_load((_PROJECT / acceptance.FILE).read_text("utf-8")))
+        rows = acceptance.rows(yaml.safe_load((FOLDER / acceptance.FILE).read_text("utf-8")))
         evidence = self._module("evidence_facts", acceptance.asks(rows, node), variables)
         host = str(variables["inventory_hostname"])
         before = acceptance.history(str(results), host, evidence["booted_at"])

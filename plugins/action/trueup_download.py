@@ -6,6 +6,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from trueup_controller import download_failures
+from trueup_controller.project import full_name
 
 DOCUMENTATION = r"""
 name: trueup_download
@@ -30,7 +31,7 @@ class ActionModule(ActionBase):
         arguments = dict(self._task.args)
         variable = arguments.pop("variable")
         response = self._execute_module(
-            module_name="download", module_args=arguments, task_vars=task_vars
+            module_name=full_name("download"), module_args=arguments, task_vars=task_vars
         )
         result.update(response)
         if response.get("failed"):

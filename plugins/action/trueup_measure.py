@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from ansible.constants import DEFAULT_LOCAL_TMP
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from trueup_controller import actions, background, gate, presets
+from trueup_controller import actions, background, gate, plans, presets
 from trueup_controller.benchmark_roles import role_of
 from trueup_controller.desktops import windows_bench
 from trueup_controller.launch_nodes import one_machine
+from trueup_controller.project import full_name
+from trueup_node import benchmarks
 from trueup_node import record as records
 from trueup_node.errors import TrueupError
 from trueup_node.node.identify import is_windows
@@ -132,7 +134,7 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         """The module's result; the second one where a holder of the node is ended first."""
         self._connect_alone()
-        named = {"module_name": f"{benchmark}_bench", "task_vars": variables}
+        named = {"module_name": full_name(f"{benchmark}_bench"), "task_vars": variables}
         result: dict[str, Any] = self._execute_module(module_args=arguments, **named)
         holder = result.get("holder") or {}
         if not orphan_guard.gone(holder.get("controller") or {}):
@@ -251,7 +253,7 @@ def on_windows(
     Raises:
         AnsibleActionFail: the benchmark has none, or its arguments are wrong.
     """
-    case = importlib.import_module(f"trueup_node.benchmarks.{benchmark}.case")
+    case = importlib.import_module(f"{benchmarks.__name__}.{benchmark}.case")
     if not hasattr(case, "measure"):
         message = f"{benchmark} does not run on Windows"
         raise AnsibleActionFail(message)
@@ -268,7 +270,7 @@ def on_windows(
 
 def secrets_of(benchmark: str) -> list[str]:
     """The secret options that its module takes."""
-    case = importlib.import_module(f"trueup_node.benchmarks.{benchmark}.case")
+    case = importlib.import_module(f"{benchmarks.__name__}.{benchmark}.case")
     options = getattr(case, "OPTIONS", ())
     return [option.name for option in options if option.secret and option.of != ROLE]
 
@@ -287,7 +289,7 @@ def recorded(folder: Path, host: str, case: Mapping[str, Any]) -> list[dict[str,
 
 def completed(benchmark: str, case: dict[str, Any], now: Now) -> dict[str, Any] | Skipped:
     """The case, with the values that its room adds when it begins, or the reason to skip it."""
-    name = f"trueup_controller.plans.{benchmark}"
+    name = f"{plans.__name__}.{benchmark}"
     if importlib.util.find_spec(name) is None:
         return case
     room = importlib.import_module(name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup_controller import package_failures
+from trueup_controller.project import full_name, short_name
 from trueup_node.node import packages
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ class ActionModule(ActionBase):
         passed = ("recommended", "allow_downgrade", "replace_held", "lists_age_seconds")
         options = {name: self._task.args[name] for name in passed if name in self._task.args}
         response: dict[str, Any] = self._execute_module(
-            module_name="package_transaction",
+            module_name=full_name("package_transaction"),
             module_args={
                 "manager": manager,
                 "names": names,
@@ -202,7 +203,9 @@ class ActionModule(ActionBase):
         """The role that asks; of one that another includes (vendor_packages), the including one."""
         role = self._task._role
         parents = variables.get("ansible_parent_role_names") or []
-        return str(parents[0]) if parents else "" if role is None else str(role.get_name())
+        if role is None:
+            return str(parents[0]) if parents else ""
+        return short_name(str(parents[0] if parents else role.get_name()))
 
     def _explain(self, response: dict[str, Any], manager: str, names: list[str]) -> None:
         """One sentence in place of the message, which stays as ``said``."""

@@ -10,18 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from ansible import constants
-from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.errors import AnsibleActionFail, AnsibleError, AnsibleUndefinedVariable
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
+from ansible.release import __version__
 
 # In a playbook of one's own the callback of that name, which says so too, may not be enabled.
 try:
+    from trueup_controller.project import CATALOG, FOLDER, PREFIX, ROLES, require_libraries
+
+    require_libraries()
     from trueup_controller.actions import answer_of, in_check_mode
     from trueup_controller.plan_loader import room_of, tool_of
     from trueup_controller.removed_options import unknown_option
     from trueup_controller.role_folders import role_files
+    from trueup_controller.settings import ansible_problem
     from trueup_node import benchmarks
     from trueup_node.errors import TrueupError
     from trueup_node.options import MODULE, Option, refusals, unwritable
@@ -32,7 +37,6 @@ except ModuleNotFoundError as missing:
         " controller-venv` in trueup's checkout, and use the ansible-playbook in its .venv/bin."
     )
     raise AnsibleError(message) from None
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import ModuleType
@@ -48,6 +52,7 @@ description:
   - Returns what the plan of the role's room says (C(trueup_node.plan.Plan)). Nothing is changed;
     the node is asked what the room's C(asks) says, modules or actions of ours, and with
     M(program_facts) for its C(programs). What these publish as facts of the host, this does too.
+  - A node that no play has identified is asked first, and its fact C(trueup_node) is published.
   - RV(is_converged) says whether the role has nothing to do on the node.
 options:
   found:
@@ -77,11 +82,6 @@ options:
     elements: str
 """
 
-_PROJECT = Path(benchmarks.__file__).parents[3]
-_UNIDENTIFIED = (
-    "{role}: nothing has identified {host} (trueup_node): import trueup's playbooks/identify.yml"
-    " before this play."
-)
 # Of a role whose options no room declares: upper limits by the last word of a number's name.
 _LIMITS = {"percent": 100.0}
 # The parser in C is ten times as fast, where PyYAML was built with it.
@@ -158,27 +158,26 @@ class ActionModule(ActionBase):
         """The plan of the role in a folder, with the facts that were asked for; ``node`` where its
         caller has looked at it already."""
         name = path.name
+        facts: dict[str, Any] = {}
+        identity = self._node(variables, facts) if node is None else node
         role_options = _checked(self, name, path, variables)
         hidden = secrets_of(path / "meta" / "argument_specs.yml", name)
         room = room_of(name)
         inputs = PlanInputs(
             options={key: value for key, value in role_options.items() if key not in hidden},
             secrets={key: value for key, value in role_options.items() if key in hidden},
-            node=self._node(variables) if node is None else node,
+            node=identity,
             host=str(variables.get("inventory_hostname", "")),
             found=self._found(),
             hostvars=variables.get("hostvars") or {},
             hosts=beside_it(variables),
             groups=variables.get("groups") or {},
             variables=Templated(variables, self._templar.template),
-            project=_PROJECT,
+            project=FOLDER,
             catalog=_catalog,
             data=_data(name, path),
             python=self._python(variables),
         )
-        if not inputs.node:
-            raise AnsibleActionFail(_UNIDENTIFIED.format(role=name, host=inputs.host))
-        facts: dict[str, Any] = {}
         try:
             plan = self._planned(room, inputs, facts, variables)
         except TrueupError as error:
@@ -199,7 +198,7 @@ class ActionModule(ActionBase):
             return
         if not _all_steps(role, variables):
             return
-        node = {"trueup_node": self._node(variables)}
+        node = {"trueup_node": self._node(variables, planned.get("ansible_facts", {}))}
         known = Templated({**variables, **node}, self._templar.template)
         convergence = room.convergence(planned, known)
         facts: dict[str, Any] = {}
@@ -252,12 +251,24 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"trueup_plan: found is {results!r}: it must be a mapping")
         return dict(results)
 
-    def _node(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """The node's identity: the play's ``trueup_node``, which is the fact of that name."""
-        if "trueup_node" in variables:
-            node: dict[str, Any] = self._templar.template(variables["trueup_node"])
-            return node
-        return (variables.get("ansible_facts") or {}).get("trueup_node") or {}
+    def _node(self, variables: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+        """The node's identity: the play's ``trueup_node``, which is the fact of that name. A node
+        that nothing has identified is asked now, and ``facts`` gets its answer."""
+        known = {**(variables.get("ansible_facts") or {}), **facts}.get("trueup_node")
+        node: dict[str, Any] = self._own_node(variables) or known
+        if not node:
+            if problem := ansible_problem(__version__):
+                raise AnsibleActionFail(problem)
+            facts.update(self._ask("azure_node_facts", {}, variables)["ansible_facts"])
+            node = facts["trueup_node"]
+        return node
+
+    def _own_node(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """The variable ``trueup_node`` of a play; empty where it is the fact that is missing."""
+        try:
+            return self._templar.template(variables.get("trueup_node") or {}) or {}
+        except AnsibleUndefinedVariable:
+            return {}
 
     def _python(self, variables: dict[str, Any]) -> str:
         """The path that is given as ansible_python_interpreter, or that Ansible found."""
@@ -280,13 +291,13 @@ class ActionModule(ActionBase):
 def preload() -> None:
     """Load the inputs of plans: rooms, argument_specs, defaults, vars and the catalog. Called
     before workers are forked (callback trueup_records), so that not each of them does it again."""
-    for preflight in role_files(_PROJECT / "roles", "tasks/preflight.yml").values():
+    for preflight in role_files(ROLES, "tasks/preflight.yml").values():
         path = preflight.parents[1]
         room_of(path.name)
         described(path / "meta" / "argument_specs.yml")
         _data(path.name, path)
         _defaults(path)
-    for catalog in sorted((_PROJECT / "catalog").glob("*.yml")):
+    for catalog in sorted(CATALOG.glob("*.yml")):
         _catalog(catalog.name)
 
 
@@ -324,8 +335,7 @@ def _checked(action: Any, role: str, path: Path, variables: Mapping[str, Any]) -
     prefix = f"{role}_"
     variable_names = {name for name in variables if name.startswith(prefix)}
     wrong = [
-        unknown_option(name, role, specs, _PROJECT / "catalog")
-        for name in sorted(variable_names - set(specs))
+        unknown_option(name, role, specs, CATALOG) for name in sorted(variable_names - set(specs))
     ]
     values = {
         name: action._templar.template(variables[name]) for name in specs if name in variables
@@ -404,7 +414,7 @@ def _all_steps(role: str, variables: Mapping[str, Any]) -> bool:
 
 def _is_planned_ahead(path: Path) -> bool:
     """Whether a role of this project has a preflight that is its plan alone."""
-    is_own = (_PROJECT / "roles").resolve() in path.resolve().parents
+    is_own = ROLES.resolve() in path.resolve().parents
     has_preflight = (path / "tasks" / "preflight.yml").is_file()
     return is_own and has_preflight and not getattr(room_of(path.name), "OWN_PREFLIGHT", False)
 
@@ -421,6 +431,8 @@ def _defaults(path: Path) -> dict[str, Any]:
 def _path_of(role: str, variables: Mapping[str, Any]) -> Path:
     """The folder of a role, as Ansible finds it."""
     folders = [Path(variables["playbook_dir"], "roles"), *map(Path, constants.DEFAULT_ROLES_PATH)]
+    # A collection finds its own roles first.
+    folders = [ROLES, *folders] if PREFIX else folders
     return next(
         (folder / role for folder in folders if (folder / role).is_dir()), folders[-1] / role
     )
@@ -435,7 +447,7 @@ def _data(role: str, path: Path) -> dict[str, Any]:
 
 
 def _catalog(name: str) -> Any:
-    path = _PROJECT / "catalog" / name
+    path = CATALOG / name
     return _read(path, path.stat().st_mtime_ns)
 
 
@@ -453,7 +465,7 @@ def options_of(role: str, specs: Mapping[str, Mapping[str, Any]]) -> tuple[Optio
     the numbers of argument_specs.yml, none of which is below zero."""
     tool = tool_of(role)
     if tool:
-        case = importlib.import_module(f"trueup_node.benchmarks.{tool}.case")
+        case = importlib.import_module(f"{benchmarks.__name__}.{tool}.case")
         return tuple(option for option in getattr(case, "OPTIONS", ()) if option.of != MODULE)
     return tuple(
         Option(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup_controller import family
 from trueup_controller.actions import beside
-from trueup_node import benchmarks
+from trueup_controller.project import ROLES
 from trueup_node.node.identify import is_windows
 
 DOCUMENTATION = r"""
@@ -28,7 +27,6 @@ options: {}
 
 # Task files of playbooks/tasks, by the kind of role.
 _TASKS = {"roles": "check_role.yml", "benchmarks": "check_benchmark.yml"}
-_ROLES = str(Path(benchmarks.__file__).parents[3] / "roles")
 
 
 class ActionModule(ActionBase):
@@ -52,7 +50,7 @@ class ActionModule(ActionBase):
             roles=roles,
             benchmarks=planned,
             cluster=cluster,
-            known_benchmarks=family.benchmark_names(_ROLES),
+            known_benchmarks=family.benchmark_names(str(ROLES)),
             mpi=str(self._templar.template(variables.get("trueup_mpi")) or "").strip(),
         )
         if wrong:

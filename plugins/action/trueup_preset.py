@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup_controller import presets
-from trueup_node import benchmarks
+from trueup_controller.project import CATALOG
 from trueup_node.errors import BadInput
 
 DOCUMENTATION = r"""
@@ -23,8 +22,6 @@ description:
     Runs on the controller alone.
 options: {}
 """
-
-_CATALOG = Path(benchmarks.__file__).parents[3] / "catalog"
 
 
 class ActionModule(ActionBase):
@@ -44,7 +41,7 @@ class ActionModule(ActionBase):
         scale = float(value("trueup_preset_scale", 1.0))
         node = value("trueup_node", {})
         try:
-            preset = presets.read(name, _CATALOG)
+            preset = presets.read(name, CATALOG)
             machine = presets.Machine(str(node.get("vm_size") or ""), int(node.get("cores") or 1))
             values = {key: value(key, None) for key in presets.asked_of_user(preset)}
             applied = presets.applied(name, preset, machine, values=values, scale=scale)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup_controller import launch_nodes
+from trueup_controller.project import full_name
 from trueup_node.errors import TrueupError
 from trueup_node.node import ssh_keys
 from trueup_node.node.identify import WINDOWS
@@ -60,7 +61,9 @@ class ActionModule(ActionBase):
             else:
                 arguments.update(exchanged(hosts, variables["hostvars"]))
         result.update(
-            self._execute_module(module_name="ssh_keys", module_args=arguments, task_vars=variables)
+            self._execute_module(
+                module_name=full_name("ssh_keys"), module_args=arguments, task_vars=variables
+            )
         )
         if result.get("peer"):
             try:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__
+from trueup_controller.project import CATALOG
 from trueup_controller.removed_options import removal_refusals
 from trueup_controller.settings import INTERNAL, PREFIX, ansible_problem, problems
-from trueup_node import benchmarks
 from trueup_node.options import unwritable
 
 DOCUMENTATION = r"""
@@ -26,7 +25,6 @@ options: {}
 """
 
 
-_CATALOG = Path(benchmarks.__file__).parents[3] / "catalog"
 # Ansible's own, which hold every host's variables again.
 _AGAIN = frozenset({"group_names", "groups", "hostvars", "vars"})
 
@@ -53,7 +51,7 @@ class ActionModule(ActionBase):
         }
         wrong = problems(trueup_variables, allowed=variables.get("ansible_facts") or {})
         # Roles without a plan would ignore a removed option.
-        wrong += removal_refusals(variables, _CATALOG)
+        wrong += removal_refusals(variables, CATALOG)
         # Of roles too: of some the first task already makes a folder.
         names = (name for name in variables if not _of_ansible(name))
         hidden = (unwritable(variables[name], name) for name in names)

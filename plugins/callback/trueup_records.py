@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -23,8 +22,9 @@ from ansible.plugins.loader import action_loader, filter_loader, lookup_loader, 
 
 # Ansible loads this before anything else of the project's.
 try:
-    if find_spec("jsonschema") is None:
-        raise ModuleNotFoundError(name="jsonschema")
+    from trueup_controller import project
+
+    project.require_libraries()
     from trueup_analysis.figures import too_short
     from trueup_controller import gate, host_names, terminal
     from trueup_node import record as records
@@ -35,7 +35,6 @@ except ModuleNotFoundError as missing:
         " controller-venv` in trueup's checkout, and use the ansible-playbook in its .venv/bin."
     )
     raise AnsibleError(message) from None
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -57,7 +56,7 @@ requirements:
   - enabled in C(ansible.cfg) with C(callbacks_enabled)
 options:
   results_dir:
-    description: Folder of the results.
+    description: Folder of the results, where no play has the variable C(trueup_results).
     type: path
     default: results
     env:
@@ -68,8 +67,7 @@ options:
 _COUNTS = {"failures": "failed"}
 # Tags of plays that measure.
 _MEASURES = frozenset(("health", "benchmark"))
-_LIBRARY = Path(__file__).parents[2] / "library"
-_CATALOG = Path(__file__).parents[2] / "catalog"
+_LIBRARY = project.file("library")
 # Those that hand on the record of a module, which the gate has checked.
 _RECORDERS = frozenset(("trueup_measure", "node_state"))
 # Actions that plan roles.
@@ -106,6 +104,8 @@ class CallbackModule(CallbackBase):
         self._measures = False
         self._resume = ""
         self._run_id = ""
+        # The play's trueup_results, once a run is begun.
+        self._results = ""
         self._warnings: list[str] = []
         # Of the play that runs: its hosts, those of its batch (serial), and roles that failed.
         self._play_hosts: set[str] = set()
@@ -126,7 +126,7 @@ class CallbackModule(CallbackBase):
         gate.guard(ActionBase, gate.documented(_LIBRARY), _refuse)
         # Workers are forked from this process, one for every task of every node: they need not
         # load again the modules that are loaded here (docs/dev/measurements.md).
-        filter_loader.get("trueup_family")
+        filter_loader.get(project.full_name("trueup_family"))
         test_loader.get("match")
         os.register_at_fork(after_in_child=_spare_the_collector)
         # Ansible leaves lines to the buffer of a file or pipe: a log would be silent for minutes,
@@ -142,6 +142,7 @@ class CallbackModule(CallbackBase):
         variables = play.get_variable_manager()
         inventory = variables._inventory
         self._resume = str(variables.extra_vars.get("trueup_resume", ""))
+        self._results = self._results or str(variables.extra_vars.get("trueup_results", ""))
         meant = inventory.get_hosts(play.hosts, ignore_restrictions=True)
         # The localhost that no inventory lists is the controller, and no node.
         self._play_hosts = {host.get_name() for host in meant if not host.implicit}
@@ -155,10 +156,12 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         del is_conditional
-        if task.action in _PLANNERS and not self._plans:
+        if _action(task) in _PLANNERS and not self._plans:
             self._plans = True
             for name in ("trueup_plan", "gpu_facts"):
-                sys.modules[action_loader.get(name, class_only=True).__module__].preload()
+                sys.modules[
+                    action_loader.get(project.full_name(name), class_only=True).__module__
+                ].preload()
         if _is_recorder(task):
             gate.preload()
 
@@ -205,7 +208,7 @@ class CallbackModule(CallbackBase):
         nobody = bool(hosts) and self._unreachable >= set(hosts)
         if self._measures and not self._run_id and nobody:
             # Nobody was there to start it: without a run of today, yesterday's would be judged.
-            self._run_id = records.run_of(str(self.get_option("results_dir")), self._resume)
+            self._run_id = records.run_of(self._folder(), self._resume)
         self._write_manifest(
             hosts=hosts,
             failed_in=self._failed_in(hosts),
@@ -224,7 +227,7 @@ class CallbackModule(CallbackBase):
             lost = self._lost_roles.get(host, [])
             where = ", ".join(dict.fromkeys([*lost, *roles])) or str(result.task_name)
         else:
-            where = str(task._role.get_name())
+            where = str(task._role.get_name(include_role_fqcn=False))
             if where not in roles:
                 roles.append(where)
         self._ended[host] = where
@@ -261,8 +264,8 @@ class CallbackModule(CallbackBase):
         """Write the report of the run, which has ended: only now is it known how."""
         if not folder or not self._run_id or ansible.context.CLIARGS.get("check"):
             return
-        run = Path(self.get_option("results_dir")) / self._run_id
-        argv = [str(Path(sys.executable).with_name("trueup")), "report", str(run)]
+        run = Path(self._folder()) / self._run_id
+        argv = [*project.command(sys.executable), "report", str(run)]
         try:
             written = subprocess.run(  # noqa: S603 WHY: our own command, no shell
                 [*argv, "--output", folder], capture_output=True, text=True, check=False
@@ -292,7 +295,7 @@ class CallbackModule(CallbackBase):
         """
         if not self._run_id or ansible.context.CLIARGS.get("check"):
             return
-        target = Path(self.get_option("results_dir")) / self._run_id / "run.json"
+        target = Path(self._folder()) / self._run_id / "run.json"
         before = _read(target)
         earlier_hosts, hosts = before.get("hosts", {}), facts.get("hosts", {})
         # Where a host failed counts until it takes part again.
@@ -319,7 +322,7 @@ class CallbackModule(CallbackBase):
             "refused": {**before.get("refused", {}), **gate.noted(DEFAULT_LOCAL_TMP)},
         }
         try:
-            records.write_manifest(str(self.get_option("results_dir")), manifest)
+            records.write_manifest(self._folder(), manifest)
         except TrueupError as error:
             self._stop(f"{error}; the run is stopped")
 
@@ -348,11 +351,16 @@ class CallbackModule(CallbackBase):
         self._skipped = _joined(self._skipped, _skips(result, unmeasured))
         run_id = str(variables.get("trueup_run_id", ""))
         if run_id and not self._run_id:
+            self._results = str(variables.get("trueup_results") or "")
             if not records.is_run_id(run_id):
                 self._stop(f"trueup_run_id is {run_id!r}: it must be like 20261120T091300Z-7c1e")
             self._run_id = run_id
             self._write_progress()
             self._name_run()
+
+    def _folder(self) -> str:
+        """The folder of all results."""
+        return os.path.expanduser(self._results or str(self.get_option("results_dir")))
 
     def _name_run(self) -> None:
         """Answer ``make run``, which asks by ``TRUEUP_RUN_FILE`` which run it was."""
@@ -381,8 +389,8 @@ class CallbackModule(CallbackBase):
 
     def _write(self, result: Any, record: dict[str, Any], raw: str | None) -> None:
         try:
-            record = too_short.marked(record, _CATALOG)
-            path = records.write_record(str(self.get_option("results_dir")), record, raw)
+            record = too_short.marked(record, project.CATALOG)
+            path = records.write_record(self._folder(), record, raw)
         except TrueupError as error:
             self._stop(f"{error}; the run is stopped")
         status = f"recorded {record['outcome']}"
@@ -392,7 +400,8 @@ class CallbackModule(CallbackBase):
 
 def _action(task: Any) -> str:
     """The name of a task's action, without a collection where it is Ansible's own or none."""
-    return str(task.action).removeprefix("ansible.builtin.").removeprefix("ansible.legacy.")
+    name = project.short_name(str(task.action))
+    return name.removeprefix("ansible.builtin.").removeprefix("ansible.legacy.")
 
 
 def _is_recorder(task: Any) -> bool:

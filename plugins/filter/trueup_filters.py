@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from trueup_controller import family, lab, sizes, systemd
+from ansible.plugins.action import ActionBase
+from trueup_controller import family, gate, lab, project, sizes, systemd
 from trueup_controller.plans import rdma
 from trueup_controller.plans.devito import fastest
 from trueup_controller.sites import cyclecloud_variables
@@ -62,6 +62,7 @@ description:
     for each that cannot run jobs.
   - C(trueup_devito_fastest) takes the cases of the role's plan, the results folder, the run and the
     node, and says which of the layouts that are recorded won; empty where none is.
+  - C(trueup_command) takes the Python of this Ansible and returns the argv of C(trueup).
   - C(trueup_rdma_expected) takes the fact C(trueup_node) and the path of C(topologies.yml), and
     returns the parameter C(expected) of the module M(ib_facts) - rate and number from the size's
     row of the catalog, NUMA nodes by PCI address from its layout. What neither says is left out.
@@ -95,6 +96,12 @@ def devito_fastest(cases: list[dict[str, Any]], results: str, run: str, host: st
     return fastest(cases, good_records, host)
 
 
+def run_id(results: str, resume: str) -> str:
+    """As ``record.run_of``, where records of the run will be written."""
+    gate.require_callback(ActionBase)
+    return records.run_of(results, resume)
+
+
 def rdma_expected(node: dict[str, Any], path: str) -> dict[str, Any]:
     """As ``rdma.expected_of``, with the layouts at ``path``."""
     return rdma.expected_of(node, _layouts(path))
@@ -103,7 +110,9 @@ def rdma_expected(node: dict[str, Any], path: str) -> dict[str, Any]:
 # Each of a play's 600 hosts asks for the same file, which does not change meanwhile.
 @functools.lru_cache(maxsize=1)
 def _layouts(path: str) -> dict[str, nccl_topology.Layout]:
-    return nccl_topology.read_layouts(yaml.safe_load(Path(path).read_text(encoding="utf-8")))
+    return nccl_topology.read_layouts(
+        yaml.safe_load(project.file(path).read_text(encoding="utf-8"))
+    )
 
 
 class FilterModule:
@@ -115,6 +124,7 @@ class FilterModule:
             "trueup_benchmark_roles": family.benchmark_roles,
             "trueup_changes_due": family.changes_due,
             "trueup_chosen": family.chosen,
+            "trueup_command": project.command,
             "trueup_cyclecloud_arguments": cyclecloud_variables.arguments,
             "trueup_cyclecloud_hosts": cyclecloud_variables.hosts,
             "trueup_cyclecloud_problems": cyclecloud_variables.problems,
@@ -132,7 +142,7 @@ class FilterModule:
             "trueup_pip_source": own_python.pip_source,
             "trueup_rdma_expected": rdma_expected,
             "trueup_roles_of_groups": family.roles_of_groups,
-            "trueup_run_id": records.run_of,
+            "trueup_run_id": run_id,
             "trueup_sizes": sizes.read_sizes,
             "trueup_skip_lines": family.skip_lines,
             "trueup_skipped_for": family.skipped_on_node,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.constants import config
@@ -19,6 +18,7 @@ try:
     from trueup_controller.azure.machines import Machine
     from trueup_controller.azure.manager import Manager
     from trueup_controller.azure.selection import Selection
+    from trueup_controller.project import CATALOG
     from trueup_controller.sizes import read_sizes
     from trueup_node.errors import BadInput, TrueupError
     from trueup_node.suggest import did_you_mean
@@ -51,7 +51,7 @@ options:
   plugin:
     description: The name of this plugin.
     required: true
-    choices: [azure_hpc]
+    choices: [azure_hpc, trueup.azure_hpc.azure_hpc]
   subscriptions:
     description: Ids or names of subscriptions of one tenant; the login's default one without any.
     type: list
@@ -134,7 +134,7 @@ keyed_groups:
 # Of azure_rm, whose meaning is another one here.
 _JINJA = ("exclude_host_filters", "include_host_filters", "default_host_filters")
 _LISTED = 5
-_CATALOG = Path(machines.__file__).parents[3] / "catalog" / "vm_sizes.csv"
+_SIZES = CATALOG / "vm_sizes.csv"
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
@@ -151,7 +151,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         super().parse(inventory, loader, path, cache)
         options = self._read_config_data(path)
         try:
-            refuse_unknown(options, config.get_configuration_definitions("inventory", self.NAME))
+            documented = config.get_configuration_definitions("inventory", self._load_name)
+            refuse_unknown(options, documented)
             self._populate(self._chosen(self._machines(path, cache)))
         except TrueupError as error:
             raise AnsibleParserError(f"azure_hpc: {error}") from None
@@ -304,7 +305,7 @@ def _tuples(entry: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 def refuse_families(groups: Iterable[str]) -> None:
     """A family's group is identify's word: a resized machine would be configured as two."""
-    families = {row["family"] for row in read_sizes(str(_CATALOG)).values()}
+    families = {row["family"] for row in read_sizes(str(_SIZES)).values()}
     wrong = sorted(families.intersection(groups))
     if wrong:
         raise BadInput(

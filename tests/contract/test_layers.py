@@ -47,8 +47,8 @@ CONTROLLER: Layers = (
     (
         *("acceptance", "actions", "background", "benchmark_roles", "check_mode_writes"),
         *("download_failures", "forecast", "gate", "host_names", "lab", "launch_nodes", "machines"),
-        *("morning", "package_failures", "removed_options", "role_folders", "settings", "sizes"),
-        *("system", "systemd"),
+        *("morning", "package_failures", "project", "removed_options", "role_folders"),
+        *("settings", "sizes", "system", "systemd"),
     ),
     ("azure", "desktops", "plans", "sites"),
     ("family", "new_machine", "plan_loader", "terminal"),

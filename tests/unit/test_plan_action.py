@@ -138,15 +138,32 @@ def test_a_key_that_an_entry_does_not_have_is_named() -> None:
     assert str(failed.value).startswith(said)
 
 
-@pytest.mark.parametrize("role", ["stream", "nccl", "gpu_driver", "hpcx"])
-def test_a_role_on_a_node_that_nothing_has_identified_says_what_to_run(
+@pytest.mark.parametrize("role", ["stream", "gpu_driver", "hpcx"])
+def test_a_node_that_nothing_has_identified_is_asked(
     monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
-    answering(monkeypatch, {"programs": {}, "files": []})
-    with pytest.raises(AnsibleActionFail) as failed:
-        run(role, inventory_hostname="n7")
-    assert "identified n7" in str(failed.value)
-    assert "playbooks/identify.yml" in str(failed.value)
+    identity = {"trueup_node": node("hbv3")}
+    modules: list[str] = []
+
+    def answer(_: Any, module: str, *_more: Any) -> dict[str, Any]:
+        modules.append(module)
+        is_identity = module == "azure_node_facts"
+        return {"ansible_facts": identity} if is_identity else {"programs": {}, "files": []}
+
+    monkeypatch.setattr(trueup_plan, "answer_of", answer)
+    result = run(role, inventory_hostname="n7")
+    assert (modules[0], modules.count("azure_node_facts")) == ("azure_node_facts", 1)
+    assert result["ansible_facts"]["trueup_node"] == identity["trueup_node"]
+
+
+def test_a_node_is_not_asked_by_an_ansible_that_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = answering(monkeypatch, {"ansible_facts": {"trueup_node": node("hbv3")}})
+    monkeypatch.setattr(trueup_plan, "__version__", "2.18.19")
+    with pytest.raises(AnsibleActionFail, match=r"^This is ansible-core 2\.18\.19, which gets no"):
+        run("stream", inventory_hostname="n7")
+    assert seen == []
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from trueup_node import benchmarks
+from trueup_controller.project import FOLDER
 from trueup_node.errors import BadInput
 
 from .messages import say_all
 from .options import Common, examples, option, taking
 
 app = typer.Typer()
-_PROJECT = Path(benchmarks.__file__).parents[3]
 
 
 @app.command(
@@ -53,7 +52,7 @@ def dryrun(
         azure_catalog.sizes,
         [*azure_catalog.facts["images"], *azure_catalog.facts["windows_images"]],
         os.environ,
-        _PROJECT,
+        FOLDER,
     )
     common.write([sheets.hosts(host_plans)])
     say_all([f"{plan.host}: {note}" for plan in host_plans for note in plan.notes])
@@ -73,7 +72,7 @@ def _facts(host: str) -> dict[str, object]:
     Raises:
         BadInput: the file is damaged.
     """
-    folder = Path(os.environ.get("ANSIBLE_CACHE_PLUGIN_CONNECTION") or _PROJECT / ".cache/facts")
+    folder = Path(os.environ.get("ANSIBLE_CACHE_PLUGIN_CONNECTION") or FOLDER / ".cache/facts")
     path = folder / host
     try:
         read = json.loads(path.read_text(encoding="utf-8"))

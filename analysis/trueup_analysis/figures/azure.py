@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from trueup_controller import dryrun
 from trueup_controller.azure import availability, cost, parameters
 from trueup_controller.azure.catalog import Catalog
+from trueup_controller.project import FOLDER
 from trueup_controller.sizes import read_sizes
-from trueup_node import benchmarks
 from trueup_node.errors import BadInput
 from trueup_node.suggest import did_you_mean
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _RECIPES = "azure_recipes"
-_PROJECT = Path(benchmarks.__file__).parents[3]
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Plan:
         return [
             *(("access", text) for text in self.made.lacking()),
             *([("price", refused)] if refused else []),
-            *dryrun.missing(self.made, self.known, environment, _PROJECT),
+            *dryrun.missing(self.made, self.known, environment, FOLDER),
         ]
 
     def work(self) -> dryrun.Measured:
@@ -76,7 +75,7 @@ class Plan:
         Raises:
             BadInput: there is no such preset, or it is for other sizes.
         """
-        return dryrun.measured(self.made, self.known, _PROJECT)
+        return dryrun.measured(self.made, self.known, FOLDER)
 
     def warnings(self) -> list[str]:
         """Objections that do not forbid it."""
@@ -95,7 +94,7 @@ class Plan:
             )
         if self.made.outbound == "none":
             texts.append("nodes cannot reach the internet: packages must come from a mirror within")
-        return texts + dryrun.warnings(self.made, self.known, _PROJECT)
+        return texts + dryrun.warnings(self.made, self.known, FOLDER)
 
 
 def recipes(chosen: Path | None = None) -> list[str]:

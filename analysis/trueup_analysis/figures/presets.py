@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import yaml
-from trueup_node import benchmarks
+from trueup_controller.project import FOLDER, settings
 from trueup_node.cases import Figure
 from trueup_node.errors import BadInput
 
@@ -41,7 +40,7 @@ _OF_CLIENTS: Final = tuple(f"rate_at_{latency * 1000:g}ms" for latency in shared
 
 def families() -> list[dict[str, Any]]:
     """The VM families with their roles, benchmarks and presets (trueup_families)."""
-    path = Path(benchmarks.__file__).parents[3] / "playbooks" / "group_vars" / "all.yml"
+    path = settings(FOLDER)
     found: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))[
         "trueup_families"
     ]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from trueup_controller import actions
 from trueup_controller.desktops import answers, identify
+from trueup_controller.project import CATALOG
 from trueup_controller.sizes import read_sizes
-from trueup_node import benchmarks
 from trueup_node.errors import TrueupError
 from trueup_node.node import metadata as imds
 from trueup_node.node.nvidia_smi import GPU_QUERY, Gpu, parse_nvidia_smi
@@ -36,7 +35,7 @@ options:
     type: str
 """
 
-_SIZES = Path(benchmarks.__file__).parents[3] / "catalog" / "vm_sizes.csv"
+_SIZES = CATALOG / "vm_sizes.csv"
 _NVIDIA_SMI = ["nvidia-smi", f"--query-gpu={GPU_QUERY}", "--format=csv"]
 # For the whole answer, as trueup_node.node.metadata waits on a node.
 _METADATA_SECONDS = 10
