@@ -255,7 +255,7 @@ class ActionModule(ActionBase):
         """The node's identity: the play's ``trueup_node``, which is the fact of that name. A node
         that nothing has identified is asked now, and ``facts`` gets its answer."""
         known = {**(variables.get("ansible_facts") or {}), **facts}.get("trueup_node")
-        node: dict[str, Any] = self._own_node(variables) or known
+        node: dict[str, Any] = self._own_node(variables) or known or {}
         if not node:
             if problem := ansible_problem(__version__):
                 raise AnsibleActionFail(problem)
