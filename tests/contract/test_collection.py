@@ -37,6 +37,10 @@ PathFinder.find_spec = lambda name, *more: None if name in {blocked!r} else find
 OWN = ("trueup", "trueup_node", "trueup_controller", "trueup_analysis")
 
 
+# What these need of a node they are given by the role that includes them.
+HELPERS = {"hf_model", "llm_kernels", "pinned_venv", "python", "vendor_packages"}
+
+
 class Project:
     """A foreign project."""
 
@@ -114,6 +118,24 @@ def test_a_benchmarks_role_runs_on_a_node_that_nothing_has_identified(project: P
     done = project.play(example, "--check")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"TASK [{NAME}.stream : Install]" in done.stdout
+
+
+def test_each_role_alone_identifies_the_node(project: Project) -> None:
+    """Those that end with an error have a reason of their own: the machine is no VM of Azure."""
+    roles = sorted(path.parent.name for path in (ROOT / "roles").rglob("tasks"))
+    tasks = [
+        {
+            "block": [{"ansible.builtin.include_role": {"name": f"{NAME}.{role}"}}],
+            "rescue": [{"ansible.builtin.debug": {"msg": "SAYS {{ ansible_failed_result.msg }}"}}],
+        }
+        for role in roles
+        if role not in HELPERS
+    ]
+    done = project.play(yaml.safe_dump([{"hosts": "all", "tasks": tasks}]), "--check")
+    said = re.findall(r'"msg": "SAYS (.*)"', done.stdout)
+    assert "PLAY RECAP" in done.stdout
+    assert [text for text in said if "trueup_" in text and "undefined" in text] == []
+    assert [text for text in said if "'trueup_node'" in text] == []
 
 
 def examples(role: str) -> list[str]:
