@@ -14,9 +14,7 @@ import pyarrow as pa
 from pandas.api.types import infer_dtype
 from trueup_analysis.figures.compare.comparing import compare
 from trueup_analysis.figures.compare.sides import Records
-from trueup_analysis.figures.prices import Terms
-from trueup_analysis.figures.serving import ServiceLevel
-from trueup_analysis.figures.tokens import ApiPrices
+from trueup_analysis.figures.terms import ApiPrices, ServiceLevel, Terms
 from trueup_analysis.load import load as load_all
 from trueup_analysis.runs import is_record, of_runs
 from trueup_analysis.selection import Selection, moment, select

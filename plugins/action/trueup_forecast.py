@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from trueup_analysis.figures.prices import LIST_OFFER, Pricing, Terms, read_all
+from trueup_analysis.figures.prices import LIST_OFFER, Pricing, read_all
+from trueup_analysis.figures.terms import Terms
 from trueup_controller import family
 from trueup_controller.desktops.preflight import surcharge
 from trueup_controller.forecast import Work, earlier, forecast

@@ -191,7 +191,8 @@ def _architectures(
     from ..catalog import folder
     from ..figures.advise import architectures
     from ..figures.advise.knowledge import Knowledge
-    from ..figures.prices import Book, Terms, day_of_reading, read_all, refuse_unknown
+    from ..figures.prices import Book, day_of_reading, read_all, refuse_unknown
+    from ..figures.terms import Terms
     from ..sheets import advise_architectures as sheets
 
     names, inputs = (

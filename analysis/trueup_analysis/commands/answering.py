@@ -30,7 +30,8 @@ def answered(
     from ..figures.advise import access, answers, asks
     from ..figures.advise.kinds.sizing import Held, Sizing
     from ..figures.advise.services import read_services
-    from ..figures.prices import Book, Terms, read_all, refuse_unknown
+    from ..figures.prices import Book, read_all, refuse_unknown
+    from ..figures.terms import Terms
 
     ask = asks.read(kind, inputs, of_log=need is not None)
     terms, prices = Terms(region=ask["region"], price_date=price_date), read_all(catalog)

@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from .billing import Billing
 from .inputs import load_results
 from .messages import Format, end_incomplete, say_all, say_notes, say_warnings
-from .options import Common, RecordQuery, examples, filters, flag, taking
+from .options import Billing, Common, RecordQuery, examples, filters, flag, taking
 
 app = typer.Typer()
 

@@ -105,8 +105,9 @@ def import_(
     from ..figures import topology
     from ..figures.contradictions import contradictions, size_of_log
     from ..figures.imported import Provenance, size_of
-    from ..figures.prices import Terms, read_all, refuse_unknown
+    from ..figures.prices import read_all, refuse_unknown
     from ..figures.sizes import read_sizes
+    from ..figures.terms import Terms
     from ..read import nodes_of
 
     refuse_unknown(read_all(catalog), Terms(region=region, offer=offer))

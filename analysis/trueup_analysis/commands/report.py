@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from trueup_node.errors import BadInput
 
-from .billing import Billing
 from .inputs import load_with_others
 from .messages import end_incomplete, print_, say_notes
-from .options import CatalogOption, RecordQuery, examples, filters, option, taking
+from .options import Billing, CatalogOption, RecordQuery, examples, filters, option, taking
 
 if TYPE_CHECKING:
     from ..figures.advise.access import Advised

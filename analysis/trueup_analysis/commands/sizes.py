@@ -39,7 +39,8 @@ def sizes(
     regions with a price. Without a price it is unknown."""
     from ..catalog import find, rows
     from ..figures import price_list
-    from ..figures.prices import Terms, read_all, refuse_unknown
+    from ..figures.prices import read_all, refuse_unknown
+    from ..figures.terms import Terms
     from ..sheets import price_list as sheets
 
     prices = read_all(common.catalog)

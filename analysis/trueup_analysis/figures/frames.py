@@ -10,12 +10,33 @@ from trueup_node.cases import TYPICAL
 from .. import packed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from trueup_node.view import Measure
 
 # A single measurement is the median of one.
 MEDIANS = (None, "median", "single")
+# Parameters that say how the work was done. All others say which work it was; only equal work is
+# compared.
+HOW = frozenset(
+    {
+        "asked",
+        "autotune",
+        "binding",
+        "block_shape",
+        "language",
+        "launcher",
+        "layout",
+        "mpi",
+        "ranks",
+        "repeats",
+        "scaling",
+        "threads",
+        "threads_per_rank",
+        "tuned_at",
+        "tuning",
+    }
+)
 
 
 def of_kinds(
@@ -94,3 +115,10 @@ def _is_placed(rows: pd.DataFrame) -> pd.Series:
 def _stating(rows: pd.DataFrame, statistics: Sequence[str | None]) -> pd.DataFrame:
     """The rows of some statistics, in the order of these."""
     return pd.concat([rows[rows["statistic"].isin([name])] for name in statistics])
+
+
+def work_of(parameters: Mapping[str, Any], without: Container[str] = HOW) -> str:
+    """Equal texts for equal work: the parameters without the ones that say how it was done."""
+    return repr(
+        sorted((name, str(value)) for name, value in parameters.items() if name not in without)
+    )

@@ -13,10 +13,8 @@ from trueup_node.errors import BadInput
 
 from ..cases import read_cases
 from ..packed import alike
-from . import tokens
-from .frames import MEDIANS, first, of_kinds, rows_of
-from .views import amount_rate, headline, view_of
-from .work import HOW, work_of
+from .frames import HOW, MEDIANS, first, of_kinds, rows_of, work_of
+from .views import amount_rate, headline, is_served, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -55,7 +53,7 @@ def has_work(loaded: Loaded) -> bool:
 
 def work_priced(benchmark: str) -> tuple[Work, ...]:
     """The units of work by which ``table`` prices a benchmark; none where it has no view."""
-    view = None if tokens.is_served(benchmark) else view_of(benchmark)
+    view = None if is_served(benchmark) else view_of(benchmark)
     return () if view is None else view.work
 
 
@@ -106,7 +104,7 @@ def _held(loaded: Loaded) -> Iterator[_Held]:
     ok = loaded.records[loaded.records["outcome"] == "ok"]
     for name, group in ok.groupby("benchmark", sort=False, observed=True):
         benchmark = str(name)
-        if tokens.is_served(benchmark):
+        if is_served(benchmark):
             continue
         works = work_priced(benchmark)
         worked = _holding(loaded, group, [_RUN_TIME])

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-import re
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -14,6 +11,7 @@ from trueup_node.errors import BadInput
 from trueup_node.suggest import did_you_mean, nearest
 
 from .. import catalog
+from .terms import Terms, is_date
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +21,7 @@ CURRENCY = "USD"
 # Expected off Azure, so the report takes it for a note.
 NO_SIZE = "A machine without an Azure size has no price; give --size SIZE or --price US$."
 GIVEN = "given on the command line"
-_DATE = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 LIST_OFFER = "payg"
-_DAY: Final = 24
 # The columns of a price, where none is known.
 _QUOTED: Final[dict[str, Any]] = {
     "usd_per_hour": math.nan,
@@ -67,66 +63,6 @@ def read_all(chosen: Path | None = None) -> list[dict[str, Any]]:
     )
 
 
-@dataclass(frozen=True)
-class Terms:
-    """The terms of a price.
-
-    Attributes:
-        region, offer: instead of the record's own; a record without an offer is priced as
-            pay-as-you-go ("payg").
-        price: US$ per node-hour for all rows, instead of the catalog.
-        as_size: price every row as this size (also records made off Azure).
-        price_date: newest price on or before this day (YYYY-MM-DD) instead of the newest.
-        idle_hours: of each day, in which a server is billed and nobody asks it; part of the
-            cost of its tokens and answers, and of nothing else.
-        users: how many share a host, instead of the records' number.
-
-    Raises:
-        BadInput: a price that is not above zero, a price date that is none, idle hours that leave
-            none of a day, or no user.
-    """
-
-    region: str | None = None
-    offer: str | None = None
-    os: str = "linux"
-    price: float | None = None
-    as_size: str | None = None
-    price_date: str | None = None
-    idle_hours: float = 0.0
-    users: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.users is not None and self.users < 1:
-            raise BadInput(f"{self.users} users are not 1 or more")
-        if not 0 <= self.idle_hours < _DAY:
-            raise BadInput(
-                f"{self.idle_hours:g} idle hours a day are not 0 or more and less than {_DAY}"
-            )
-        if self.price is not None and not 0 < self.price < math.inf:
-            raise BadInput(f"a price of {self.price} US$ an hour is not above zero")
-        if self.price_date is not None and not _is_date(self.price_date):
-            raise BadInput(f"price date {self.price_date!r} is not a date like 2026-06-18")
-
-    @property
-    def idle_factor(self) -> float:
-        """The factor on the cost of a served hour that pays for the idle ones."""
-        return _DAY / (_DAY - self.idle_hours)
-
-    @property
-    def placed(self) -> bool:
-        """Whether a published rate, which names no region, has a price."""
-        return self.region is not None or self.price is not None
-
-
-OWN: Final = Terms()
-
-
-def _is_date(text: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return bool(_DATE.match(text)) and bool(date.fromisoformat(text))
-    return False
-
-
 def _price_row(row: dict[str, str], where: str) -> dict[str, Any]:
     try:
         price = float(row["usd_per_hour"])
@@ -134,7 +70,7 @@ def _price_row(row: dict[str, str], where: str) -> dict[str, Any]:
         raise BadInput(f"{where}: {row['usd_per_hour']!r} is not a price") from error
     if not price > 0:
         raise BadInput(f"{where}: a price of {price} is not above zero")
-    if row["as_of_date"] and not _is_date(row["as_of_date"]):
+    if row["as_of_date"] and not is_date(row["as_of_date"]):
         raise BadInput(f"{where}: {row['as_of_date']!r} is not a date like 2026-06-18")
     return {**{name: row[name] for name in catalog.PRICE_COLUMNS}, "usd_per_hour": price}
 

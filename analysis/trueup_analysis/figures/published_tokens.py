@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..load import Loaded
-    from .tokens import ApiPrices
+    from .terms import ApiPrices
 
 _OS: Final = "linux"
 _ARTICLES_REGION: Final = "southcentralus"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup_node.errors import BadInput
 from trueup_node.serving import LOADS
 
 from .knee import Knee, knee
+from .terms import ServiceLevel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,48 +20,6 @@ _SAME: Final = (
     *("benchmark", "engine", "model", "version", "sweep", "vm_size", "machine", "region"),
     *("offer", "node_count", "gpus"),
 )
-
-
-@dataclass(frozen=True)
-class ServiceLevel:
-    """The promise to users: the 99th percentile of TTFT and of TPOT, in milliseconds; None is no
-    limit.
-
-    Raises:
-        BadInput: a limit that is not above zero.
-    """
-
-    ttft_ms: float | None = None
-    tpot_ms: float | None = None
-
-    def __post_init__(self) -> None:
-        for name, limit in self.limits.items():
-            if not 0 < limit < math.inf:
-                raise BadInput(f"a service level of {limit:g} ms {name.upper()} is not above zero")
-
-    @property
-    def limits(self) -> dict[str, float]:
-        """Milliseconds by ttft and tpot, where there is a limit."""
-        milliseconds = {"ttft": self.ttft_ms, "tpot": self.tpot_ms}
-        return {name: limit for name, limit in milliseconds.items() if limit is not None}
-
-    @property
-    def words(self) -> str:
-        """ "99 % of TTFT within 500 ms and of TPOT within 50 ms"."""
-        parts = [f"{name.upper()} within {limit:g} ms" for name, limit in self.limits.items()]
-        return f"99 % of {' and of '.join(parts)}"
-
-    def holds(self, row: Mapping[str, Any]) -> bool | None:
-        """Whether a load is within it in every repeat; None where a latency is unknown."""
-        verdicts = [
-            None
-            if row[f"{name}_p99_known"] < row["n"]
-            else bool(row[f"{name}_p99_seconds"] * 1000 <= limit)
-            for name, limit in self.limits.items()
-        ]
-        if False in verdicts:
-            return False
-        return None if None in verdicts else True
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
-from trueup_node.errors import BadInput
 from trueup_node.serving import LOADS
 
 from .. import catalog, units
 from ..packed import MEASURED
-from .frames import MEDIANS, of_whole_case, rows_of
-from .prices import OWN, Pricing, Terms
-from .views import view_of
-from .work import HOW, work_of
+from .frames import HOW, MEDIANS, of_whole_case, rows_of, work_of
+from .prices import Pricing
+from .terms import OWN, ApiPrices, Terms
+from .views import is_served, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,31 +46,6 @@ _MILLION: Final = 1e6
 _SECONDS: Final = 3600
 # Both rates are printed with two decimals, so a total may fall short of its part by this much.
 _ROUNDING: Final = 0.01
-
-
-@dataclass(frozen=True)
-class ApiPrices:
-    """An API's prices, US$ per million output tokens and per million of all tokens; None where
-    nothing is compared.
-
-    Raises:
-        BadInput: a price that is not above zero.
-    """
-
-    output: float | None = None
-    total: float | None = None
-
-    def __post_init__(self) -> None:
-        for token_kind, price in (("output tokens", self.output), ("tokens", self.total)):
-            if price is not None and not 0 < price < math.inf:
-                message = (
-                    f"an API price of {price:g} US$ per million {token_kind} is not above zero"
-                )
-                raise BadInput(message)
-
-    @property
-    def given(self) -> bool:
-        return self.output is not None or self.total is not None
 
 
 @dataclass(frozen=True)
@@ -116,12 +90,6 @@ class TokenTable:
     left_out: list[str] = field(default_factory=list)
     idle_factor: float = 1.0
     unmeasured: list[dict[str, Any]] = field(default_factory=list)
-
-
-def is_served(benchmark: str) -> bool:
-    """Whether a benchmark measures a server, whose tokens ``table`` prices."""
-    view = view_of(benchmark)
-    return view is not None and bool(view.loads)
 
 
 def served(records: pd.DataFrame) -> pd.DataFrame:

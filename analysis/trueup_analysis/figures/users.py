@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trueup_node.cases import Case
 
     from ..load import Loaded
-    from .prices import Terms
+    from .terms import Terms
 
 BENCHMARK: Final = "nv_a10"
 # The benchmark name of a publication, and its metric.

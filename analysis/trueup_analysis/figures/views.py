@@ -33,6 +33,12 @@ def view_of(benchmark: str) -> View | None:
     return view
 
 
+def is_served(benchmark: str) -> bool:
+    """Whether a benchmark measures a server, whose tokens ``table`` prices."""
+    view = view_of(benchmark)
+    return view is not None and bool(view.loads)
+
+
 def names_of(benchmark: str) -> str:
     """The readers' name of a benchmark."""
     view = view_of(benchmark)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..figures import cheapest
+from ..figures.cost import cheapest_of_tokens, cheapest_of_work
 from ..figures.pooling import work_priced
 from ..figures.views import names_of
 from ..render.html import Part, Section
@@ -71,8 +71,8 @@ def _finding(finding: health_sheets.Finding) -> str:
 def price_sentences(runs: CostTable | None, tokens: TokenTable | None, sizes: Sizes) -> list[str]:
     """The cheapest of several machines for the same work; without a choice, the cost of each
     benchmark's cheapest row; without a price, the reason."""
-    sentences = [] if runs is None else cheapest.of_work(runs, sizes)
-    sentences += [] if tokens is None else cheapest.of_tokens(tokens, sizes)
+    sentences = [] if runs is None else cheapest_of_work(runs, sizes)
+    sentences += [] if tokens is None else cheapest_of_tokens(tokens, sizes)
     if not sentences:
         sentences = [*_costs(runs), *_token_costs(tokens)]
         more = len(sentences) - _COSTS

@@ -18,10 +18,11 @@ from ..figures.health import expectations
 from ..figures.health.examine import examine
 from ..figures.health.required import roster
 from ..figures.pooling import has_work
-from ..figures.prices import OWN, Terms, read_all
+from ..figures.prices import read_all
 from ..figures.scaling.tables import series
 from ..figures.sizes import read_sizes
-from ..figures.views import names_of, views
+from ..figures.terms import OWN, Terms
+from ..figures.views import is_served, names_of, views
 from ..render.html import UNKNOWN, Page, Part, Section
 from ..selection import run_ids
 from ..sheets import cost as cost_sheets
@@ -58,8 +59,8 @@ if TYPE_CHECKING:
     from ..figures.cost import CostTable
     from ..figures.groups import Group
     from ..figures.scaling.tables import Series
-    from ..figures.serving import ServiceLevel
-    from ..figures.tokens import ApiPrices, TokenTable
+    from ..figures.terms import ApiPrices, ServiceLevel
+    from ..figures.tokens import TokenTable
     from ..figures.users import UserTable
     from ..load import Loaded
     from ..sheets.sheet import Sheet
@@ -325,7 +326,7 @@ def _billed(
     runs = serving = None
     if has_work(loaded):
         runs = cost.table(loaded, prices=book, terms=terms, expectations=expected)
-    if any(map(tokens.is_served, by_benchmark)):
+    if any(map(is_served, by_benchmark)):
         gpus = tokens.read_gpus(catalog_folder / "vm_sizes.csv")
         serving = tokens.table(loaded, prices=book, gpus=gpus, terms=terms, api=api)
     if serving is not None and not serving.table:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from trueup_node.errors import BadInput, TrueupError
 
-from ..figures.prices import OWN, Terms
+from ..figures.terms import OWN, Terms
 from ..render.html import render_html
 from .page import gather
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from ..figures.advise.access import Advised
     from ..figures.advise.kinds import Sized
     from ..figures.compare.changes import Comparison
-    from ..figures.serving import ServiceLevel
-    from ..figures.tokens import ApiPrices
+    from ..figures.terms import ApiPrices, ServiceLevel
     from ..load import Loaded
     from ..render.html import Page
 

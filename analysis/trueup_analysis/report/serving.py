@@ -15,7 +15,8 @@ from ..render.plots.data import Line, LinesPlot
 from ..sheets import serving as sheets
 
 if TYPE_CHECKING:
-    from ..figures.serving import ServiceLevel, Sweep
+    from ..figures.serving import Sweep
+    from ..figures.terms import ServiceLevel
     from ..figures.tokens import TokenTable
 
 

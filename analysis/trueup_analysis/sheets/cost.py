@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
 from ..figures.pooling import work_priced
+from ..figures.prices import GIVEN
 from ..figures.views import names_of, view_of
-from .price_list import source_of
 from .sheet import Column, Sheet, four, price, short_size, three, times, unshown
 
 if TYPE_CHECKING:
@@ -240,3 +240,11 @@ def _sweeps(rows: Sequence[Mapping[str, Any]]) -> Sheet:
         facts={"kind": "sweeps"},
         name="cost-sweeps",
     )
+
+
+def source_of(row: Mapping[str, Any]) -> str:
+    """Where the price of a row comes from: region, system, offer, date and source."""
+    if row["price_source"] == GIVEN:
+        return GIVEN
+    date = ", ".join(filter(None, (row["price_date"], row["price_age"]))) or "unknown date"
+    return f"{row['region']}, {row['os']}, {row['offer']}, as of {date}, {row['price_source']}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import units
-from ..figures.prices import GIVEN
 from .sheet import Column, Sheet, price, short_size, unshown, worded
 
 if TYPE_CHECKING:
@@ -91,14 +90,6 @@ def sizes(rows: Sequence[Mapping[str, Any]], region: str | None, offer: str, sys
         ],
         facts={"kind": "sizes", "currency": "USD"},
     )
-
-
-def source_of(row: Mapping[str, Any]) -> str:
-    """Where the price of a row comes from: region, system, offer, date and source."""
-    if row["price_source"] == GIVEN:
-        return GIVEN
-    date = ", ".join(filter(None, (row["price_date"], row["price_age"]))) or "unknown date"
-    return f"{row['region']}, {row['os']}, {row['offer']}, as of {date}, {row['price_source']}"
 
 
 def age_notes(prices: Iterable[tuple[str, str]]) -> list[str]:

@@ -13,7 +13,8 @@ from .tokens import ANSWERS, goodput_notes, idle_note, rate
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..figures.serving import ServiceLevel, Sweep
+    from ..figures.serving import Sweep
+    from ..figures.terms import ServiceLevel
     from ..figures.tokens import TokenTable
 
 # Variables of a sweep, with their names for people.

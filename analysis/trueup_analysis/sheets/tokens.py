@@ -11,14 +11,15 @@ from trueup_node.serving import LOADS
 
 from .. import units
 from ..figures.prices import GIVEN
-from .price_list import source_of
+from .cost import source_of
 from .sheet import Column, Sheet, price, short_size, unshown, worded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..figures.published_tokens import Article, PriceSet
-    from ..figures.tokens import ApiPrices, TokenTable
+    from ..figures.terms import ApiPrices
+    from ..figures.tokens import TokenTable
 
 _NEVER: Final = "never at this rate"
 WHOLE_VM: Final = (

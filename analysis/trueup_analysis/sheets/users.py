@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import units
-from .price_list import source_of
+from .cost import source_of
 from .sheet import Column, Sheet, price, short_size, two, unshown
 
 if TYPE_CHECKING:

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..catalog import find, folder
-from ..figures import cheapest, published_tokens
-from ..figures import cost as work_cost
-from ..figures import tokens as token_figures
-from ..figures import users as users_figures
+from ..figures import cost as work
+from ..figures import published_tokens, tokens, users
 from ..figures.health import expectations
 from ..figures.pooling import has_work
 from ..figures.prices import read_all
 from ..figures.sizes import read_sizes
+from ..figures.views import is_served
 from ..sheets import cost as cost_sheets
 from ..sheets import tokens as token_sheets
 from ..sheets import users as user_sheets
 from ..sheets.serving import sweep_sheets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from ..figures.prices import Terms
-    from ..figures.serving import ServiceLevel
-    from ..figures.tokens import ApiPrices
+    from ..figures.sizes import Sizes
+    from ..figures.terms import ApiPrices, ServiceLevel, Terms
     from ..load import Loaded
     from ..sheets.sheet import Sheet
 
@@ -61,39 +59,79 @@ def cost(
     Raises:
         BadInput: no record holds work that has a price.
     """
-    prices = read_all(catalog)
-    catalog_folder = folder(catalog)
-    gpus = token_figures.read_gpus(catalog_folder / "vm_sizes.csv")
-    serving = token_figures.table(loaded, prices=prices, gpus=gpus, terms=terms, api=api)
-    article = published_tokens.recompute(
-        loaded, prices=prices, gpus=gpus, price_date=terms.price_date, api=api
-    )
-    sizes = read_sizes(find("vm_sizes.csv", catalog).parent)
-    sheets: list[Sheet] = []
-    sentences: list[str] = []
-    unknown: list[str] = []
-    if serving is not None:
-        tell(serving.left_out)
-    has_served = article is not None or (serving is not None and bool(serving.table))
-    has_users = users_figures.has_users(loaded, terms)
+    case = _Pricing(loaded, catalog, read_all(catalog), terms)
+    serves = any(map(is_served, loaded.values("benchmark")))
+    by_token = _by_token(case, api, level, tell) if serves else _Priced()
+    by_user = _by_user(case)
+    priced = [by_token, by_user]
     # Without any, it says that there is nothing to price.
-    if has_work(loaded) or not (has_served or has_users):
-        expected = expectations.at_sizes(loaded, catalog)
-        result = work_cost.table(loaded, prices=prices, terms=terms, expectations=expected)
-        sheets += cost_sheets.cost(result)
-        sentences += cheapest.of_work(result, sizes)
-        unknown += result.unknown
-    if serving is not None:
-        sentences += cheapest.of_tokens(serving, sizes)
-        sheets += token_sheets.tokens(serving)
-        sheets += sweep_sheets(serving, level)
-        unknown += serving.unknown
+    if has_work(loaded) or not any(each.has_rows for each in priced):
+        priced = [_by_work(case), *priced]
+    return Costs(
+        [sheet for each in priced for sheet in each.sheets],
+        [sentence for each in priced for sentence in each.cheapest],
+        [text for each in priced for text in each.unknown],
+    )
+
+
+class _Pricing(NamedTuple):
+    """Records, a catalog, its prices, and the terms."""
+
+    loaded: Loaded
+    catalog: Path | None
+    prices: Sequence[Mapping[str, Any]]
+    terms: Terms
+
+    @property
+    def sizes_file(self) -> Path:
+        return folder(self.catalog) / "vm_sizes.csv"
+
+    @property
+    def sizes(self) -> Sizes:
+        return read_sizes(find("vm_sizes.csv", self.catalog).parent)
+
+
+class _Priced(NamedTuple):
+    """Rows by one kind of work: whether there are any, their sheets, sentences on the cheapest, and
+    the sizes, regions and offers without a price."""
+
+    has_rows: bool = False
+    sheets: Sequence[Sheet] = ()
+    cheapest: Sequence[str] = ()
+    unknown: Sequence[str] = ()
+
+
+def _by_work(case: _Pricing) -> _Priced:
+    expected = expectations.at_sizes(case.loaded, case.catalog)
+    result = work.table(case.loaded, prices=case.prices, terms=case.terms, expectations=expected)
+    cheapest = work.cheapest_of_work(result, case.sizes)
+    return _Priced(True, cost_sheets.cost(result), cheapest, result.unknown)
+
+
+def _by_token(
+    case: _Pricing, api: ApiPrices, level: ServiceLevel, tell: Callable[[Sequence[str]], None]
+) -> _Priced:
+    loaded, terms = case.loaded, case.terms
+    priced: dict[str, Any] = {"prices": case.prices, "gpus": tokens.read_gpus(case.sizes_file)}
+    serving = tokens.table(loaded, **priced, terms=terms, api=api)
+    article = published_tokens.recompute(loaded, **priced, price_date=terms.price_date, api=api)
+    of_article = _Priced()
     if article is not None:
-        sheets += token_sheets.article(article)
-        unknown += article.unknown
-    if has_users:
-        vcpus = users_figures.read_vcpus(catalog_folder / "vm_sizes.csv")
-        by_user = users_figures.table(loaded, prices=prices, vcpus=vcpus, terms=terms)
-        sheets += user_sheets.users(by_user)
-        unknown += by_user.unknown
-    return Costs(sheets, sentences, unknown)
+        of_article = _Priced(True, token_sheets.article(article), unknown=article.unknown)
+    if serving is None:
+        return of_article
+    tell(serving.left_out)
+    return _Priced(
+        of_article.has_rows or bool(serving.table),
+        [*token_sheets.tokens(serving), *sweep_sheets(serving, level), *of_article.sheets],
+        work.cheapest_of_tokens(serving, case.sizes),
+        [*serving.unknown, *of_article.unknown],
+    )
+
+
+def _by_user(case: _Pricing) -> _Priced:
+    if not users.has_users(case.loaded, case.terms):
+        return _Priced()
+    vcpus = users.read_vcpus(case.sizes_file)
+    result = users.table(case.loaded, prices=case.prices, vcpus=vcpus, terms=case.terms)
+    return _Priced(True, user_sheets.users(result), (), result.unknown)

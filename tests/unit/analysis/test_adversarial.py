@@ -25,8 +25,9 @@ from torture.hostile_inputs import GOOD, RUN_ID, good_record
 from trueup_analysis import cli
 from trueup_analysis.figures import cost
 from trueup_analysis.figures.fits import fit_laws
-from trueup_analysis.figures.prices import NO_SIZE, Terms, read_prices
+from trueup_analysis.figures.prices import NO_SIZE, read_prices
 from trueup_analysis.figures.scaling.tables import series
+from trueup_analysis.figures.terms import Terms
 from trueup_analysis.load import load, pack
 from trueup_analysis.report.opening import OFF_AZURE
 from trueup_analysis.report.publish import write_report

@@ -15,7 +15,8 @@ from trueup_analysis.figures import views
 from trueup_analysis.figures.cost import CostTable, table
 from trueup_analysis.figures.health import expectations
 from trueup_analysis.figures.pooling import has_work, work_priced
-from trueup_analysis.figures.prices import Terms, read_prices
+from trueup_analysis.figures.prices import read_prices
+from trueup_analysis.figures.terms import Terms
 from trueup_analysis.load import Loaded, load
 from trueup_analysis.sheets import cost as cost_sheets
 from trueup_node.errors import BadInput

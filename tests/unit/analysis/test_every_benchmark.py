@@ -15,7 +15,7 @@ import pytest
 import recorded_runs as runs
 from report_pages import look
 from trueup_analysis import cli, parsers
-from trueup_analysis.figures.prices import Terms
+from trueup_analysis.figures.terms import Terms
 from trueup_analysis.load import load
 from trueup_analysis.report.publish import write_report
 

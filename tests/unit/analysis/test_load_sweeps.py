@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import made
 import pytest
-from trueup_analysis.figures.prices import Terms, read_prices
-from trueup_analysis.figures.serving import ServiceLevel, Sweep, sweeps
+from trueup_analysis.figures.prices import read_prices
+from trueup_analysis.figures.serving import Sweep, sweeps
+from trueup_analysis.figures.terms import ServiceLevel, Terms
 from trueup_analysis.figures.tokens import read_gpus, table
 from trueup_analysis.load import load
 from trueup_analysis.report.publish import write_report

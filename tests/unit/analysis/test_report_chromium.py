@@ -16,7 +16,7 @@ import azurite
 import pytest
 import recorded_runs as runs
 from PIL import Image
-from trueup_analysis.figures.prices import Terms
+from trueup_analysis.figures.terms import Terms
 from trueup_analysis.load import load
 from trueup_analysis.render.html import render_html
 from trueup_analysis.report.page import gather

@@ -17,7 +17,7 @@ import report_records as rr
 from report_pages import Seen, look
 from trueup_analysis import cli, packed
 from trueup_analysis.catalog import folder
-from trueup_analysis.figures.prices import Terms
+from trueup_analysis.figures.terms import Terms
 from trueup_analysis.load import Excluded, Loaded, load
 from trueup_analysis.report.publish import write_report
 from trueup_node.errors import BadInput, TrueupError

@@ -14,9 +14,10 @@ import pandas as pd
 import pytest
 from helpers import parametrized
 from trueup_analysis import units
-from trueup_analysis.figures.prices import Terms, read_prices
+from trueup_analysis.figures.prices import read_prices
 from trueup_analysis.figures.published_tokens import Article, recompute
-from trueup_analysis.figures.tokens import ApiPrices, TokenTable, read_gpus, table
+from trueup_analysis.figures.terms import ApiPrices, Terms
+from trueup_analysis.figures.tokens import TokenTable, read_gpus, table
 from trueup_analysis.figures.views import view_of
 from trueup_analysis.load import load
 from trueup_analysis.render import table as table_format

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import made
 import pytest
-from trueup_analysis.figures.prices import Terms, read_prices
+from trueup_analysis.figures.prices import read_prices
+from trueup_analysis.figures.terms import Terms
 from trueup_analysis.figures.users import read_vcpus, table
 from trueup_analysis.load import Loaded, load
 from trueup_analysis.sheets.users import users

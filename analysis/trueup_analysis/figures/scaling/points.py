@@ -12,9 +12,8 @@ from trueup_node.errors import BadInput
 from ... import units
 from ...cases import read_cases
 from ...packed import alike, decoded
-from ..frames import first, measured, of_kinds, of_whole_case
+from ..frames import HOW, first, measured, of_kinds, of_whole_case, work_of
 from ..views import at_headline, headline, views
-from ..work import HOW, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,8 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ... import units
-from ..frames import first
-from ..work import HOW
+from ..frames import HOW, first
 from .points import host_family
 
 if TYPE_CHECKING:
