@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulated_cloud import certificates
 from helpers import ROOT, parametrized
-from pypsrp.exceptions import AuthenticationError, WinRMError, WSManFaultError
+from pypsrp.exceptions import AuthenticationError, WSManFaultError
 from pypsrp.powershell import PowerShell, RunspacePool
 from pypsrp.wsman import WSMan
-from requests.exceptions import ConnectionError as NoConnection
 from simulated_windows import (
     Host,
     pipeline,
@@ -25,7 +22,6 @@ from simulated_windows import (
 
 pytestmark = pytest.mark.slow
 
-KEY = r"HKLM:\SOFTWARE\trueup"
 Found = dict[str, Any]
 
 
@@ -65,49 +61,6 @@ def _asked(found: Found, name: str, own: Found | None = None, /, **args: Any) ->
         return given
 
 
-def test_pypsrp_talks_to_it(served: tuple[Host, Found]) -> None:
-    _, found = served
-    assert _asked(found, "win_ping")["ping"] == "pong"
-
-
-@pytest.mark.parametrize("auth", ["ntlm", "negotiate"])
-def test_ntlm_with_message_encryption(auth: str) -> None:
-    host = Host.nv_a10()
-    host.unencrypted = False
-    with serving(host) as (_, found):
-        assert found["ansible_psrp_auth"] == "ntlm"
-        assert _asked(found, "win_ping", {"auth": auth})["ping"] == "pong"
-        # More than one envelope, both ways.
-        told = {"path": KEY, "name": "long", "data": "x" * 700_000}
-        assert _asked(found, "win_regedit", {"auth": auth}, **told)["changed"] is True
-        read = _asked(found, "win_reg_stat", {"auth": auth}, path=KEY, name="long")
-        assert read["value"] == "x" * 700_000
-        with pytest.raises((AuthenticationError, WinRMError)):
-            _asked(found, "win_ping", {"auth": auth, "password": "wrong"})
-        with pytest.raises((AuthenticationError, WinRMError)):
-            _asked(found, "win_ping", {"auth": auth, "username": "nobody"})
-        with pytest.raises(AuthenticationError):
-            _asked(found, "win_ping", {"auth": "basic", "encryption": "never"})
-        with pytest.raises(WSManFaultError, match="unencrypted traffic is disabled"):
-            _asked(found, "win_ping", {"auth": auth, "encryption": "never"})
-
-
-def test_https_with_a_certificate_that_the_client_knows(tmp_path: Path) -> None:
-    authority, certificate, key = certificates(tmp_path)
-    with serving(Host.nv_a10(), certificate=(certificate, key)) as (_, found):
-        assert found["ansible_psrp_protocol"] == "https"
-        told = {"ssl": True, "cert_validation": str(authority)}
-        assert _asked(found, "win_ping", told)["ping"] == "pong"
-        assert _asked(found, "win_ping", {**told, "auth": "ntlm"})["ping"] == "pong"
-        with pytest.raises(NoConnection, match="CERTIFICATE_VERIFY_FAILED"):
-            _asked(found, "win_ping", {"ssl": True, "encryption": "auto"})
-        # Somebody who says nothing, and somebody who speaks no TLS, keep nobody out.
-        with socket.create_connection((found["ansible_host"], found["ansible_port"])) as silent:
-            assert silent.fileno() > 0
-            assert _sent(found, b"POST /wsman HTTP/1.1\r\n\r\n", end=False)[:5] != b"HTTP/"
-            assert _asked(found, "win_ping", told)["ping"] == "pong"
-
-
 @parametrized(("state", "more", "said"))
 def test_the_program_says_what_it_cannot_serve(
     tmp_path: Path, state: str, more: list[str], said: str
@@ -128,19 +81,6 @@ def test_a_wrong_password_is_refused(served: tuple[Host, Found]) -> None:
 
 
 # Anything
-
-
-def _sent(found: Found, data: bytes, *, end: bool = True) -> bytes:
-    """What comes back for some bytes."""
-    address = (found["ansible_host"], found["ansible_port"])
-    with socket.create_connection(address, timeout=5) as connection:
-        connection.sendall(data)
-        if end:
-            connection.shutdown(socket.SHUT_WR)
-        got = b""
-        while block := connection.recv(65536):
-            got += block
-        return got
 
 
 def test_another_configuration_is_not_known(served: tuple[Host, Found]) -> None:
