@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import entered
 import yaml
 
 EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -436,6 +437,9 @@ def measures(house: House) -> Iterator[tuple[str, str]]:
     lines = controller_only(house)
     yield "lines of module_utils that no node imports", f"{sum(lines.values())}"
     yield "product lines", str(product_lines(house))
+    if house.root.resolve() == entered.ROOT:
+        for name, files in entered.entered().items():
+            yield f"files entered by trueup {name}", str(len(files))
     yield "repeated places", repeated_places(house)
 
 

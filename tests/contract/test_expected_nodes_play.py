@@ -9,7 +9,7 @@ from typing import Any
 
 import plays
 import pytest
-from trueup_analysis.figures.expected_nodes import ExpectedNode, expected_nodes
+from trueup_analysis.figures.health.required import ExpectedNode, expected_nodes
 from trueup_analysis.load import load
 
 ROOT = Path(__file__).parent.parent.parent

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import astuple
 from pathlib import Path
 
+import entered
 import house
 import pytest
 
@@ -22,6 +23,8 @@ MOST = {
 MOST_COMPLEX = 18
 # 95 of 100 functions have no more.
 MOST_COMPLEX_P95 = 12
+# Files in which a function runs, for one log of NCCL and one record of Devito.
+MOST_ENTERED = {"read": 23, "cost": 30, "report": 64}
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +66,8 @@ def test_module_utils_holds_the_node_s_half(checkout: house.House) -> None:
 def test_every_task_name_begins_with_a_plain_verb(checkout: house.House) -> None:
     names = house.task_names(checkout)
     assert [name for name in names if house.begin_with([name], house.PLAIN_VERBS) == 0] == []
+
+
+def test_a_command_enters_few_files() -> None:
+    counts = {name: len(files) for name, files in entered.entered().items()}
+    assert {name: count for name, count in counts.items() if count > MOST_ENTERED[name]} == {}

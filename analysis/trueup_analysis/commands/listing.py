@@ -38,8 +38,8 @@ def list_cases(
 ) -> None:
     """The records of the last run, with failures and unreadable files. Of more than 50 records a
     summary; --every-record, csv and json have them all."""
-    from ..figures import one_machine
     from ..figures.health import expectations
+    from ..figures.health.fleet import one_machine_sentences
     from ..load import verify as verify_raw
     from ..sheets import listing as list_sheets
 
@@ -51,7 +51,7 @@ def list_cases(
     else:
         tables = list_sheets.summary(loaded)
     common.write([*tables, *list_sheets.excluded(loaded, everything=everything)])
-    say_all(one_machine.sentences(loaded))
+    say_all(one_machine_sentences(loaded))
     say_notes(loaded, not_read=False)
     if not verify:
         end_incomplete(loaded)

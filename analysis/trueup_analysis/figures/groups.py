@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .heads import known
-from .views import at_headline, view_of
+from .views import at_headline, known, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from trueup_node.cases import Case
     from trueup_node.view import Measure, View
 
-    from .heads import Heads
-    from .views import Headline
+    from .views import Headline, Heads
 
 
 class Pooled(NamedTuple):

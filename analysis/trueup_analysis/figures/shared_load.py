@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from .expected_nodes import why_missing
+from .health.required import why_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

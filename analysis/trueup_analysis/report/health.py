@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from trueup_node.health.verdicts import Verdict
 
-    from ..figures.expected_nodes import ExpectedNode
     from ..figures.health.examine import Health
+    from ..figures.health.required import ExpectedNode
     from .evidence import Evidence
 
 # The order of the strip.

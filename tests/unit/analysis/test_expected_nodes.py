@@ -8,7 +8,7 @@ from typing import Any
 
 import made
 import pytest
-from trueup_analysis.figures.expected_nodes import ExpectedNode, expected_nodes, why_missing
+from trueup_analysis.figures.health.required import ExpectedNode, expected_nodes, why_missing
 from trueup_analysis.load import load
 from trueup_node.record import new_manifest
 

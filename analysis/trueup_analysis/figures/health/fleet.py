@@ -13,16 +13,21 @@ from trueup_node.health.verdicts import Verdict, of_case, of_figure
 
 from ...cases import as_figures
 from ...packed import alike
-from ..one_machine import shared
+from ..frames import rows_of
 from .many import together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from typing import TypeVar
 
     import pandas as pd
     from numpy.typing import NDArray
     from trueup_node.cases import Case, Figure
     from trueup_node.health.expectations import Expectation, Expectations
+
+    from ...load import Loaded
+
+    Machine = TypeVar("Machine", bound=Hashable)
 
 
 # Fewer nodes than this have no usual value.
@@ -286,3 +291,23 @@ def _of_pair(item: Verdict, others_fast: bool) -> Verdict:
     if others_fast:
         reason = "both are fast with other nodes: check the path between them"
     return replace(item, what=f"{item.what}, between these two", reason=reason)
+
+
+def shared(pairs: Iterable[tuple[Machine, str]]) -> dict[Machine, list[str]]:
+    """The names, sorted, of each machine that has several."""
+    names: dict[Machine, set[str]] = {}
+    for machine, name in pairs:
+        names.setdefault(machine, set()).add(name)
+    return {machine: sorted(each) for machine, each in names.items() if len(each) > 1}
+
+
+def one_machine_sentences(loaded: Loaded) -> list[str]:
+    """A sentence for each Azure VM that records know by several names."""
+    single = loaded.records.loc[loaded.records["node_count"] == 1, ["system", "nodes"]]
+    rows = rows_of(single.drop_duplicates())
+    pairs = ((row["system"].get("machine"), row["nodes"]) for row in rows)
+    several = shared(pair for pair in pairs if pair[0]).values()
+    return [
+        f"{' and '.join(names)} are one Azure VM by their records, which count {len(names)} nodes."
+        for names in sorted(several)
+    ]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup_node.health.required import not_measured
 
-from ...selection import broken_runs
+from ...selection import broken_runs, in_order
 from ...selection import run_ids as read_runs
-from ..expected_nodes import ExpectedNode, expected_nodes, why_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -95,3 +94,115 @@ def absent(expected: Roster) -> list[Verdict]:
         for node in expected.nodes
         if not node.present
     ]
+
+
+# Of a benchmark that nobody meant to run.
+LEFT_OUT: Final = "left out of the run"
+# Ansible's name of the controller where no inventory lists it.
+_CONTROLLER: Final = "localhost"
+
+
+class ExpectedNode(NamedTuple):
+    """A node, and whether the newest run that expected it has a record of it.
+
+    Attributes:
+        name: its name in the inventory.
+        run_id: the newest run that expected it or measured it.
+        present: whether a record of that run names it, alone or with others. The outcome in
+            the record is another question: the case may have failed.
+        why: why there is no record; None where there is one.
+    """
+
+    name: str
+    run_id: str
+    present: bool
+    why: str | None
+
+
+def expected_nodes(
+    runs: Sequence[Mapping[str, Any]], measured: Iterable[tuple[str, str]]
+) -> list[ExpectedNode]:
+    """Every node that a run expected or measured, by name.
+
+    An older run's record does not make a node present that the newest run lost.
+
+    Args:
+        runs: the manifests, as ``Loaded.runs`` has them, in any order.
+        measured: run id and node for each node of each of our records. A node may be named that no
+            manifest lists, of a run that has none.
+    """
+    manifests = {str(run["run_id"]): run for run in runs}
+    recorded = set(measured)
+    meant = {(run_id, name) for run_id, run in manifests.items() for name in _meant(run)}
+    order = in_order((run_id for run_id, _ in recorded), runs)
+    run_order = {run_id: number for number, run_id in enumerate(order)}
+    newest = {
+        name: run_id
+        for run_id, name in sorted(meant | recorded, key=lambda pair: run_order[pair[0]])
+    }
+    nodes = []
+    for name, run_id in sorted(newest.items()):
+        present = (run_id, name) in recorded
+        reason = None if present else why_missing(name, manifests[run_id])
+        nodes.append(ExpectedNode(name, run_id, present, reason))
+    return nodes
+
+
+def _meant(run: Mapping[str, Any]) -> set[str]:
+    expected = run.get("expected")
+    if expected is not None:
+        return set(expected)
+    # An older manifest: all hosts of the run, among which the controller may be, if a play that
+    # makes nodes ran before. With trouble or alone it may as well be the node.
+    tallies = run.get("hosts") or {}
+    names = {*tallies, *(step["node"] for step in _skipped(run) if "node" in step)}
+    tally = tallies.get(_CONTROLLER) or {}
+    if len(names) > 1 and not (tally.get("failed") or tally.get("unreachable")):
+        names.discard(_CONTROLLER)
+    return names
+
+
+def _skipped(run: Mapping[str, Any]) -> list[Mapping[str, str]]:
+    return run.get("skipped") or []
+
+
+def _failure(name: str, run: Mapping[str, Any]) -> str:
+    """How a node failed in a run; empty where it did not."""
+    tally = (run.get("hosts") or {}).get(name) or {}
+    refused = (run.get("refused") or {}).get(name)
+    where = (run.get("failed_in") or {}).get(name)
+    if tally.get("unreachable"):
+        return "unreachable"
+    if refused:
+        return f"not believed: {refused[-1]}"
+    if where:
+        return f"failed in {where}"
+    return "failed, and run.json does not say where" if tally.get("failed") else ""
+
+
+def why_missing(name: str, run: Mapping[str, Any], benchmark: str | None = None) -> str:
+    """Why a run has no record of a node, or none of one benchmark of it that was measured with
+    others.
+    """
+    skipped = [
+        f"{step.get('what', 'unknown')}: {step.get('why', 'unknown')}"
+        for step in _skipped(run)
+        if step.get("node") == name and benchmark in (None, step.get("what"))
+    ]
+    if benchmark is not None and skipped:
+        # A benchmark that failed stands there too, and its reason says so.
+        last = skipped[-1].removeprefix(f"{benchmark}: ")
+        return last if last.startswith("failed: ") else f"skipped: {'; '.join(skipped)}"
+    failure = _failure(name, run)
+    if failure:
+        return failure
+    if not run.get("finished_at"):
+        # Plays judge while the run goes on.
+        return (
+            "the run did not finish"
+            if benchmark is None
+            else "no record so far: the run has not ended"
+        )
+    if skipped:
+        return f"skipped: {'; '.join(skipped)}"
+    return "no record, and run.json does not say why" if benchmark is None else LEFT_OUT
