@@ -520,6 +520,10 @@ sbom: test-venv ## Write what trueup installs to sbom/, as CycloneDX (SECURITY.m
 options: test-venv ## Write roles' defaults and argument_specs, and the pages of docs/ that follow from data
 	@PYTHONPATH=tests python tests/role_options.py
 
+.PHONY: pictures
+pictures: test-venv ## Write the pictures of the report in docs/pictures with Chromium, of pages that the product writes
+	@PYTHONPATH=tests:tests/unit:tests/unit/analysis python tests/unit/analysis/report_pictures.py
+
 .PHONY: clean
 clean: ## Remove what the verbs made here, except results/
 	@if [ -e '$(venv)/.trueup-place' ]; then rm -rf '$(venv)'; fi

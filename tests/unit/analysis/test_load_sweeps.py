@@ -235,6 +235,28 @@ def test_the_report_plots_users_against_the_machine(
     assert "TTFT and E2EL over requests in flight" in page
 
 
+@pytest.mark.parametrize(("price", "priced_sizes"), [(98.32, 2), (None, 1)])
+def test_two_sizes_are_curves_over_each_other_with_us_dollars_at_the_right(
+    tmp_path: Path, price: float | None, priced_sizes: int
+) -> None:
+    records = [at(load_) for load_ in LOADS]
+    records += [at(load_, vm_size="Standard_ND96isr_H200_v5", nodes=["h200-1"]) for load_ in LOADS]
+    folder = made.write(tmp_path / "results", records)
+    terms = Terms(price=price)
+    report = write_report(load([folder]), tmp_path / "report", level=LEVEL, terms=terms)
+    page = report.read_text("utf-8")
+    figure = page[page.index('id="figure-vllm-sizes-1"') :].partition("</figure>")[0]
+    values = re.findall("<title>([^<]*)</title>", figure)
+    sizes = ("Standard_ND96isr_H100_v5", "Standard_ND96isr_H200_v5")
+    counts = {size: sum(text.startswith(f"{size}, ") for text in values) for size in sizes}
+    loads = len(LOADS)
+    assert counts == dict(zip(sizes, (2 * loads, priced_sizes * loads), strict=True))
+    costs = [text for text in values if text.endswith("US$ per million output tokens")]
+    assert len(costs) == priced_sizes * loads
+    unpriced = "No US$: Standard_ND96isr_H200_v5 has no price."
+    assert (unpriced in figure) == (priced_sizes == 1)
+
+
 def test_the_reports_table_of_costs_is_that_of_the_command(run, tmp_path: Path) -> None:
     folder = made.write(tmp_path / "results", [at(load_) for load_ in LOADS])
     write_report(load([folder]), tmp_path / "report", level=LEVEL)

@@ -116,3 +116,23 @@ def test_published_tables_stand_where_a_run_reproduces_them(
     if preset:
         assert "single node" in seen.section("reference")
         assert "multi-node" not in seen.section("reference")
+
+
+def test_sizes_that_measured_the_same_are_lines_of_one_chart(
+    call_trueup: Any, tmp_path: Path
+) -> None:
+    records = [
+        {**record, "vm_size": size, "nodes": [f"{size[-4:]}-{name}" for name in record["nodes"]]}
+        for size in ("Standard_ND96isr_H100_v5", "Standard_ND96isr_H200_v5")
+        for record in runs.nccl_sweep(largest=runs.GIB, counts=(1,)).records
+        if record["parameters"]["operation"] == "all_reduce"
+    ]
+    results = made.write(tmp_path / "results", [{**record, "raw": None} for record in records])
+    report(call_trueup, results)
+    page = (tmp_path / "report" / "index.html").read_text("utf-8")
+    figures = re.findall(r'<figure id="figure-(nccl-1[^"]*)">(.*?)</figure>', page, re.DOTALL)
+    labels = [
+        {text.split(",")[0] for text in re.findall("<title>([^<]*)</title>", drawing)}
+        for _, drawing in figures
+    ]
+    assert labels == [{"ND96isr_H100_v5", "ND96isr_H200_v5"}]

@@ -1,21 +1,14 @@
-"""The report in a real browser: headless Chromium, driven by the DevTools protocol over a pipe."""
+"""The report in a real browser."""
 
 from __future__ import annotations
 
 import base64
-import contextlib
-import json
-import os
-import select
-import shutil
-import signal
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import azurite
 import pytest
 import recorded_runs as runs
-from PIL import Image
+from chromium import Browser, program
 from trueup_analysis.figures.terms import Terms
 from trueup_analysis.load import load
 from trueup_analysis.render.html import render_html
@@ -27,34 +20,10 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("chromium"), pytest.mark.slow]
 
-_MISSING = (
-    "the report is checked in Chromium, which is not installed: `apt-get install chromium`"
-    " (`make test` installs it through playbooks/lab.yml)"
-)
-_FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--enable-logging=stderr",
-    "--v=0",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
-    "--remote-debugging-pipe",
-)
-_PATIENCE_SECONDS = 300.0
 DESKTOP = (1280, 900)
-PHONE = (375, 812)
 WIDE, TABLET, NARROW = (1400, 900), (800, 1000), (360, 740)
 # Letter in landscape (A4 is wider), less the margins of report.css.
 PAPER = (964, 720)
-# The desktop views are kept small: what can differ between themes is all in the first screens.
-_SHOT_HEIGHT = 2400
-
 RUNS: dict[str, Callable[[], runs.Run]] = {
     "home_run": runs.home_run,
     "h100_fleet_200": lambda: runs.h100_fleet(200),
@@ -75,137 +44,6 @@ _WIDTHS = """(() => {
 _AXE = """axe.run(document, {resultTypes: ['violations']}).then(found =>
   found.violations.map(one => one.id + ': ' + one.nodes.length + ' x '
     + one.nodes[0].target.join(' ') + ': ' + one.nodes[0].failureSummary))"""
-
-
-class Browser:
-    """One Chromium with one tab.
-
-    Messages are JSON ended by NUL; it reads them from its descriptor 3 and answers on its 4.
-    """
-
-    def __init__(self, program: str, profile: Path) -> None:
-        commands_out, self._commands = os.pipe()
-        self._answers, answers_in = os.pipe()
-        log = os.open(profile / "stderr.txt", os.O_WRONLY | os.O_CREAT, 0o600)
-        self.log = profile / "stderr.txt"
-        self._pid = os.posix_spawn(
-            program,
-            [program, *_FLAGS, f"--user-data-dir={profile / 'profile'}", "about:blank"],
-            os.environ,
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, commands_out, 3),
-                (os.POSIX_SPAWN_DUP2, answers_in, 4),
-                (os.POSIX_SPAWN_DUP2, log, 2),
-            ],
-            setpgroup=0,
-        )
-        for descriptor in (commands_out, answers_in, log):
-            os.close(descriptor)
-        self._buffer = b""
-        self._number = 0
-        self._session: str | None = None
-        self.events: list[dict[str, Any]] = []
-        target = self.send("Target.createTarget", url="about:blank")["targetId"]
-        attached = self.send("Target.attachToTarget", targetId=target, flatten=True)
-        self._session = attached["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.send(f"{domain}.enable")
-
-    def close(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._pid, signal.SIGKILL)
-        os.waitpid(self._pid, 0)
-        os.close(self._commands)
-        os.close(self._answers)
-
-    def send(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Send a command, wait for its answer; events that come first are kept."""
-        self._number += 1
-        message = {"id": self._number, "method": method, "params": parameters}
-        if self._session is not None:
-            message["sessionId"] = self._session
-        os.write(self._commands, json.dumps(message).encode() + b"\0")
-        while True:
-            answer = self._next()
-            if answer.get("id") != self._number:
-                self.events.append(answer)
-            elif "error" in answer:
-                pytest.fail(
-                    f"{method}: {answer['error']}; Chromium said: {self.log.read_text()[-2000:]}"
-                )
-            else:
-                return dict(answer["result"])
-
-    def wait_for(self, event: str) -> None:
-        while event not in [one.get("method") for one in self.events]:
-            self.events.append(self._next())
-
-    def _next(self) -> dict[str, Any]:
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while b"\0" not in self._buffer:
-            ready, _, _ = select.select(
-                [self._answers], [], [], max(deadline - time.monotonic(), 0)
-            )
-            data = os.read(self._answers, 1 << 20) if ready else b""
-            if not data:
-                pytest.fail(f"Chromium does not answer; it said: {self.log.read_text()[-2000:]}")
-            self._buffer += data
-        message, _, self._buffer = self._buffer.partition(b"\0")
-        return dict(json.loads(message))
-
-    def open(self, page: Path, size: tuple[int, int], theme: str) -> None:
-        """Load a page from disk as a screen of that size and theme shows it."""
-        self.show(size, theme)
-        self.events.clear()
-        self.send("Page.navigate", url=page.as_uri())
-        self.wait_for("Page.loadEventFired")
-
-    def show(self, size: tuple[int, int], theme: str) -> None:
-        """Let the page be on a screen of that size and theme. Its script does not look
-        at the screen, so that it is as if it had been opened there."""
-        width, height = size
-        self.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=size == PHONE,
-        )
-        scheme = {"name": "prefers-color-scheme", "value": theme}
-        self.send("Emulation.setEmulatedMedia", media="screen", features=[scheme])
-
-    def value(self, expression: str) -> Any:
-        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
-        assert answer.get("exceptionDetails") is None
-        return answer["result"]["value"]
-
-    def promised(self, expression: str) -> Any:
-        answer = self.send(
-            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
-        )
-        assert answer.get("exceptionDetails") is None
-        return answer["result"]["value"]
-
-    def picture(self, path: Path) -> Image.Image:
-        width, height = self.value("[innerWidth, document.documentElement.scrollHeight]")
-        clip = {"x": 0, "y": 0, "width": width, "height": min(height, _SHOT_HEIGHT), "scale": 1}
-        data = self.send("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"]
-        path.write_bytes(base64.b64decode(data))
-        return Image.open(path).convert("RGB")
-
-    def complaints(self) -> list[str]:
-        """What the console would show: exceptions, and entries of the log and of console.*."""
-        shown = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
-        return [json.dumps(one) for one in self.events if one.get("method") in shown]
-
-    def requests(self) -> list[str]:
-        return [
-            one["params"]["request"]["url"]
-            for one in self.events
-            if one.get("method") == "Network.requestWillBeSent"
-            # What stands in the page itself.
-            and not one["params"]["request"]["url"].startswith("data:")
-        ]
 
 
 @pytest.fixture(scope="module")
@@ -231,10 +69,7 @@ def page(reports: dict[str, Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        pytest.fail(_MISSING)
-    running = Browser(program, tmp_path_factory.mktemp("chromium"))
+    running = Browser(program(), tmp_path_factory.mktemp("chromium"))
     yield running
     running.close()
 

@@ -90,6 +90,7 @@ def draw_lines(plot: LinesPlot, *, name: str, description: str) -> Drawing:
     grey = next((line for line in plot.lines if line.role == "usual"), None)
     named = [
         *(line.label for line in plot.lines),
+        *(line.label for line in plot.right if line.xs),
         *(reference.label for reference in plot.references),
     ]
     labels = [shortened(label, LEGEND_LABEL) for label in named]
@@ -120,15 +121,52 @@ def draw_lines(plot: LinesPlot, *, name: str, description: str) -> Drawing:
         values = [y for line in plot.lines for y in (*line.ys, *line.low, *line.high)]
         values += [reference.value for reference in plot.references]
         value_axis(axes, "y", values, scale=plot.y_scale)
-        handles += references(axes, plot.references, at)
+        on_right, right_values = _right(axes, plot, at)
+        handles += on_right + references(axes, plot.references, at)
         _noted(axes, plot.lines, at)
         axes.set_xlabel(plot.x_label)
         title_y(axes, plot.y_label)
         legend(axes, handles, labels)
-        return _line_values(plot, at)
+        return _line_values(plot, at) + right_values
 
     height = 3.1 + legend_inches(labels)
     return draw(paint, name=name, description=description, height_inches=height)
+
+
+def _right(
+    axes: Axes, plot: LinesPlot, at: Callable[[float], float]
+) -> tuple[list[Any], list[Value]]:
+    """Dotted lines at an axis of their own: their handles, and their figures at places of the left
+    one."""
+    if not plot.right:
+        return [], []
+    other = axes.twinx()
+    other.grid(visible=False)
+    other.spines["right"].set_visible(True)
+    handles: list[Any] = []
+    for number, line in enumerate(plot.right):
+        if not line.xs:
+            continue
+        (drawn,) = other.plot(
+            [at(x) for x in line.xs],
+            line.ys,
+            color=LIGHT[LINE_COLOURS[number]],
+            ls=(0, (1, 1.5)),
+            lw=1.6,
+            marker=_LINE_MARKERS[number],
+            ms=4,
+            markerfacecolor="none",
+        )
+        handles.append(drawn)
+    value_axis(other, "y", [y for line in plot.right for y in line.ys])
+    other.set_ylabel(plot.right_label)
+    values = []
+    for line in plot.right:
+        for x, y in zip(line.xs, line.ys, strict=True):
+            place = axes.transData.inverted().transform(other.transData.transform((at(x), y)))
+            text = worded(line.label, plain(x), y, f", {plot.right_label}")
+            values.append(Value(float(place[0]), float(place[1]), text))
+    return handles, values
 
 
 def _line_values(plot: LinesPlot, at: Callable[[float], float]) -> list[Value]:

@@ -82,6 +82,8 @@ class LinesPlot:
     """Up to eight lines over a number; ``x_scale`` "bytes" is logarithmic and written as 1 KiB.
 
     ``y_scale`` "auto" starts at 0, and is logarithmic where values span more than two decades.
+    ``right`` are lines of another unit, which ``right_label`` names at the right axis; each has the
+    colour of the line at its place in ``lines``, and may be empty.
     """
 
     x_label: str
@@ -89,6 +91,8 @@ class LinesPlot:
     lines: tuple[Line, ...]
     x_scale: Literal["bytes", "linear", "log"] = "linear"
     y_scale: Literal["auto", "linear", "log"] = "auto"
+    right_label: str = ""
+    right: tuple[Line, ...] = ()
     references: tuple[Reference, ...] = ()
 
 

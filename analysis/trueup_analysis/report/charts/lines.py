@@ -14,7 +14,7 @@ from ...units import number, plural, scaled_to, size_of
 from .common import PAIR, Drawn, Judged, axis, by_unit, figures_of, references
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from trueup_node.cases import Case
     from trueup_node.view import Chart, Measure
@@ -30,27 +30,57 @@ _Curve = tuple["Case", "str | None", dict[int, float]]
 
 
 def over_sizes(chart: Chart, groups: Sequence[Group], judged: Judged) -> Iterator[Drawn]:
-    together: dict[tuple[object, ...], list[Group]] = {}
+    """Lines over message sizes: machines that measured the same over each other where their lines
+    fit one plot, else a plot each."""
+    together: dict[tuple[object, ...], dict[str, list[Group]]] = {}
     for group in groups:
-        together.setdefault((group.machine, group.apart), []).append(group)
-    for members in together.values():
+        together.setdefault(group.apart, {}).setdefault(group.machine, []).append(group)
+    for machines in together.values():
         for measures in by_unit(chart.measures):
-            lines = _size_lines(chart, measures, members, judged)
-            if not lines or max(len(line.xs) for line in lines) < PAIR:
-                continue
-            expected = references(measures, members, judged)
-            words = apart_words(members[0], differing(groups)) or members[0].label
-            title = f"{chart.title}: {words}, {members[0].machine}."
-            # A rate is read where it levels out, which a logarithmic axis hides.
-            scale: Literal["auto", "linear"] = (
-                "linear" if measures[0].direction == "higher" else "auto"
-            )
-            plot = LinesPlot("message size", axis(measures), tuple(lines), "bytes", scale, expected)
-            yield (
-                partial(draw_lines, plot),
-                _caption(title, lines),
-                _line_finding(title, lines, measures[0], expected, size_of),
-            )
+            lines = {
+                machine: _size_lines(chart, measures, members, judged)
+                for machine, members in machines.items()
+            }
+            lines = {machine: drawn for machine, drawn in lines.items() if _is_curve(drawn)}
+            one_plot = len(lines) > 1 and sum(map(len, lines.values())) <= _LINES
+            for plotted in [[*lines]] if one_plot else [[machine] for machine in lines]:
+                members = [group for machine in plotted for group in machines[machine]]
+                words = apart_words(members[0], differing(groups)) or members[0].label
+                where = plotted[0] if len(plotted) == 1 else f"{len(plotted)} machines"
+                title = f"{chart.title}: {words}, {where}."
+                drawn = [line for machine in plotted for line in _named(machine, lines, plotted)]
+                yield _over_sizes(title, drawn, measures, references(measures, members, judged))
+
+
+def _is_curve(lines: Sequence[Line]) -> bool:
+    return bool(lines) and max(len(line.xs) for line in lines) >= PAIR
+
+
+def _named(
+    machine: str, lines: Mapping[str, Sequence[Line]], plotted: Sequence[str]
+) -> Iterator[Line]:
+    """The lines of a machine, with its name beside others."""
+    for line in lines[machine]:
+        name = machine.removeprefix("Standard_")
+        # Grey is for the one median of a plot.
+        role = "main" if line.role == "usual" else line.role
+        several = len(plotted) > 1
+        yield line._replace(label=f"{name}, {line.label}", role=role) if several else line
+
+
+def _over_sizes(
+    title: str, lines: Sequence[Line], measures: Sequence[Measure], expected: tuple[Reference, ...]
+) -> Drawn:
+    # A rate is read where it levels out, which a logarithmic axis hides.
+    scale: Literal["auto", "linear"] = "linear" if measures[0].direction == "higher" else "auto"
+    plot = LinesPlot(
+        "message size", axis(measures), tuple(lines), "bytes", scale, references=expected
+    )
+    return (
+        partial(draw_lines, plot),
+        _caption(title, lines),
+        _line_finding(title, lines, measures[0], expected, size_of),
+    )
 
 
 def _size_lines(
