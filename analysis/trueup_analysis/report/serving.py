@@ -118,9 +118,8 @@ def _costs(each: Sequence[Sweep]) -> tuple[Line, ...]:
     lines = []
     for item in each:
         rows = [row for row in _rated(item) if row[_COST] is not None]
-        label = f"{item.where}, US$" if len(each) > 1 else _USD
         xs, ys = (tuple(row[name] for row in rows) for name in ("tokens_per_user", _COST))
-        lines.append(Line(label, xs, ys))
+        lines.append(Line(f"{item.where}, US$", xs, ys))
     return tuple(lines)
 
 
@@ -133,15 +132,7 @@ def _exchange(item: Sweep, name: str) -> tuple[Figure, ...]:
     label = "each load" + (f", {_USD} beside it" if priced else "")
     line = _rates(item, label)._replace(notes=tuple(_told(row, item) for row in rows))
     of_all = f"output tokens/s per {item.device}"
-    plot = LinesPlot(
-        "tokens/s per user",
-        of_all,
-        (line,),
-        "linear",
-        "linear",
-        right_label=_USD,
-        right=_costs([item]),
-    )
+    plot = LinesPlot("tokens/s per user", of_all, (line,), "linear", "linear")
     first, last = rows[0], rows[-1]
     where = "" if item.device == "GPU" else " The server runs on CPUs: per node."
     money = "" if priced else f" No US$: {item.where} has no price."
@@ -151,7 +142,7 @@ def _exchange(item: Sweep, name: str) -> tuple[Figure, ...]:
         description="Tokens a second per user against those per"
         f" {item.device}: {_pair(first)}; {_pair(last)}.{money}",
     )
-    beside = f" and its {_USD}, which are a dotted line at the right too" if priced else ""
+    beside = f" and its {_USD}" if priced else ""
     caption = f"Tokens a second per user against {of_all}; beside each place its load{beside}."
     return (Figure(name, f"{caption}{where}{money}", drawing),)
 
