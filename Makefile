@@ -522,7 +522,8 @@ options: test-venv ## Write roles' defaults and argument_specs, and the pages of
 
 .PHONY: pictures
 pictures: test-venv ## Write the pictures of the report in docs/pictures with Chromium, of pages that the product writes
-	@PYTHONPATH=tests:tests/unit:tests/unit/analysis python tests/unit/analysis/report_pictures.py
+	@# Prices are read on the day of the tests (tests/conftest.py), or their age would be a warning on the page.
+	SOURCE_DATE_EPOCH=1789473600 PYTHONPATH=tests:tests/unit:tests/unit/analysis python tests/unit/analysis/report_pictures.py
 
 .PHONY: clean
 clean: ## Remove what the verbs made here, except results/
