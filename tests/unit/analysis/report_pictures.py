@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import recorded_runs as runs
 from chromium import Browser, program
 from report_pages import look
-from trueup_analysis.figures.prices import Terms
+from trueup_analysis.figures.terms import Terms
 from trueup_analysis.load import load
 from trueup_analysis.report.publish import write_report
 
