@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from ..figures.scaling.split import axis
 from ..render.html import Figure, Part
-from ..render.plots.curves import draw_scaling
-from ..render.plots.data import Curve, Point, ScalingPlot
+from ..render.plots.curves import draw_lines, draw_scaling
+from ..render.plots.data import Curve, Line, LinesPlot, Point, ScalingPlot
 from ..sheets import scaling as scaling_sheets
+from ..units import scaled_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,45 @@ def scaling_parts(all_series: Sequence[Series]) -> list[Part]:
     if len(parts) > _PLOTS:
         note = f"{_PLOTS} of {len(parts)} series are drawn; each has its table."
         parts[_PLOTS] = replace(parts[_PLOTS], notes=(*parts[_PLOTS].notes, note))
-    return parts
+    return [*_sizes(all_series), *parts]
+
+
+def _sizes(all_series: Sequence[Series]) -> list[Part]:
+    """Measured series of one work on several VM sizes over each other."""
+    alike: dict[tuple[object, ...], dict[str, Series]] = {}
+    for series in all_series:
+        if series.vm_size is not None and series.provenance == "measured" and len(series.best) > 1:
+            work = series.title.replace(series.vm_size, "")
+            key = (work, series.kind, series.over, series.metric, series.message_bytes)
+            alike.setdefault(key, {})[series.vm_size] = series
+    several = [list(by_size.values()) for by_size in alike.values() if len(by_size) > 1]
+    figures = [
+        _over_each_other(each[:_PLOTS], f"{each[0].benchmark}-scaling-sizes-{number}")
+        for number, each in enumerate(several[:_PLOTS], 1)
+    ]
+    return [Part(title="VM sizes beside each other", figures=figures)] if figures else []
+
+
+def _over_each_other(each: Sequence[Series], name: str) -> Figure:
+    first = each[0]
+    lines = tuple(
+        Line(
+            str(series.vm_size).removeprefix("Standard_"),
+            tuple(float(row.resource) for row in series.best),
+            tuple(scaled_to(row.median, series.shown) for row in series.best),
+        )
+        for series in each
+    )
+    plot = LinesPlot(axis(first.over), f"{first.label}, {first.shown}", lines, "log", "log")
+    caption = (
+        f"{first.label[:1].upper()}{first.label[1:]} over {axis(first.over)} of"
+        f" {len(each)} VM sizes; the fastest layout at each count."
+    )
+    ends = "; ".join(
+        f"{line.label}: {line.ys[0]:.4g} at {line.xs[0]:g}, {line.ys[-1]:.4g} at {line.xs[-1]:g}"
+        for line in lines
+    )
+    return Figure(name, caption, draw_lines(plot, name=name, description=f"{caption} {ends}."))
 
 
 def _series_part(series: Series, name: str, *, drawn: bool) -> Part:

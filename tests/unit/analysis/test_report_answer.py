@@ -136,3 +136,18 @@ def test_sizes_that_measured_the_same_are_lines_of_one_chart(
         for _, drawing in figures
     ]
     assert labels == [{"ND96isr_H100_v5", "ND96isr_H200_v5"}]
+
+
+def test_scaling_of_several_sizes_is_one_chart(call_trueup: Any, tmp_path: Path) -> None:
+    records = [
+        made.record(seconds / ranks, ranks=ranks, vm_size=size, nodes=[size[-5:]])
+        for size, seconds in (("Standard_HB120rs_v3", 80.0), ("Standard_HB176rs_v4", 50.0))
+        for ranks in (1, 2, 4)
+    ]
+    report(call_trueup, made.write(tmp_path / "results", records))
+    page = (tmp_path / "report" / "index.html").read_text("utf-8")
+    figure = page[page.index('id="figure-devito-scaling-sizes-1"') :].partition("</figure>")[0]
+    assert re.findall("<title>([^<]*)</title>", figure) == [
+        *("HB120rs_v3, 1: 80.00 s", "HB120rs_v3, 2: 40.00 s", "HB120rs_v3, 4: 20.00 s"),
+        *("HB176rs_v4, 1: 50.00 s", "HB176rs_v4, 2: 25.00 s", "HB176rs_v4, 4: 12.50 s"),
+    ]
