@@ -116,7 +116,7 @@ _NUMBERS: Final = [pa.field("record", pa.int32()), pa.field("place", pa.int32())
 _OF_RECORDS: Final = _schema(_RECORDS)
 _OF_FIGURES: Final = _schema(FIGURES)
 _FILE: Final = pa.schema([*_NUMBERS, *_OF_FIGURES, *_OF_RECORDS])
-_FIGURE_COLUMNS: Final = [each.name for each in (*_NUMBERS, *_OF_FIGURES)]
+FIGURE_COLUMNS: Final = [each.name for each in (*_NUMBERS, *_OF_FIGURES)]
 _RECORD_COLUMNS: Final = ["record", *(each.name for each in _OF_RECORDS)]
 # A column that only files of the layout before have: a list of figures in each record's row.
 _EARLIER: Final = "metrics"
@@ -471,7 +471,7 @@ class PackedFile:
         return self.read(self.groups[1], columns)
 
     def figures(
-        self, meant: Meant | None = None, columns: Sequence[str] = _FIGURE_COLUMNS
+        self, meant: Meant | None = None, columns: Sequence[str] = FIGURE_COLUMNS
     ) -> pa.Table:
         """The rows of figures in the row groups that may hold some of these."""
         groups = [
@@ -546,15 +546,72 @@ def _frames(file: PackedFile, meant: Meant | None) -> Frames:
         raise ValueError("its figures are not of its records")
     if (np.diff(numbers) < 0).any():
         raise ValueError("its figures are not in the order of its records")
-    rows = rows.take(pa.array(order))
-    figures = pd.DataFrame(
-        {names[field.name]: _pandas(rows.column(field.name)) for field in _OF_FIGURES}
-    )
+    figures = _of_figures(rows.take(pa.array(order)))
     figures.insert(0, "record", numbers.astype(np.int32))
-    if meant is not None:
-        benchmarks = records["benchmark"].take(numbers).set_axis(figures.index)
-        figures = figures[meant.rows(figures["name"], benchmarks)].reset_index(drop=True)
-    return Frames(records, figures)
+    held = Frames(records, figures)
+    return held if meant is None else figures_meant(held, meant)
+
+
+def figures_meant(held: Frames, meant: Meant) -> Frames:
+    """All records, with the figures that are meant."""
+    records, figures = held
+    benchmarks = records["benchmark"].take(figures["record"].to_numpy()).set_axis(figures.index)
+    is_meant = meant.rows(figures["name"], benchmarks)
+    return Frames(records, figures[is_meant].reset_index(drop=True))
+
+
+def _of_figures(rows: pa.Table) -> pd.DataFrame:
+    names = {theirs: ours for ours, theirs in _IN_FILE.items()}
+    columns = {names.get(each.name, each.name): rows.column(each.name) for each in _OF_FIGURES}
+    return pd.DataFrame({name: _pandas(column) for name, column in columns.items()})
+
+
+class Column(NamedTuple):
+    """Values by their codes; of a code below 0 there is none."""
+
+    codes: NDArray[np.int64]
+    values: Sequence[Any]
+
+
+def as_column(column: pd.Series) -> Column:
+    """A column of a frame by codes."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return Column(column.cat.codes.to_numpy().astype(np.int64), column.cat.categories.tolist())
+    codes, uniques = pd.factorize(column)
+    return Column(codes.astype(np.int64), uniques.tolist())
+
+
+def read_columns(
+    path: Path, columns: Sequence[str], meant: Meant | None = None
+) -> dict[str, Column]:
+    """Columns of the records of a file; with ``meant`` of the figures in the row groups that may
+    hold some of these, in the order of the file.
+
+    Raises:
+        BadInput: the file is none that ``write`` wrote.
+    """
+    names = [_IN_FILE.get(name, name) for name in columns]
+    try:
+        with opened(path) as file:
+            rows = file.records(names) if meant is None else file.figures(meant, names)
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        raise _refused(path, error) from error
+    return {ours: _coded(rows.column(theirs)) for ours, theirs in zip(columns, names, strict=True)}
+
+
+def _coded(column: pa.ChunkedArray) -> Column:
+    if pa.types.is_dictionary(column.type):
+        array = column.unify_dictionaries().combine_chunks()
+        array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+        codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return Column(codes.astype(np.int64), array.dictionary.to_pylist())
+    if pa.types.is_floating(column.type) or pa.types.is_int32(column.type):
+        # Each row has a value of its own.
+        return Column(np.arange(len(column)), column.to_numpy())
+    array = column.combine_chunks().dictionary_encode()
+    array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+    codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return Column(codes.astype(np.int64), array.dictionary.to_pylist())
 
 
 def _pandas(column: pa.ChunkedArray) -> pd.Series:

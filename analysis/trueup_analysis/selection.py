@@ -187,6 +187,13 @@ def _utc(time: datetime) -> str:
     return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
+def rows_meant(loaded: Loaded, chosen: Selection) -> list[int]:
+    """The places of the records that are meant; ``run`` is a run's id."""
+    return _kept(
+        loaded, chosen, list(map(_names, loaded.values("nodes"), loaded.values("node_count")))
+    )
+
+
 def _kept(loaded: Loaded, chosen: Selection, nodes: Sequence[Collection[str]]) -> list[int]:
     """The places of the records that are meant."""
     tests: list[tuple[Sequence[Any], Callable[[Any], bool]]] = []

@@ -35,6 +35,7 @@ class CompareFormat(str, Enum):
         "trueup compare                          # the last run and the one before",
         "trueup compare 20261120                 # the run that begins so, the last",
         "trueup compare 2026-11-13 2026-11-20    # two days",
+        "trueup compare 2026-11-13 last --results store/",
         "trueup compare monday/ tuesday/         # two folders",
         "trueup compare driver=570* driver=580*  # two drivers, images, sizes, ...",
         "trueup compare last published           # the rows that its presets reproduce",
@@ -86,7 +87,10 @@ def compare(
 
     chosen = Selection(nodes=tuple(node or ()), benchmarks=tuple(benchmark or ()))
     records = Records(
-        load_all, results or [RESULTS], lambda loaded: select(loaded, chosen), datetime.now(UTC)
+        lambda sources, runs: load_all(sources, runs=runs),
+        results or [RESULTS],
+        lambda loaded: select(loaded, chosen),
+        datetime.now(UTC),
     )
     compared = _compared(records, before, after, at_least / 100)
     for loaded in records.loaded:
@@ -112,5 +116,5 @@ def _compared(records: Records, before: str, after: str, at_least: float) -> Com
 
     for rows, own in ((after, before), (before, after)):
         if published.is_published(rows):
-            return published.beside_published(rows, records.side(own))
-    return compared_sides(records.side(before), records.side(after), at_least)
+            return published.beside_published(rows, *records.sides(own))
+    return compared_sides(*records.sides(before, after), at_least)

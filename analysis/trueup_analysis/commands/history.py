@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .inputs import load_results
+from .inputs import RESULTS, load_all, load_results
 from .messages import Format, end_incomplete, say_notes, write
 from .options import FormatOption, OutputOption, RecordQuery, examples, filtered, flag, option
+
+if TYPE_CHECKING:
+    from ..figures.compare.history import Source
 
 app = typer.Typer()
 
@@ -18,6 +21,7 @@ app = typer.Typer()
     epilog=examples(
         "trueup history                          # every run in results/",
         "trueup history --since 30d --node 'h100-00*' --benchmark nccl",
+        "trueup history store/ --figure busbw    # one figure over a year",
         "trueup history year.parquet --every-figure --format csv -o figures.csv",
     )
     + "\n\nExit status: 0 no figure became worse; 1 one did; 64 wrong usage."
@@ -26,6 +30,9 @@ app = typer.Typer()
 def history(
     *,
     asked: RecordQuery,
+    figure: Annotated[
+        list[str] | None, option("NAME", "Of this figure: busbw, triad_rate, ...; repeatable.")
+    ] = None,
     at_least: Annotated[
         float, option("PERCENT", "A smaller change does not count.", min=0, max=100)
     ] = 1.0,
@@ -38,15 +45,23 @@ def history(
     """At which run each figure changed, on which nodes, and the settings that changed there. Every
     run counts; at least four are needed."""
     from ..cases import read_cases
-    from ..figures.compare.history import history as of_runs
+    from ..figures.compare.history import OfCases, of_source
     from ..figures.compare.titles import Titles
+    from ..figures.compare.year import OfStore, narrowed
     from ..selection import run_ids
     from ..sheets import history as history_sheets
 
-    every_run = asked.chosen.run is None and asked.chosen.since is None
-    loaded = load_results(asked.sources, replace(asked.chosen, every_run=every_run))
+    source: Source
+    loaded = load_all(asked.sources or [RESULTS], runs=())
+    if loaded.stored and loaded.records.empty and asked.chosen.run is None:
+        source = OfStore(loaded, asked.chosen, figure or ())
+    else:
+        every_run = asked.chosen.run is None and asked.chosen.since is None
+        loaded = load_results(asked.sources, replace(asked.chosen, every_run=every_run))
+        loaded = narrowed(loaded, figure) if figure else loaded
+        source = OfCases(read_cases(loaded), run_ids(loaded))
     say_notes(loaded)
-    held = of_runs(read_cases(loaded), run_ids(loaded), at_least / 100)
+    held = of_source(source, at_least / 100)
     titles = Titles(trend.figure for trend in held.trends)
     write(history_sheets.sheets(held, titles, everything=everything), format_, output)
     end_incomplete(loaded)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -19,6 +21,7 @@ import pytest
 from forged import forge
 from trueup_analysis import packed, store
 from trueup_analysis.cases import as_figures
+from trueup_analysis.figures.compare import year
 from trueup_analysis.load import Loaded, load, pack
 from trueup_node.errors import BadInput
 
@@ -256,3 +259,87 @@ def test_an_unreadable_record_is_named_until_it_is_mended(
     bad.unlink()
     assert call_trueup("pack", results, "--by-day", "-o", folder).status == 0
     assert load([folder]).excluded == []
+
+
+def planted_year(folder: Path) -> Path:
+    """Twelve days of six nodes: a kernel that slows all, and one slow disk."""
+    scatter = random.Random(3)
+    level: dict[Any, float] = {}
+    records = []
+    for day, node in itertools.product(range(1, 13), range(6)):
+        slow = 0.9 if day >= 8 else 1.0
+        rows = []
+        for name, device, size, statistics in (
+            *(("triad_rate", None, None, ("median", "min", "max")),),
+            *(("busbw", None, size, (None,)) for size in (8, 1024)),
+            *(("read_bandwidth", f"nvme{disk}n1", None, (None,)) for disk in range(4)),
+        ):
+            steady = level.setdefault((name, device, size, node), scatter.gauss(1, 0.01))
+            value = 1e9 * steady * scatter.gauss(1, 0.004) * (slow if size != 8 else 1.0)
+            if (device, node) == ("nvme2n1", 4) and day >= 5:
+                value *= 0.5
+            for statistic in statistics:
+                factor = {"min": 0.99, "max": 1.01}.get(str(statistic), 1.0)
+                row = {"name": name, "value": value * factor, "unit": "byte/s"}
+                more = {"device": device, "message_bytes": size, "statistic": statistic}
+                more |= {"n": 5 if statistic else None, "direction": "higher"}
+                rows.append(row | {key: each for key, each in more.items() if each is not None})
+        date = f"2026-11-{day:02d}"
+        common = {"run_id": run_of(date), "started_at": f"{date}T09:00:30Z"}
+        common |= {"nodes": [f"n-{node}"], "system": {"kernel": "6.8" if day >= 8 else "5.15"}}
+        for benchmark, names in (("stream", {"triad_rate"}), ("nccl", {"busbw"}), ("fio", None)):
+            metrics = [row for row in rows if row["name"] in (names or {"read_bandwidth"})]
+            records.append(
+                made.record(**common, metrics=metrics) | {"benchmark": benchmark, "case": "all"}
+            )
+    return made.write(folder, records)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", "2026-11-02", "2026-11-10", "--results"),
+        ("compare", "before", "last", "--results"),
+        ("compare", "2026-11-01..2026-11-03", "2026-11-08..2026-11-12", "--results"),
+        ("history",),
+        ("history", "--figure", "read_bandwidth"),
+        ("history", "--node", "n-[1-4]", "--benchmark", "stream", "--benchmark", "fio"),
+        ("history", "--since", "2026-11-03", "--every-figure"),
+    ],
+)
+def test_a_store_gives_the_same_answer_as_the_records(
+    call_trueup: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    results = planted_year(tmp_path / "results")
+    store.pack_days([results], tmp_path / "store")
+    # The figures of this store are then read in seven parts.
+    monkeypatch.setattr(year, "_ROWS", 100)
+    both = [
+        call_trueup(*words, source, "--format", "json") for source in (results, tmp_path / "store")
+    ]
+    assert both[0].status in {0, 1}
+    assert (both[1].status, both[1].out) == (both[0].status, both[0].out)
+
+
+def test_the_history_of_a_store_finds_what_was_planted(call_trueup: Any, tmp_path: Path) -> None:
+    store.pack_days([planted_year(tmp_path / "results")], tmp_path / "store")
+    done = call_trueup("history", tmp_path / "store", "--format", "json")
+    rows = json.loads(done.out)["tables"][0]["rows"]
+    assert {(row["run"][:8], row["metric"]) for row in rows} >= {
+        ("20261105", "read_bandwidth"),
+        ("20261108", "triad_rate"),
+        ("20261108", "busbw"),
+    }
+    triad = next(row for row in rows if row["metric"] == "triad_rate")
+    assert triad["settings"] == "kernel 5.15 to 6.8"
+
+
+def test_an_unknown_figure_is_named(call_trueup: Any, tmp_path: Path) -> None:
+    results = planted_year(tmp_path / "results")
+    store.pack_days([results], tmp_path / "store")
+    for source in (results, tmp_path / "store"):
+        done = call_trueup("history", source, "--figure", "busbww")
+        assert (done.status, "--figure busbww: no record has such a figure" in done.err) == (
+            1,
+            True,
+        )

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+
+from .measured import Keys, nodes_of
+from .significance import Estimate, chances
 from .titles import Titles
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from numpy.typing import NDArray
 
     from .measured import FigureKey, Place, Work
     from .settings import Explanation
     from .sides import Side
-    from .significance import Estimate
+
+    Floats = NDArray[np.float64]
 
 WORSE, BETTER, UNCHANGED = "worse", "better", "unchanged"
 MIXED: Final = "better and worse"
@@ -46,6 +52,81 @@ class Shift(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Shifts(Sequence[Shift]):
+    """The changes at the places of a figure, as columns.
+
+    Attributes:
+        places: their numbers in ``keys``, ascending.
+        errors, freedoms: the standard errors and degrees of freedom; NaN where nothing says how
+            much the figure varies.
+    """
+
+    places: NDArray[np.int64]
+    before: Floats
+    after: Floats
+    logs: Floats
+    errors: Floats
+    freedoms: Floats
+    keys: Keys
+
+    @classmethod
+    def none(cls, keys: Keys) -> Shifts:
+        """Those of no place."""
+        nothing = np.zeros(0)
+        return cls(np.zeros(0, np.int64), *[nothing] * 5, keys)
+
+    @classmethod
+    def of(cls, shifts: Sequence[Shift]) -> Shifts:
+        """Those of some places, of which nobody says how much they vary."""
+        keys = Keys()
+        places = np.array([keys.number(shift.place) for shift in shifts], np.int64)
+        columns = zip(*(shift[1:4] for shift in shifts), strict=True)
+        unknown = np.full(len(shifts), np.nan)
+        return cls(places, *map(np.array, columns), unknown, unknown, keys)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        error, log_ratio = float(self.errors[index]), float(self.logs[index])
+        return Shift(
+            self.keys.place(int(self.places[index])),
+            *(float(self.before[index]), float(self.after[index]), log_ratio),
+            None if math.isnan(error) else Estimate(log_ratio, error, float(self.freedoms[index])),
+        )
+
+    @cached_property
+    def nodes(self) -> list[str]:
+        """The nodes, each once."""
+        return self.keys.names(self.places)
+
+    @cached_property
+    def node_codes(self) -> NDArray[np.int64]:
+        """The place in ``nodes`` of each place's node."""
+        codes: NDArray[np.int64] = np.unique(nodes_of(self.places), return_inverse=True)[1]
+        return codes
+
+    @cached_property
+    def node_means(self) -> Floats:
+        """The mean logarithm of each node: devices of one node are not independent."""
+        return np.bincount(self.node_codes, self.logs) / np.bincount(self.node_codes)
+
+    def chances(self) -> Floats:
+        """The probability of each without a change, of those whose error is known."""
+        known = ~np.isnan(self.errors)
+        return chances(self.logs[known], self.errors[known], self.freedoms[known])
+
+    def changed(self, limit: float, least: float) -> NDArray[np.bool_]:
+        """Which are at least so large, with at most such a probability."""
+        is_changed = np.zeros(len(self), np.bool_)
+        rows = np.flatnonzero(~np.isnan(self.errors) & (abs(self.logs) >= least))
+        is_changed[rows] = chances(self.logs[rows], self.errors[rows], self.freedoms[rows]) <= limit
+        return is_changed
+
+
+@dataclass(frozen=True)
 class Change:
     """One figure on both sides.
 
@@ -71,7 +152,7 @@ class Change:
     estimate: Estimate | None
     nodes: tuple[str, ...]
     paired: bool
-    shifts: tuple[Shift, ...]
+    shifts: Shifts
     group: frozenset[str] = frozenset()
     verdict: str = UNCHANGED
     worse: tuple[Shift, ...] = ()

@@ -13,13 +13,14 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 from trueup_node.errors import BadInput
 
 from ...cases import read_cases
 from .changes import BETTER, MIXED, UNCHANGED, UNSURE, WORSE, Comparison, Failure, Missing
 from .estimates import change_of
 from .judging import judged
-from .measured import Measured, Work, measured, work_of
+from .measured import Keys, nodes_of, records_of, rows_of, samples_of, table_of, work_of
 from .settings import Explanation, by_node, explanations, groups
 from .sides import Side
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from trueup_node.cases import Case
 
     from ...load import Loaded
-    from .changes import Change, Shift
+    from .changes import Change
+    from .measured import FigureKey, Samples, Work
 
 # Settings in a sentence.
 _SETTINGS: Final = 3
@@ -48,11 +50,15 @@ def compare(before: Side, after: Side, at_least: float = 0.01) -> Comparison:
         raise BadInput(f"{before.name} and {after.name} have records in common: nothing to compare")
     ignored = before.conditions | after.conditions
     one_machine = bool(_machines(before) & _machines(after)) and "vm_size" not in ignored
-    olds, news = (measured(side, ignored, one_machine=one_machine) for side in (before, after))
+    keys = Keys()
+    olds, news = (
+        _measured(side, keys, ignored, one_machine=one_machine) for side in (before, after)
+    )
     changes = [
         change
-        for figure in olds.keys() & news.keys()
-        if (change := change_of(figure, olds[figure], news[figure])) is not None
+        for figure in olds
+        if figure in news
+        and (change := change_of(figure, olds[figure], news[figure], keys)) is not None
     ]
     failures = _failures(before, after, ignored, one_machine=one_machine)
     settings = by_node(before.cases), by_node(after.cases)
@@ -69,7 +75,10 @@ def compare(before: Side, after: Side, at_least: float = 0.01) -> Comparison:
         after,
         changes,
         failures,
-        [*_missing(olds, news, "before", failures), *_missing(news, olds, "after", ())],
+        [
+            *_missing(olds, news, "before", failures, keys),
+            *_missing(news, olds, "after", (), keys),
+        ],
         at_least,
         Counter(change.verdict for change in changes),
     )
@@ -88,11 +97,21 @@ def of_runs(loaded: Loaded, before: str, after: str) -> Comparison | None:
         return None
 
 
+def _measured(
+    side: Side, keys: Keys, ignored: frozenset[str], *, one_machine: bool
+) -> dict[FigureKey, Samples]:
+    """The figures of a side's ok records."""
+    rows = rows_of(side.cases)
+    records = records_of(side.cases, keys, ignored=ignored, one_machine=one_machine)
+    table = table_of(records, rows, keys)
+    return {keys.figures[number]: samples for number, samples in samples_of(table).items()}
+
+
 def _machines(side: Side) -> set[str]:
     return {case.machine for case in side.cases}
 
 
-def _works(held: Measured) -> str:
+def _works(held: Mapping[FigureKey, Samples]) -> str:
     names = sorted({f"{figure.work.benchmark} {figure.work.case}" for figure in held})
     return (", ".join(names[:3]) + ", ..." * (len(names) > 3)) or "no ok record"
 
@@ -125,11 +144,11 @@ def _settings(
     before: Mapping[str, Mapping[str, str]],
     after: Mapping[str, Mapping[str, str]],
 ) -> list[Explanation]:
-    def nodes_of(shifts: Iterable[Shift]) -> dict[str, None]:
-        return dict.fromkeys(node for shift in shifts for node in shift.place.node.split("+"))
+    def names(nodes: Iterable[str]) -> dict[str, None]:
+        return dict.fromkeys(name for node in nodes for name in node.split("+"))
 
-    every = nodes_of(change.shifts)
-    moved = nodes_of(change.worse or change.better) or every
+    every = names(change.shifts.nodes)
+    moved = names(shift.place.node for shift in change.worse or change.better) or every
     return explanations(every, moved, before, after, change.figure.work.benchmark)
 
 
@@ -151,21 +170,26 @@ def _failures(
 
 
 def _missing(
-    olds: Measured, news: Measured, side: str, failures: Sequence[Failure]
+    olds: Mapping[FigureKey, Samples],
+    news: Mapping[FigureKey, Samples],
+    side: str,
+    failures: Sequence[Failure],
+    keys: Keys,
 ) -> list[Missing]:
     """The figures of one side that the other lacks, or lacks on some nodes; work that failed is
     no longer missing."""
     failed = {(failure.work, failure.node) for failure in failures}
     missing = []
     for figure, samples in olds.items():
-        present = {place.node for place in news.get(figure, {})}
-        nodes = dict.fromkeys(
-            place.node
-            for place in samples
-            if place.node not in present and (figure.work, place.node) not in failed
-        )
-        if nodes and (not present or present & {place.node for place in samples}):
-            missing.append(Missing(figure, side, tuple(nodes)))
+        its = nodes_of(samples.places)
+        present = nodes_of(news[figure].places) if figure in news else its[:0]
+        is_present = np.isin(its, present)
+        if len(present) and (is_present.all() or not is_present.any()):
+            continue
+        names = keys.names(samples.places[~is_present])
+        nodes = tuple(name for name in names if (figure.work, name) not in failed)
+        if nodes:
+            missing.append(Missing(figure, side, nodes))
     return missing
 
 

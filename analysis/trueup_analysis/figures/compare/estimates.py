@@ -3,105 +3,104 @@
 from __future__ import annotations
 
 import math
-from itertools import chain
-from statistics import median
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from .changes import Change, Shift
+from .changes import Change, Shifts
+from .measured import nodes_of
 from .significance import Estimate, of_difference, of_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from numpy.typing import NDArray
 
-    from .measured import FigureKey, Place, Sample
+    from .measured import FigureKey, Keys, Samples
+
+    Floats = NDArray[np.float64]
 
 # Nodes whose own spread gives the error of a mean.
 _NODES: Final = 3
 
 
-def change_of(
-    figure: FigureKey, olds: Mapping[Place, Sample], news: Mapping[Place, Sample]
-) -> Change | None:
+def change_of(figure: FigureKey, olds: Samples, news: Samples, keys: Keys) -> Change | None:
     """A figure of both sides, without a verdict."""
-    common = [place for place in olds if place in news]
-    paired = bool(common)
-    if not paired and {place.node for place in olds} & {place.node for place in news}:
-        return None  # The same nodes, other devices.
-    before, after = (
-        median(samples[place].value for place in (common or samples)) for samples in (olds, news)
+    common, *rows = np.intersect1d(
+        olds.places, news.places, assume_unique=True, return_indices=True
     )
-    every = chain(olds.values(), news.values())
-    positive = all(value > 0 for sample in every for value in sample.values)
-    nodes = tuple(dict.fromkeys(place.node for place in (common or chain(olds, news))))
-    if not positive:
-        return Change(figure, before, after, None, nodes, paired, ())
+    paired = bool(len(common))
+    if not paired and np.intersect1d(nodes_of(olds.places), nodes_of(news.places)).size:
+        return None  # The same nodes, other devices.
+    if paired:
+        values = [side.values[row] for side, row in zip((olds, news), rows, strict=True)]
+        nodes = tuple(keys.names(common))
+    else:
+        values = [olds.values, news.values]
+        nodes = tuple(keys.names(np.concatenate([olds.places, news.places])))
+    before, after = (float(np.median(each)) for each in values)
+    nothing = Shifts.none(keys)
+    if min(olds.least, news.least) <= 0:
+        return Change(figure, before, after, None, nodes, paired, nothing)
     if not paired:
-        return Change(figure, before, after, _unpaired(olds, news), nodes, paired, ())
-    shifts = [_shift(place, olds[place], news[place]) for place in common]
-    return Change(figure, before, after, _fleet(shifts), nodes, paired, tuple(shifts))
+        return Change(figure, before, after, _unpaired(olds, news), nodes, paired, nothing)
+    logs = np.log(values[1] / values[0])
+    errors, freedoms = _alone(olds, news, *rows)
+    shifts = Shifts(common, *values, logs, errors, freedoms, keys)
+    return Change(figure, before, after, _fleet(shifts), nodes, paired, shifts)
 
 
-def node_means(shifts: Iterable[Shift]) -> dict[str, float]:
-    """The mean logarithm of each node: devices of one node are not independent."""
-    by_node: dict[str, list[float]] = {}
-    for shift in shifts:
-        by_node.setdefault(shift.place.node, []).append(shift.log_ratio)
-    return {node: float(np.mean(logs)) for node, logs in by_node.items()}
-
-
-def _shift(place: Place, old: Sample, new: Sample) -> Shift:
-    ratio = math.log(new.value / old.value)
-    return Shift(place, old.value, new.value, ratio, _alone(ratio, old, new))
-
-
-def _alone(ratio: float, old: Sample, new: Sample) -> Estimate | None:
-    """The change of one place by its own measurements."""
-    counts = len(old.values), len(new.values)
-    if min(counts) > 1:
-        logs = [np.log(sample.values) for sample in (old, new)]
-        freedom = sum(counts) - 2
-        squares = sum(float(((each - each.mean()) ** 2).sum()) for each in logs)
-        error = math.sqrt(squares / freedom * sum(1 / count for count in counts))
-        return Estimate(ratio, error, freedom)
-    spreads = [*old.spreads, *new.spreads]
-    if not old.spreads or not new.spreads:
-        return None
+def _alone(
+    old: Samples, new: Samples, of_old: NDArray[np.intp], of_new: NDArray[np.intp]
+) -> tuple[Floats, Floats]:
+    """The error of each place's change by its own measurements and its degrees of freedom; NaN
+    where these do not say it."""
+    counts = [side.counts[row] for side, row in ((old, of_old), (new, of_new))]
+    squares = old.squares[of_old] + new.squares[of_new]
+    freedoms = np.maximum(counts[0] + counts[1] - 2, 1).astype(float)
+    errors = np.sqrt(squares / freedoms * (1 / counts[0] + 1 / counts[1]))
     # One run a side: its repeats stand for other runs, so their number does not divide.
-    error = math.sqrt(2 * sum(spread**2 for spread, _ in spreads) / len(spreads))
-    return Estimate(ratio, error, sum(count - 1 for _, count in spreads))
+    spread_counts = [side.spread_counts[row] for side, row in ((old, of_old), (new, of_new))]
+    spreads = old.spreads[of_old] + new.spreads[of_new]
+    by_repeats = np.sqrt(2 * spreads / np.maximum(spread_counts[0] + spread_counts[1], 1))
+    has_records = np.minimum(*counts) > 1
+    has_repeats = np.minimum(*spread_counts) > 0
+    errors = np.where(has_records, errors, np.where(has_repeats, by_repeats, np.nan))
+    of_repeats = old.freedoms[of_old] + new.freedoms[of_new]
+    return errors, np.where(has_records, freedoms, of_repeats)
 
 
-def _fleet(shifts: Sequence[Shift]) -> Estimate | None:
+def _fleet(shifts: Shifts) -> Estimate | None:
     """The mean over nodes; of one or two by the errors of their own measurements."""
-    means = list(node_means(shifts).values())
+    means = shifts.node_means
     if len(means) >= _NODES:
         return of_mean(means)
-    estimates = [shift.estimate for shift in shifts if shift.estimate is not None]
-    if len(estimates) < len(shifts):
+    if np.isnan(shifts.errors).any():
         return None
-    error = max(estimate.error for estimate in estimates) / math.sqrt(len(means))
-    return Estimate(float(np.mean(means)), error, min(each.freedom for each in estimates))
+    error = float(shifts.errors.max()) / math.sqrt(len(means))
+    return Estimate(float(np.mean(means)), error, float(shifts.freedoms.min()))
 
 
-def _unpaired(olds: Mapping[Place, Sample], news: Mapping[Place, Sample]) -> Estimate | None:
+def _unpaired(olds: Samples, news: Samples) -> Estimate | None:
     """The difference of two sides without a common node, over their nodes, or over the records of
     single ones."""
     old, new = (_logs(samples) for samples in (olds, news))
     if min(len(old), len(new)) >= _NODES:
         return of_difference(old, new)
-    if len(olds) == len(news) == 1:
+    if len(olds.places) == len(news.places) == 1:
         mean = float(np.mean(new) - np.mean(old))
-        return _alone(mean, *(next(iter(samples.values())) for samples in (olds, news)))
+        only = np.zeros(1, np.intp)
+        errors, freedoms = _alone(olds, news, only, only)
+        return None if np.isnan(errors[0]) else Estimate(mean, float(errors[0]), float(freedoms[0]))
     return None
 
 
-def _logs(samples: Mapping[Place, Sample]) -> list[float]:
+def _logs(samples: Samples) -> Floats:
     """One logarithm a node; of a single node one a record."""
-    if len(samples) == 1:
-        return [math.log(value) for sample in samples.values() for value in sample.values]
-    by_node: dict[str, list[float]] = {}
-    for place, sample in samples.items():
-        by_node.setdefault(place.node, []).append(math.log(sample.value))
-    return [float(np.mean(logs)) for logs in by_node.values()]
+    if len(samples.places) == 1:
+        return samples.logs
+    return means_by(nodes_of(samples.places), np.log(samples.values))
+
+
+def means_by(groups: NDArray[np.int64], values: Floats) -> Floats:
+    """The mean of each group's values, in the order of the groups' numbers."""
+    _, codes = np.unique(groups, return_inverse=True)
+    return np.bincount(codes, values) / np.bincount(codes)

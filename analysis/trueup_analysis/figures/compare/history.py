@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 from trueup_node.errors import BadInput
@@ -21,24 +22,33 @@ from .changes import UNCHANGED, UNSURE
 from .comparing import explained
 from .estimates import change_of
 from .judging import judged
-from .measured import Measured, Sample, measured
+from .measured import (
+    Keys,
+    Table,
+    device_of,
+    nodes_of,
+    records_of,
+    rows_of,
+    samples_of,
+    table_of,
+)
 from .settings import by_node, groups
-from .sides import Side
-from .significance import NOISE_FREEDOM, Estimate, discoveries, noise_of
+from .significance import NOISE_FREEDOM, Estimate, chances, discoveries, noise_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Hashable, Iterator, Sequence
 
     from numpy.typing import NDArray
     from trueup_node.cases import Case
 
     from .changes import Change
-    from .measured import FigureKey, Place
+    from .measured import FigureKey
 
     Matrix = NDArray[np.float64]
 
 LEAST_RUNS: Final = 4
 _RATE: Final = 0.01
+_LEAST_NOISE: Final = 1e-12
 _MOST_SPLITS: Final = 20
 # Runs on either side of a split that are compared.
 _WINDOW: Final = 10
@@ -89,42 +99,152 @@ class History:
     trends: Sequence[Trend]
 
 
-def history(cases: Sequence[Case], runs: Sequence[str], at_least: float = 0.01) -> History:
-    """Every figure over the runs.
+class Source(Protocol):
+    """The records of many runs, of which some figures are read at a time.
+
+    Attributes:
+        runs: the ids of those with ok records, in the order in which they began. begun: when.
+        keys: the numbers in its tables.
+    """
+
+    runs: Sequence[str]
+    begun: Sequence[str]
+    keys: Keys
+
+    def chunks(self) -> Sequence[Hashable]:
+        """Figures that fit into memory together."""
+
+    def table(self, chunk: Hashable) -> Table:
+        """Their measurements; the number of a run is its place in ``runs``."""
+
+    def cases(self, run: int) -> Sequence[Case]:
+        """The records of a run; of their figures those of the state of nodes."""
+
+
+class OfCases:
+    """Records in memory.
 
     Args:
         runs: their ids, in the order in which they began.
+    """
+
+    def __init__(self, cases: Sequence[Case], runs: Sequence[str]) -> None:
+        by_run: dict[str, list[Case]] = {run: [] for run in runs}
+        for case in cases:
+            if case.run_id in by_run:
+                by_run[case.run_id].append(case)
+        self.runs = [run for run in runs if any(case.outcome == "ok" for case in by_run[run])]
+        self._of_runs = [by_run[run] for run in self.runs]
+        self.begun = [min(case.started_at or "" for case in its) for its in self._of_runs]
+        self.keys = Keys()
+
+    def chunks(self) -> Sequence[Hashable]:
+        return [None]
+
+    def table(self, chunk: Hashable) -> Table:  # noqa: ARG002 WHY: there is one
+        cases = [case for its in self._of_runs for case in its]
+        numbers = {run: number for number, run in enumerate(self.runs)}
+        records = records_of(cases, self.keys, runs=numbers)
+        return table_of(records, rows_of(cases), self.keys)
+
+    def cases(self, run: int) -> Sequence[Case]:
+        return self._of_runs[run]
+
+
+def history(cases: Sequence[Case], runs: Sequence[str], at_least: float = 0.01) -> History:
+    """Every figure of some records over the runs.
+
+    Args:
+        runs: their ids, in the order in which they began.
+
+    Raises:
+        BadInput: there are fewer than four runs.
+    """
+    return of_source(OfCases(cases, runs), at_least)
+
+
+def of_source(source: Source, at_least: float = 0.01) -> History:
+    """Every figure over the runs.
+
+    Args:
         at_least: the least change that counts, as a share.
 
     Raises:
         BadInput: there are fewer than four runs.
     """
-    by_run: dict[str, list[Case]] = {run: [] for run in runs}
-    for case in cases:
-        if case.run_id in by_run:
-            by_run[case.run_id].append(case)
-    held = [run for run in runs if any(case.outcome == "ok" for case in by_run[run])]
-    if len(held) < LEAST_RUNS:
+    count = len(source.runs)
+    if count < LEAST_RUNS:
         raise BadInput(
-            f"a history needs {LEAST_RUNS} runs with ok records, and there are {len(held)}:"
+            f"a history needs {LEAST_RUNS} runs with ok records, and there are {count}:"
             " `trueup compare` compares two"
         )
-    of_runs = [by_run[run] for run in held]
-    figures = [measured(Side("", its), (), one_machine=True) for its in of_runs]
-    matrices = _matrices(figures)
-    begun = [min(case.started_at or "" for case in its) for its in of_runs]
+    chunks = source.chunks()
+    trends: list[Trend] = []
+    candidates: list[tuple[FigureKey, _Split]] = []
+    series_count = 0
+    for chunk in chunks:
+        tables = _tables(source, chunk)
+        for figure, table in tables:
+            logs = _matrix(table, count)
+            if logs is not None:
+                trends.append(_trend(figure, logs))
+                candidates += [(figure, split) for split in _of_figure(logs)]
+                series_count += 1 + len(logs)
+    windows = _windows_by_run(candidates, series_count, count)
+    changes: dict[int, list[Change]] = {run: [] for run in windows}
+    figures = {figure for held in windows.values() for figure in held}
+    for chunk in chunks if figures else ():
+        # Of one chunk the figures are still there.
+        for figure, table in tables if len(chunks) == 1 else _tables(source, chunk, figures):
+            for run, held in windows.items() if figure in figures else ():
+                change = _change(figure, table, held[figure]) if figure in held else None
+                changes[run] += [] if change is None else [change]
     steps = []
-    for run, windows in _windows_by_run(matrices, len(held)).items():
-        changes = [
-            change
-            for figure, window in windows.items()
-            if (change := _change(figure, figures, window)) is not None
-        ]
-        for change in _judged(changes, of_runs[run - 1], of_runs[run], at_least):
-            before, after = windows[change.figure]
-            steps.append(Step(held[run], begun[run], len(before), len(after), change))
+    for run in windows:
+        its = sorted(changes[run], key=lambda change: _name(change.figure))
+        for change in _judged(its, source.cases(run - 1), source.cases(run), at_least):
+            before, after = windows[run][change.figure]
+            steps.append(Step(source.runs[run], source.begun[run], len(before), len(after), change))
+    steps.sort(key=lambda step: _name(step.change.figure))
     steps.sort(key=lambda step: step.run, reverse=True)
-    return History(held, begun, steps, [_trend(figure, each) for figure, each in matrices.items()])
+    trends.sort(key=lambda trend: _name(trend.figure))
+    return History(source.runs, source.begun, steps, trends)
+
+
+def _name(figure: FigureKey) -> tuple[object, ...]:
+    """The place of a figure among others."""
+    work, *names, size = figure
+    return *map(str, work), *names, size or 0
+
+
+class _Rows(NamedTuple):
+    """The measurements of a figure, and the keys of their places."""
+
+    table: Table
+    keys: Keys
+
+
+def _tables(
+    source: Source, chunk: Hashable, figures: Collection[FigureKey] | None = None
+) -> list[tuple[FigureKey, _Rows]]:
+    """The measurements of each figure of a chunk, or of some; places in alphabetic order."""
+    table = source.table(chunk)
+    keys = source.keys
+    if figures is not None:
+        is_meant = np.array([figure in figures for figure in keys.figures], np.bool_)
+        table = table.only(is_meant[table.figure])
+    places, own_keys = keys.in_order(table.place)
+    order = np.argsort(table.figure.astype(np.uint16), kind="stable")
+    columns = [*table._replace(place=places)]
+    del table, places
+    # One column after the other: a year's rows fit into memory once.
+    table = Table(*(columns.pop(0)[order] for _ in range(len(columns))))
+    numbers, starts = np.unique(table.figure, return_index=True)
+    parts = [slice(*pair) for pair in pairwise([*starts.tolist(), len(order)])]
+    return [
+        (keys.figures[number], _Rows(Table(*(column[part] for column in table)), own_keys))
+        for number, part in zip(numbers.tolist(), parts, strict=True)
+    ]
 
 
 def _judged(
@@ -136,30 +256,42 @@ def _judged(
     return [change for change in verdicts if change.verdict not in {UNCHANGED, UNSURE}]
 
 
-def _change(
-    figure: FigureKey, figures: Sequence[Measured], window: tuple[range, range]
-) -> Change | None:
+def _change(figure: FigureKey, rows: _Rows, window: tuple[range, range]) -> Change | None:
     """The figure over the runs before and after a split."""
-    sides: list[dict[Place, Sample]] = [{}, {}]
-    for side, runs in zip(sides, window, strict=True):
-        for run in runs:
-            for place, sample in figures[run].get(figure, {}).items():
-                pooled = side.setdefault(place, Sample())
-                pooled.values += sample.values
-    return change_of(figure, *sides) if all(sides) else None
+    run = rows.table.run
+    sides = [
+        samples_of(rows.table.only((run >= runs.start) & (run < runs.stop))) for runs in window
+    ]
+    if not all(sides):
+        return None
+    before, after = (next(iter(side.values())) for side in sides)
+    return change_of(figure, before, after, rows.keys)
 
 
-def _matrices(figures: Sequence[Measured]) -> dict[FigureKey, Matrix]:
-    """The logarithms of each figure, places by runs; NaN where it was not measured."""
-    held: dict[FigureKey, dict[Place, Matrix]] = {}
-    for number, of_run in enumerate(figures):
-        for figure, samples in of_run.items():
-            rows = held.setdefault(figure, {})
-            for place, sample in samples.items():
-                if sample.value > 0:
-                    row = rows.setdefault(place, np.full(len(figures), np.nan))
-                    row[number] = math.log(sample.value)
-    return {figure: np.array([*rows.values()]) for figure, rows in held.items() if rows}
+def _matrix(rows: _Rows, run_count: int) -> Matrix | None:
+    """The logarithms of a figure, places by runs; NaN where it was not measured."""
+    table = rows.table
+    devices = int(device_of(table.place).max()) + 1
+    compact = nodes_of(table.place) * devices + device_of(table.place)
+    is_held = np.bincount(compact) > 0
+    row = (np.cumsum(is_held) - 1)[compact]
+    cell = row * run_count + table.run
+    size = int(is_held.sum()) * run_count
+    value = table.value
+    if np.bincount(cell, minlength=size).max() > 1:
+        # Several records of a run at a place: their median.
+        order = np.lexsort((value, cell))
+        cell, value = cell[order], value[order]
+        starts = np.flatnonzero(np.append(True, np.diff(cell) != 0))
+        counts = np.diff(np.append(starts, len(cell)))
+        value = (value[starts + (counts - 1) // 2] + value[starts + counts // 2]) / 2
+        cell = cell[starts]
+    logs = np.full(size, np.nan)
+    is_positive = value > 0
+    logs[cell[is_positive]] = np.log(value[is_positive])
+    matrix = logs.reshape(-1, run_count)
+    matrix = matrix[~np.isnan(matrix).all(axis=1)]
+    return matrix if len(matrix) else None
 
 
 class _Split(NamedTuple):
@@ -170,18 +302,15 @@ class _Split(NamedTuple):
 
 
 def _windows_by_run(
-    matrices: dict[FigureKey, Matrix], run_count: int
+    candidates: Sequence[tuple[FigureKey, _Split]], series_count: int, run_count: int
 ) -> dict[int, dict[FigureKey, tuple[range, range]]]:
     """The figures of which a series changes at a run, by its number, each with the runs before and
     after that are compared: up to the next changes of the figure."""
-    candidates = [
-        (figure, split) for figure, logs in matrices.items() for split in _of_figure(logs)
-    ]
-    chances = [split.estimate.chance * run_count for _, split in candidates]
-    others = sum(1 + len(logs) for logs in matrices.values()) - len(candidates)
-    limit = discoveries([*chances, *[1.0] * max(0, others)], _RATE)
+    probabilities = [split.estimate.chance * run_count for _, split in candidates]
+    others = max(0, series_count - len(candidates))
+    limit = discoveries(np.append(probabilities, np.ones(others)), _RATE)
     splits: dict[FigureKey, set[int]] = {}
-    for (figure, split), chance in zip(candidates, chances, strict=True):
+    for (figure, split), chance in zip(candidates, probabilities, strict=True):
         if chance <= limit:
             splits.setdefault(figure, set()).add(split.run)
     by_run: dict[int, dict[FigureKey, tuple[range, range]]] = {}
@@ -196,19 +325,66 @@ def _windows_by_run(
     return by_run
 
 
+def _medians(matrix: Matrix, axis: int) -> Matrix:
+    """Medians of what is known. Without NaN they take a fifth of the time."""
+    if not np.isnan(matrix).any():
+        return np.asarray(np.median(matrix, axis=axis, keepdims=True))
+    return np.asarray(np.nanmedian(matrix, axis=axis, keepdims=True))
+
+
 def _of_figure(logs: Matrix) -> Iterator[_Split]:
     """The splits of the fleet's series, and of each place's."""
-    own = logs - np.nanmedian(logs, axis=1, keepdims=True)
+    own = logs - _medians(logs, 1)
     has_any = ~np.isnan(own).all(axis=0)
     fleet = np.full(logs.shape[1], np.nan)
-    fleet[has_any] = np.nanmedian(own[:, has_any], axis=0)
+    fleet[has_any] = _medians(own[:, has_any], 0)[0]
     yield from _splits(fleet, _noise(fleet))
     if len(logs) > 1:
         rest = own - fleet
-        noises = np.array([_noise(series) for series in rest])
+        is_whole = ~np.isnan(rest).any(axis=1)
+        noises = np.zeros(len(rest))
+        noises[is_whole] = _noises(rest[is_whole])
+        for number in np.flatnonzero(~is_whole):
+            noises[number] = _noise(rest[number])
         # The noise of one place is known from few runs: it is not below that of most places.
-        for series, noise in zip(rest, np.maximum(noises, np.median(noises)), strict=True):
-            yield from _splits(series, float(noise))
+        noises = np.maximum(noises, np.median(noises))
+        is_likely = ~is_whole
+        is_likely[is_whole] = _may_split(rest[is_whole], noises[is_whole])
+        for number in np.flatnonzero(is_likely):
+            yield from _splits(rest[number], float(noises[number]))
+
+
+def _noises(series: Matrix) -> Matrix:
+    """``_noise`` of series that are known in all runs."""
+    if not len(series):
+        return np.zeros(0)
+    deviations = np.median(np.abs(np.diff(series, axis=1)), axis=1)
+    return np.asarray(deviations * noise_of([1.0]) / math.sqrt(2))
+
+
+def _may_split(series: Matrix, noises: Matrix) -> NDArray[np.bool_]:
+    """Which series that are known in all runs have a likely split: of most ``_splits`` finds
+    none."""
+    if not len(series):
+        return np.zeros(0, np.bool_)
+    means, widths = _differences(series)
+    best = np.argmax(abs(means) / widths, axis=1)
+    errors = np.maximum(noises, _LEAST_NOISE) * widths[best]
+    means = means[np.arange(len(series)), best]
+    probabilities = chances(means, errors, np.full(len(series), NOISE_FREEDOM))
+    # Twice the limit, whatever the last digits are.
+    return np.asarray(probabilities * series.shape[1] <= 2 * _RATE)
+
+
+def _differences(series: Matrix) -> tuple[Matrix, Matrix]:
+    """For each split the difference of the means, and its error where the noise is 1."""
+    count = series.shape[-1]
+    sums = np.cumsum(series, axis=-1)
+    left = np.arange(1, count)
+    right = count - left
+    before = sums[..., :-1]
+    means = (sums[..., -1:] - before) / right - before / left
+    return means, np.sqrt(1 / left + 1 / right)
 
 
 def _noise(series: Matrix) -> float:
@@ -216,7 +392,7 @@ def _noise(series: Matrix) -> float:
     values = series[~np.isnan(series)]
     if len(values) < LEAST_RUNS:
         return 0.0
-    return noise_of(np.diff(values).tolist()) / math.sqrt(2)
+    return noise_of(np.diff(values)) / math.sqrt(2)
 
 
 def _splits(series: Matrix, noise: float) -> list[_Split]:
@@ -240,12 +416,9 @@ def _splits(series: Matrix, noise: float) -> list[_Split]:
 
 def _best(part: Matrix, noise: float) -> _Split:
     """The split of a part between whose means the difference is most errors wide."""
-    sums = np.cumsum(part)
-    left = np.arange(1, len(part))
-    right = len(part) - left
-    means = (sums[-1] - sums[:-1]) / right - sums[:-1] / left
+    means, widths = _differences(part)
     # Without any noise, as of counts, a difference is as sure as it is large.
-    errors = max(noise, 1e-12) * np.sqrt(1 / left + 1 / right)
+    errors = max(noise, _LEAST_NOISE) * widths
     best = int(np.argmax(abs(means) / errors))
     return _Split(best + 1, Estimate(float(means[best]), float(errors[best]), NOISE_FREEDOM))
 

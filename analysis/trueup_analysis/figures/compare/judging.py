@@ -7,13 +7,14 @@ single places is that of all places of a figure around its median or its group's
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import compress
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from .changes import BETTER, MIXED, UNCHANGED, UNSURE, WORSE, Change, Shift
-from .estimates import node_means
 from .significance import (
     NOISE_FREEDOM,
     Estimate,
@@ -35,7 +36,8 @@ _GROUP: Final = 2
 _PLACES: Final = 8
 
 
-class _Tested(NamedTuple):
+@dataclass(frozen=True)
+class _Tested:
     """A figure with all estimates of a change in it.
 
     Attributes:
@@ -46,13 +48,13 @@ class _Tested(NamedTuple):
 
     change: Change
     group: Estimate | None
-    chances: tuple[float, ...]
+    chances: NDArray[np.float64]
 
-    @property
+    @cached_property
     def chance(self) -> float:
         """The probability of any of these without a change (Simes, 1986)."""
-        ordered = sorted(self.chances)
-        return min(len(ordered) * chance / rank for rank, chance in enumerate(ordered, 1))
+        ordered = np.sort(self.chances)
+        return float((len(ordered) * ordered / np.arange(1, len(ordered) + 1)).min())
 
 
 def judged(
@@ -66,7 +68,7 @@ def judged(
         at_least: the least change that counts, as a share.
     """
     tested = [_tested(change, groups) for change in changes]
-    testable = [item.chance for item in tested if item.chances]
+    testable = [item.chance for item in tested if len(item.chances)]
     limit = discoveries(testable, _RATE)
     rate = _RATE * max(1, sum(chance <= limit for chance in testable)) / max(1, len(testable))
     return [_verdict(item, limit, rate, math.log1p(at_least)) for item in tested]
@@ -78,27 +80,31 @@ def _tested(change: Change, groups: Collection[frozenset[str]]) -> _Tested:
     if best is not None and best[1].chance * len(candidates) <= _RATE:
         change = replace(change, group=best[0])
     change = _with_noise(change)
-    estimates = [
-        change.estimate,
-        *(estimate for _, estimate in candidates),
-        *(shift.estimate for shift in change.shifts),
-    ]
-    chances = tuple(estimate.chance for estimate in estimates if estimate is not None)
-    return _Tested(change, best[1] if best is not None and change.group else None, chances)
+    estimates = [change.estimate, *(estimate for _, estimate in candidates)]
+    of_others = [estimate.chance for estimate in estimates if estimate is not None]
+    return _Tested(
+        change,
+        best[1] if best is not None and change.group else None,
+        np.append(of_others, change.shifts.chances()),
+    )
 
 
 def _groups_of(
     change: Change, groups: Collection[frozenset[str]]
 ) -> list[tuple[frozenset[str], Estimate]]:
     """The difference of each group from the other nodes, where the group changed more."""
-    means = node_means(change.shifts)
+    if not groups or not change.shifts:
+        return []
+    nodes, means = change.shifts.nodes, change.shifts.node_means
+    parts = [node.split("+") for node in nodes]
     estimates: dict[frozenset[str], Estimate] = {}
     for group in groups:
-        inside = frozenset(node for node in means if not group.isdisjoint(node.split("+")))
-        outside = means.keys() - inside
-        if inside in estimates or min(len(inside), len(outside)) < _GROUP:
+        is_inside = np.array([not group.isdisjoint(names) for names in parts], bool)
+        count = int(is_inside.sum())
+        inside = frozenset(compress(nodes, is_inside))
+        if inside in estimates or min(count, len(nodes) - count) < _GROUP:
             continue
-        its, others = ([means[node] for node in nodes] for nodes in (inside, outside))
+        its, others = means[is_inside], means[~is_inside]
         if abs(np.mean(its)) >= abs(np.mean(others)):
             estimates[inside] = of_difference(others, its)
     return list(estimates.items())
@@ -111,14 +117,28 @@ def _is_change(estimate: Estimate | None, limit: float, least: float) -> bool:
 def _with_noise(change: Change) -> Change:
     """The figure with the error of each place: the larger of that of its own measurements and that
     of all places."""
+    shifts = change.shifts
     error = _noise(_residuals(change))
-    return replace(change, shifts=tuple(_noisy(shift, error) for shift in change.shifts))
+    if not error:
+        return change
+    is_noisy = ~(shifts.errors >= error)
+    errors = np.where(is_noisy, error, shifts.errors)
+    freedoms = np.where(is_noisy, NOISE_FREEDOM, shifts.freedoms)
+    return replace(change, shifts=replace(shifts, errors=errors, freedoms=freedoms))
+
+
+def _in_group(change: Change) -> NDArray[np.bool_]:
+    """Which places are in the changed group."""
+    if not change.group or not change.shifts:
+        return np.zeros(len(change.shifts), np.bool_)
+    is_inside = np.array([node in change.group for node in change.shifts.nodes], bool)
+    return is_inside[change.shifts.node_codes]
 
 
 def _residuals(change: Change) -> NDArray[np.float64]:
     """The logarithms of places less the median of their group."""
-    logs = np.array([shift.log_ratio for shift in change.shifts])
-    inside = np.array([shift.place.node in change.group for shift in change.shifts], bool)
+    logs = change.shifts.logs.copy()
+    inside = _in_group(change)
     for part in (inside, ~inside):
         if part.any():
             logs[part] -= np.median(logs[part])
@@ -129,13 +149,7 @@ def _noise(residuals: NDArray[np.float64]) -> float:
     """The noise of places; 0 where there are too few. That of a sample is too small by about
     1/n."""
     count = len(residuals)
-    return 0.0 if count < _PLACES else noise_of(residuals.tolist()) * count / (count - 1)
-
-
-def _noisy(shift: Shift, error: float) -> Shift:
-    if not error or (shift.estimate is not None and shift.estimate.error >= error):
-        return shift
-    return shift._replace(estimate=Estimate(shift.log_ratio, error, NOISE_FREEDOM))
+    return 0.0 if count < _PLACES else noise_of(residuals) * count / (count - 1)
 
 
 def _verdict(item: _Tested, limit: float, rate: float, least: float) -> Change:
@@ -145,15 +159,13 @@ def _verdict(item: _Tested, limit: float, rate: float, least: float) -> Change:
         limit: the greatest probability of a figure that counts.
         rate: the probability that any part of a figure without a change counts.
     """
-    limit = rate / len(item.chances) if item.chances and item.chance <= limit else 0.0
+    count = len(item.chances)
+    limit = rate / count if count and item.chance <= limit else 0.0
     change = item.change
     if not _is_change(item.group, limit, least):
         change = replace(change, group=frozenset())
-    moved = [
-        shift
-        for shift in change.shifts
-        if shift.place.node in change.group or _is_change(shift.estimate, limit, least)
-    ]
+    is_moved = _in_group(change) | change.shifts.changed(limit, least)
+    moved = [change.shifts[number] for number in np.flatnonzero(is_moved)]
     worse, better = (
         tuple(shift for shift in moved if _is_better(change, shift.log_ratio) is is_better)
         for is_better in (False, True)
@@ -192,7 +204,7 @@ def _of_group(
     change: Change, worse: tuple[Shift, ...], better: tuple[Shift, ...]
 ) -> tuple[tuple[Shift, ...], tuple[Shift, ...]]:
     """The group's places count as its mean goes, those against it as noise."""
-    its = [shift.log_ratio for shift in change.shifts if shift.place.node in change.group]
+    its = change.shifts.logs[_in_group(change)]
     is_better = _is_better(change, float(np.mean(its)))
 
     def outside(shifts: tuple[Shift, ...]) -> tuple[Shift, ...]:

@@ -1,26 +1,36 @@
-"""The figures of each side by work, node and device."""
+"""Figures of records as columns: by work, node and device, and by run."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
-from statistics import median
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from trueup_node.cases import TYPICAL
+import numpy as np
+from trueup_node.cases import TYPICAL, Figure
 
+from ... import packed
+from ...cases import FiguresOf
 from ..groups import apart_of, masked
 from ..views import view_of
 from .significance import range_in_deviations
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Mapping, Sequence
 
-    from trueup_node.cases import Case, Figure
+    import pandas as pd
+    from numpy.typing import NDArray
+    from trueup_node.cases import Case
 
-    from .sides import Side
+    from ...packed import Column
+
+    Floats = NDArray[np.float64]
+    Numbers = NDArray[np.int64]
 
 _REPEATS: Final = 3
+# Codes of several columns in one number, before they are numbered anew.
+_MOST_MIXED: Final = 2**40
+# Bits of a place's number that name its device.
+_DEVICE_BITS: Final = 20
+KIND: Final = [name for name in packed.FIGURES if name != "value"]
 
 
 class Work(NamedTuple):
@@ -57,26 +67,144 @@ class Place(NamedTuple):
     device: str | None
 
 
-@dataclass
-class Sample:
-    """The measurements of a figure at a place.
+_Key = TypeVar("_Key")
+
+
+class _Numbered(dict[_Key, int]):
+    """Numbers of things, in the order in which they appear."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all: list[_Key] = []
+
+    def __missing__(self, key: _Key) -> int:
+        self[key] = len(self.all)
+        self.all.append(key)
+        return self[key]
+
+
+class Keys:
+    """The numbers of works, figures, nodes and devices."""
+
+    def __init__(self) -> None:
+        self._works: _Numbered[Work] = _Numbered()
+        self._figures: _Numbered[FigureKey] = _Numbered()
+        self._nodes: _Numbered[str] = _Numbered()
+        self._devices: _Numbered[str | None] = _Numbered()
+        self.work, self.works = self._works.__getitem__, self._works.all
+        self.figure, self.figures = self._figures.__getitem__, self._figures.all
+        self.node, self.device = self._nodes.__getitem__, self._devices.__getitem__
+
+    def number(self, place: Place) -> int:
+        """The number of a place."""
+        return (self.node(place.node) << _DEVICE_BITS) + self.device(place.device)
+
+    def place(self, number: int) -> Place:
+        """The place of a number."""
+        device = number & ((1 << _DEVICE_BITS) - 1)
+        return Place(self._nodes.all[number >> _DEVICE_BITS], self._devices.all[device])
+
+    def names(self, places: Numbers) -> list[str]:
+        """The nodes of some places, each once, in their order."""
+        numbers = dict.fromkeys(nodes_of(places).tolist())
+        return [self._nodes.all[number] for number in numbers]
+
+    def in_order(self, places: Numbers) -> tuple[Numbers, Keys]:
+        """The numbers of some places by which nodes and devices are in alphabetic order, and the
+        keys of these."""
+        keys = Keys()
+        numbers = []
+        for all_names, number in (
+            (self._nodes.all, keys.node),
+            (self._devices.all, keys.device),
+        ):
+            for name in sorted(all_names, key=lambda name: (name is not None, name or "")):
+                number(name)  # type: ignore[arg-type]
+            numbers.append(np.array([number(name) for name in all_names], np.int64))  # type: ignore[arg-type]
+        node = numbers[0][nodes_of(places)] << _DEVICE_BITS
+        return node + numbers[1][device_of(places)], keys
+
+
+def nodes_of(places: Numbers) -> Numbers:
+    """The numbers of the nodes of some places."""
+    return places >> _DEVICE_BITS
+
+
+def device_of(places: Numbers) -> Numbers:
+    """The numbers of the devices of some places."""
+    return places & ((1 << _DEVICE_BITS) - 1)
+
+
+class Table(NamedTuple):
+    """Measurements, one a row: the typical value of a figure in one record.
 
     Attributes:
-        values: one a record, in base units.
-        spreads: of each record the standard deviation of its repeats as a logarithm, and their
-            number, where it says the least and the greatest of three or more.
+        figure, place: numbers of ``Keys``.
+        run: the number of the run.
+        value: in base units.
+        spread: the standard deviation of its repeats as a logarithm, NaN where it does not say
+            the least and the greatest of three or more.
+        repeats: how many these are.
     """
 
-    values: list[float] = field(default_factory=list)
-    spreads: list[tuple[float, int]] = field(default_factory=list)
+    figure: NDArray[np.int32]
+    place: Numbers
+    run: NDArray[np.int32]
+    value: Floats
+    spread: Floats
+    repeats: NDArray[np.int32]
 
-    @property
-    def value(self) -> float:
-        """The median."""
-        return median(self.values)
+    def only(self, rows: NDArray[np.bool_] | Numbers) -> Table:
+        """Some rows."""
+        return Table(*(column[rows] for column in self))
 
 
-Measured = dict[FigureKey, dict[Place, Sample]]
+def joined(tables: list[Table]) -> Table:
+    """The rows of several tables. The list is emptied: a year's rows fit into memory once."""
+    columns = [list(column) for column in zip(*tables, strict=True)]
+    tables.clear()
+    return Table(*(np.concatenate(columns.pop(0)) for _ in range(len(columns))))
+
+
+class Samples(NamedTuple):
+    """The measurements of one figure, by place.
+
+    Attributes:
+        places: their numbers, ascending.
+        values: the median of each.
+        counts: how many measurements each has.
+        squares: of each the sum of squared deviations of the logarithms from their mean.
+        spreads, spread_counts, freedoms: of each the sum of the squared spreads, how many these
+            are, and the sum of their degrees of freedom.
+        logs: the logarithms of all measurements, place after place.
+        least: the least of all measurements.
+    """
+
+    places: Numbers
+    values: Floats
+    counts: Numbers
+    squares: Floats
+    spreads: Floats
+    spread_counts: Numbers
+    freedoms: Numbers
+    logs: Floats
+    least: float
+
+
+class Rows(NamedTuple):
+    """Rows of figures.
+
+    Attributes:
+        case: the number of the case of each.
+        place: the place of each in the order of records.
+        value: in base units.
+        kind: the other columns by name.
+    """
+
+    case: Numbers
+    place: Numbers
+    value: Floats
+    kind: Mapping[str, Column]
 
 
 def work_of(case: Case, ignored: Collection[str], *, one_machine: bool) -> Work:
@@ -97,38 +225,214 @@ def work_of(case: Case, ignored: Collection[str], *, one_machine: bool) -> Work:
     )
 
 
-def measured(side: Side, ignored: Collection[str], *, one_machine: bool) -> Measured:
-    """The figures of a side's ok records; those without a better direction are no figures."""
-    held: Measured = {}
-    for case in side.cases:
-        if case.outcome != "ok":
-            continue
-        work = work_of(case, ignored, one_machine=one_machine)
-        for key, place, rows in _figures(case, work):
-            samples = held.setdefault(key, {})
-            _add(samples.setdefault(place, Sample()), rows)
+def rows_of(cases: Sequence[Case]) -> Rows:
+    """The figures of some cases."""
+    ranges = [case.figures for case in cases]
+    tables = {id(each.of): each.of for each in ranges if isinstance(each, FiguresOf)}
+    if len(tables) != 1 or not all(isinstance(each, FiguresOf) for each in ranges):
+        frame = packed.from_columns({}, ranges).figures
+        return _rows(frame["record"].to_numpy(np.int64), np.arange(len(frame)), frame)
+    (table,) = tables.values()
+    starts = np.array([each.start for each in ranges if isinstance(each, FiguresOf)])
+    lengths = np.array([len(each) for each in ranges])
+    ends = np.cumsum(lengths)
+    place = np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
+    frame = table.frame
+    if len(place) != len(frame) or (place != np.arange(len(frame))).any():
+        frame = frame.take(place)
+    return _rows(np.repeat(np.arange(len(cases)), lengths), place, frame)
+
+
+def _rows(case: Numbers, place: Numbers, frame: pd.DataFrame) -> Rows:
+    kind = {name: packed.as_column(frame[name]) for name in KIND}
+    return Rows(case, place, frame["value"].to_numpy(), kind)
+
+
+class Records(NamedTuple):
+    """The records whose figures are tabulated, by their numbers.
+
+    Attributes:
+        is_ok: whether the figures of each count.
+        work, node: numbers of ``Keys``. run: the number of the run.
+    """
+
+    is_ok: NDArray[np.bool_]
+    work: Numbers
+    node: Numbers
+    run: Numbers
+
+
+def records_of(
+    cases: Sequence[Case],
+    keys: Keys,
+    *,
+    ignored: Collection[str] = (),
+    one_machine: bool = True,
+    runs: Mapping[str, int] | None = None,
+) -> Records:
+    """The records of some cases.
+
+    Args:
+        runs: the numbers of the runs that count; without it all are of run 0.
+    """
+    is_ok = [case.outcome == "ok" and (runs is None or case.run_id in runs) for case in cases]
+    works = [
+        keys.work(work_of(case, ignored, one_machine=one_machine)) if is_meant else 0
+        for case, is_meant in zip(cases, is_ok, strict=True)
+    ]
+    nodes = [
+        keys.node(case.node) if is_meant else 0 for case, is_meant in zip(cases, is_ok, strict=True)
+    ]
+    numbers = [0 if runs is None else runs.get(case.run_id, 0) for case in cases]
+    columns = (np.array(column, np.int64) for column in (works, nodes, numbers))
+    return Records(np.array(is_ok, np.bool_), *columns)
+
+
+def table_of(records: Records, rows: Rows, keys: Keys) -> Table:
+    """The measurements of ok records; figures without a better direction are none.
+
+    Args:
+        rows: of these records, in any order.
+    """
+    codes, kinds = _kinds(rows)
+    is_judged = np.array([kind.direction != "none" for kind in kinds], np.bool_)
+    chosen = np.flatnonzero(is_judged[codes] & records.is_ok[rows.case])
+    slots: dict[tuple[object, ...], int] = {}
+    slot_of_kind = np.array(
+        [slots.setdefault((each.name, *each[2:6]), len(slots)) for each in kinds], np.int64
+    )
+    rank = np.array(
+        [
+            TYPICAL.index(each.statistic) if each.statistic in TYPICAL else len(TYPICAL)
+            for each in kinds
+        ],
+        np.int64,
+    )
+    # Of each record and slot the row that stands for it comes first.
+    kind, record = codes[chosen], rows.case[chosen]
+    sample = record * max(1, len(slots)) + slot_of_kind[kind]
+    if len(slots) < len(kinds) or (np.diff(sample) <= 0).any():
+        order = np.lexsort((rows.place[chosen], rank[kind], sample))
+        chosen, kind, record, sample = chosen[order], kind[order], record[order], sample[order]
+    value = rows.value[chosen]
+    is_first = np.append(True, np.diff(sample) != 0)[: len(sample)]
+    first = np.flatnonzero(is_first)
+    ends = [
+        _of_statistic(name, kinds, kind, value, np.cumsum(is_first) - 1, len(first))
+        for name in ("min", "max")
+    ]
+    kind, record = kind[first], record[first]
+    repeats = np.array([each.n or 0 for each in kinds], np.int64)[kind]
+    device = np.array([keys.device(each.device) for each in kinds], np.int64)
+    return Table(
+        _figures(records.work[record], kind, kinds, keys).astype(np.int32),
+        (records.node[record] << _DEVICE_BITS) + device[kind],
+        records.run[record].astype(np.int32),
+        value[first],
+        _spread(*ends, repeats),
+        repeats.astype(np.int32),
+    )
+
+
+def _kinds(rows: Rows) -> tuple[Numbers, list[Figure]]:
+    """The number of each row's kind, and the kinds in order: rows of one differ in their values
+    alone."""
+    mixed = np.zeros(len(rows.value), np.int64)
+    for name in KIND:
+        codes, uniques = rows.kind[name]
+        mixed = mixed * (len(uniques) + 1) + codes + 1
+        if mixed.max(initial=0) > _MOST_MIXED:
+            mixed = np.unique(mixed, return_inverse=True)[1]
+    _, first, codes = np.unique(mixed, return_index=True, return_inverse=True)
+    kinds = [
+        Figure(value=0.0, **{name: _value(rows.kind[name], row) for name in KIND})
+        for row in first.tolist()
+    ]
+    order = sorted(range(len(kinds)), key=lambda number: _sort_key(kinds[number]))
+    rank = np.empty(len(kinds), np.int64)
+    rank[order] = np.arange(len(kinds))
+    return rank[codes], [kinds[number] for number in order]
+
+
+def _value(column: Column, row: int) -> Any:
+    code = int(column.codes[row])
+    return None if code < 0 else column.values[code]
+
+
+def _sort_key(kind: Figure) -> tuple[object, ...]:
+    values = (getattr(kind, name) for name in KIND)
+    return tuple((value is not None, value) for value in values)
+
+
+def _of_statistic(
+    name: str, kinds: Sequence[Figure], kind: Numbers, value: Floats, sample: Numbers, count: int
+) -> Floats:
+    """The value of each sample's first row of a statistic, NaN where it has none."""
+    is_named = np.array([each.statistic == name for each in kinds], bool)
+    rows = np.flatnonzero(is_named[kind])[::-1] if len(kind) else kind
+    values = np.full(count, np.nan)
+    values[sample[rows]] = value[rows]
+    return values
+
+
+def _spread(least: Floats, most: Floats, repeats: Numbers) -> Floats:
+    spread = np.full(len(least), np.nan)
+    rows = np.flatnonzero((repeats >= _REPEATS) & (least > 0) & ~np.isnan(most))
+    counts, codes = np.unique(repeats[rows], return_inverse=True)
+    deviations = np.array([range_in_deviations(count) for count in counts.tolist()])
+    if len(rows):
+        spread[rows] = np.log(most[rows] / least[rows]) / deviations[codes]
+    return spread
+
+
+def _figures(work: Numbers, kind: Numbers, kinds: Sequence[Figure], keys: Keys) -> Numbers:
+    """The number of each row's figure."""
+    count = len(keys.works)
+    pairs, codes = np.unique(kind * count + work, return_inverse=True)
+    numbers = np.zeros(len(pairs), np.int64)
+    for place, pair in enumerate(pairs.tolist()):
+        each, its = kinds[pair // count], keys.works[pair % count]
+        numbers[place] = keys.figure(
+            FigureKey(its, each.name, each.unit, each.direction, each.message_bytes)
+        )
+    return numbers[codes]
+
+
+def samples_of(table: Table) -> dict[int, Samples]:
+    """The measurements of each figure by place."""
+    if not len(table.value):
+        return {}
+    table = table.only(np.lexsort((table.place, table.figure)))
+    is_first = (np.diff(table.figure) != 0) | (np.diff(table.place) != 0)
+    starts = np.flatnonzero(np.append(True, is_first))
+    counts = np.diff(np.append(starts, len(table.value)))
+    logs = np.log(table.value, out=np.zeros(len(table.value)), where=table.value > 0)
+    means = np.add.reduceat(logs, starts) / counts
+    squares = np.add.reduceat((logs - np.repeat(means, counts)) ** 2, starts)
+    has_spread = ~np.isnan(table.spread)
+    spreads = np.add.reduceat(np.where(has_spread, table.spread, 0.0) ** 2, starts)
+    spread_counts = np.add.reduceat(has_spread.astype(np.int64), starts)
+    freedoms = np.add.reduceat(np.where(has_spread, table.repeats - 1, 0), starts)
+    values = _medians(table, starts, counts)
+    figures, firsts = np.unique(table.figure[starts], return_index=True)
+    held = {}
+    for figure, begin, end in zip(
+        figures.tolist(), firsts.tolist(), [*firsts[1:].tolist(), len(starts)], strict=True
+    ):
+        each = slice(begin, end)
+        stop = int(starts[end]) if end < len(starts) else len(logs)
+        rows = slice(int(starts[begin]), stop)
+        held[figure] = Samples(
+            table.place[starts[each]],
+            *(values[each], counts[each], squares[each], spreads[each], spread_counts[each]),
+            *(freedoms[each], logs[rows], float(table.value[rows].min())),
+        )
     return held
 
 
-def _figures(case: Case, work: Work) -> Iterator[tuple[FigureKey, Place, dict[str | None, Figure]]]:
-    by_figure: dict[tuple[Any, ...], dict[str | None, Figure]] = {}
-    for row in case.figures:
-        if row.direction != "none":
-            key = (row.name, row.unit, row.direction, row.message_bytes, row.device)
-            by_figure.setdefault(key, {}).setdefault(row.statistic, row)
-    for (name, unit, direction, size, device), rows in by_figure.items():
-        yield FigureKey(work, name, unit, direction, size), Place(case.node, device), rows
-
-
-def _add(sample: Sample, rows: dict[str | None, Figure]) -> None:
-    """Add a record's rows of one figure, by statistic."""
-    typical = next((rows[name] for name in TYPICAL if name in rows), None)
-    if typical is None:
-        # Only a percentile or an extreme: the first stands for itself.
-        typical = next(iter(rows.values()))
-    sample.values.append(typical.value)
-    least, most = rows.get("min"), rows.get("max")
-    count = typical.n or 0
-    if least is not None and most is not None and count >= _REPEATS and least.value > 0:
-        spread = math.log(most.value / least.value) / range_in_deviations(count)
-        sample.spreads.append((spread, count))
+def _medians(table: Table, starts: Numbers, counts: Numbers) -> Floats:
+    """The median of each group of rows."""
+    values = table.value
+    if counts.max() > 1:
+        values = values[np.lexsort((values, table.place, table.figure))]
+    return (values[starts + (counts - 1) // 2] + values[starts + counts // 2]) / 2

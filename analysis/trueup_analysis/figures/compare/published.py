@@ -19,7 +19,7 @@ from trueup_node.errors import BadInput
 from ... import catalog
 from ...units import plural
 from .. import presets
-from .changes import NOT_JUDGED, UNCHANGED, WORSE, Change, Comparison, Shift
+from .changes import NOT_JUDGED, UNCHANGED, WORSE, Change, Comparison, Shift, Shifts
 from .measured import FigureKey, Place, work_of
 from .sides import Side
 
@@ -100,7 +100,7 @@ def _change(key: FigureKey, pairs: Sequence[presets.Pair]) -> Change:
         estimate=None,
         nodes=tuple(by_node),
         paired=True,
-        shifts=tuple(shifts),
+        shifts=Shifts.of(shifts),
         verdict=WORSE if below else UNCHANGED if is_judged else NOT_JUDGED,
         worse=below,
         is_published=True,

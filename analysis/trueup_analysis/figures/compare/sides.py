@@ -18,7 +18,7 @@ from ...units import plural
 from .settings import settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from datetime import datetime
 
     from trueup_node.cases import Case
@@ -51,14 +51,15 @@ class Records:
     """The records among which sides are chosen.
 
     Args:
-        read: loads a results folder, a run folder, a record or a packed file.
+        read: loads results folders, run folders, records or packed files; of a store the days of
+            the given runs, None for all.
         sources: where runs and conditions look.
         narrow: which of the read records count.
     """
 
     def __init__(
         self,
-        read: Callable[[Sequence[Path]], Loaded],
+        read: Callable[[Sequence[Path], Collection[str] | None], Loaded],
         sources: Sequence[Path],
         narrow: Callable[[Loaded], Loaded],
         now: datetime,
@@ -67,6 +68,27 @@ class Records:
         self._all: Loaded | None = None
         self._every: list[Case] | None = None
         self.loaded: list[Loaded] = []
+
+    def sides(self, *names: str) -> list[Side]:
+        """The records that names mean, as ``side`` has it; of a store only these are read."""
+        terms = [name.split(",") for name in names if not Path(name).exists()]
+        if terms:
+            index = self._read(self._sources, ())
+            self._all = (
+                index if not index.stored else self._read(self._sources, self._of(index, terms))
+            )
+            self.loaded.append(self._all)
+        return [self.side(name) for name in names]
+
+    def _of(self, index: Loaded, sides: Sequence[Sequence[str]]) -> set[str] | None:
+        """The runs of some sides; None for all, where a side names none."""
+        runs: set[str] = set()
+        for terms in sides:
+            named = [term.strip() for term in terms if "=" not in term]
+            if not named:
+                return None
+            runs.update(run for term in named for run in self._runs(index, term))
+        return runs
 
     def side(self, name: str) -> Side:
         """The records that a name means: a path; or, joined by commas, runs (their ids, ``last``,
@@ -101,7 +123,7 @@ class Records:
         return [case for case in self._every if not runs or case.run_id in runs]
 
     def _load(self, sources: Sequence[Path]) -> Loaded:
-        loaded = self._read(sources)
+        loaded = self._read(sources, None)
         self.loaded.append(loaded)
         return loaded
 
@@ -137,11 +159,10 @@ class Records:
         begin, end = (moment(day, self._now) for day in (first, last))
         if _DATE.fullmatch(last):
             end += timedelta(days=1)
-        begun = {
-            run: time
-            for run, time in zip(loaded.values("run_id"), loaded.values("started_at"), strict=True)
-            if time is not None
-        }
+        begun = {run: times[0] for day in loaded.stored for run, times in day.times.items()}
+        for run, time in zip(loaded.values("run_id"), loaded.values("started_at"), strict=True):
+            if time is not None:
+                begun[run] = min(begun.get(run, time), time)
         limits = tuple(f"{time:%Y-%m-%dT%H:%M:%SZ}" for time in (begin, end))
         runs = [run for run, time in begun.items() if limits[0] <= time < limits[1]]
         if not runs:

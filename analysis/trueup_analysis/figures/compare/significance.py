@@ -11,6 +11,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
 _NORMAL: Final = NormalDist()
 
 
@@ -52,19 +54,31 @@ def t_chance(t: float, freedom: float) -> float:
     return math.erfc(deviation / math.sqrt(2))
 
 
+def chances(
+    means: NDArray[np.float64], errors: NDArray[np.float64], freedoms: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """``Estimate.chance`` of many."""
+    t = np.divide(abs(means), errors, out=np.full(len(means), np.inf), where=errors > 0)
+    t[(errors == 0) & (means == 0)] = 0.0
+    with np.errstate(over="ignore"):
+        deviations = np.sqrt(freedoms * np.log1p(t * t / freedoms))
+    deviations *= (8 * freedoms + 1) / (8 * freedoms + 3) / math.sqrt(2)
+    return np.fromiter(map(math.erfc, deviations.tolist()), float, len(deviations))
+
+
 def t_quantile(share: float, freedom: float) -> float:
     """The inverse: the t below which such a share lies."""
     deviation = _NORMAL.inv_cdf(share) * (8 * freedom + 3) / (8 * freedom + 1)
     return math.sqrt(freedom * math.expm1(min(deviation * deviation / freedom, 700.0)))
 
 
-def noise_of(deviations: Sequence[float]) -> float:
+def noise_of(deviations: Sequence[float] | NDArray[np.float64]) -> float:
     """The scale of noise with such deviations from its middle, by their median: outliers do not
     move it."""
     return float(np.median(np.abs(deviations))) / t_quantile(0.75, NOISE_FREEDOM)
 
 
-def of_mean(values: Sequence[float]) -> Estimate:
+def of_mean(values: Sequence[float] | NDArray[np.float64]) -> Estimate:
     """The mean of three values or more, by their own spread."""
     count = len(values)
     return Estimate(
@@ -77,7 +91,9 @@ def range_in_deviations(count: int) -> float:
     return 2 * _NORMAL.inv_cdf((count - 0.375) / (count + 0.25))
 
 
-def of_difference(before: Sequence[float], after: Sequence[float]) -> Estimate:
+def of_difference(
+    before: Sequence[float] | NDArray[np.float64], after: Sequence[float] | NDArray[np.float64]
+) -> Estimate:
     """The difference of two means of two values or more (B. L. Welch, 1947)."""
     errors = [float(np.var(values, ddof=1)) / len(values) for values in (before, after)]
     parts = sum(
@@ -87,10 +103,10 @@ def of_difference(before: Sequence[float], after: Sequence[float]) -> Estimate:
     return Estimate(float(np.mean(after) - np.mean(before)), math.sqrt(sum(errors)), freedom)
 
 
-def discoveries(chances: Sequence[float], rate: float) -> float:
+def discoveries(probabilities: Sequence[float] | NDArray[np.float64], rate: float) -> float:
     """The greatest probability that still counts as a change, so that of all changes at most a
     share ``rate`` is none (Benjamini and Hochberg, 1995)."""
-    ordered = np.sort(np.asarray(chances, float))
+    ordered = np.sort(np.asarray(probabilities, float))
     limits = rate * np.arange(1, len(ordered) + 1) / max(1, len(ordered))
     passing = np.flatnonzero(ordered <= limits)
     count = int(passing[-1]) + 1 if len(passing) else 1
