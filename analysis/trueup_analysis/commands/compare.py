@@ -116,5 +116,6 @@ def _compared(records: Records, before: str, after: str, at_least: float) -> Com
 
     for rows, own in ((after, before), (before, after)):
         if published.is_published(rows):
-            return published.beside_published(rows, *records.sides(own))
-    return compared_sides(*records.sides(before, after), at_least)
+            return published.beside_published(rows, records.sides(own)[0])
+    old, new = records.sides(before, after)
+    return compared_sides(old, new, at_least)

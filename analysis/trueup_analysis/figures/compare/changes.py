@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from .measured import Keys, nodes_of
+from .measured import nodes_of
 from .significance import Estimate, chances
 from .titles import Titles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .measured import FigureKey, Place, Work
+    from .measured import FigureKey, Keys, Place, Work
     from .settings import Explanation
     from .sides import Side
 
@@ -72,17 +72,16 @@ class Shifts(Sequence[Shift]):
     @classmethod
     def none(cls, keys: Keys) -> Shifts:
         """Those of no place."""
-        nothing = np.zeros(0)
-        return cls(np.zeros(0, np.int64), *[nothing] * 5, keys)
+        return cls.of([], keys)
 
     @classmethod
-    def of(cls, shifts: Sequence[Shift]) -> Shifts:
+    def of(cls, shifts: Sequence[Shift], keys: Keys) -> Shifts:
         """Those of some places, of which nobody says how much they vary."""
-        keys = Keys()
         places = np.array([keys.number(shift.place) for shift in shifts], np.int64)
-        columns = zip(*(shift[1:4] for shift in shifts), strict=True)
+        columns = np.array([shift[1:4] for shift in shifts], float).reshape(-1, 3)
         unknown = np.full(len(shifts), np.nan)
-        return cls(places, *map(np.array, columns), unknown, unknown, keys)
+        before, after, logs = columns.T
+        return cls(places, before, after, logs, unknown, unknown, keys)
 
     def __len__(self) -> int:
         return len(self.places)

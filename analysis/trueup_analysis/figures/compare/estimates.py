@@ -44,7 +44,7 @@ def change_of(figure: FigureKey, olds: Samples, news: Samples, keys: Keys) -> Ch
         return Change(figure, before, after, _unpaired(olds, news), nodes, paired, nothing)
     logs = np.log(values[1] / values[0])
     errors, freedoms = _alone(olds, news, *rows)
-    shifts = Shifts(common, *values, logs, errors, freedoms, keys)
+    shifts = Shifts(common, values[0], values[1], logs, errors, freedoms, keys)
     return Change(figure, before, after, _fleet(shifts), nodes, paired, shifts)
 
 

@@ -154,9 +154,10 @@ class Table(NamedTuple):
     spread: Floats
     repeats: NDArray[np.int32]
 
-    def only(self, rows: NDArray[np.bool_] | Numbers) -> Table:
+    def only(self, rows: NDArray[np.bool_] | Numbers | slice) -> Table:
         """Some rows."""
-        return Table(*(column[rows] for column in self))
+        columns: list[Any] = [column[rows] for column in self]
+        return Table(*columns)
 
 
 def joined(tables: list[Table]) -> Table:
@@ -317,10 +318,10 @@ def table_of(records: Records, rows: Rows, keys: Keys) -> Table:
     value = rows.value[chosen]
     is_first = np.append(True, np.diff(sample) != 0)[: len(sample)]
     first = np.flatnonzero(is_first)
-    ends = [
+    least, most = (
         _of_statistic(name, kinds, kind, value, np.cumsum(is_first) - 1, len(first))
         for name in ("min", "max")
-    ]
+    )
     kind, record = kind[first], record[first]
     repeats = np.array([each.n or 0 for each in kinds], np.int64)[kind]
     device = np.array([keys.device(each.device) for each in kinds], np.int64)
@@ -329,7 +330,7 @@ def table_of(records: Records, rows: Rows, keys: Keys) -> Table:
         (records.node[record] << _DEVICE_BITS) + device[kind],
         records.run[record].astype(np.int32),
         value[first],
-        _spread(*ends, repeats),
+        _spread(least, most, repeats),
         repeats.astype(np.int32),
     )
 
@@ -435,4 +436,5 @@ def _medians(table: Table, starts: Numbers, counts: Numbers) -> Floats:
     values = table.value
     if counts.max() > 1:
         values = values[np.lexsort((values, table.place, table.figure))]
-    return (values[starts + (counts - 1) // 2] + values[starts + counts // 2]) / 2
+    middle: Floats = (values[starts + (counts - 1) // 2] + values[starts + counts // 2]) / 2
+    return middle

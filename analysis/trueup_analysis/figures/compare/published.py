@@ -20,7 +20,7 @@ from ... import catalog
 from ...units import plural
 from .. import presets
 from .changes import NOT_JUDGED, UNCHANGED, WORSE, Change, Comparison, Shift, Shifts
-from .measured import FigureKey, Place, work_of
+from .measured import FigureKey, Keys, Place, work_of
 from .sides import Side
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _change(key: FigureKey, pairs: Sequence[presets.Pair]) -> Change:
         estimate=None,
         nodes=tuple(by_node),
         paired=True,
-        shifts=Shifts.of(shifts),
+        shifts=Shifts.of(shifts, Keys()),
         verdict=WORSE if below else UNCHANGED if is_judged else NOT_JUDGED,
         worse=below,
         is_published=True,

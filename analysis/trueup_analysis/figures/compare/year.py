@@ -20,7 +20,7 @@ from ...selection import rows_meant, run_ids, select
 from .measured import KIND, Keys, Records, Rows, joined, table_of, work_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -180,7 +180,7 @@ class OfStore:
         return works
 
     def _work(self, columns: Mapping[str, packed.Column], row: int) -> int:
-        held = {
+        held: dict[str, Any] = {
             name: None if columns[name].codes[row] < 0 else columns[name].values[code]
             for name in (*_WORK, "nodes")
             for code in (columns[name].codes[row],)
@@ -202,7 +202,7 @@ class OfStore:
         )
         return self.keys.work(work_of(case, (), one_machine=True))
 
-    def chunks(self) -> Sequence[Hashable]:
+    def chunks(self) -> Sequence[Any]:
         """Benchmarks, each with names of figures."""
         counts: Counter[tuple[str, str]] = Counter()
         for day in self._index.stored:
