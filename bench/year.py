@@ -4,6 +4,9 @@ No figure was measured. A figure is its usual value, times a constant of the nod
 standard deviation), times the noise of a day, Student's t with 5 degrees of freedom, as
 ``tests/planted_changes.py`` has it for a few runs.
 
+Of such a store (365 files, 1.2 GB) duckdb 2.0 reads the medians of one figure in 1.0 s of CPU and
+148 MB, a pyarrow dataset in 4.9 s and 358 MB; two days in 0.7 s and 0.8 s.
+
 python bench/year.py FOLDER [DAYS [NODES]]
 """
 
