@@ -451,7 +451,7 @@ histories: test-venv ## Random histories of NVMe disks against real mdadm in use
 	@python tests/nvme_histories.py $(ARGS)
 
 .PHONY: torture
-torture: test-venv ## Long attacks: kills, faults, hostile input (docs/explain/reliability.md; ARGS="--scale 0.1 --only kills_local")
+torture: test-venv ## Long attacks: kills, faults, hostile input (docs/explain/guarantees.md; ARGS="--scale 0.1 --only kills_local")
 	@PYTHONPATH=tests python -m torture $(ARGS)
 
 .PHONY: bench

@@ -1,4 +1,4 @@
-"""Earlier results: bench/recorded.json, and the table of docs/dev/measurements.md from it."""
+"""Earlier results: bench/recorded.json, and the table of bench/results/measurements.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FILE = ROOT / "bench" / "recorded.json"
-PAGE = ROOT / "docs" / "dev" / "measurements.md"
+PAGE = ROOT / "bench" / "results" / "measurements.md"
 BEGIN, END = "<!-- begin: make bench ARGS=--record -->\n", "<!-- end -->\n"
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import untested
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,6 +52,12 @@ def pages(root: Path = ROOT) -> Pages:
     return linked | dict(references(root))
 
 
+def _sources(root: Path) -> dict[str, str]:
+    """The page of the site for each file of docs/."""
+    names = [path.relative_to(root / "docs").as_posix() for path in (root / "docs").rglob("*.md")]
+    return {f"docs/{name}": name for name in names}
+
+
 def site_links(text: str, name: str, source: str, inside: dict[str, str]) -> str:
     """The text with links to pages of the site; of a file that is no page, its path."""
 
@@ -75,6 +82,10 @@ def site_links(text: str, name: str, source: str, inside: dict[str, str]) -> str
 def references(root: Path) -> Iterator[tuple[str, str]]:
     """The pages that follow from declarations: commands, roles and modules."""
     yield "reference/commands.md", commands()
+    yield (
+        untested.CHECKS,
+        site_links(untested.checks(root), untested.CHECKS, untested.PAGE, _sources(root)),
+    )
     yield from roles(root)
     yield from modules(root)
 

@@ -1,5 +1,4 @@
-"""docs/guides/fslogix.md: its tables follow from trueup_controller.desktops.fslogix_settings by
-``make options``; the text before the first table is written by hand."""
+"""docs/reference/fslogix_settings.md, written from the settings of the role by ``make options``."""
 
 from __future__ import annotations
 
@@ -8,24 +7,30 @@ from typing import TYPE_CHECKING
 from trueup_controller.desktops import fslogix_settings as settings
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trueup_node.options import Option
 
-PAGE = "docs/guides/fslogix.md"
-MARK = (
-    "<!-- Below: written by `make options` from trueup_controller.desktops.fslogix_settings. -->\n"
-)
+PAGE = "docs/reference/fslogix_settings.md"
+INTRODUCTION = """\
+# FSLogix settings
+
+`make options` writes this page from trueup_controller.desktops.fslogix_settings: each value with
+type, range and default by Microsoft's reference
+(learn.microsoft.com/fslogix/reference-configuration-settings, 2025-08-26). To declare them:
+[fslogix](../guides/fslogix.md).
+
+Variables in paths: `%username%`, `%userdomain%`, `%sid%`, `%osmajor%`, `%osminor%`, `%osbuild%`,
+`%osservicepack%`, `%profileversion%`, `%clientname%`. `object_specific` of `fslogix_settings` takes
+the values of `profiles` by SID of a user or group.
+"""
 HEAD = (
     "| value | type | range | FSLogix's default | what it is |\n| --- | --- | --- | --- | --- |\n"
 )
 TYPES = {"dword": "DWORD", "string": "SZ", "multistring": "MULTI_SZ"}
 
 
-def page(root: Path) -> str:
-    """The page's text: what stands there by hand, and the tables."""
-    by_hand = (root / PAGE).read_text(encoding="utf-8").partition(MARK)[0]
-    return by_hand + MARK + "".join(map(_table, settings.KEYS))
+def page() -> str:
+    """The page's text: a table of each registry key."""
+    return INTRODUCTION + "".join(map(_table, settings.KEYS))
 
 
 def _table(key: settings.Key) -> str:

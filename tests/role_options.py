@@ -12,6 +12,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import family_pages
 import fslogix_page
 import launch_page
 import monitoring
@@ -220,8 +221,10 @@ def files(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
     yield root / untested.PAGE, untested.page(root)
     yield root / nccl_page.PAGE, nccl_page.page(root)
     yield root / launch_page.PAGE, launch_page.page(root)
-    yield root / fslogix_page.PAGE, fslogix_page.page(root)
+    yield root / fslogix_page.PAGE, fslogix_page.page()
     yield root / monitoring.PAGE, monitoring.dashboard()
+    for name, text in family_pages.pages(root):
+        yield root / name, text
     yield root / "docs" / "reference" / "azure_parameters.md", deployment()
     for role, tool, options in declared():
         folder = root / "roles" / role

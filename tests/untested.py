@@ -1,8 +1,9 @@
-"""docs/untested.md, written from the rows of catalog/acceptance.yml. ``make options`` runs it."""
+"""docs/untested.md and the site's page of acceptance checks, from catalog/acceptance.yml."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import role_plans
@@ -18,54 +19,78 @@ if TYPE_CHECKING:
 PAGE = "docs/untested.md"
 BUNDLES = "catalog/acceptance"
 Bundle = dict[str, Any]
+CHECKS = "reference/acceptance.md"
 HEAD = """\
 # What is not tested, and how to test it
 
-`make options` writes this page from catalog/acceptance.yml. To add a row, add it there and run
-`make options` (its head says what `id`, `what`, `applies`, `minutes`, `test` and `expected` are).
+`make options` writes this page from catalog/acceptance.yml, whose rows have for each id the test to
+run and the expected result; the site shows them as "Acceptance checks".
 
-Everything else in docs/ ran on the machine that its page names. For the following the hardware was
-not available. Whoever has it settles rows so:
+The hardware or service of the following was not available. Whoever has it runs:
 
-    make acceptance ARGS="-i inventories/mine"                  # on a new VM: what only that shows
+    make acceptance ARGS="-i inventories/mine"                  # on a new VM
     make run ARGS="-i inventories/mine -e trueup_max_usd=40"    # measures; again after a reboot
-    make acceptance ARGS="-i inventories/mine"                  # changes nothing
+    make acceptance ARGS="-i inventories/mine"
     make acceptance ARGS="-i inventories/mine -e trueup_acceptance_change=true"
 
-`make acceptance` checks the rows that have `checks` and fit the machine, names what is still to be
-measured, and writes one bundle, `results/acceptance/<time>.json`: of each row passed, failed, not
-applicable or not measured, with its evidence, versions, machine and date. A replica of an image
-says so there. Rows by hand are listed by name. A bundle that is put into `catalog/acceptance/`
-stands in the last column.
-
-A row with **steps** changes the node for a moment: a link goes down and up, a lock of the clocks is
-lost, Azure's agent is restarted. That is done only with `trueup_acceptance_change=true`, one row
-after the other, and not while a job of Slurm, a process on a GPU or a benchmark of trueup runs
-there. What puts the node back (`restore` in the catalog) runs whatever the steps came to; the
-bundle has each command with its exit status. A power failure prevents it: then run those commands
-by hand.
-
-The rows that one machine alone settles take at most {hbv3} minutes on one HB120rs_v3 and {ndv4} on
-one ND96asr_v4, by the `minutes` of the catalog, without installing and rebooting. What a row needs
-beyond that stands in the last column.
-
-| what | test to run | expected result | settled by |
-| --- | --- | --- | --- |
+`make acceptance` checks the rows that fit the machine and writes one bundle,
+`results/acceptance/<time>.json`: each row passed, failed, not applicable or not measured, with its
+evidence. Put it into `catalog/acceptance/`, and the site shows the outcome. With
+`trueup_acceptance_change=true` rows with steps change an idle node for a moment (a link goes down,
+a lock of the clocks is lost) and put it back; a power failure prevents that. The rows of one
+machine take at most {hbv3} minutes on one HB120rs_v3 and {ndv4} on one ND96asr_v4, without
+installing.
 """
+CHECKS_HEAD = """\
+# Acceptance checks
+
+Each row of [the untested](../untested.md) with the test to run and the expected result.
+
+| id | not tested | test to run | expected result | settled by |
+| --- | --- | --- | --- | --- |
+"""
+KINDS = {
+    "By make acceptance": lambda row: bool(row.checks) and not row.steps,
+    "By make acceptance, with steps that change the node": lambda row: bool(row.steps),
+    "By hand": lambda row: not row.checks,
+}
+# Words of a subject that is shown whole.
+LONGEST = 10
+_ASIDE = re.compile(r"\s*\([^()]*(?:\([^()]*\)[^()]*)*\)")
 
 
 def page(root: Path) -> str:
-    """The page's text."""
-    data = yaml.safe_load((root / acceptance.FILE).read_text(encoding="utf-8"))
+    """The page's text: the rows by who settles them."""
+    rows = acceptance.rows(_data(root))
+    head = HEAD.format(**{family: minutes(rows, family) for family in ("hbv3", "ndv4")})
+    return head + "".join(
+        f"\n## {title}\n\n" + "".join(map(_line, filter(is_of_kind, rows)))
+        for title, is_of_kind in KINDS.items()
+    )
+
+
+def _line(row: acceptance.Row) -> str:
+    """The subject of a row, without its asides and, of a long one, its details."""
+    subject = re.split(r"[:;] ", _ASIDE.sub("", row.what))[0]
+    if len(subject.split()) > LONGEST:
+        subject = subject.split(", ")[0]
+    return f"- `{row.id}`: {subject}\n"
+
+
+def checks(root: Path) -> str:
+    """The page of the site with every check and its outcomes."""
     bundles = [
         bundle(path.read_text(encoding="utf-8"), path.name)
         for path in sorted((root / BUNDLES).glob("*.json"))
     ]
-    rows = acceptance.rows(data)
-    head = HEAD.format(**{family: minutes(rows, family) for family in ("hbv3", "ndv4")})
-    return head + "".join(
-        f"| {row.what} | {row.test} | {row.expected} | {_settled(row, bundles)} |\n" for row in rows
+    return CHECKS_HEAD + "".join(
+        f"| `{row.id}` | {row.what} | {row.test} | {row.expected} | {_settled(row, bundles)} |\n"
+        for row in acceptance.rows(_data(root))
     )
+
+
+def _data(root: Path) -> Any:
+    return yaml.safe_load((root / acceptance.FILE).read_text(encoding="utf-8"))
 
 
 def alone(rows: list[acceptance.Row], family: str) -> list[acceptance.Row]:

@@ -206,7 +206,7 @@ def test_the_table_in_the_documentation_is_of_these_patches() -> None:
     table: dict[str, Counter[str]] = {}
     for one in hostile_answers.patches("/nowhere"):
         table.setdefault(one.kind, Counter())[one.ends] += 1
-    page = (ROOT / "docs" / "explain" / "reliability.md").read_text(encoding="utf-8")
+    page = (ROOT / "bench" / "results" / "attacks.md").read_text(encoding="utf-8")
     rows = [
         f"| {kind} | {ends.total()} | {ends[REFUSED]} | {ends[FAILED]} | {ends[NOTHING]} |"
         for kind, ends in table.items()

@@ -1,5 +1,5 @@
 """No benchmark outlives its controller, killed at whichever moment of its task: a few kills here,
-``python tests/orphans.py`` for many, and by ssh (docs/explain/reliability.md)."""
+``python tests/orphans.py`` for many, and by ssh (docs/explain/guarantees.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Long attacks: each tries many times what must never lose a record or leave something behind.
 
-``make torture`` runs all of them and prints a table (docs/explain/reliability.md). An attack is a
+``make torture`` runs all of them and prints a table (docs/explain/guarantees.md). An attack is a
 function in a module of this folder: how often, a seed, and back comes a :class:`Tally`.
 """
 

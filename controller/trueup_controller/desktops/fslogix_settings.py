@@ -2,7 +2,7 @@
 
 Source: learn.microsoft.com/fslogix/reference-configuration-settings (page of 2025-08-26) and
 .../concepts-fslogix-cloud-cache; undeclared settings have the product's default, since the
-installer writes no value. docs/guides/fslogix.md follows from this table (``make options``).
+installer writes no value. docs/reference/fslogix_settings.md follows from it.
 """
 
 from __future__ import annotations

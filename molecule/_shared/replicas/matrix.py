@@ -5,9 +5,9 @@
 
 The nodes have a mirror of what a connected node would get (mirror.py). The first run is the whole
 of site.yml; the second and the one after the restart end where it would measure. After each, the
-table of docs/guides/images.md is written: what each role did, what the benchmarks said and what the
-runs changed; rows of other nodes stay. A restart of a container is what a reboot is to it: services
-stop and start, the kernel stays.
+table of bench/results/replicas.md is written: what each role did, what the benchmarks said and what
+the runs changed; rows of other nodes stay. A restart of a container is what a reboot is to it:
+services stop and start, the kernel stays.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ROOT = replica.ROOT
 SCENARIO = ROOT / "molecule" / "matrix" / "molecule.yml"
-PAGE = ROOT / "docs" / "guides" / "images.md"
+PAGE = ROOT / "bench" / "results" / "replicas.md"
 # Not in the scenario's folder, which goes with its nodes.
 SAID = ROOT / ".cache" / "replicas"
 # As molecule/matrix/molecule.yml names it.

@@ -302,13 +302,6 @@ def table_of(page: str, head: str) -> list[list[str]]:
 PAGE = (ROOT / "docs" / "guides" / "advise_services.md").read_text(encoding="utf-8")
 
 
-def test_the_pages_table_of_corrections_is_the_catalogs() -> None:
-    assert table_of(PAGE, "place") == [
-        [one.place, f"`{one.says}`", one.wrong, one.since or "-", one.instead, one.source.mark]
-        for one in KNOWN.corrections
-    ]
-
-
 @pytest.mark.parametrize("head", ["service", "storage"])
 def test_the_pages_tables_of_services_are_the_catalogs(head: str) -> None:
     rows = KNOWN.services if head == "service" else KNOWN.storage
@@ -321,13 +314,6 @@ def test_the_pages_tables_of_services_are_the_catalogs(head: str) -> None:
             row["billing"] or "no source says",
         ]
         for row in rows
-    ]
-
-
-def test_the_pages_table_of_cases_is_the_one_above() -> None:
-    assert table_of(PAGE, "case") == [
-        [what, ", ".join(f"`{name}`" for name in dict.fromkeys(services)) or "refused"]
-        for what, _, services in BY_HAND
     ]
 
 
