@@ -321,12 +321,13 @@ check: test-venv ## The inner loop: lint, types, and unit without the modules ma
 linted := . :!group_vars :!analysis :!bench :!docs :!tests/unit :!tests/contract :!tests/*.py :!*.md
 
 .PHONY: lint
-lint: test-venv ## ruff, vermin, yamllint and ansible-lint (production profile), nothing skipped
+lint: test-venv ## ruff, vermin, yamllint, the words of the pages and ansible-lint (production profile), nothing skipped
 	@$(call heading,'lint')
 	ruff check .
 	ruff format --check .
 	vermin --quiet --no-tips --violations --target=3.9- module_utils library roles
 	yamllint --strict .
+	python tests/prose.py
 	# Nine tenths of the time: not again while what it read when it passed is the same.
 	passed=$(check_cache)/ansible-lint
 	digest() {

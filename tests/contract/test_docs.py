@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import docs_site
+import prose
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,3 +100,37 @@ def test_the_reference_has_every_command_role_and_module(pages: docs_site.Pages)
     assert {Path(name).stem for name in pages if "/roles/" in name} == roles
     modules = {path.stem for path in (ROOT / "library").rglob("*.py")}
     assert {Path(name).stem for name in pages if "/modules/" in name} == modules
+
+
+def test_the_pages_have_no_fault_of_words() -> None:
+    found = {path.name: prose.faults(path.read_text(encoding="utf-8")) for path in prose.pages()}
+    assert {name: faults for name, faults in found.items() if faults} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("It is kept.\n\nA module of ours is taken.", 3),
+        ("What is said of it holds.", 1),
+        (f"{'word ' * 50}ends.", 1),
+        ("Run\n\n    of ours\n\nand `of ours` is code.", None),
+    ],
+)
+def test_a_fault_of_words_is_found_in_prose_alone(text: str, line: int | None) -> None:
+    assert [at for at, _ in prose.faults(text)] == ([] if line is None else [line])
+
+
+def test_no_page_is_longer_than_a_reader_reads() -> None:
+    """1,500 words; the settings that `make options` writes from declarations are a list."""
+    counts = {
+        path.relative_to(ROOT).as_posix(): docs_site.words(path.read_text(encoding="utf-8"))
+        for path in (ROOT / "docs").rglob("*.md")
+    }
+    del counts["docs/reference/fslogix_settings.md"]
+    assert {name: count for name, count in counts.items() if count > 1500} == {}
+    by_hand = [
+        n for name, n in counts.items() if not name.startswith(("docs/dev/", "docs/families/"))
+    ]
+    assert sum(by_hand) < 45_000
+    assert len([name for name in counts if name.startswith("docs/dev/")]) <= 5
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 80
