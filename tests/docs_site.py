@@ -32,6 +32,9 @@ SECTIONS = (
     ("dev", "Development"),
 )
 LAST_GROUP = "More"
+# The theme asks the network for this script when a page is opened as a file.
+SHIM = "https://unpkg.com/iframe-worker/shim"
+SCRIPT = "assets/site.js"
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 Pages = dict[str, str]
@@ -233,14 +236,21 @@ def title(text: str, name: str) -> str:
     return heading[1].replace("`", "") if heading else Path(name).stem
 
 
-def navigation(texts: Pages, groups: dict[str, list[str]]) -> list[Any]:
+def navigation(
+    texts: Pages, groups: dict[str, list[str]], order: dict[str, list[str]]
+) -> list[Any]:
     """MkDocs' `nav`: a tab a section, the guides in groups."""
     tabs: list[Any] = [{"Home": "index.md"}]
     for folder, label in SECTIONS:
         names = [name for name in texts if name.startswith(f"{folder}/")]
+        first = [f"{folder}/{word}.md" for word in order.get(folder, [])]
         top = sorted(
             (name for name in names if name.count("/") == 1),
-            key=lambda name: (not name.endswith("/index.md"), title(texts[name], name).lower()),
+            key=lambda name: (
+                not name.endswith("/index.md"),
+                first.index(name) if name in first else len(first),
+                title(texts[name], name).lower(),
+            ),
         )
         entries: list[Any] = [_entry(texts, name) for name in top]
         if folder == "guides":
@@ -288,8 +298,8 @@ def write(folder: Path, root: Path = ROOT) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
     configuration = yaml.safe_load((root / CONFIGURATION).read_text(encoding="utf-8"))
-    groups = configuration["extra"].pop("guides")
-    configuration |= {"docs_dir": "docs", "nav": navigation(texts, groups)}
+    groups, order = (configuration["extra"].pop(name) for name in ("guides", "order"))
+    configuration |= {"docs_dir": "docs", "nav": navigation(texts, groups, order)}
     dumped = yaml.safe_dump(configuration, sort_keys=False)
     (folder / CONFIGURATION).write_text(dumped, encoding="utf-8")
 
@@ -303,6 +313,10 @@ def finish(site: Path, folder: Path) -> None:
     }
     for name in texts:
         shutil.copyfile(docs / name, site / name)
+    for page in site.rglob("*.html"):
+        script = posixpath.relpath(SCRIPT, page.parent.relative_to(site).as_posix())
+        html = page.read_text(encoding="utf-8")
+        page.write_text(html.replace(SHIM, script), encoding="utf-8")
     (site / "llms.txt").write_text(llms(texts), encoding="utf-8")
 
 

@@ -19,11 +19,13 @@ NOTES = f"{FOLDER}/notes.yml"
 LIMITS = {"at_least": "floor", "at_most": "ceiling", "exactly": "value"}
 WORDS = {"at_least": "at least", "at_most": "at most", "exactly": "exactly"}
 Rows = list[dict[str, str]]
-HEAD = "`make options` writes this page from the catalog."
+HEAD = "<!-- `make options` writes this page from the catalog. -->"
 INDEX = """\
 # VM families
 
-`make options` writes this page from the catalog. Each page says what to do, what to expect, and
+<!-- `make options` writes this page from the catalog. -->
+
+Each page says what to do, what to expect, and
 what an hour costs. `trueup sizes --gpu H100 --gpus 8 --rdma` searches all sizes; a size that is
 not listed is measured with a warning.
 

@@ -75,8 +75,9 @@ def test_the_site_has_each_page_once(pages: docs_site.Pages) -> None:
         values = entry.values() if isinstance(entry, dict) else entry
         return [name for value in values for name in names(value)]  # type: ignore[attr-defined]
 
-    groups = docs_site.yaml.safe_load((ROOT / "mkdocs.yml").read_text())["extra"]["guides"]
-    assert sorted(names(docs_site.navigation(pages, groups))) == sorted(pages)
+    extra = docs_site.yaml.safe_load((ROOT / "mkdocs.yml").read_text())["extra"]
+    navigation = docs_site.navigation(pages, extra["guides"], extra["order"])
+    assert sorted(names(navigation)) == sorted(pages)
     listed = _LINK.findall(docs_site.llms(pages))
     assert sorted(listed) == sorted(pages)
 
