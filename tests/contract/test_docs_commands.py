@@ -123,6 +123,7 @@ def _desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         recorded_runs.write(desk / "results", run)
     copies = {"results/A": LATER[0], "results/B": LATER[1], "results/RUN": LATER[1]}
     copies |= {"results/20261120T091300Z-7c1e": LATER[0], "monday": "", "tuesday": ""}
+    copies |= {"baseline": LATER[0]}
     for name, source in copies.items():
         shutil.copytree(desk / "results" / source, desk / name)
     for name, text in _files().items():
@@ -164,6 +165,9 @@ def _files() -> dict[str, str]:
     return {
         "nccl.log": nccl,
         "runs/node01/nccl.log": nccl,
+        "good/node01/nccl.log": nccl,
+        "good/nccl.log": nccl,
+        "logs/nccl.log": nccl,
         "fio.json": (data / "fio" / "fio333_write_psync.json").read_text(encoding="utf-8"),
         "devito.log": (data / "devito" / "openmp.log").read_text(encoding="utf-8"),
         "md.log": (data / "gromacs" / "md_r1t1.log").read_text(encoding="utf-8"),
