@@ -133,6 +133,8 @@ def _desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (desk / "topo.xml").write_text(topology, encoding="utf-8")
     packed = desk / "year.parquet"
     assert _said(["pack", str(desk / "results"), "--output", str(packed)])[0] == 0
+    by_day = ["pack", str(desk / "results"), "--by-day", "--output", str(desk / "store")]
+    assert _said(by_day)[0] == 0
     return desk
 
 
