@@ -37,6 +37,7 @@ class Timer(str, Enum):
 
     systemd = "systemd"
     cron = "cron"
+    awx = "awx"
 
 
 @app.command(
@@ -76,7 +77,8 @@ def morning(
     timer: Annotated[
         Timer | None,
         typer.Option(
-            help="Print what starts it each morning: units of systemd, or a line of cron."
+            help="Print the form that starts it each morning: units of systemd, a line of cron, or"
+            " a playbook for AWX."
         ),
     ] = None,
     install: Annotated[
@@ -144,7 +146,7 @@ def _set_up(
         print_("".join(f"# {path}\n{text}\n" for path, text in files.items()))
         return
     if timer is not Timer.systemd:
-        raise typer.BadParameter("--install installs units of systemd; --timer cron prints a line")
+        raise typer.BadParameter("--install installs units of systemd; the others are printed")
     install(files)
     say(f"installed: {', '.join(files)}; `systemctl list-timers` shows when it starts.")
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import made
 import pytest
+import yaml
 from fleet import FAULTS, fleet
+from helpers import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -263,3 +266,29 @@ def test_the_timer_keeps_the_form_and_says_where_the_address_goes(call_trueup: A
 def test_no_time_of_day_is_refused(call_trueup: Any) -> None:
     done = call_trueup("morning", "--timer", "cron", "--at", "25:00")
     assert (done.status, done.out, "no time of day" in done.err) == (1, "", True)
+
+
+def test_the_form_for_awx_is_a_playbook_that_its_collection_takes(
+    call_trueup: Any, tmp_path: Path
+) -> None:
+    """Its arguments are those of the collection awx.awx, as ansible-doc has them."""
+    done = call_trueup("morning", "/srv/results", "--timer", "awx", "-i", "gpus", "--at", "06:15")
+    play = yaml.safe_load(done.out)[0]
+    assert done.status == 0
+    workflow, schedule = play["tasks"][2:]
+    check, message = workflow["awx.awx.workflow_job_template"]["workflow_nodes"]
+    assert check["related"]["always_nodes"] == [{"identifier": message["identifier"]}]
+    assert "T061500 RRULE:FREQ=DAILY" in schedule["awx.awx.schedule"]["rrule"]
+    modules = [name for task in play["tasks"] for name in task if name != "name"]
+    argv = [Path(sys.executable).with_name("ansible-doc"), "--json", *dict.fromkeys(modules)]
+    described = json.loads(subprocess.run(argv, capture_output=True, check=True, text=True).stdout)
+    unknown = [
+        option
+        for task in play["tasks"]
+        for name, options in task.items()
+        if name != "name"
+        for option in set(options) - set(described[name]["doc"]["options"])
+    ]
+    assert unknown == []
+    playbooks = [task["awx.awx.job_template"]["playbook"] for task in play["tasks"][:2]]
+    assert [(ROOT / name).is_file() for name in playbooks] == [True, True]
