@@ -23,7 +23,7 @@ from .commands.usage import usage
 
 EXIT_CODES = (
     "Exit status: 0 fine; 1 bad input or a known error, said in one sentence; 2 `trueup health`"
-    " could not judge everything; 64 wrong usage."
+    " or `explain` could not judge everything; 64 wrong usage."
 )
 # The class is typer's own copy of click's, of which it exports the children only. Its status is
 # EX_USAGE of sysexits.h: 2, which typer would give, is a verdict of health.
@@ -38,6 +38,7 @@ _WRONG_USAGE: Final[type[Exception]] = next(
 GROUPS: Final = {
     "Judge": {
         "read": "Figures, checks and warnings in a tool's own output.",
+        "explain": "The known faults in any log, causes first, and the next steps.",
         "health": "What healthy nodes reach, node by node: pass, warn, fail or no verdict.",
         "compare": "What changed between two runs, days, folders or drivers, and what with it.",
         "history": "At which run each figure changed, on which nodes, and what changed with it.",
@@ -167,6 +168,7 @@ def _say_version(is_requested: bool) -> None:
         "trueup advise stencil grid=512x512x512 steps=1000  # what to rent for it",
         "trueup health                   # each node against what its size must reach",
         "trueup topology show --size Standard_ND96asr_v4   # GPUs, NICs, masks",
+        "journalctl -k | trueup explain -                 # known faults, next steps",
         "trueup sizes --gpu H100 --gpus 8 --region eastus2 # which, and the price",
     )
     + "\n\n"

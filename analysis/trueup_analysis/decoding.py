@@ -111,7 +111,7 @@ def decoded(
             times as long, or a line longer than MOST_BYTES.
         OSError: it cannot be read.
     """
-    plain = _plain(_whole_lines(_utf8(_limited(_unpacked(stream, name), name)), name))
+    plain = plain_chunks(stream, name)
     text, size, gaps = "", 0, Gaps()
     line, numbered = 1, 0  # of a character, which few parts ask for
     for chunk in _near_mark(_thinned(plain, logs), name, marks):
@@ -126,6 +126,16 @@ def decoded(
         # end where a line does, which no character goes beyond.
         text += chunk.text.decode("utf-8", errors="replace")
     return text, gaps
+
+
+def plain_chunks(stream: IO[bytes], name: str) -> Iterator[bytes]:
+    """An output in UTF-8, whole lines at a time, nothing left out but a terminal's controls.
+
+    Raises:
+        BadInput: it cannot be decompressed, has a line longer than MOST_BYTES, or has no end.
+        OSError: it cannot be read.
+    """
+    return _plain(_whole_lines(_utf8(_limited(_unpacked(stream, name), name)), name))
 
 
 def _near_mark(parts: Iterator[_Part], name: str, marks: Sequence[str]) -> Iterator[_Part]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from trueup_node.errors import TrueupError
 from trueup_node.health.verdicts import WORST_FIRST
 
 from .judged import judged, nodes_of
-from .messages import Format, end_incomplete, put, say, say_notes, sentence, write
+from .messages import Format, end_incomplete, errors_end_with, put, say, say_notes, write
 from .options import CatalogOption, OutputOption, RecordQuery, examples, filtered, flag, option
 
 if TYPE_CHECKING:
@@ -143,7 +140,8 @@ def health(
     if summary and format_.value not in Format.__members__:
         raise typer.BadParameter(f"--summary is a table, and {format_.value} holds verdicts")
     shown = _shown(only, format_, everything=passes)
-    with _status_of_no_verdict():
+    # 1 would say that a node failed.
+    with errors_end_with(2):
         loaded, are_whole_runs = judged(*asked, max_age=max_age)
         examined = judge(
             loaded,
@@ -156,7 +154,7 @@ def health(
             # Of some outcomes, nobody can say who is missing.
             has_roster=are_whole_runs and not asked.chosen.outcomes,
         )
-    with _status_of_no_verdict():
+    with errors_end_with(2):
         spread = (
             [health_sheets.summary(spreads(cases_of(loaded, as_size=as_size)))] if summary else []
         )
@@ -205,15 +203,3 @@ def _text(examined: Health, form: HealthFormat, shown: list[str], *, every_serie
     if form is HealthFormat.junit:
         return junit.render(examined, shown)
     return prometheus.render(examined, every_series=every_series)
-
-
-@contextlib.contextmanager
-def _status_of_no_verdict() -> Iterator[None]:
-    """Known errors with status 2: 1 would say that a node failed."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except (TrueupError, OSError) as error:
-        say(f"trueup: error: {sentence(error)}")
-        raise typer.Exit(2) from error

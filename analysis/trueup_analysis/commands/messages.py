@@ -16,7 +16,7 @@ import typer
 from trueup_node.errors import BadInput, TrueupError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.status import Status
 
@@ -88,6 +88,18 @@ def sentence(error: TrueupError | OSError) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}"
     return str(error)
+
+
+@contextlib.contextmanager
+def errors_end_with(status: int) -> Iterator[None]:
+    """Known errors with a status of their own, of a command whose status 1 is a finding."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except (TrueupError, OSError) as error:
+        say(f"trueup: error: {sentence(error)}")
+        raise typer.Exit(status) from error
 
 
 def print_(text: str) -> None:

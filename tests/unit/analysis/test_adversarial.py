@@ -414,7 +414,9 @@ BESIDE = {
     "topology write": ("--size", "Standard_ND96asr_v4"),
     "topology show": ("--size", "Standard_ND96asr_v4"),
 }
-LOGS = {"import": "stream.txt", "read": "stream.txt", "topology check": "topology.xml"}
+LOGS = {name: "stream.txt" for name in ("import", "read", "explain")} | {
+    "topology check": "topology.xml"
+}
 # The first two ask the network, the third needs prices of one's own; to the last a folder without
 # runs is no error but a check that did not run.
 NOT_TRIED = {"prices refresh", "azure leftovers", "prices diff", "morning"}
@@ -455,7 +457,7 @@ def test_a_path_that_cannot_be_ends_in_one_sentence(
         status, out, err = call(*name.split(), *beside, *([path] if bare else [option, path]))
         said = [line for line in err.splitlines() if "error: " in line]
         unclean = {char for char in err + out if not char.isprintable()} - {"\n"}
-        # Of health 1 would say that a node failed.
-        statuses = {2, 64} if name == "health" else {1, 64}
+        # Of these 1 would say that a node failed, or that a log shows a fault.
+        statuses = {2, 64} if name in {"health", "explain"} else {1, 64}
         assert (status in statuses, len(said), unclean) == (True, 1, set()), err
         assert path[:9] in said[0]
