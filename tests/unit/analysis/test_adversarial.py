@@ -414,7 +414,7 @@ BESIDE = {
     "topology write": ("--size", "Standard_ND96asr_v4"),
     "topology show": ("--size", "Standard_ND96asr_v4"),
 }
-LOGS = {name: "stream.txt" for name in ("import", "read", "explain")} | {
+LOGS = dict.fromkeys(("import", "read", "explain"), "stream.txt") | {
     "topology check": "topology.xml"
 }
 # The first two ask the network, the third needs prices of one's own; to the last a folder without
