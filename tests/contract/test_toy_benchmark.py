@@ -73,7 +73,7 @@ class Copy:
         self.environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(
-                str(folder / name) for name in ("module_utils", "analysis", "tests")
+                str(folder / name) for name in ("module_utils", "controller", "analysis", "tests")
             ),
             "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
             "TRUEUP_CATALOG": str(folder / "catalog"),
