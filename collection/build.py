@@ -23,11 +23,11 @@ from typing import Any
 
 import tomllib
 import yaml
+from pages import NAME, fragments, of_action, whole, without
 from trueup_controller.role_folders import role_folders
+from trueup_controller.settings import ANSIBLE
 
 ROOT = Path(__file__).parents[1]
-NAME = "trueup.azure_hpc"
-AUTHOR = "trueup maintainers (@trueup)"
 # The role whose defaults are the variables of all plays and roles. It has no tasks.
 SETTINGS = f"{NAME}.settings"
 # Packages by their folder in the checkout, and the folder of plugins/ that holds them.
@@ -43,7 +43,10 @@ _CHECKOUT_ONLY = (
     "playbooks/pull.yml",
 )
 # Files of this folder for the build and for images alone.
-_BUILD_ONLY = ("build.py", "galaxy.yml", "Containerfile", "execution-environment.yml")
+_BUILD_ONLY = (
+    *("build.py", "pages.py", "galaxy.yml", "ignore.txt"),
+    *("Containerfile", "execution-environment.yml"),
+)
 _TAKEN = ("playbooks", "catalog", "LICENSE", "CHANGELOG.md")
 _RENAMED = {
     "playbooks/group_vars/all.yml": "roles/settings/defaults/main.yml",
@@ -70,8 +73,6 @@ _TASK_LISTS = frozenset(
 )
 _ROLE_ACTIONS = frozenset(("ansible.builtin.include_role", "ansible.builtin.import_role"))
 _LINK = re.compile(r"\[([^\]]+)\]\(\.\./[^)]*\)")
-_EXAMPLES = re.compile(r'^EXAMPLES = r"""\n(.*?)^"""\n', re.DOTALL | re.MULTILINE)
-_DOCUMENTATION = re.compile(r'^DOCUMENTATION = r"""\n(.*?)^"""\n', re.DOTALL | re.MULTILINE)
 
 Edit = tuple[int, int, str]
 
@@ -119,49 +120,6 @@ def _moved(module: str) -> str:
         if short == package or short.startswith(f"{package}."):
             return f"ansible_collections.{NAME}.plugins.{place}.{short}"
     return ""
-
-
-def documented(text: str, fragments: Callable[[str], dict[str, Any]]) -> str:
-    """A module with all of its documentation in itself: options, attributes and notes of the
-    fragments that it extends, and an author."""
-    match = _DOCUMENTATION.search(text)
-    if match is None:
-        return text
-    page = yaml.safe_load(match[1])
-    extended = page.pop("extends_documentation_fragment", [])
-    names = [extended] if isinstance(extended, str) else extended
-    own = [name for name in names if name.startswith("trueup_")]
-    if others := [name for name in names if name not in own]:
-        page["extends_documentation_fragment"] = others
-    for name in own:
-        for key, value in fragments(name).items():
-            if isinstance(value, dict):
-                page[key] = {**value, **page.get(key, {})}
-            elif isinstance(value, list):
-                page[key] = [*page.get(key, []), *value]
-    page["author"] = [AUTHOR]
-    dumped = yaml.safe_dump(page, sort_keys=False, width=150, allow_unicode=True)
-    return f"{text[: match.start(1)]}{dumped}{text[match.end(1) :]}"
-
-
-def examples_named(text: str, names: Names) -> str:
-    """A module or plugin whose examples have full names."""
-    match = _EXAMPLES.search(text)
-    if match is None:
-        return text
-    tasks = names.in_tasks(match[1]) if match[1].lstrip().startswith("- ") else match[1]
-    tasks = re.sub(r"(?m)^plugin: (\w+)$", rf"plugin: {NAME}.\1", tasks)
-    return f"{text[: match.start(1)]}{tasks}{text[match.end(1) :]}"
-
-
-def sidecar(text: str) -> str:
-    """The page of an action that has no module, in the form of a module."""
-    match = _DOCUMENTATION.search(text)
-    page = yaml.safe_load(match[1] if match else "")
-    page = {"module": page.pop("name"), "version_added": "0.1.0", **page, "author": [AUTHOR]}
-    dumped = yaml.safe_dump(page, sort_keys=False, width=150, allow_unicode=True)
-    header = "#!/usr/bin/python\n# The action plugin of this name runs on the controller.\n"
-    return f'{header}\nfrom __future__ import annotations\n\nDOCUMENTATION = r"""\n{dumped}"""\n'
 
 
 # ---- YAML ---------------------------------------------------------------------------------------
@@ -233,7 +191,7 @@ def contents() -> dict[str, bytes]:
         r'^ +"(trueup_\w+)":', _read("plugins/filter/trueup_filters.py"), re.MULTILINE
     )
     names = Names(modules | actions, filters)
-    pages = _fragments()
+    pages = fragments()
     files: dict[str, bytes] = {}
     for path in tracked:
         target = target_of(path)
@@ -242,9 +200,13 @@ def contents() -> dict[str, bytes]:
         raw = (ROOT / path).read_bytes()
         files[target] = _rewritten(path, target, raw, names, pages)
         if _is_plugin(path, "action") and Path(path).stem not in modules:
-            files[f"plugins/modules/{Path(path).name}"] = sidecar(raw.decode()).encode()
+            files[f"plugins/modules/{Path(path).name}"] = of_action(
+                raw.decode(), names.in_tasks
+            ).encode()
     files["plugins/plugin_utils/trueup_command.py"] = _COMMAND.encode()
     files["requirements.txt"] = _requirements().encode()
+    for minor in range(ANSIBLE[0][1], ANSIBLE[1][1] + 1):
+        files[f"tests/sanity/ignore-2.{minor}.txt"] = _ignored(files).encode()
     return dict(sorted(files.items()))
 
 
@@ -291,8 +253,10 @@ def _rewritten(
         except ValueError as error:
             message = f"{path}: {error}"
             raise ValueError(message) from error
+        if pure.parts[1] == "action":
+            text = without(text)
         if pure.parts[1] in ("modules", *_KINDS):
-            text = examples_named(documented(text, pages), names)
+            text = whole(text, pages, names.in_tasks)
         return text.encode()
     if pure.parts[0] not in ("playbooks", "roles") or pure.suffix not in (".yml", ".j2", ".md"):
         return raw
@@ -324,27 +288,17 @@ def _project() -> dict[str, Any]:
     return project
 
 
+def _ignored(files: Iterable[str]) -> str:
+    """What ansible-test sanity is not to report, with the reasons."""
+    licence = "validate-modules:missing-gplv3-license # the licence is MIT"
+    kinds = tuple(f"plugins/{kind}/" for kind in ("modules", "callback", "inventory"))
+    pages = [path for path in files if path.startswith(kinds)]
+    return _read("collection/ignore.txt") + "".join(f"{path} {licence}\n" for path in pages)
+
+
 def _requirements() -> str:
     """The controller's libraries, and Azure's for the inventory plugin."""
     return "\n".join([*_project()["dependencies"], "azure-cli-core", "jmespath", ""])
-
-
-def _fragments() -> Callable[[str], dict[str, Any]]:
-    """Pages that modules extend, by name: ``trueup_options.stream``."""
-    namespaces: dict[str, dict[str, Any]] = {}
-
-    def page(name: str) -> dict[str, Any]:
-        file, _, part = name.partition(".")
-        if file not in namespaces:
-            path = ROOT / "plugins" / "doc_fragments" / f"{file}.py"
-            namespace: dict[str, Any] = {"__name__": file, "__file__": str(path)}
-            exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), namespace)  # noqa: S102 WHY: our own file
-            namespaces[file] = namespace
-        text = getattr(namespaces[file]["ModuleDocFragment"], (part or "documentation").upper())
-        read: dict[str, Any] = yaml.safe_load(text)
-        return read
-
-    return page
 
 
 # ---- the archive --------------------------------------------------------------------------------

@@ -199,7 +199,7 @@ ansible_facts:
                 - V(hpcx), V(hpcx-pmix), V(openmpi), V(intel), V(mvapich), V(mpich), or empty where
                   its mpirun does not say.
               type: str
-            version: {description: "As its mpirun says it, or null."}
+            version: {description: "As its mpirun says it, or null.", type: str}
             rebuilt:
               description: The folder of the same HPC-X built with the image's PMIx, or empty.
               type: str

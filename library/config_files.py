@@ -22,8 +22,10 @@ description:
 attributes:
   check_mode:
     support: full
+    description: It changes nothing.
   diff_mode:
     support: full
+    description: The text of each file before and after.
   platform:
     support: full
     description: Linux.

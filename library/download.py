@@ -18,6 +18,7 @@ attributes:
     description: Nothing is downloaded.
   diff_mode:
     support: none
+    description: It shows no difference.
   platform:
     support: full
     description: Linux.

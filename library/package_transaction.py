@@ -23,6 +23,7 @@ attributes:
     description: The simulation, which reads no lists.
   diff_mode:
     support: none
+    description: It shows no difference.
   platform:
     support: full
     description: Linux with apt or dnf.

@@ -17,8 +17,10 @@ description:
 attributes:
   check_mode:
     support: full
+    description: It changes nothing.
   diff_mode:
     support: none
+    description: It shows no difference.
   platform:
     support: full
     description: Linux.

@@ -23,6 +23,7 @@ description:
 attributes:
   check_mode:
     support: full
+    description: It starts nothing.
   diff_mode:
     support: full
     description: The step, and which file is its reason.

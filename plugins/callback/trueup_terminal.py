@@ -54,7 +54,8 @@ _COLORS = {
     "recorded ok": "bright blue",
 }
 # Seconds between two draws of the progress on a terminal, and between two lines of it elsewhere.
-_DRAW, _LINE = 1.0, 300.0
+_DRAW = 1.0
+_LINE = 300.0
 # Where a failed program's last words are, in this order, and how many lines of them are shown.
 _OUTPUTS = ("stderr", "module_stderr", "output_tail", "stdout", "module_stdout")
 _TAIL = 20
