@@ -353,7 +353,7 @@ types: test-venv ## mypy --strict on module_utils, controller, analysis, library
 	MYPYPATH=module_utils:controller:analysis mypy -p trueup_node -p trueup_controller -p trueup_analysis -p trueup
 	MYPYPATH=module_utils:controller:molecule/_shared mypy -p cloud -p windows
 	MYPYPATH=bench:bench/controller:bench/inventory:tests:molecule/_shared:module_utils:controller:analysis mypy --explicit-package-bases bench/*.py
-	MYPYPATH=.:.cache/mypy:module_utils:controller:analysis mypy --explicit-package-bases library/**/*.py plugins/**/*.py roles/**/files/*.py requirements/*.py collection/*.py
+	MYPYPATH=.:collection:.cache/mypy:module_utils:controller:analysis mypy --explicit-package-bases library/**/*.py plugins/**/*.py roles/**/files/*.py requirements/*.py collection/*.py
 
 # $(call pytest,name,folder): with its closing line kept for the end of `make test`.
 define pytest

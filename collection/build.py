@@ -297,8 +297,11 @@ def _ignored(files: Iterable[str]) -> str:
 
 
 def _requirements() -> str:
-    """The controller's libraries, and Azure's for the inventory plugin."""
-    return "\n".join([*_project()["dependencies"], "azure-cli-core", "jmespath", ""])
+    """The libraries of the plays and the command, with those of reports and of Azure."""
+    project = _project()
+    extras = project["optional-dependencies"]
+    names = {*project["dependencies"], *extras["report"], *extras["azure"]}
+    return "\n".join([*sorted(names), ""])
 
 
 # ---- the archive --------------------------------------------------------------------------------

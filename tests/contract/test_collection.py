@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from trueup_controller.project import LIBRARIES
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -159,6 +160,29 @@ def test_the_example_of_every_role_names_roles_of_the_collection(project: Projec
     used = {role for play in yaml.safe_load("\n".join(plays)) for role in play["roles"]}
     assert len(plays) == 29
     assert {role.rpartition(".")[0] for role in used} == {NAME}
+
+
+def test_the_requirements_have_every_library_of_the_plays(project: Project) -> None:
+    folder = project.folder / "collections/ansible_collections/trueup/azure_hpc"
+    assert set(LIBRARIES) - set((folder / "requirements.txt").read_text().split()) == set()
+
+
+def test_exceptions_of_ansible_test_name_files_and_reasons(project: Project) -> None:
+    folder = project.folder / "collections/ansible_collections/trueup/azure_hpc"
+    for path in sorted(folder.glob("tests/sanity/ignore-*.txt")):
+        lines = path.read_text().splitlines()
+        assert [line for line in lines if not (folder / line.split()[0]).is_file()] == []
+        assert [line for line in lines if " # " not in line] == []
+    names = [path.name for path in sorted(folder.glob("tests/sanity/*"))]
+    assert names == [f"ignore-2.{minor}.txt" for minor in (19, 20, 21)]
+
+
+def test_every_module_has_a_page_that_ansible_doc_reads(project: Project) -> None:
+    done = project.run("ansible-doc", "--metadata-dump", "--no-fail-on-errors", NAME)
+    modules = json.loads(done.stdout)["all"]["module"]
+    wrong = {name: page["error"] for name, page in modules.items() if "error" in page}
+    assert wrong == {}
+    assert set(modules) >= {f"{NAME}.{name}" for name in ("stream_bench", "trueup_plan")}
 
 
 def test_a_module_runs_by_its_full_name(project: Project) -> None:
