@@ -246,6 +246,37 @@ def test_codes_are_those_of_fetched_health_checks() -> None:
     assert {name: ours[name] for _, name in named} == {name: code for code, name in reversed(named)}
 
 
+PUBLIC = [row.split("\t") for row in (DATA / "public_fragments.tsv").read_text().splitlines()[1:]]
+
+
+def test_settled_public_reports_have_their_cause() -> None:
+    settled = [
+        (expected, found) for _, _, is_settled, expected, found in PUBLIC if is_settled == "yes"
+    ]
+    assert sum(expected == found for expected, found in settled) >= 0.9 * len(settled)
+    # A cause that the report does not bear out.
+    wrong = [row for row in settled if row[1] != row[0] and row[1] and not row[1].startswith("(")]
+    assert wrong == []
+    named = {name for *_, found in PUBLIC for name in re.findall(r"\w+", found)}
+    assert named - set(ENTRIES.all) == set()
+
+
+@pytest.mark.parametrize("number", range(1, len(PUBLIC) + 1))
+def test_fetched_public_reports_read_as_the_table_says(number: int) -> None:
+    path = FETCHED / "faults" / f"{number}.txt"
+    if not path.is_file():
+        pytest.skip(f"{path} is not fetched")
+    item = explained(path.read_text())
+    symptoms = [
+        fault.entry.id
+        for fault in item.faults
+        if fault.entry.kind == "symptom" and not fault.follows_from
+    ]
+    found = [fault.entry.id for fault in item.causes]
+    text = ", ".join(found) or (f"({', '.join(symptoms)})" if symptoms else "")
+    assert text == PUBLIC[number - 1][-1]
+
+
 def test_standard_input_is_a_log_too(monkeypatch: pytest.MonkeyPatch) -> None:
     class Stdin:
         buffer = io.BytesIO(KERNEL.encode())
