@@ -12,6 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 _VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
 _UNRELEASED = "## Unreleased\n"
+# The collection's archive in the definition of the execution environment.
+_COLLECTION = re.compile(r"(azure_hpc-)[\d.]+(\.tar\.gz)")
 _LINE = re.compile(r'^version = "([^"]+)"$', re.MULTILINE)
 
 
@@ -55,12 +57,15 @@ def cut(changelog: str, version: str, date: str) -> str:
 
 
 def main(version: str, date: str) -> None:
-    """Write pyproject.toml and CHANGELOG.md, or neither."""
+    """Write the version and the changelog, or nothing."""
     project, changes = ROOT / "pyproject.toml", ROOT / "CHANGELOG.md"
+    image = ROOT / "collection" / "execution-environment.yml"
     released = with_version(project.read_text("utf-8"), version)
     changelog = cut(changes.read_text("utf-8"), version, date)
+    with_collection = _COLLECTION.sub(rf"\g<1>{version}\g<2>", image.read_text("utf-8"))
     project.write_text(released, "utf-8")
     changes.write_text(changelog, "utf-8")
+    image.write_text(with_collection, "utf-8")
 
 
 if __name__ == "__main__":

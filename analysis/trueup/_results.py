@@ -25,7 +25,7 @@ from trueup_analysis.units import plural, unit_of
 from trueup_node.health.verdicts import WORST_FIRST
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from trueup_analysis.load import Loaded
     from trueup_analysis.sheets.sheet import Sheet
@@ -303,7 +303,7 @@ class Results:
         ]
         return made.cast(pa.schema(fields))
 
-    def _read(self, sources: Sequence[Path]) -> Loaded:
+    def _read(self, sources: Sequence[Path], _names: Collection[str] | None = None) -> Loaded:
         return self._every if sources is self._sources else load_all(sources)
 
 
