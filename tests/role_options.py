@@ -17,6 +17,7 @@ import fslogix_page
 import launch_page
 import monitoring
 import nccl_page
+import skill_page
 import untested
 import yaml
 from trueup_controller import settings
@@ -223,6 +224,7 @@ def files(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
     yield root / launch_page.PAGE, launch_page.page(root)
     yield root / fslogix_page.PAGE, fslogix_page.page()
     yield root / monitoring.PAGE, monitoring.dashboard()
+    yield root / skill_page.PAGE, skill_page.page()
     for name, text in family_pages.pages(root):
         yield root / name, text
     yield root / "docs" / "reference" / "azure_parameters.md", deployment()

@@ -127,7 +127,7 @@ def test_no_page_is_longer_than_a_reader_reads() -> None:
         path.relative_to(ROOT).as_posix(): docs_site.words(path.read_text(encoding="utf-8"))
         for path in (ROOT / "docs").rglob("*.md")
     }
-    del counts["docs/reference/fslogix_settings.md"]
+    del counts["docs/reference/fslogix_settings.md"], counts["docs/SKILL.md"]
     assert {name: count for name, count in counts.items() if count > 1500} == {}
     by_hand = [
         n for name, n in counts.items() if not name.startswith(("docs/dev/", "docs/families/"))
