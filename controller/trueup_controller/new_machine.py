@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from trueup_node.node import mpi
+from trueup_node.node.gpu_support import nvidia_gpus
 from trueup_node.node.identify import WINDOWS, Observed, describe, identify
 from trueup_node.node.metadata import Metadata
 from trueup_node.node.nvidia_smi import Gpu
@@ -71,7 +72,7 @@ def fresh(
         lscpu=None,
         gpus=[
             Gpu(row.get("gpu_model") if drivers else None, f"000{n}:00:00.0", None)
-            for n in range(row.get("gpus", 0))
+            for n in range(nvidia_gpus(row) or 0)
         ],
         infiniband=[
             {
@@ -149,7 +150,8 @@ def of_image(
 def with_catalog(node: Mapping[str, Any], size: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """The same with the GPUs and NUMA nodes that the size's row promises."""
     gpus = [
-        {"name": row.get("gpu_model"), "pci": f"000{n}:00:00.0"} for n in range(row.get("gpus", 0))
+        {"name": row.get("gpu_model"), "pci": f"000{n}:00:00.0"}
+        for n in range(nvidia_gpus(row) or 0)
     ]
     numa = int(row.get("numa_nodes") or 1)
     each = int(row["vcpus"]) // numa

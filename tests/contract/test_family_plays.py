@@ -24,7 +24,10 @@ from trueup_node.node.metadata import Metadata
 ROOT = Path(__file__).parents[2]
 GROUP_VARS = ROOT / "playbooks" / "group_vars"
 # The catalog has them for prices; their nodes get no roles, which preflight says.
-WITHOUT_LIST = {"general", "nd_gb200_v6", "ndv2", "ncv3"}
+WITHOUT_LIST = {
+    *("general", "nd_gb200_v6", "nd_gb300_v6", "nd_is_h100_v5", "nd_is_h200_v5", "nd_mi300x_v5"),
+    *("nc_rtxpro6000_v6", "nc_t4_v3", "ncv3", "ndv2", "nv_v710_v5"),
+}
 # The lists of nodes without a family of their own.
 UNLISTED = {"unlisted", "unlisted_gpu"}
 

@@ -1,4 +1,4 @@
-"""VM sizes that are not to be advised any more, and the successors that Microsoft names."""
+"""VM sizes that are not to be advised, and the successors that Microsoft names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Final
 
 from trueup_node.errors import BadInput
+from trueup_node.node.gpu_support import lacks_driver
 
 from .sizes import gpu_fraction
 
@@ -28,8 +29,9 @@ def advisable(row: Mapping[str, str], today: date, *, months: int = MONTHS) -> s
     """Why a size of catalog/vm_sizes.csv is not to be advised, with the series that Microsoft names
     in its place; empty where nothing speaks against it.
 
-    It is not advised when it is retired, when it retires within ``months``, and when a new
-    subscription cannot deploy it. A size that is called old, or extended, stays.
+    It is not advised when it is retired, when it retires within ``months``, when a new
+    subscription cannot deploy it, and when no role installs a driver for its GPUs. A size that is
+    called old, or extended, stays.
 
     Raises:
         BadInput: its status or closed_since is no date.
@@ -45,7 +47,7 @@ def advisable(row: Mapping[str, str], today: date, *, months: int = MONTHS) -> s
         also = f", and it retires on {end}" if end is not None and not reasons else ""
         reasons.append(f"new subscriptions cannot deploy it since {closed}{also}")
     if not reasons:
-        return ""
+        return lacks_driver(row)
     named = row["successors"].split(";") if row.get("successors") else []
     return "; ".join([*reasons, _instead(named)])
 

@@ -403,7 +403,7 @@ def refused(ranking: Answer) -> list[Sheet]:
             by_reason.setdefault(reason, []).append(short_size(size))
         sheets.append(
             Sheet(
-                title="Not advised any more",
+                title="Not advised",
                 columns=[
                     Column("sizes", "sizes", words=True),
                     Column("reason", "why not", words=True),

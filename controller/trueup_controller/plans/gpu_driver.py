@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trueup_node.node.gpu_support import GRID_FAMILY, lacks_driver
 from trueup_node.plan import (
     Convergence,
     Look,
@@ -69,7 +70,7 @@ def plan(inputs: PlanInputs) -> Plan:
         image_version if keeps_driver else inputs.options["version"] or platform.get("driver", "")
     )
     nvswitch = catalog_of(node).get("gpu_fabric") == "nvswitch"
-    if not node["has_gpu"]:
+    if not node["has_gpu"] and not lacks_driver(catalog_of(node)):
         reason = "no NVIDIA GPU on this node, and none by the catalog"
         return Plan(skipped=[Skipped("gpu_driver", reason)])
     refused = _refused(inputs, platform, target_version, keeps_driver=keeps_driver)
@@ -220,7 +221,7 @@ def _refused(
     inputs: PlanInputs, platform: Mapping[str, str], version: str, *, keeps_driver: bool
 ) -> list[str]:
     node = inputs.node
-    manager = inputs.options["fabric_manager_version"]
+    manager, unsupported = inputs.options["fabric_manager_version"], lacks_driver(catalog_of(node))
     # A driver that names the GPUs is there already, and needs no more space.
     short = (
         [] if keeps_driver or any(gpu["name"] for gpu in node["gpus"]) else short_of(node, _SPACE)
@@ -242,7 +243,8 @@ def _refused(
             node["privilege"] is None
         ),
         f"The family {node['family']} has virtual GPUs, which need the GRID driver: use the role"
-        " gpu_grid.": node["family"] == "nv_a10_v5",
+        " gpu_grid.": node["family"] == GRID_FAMILY,
+        f"{node['vm_size']}: {unsupported}.": unsupported,
         f"On {', '.join(short)} less space is free than the driver takes ({sizes} on"
         f" {', '.join(_SPACE)}): free some or enlarge the disk.": short,
     }

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trueup_node.node import gpu_support
 from trueup_node.plan import (
     Convergence,
     Look,
@@ -41,9 +42,6 @@ EnableUI=FALSE
 """
 # Not /var/tmp, where a user of the node could put another file after the check.
 _DOWNLOADS = "/var/cache"
-# The role's default, and the first branch that runs programs of CUDA 13 (NVIDIA, CUDA
-# compatibility); R570 runs those of CUDA 12.8.
-_DEFAULT, _CUDA_13 = "570.211.01", 580
 # Lost power can leave the installer's files without content: a file counts once it is on disk.
 _UNFINISHED = "/var/lib/trueup/gpu_grid.unfinished"
 _WHOLE = (
@@ -143,16 +141,11 @@ def convergence(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Con
 def lacks_cuda_13(inputs: PlanInputs) -> list[str]:
     """For another role's plan: why a slice of an A10 cannot run programs built for CUDA 13, by the
     driver that works there or that it is to get. Empty for other nodes."""
-    if inputs.node.get("family") != "nv_a10_v5":
-        return []
     facts = inputs.hostvars.get(inputs.host, {}).get("ansible_facts") or {}
     works = (facts.get("trueup_gpu") or {}).get("user_space")
-    version = str(works or inputs.variables.get("gpu_grid_version", _DEFAULT))
-    if int(version.partition(".")[0]) >= _CUDA_13:
-        return []
-    runs = f"GRID driver {version} runs programs of CUDA 12.8 and older"
-    needs = f"the pinned PyTorch is of CUDA 13, which needs R{_CUDA_13} or newer"
-    return [f"{runs}, and {needs} (docs/guides/configure.md)"]
+    version = str(works or inputs.variables.get("gpu_grid_version", gpu_support.GRID_DRIVER))
+    reason = gpu_support.lacks_cuda_13(inputs.node, version)
+    return [f"{reason} (docs/guides/configure.md)"] if reason else []
 
 
 def _library(inputs: PlanInputs) -> str:
@@ -219,7 +212,7 @@ def _refused(inputs: PlanInputs) -> list[str]:
     wrong = {
         f"gpu_grid: {node['vm_size'] or 'this machine'} is of the family {node['family']}, and the"
         " GRID driver is for nv_a10_v5: other GPUs get the role gpu_driver.": (
-            node["family"] != "nv_a10_v5"
+            node["family"] != gpu_support.GRID_FAMILY
         ),
         "gpu_grid: this machine shows no NVIDIA GPU: see lspci -d 10de:, or redeploy the VM.": (
             not node["gpus"]

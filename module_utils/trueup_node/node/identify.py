@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..suggest import nearest
 from .affinity import layouts
+from .gpu_support import is_amd, nvidia_gpus
 from .infiniband import read_port
 from .mpi import BY_GPUS
 from .mpi import fact as fact_of_mpi
@@ -177,6 +178,10 @@ def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
             f"{identity.vm_size} has {expected} vCPUs, this machine shows {len(topology.cpus)}"
         )
     warnings += _unlike_the_catalog(identity, observed)
+    if is_amd(identity.catalog or {}):
+        warnings.append(
+            f"{identity.vm_size} has AMD GPUs: no role, benchmark or check looks at them"
+        )
     return {
         "vm_size": identity.vm_size,
         "family": identity.family,
@@ -253,16 +258,15 @@ def _counted(identity: Identity, observed: Observed) -> dict[str, Any]:
     """How many GPUs and InfiniBand devices are found, how many the size has by the catalog (None
     where that says nothing), and whether the machine has any by either of them.
 
-    A machine without drivers shows none, which the roles mend. The Ethernet function of accelerated
-    networking is an RDMA device too, and not counted.
+    A machine without drivers shows none, which the roles mend. GPUs are NVIDIA's. The Ethernet
+    function of accelerated networking is an RDMA device too, and not counted.
     """
     row = identity.catalog or {}
     counts: dict[str, Any] = {}
-    for name, count, column in (
-        ("gpu", len(observed.gpus), "gpus"),
-        ("rdma", len(_ports(observed)), "rdma_nics"),
+    for name, count, expected in (
+        ("gpu", len(observed.gpus), nvidia_gpus(row)),
+        ("rdma", len(_ports(observed)), row.get("rdma_nics")),
     ):
-        expected = row.get(column)
         counts[f"has_{name}"] = bool(count or expected)
         counts[f"{name}_count"] = count
         counts[f"{name}_count_expected"] = expected

@@ -41,23 +41,23 @@ def test_minerva_as_worked_by_hand(run: Any) -> None:
         for row in found["advise_architecture"]["rows"]
     }
     assert roles == {
-        "core server": ("Standard_F16als_v6", "Standard_F16s_v2", 0.968),
-        "agent server": ("Standard_F8als_v6", "Standard_F8s_v2", 0.484),
+        "core server": ("Standard_D16ls_v6", "Standard_F16s_v2", 0.714),
+        "agent server": ("Standard_D8ls_v6", "Standard_F8s_v2", 0.357),
         "license server": ("Standard_D4d_v5", "", 0.226),
-        "extraction server": ("Standard_F8als_v6", "Standard_F8s_v2", 0.484),
+        "extraction server": ("Standard_D8ls_v6", "Standard_F8s_v2", 0.357),
         "database server": ("Standard_E32-16ds_v4", "", 2.304),
         "volume server": ("Standard_L32s_v3", "", 2.784),
         "web server": ("", "", None),
     }
-    # 0.968 + 2 x 0.484 + 0.226 + 2.304 + 2.784 = 7.25; 730 hours are 5,292.50.
-    assert found["advise_architecture"]["usd_per_hour"] == pytest.approx(7.25)
+    # 0.714 + 2 x 0.357 + 0.226 + 2.304 + 2.784 = 6.742; 730 hours are 4,921.66.
+    assert found["advise_architecture"]["usd_per_hour"] == pytest.approx(6.742)
     assert found["advise_architecture"]["unpriced"] == ["web server"]
     said = {row["says"]: row["instead"] for row in found["advise_architecture_outdated"]["rows"]}
     assert said == {
-        "Standard_F16s_v2": "Standard_F16als_v6",
-        "Standard_F8s_v2": "Standard_F8als_v6",
+        "Standard_F16s_v2": "Standard_D16ls_v6",
+        "Standard_F8s_v2": "Standard_D8ls_v6",
     }
-    assert "5292.50 US$ a month" in run("ansys-minerva").out
+    assert "4921.66 US$ a month" in run("ansys-minerva").out
 
 
 def test_the_overview_has_each_with_its_price(run: Any) -> None:

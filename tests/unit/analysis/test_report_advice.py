@@ -61,7 +61,7 @@ def test_the_section_says_what_the_command_says(run: Any, call_trueup: Any, tmp_
     assert (len(places) > 2, sorted(places)) == (True, places)
     heads = [
         *("What would change the answer", "Where the data lies", "What was refused"),
-        *("What cannot do it", "Not advised any more", "What was asked"),
+        *("What cannot do it", "Not advised", "What was asked"),
     ]
     assert [text.count(head) > 0 for head in heads] == [True] * len(heads)
     assert "F16s_v2, F8s_v2 new subscriptions cannot deploy it since 2026-07" in text

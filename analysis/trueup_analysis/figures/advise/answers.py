@@ -11,7 +11,7 @@ from trueup_node.errors import BadInput
 from ..checkpoint import intervals
 from .estimates import Estimate, Range, Refusal, around
 from .evens import Even, away, break_evens
-from .kinds.kind import estimates
+from .kinds.kind import estimates, withheld_from
 from .kinds.sizing import cheapest_region
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Answer:
         need: the demands on the machines.
         evens: of a service, the use from which it is cheaper than the alternatives.
         sensitivities: widest first.
-        withheld: sizes of the catalog that are not to be had any more, with the reason.
+        withheld: sizes of the catalog that cannot be had or run, with the reason.
     """
 
     kind: Kind
@@ -125,7 +125,8 @@ def answer(
         BadInput: a size that the catalog does not have, or nothing can do it (says why, and the
             smallest that could).
     """
-    knowledge.require(ask["sizes"])
+    withheld = withheld_from(kind, knowledge)
+    knowledge.require(ask["sizes"], withheld)
     assumptions = () if need else kind.assumptions
     assumed = {
         assumption.name: ask.get(assumption.name, assumption.value) for assumption in assumptions
@@ -163,7 +164,7 @@ def answer(
         )
     tried.sort(key=lambda sensitivity: -sensitivity.swing)
     evens = break_evens(ranking.choices, ranking.need, ask, book) if ranking.need else ()
-    more = {"sensitivities": tried, "evens": evens, "withheld": knowledge.withheld}
+    more = {"sensitivities": tried, "evens": evens, "withheld": withheld}
     return Answer(**{**vars(ranking), **more, "unsaid": need.unsaid if need else ""})
 
 

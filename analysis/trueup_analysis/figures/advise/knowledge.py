@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from trueup_node.errors import BadInput
+from trueup_node.node.gpu_support import lacks_cuda_13
 from trueup_node.suggest import did_you_mean
 
 from ... import catalog
@@ -73,13 +74,22 @@ class Knowledge:
         path = self.folder / "reference_results.csv"
         return [row for _, row in catalog.rows(path, "system", "benchmark", "metric", "value")]
 
-    def require(self, sizes: Sequence[str]) -> None:
-        """Raise BadInput where one of the sizes is not of the catalog, or not advised."""
+    @cached_property
+    def without_cuda_13(self) -> Mapping[str, str]:
+        """By size, why it is not advised for work that the roles training and vllm do: the reasons
+        of ``withheld``, and the GRID driver that these roles refuse."""
+        old_drivers = {
+            size: reason for size, row in self.sizes.items() if (reason := lacks_cuda_13(row))
+        }
+        return {**old_drivers, **self.withheld}
+
+    def require(self, sizes: Sequence[str], withheld: Mapping[str, str]) -> None:
+        """Raise BadInput where one of the sizes is not of the catalog, or is withheld."""
         for size in sizes:
             if size not in self.sizes:
                 raise BadInput(f"{size} is no size of the catalog{did_you_mean(size, self.sizes)}")
-            if size in self.withheld:
-                raise BadInput(f"{size} is not advised: {self.withheld[size]}")
+            if size in withheld:
+                raise BadInput(f"{size} is not advised: {withheld[size]}")
 
     def results(self, benchmark: str, metric: str) -> list[Mapping[str, str]]:
         """Published rows of a benchmark whose name begins so, whose value is a number."""

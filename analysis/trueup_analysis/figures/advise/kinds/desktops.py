@@ -157,7 +157,7 @@ def size(ask: Ask, held: Held) -> Desktops:
 
 
 def _sizes(ask: Ask, knowledge: Knowledge) -> dict[str, Mapping[str, str]]:
-    knowledge.require(ask["sizes"])
+    knowledge.require(ask["sizes"], knowledge.withheld)
     for name in ask["sizes"]:
         if knowledge.sizes[name]["series"] != _SERIES:
             raise BadInput(

@@ -283,7 +283,7 @@ def size(ask: Ask, held: Held) -> Eda:
     Raises:
         BadInput: a latency that no result has, a price that is none, or nothing that can do it.
     """
-    held.known.require(ask["sizes"])
+    held.known.require(ask["sizes"], held.known.withheld)
     rate = ask["operations_per_second"]
     if rate and ask["latency_ms"] < LATENCY_MS:
         raise BadInput(

@@ -86,6 +86,7 @@ class Kind:
         assumptions: figures that are taken for granted of any ask.
         unasked: the terms that say nothing of such work.
         silent: the measurement to make where nothing known says how long it takes.
+        cuda_13: whether its role runs programs of CUDA 13 on GPUs.
     """
 
     name: str
@@ -100,11 +101,12 @@ class Kind:
     assumptions: tuple[Assumption, ...] = ()
     unasked: tuple[str, ...] = ()
     silent: Callable[[Ask, Knowledge], str] | None = None
+    cuda_13: bool = False
 
 
 class Work(Protocol):
-    """The file of a kind, as a module; one that has any has ``ASSUMPTIONS``, ``UNASKED`` and
-    ``silent`` too."""
+    """The file of a kind, as a module; one that has any has ``ASSUMPTIONS``, ``UNASKED``,
+    ``CUDA_13`` and ``silent`` too."""
 
     __name__: str
 
@@ -133,6 +135,7 @@ def kind(of: Work, title: str, *, unit: str, tool: str) -> Kind:
         assumptions=getattr(of, "ASSUMPTIONS", ()),
         unasked=getattr(of, "UNASKED", ()),
         silent=getattr(of, "silent", None),
+        cuda_13=getattr(of, "CUDA_13", False),
     )
 
 
@@ -187,6 +190,11 @@ class Need:
         )
 
 
+def withheld_from(kind: Kind, knowledge: Knowledge) -> Mapping[str, str]:
+    """By size, why it is not advised for work of a kind."""
+    return knowledge.without_cuda_13 if kind.cuda_13 else knowledge.withheld
+
+
 def estimates(
     kind: Kind, need: Need, knowledge: Knowledge, most_nodes: int
 ) -> list[Estimate | Refusal]:
@@ -195,9 +203,10 @@ def estimates(
     no result speaks of a choice, there is none."""
     every = knowledge.once((kind.name, "points"), lambda: kind.points(knowledge))
     maker = _Maker(kind, need, knowledge, every)
+    withheld = withheld_from(kind, knowledge)
     outcomes: list[Estimate | Refusal] = []
     for size, row in knowledge.sizes.items():
-        placement = None if size in knowledge.withheld else need.place(size, row)
+        placement = None if size in withheld else need.place(size, row)
         if placement is None:
             continue
         if need.term:

@@ -125,6 +125,8 @@ OPTIONS: Final = (
 
 # The terms that say nothing of a service.
 UNASKED: Final = ("deadline_hours", "checkpoint_seconds", "idle_hours")
+# The role vllm installs PyTorch of CUDA 13.
+CUDA_13: Final = True
 ASSUMPTIONS: Final = (
     Assumption(
         *("in_flight", float(_USUAL_FLIGHT), 32.0, float(_USUAL_FLIGHT), "requests"),
@@ -584,7 +586,7 @@ def need(ask: Ask, assumed: Assumed, knowledge: Knowledge) -> Need:
     engines_by_size = {
         size: engine_of(model, size, load, knowledge)
         for size, row in knowledge.sizes.items()
-        if number(row, "gpus") and size not in knowledge.withheld
+        if number(row, "gpus") and size not in knowledge.without_cuda_13
     }
     rate = ask["requests_per_second"]
 

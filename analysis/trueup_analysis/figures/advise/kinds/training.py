@@ -50,6 +50,8 @@ OPTIONS: Final = (
 )
 
 
+# The role training installs PyTorch of CUDA 13.
+CUDA_13: Final = True
 ASSUMPTIONS: Final = (
     Assumption(
         "bytes_per_parameter",
