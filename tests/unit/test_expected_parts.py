@@ -11,6 +11,7 @@ import machines
 import pytest
 from trueup_analysis.figures.health import expectations
 from trueup_analysis.figures.health.examine import Health, examine
+from trueup_controller import new_machine
 from trueup_controller.sizes import read_sizes, read_sources
 from trueup_node.cases import Case
 from trueup_node.node import identify, infiniband, state
@@ -86,6 +87,18 @@ def test_a_node_with_the_parts_of_its_size_passes(size: str) -> None:
     if is_amd(row):
         columns = tuple(column for column in columns if not column.startswith("gpu"))
     assert len({item.metric for item in found.verdicts}) == sum(bool(row.get(c)) for c in columns)
+
+
+@pytest.mark.parametrize("size", ["Standard_ND96isr_MI300X_v5", "Standard_NV24ads_V710_v5"])
+def test_amds_gpus_are_not_called_missing(size: str) -> None:
+    ubuntu = new_machine.os_release("ubuntu-24.04")
+    node = new_machine.fresh(size, SIZES, ubuntu, free_bytes=50 * GIB)
+    metrics = state.metrics(node, None, None)
+    assert "gpus" not in {metric.metric for metric in metrics}
+    found = examine([case(size, metrics)], CATALOG)
+    assert [item.metric for item in found.verdicts if item.metric.startswith("gpu")] == []
+    assert (node["has_gpu"], node["gpu_count_expected"]) == (False, 0)
+    assert f"{size} has AMD GPUs: no role, benchmark or check looks at them" in node["warnings"]
 
 
 def test_sizes_without_a_published_entry() -> None:

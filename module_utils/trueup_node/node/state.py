@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..record import Metric
 from .gpu_state import is_registered
+from .gpu_support import is_amd
 from .vgpu import is_licensed
 
 _GIGA = 1e9
@@ -73,7 +74,9 @@ def _of_kernel_log(xids: Optional[Sequence[Mapping[str, Any]]]) -> List[Optional
 
 def _gpus(node: Mapping[str, Any], gpu: Optional[Mapping[str, Any]]) -> Optional[int]:
     """How many GPUs the node has; Windows shows none to identify before their driver is there, and
-    to who looks after it was installed."""
+    to who looks after it was installed. None for AMD's, which nobody counts."""
+    if is_amd(node.get("catalog") or {}):
+        return None
     gpu_devices = (gpu or {}).get("devices")
     if node.get("system") == "windows" and gpu_devices:
         return len(gpu_devices)
