@@ -155,7 +155,14 @@ def test_deepseek_on_two_nodes_of_h100() -> None:
 def test_deepseek_on_one_node_of_h100_is_refused() -> None:
     found = fit(recipe("deepseek-r1"), nodes_of(H100), sizes=SIZES)
     assert found.fits is False
-    assert (found.smallest_size, found.smallest_nodes, found.more_nodes) == (H200, 1, 2)
+    assert (found.smallest_size, found.smallest_nodes, found.more_nodes) == (
+        *("Standard_ND96is_H200_v5", 1),
+        2,
+    )
+    # MI300X and GB300 have the memory too, and no role installs their drivers.
+    larger = {size: row for size, row in SIZES.items() if "_GB300_" in size or "_MI300X_" in size}
+    assert len(larger) == 3
+    assert fit(recipe("deepseek-r1"), nodes_of(H100), sizes=larger).smallest_size is None
     assert "needs 852.7 GiB on 8 GPUs" in found.reason
     assert "available is 576.0 GiB" in found.reason
     assert found.reason.endswith(f"The smallest that would do: {H200}, or 2 nodes of {H100}.")

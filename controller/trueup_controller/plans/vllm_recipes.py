@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from trueup_node.errors import BadInput, ParseError
+from trueup_node.node.gpu_support import lacks_cuda_13, lacks_driver
 from trueup_node.node.topology import format_cpu_list, parse_cpu_list
 from trueup_node.reading import is_count, is_number
 from trueup_node.suggest import did_you_mean
@@ -737,12 +738,13 @@ def _smallest(
     """The smallest size that would do and how many: fewest GPUs x memory, then memory, then name.
 
     One node goes before several. Sizes that are no longer to be had are left out, as are those
-    whose figures the catalog does not know.
+    whose figures the catalog does not know and those whose GPUs roles refuse.
     """
     machines = []
     for size, row in sizes.items():
         retired = str(row.get("status", "")).startswith("retired")
-        machine = None if retired else _of_catalog(recipe, size, row)
+        is_refused = retired or lacks_driver(row) or lacks_cuda_13(row)
+        machine = None if is_refused else _of_catalog(recipe, size, row)
         if machine is not None:
             weight = machine.gpus * (machine.gpu_memory_bytes or 0)
             machines.append((weight, row["memory_gib"], size, machine, row))
