@@ -165,7 +165,9 @@ def test_deepseek_on_one_node_of_h100_is_refused() -> None:
     assert fit(recipe("deepseek-r1"), nodes_of(H100), sizes=larger).smallest_size is None
     assert "needs 852.7 GiB on 8 GPUs" in found.reason
     assert "available is 576.0 GiB" in found.reason
-    assert found.reason.endswith(f"The smallest that would do: {H200}, or 2 nodes of {H100}.")
+    assert found.reason.endswith(
+        f"The smallest that would do: Standard_ND96is_H200_v5, or 2 nodes of {H100}."
+    )
 
 
 @pytest.mark.parametrize(
