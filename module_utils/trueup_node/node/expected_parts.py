@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..health.expectations import Comparison, Expectation, Expectations
 from ..quantity import Quantity
-from .gpu_support import is_amd
 from .identify import LEAST_MEMORY
 
 if TYPE_CHECKING:
@@ -133,7 +132,6 @@ def with_parts(
 def _of_row(row: Mapping[str, Any], source: str, judged: AbstractSet[str]) -> Iterator[Expectation]:
     for column in _PARTS:
         figure = row.get(column.column)
-        is_unseen = is_amd(row) and column.column.startswith("gpu")
         # Zero GPUs or disks are no part that could be missing.
-        if figure and not is_unseen and not judged & {column.metric, column.alias}:
+        if figure and not judged & {column.metric, column.alias}:
             yield column.of(float(figure), source)
