@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from trueup_node.cases import Case
     from trueup_node.view import Measure, View
 
-    from .views import Headline, Heads
+    from .heads import Heads
+    from .views import Headline
 
 
 class Pooled(NamedTuple):

@@ -13,6 +13,7 @@ from ..cases import read_cases
 from ..catalog import MEASURE, folder
 from ..figures import cost, tokens, users
 from ..figures.groups import groups
+from ..figures.heads import Heads
 from ..figures.health import expectations
 from ..figures.health.examine import examine
 from ..figures.health.required import roster
@@ -21,7 +22,7 @@ from ..figures.prices import read_all
 from ..figures.scaling.tables import series
 from ..figures.sizes import read_sizes
 from ..figures.terms import OWN, Terms
-from ..figures.views import Heads, is_served, names_of, views
+from ..figures.views import is_served, names_of, views
 from ..render.html import UNKNOWN, Page, Part, Section
 from ..selection import run_ids
 from ..sheets import cost as cost_sheets

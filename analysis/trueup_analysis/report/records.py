@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from trueup_node.cases import Case
 
-    from ..figures.views import Heads
+    from ..figures.heads import Heads
     from ..load import Loaded
     from .evidence import Evidence
 

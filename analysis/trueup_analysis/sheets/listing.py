@@ -11,7 +11,7 @@ from trueup_node.record import OUTCOMES
 from .. import units
 from ..cases import names, read_cases
 from ..figures.frames import of_kinds
-from ..figures.views import Heads
+from ..figures.heads import Heads
 from ..packed import values
 from .headline import figure_text
 from .sheet import Column, Columns, Sheet, short_size, unshown, worded

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -36,7 +36,7 @@ from .settings import by_node, groups
 from .significance import NOISE_FREEDOM, Estimate, chances, discoveries, noise_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
     from trueup_node.cases import Case
@@ -196,14 +196,10 @@ def of_source(source: Source, at_least: float = 0.01) -> History:
                 candidates += [(figure, split) for split in _of_figure(logs)]
                 series_count += 1 + len(logs)
     windows = _windows_by_run(candidates, series_count, count)
-    changes: dict[int, list[Change]] = {run: [] for run in windows}
     figures = {figure for held in windows.values() for figure in held}
-    for chunk in chunks if figures else ():
-        # Of one chunk the figures are still there.
-        for figure, rows in tables if len(chunks) == 1 else _tables(source, chunk, figures):
-            for run, held in windows.items() if figure in figures else ():
-                change = _change(figure, rows, held[figure]) if figure in held else None
-                changes[run] += [] if change is None else [change]
+    # Of one chunk the figures are still there.
+    again = [tables] if len(chunks) == 1 else (_tables(source, chunk, figures) for chunk in chunks)
+    changes = _changes_by_run(windows, again if figures else ())
     steps = []
     for run in windows:
         its = sorted(changes[run], key=lambda change: _name(change.figure))
@@ -214,6 +210,19 @@ def of_source(source: Source, at_least: float = 0.01) -> History:
     steps.sort(key=lambda step: step.run, reverse=True)
     trends.sort(key=lambda trend: _name(trend.figure))
     return History(source.runs, source.begun, steps, trends)
+
+
+def _changes_by_run(
+    windows: Mapping[int, Mapping[FigureKey, Any]],
+    tables: Iterable[Iterable[tuple[FigureKey, _Rows]]],
+) -> dict[int, list[Change]]:
+    """The changes at each run of the figures that have a window there."""
+    changes: dict[int, list[Change]] = {run: [] for run in windows}
+    for figure, rows in chain.from_iterable(tables):
+        for run, held in windows.items():
+            change = _change(figure, rows, held[figure]) if figure in held else None
+            changes[run] += [] if change is None else [change]
+    return changes
 
 
 def _name(figure: FigureKey) -> tuple[object, ...]:

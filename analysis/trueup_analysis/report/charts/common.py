@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from trueup_node.view import Measure
 
     from ...figures.groups import Group
+    from ...figures.heads import Heads
     from ...figures.sizes import Sizes
-    from ...figures.views import Heads
 
 PAIR: Final = 2
 _REFERENCES: Final = 4
