@@ -169,7 +169,7 @@ def test_the_catalogs_expectation_fits_the_described_machine(
 ) -> None:
     row = read_sizes(str(CATALOG / "vm_sizes.csv"))[size]
     node = {"vm_size": size, "catalog": row}
-    expected = rdma_expected(node, str(CATALOG / "topologies.yml"))
+    expected = rdma_expected(node, "catalog/topologies.yml")
     assert (expected["rate_gbps"], expected["nics"], expected.get("numa")) == (
         row["rdma_gbps_per_nic"],
         row["rdma_nics"],
