@@ -1,11 +1,11 @@
 #!/usr/bin/python
-"""Ansible module: measure matrix products on GPUs with PyTorch and return a record."""
+"""Ansible module: measure GEMM on GPUs with PyTorch and return a record."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gemm_bench
-short_description: Measure matrix products on GPUs (fp64, tf32, bf16, fp8)
+short_description: Measure GEMM on GPUs (fp64, tf32, bf16, fp8)
 version_added: "0.3.0"
 description:
   - Runs trueup's PyTorch program, installed by the role P(gemm#role), in a process for each GPU on
@@ -16,7 +16,7 @@ extends_documentation_fragment: trueup_options.gemm
 """
 
 EXAMPLES = r"""
-- name: Measure the matrix products of all GPUs at once
+- name: Measure GEMM on all GPUs at once
   gemm_bench:
     run_id: 20261120T091300Z-7c1e
     node_name: "{{ inventory_hostname }}"

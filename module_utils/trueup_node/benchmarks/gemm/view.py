@@ -1,4 +1,4 @@
-"""How figures of matrix products on GPUs are shown."""
+"""How GEMM figures are shown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _work(precision: str) -> Work:
 
 
 VIEW = View(
-    title="Matrix products on GPUs",
+    title="GEMM",
     headlines=(_BF16, _FP8, _TF32, _FP64),
     figures=(_FP8, _TF32, _FP64),
     apart=("n", "n_fp64", "gpus_at_once"),

@@ -13,7 +13,7 @@ _D2D = rate(
 _P2P = rate("p2p_bandwidth", "device to device", "GB/s", grows=False)
 
 VIEW = View(
-    title="GPU copies",
+    title="GPU memory copy bandwidth",
     headlines=(_H2D, _D2H, _D2D, _P2P),
     figures=(_D2H, _D2D, _P2P),
     apart=("tool", "peers", "binding"),
