@@ -184,7 +184,7 @@ def test_deepep_is_given_the_infiniband_adapters_by_name() -> None:
     [
         ({**LLAMA, "port": 0}, "vllm_endpoints, llama: 0 is no port"),
         ({**LLAMA, "recipe": "lama"}, "llama: there is no vLLM recipe"),
-        ({**LLAMA, "recipe": "deepseek-r1"}, "Standard_ND96is_H200_v5"),
+        ({**LLAMA, "recipe": "deepseek-r1"}, "Standard_ND96isr_H200_v5"),
         ({**LLAMA, "arguments": {"api-key": "4711"}}, "api-key"),
     ],
 )

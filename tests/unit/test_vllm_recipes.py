@@ -156,7 +156,7 @@ def test_deepseek_on_one_node_of_h100_is_refused() -> None:
     found = fit(recipe("deepseek-r1"), nodes_of(H100), sizes=SIZES)
     assert found.fits is False
     assert (found.smallest_size, found.smallest_nodes, found.more_nodes) == (
-        *("Standard_ND96is_H200_v5", 1),
+        *("Standard_ND96isr_H200_v5", 1),
         2,
     )
     # MI300X and GB300 have the memory too, and no role installs their drivers.
@@ -165,9 +165,7 @@ def test_deepseek_on_one_node_of_h100_is_refused() -> None:
     assert fit(recipe("deepseek-r1"), nodes_of(H100), sizes=larger).smallest_size is None
     assert "needs 852.7 GiB on 8 GPUs" in found.reason
     assert "available is 576.0 GiB" in found.reason
-    assert found.reason.endswith(
-        f"The smallest that would do: Standard_ND96is_H200_v5, or 2 nodes of {H100}."
-    )
+    assert found.reason.endswith(f"The smallest that would do: {H200}, or 2 nodes of {H100}.")
 
 
 @pytest.mark.parametrize(

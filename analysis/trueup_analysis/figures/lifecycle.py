@@ -7,7 +7,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Final
 
 from trueup_node.errors import BadInput
-from trueup_node.node.gpu_support import lacks_driver
+from trueup_node.node.gpu_support import UNDOCUMENTED, lacks_driver
 
 from .sizes import gpu_fraction
 
@@ -30,7 +30,8 @@ def advisable(row: Mapping[str, str], today: date, *, months: int = MONTHS) -> s
     in its place; empty where nothing speaks against it.
 
     It is not advised when it is retired, when it retires within ``months``, when a new
-    subscription cannot deploy it, and when no role installs a driver for its GPUs. A size that is
+    subscription cannot deploy it, when no page of Microsoft lists it, and when no role installs a
+    driver for its GPUs. A size that is
     called old, or extended, stays.
 
     Raises:
@@ -47,7 +48,7 @@ def advisable(row: Mapping[str, str], today: date, *, months: int = MONTHS) -> s
         also = f", and it retires on {end}" if end is not None and not reasons else ""
         reasons.append(f"new subscriptions cannot deploy it since {closed}{also}")
     if not reasons:
-        return lacks_driver(row)
+        return lacks_driver(row) or ("no page of Microsoft lists it" * (status == UNDOCUMENTED))
     named = row["successors"].split(";") if row.get("successors") else []
     return "; ".join([*reasons, _instead(named)])
 

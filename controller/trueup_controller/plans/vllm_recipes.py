@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from trueup_node.errors import BadInput, ParseError
-from trueup_node.node.gpu_support import lacks_cuda_13, lacks_driver
+from trueup_node.node.gpu_support import UNDOCUMENTED, lacks_cuda_13, lacks_driver
 from trueup_node.node.topology import format_cpu_list, parse_cpu_list
 from trueup_node.reading import is_count, is_number
 from trueup_node.suggest import did_you_mean
@@ -742,8 +742,9 @@ def _smallest(
     """
     machines = []
     for size, row in sizes.items():
-        retired = str(row.get("status", "")).startswith("retired")
-        is_refused = retired or lacks_driver(row) or lacks_cuda_13(row)
+        status = str(row.get("status", ""))
+        is_gone = status.startswith("retired") or status == UNDOCUMENTED
+        is_refused = is_gone or lacks_driver(row) or lacks_cuda_13(row)
         machine = None if is_refused else _of_catalog(recipe, size, row)
         if machine is not None:
             weight = machine.gpus * (machine.gpu_memory_bytes or 0)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# Status of a size that no page of Microsoft lists: nothing recommends it.
+UNDOCUMENTED = "undocumented"
 # gpu_model of AMD's GPUs begins so.
 _AMD = ("MI300X", "V710")
 # GPUs that Azure shows as virtual functions, as it does an A10: the data-centre driver does not
