@@ -74,4 +74,4 @@ def test_the_users_recipe_takes_the_catalogs_place() -> None:
 
 def test_what_does_not_fit_names_the_size_that_would_do() -> None:
     found = vllm_dry_run.fits("llama-3.1-8b", "Standard_NV6ads_A10_v5", 1)
-    assert (found.fits, found.smallest_size) == (False, "Standard_NV36ads_A10_v5")
+    assert (found.fits, found.smallest_size) == (False, "Standard_NC24ads_A100_v4")

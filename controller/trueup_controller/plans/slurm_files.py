@@ -69,9 +69,9 @@ _ROOM = (
     *(
         f"node/{name}"
         for name in (
-            *("__init__", "affinity", "expected_parts", "gpu_look", "gpu_state", "identify"),
-            *("infiniband", "kernel_log", "link_flaps", "mpi", "nvidia_driver", "nvidia_smi"),
-            *("state", "sysfs", "tools", "topology", "vgpu"),
+            *("__init__", "affinity", "expected_parts", "gpu_look", "gpu_state", "gpu_support"),
+            *("identify", "infiniband", "kernel_log", "link_flaps", "mpi", "nvidia_driver"),
+            *("nvidia_smi", "state", "sysfs", "tools", "topology", "vgpu"),
         )
     ),
     *("run/__init__", "run/output_buffer", "vm/__init__", "vm/slurm_health"),
