@@ -1,6 +1,7 @@
 """Commands over a store of a year: 365 days of 600 nodes with 462 figures each.
 
-Beside a plain reader of the days, or of the figure, that the command needs. 1.3 GB of disk.
+Beside a plain reader of the days, or of the figure, that the command needs. 1.3 GB of disk. The
+promised ratios are estimates: this benchmark has not been run to its end yet.
 
 make bench ARGS="-k year"
 """

@@ -114,6 +114,8 @@ def _renamed(argument: str) -> str:
 
 def _sized(args: list[str]) -> list[str]:
     """The arguments with VM sizes as Azure writes them: Standard_ND96asr_v4 for nd96asr_v4."""
+    if not any(argument.startswith("--size") for argument in args):
+        return args
     from .catalog import spelled_size  # noqa: PLC0415 WHY: it reads a file, and only --size needs it
 
     sized = []

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Final
 
+from trueup_node.record import run_counts
+
 from ..catalog import MEASURE
+from ..units import text
 from .inputs import RESULTS
 
 # Ends of names that logs have.
@@ -16,8 +20,11 @@ _FEW: Final = 3
 def next_commands(folder: Path) -> str:
     """A sentence on the folder, and three commands, each with its answer."""
     results = folder / RESULTS
-    runs = sorted(path.parent.name for path in results.glob("*/run.json"))
-    logs = sorted(path.name for path in folder.iterdir() if path.suffix in _LOGS and path.is_file())
+    runs = list(run_counts(str(results)))
+    names = sorted(
+        path.name for path in folder.iterdir() if path.suffix in _LOGS and path.is_file()
+    )
+    logs = [shlex.quote(text(name)) for name in names]
     if len(runs) > 1:
         state = f"{results} holds {len(runs):,} runs, the last of them {runs[-1]}."
         commands = [
