@@ -14,6 +14,8 @@ description:
     O(transports) says, another topology file than O(variables) names, and a log that cannot tell;
     NCCL's own log (C(NCCL_DEBUG=INFO)) is read for that and is always on.
   - A table without its end or with sizes missing is a failure, never a number.
+  - Where the build has option C(-J), the figures are those of its JSON file, which have six
+    decimals. The table is held against them; a contradiction is a failure.
 extends_documentation_fragment: trueup_options.nccl
 """
 
@@ -50,11 +52,27 @@ record: {description: "The record of the case (more in the notes)", type: dict, 
 """
 
 
+import contextlib
+import os
+import tempfile
+
 from ansible.module_utils.trueup_node.benchmarks.nccl import case as nccl
+from ansible.module_utils.trueup_node.benchmarks.nccl import json_file
 from ansible.module_utils.trueup_node.benchmarks.nccl.output import parse_nccl
-from ansible.module_utils.trueup_node.node import mpi
+from ansible.module_utils.trueup_node.node import folders, mpi, tools
 from ansible.module_utils.trueup_node.run.bench import Bench, run_module
 from ansible.module_utils.trueup_node.run.launcher import Launcher, joined
+
+
+def _json_folder(bench: Bench, job: nccl.Job) -> str:
+    """The folder for the JSON file, in which rank 0 and this node can write; empty where the build
+    has no option -J or is not on this node."""
+    launcher = job.launcher
+    folder = launcher.directory if launcher.kind == "slurm" else tempfile.gettempdir()
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return ""
+    usage = tools.ask(bench.module, [job.program, "-h"], environment=launcher.variables(1))
+    return folder if json_file.is_supported(usage.output) else ""
 
 
 def measure(bench: Bench) -> None:
@@ -75,9 +93,18 @@ def measure(bench: Bench) -> None:
         {name: str(value) for name, value in parameters["variables"].items()}
     )
 
+    folder = _json_folder(bench, job)
+
+    def command(own_folder: str) -> list[str]:
+        return job.command(
+            environment,
+            parameters["timeout_seconds"],
+            json_file=os.path.join(own_folder, "report.json") if own_folder else "",
+        )
+
     bench.prepare(
         case=job.case,
-        command=job.command(environment, parameters["timeout_seconds"]),
+        command=command(folders.placeholder(folder, "nccl") if folder else ""),
         # nccl-tests load the MPI's libraries; variables of UCX or HCOLL from a profile or the user
         # win.
         environment=joined(
@@ -94,7 +121,14 @@ def measure(bench: Bench) -> None:
             **{name: parameters[name] for name in sweep},
         },
     )
-    output = bench.run(parse_nccl, explain=nccl.explain, start=launcher.run, gpus_alone=True)
+    start = launcher.run
+    with contextlib.ExitStack() as stack:
+        if folder:
+            own_folder = stack.enter_context(folders.own_folder(folder, "nccl"))
+            bench.case.command = command(own_folder)
+            path = os.path.join(own_folder, "report.json")
+            start = json_file.attaching(launcher.run, path, bench.module.warn)
+        output = bench.run(parse_nccl, explain=nccl.explain, start=start, gpus_alone=True)
     bench.case.software.update(nccl.software(output))
     # The requested operation stays where the output does not name it.
     bench.case.parameters.update({**output.parameters, "operation": job.operation})

@@ -182,6 +182,7 @@ def test_the_program_places_each_gpu_and_marks_what_each_printed(tmp_path: Path)
     text = "nvbandwidth Version: v0.9\\nWaived: \\nPerformance can vary"
     tool = stand_in(
         tmp_path,
+        '[ "$1" != -h ] || exit 0\n'
         f'echo "$CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER $* $(taskset -cp $$)" >> {report}\n'
         f'printf "{text}\\n"',
     )
@@ -206,15 +207,43 @@ def test_the_program_places_each_gpu_and_marks_what_each_printed(tmp_path: Path)
     ]
 
 
+def test_the_program_asks_for_json_where_the_build_has_it(tmp_path: Path) -> None:
+    """The help is that of nvbandwidth v0.8; the figures are those of a real H100."""
+    real = DATA / "nvbandwidth_0.8_h100_real.json"
+    tool = stand_in(
+        tmp_path,
+        'case "$*" in\n'
+        '-h) echo "  -j [ --json ]    Print output in json format instead of plain text." ;;\n'
+        f'"-d -i 5 -j -t "*) cat {real} ;;\n'
+        "*) exit 9 ;;\nesac",
+    )
+    done = ended(PROGRAM, "--tool", "nvbandwidth", "--program", tool, f"--gpu=0:{CPU}")
+    assert (done.returncode, done.stderr) == (0, "")
+    output = parse_gpu_copy(done.stdout)
+    assert output.figures == {
+        "h2d": {"gpu0": (55.2734e9,)},
+        "d2h": {"gpu0": (54.8955e9,)},
+        "d2d": {"gpu0": (1491.57e9,)},
+    }
+    assert (output.tool_version, output.cpus) == ("0.8", {"gpu0": str(CPU)})
+
+
 @parametrized(("arguments", "status", "message"))
 def test_the_program_refuses_in_a_sentence(arguments: list[str], status: int, message: str) -> None:
     done = ended(PROGRAM, *arguments)
     refused(done, status, message)
 
 
-def test_wrong_data_do_not_hide_behind_an_exit_status(tmp_path: Path) -> None:
-    text = "nvbandwidth Version: v0.9\\n Invalid value when checking the pattern at 0x1"
-    tool = stand_in(tmp_path, f'printf "{text}\\n"; exit 1')
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("nvbandwidth Version: v0.9\\n", ""), ("", '\\n{"nvbandwidth" : {"error" : "[CUDA_ERROR]"}}')],
+    ids=["text", "json"],
+)
+def test_wrong_data_do_not_hide_behind_an_exit_status(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    text = f"{before} Invalid value when checking the pattern at 0x1{after}"
+    tool = stand_in(tmp_path, f"printf '{text}\\n'; exit 1")
     done = ended(PROGRAM, "--tool", "nvbandwidth", "--program", tool, f"--gpu=0:{CPU}")
     assert done.returncode == 0
     assert parse_gpu_copy(done.stdout).checks == {"data_correct": False}

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import nccl_bench
+import nccl_stand_in
 import pytest
 from ansible.module_utils.trueup_node.benchmarks.nccl import case as nccl
-from ansible.module_utils.trueup_node.run import launcher
+from ansible.module_utils.trueup_node.benchmarks.nccl.report import FILE_MARK
+from ansible.module_utils.trueup_node.errors import ParseError
+from ansible.module_utils.trueup_node.run import launcher, process
+from ansible.module_utils.trueup_node.run.resume import identity
 from bench_modules import LAUNCHED, FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
 from record_schema import RECORDS
+from trueup_analysis.read import read
+from trueup_node.errors import BadInput
 
 DATA = Path(__file__).parent.parent / "data" / "nccl"
 TOPOLOGY = "/opt/microsoft/ndv4/topo.xml"
@@ -66,6 +76,130 @@ def test_a_good_run_gives_a_record(run_module: Any) -> None:
     assert len(rows) == 21 * 8
     assert rows["busbw", 1 << 30]["unit"] == "byte/s"
     assert rows["wrong", 1 << 30]["value"] == 0
+
+
+class StandIn(FakeRun):
+    """Runs nccl_stand_in.py as all_reduce_perf, and changes the file that it wrote."""
+
+    def __init__(self, folder: Path, *, has_json: bool = True, edit: Any = None) -> None:
+        super().__init__()
+        self.edit = edit
+        program = folder / "all_reduce_perf"
+        program.write_text(
+            f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(DATA.parent.parent)!r})\n"
+            f"import nccl_stand_in\nnccl_stand_in.main(sys.argv, has_json={has_json})\n"
+        )
+        program.chmod(0o755)
+
+    def __call__(self, argv: list[str], **options: Any) -> process.Completed:
+        self.calls.append({"argv": list(argv), **options})
+        done = subprocess.run(argv, capture_output=True, text=True, check=True)
+        if self.edit:
+            path = Path(argv[argv.index("-J") + 1])
+            path.write_text(self.edit(path.read_text()))
+        return process.Completed(argv=tuple(argv), returncode=0, stdout=done.stdout)
+
+
+def test_figures_come_from_the_json_file_where_the_build_has_one(
+    run_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STORAGE_PASSPHRASE", 'dummy-quoted-\\-"env":[')
+    run = StandIn(tmp_path)
+    result, record = goes_well(run_module, run, **ONE_NODE, binary_dir=str(tmp_path))
+    rows = {(row["name"], row["message_bytes"]): row["value"] for row in record["metrics"]}
+    exact = {
+        (name, size): json.loads(nccl_stand_in.body(size, 0))[key] * unit
+        for size in (1024, 1 << 20, 1 << 30)
+        for name, key, unit in (("time", "time", 1e-6), ("busbw", "bus_bw", 1e9))
+    }
+    assert {key: rows[key] for key in exact} == pytest.approx(exact, rel=1e-12)
+    # The table has 0.05 GB/s.
+    assert rows["busbw", 1024] == pytest.approx(0.04791e9)
+    assert (len(record["metrics"]), record["software"]["nccl_tests"]) == (21 * 8, "2.19.6")
+    assert record["parameters"]["transport"] == "nvlink"
+    assert [word for word in run.calls[0]["argv"] if word == "-J"] == ["-J"]
+    # The raw output gives the record's figures again, and has no variable of the process.
+    assert nccl.parse_nccl(result["raw"]).metrics() == nccl.parse_nccl(run_output(result)).metrics()
+    assert (result["raw"].count('"env":[]'), "dummy-quoted" in result["raw"]) == (1, False)
+    assert [path.name for path in tmp_path.iterdir()] == ["all_reduce_perf"]
+    # The folder's name differs from run to run.
+    earlier = [identity(record)]
+    again = run_module(run, **ONE_NODE, binary_dir=str(tmp_path), earlier=earlier)
+    assert (again["resumed"], len(run.calls)) == (0, 1)
+
+
+def run_output(result: dict[str, Any]) -> str:
+    """The file alone, as `trueup read` is given it."""
+    return str(result["raw"].split(FILE_MARK)[1].split("\n")[1])
+
+
+def test_a_build_without_the_option_is_run_as_before(run_module: Any, tmp_path: Path) -> None:
+    run = StandIn(tmp_path, has_json=False)
+    result, record = goes_well(run_module, run, **ONE_NODE, binary_dir=str(tmp_path))
+    assert ("-J" in record["command"], FILE_MARK in result["raw"]) == (False, False)
+    rows = {(row["name"], row["message_bytes"]): row["value"] for row in record["metrics"]}
+    assert rows["busbw", 1024] == pytest.approx(0.05e9)
+
+
+@pytest.mark.parametrize("text", ["", '{"version":3,"env":["A=secret', '{"version":3}', "[]\n[]"])
+def test_a_file_that_cannot_be_read_is_named_and_the_table_counts(
+    run_module: Any, tmp_path: Path, text: str
+) -> None:
+    run = StandIn(tmp_path, edit=lambda _: text)
+    result, record = goes_well(run_module, run, **ONE_NODE, binary_dir=str(tmp_path))
+    assert [warning["event"]["msg"][:46] for warning in result["warnings"]] == [
+        "nccl-tests left no JSON file that can be read "
+    ]
+    assert "secret" not in result["raw"]
+    rows = {(row["name"], row["message_bytes"]): row["value"] for row in record["metrics"]}
+    assert rows["busbw", 1024] == pytest.approx(0.05e9)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "contradiction"),
+    [
+        ('"nwrong":0.000000', '"nwrong":3.000000', "the JSON file of -J: "),
+        ('"type":"float"', '"type":"int32"', "(1024, 256, 'float', 'sum', -1) in the table"),
+        ('"ngpus":2', '"ngpus":4', "the JSON file of -J: "),
+        ('"hostname":"gpu-1"', '"hostname":"gpu-9"', "hosts is ('gpu-1',) in the table"),
+        ('"okay":"unchecked"', '"okay":"true"', "average_ok is None in the table and True"),
+        (
+            '"validation":1',
+            '"validation":0',
+            "out_of_bounds is 0 in the table and None in the file",
+        ),
+    ],
+)
+def test_a_file_that_contradicts_the_table_fails_the_case(
+    run_module: Any, tmp_path: Path, old: str, new: str, contradiction: str
+) -> None:
+    run = StandIn(tmp_path, edit=lambda text: text.replace(old, new))
+    result = run_module(run, **ONE_NODE, binary_dir=str(tmp_path))
+    assert result["record"]["outcome"] == "failed"
+    assert contradiction in result["record"]["reason"]
+
+
+def test_figures_of_another_run_contradict_the_table() -> None:
+    text = nccl_stand_in.report(NVLINK, ["all_reduce_perf"])
+    both = f"{NVLINK}\n{FILE_MARK}\n{text}\n"
+    assert len(nccl.parse_nccl(both).rows) == 21
+    slower = NVLINK.replace("   21.37    0.05    0.05", "   21.87    0.05    0.05", 1)
+    with pytest.raises(ParseError, match=r"time of 1024 bytes out of place is 21\.87"):
+        nccl.parse_nccl(both.replace(NVLINK, slower))
+    # The end of the table is no reason to leave the file below it out.
+    with pytest.raises(BadInput, match=r"time of 1024 bytes out of place is 21\.87"):
+        read(both.replace(NVLINK, slower), source="raw.txt")
+
+
+@pytest.mark.parametrize("launched", [{}, {"launcher": "mpirun", "nodes": ["gpu-1", "gpu-2"]}])
+def test_check_mode_shows_the_option_and_leaves_nothing(
+    run_module: Any, tmp_path: Path, launched: dict[str, Any]
+) -> None:
+    StandIn(tmp_path)
+    result = run_module(FakeRun(), check=True, **{**ONE_NODE, **launched}, binary_dir=str(tmp_path))
+    path = f"{tempfile.gettempdir()}/trueup-nccl-XXXXXXXX/report.json"
+    assert result["command"][-2:] == ["-J", path]
+    assert [path.name for path in tmp_path.iterdir()] == ["all_reduce_perf"]
 
 
 def test_a_loopback_has_a_name_of_its_own_and_needs_the_adapters(run_module: Any) -> None:

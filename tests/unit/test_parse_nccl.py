@@ -772,6 +772,14 @@ def test_json_gives_the_figures_of_its_run() -> None:
         parse_nccl(null)
 
 
+def test_json_of_the_first_versions_misspells_two_names() -> None:
+    """To February 2026 (NVIDIA/nccl-tests@85ca91d)."""
+    first = recorded("report.json").replace('"version":3', '"version":1')
+    first = first.replace("bus_bandwidth", "bus_bandwidith").replace('"bandwidth"', '"bandwidith"')
+    assert first.count("width") == 0
+    assert figures(first) == figures(recorded("report.json"))
+
+
 def test_json_of_all_digits_agrees_with_itself() -> None:
     def in_full(data: dict[str, Any]) -> None:
         for row in data["results"]:

@@ -1,7 +1,8 @@
 """A stand-in for a benchmark's program: prints a file, and ends as it is told.
 
 STAND_IN_OUTPUT names the file; STAND_IN_ENDING is well, garbage (exit 0), fails (exit 1 after all
-of it), hangs (after half of it) or dies (killed half-way). It measures nothing.
+of it), hangs (after half of it) or dies (killed half-way). It measures nothing. Its help (-h) names
+no option for JSON.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import sys
 import time
 from pathlib import Path
 
+if sys.argv[1:] == ["-h"]:
+    sys.exit("stand-in: no options")
 ending = os.environ["STAND_IN_ENDING"]
 text = Path(os.environ["STAND_IN_OUTPUT"]).read_text(encoding="utf-8")
 half = text[: len(text) // 2]

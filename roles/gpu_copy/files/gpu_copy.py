@@ -28,6 +28,7 @@ WRONG_DATA = "Invalid value when checking the pattern"
 # Of a PyTorch run: bytes of a copy, and copies of a repeat.
 BYTES = 512 * 1024 * 1024
 COPIES = 16
+HELP_SECONDS = 30
 
 
 def stop(message: str) -> None:
@@ -53,7 +54,26 @@ def expanded(cpus: str) -> set[int]:
     return numbers
 
 
-def commands(arguments: argparse.Namespace, is_single: bool) -> list[str]:
+def json_option(arguments: argparse.Namespace) -> list[str]:
+    """nvbandwidth's option for JSON, where the build names it in its help (since 0.5): figures with
+    six digits instead of two decimals, and an end that shows that the output is whole."""
+    if arguments.tool != "nvbandwidth":
+        return []
+    try:
+        usage = subprocess.run(  # noqa: S603 WHY: the program that the user named
+            [arguments.program, "-h"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=HELP_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return ["-j"] if b"[ --json ]" in usage.stdout else []
+
+
+def commands(arguments: argparse.Namespace, is_single: bool, as_json: list[str]) -> list[str]:
     """The command that measures one GPU, or all of them as peers."""
     if arguments.tool == "nvbandwidth":
         if is_single:
@@ -61,7 +81,7 @@ def commands(arguments: argparse.Namespace, is_single: bool) -> list[str]:
         else:
             tests = [f"device_to_device_memcpy_{arguments.peers}_ce"]
         # -d: we place it; the driver's own idea of a GPU's CPUs is often wrong in a VM.
-        return [arguments.program, "-d", "-i", str(arguments.samples), "-t", *tests]
+        return [arguments.program, "-d", "-i", str(arguments.samples), *as_json, "-t", *tests]
     if arguments.tool == "bandwidthTest":
         return [arguments.program, "--csv", "--memory=pinned"]
     return [
@@ -215,14 +235,16 @@ def main() -> None:
         return
     if not arguments.gpu or (arguments.tool != "pytorch" and not arguments.program):
         parser.error("--gpu and --program are needed")
+    as_json = json_option(arguments)
     ends = [
-        section(f"gpu{number}", [number], cpus, commands(arguments, True), arguments)
+        section(f"gpu{number}", [number], cpus, commands(arguments, True, as_json), arguments)
         for number, cpus in arguments.gpu
     ]
     if arguments.peers != "none" and arguments.tool != "bandwidthTest" and len(arguments.gpu) > 1:
         numbers = [number for number, _ in arguments.gpu]
         everywhere = ",".join(sorted({cpus for _, cpus in arguments.gpu}))
-        ends.append(section("peers", numbers, everywhere, commands(arguments, False), arguments))
+        argv = commands(arguments, False, as_json)
+        ends.append(section("peers", numbers, everywhere, argv, arguments))
     print(f"{MARK} done sections={len(ends)} crc32={crc(ends)}", flush=True)
 
 

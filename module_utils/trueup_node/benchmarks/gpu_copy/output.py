@@ -375,8 +375,7 @@ def _part(lines: Sequence[Line], form: str) -> _Part:
     if form == "p2pBandwidthLatencyTest":
         return _peer_test(lines)
     if form == "nvbandwidth":
-        first = next((line for line in lines if line.strip()), "")
-        return _nvbandwidth_json(lines) if first.startswith("{") else _Text(lines).read()
+        return _nvbandwidth(lines)
     return _BandwidthTest(lines).read() if form == "bandwidthTest" else _pytorch(lines)
 
 
@@ -432,6 +431,18 @@ _PRINTED = rf"{_RUNNING.pattern}|{_HEADING.pattern}|SUM .*|{_ROW.pattern}|Waiv.*
 _READ, _WRITE = "device_to_device_memcpy_read_ce", "device_to_device_memcpy_write_ce"
 _Matrix = list[list[Optional[float]]]
 _UNEVEN = "test {}: the rows of the matrix are not of one length"
+
+
+def _nvbandwidth(lines: Sequence[Line]) -> _Part:
+    """Its text or its JSON, above which the GPU prints that it found wrong data."""
+    first = next((line for line in lines if line.strip()), "")
+    if first.startswith("{"):
+        return _nvbandwidth_json(lines)
+    if _WRONG_DATA in first:
+        part = _Part("nvbandwidth")
+        part.correct = False
+        return part
+    return _Text(lines).read()
 
 
 class _Text:

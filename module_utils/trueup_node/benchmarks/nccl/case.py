@@ -263,17 +263,26 @@ class Job(NamedTuple):
         over = "-ib" if self.loopback else ""
         return f"{self.operation}-{self.node_count}x{self.gpus_per_node}{over}"
 
-    def command(self, variables: Mapping[str, str], limit_seconds: int) -> List[str]:
-        """The whole command line; ``variables`` are those that the ranks need."""
+    @property
+    def program(self) -> str:
+        return os.path.join(self.binary_dir, f"{self.operation}_perf")
+
+    def command(
+        self, variables: Mapping[str, str], limit_seconds: int, *, json_file: str = ""
+    ) -> List[str]:
+        """The whole command line; ``variables`` are those that the ranks need, ``json_file`` the
+        path for option -J."""
         alone = self.launcher.kind == "local"
         test = [
-            os.path.join(self.binary_dir, f"{self.operation}_perf"),
+            self.program,
             *("-b", str(self.bytes_from), "-e", str(self.bytes_to), "-f", str(self.factor)),
             *("-g", str(self.gpus_per_node if alone else 1)),
             *("-n", str(self.iterations), "-w", str(self.warmup), "-c", "1"),
         ]
         if self.cycles > 1:
             test += ["-N", str(self.cycles)]
+        if json_file:
+            test += ["-J", json_file]
         return self.launcher.command(
             test,
             per_node=1 if alone else self.gpus_per_node,

@@ -1,4 +1,4 @@
-"""Parser of nccl-tests' output: its table, or the JSON file of its option -J.
+"""Parser of nccl-tests' output: its table, the JSON file of its option -J, or both of one run.
 
 Formats, from nccl-tests' source (src/common.cu and src/util.cu, NCCL 2.4's tests of 2019 to version
 2.19.6 of 2026):
@@ -32,7 +32,7 @@ from ...errors import ParseError, refuse_long_numbers
 from ...reading import STANDARD_ERROR, Line, each_line
 from .fit import ANY_RANKS, OPERATIONS, Settings, operation_of
 from .log import LogReader
-from .report import from_json
+from .report import FILE_MARK, from_json, in_full
 from .result import NO_END, NcclOutput, assembled, version_of
 from .rows import (
     Figures,
@@ -99,11 +99,24 @@ def parse_nccl(text: str) -> NcclOutput:
 
     Raises:
         ParseError: the table has no beginning or no end, a size is missing, stands twice or out of
-            order, or figures do not fit together.
+            order, figures do not fit together, or table and file contradict each other.
     """
     if text.lstrip().startswith("{"):
         refuse_long_numbers(text)
         return from_json(text.strip())
+    table_text, mark, rest = text.partition(f"\n{FILE_MARK}\n")
+    if not mark:
+        return _of_table(text)
+    refuse_long_numbers(rest)
+    file, _, rest = rest.partition("\n")
+    try:
+        report = from_json(file)
+    except ParseError as error:
+        raise ParseError(f"the JSON file of -J: {error}") from None
+    return in_full(_of_table(f"{table_text}\n\n\n{rest}"), report)
+
+
+def _of_table(text: str) -> NcclOutput:
     table = _Table(each_line(text))
     try:
         return table.output()

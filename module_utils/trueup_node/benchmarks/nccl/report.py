@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Optional
 
 from ...errors import ParseError
@@ -12,7 +14,11 @@ from .fit import Settings, operation_of
 from .result import NcclOutput, assembled, version_of
 from .rows import Body, Printed, Row, checked_row, printed, root_of
 
+# Above the content of the file, in the output of a run that also printed its table.
+FILE_MARK = "[JSON file of nccl-tests -J]"
 _NEWEST = 3  # version of the JSON whose members are known
+# Written so until February 2026 (85ca91d).
+_MISSPELT = {"average_bus_bandwidith": "average_bus_bandwidth", "bandwidith": "bandwidth"}
 _COARSEST_SHARE = 32  # bytes: each rank's part is rounded down to 4 elements or 16 bytes
 
 
@@ -29,7 +35,7 @@ def from_json(text: str) -> NcclOutput:
             parse_float=lambda figure: printed(figure, line),
             parse_constant=constant,
             parse_int=whole_number,
-            object_pairs_hook=unique,
+            object_pairs_hook=_members,
         )
     except (ValueError, RecursionError) as error:
         raise line.error(f"the JSON is cut off or damaged ({error})") from None
@@ -42,6 +48,64 @@ def from_json(text: str) -> NcclOutput:
         raise _json_line(row_index, data["results"][row_index]).error(error.message) from None
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise line.error(f"the JSON lacks or spoils {error}") from None
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return unique([(_MISSPELT.get(name, name), value) for name, value in pairs])
+
+
+def in_full(table: NcclOutput, report: NcclOutput) -> NcclOutput:
+    """The run of a printed table with the figures of its JSON file, which have more digits.
+
+    Raises:
+        ParseError: table and file contradict each other.
+    """
+    facts = ["ranks", "cycles", "cpu_time", "out_of_bounds", "average_ok"]
+    facts += (
+        [] if table.operation == "unknown" and report.operation in table.may_be else ["operation"]
+    )
+    for fact in facts:
+        _agree(fact, getattr(table, fact), getattr(report, fact))
+    _agree("number of rows", len(table.rows), len(report.rows))
+    if not set(report.hosts) <= set(table.hosts):
+        _agree("hosts", table.hosts, report.hosts)
+    rows = tuple(_row_in_full(row, full) for row, full in zip(table.rows, report.rows))
+    return replace(table, rows=rows, operation=report.operation, may_be=report.may_be)
+
+
+def _agree(fact: str, of_table: Any, of_file: Any) -> None:
+    if of_table != of_file:
+        raise ParseError(
+            f"the table and the JSON file contradict each other: {fact} is {of_table} in the table"
+            f" and {of_file} in the file"
+        )
+
+
+def _row_in_full(row: Row, full: Row) -> Row:
+    _agree("a row's lead", row[:5], full[:5])
+    return row._replace(
+        out_of_place=_body_in_full(row.out_of_place, full.out_of_place, row.size, "out of place"),
+        in_place=_body_in_full(row.in_place, full.in_place, row.size, "in place"),
+    )
+
+
+def _body_in_full(
+    body: Optional[Body], full: Optional[Body], size: int, side: str
+) -> Optional[Body]:
+    if body is None or full is None:
+        _agree(f"half {side} of {size} bytes", body, full)
+        return body
+    place = f"of {size} bytes {side}"
+    for name in ("time", "algbw", "busbw"):
+        printed_figure, figure = getattr(body, name), getattr(full, name)
+        if not printed_figure.may_be(figure):
+            _agree(f"{name} {place}", printed_figure.value, figure.value)
+    # The table prints six digits of a count.
+    if None in (body.wrong, full.wrong) or not math.isclose(
+        float(body.wrong or 0), float(full.wrong or 0), rel_tol=1e-5
+    ):
+        _agree(f"#wrong {place}", body.wrong, full.wrong)
+    return body._replace(time=full.time, algbw=full.algbw, busbw=full.busbw)
 
 
 def _from_object(data: Mapping[str, Any], line: Line) -> NcclOutput:

@@ -27,6 +27,7 @@ SIGNATURE = Signature(
         (re.compile(r'\A\s*\{"version"'), '"nccl_version"'),
         ('"alg_bw"', '"bus_bw"'),
     ),
-    run=(rf"[ \t#]*(?:{_BEGINS})", r"[ \t#]*Avg bus bandwidth"),
+    # Behind the table may stand the file of -J.
+    run=(rf"[ \t#]*(?:{_BEGINS})", r'[ \t#]*Avg bus bandwidth|\{"version":\d+,"start_time":'),
     log=("NCCL INFO ", _HEAD, _READ),
 )
