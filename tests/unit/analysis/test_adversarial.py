@@ -406,6 +406,7 @@ BESIDE = {
     "read": ("--size", "Standard_HB120rs_v3"),
     "advise": ("stencil", "grid=512x512x512", "steps=1000"),
     "azure plan": ("devito-hbv3",),
+    "evidence import": ("inferencex", "--date", "2026-01-01", "--to", "evidence.csv"),
     "dryrun": ("--inventory", str(ROOT / "inventories" / "example" / "hosts.yml")),
     "baseline": ("--all",),
     "export": ("--format", "superbench"),
@@ -415,7 +416,8 @@ BESIDE = {
     "topology show": ("--size", "Standard_ND96asr_v4"),
 }
 LOGS = dict.fromkeys(("import", "read", "explain"), "stream.txt") | {
-    "topology check": "topology.xml"
+    "topology check": "topology.xml",
+    "evidence import": str(ROOT / "tests/data/evidence/benchmarks.json"),
 }
 # The first two ask the network, the third needs prices of one's own; to the last a folder without
 # runs is no error but a check that did not run.

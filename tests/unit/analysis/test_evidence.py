@@ -1,0 +1,373 @@
+"""Published results of others: readers, the evidence file, the nearest results, the commands."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from test_adversarial import call
+from trueup_analysis.figures.evidence import importing, rows
+from trueup_analysis.figures.evidence.names import gpu, model, precision
+from trueup_analysis.figures.evidence.near import Configuration, near
+from trueup_analysis.figures.evidence.readers import READERS
+from trueup_node.errors import BadInput
+
+ROOT = Path(__file__).parents[3]
+
+
+def _tree(folder: Path, files: dict[str, str]) -> Path:
+    """A git repository with these files."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    identity = ["-c", "user.name=test", "-c", "user.email=test@example.invalid"]
+    for words in (["init", "-q"], ["add", "."], [*identity, "commit", "-q", "-m", "results"]):
+        subprocess.run(["git", "-C", str(folder), *words], check=True)
+    return folder
+
+
+def _figures(reading: importing.Reading) -> list[tuple[object, ...]]:
+    return [
+        (row.model, row.precision, row.hardware, row.count, row.metric, row.value)
+        for row in reading.rows
+    ]
+
+
+_DATA = ROOT / "tests/data/evidence"
+_INFERENCEX = json.loads((_DATA / "benchmarks.json").read_text())[0]
+_H200 = "H200-SXM5-141GB"
+_H100 = "H100-SXM5-80GB"
+_MLPERF = "closed/Maker/{}/box/llama2-70b-99/Offline"
+_SYSTEM = {
+    "accelerator_model_name": "NVIDIA H200-SXM-141GB",
+    "accelerators_per_node": 8,
+    "number_of_nodes": 1,
+    "framework": "vLLM 1.0, CUDA 12",
+}
+_SUMMARY = """Result is : VALID
+Samples per second: 100
+Tokens per second: 30000
+"""
+_BENCH = """- Hardware: AMD MI300X GPU (8x)
+- Model: DeepSeek-R1
+- Tensor Parallelism: 8
+- sglang version: 0.5
+============ Serving Benchmark Result ============
+Max request concurrency:                 16
+Successful requests:                     80
+Total input tokens:                      40000
+Total generated tokens:                  80000
+Output token throughput (tok/s):         500.00
+Median TTFT (ms):                        150.00
+Median TPOT (ms):                        26.00
+==================================================
+"""
+_MEGATRON = """## 26.06 NeMo Container
+### Pre-Training Performance
+#### Model: LLAMA3_70B
+| System | #-GPUs | Precision | GBS | Sequence Length | TP | PP | Model TFLOP / sec / GPU |
+|---|---|---|---|---|---|---|---|
+| DGX-H100 | 64 | FP8 | 256 | 8192 | 4 | 8 | 731 (700) |
+| DGX-B200 | 64 | FP8 | 256 | 8192 | 4 | 8 | 1500 |
+"""
+_OVERVIEW = """#### Llama 3.3 70B
+| Sequence Length (ISL/OSL) | B200<br/>TP1 (FP4) | H200<br/>TP1 (FP8) | H100<br/>TP2,PP2 (FP8) |
+|---|---|---|---|
+| 1000/2000 | 6,271 | 2,994 | |
+| 2048/128 | 1,339 | 442 | 762 |
+"""
+_TITAN = """**Table 1** FSDP. Llama 3.1 8B model. 8 GPUs.
+
+| Techniques | TPS/GPU | Memory(GiB) |
+| ----- | ----: | ----: |
+| FSDP | 5,762 | 82.4 |
+| FSDP + Float8 | 8,532 | 76.8 |
+"""
+_THREAD = {
+    "repository": "owner/name",
+    "number": 7,
+    "title": "h200",
+    "comments": [
+        {
+            "created_at": "2026-03-05T00:00:00Z",
+            "body": "**Config:** DeepSeek-R1-0528 | SGLang v0.5 | FP8 | TP=8, EP=1 | H200 |"
+            " ISL=1024, OSL=1024\n\n| Metric | conc=8 | conc=64 |\n|---|---|---|\n"
+            "| **Output tput/GPU (tok/s)** | 74.6 | 223.6 |\n| Mean TPOT (ms) | 12.8 | 34.6 |\n",
+        }
+    ],
+}
+_MAXTEXT = """### Llama2-7B
+| Hardware | TFLOP/sec/chip |
+|---|---|
+| 2x A3 (h100-80gb-8) | 422 |
+"""
+_RUN = """:::MLLOG {"key": "run_start", "time_ms": 1000, "metadata": {}}
+:::MLLOG {"key": "run_stop", "time_ms": %d, "metadata": {"status": "success"}}
+"""
+CASES = {
+    "inferencex": (
+        {"benchmarks.json": json.dumps([_INFERENCEX, {**_INFERENCEX, "hardware": "b200"}])},
+        [
+            ("deepseek-r1", "fp8", _H200, 8, "output_tokens_per_second", 1600.0),
+            ("deepseek-r1", "fp8", _H200, 8, "ttft", 0.25),
+            ("deepseek-r1", "fp8", _H200, 8, "tpot", 0.03),
+        ],
+        {"b200: no GPU that Azure rents has this name": 1},
+    ),
+    "llm-d": (
+        {
+            "llm-d-benchmarks.json": json.dumps(
+                [
+                    {
+                        "model": "Llama-3.1-70B",
+                        "hardware": "H100",
+                        "accelerator_count": 8,
+                        "configuration": "4 TP2",
+                        "timestamp": "20250914-001545",
+                        "metrics": {"request_rate": 2.0, "ttft": {"p50": 500.0}, "tpot": 40.0},
+                        "workload": {
+                            "input_tokens": 9999,
+                            "output_tokens": 1000,
+                            "concurrency": 64,
+                        },
+                    },
+                    {"metrics": {}, "configuration": "4: 1P-TP4 3D-TP4"},
+                ]
+            )
+        },
+        [
+            ("llama-3.1-70b", "", _H100, 8, "output_tokens_per_second", 2000.0),
+            ("llama-3.1-70b", "", _H100, 8, "ttft", 0.5),
+            ("llama-3.1-70b", "", _H100, 8, "tpot", 0.04),
+        ],
+        {"prefill and decode on different GPUs, or several nodes": 1},
+    ),
+    "mlperf-inference": (
+        {
+            f"{_MLPERF.format('results')}/performance/run_1/mlperf_log_summary.txt": _SUMMARY,
+            f"{_MLPERF.format('measurements')}/box.json": '{"weight_data_types": "fp8"}',
+            "closed/Maker/systems/box.json": json.dumps(_SYSTEM),
+        },
+        [("llama-2-70b", "fp8", _H200, 8, "output_tokens_per_second", 30000.0)],
+        {},
+    ),
+    "mlperf-training": (
+        {
+            **{
+                f"Maker/results/box/llama2_70b_lora/result_{run}.txt": _RUN % (1000 + run * 10_000)
+                for run in (1, 2, 3, 9)
+            },
+            "Maker/systems/box.json": json.dumps(_SYSTEM),
+        },
+        [("llama-2-70b", "", _H200, 8, "time_to_train", 25.0)],
+        {},
+    ),
+    "sglang-cookbook": (
+        {"docs/autoregressive/DeepSeek/R1.md": _BENCH},
+        [
+            ("deepseek-r1", "", "MI300X-192GB", 8, "output_tokens_per_second", 500.0),
+            ("deepseek-r1", "", "MI300X-192GB", 8, "ttft", 0.15),
+            ("deepseek-r1", "", "MI300X-192GB", 8, "tpot", 0.026),
+        ],
+        {},
+    ),
+    "megatron-bridge": (
+        {"docs/performance-summary.md": _MEGATRON},
+        [("llama-3.1-70b", "fp8", _H100, 64, "model_flops_per_gpu", 731e12)],
+        {"DGX-B200: no GPU that Azure rents has this name": 1},
+    ),
+    "tensorrt-llm": (
+        {"docs/perf-overview.md": _OVERVIEW},
+        [
+            ("llama-3.1-70b", "fp8", _H200, 1, "output_tokens_per_second", 2994.0),
+            ("llama-3.1-70b", "fp8", _H200, 1, "output_tokens_per_second", 442.0),
+            ("llama-3.1-70b", "fp8", _H100, 4, "output_tokens_per_second", 762.0),
+        ],
+        {"B200: no GPU that Azure rents has this name": 2},
+    ),
+    "torchtitan": (
+        {"benchmarks/llama3_h100_202412_team.md": _TITAN},
+        [
+            ("llama-3.1-8b", "bf16", _H100, 8, "tokens_per_second_per_gpu", 5762.0),
+            ("llama-3.1-8b", "fp8", _H100, 8, "tokens_per_second_per_gpu", 8532.0),
+        ],
+        {},
+    ),
+    "maxtext": (
+        {"src/configs/gpu/a3/llama/README.md": _MAXTEXT},
+        [("llama-2-7b", "", _H100, 16, "model_flops_per_gpu", 422e12)],
+        {},
+    ),
+    "github-thread": (
+        {"thread.json": json.dumps(_THREAD)},
+        [
+            ("deepseek-r1", "fp8", _H200, 8, "output_tokens_per_second", 596.8),
+            ("deepseek-r1", "fp8", _H200, 8, "tpot", 0.0128),
+            ("deepseek-r1", "fp8", _H200, 8, "output_tokens_per_second", 1788.8),
+            ("deepseek-r1", "fp8", _H200, 8, "tpot", 0.0346),
+        ],
+        {},
+    ),
+}
+
+
+def test_every_reader_has_a_case() -> None:
+    assert sorted(CASES) == sorted(READERS)
+
+
+@pytest.mark.parametrize("source", sorted(CASES))
+def test_readers(source: str, tmp_path: Path) -> None:
+    files, figures, skipped = CASES[source]
+    reading = importing.read(source, _tree(tmp_path, files))
+    assert [(*figure[:5], pytest.approx(figure[5])) for figure in figures] == _figures(reading)
+    assert dict(reading.skipped) == skipped
+    head = subprocess.run(
+        ["git", "-C", str(tmp_path), "rev-parse", "HEAD"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    expected = "" if source == "github-thread" else head[:12]
+    assert {row.commit for row in reading.rows} == {expected}
+
+
+def test_names_of_publications() -> None:
+    assert gpu("NVIDIA H200-SXM-141GB") == gpu("h200") == _H200
+    assert gpu("DGX-H100") == gpu("NVIDIA H100-SXM-80GB") == _H100
+    assert gpu("NVIDIA H200-NVL-141GB") is None
+    assert gpu("NVIDIA GH200 Grace Hopper Superchip 96GB") is None
+    assert gpu("NVIDIA H100-PCIe-80GB") is None
+    assert gpu("AMD Instinct MI325X 256GB HBM3e") is None
+    assert gpu("A100") is None
+    assert model("meta-llama/Llama-3.3-70B-Instruct-FP8") == "llama-3.1-70b"
+    assert model("DeepSeekV3 (w/o MTP)") == "deepseek-r1"
+    assert model("llama3_1-405b") == "llama-3.1-405b"
+    assert model("Some Model") == "some model"
+    assert (precision("FP8-CS (FP8-MX)"), precision("NVFP4"), precision("fp32")) == (
+        "fp8",
+        "fp4",
+        "",
+    )
+
+
+def _row(**columns: object) -> rows.Row:
+    usual = {
+        **dict.fromkeys(("engine", "version", "parallelism", "scenario", "commit"), ""),
+        "source": "s",
+        "publisher": "p",
+        "repository": "r",
+        "date": "2026-01-01",
+        "kind": "serving",
+        "model": "llama-3.1-8b",
+        "precision": "fp8",
+        "hardware": _H100,
+        "count": 1,
+        "tokens_in": 1000,
+        "tokens_out": 1000,
+        "concurrency": 32,
+        "metric": "output_tokens_per_second",
+        "value": 100.0,
+        "unit": "tokens/s",
+    }
+    return rows.of_text({**usual, **columns}, "test")
+
+
+def test_the_newer_of_two_readings_stays(tmp_path: Path) -> None:
+    old, new = _row(value=1.0, date="2025-01-01"), _row(value=2.0, commit="abcdef1")
+    other = _row(engine="vllm", value=3.0)
+    path = tmp_path / "evidence.csv"
+    rows.write(path, rows.merged([new, old, other]))
+    assert [row.value for row in rows.read_file(path)] == [3.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("value", "-1"),
+        ("value", "nan"),
+        ("count", "0"),
+        ("count", "x"),
+        ("date", "2026-02-31"),
+        ("commit", "HEAD"),
+        ("model", ""),
+    ],
+)
+def test_a_row_that_is_none_is_refused_with_its_line(
+    column: str, value: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "evidence.csv"
+    rows.write(path, [_row()])
+    header, line = path.read_text().splitlines()
+    cells = dict(zip(header.split(","), line.split(","), strict=True)) | {column: value}
+    path.write_text(f"{header}\n{','.join(cells.values())}\n")
+    with pytest.raises(BadInput, match=r"evidence\.csv:2"):
+        rows.read_file(path)
+
+
+def test_the_nearest_results() -> None:
+    same = _row()
+    far = _row(hardware=_H200, concurrency=256, value=900.0)
+    other = _row(model="llama-3.1-70b")
+    target = Configuration("llama-3.1-8b", _H100, "fp8", 1, 1000, 1000, 32)
+    nearest = near([other, far, same], target)
+    assert [(each.result.row.value, each.differs) for each in nearest] == [
+        (100.0, ()),
+        (900.0, (_H200, "256 requests in flight, not 32")),
+    ]
+    assert nearest[0].distance == 0
+    assert near([same], target._replace(model="nothing")) == []
+
+
+def test_the_catalogs_evidence() -> None:
+    """Every row is one, and the file holds what its importers may bring."""
+    path = ROOT / "catalog/evidence.csv"
+    every = rows.read_file(path)
+    assert list(every) == list(rows.merged(every))
+    assert {row.source for row in every} <= set(READERS)
+    assert path.stat().st_size < 500_000
+    point = [
+        row.value / row.tokens_out
+        for row in every
+        if row.repository == "SemiAnalysisAI/InferenceX#870"
+        and (row.concurrency, row.metric) == (64, "output_tokens_per_second")
+    ]
+    assert point == [pytest.approx(1.75, rel=0.01)]
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    tree = _tree(tmp_path / "tree", CASES["inferencex"][0])
+    target = tmp_path / "evidence.csv"
+    status, out, err = call("evidence", "import", "inferencex", tree, "--to", target)
+    assert (status, err) == (0, "")
+    assert "Skipped: 1 x b200: no GPU that Azure rents has this name." in out
+    assert len(rows.read_file(target)) == 3
+    assert call("evidence", "show")[0] == 0
+    status, out, _ = call("evidence", "show", "serving", "--model", "deepseek-r1", "-f", "json")
+    assert status == 0
+    assert "SemiAnalysisAI/InferenceX#870" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("import", "inferencx", "{tmp}", "--to", "{tmp}/e.csv"),
+            "inferencx is no source that trueup reads; did you mean inferencex?",
+        ),
+        (("import", "inferencex", "{tmp}/none", "--to", "{tmp}/e.csv"), "cannot be read"),
+        (("import", "inferencex", "{tmp}", "--to", "{tmp}/e.csv"), "give --date"),
+        (
+            ("import", "inferencex", "{tmp}", "--date", "2026-01-01", "--to", "{tmp}/e.csv"),
+            "holds no result",
+        ),
+        (("import", "inferencex", "{tmp}"), "give --to FILE, or --catalog FOLDER"),
+        (("show", "sailing"), "no published result of sailing; kinds: serving, training"),
+        (("show", "--model", "x"), "take a kind"),
+    ],
+)
+def test_refusals(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    status, out, err = call("evidence", *(word.format(tmp=tmp_path) for word in words))
+    assert (status, out) == (1, "")
+    assert message in err
