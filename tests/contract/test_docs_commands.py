@@ -171,6 +171,7 @@ def _files() -> dict[str, str]:
         "good/nccl.log": nccl,
         "logs/nccl.log": nccl,
         "fio.json": (data / "fio" / "fio333_write_psync.json").read_text(encoding="utf-8"),
+        "benchmarks.json": (data / "evidence" / "benchmarks.json").read_text(encoding="utf-8"),
         "devito.log": (data / "devito" / "openmp.log").read_text(encoding="utf-8"),
         "md.log": (data / "gromacs" / "md_r1t1.log").read_text(encoding="utf-8"),
         "train.log": (data / "megatron" / "synthetic_megatron_lm.log").read_text(encoding="utf-8"),

@@ -165,7 +165,7 @@ CASES = {
         {},
     ),
     "sglang-cookbook": (
-        {"docs/autoregressive/DeepSeek/R1.md": _BENCH},
+        {"autoregressive/DeepSeek/R1.md": _BENCH},
         [
             ("deepseek-r1", "", "MI300X-192GB", 8, "output_tokens_per_second", 500.0),
             ("deepseek-r1", "", "MI300X-192GB", 8, "ttft", 0.15),
@@ -174,12 +174,12 @@ CASES = {
         {},
     ),
     "megatron-bridge": (
-        {"docs/performance-summary.md": _MEGATRON},
+        {"performance-summary.md": _MEGATRON},
         [("llama-3.1-70b", "fp8", _H100, 64, "model_flops_per_gpu", 731e12)],
         {"DGX-B200: no GPU that Azure rents has this name": 1},
     ),
     "tensorrt-llm": (
-        {"docs/perf-overview.md": _OVERVIEW},
+        {"perf-overview.md": _OVERVIEW},
         [
             ("llama-3.1-70b", "fp8", _H200, 1, "output_tokens_per_second", 2994.0),
             ("llama-3.1-70b", "fp8", _H200, 1, "output_tokens_per_second", 442.0),

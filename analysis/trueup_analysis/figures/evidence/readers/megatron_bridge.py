@@ -1,4 +1,4 @@
-"""Megatron-Bridge: its performance summaries (docs/performance-summary*.md), training on DGX."""
+"""Megatron-Bridge: its performance summaries (performance-summary*.md), training on DGX."""
 
 from __future__ import annotations
 

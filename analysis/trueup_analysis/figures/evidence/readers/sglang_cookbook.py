@@ -1,4 +1,4 @@
-"""SGLang's cookbook: results of ``bench_serving`` in its pages (docs/autoregressive/**.md).
+"""SGLang's cookbook: results of ``bench_serving`` in its pages (autoregressive/**.md).
 
 A page states its "Test Environment" (hardware, model, tensor parallelism, version) first.
 Tokens of a request are the totals over the requests that succeeded.
@@ -28,7 +28,7 @@ _LEAST: Final = 8
 
 def read(reading: Reading) -> None:
     tree = reading.tree
-    for name, text in tree.texts(tree.matching(r"(.*/)?docs/autoregressive/.*\.md")):
+    for name, text in tree.texts(tree.matching(r"(.*/)?autoregressive/.*\.md")):
         for match in _RESULT.finditer(text):
             before = {
                 key.lower(): value for key, value in _ENVIRONMENT.findall(text[: match.start()])

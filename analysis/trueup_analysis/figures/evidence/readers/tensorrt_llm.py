@@ -1,4 +1,4 @@
-"""TensorRT-LLM: the tables of its performance overview (docs/source/performance/perf-overview.md).
+"""TensorRT-LLM: the tables of its performance overview (perf-overview.md).
 
 A table has a row for each pair of lengths and a column for each GPU and parallelism. Figures are
 output tokens a second of all GPUs at the greatest load.
