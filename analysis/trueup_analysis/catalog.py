@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 PRICE_COLUMNS: Final = (
     *("size", "region", "os", "offer", "usd_per_hour", "as_of_date", "source", "notes"),
 )
+METER_COLUMNS: Final = (
+    *("item", "region", "unit", "from_units", "usd", "as_of_date", "source", "notes"),
+)
+METER_UNITS: Final = ("hour", "month", "GiB-hour", "GB-month", "GB")
 # A file that a person writes is far below both.
 _MOST_CHARACTERS = 2**26
 _DEEPEST = 100
@@ -187,3 +191,8 @@ def own_prices() -> Path:
         return Path(named)
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(data, "trueup", "prices.csv")
+
+
+def own_file(name: str) -> Path:
+    """Another file of the user, in the folder of ``own_prices``."""
+    return own_prices().with_name(name)

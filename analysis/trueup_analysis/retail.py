@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import math
 import tempfile
 import urllib.parse
 from collections import Counter
@@ -27,13 +28,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 HOST: Final = "https://prices.azure.com"
-_PATH: Final = "/api/retail/prices"
-_VERSION: Final = "2023-01-01-preview"
+PATH: Final = "/api/retail/prices"
+VERSION: Final = "2023-01-01-preview"
 # As many names of sizes as a URL of about 1,500 characters holds.
 _SIZES_A_CALL: Final = 20
 _HOURS_A_YEAR: Final = 8760
 _YEARS: Final = {"1 Year": 1, "3 Years": 3, "5 Years": 5}
-_NAMED: Final = ("armSkuName", "armRegionName", "productName", "skuName", "type", "unitOfMeasure")
+_NAMED: Final = (
+    *("armSkuName", "armRegionName", "productName", "skuName", "meterName", "serviceName"),
+    *("type", "unitOfMeasure"),
+)
+_COUNTED: Final = ("retailPrice", "tierMinimumUnits")
 
 
 class Server(rest.Client):
@@ -75,21 +80,19 @@ def fetch(
     fetched = Fetched(region)
     quotes: dict[tuple[str, str, str], dict[str, str]] = {}
     names = {size.lower(): size for size in sizes}
-    # A mirror, or a stand-in, is no source that is Azure's.
-    host = urllib.parse.urlsplit(server.url).netloc.rpartition("@")[2]
-    source = f"{host}{_PATH} (api-version {_VERSION})"
+    source = source_of(server)
     for first in range(0, len(sizes), _SIZES_A_CALL):
         batch = sizes[first : first + _SIZES_A_CALL]
         tell(f"asking {server.NAME} for {region}: size {first + 1} of {len(sizes)}")
         condition = " or ".join(f"armSkuName eq '{size}'" for size in batch)
         query = {
-            "api-version": _VERSION,
+            "api-version": VERSION,
             "$filter": f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}'"
             f" and ({condition})",
         }
-        documents, _ = server.pages(_PATH, query)
-        for item in (page_row for page in documents for page_row in _items(page, server.url)):
-            for offer, usd in _offers(item, fetched.left_out):
+        documents, _ = server.pages(PATH, query)
+        for item in (page_row for page in documents for page_row in page_rows(page, server.url)):
+            for offer, usd in _offers(item, day, fetched.left_out):
                 size = names.get(str(item["armSkuName"]).lower())
                 if size is None or str(item["armRegionName"]).lower() != region:
                     fetched.left_out["of another size or region"] += 1
@@ -105,22 +108,52 @@ def fetch(
     return fetched
 
 
-def _items(page: Mapping[str, Any], url: str) -> list[Mapping[str, Any]]:
-    """The rows of a page."""
+def source_of(server: rest.Client) -> str:
+    """The source of an answer; a mirror, or a stand-in, is no source that is Azure's."""
+    host = urllib.parse.urlsplit(server.url).netloc.rpartition("@")[2]
+    return f"{host}{PATH} (api-version {VERSION})"
+
+
+def page_rows(page: Mapping[str, Any], url: str) -> list[Mapping[str, Any]]:
+    """The rows of a page.
+
+    Raises:
+        TrueupError: it is not as documented; says the row and its members.
+    """
     items = page.get("Items")
     if not isinstance(items, list) or page.get("BillingCurrency") != "USD":
         raise TrueupError(f"{url} answers with a page that is no list of prices in US$")
     for number, item in enumerate(items, 1):
-        fine = isinstance(item, dict) and all(isinstance(item.get(name), str) for name in _NAMED)
-        numbers = [item.get("retailPrice"), item.get("tierMinimumUnits")] if fine else [None]
-        if not all(isinstance(figure, (int, float)) and figure >= 0 for figure in numbers):
-            raise TrueupError(f"{url}: row {number} of a page has no price as documented")
+        if not isinstance(item, dict):
+            raise TrueupError(f"{url}: row {number} of a page is no object")
+        lacking = [name for name in _NAMED if not isinstance(item.get(name), str)]
+        lacking += [name for name in _COUNTED if not _is_amount(item.get(name))]
+        if item.get("currencyCode", "USD") != "USD":
+            lacking.append("currencyCode (USD)")
+        if lacking:
+            raise TrueupError(
+                f"{url}: row {number} of a page has no price as documented: it lacks"
+                f" {', '.join(lacking)}; the API has changed, and nothing was taken"
+            )
     return items
 
 
-def _offers(item: Mapping[str, Any], left_out: Counter[str]) -> Iterable[tuple[str, float]]:
+def _is_amount(value: Any) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and 0 <= value < math.inf
+
+
+def in_force(item: Mapping[str, Any], day: str) -> bool:
+    """Whether the price of a row holds on a day (YYYY-MM-DD)."""
+    begin, end = (str(item.get(f"effective{name}Date") or "")[:10] for name in ("Start", "End"))
+    return (not begin or begin <= day) and (not end or day <= end)
+
+
+def _offers(
+    item: Mapping[str, Any], day: str, left_out: Counter[str]
+) -> Iterable[tuple[str, float]]:
     """Offers and their US$ an hour that a row says; why it says none is counted."""
-    reason = _why_not(item)
+    reason = _why_not(item, day)
     if reason:
         left_out[reason] += 1
         return
@@ -142,13 +175,14 @@ def _offers(item: Mapping[str, Any], left_out: Counter[str]) -> Iterable[tuple[s
             yield f"savings{_YEARS[plan['term']]}y", float(plan_price)
 
 
-def _why_not(item: Mapping[str, Any]) -> str:
+def _why_not(item: Mapping[str, Any], day: str) -> str:
     """Why a row is no price of a virtual machine; empty where it is one."""
     product, kind = item["productName"], item["type"]
     term = item.get("reservationTerm")
     reasons = {
         "of another product than virtual machines": not product.startswith("Virtual Machines ")
         or product.endswith("Cloud Services"),
+        "not in force today": not in_force(item, day),
         "of a dedicated host": "Dedicated" in product,
         "for development and test alone": kind == "DevTestConsumption",
         "of a volume tier": item["tierMinimumUnits"] > 0,
@@ -182,21 +216,31 @@ def _row(
 # ---- the user's own file ------------------------------------------------------------------------
 
 
-def keep(path: Path, earlier: Iterable[Mapping[str, Any]], fetched: Sequence[Fetched]) -> int:
-    """Write earlier rows and these to the file, all or nothing; how many it then holds. A price of
-    the same day is replaced.
+def keep(path: Path, earlier: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]) -> int:
+    """Write earlier prices and these to the file, all or nothing; how many it then holds. A price
+    of the same day is replaced.
 
     Raises:
         BadInput: it cannot be written.
     """
-    merged = {
-        tuple(row[name] for name in (*PRICE_COLUMNS[:4], "as_of_date")): row
-        for row in (*earlier, *(row for response in fetched for row in response.rows))
-    }
+    key = (*PRICE_COLUMNS[:4], "as_of_date")
+    return write_rows(path, PRICE_COLUMNS, key, (*earlier, *new))
+
+
+def write_rows(
+    path: Path, columns: Sequence[str], key: Sequence[str], rows: Iterable[Mapping[str, Any]]
+) -> int:
+    """Write a CSV file, all or nothing; how many rows it holds. Of rows with the same key the last
+    one counts.
+
+    Raises:
+        BadInput: it cannot be written.
+    """
+    merged = {tuple(str(row[name]) for name in key): row for row in rows}
     text = io.StringIO()
-    writer = csv.DictWriter(text, PRICE_COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(merged[key] for key in sorted(merged))
+    writer.writerows(merged[row_key] for row_key in sorted(merged))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as aside:

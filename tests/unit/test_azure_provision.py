@@ -27,8 +27,13 @@ NFS = {"kind": "nfs", "tib": 4, "server_size": "Standard_E64ds_v5"}
 ZONES = {"zone": "1", "elsewhere": [{"zone": "2"}, {"region": "westeurope"}]}
 
 
+def _machine_price(_size: str, _region: str, offer: str) -> cost.Price | None:
+    """Of VMs alone."""
+    return None if offer == cost.SERVICE else cost.Price(3.0, "2026-11-01", "a table")
+
+
 def priced(found: parameters.Parameters) -> cost.Cost:
-    return cost.cost(found, lambda *_: cost.Price(3.0, "2026-11-01", "a table"), 8.0)
+    return cost.cost(found, _machine_price, 8.0)
 
 
 class Controller:

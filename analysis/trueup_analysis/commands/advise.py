@@ -13,7 +13,7 @@ from trueup_node.errors import BadInput
 from .answering import answered, ask_of, said
 from .inputs import RESULTS, load_results, output_of
 from .messages import Format, print_, say_notes, say_warnings
-from .options import Common, examples, flag, option, taking
+from .options import Common, ContractOption, examples, flag, option, taking
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,6 +93,7 @@ def advise(
     price_date: Annotated[
         str | None, option("DATE", "Newest prices on or before this day.", "--price-date")
     ] = None,
+    contract: ContractOption = None,
     common: Common,
 ) -> None:
     """Choices of size, number of nodes, offer and region, each with hours and US$ as a range, and
@@ -132,7 +133,15 @@ def advise(
         print_(_questions(kind))
         return
     knowledge = _known(common.catalog, results or [], every_run=every_run)
-    advice = answered(kind, inputs, knowledge, common.catalog, price_date=price_date, need=need)
+    advice = answered(
+        kind,
+        inputs,
+        knowledge,
+        common.catalog,
+        price_date=price_date,
+        agreed=contract,
+        need=need,
+    )
     tables = sheets.advised(advice, explain=explain, every=common.format_ in _DATA)
     common.write(tables)
     say_warnings(tables)

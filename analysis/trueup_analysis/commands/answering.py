@@ -24,6 +24,7 @@ def answered(
     catalog: Path | None,
     *,
     price_date: str | None = None,
+    agreed: Path | None = None,
     need: Need | None = None,
 ) -> Advised | Sized:
     """The advice for a kind of work, from its inputs and from the ``need`` of a log, if any."""
@@ -34,7 +35,8 @@ def answered(
     from ..figures.terms import Terms
 
     ask = asks.read(kind, inputs, of_log=need is not None)
-    terms, prices = Terms(region=ask["region"], price_date=price_date), read_all(catalog)
+    terms = Terms(region=ask["region"], price_date=price_date)
+    prices = read_all(catalog, agreed)
     refuse_unknown(prices, terms)
     book = Book(prices, terms.price_date)
     if isinstance(kind, Sizing):

@@ -12,7 +12,7 @@ import typer
 from trueup_node.errors import BadInput, TrueupError
 
 from .messages import put, say, say_all
-from .options import Common, examples, flag, group, option, taking
+from .options import Common, ContractOption, examples, flag, group, option, taking
 
 app = group(
     "azure",
@@ -63,6 +63,7 @@ def plan(
     template: Annotated[
         Path | None, option("FILE", "Write the ARM template here.", "--template")
     ] = None,
+    contract: ContractOption = None,
     common: Common,
 ) -> None:
     """The resources of a recipe on Azure, their cost an hour and a day, the resources that bill
@@ -76,7 +77,12 @@ def plan(
 
     now = datetime.now(UTC)
     azure_plan = azure.plan(
-        recipe, parameters, chosen=common.catalog, limit=max_usd_per_hour, now=now
+        recipe,
+        parameters,
+        chosen=common.catalog,
+        limit=max_usd_per_hour,
+        agreed=contract,
+        now=now,
     )
     content = arm.template(
         azure_plan.made, azure_plan.known, new_run_id(now.strftime("%Y%m%dT%H%M%SZ"))
@@ -149,11 +155,14 @@ def leftovers(
     from trueup_controller.azure import teardown
     from trueup_controller.azure.manager import connect
 
-    from ..figures import azure, prices
+    from ..figures import azure, meters, prices
     from ..sheets import azure as sheets
 
     rows = prices.read_all(common.catalog)
-    azure_catalog, find = azure.known(rows, common.catalog), azure.finder(rows)
+    azure_catalog, find = (
+        azure.known(rows, common.catalog),
+        azure.finder(rows, meters.read_all(common.catalog)),
+    )
     manager = connect(subscription or [])
     now = datetime.now(UTC).timestamp()
     runs = rooms.leftovers(manager, azure_catalog, find, say)

@@ -60,6 +60,15 @@ OutputOption = Annotated[
     Path | None,
     option("FILE", "Write here instead of standard output.", "--output", "-o"),
 ]
+ContractOption = Annotated[
+    Path | None,
+    option(
+        "FILE",
+        "Your contract's prices, discounts and currency; else TRUEUP_CONTRACT, else contract.yml"
+        " beside your own prices.",
+        "--contract",
+    ),
+]
 CatalogOption = Annotated[
     Path | None,
     option(
@@ -197,6 +206,7 @@ class Billing:
     tpot_ms: Annotated[
         float | None, option("MS", "The same of the time per token after the first, by answer.")
     ] = None
+    contract: ContractOption = None
 
     def terms(self) -> Terms:
         """
@@ -214,6 +224,7 @@ class Billing:
             self.price_date,
             self.idle_hours,
             self.users,
+            self.contract,
         )
 
     def level(self) -> ServiceLevel:

@@ -17,7 +17,7 @@ from trueup_node.errors import BadInput
 from trueup_node.suggest import did_you_mean
 
 from .. import catalog
-from . import prices
+from . import meters, prices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,11 +126,26 @@ def known(rows: Sequence[Mapping[str, Any]], chosen: Path | None = None) -> Cata
     )
 
 
-def finder(rows: Sequence[Mapping[str, Any]]) -> cost.Find:
-    """Prices of Linux machines, of the rows of the price table."""
+def finder(
+    rows: Sequence[Mapping[str, Any]], service_rows: Sequence[Mapping[str, Any]] | None = None
+) -> cost.Find:
+    """Prices of Linux machines and of services.
+
+    Args:
+        rows: of the price table.
+        service_rows: of catalog/service_prices.csv; else those of the built-in catalog, and the
+            user's.
+    """
     book = prices.Book(rows, None)
+    services = meters.read_all() if service_rows is None else service_rows
+    tariffs = meters.Meters(services, prices.day_of_reading())
 
     def find(size: str, region: str, offer: str) -> cost.Price | None:
+        if offer == cost.SERVICE:
+            tariff = tariffs.per_hour(size, region)
+            if tariff is None:
+                return None
+            return cost.Price(tariff.usd, tariff.date, tariff.source, tariff.age)
         quote = book.find(size, region, "linux", offer)
         if quote is None:
             return None
@@ -145,6 +160,7 @@ def plan(
     *,
     chosen: Path | None = None,
     limit: float | None = None,
+    agreed: Path | None = None,
     now: datetime | None = None,
 ) -> Plan:
     """A recipe with a user's parameters over it.
@@ -154,6 +170,7 @@ def plan(
         user_file: a file of parameters, whose values win.
         chosen: a catalog's folder.
         limit: US$ an hour, instead of the recipe's.
+        agreed: as of ``contract.path_of``.
         now: for the expiry; else the clock.
 
     Raises:
@@ -165,7 +182,7 @@ def plan(
         raise BadInput(f"there is no recipe {recipe!r}{hint}")
     if limit is not None and not limit > 0:
         raise BadInput(f"--max-usd-per-hour {limit:g}: a limit is above 0")
-    rows = prices.read_all(chosen)
+    rows = prices.read_all(chosen, agreed)
     azure_catalog = known(rows, chosen)
     layers = [catalog.document(catalog.find(f"{_RECIPES}/{recipe}.yml", chosen))]
     if user_file is not None:
@@ -173,7 +190,7 @@ def plan(
         layers.append({} if user_values is None else user_values)
     now = now or datetime.now(UTC)
     recipe_parameters = parameters.read(recipe, layers, azure_catalog, now)
-    find = finder(rows)
+    find = finder(rows, meters.read_all(chosen, agreed))
     hours = (datetime.fromisoformat(recipe_parameters.expires) - now).total_seconds() / 3600
     quota = availability.needs(recipe_parameters, azure_catalog)
     first, *alternatives = (

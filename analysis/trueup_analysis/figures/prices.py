@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from trueup_node.errors import BadInput
 from trueup_node.suggest import did_you_mean, nearest
 
-from .. import catalog
+from .. import catalog, contract
 from .terms import Terms, is_date
 
 if TYPE_CHECKING:
@@ -43,16 +43,24 @@ def read_prices(path: Path) -> list[dict[str, Any]]:
     return [_price_row(row, where) for where, row in catalog.rows(path, *catalog.PRICE_COLUMNS)]
 
 
-def read_all(chosen: Path | None = None) -> list[dict[str, Any]]:
-    """The prices of a catalog, and with the built-in one the user's own beside them, of which the
-    newest of a size counts (``trueup prices refresh``).
+def read_all(chosen: Path | None = None, agreed: Path | None = None) -> list[dict[str, Any]]:
+    """The prices of a catalog, with the built-in one the user's own beside them, of which the
+    newest of a size counts (``trueup prices refresh``), and the user's contract over all of them.
 
     Args:
         chosen: as of ``catalog.folder``; a named catalog has the only prices.
+        agreed: as of ``contract.path_of``.
 
     Raises:
-        BadInput: as of ``catalog.folder`` and ``read_prices``.
+        BadInput: as of ``catalog.folder``, ``read_prices`` and ``contract.read``.
     """
+    rows = read_public(chosen)
+    contract_file = contract.path_of(agreed)
+    return rows if contract_file is None else contract.over(contract_file, rows)
+
+
+def read_public(chosen: Path | None = None) -> list[dict[str, Any]]:
+    """As ``read_all``, without the user's contract."""
     folder = catalog.folder(chosen)
     rows = read_prices(folder / "prices.csv")
     user_file = catalog.own_prices()

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any, Final
 
 from trueup_node.errors import BadInput
@@ -29,6 +30,7 @@ class Terms:
         idle_hours: of each day, in which a server is billed and nobody asks it; part of the
             cost of its tokens and answers, and of nothing else.
         users: how many share a host, instead of the records' number.
+        agreed: the user's contract file, as of ``contract.path_of``.
 
     Raises:
         BadInput: a price that is not above zero, a price date that is none, idle hours that leave
@@ -43,6 +45,7 @@ class Terms:
     price_date: str | None = None
     idle_hours: float = 0.0
     users: int | None = None
+    agreed: Path | None = None
 
     def __post_init__(self) -> None:
         if self.users is not None and self.users < 1:

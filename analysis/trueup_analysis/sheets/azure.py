@@ -14,6 +14,7 @@ from .sheet import Column, Sheet, price, short_size, unshown, worded
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from trueup_controller.azure.cost import Cost
     from trueup_controller.azure.leftovers import Leftover
 
     from ..figures.azure import Plan
@@ -105,12 +106,12 @@ def _cost(azure_plan: Plan) -> Sheet:
             f"Else in {alternative.made.place}: {alternative.cost.sentence()}."
             for alternative in azure_plan.elsewhere
         ),
-        "Without a price: the table has VMs alone (see prices of your file); each such line bills.",
+        *_unpriced(cost),
         *windows.rate(azure_plan.made),
         "A line that bills when stopped ends when it is removed, not when VMs are deallocated.",
     ]
     if cost.limit is not None:
-        notes.append(f"Limit: {cost.limit:g} US$ an hour, held against what has a price.")
+        notes.append(f"Limit: {cost.limit:g} US$ an hour, held against all lines with a price.")
     sources = dict.fromkeys(line.each.source for line in cost.lines if line.each)
     notes += [f"Prices: {source}." for source in sources]
     notes += age_notes((line.each.date, line.each.age) for line in cost.lines if line.each)
@@ -136,6 +137,15 @@ def _cost(azure_plan: Plan) -> Sheet:
             "refused": refused or "",
         },
     )
+
+
+def _unpriced(costs: Cost) -> list[str]:
+    """A sentence on the lines without a price, where there are some."""
+    kinds = dict.fromkeys(line.kind for line in costs.unpriced)
+    if not kinds:
+        return []
+    known = "`trueup prices refresh` asks Azure for it, or give it as prices of your file"
+    return [f"Without a price, and billed all the same: {', '.join(kinds)}. {known}."]
 
 
 def _price(value: Any) -> str:

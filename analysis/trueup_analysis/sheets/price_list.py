@@ -10,6 +10,8 @@ from .sheet import Column, Sheet, price, short_size, unshown, worded
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from ..spot import Evictions, History
+
 _SIZE = Column("size", "size", short_size, words=True)
 # Columns that identify a price.
 _PRICED = (_SIZE, *worded("region", "os", "offer"))
@@ -34,6 +36,70 @@ def prices(rows: Sequence[Mapping[str, Any]]) -> Sheet:
         notes=notes if undated else [],
         facts={"kind": "prices", "currency": "USD"},
     )
+
+
+def services(rows: Sequence[Mapping[str, Any]]) -> Sheet:
+    """Prices of everything beside VMs, the newest of each."""
+    return Sheet(
+        title=f"{units.plural(len(rows), 'price')} of services, the newest of each",
+        columns=[
+            *worded("item", "region"),
+            Column("usd", "US$", price),
+            Column("unit", "a", words=True),
+            Column("from_units", "from", units.count),
+            Column("as_of_date", "as of"),
+            _AGE,
+            Column("source", "source", words=True),
+            *unshown("notes"),
+        ],
+        rows=rows,
+        notes=[
+            "A month has 730 hours. `from`: units of a month from which the price holds.",
+            "The region global holds everywhere.",
+        ],
+        facts={"kind": "service_prices", "currency": "USD"},
+    )
+
+
+def spots(histories: Sequence[History], rates: Sequence[Evictions]) -> Sheet:
+    """Spot prices, their range in 90 days, and eviction rates."""
+    by_place = {(rate.size, rate.region): rate for rate in rates}
+    rows = []
+    for each in histories:
+        rate = by_place.pop((each.size, each.region), None)
+        rows.append({**each._asdict(), **_rate(rate)})
+    rows += [
+        {"size": size, "region": region, "os": "", **dict.fromkeys(_SPOT, None), **_rate(rate)}
+        for (size, region), rate in by_place.items()
+    ]
+    return Sheet(
+        title=f"{units.plural(len(rows), 'spot price')}",
+        columns=[
+            _SIZE,
+            *worded("region", "os"),
+            Column("usd_per_hour", "US$/h", price),
+            Column("low", "lowest", price),
+            Column("high", "highest", price),
+            Column("entries", "prices", units.count),
+            Column("evicted", "taken away\n% an hour", words=True),
+            *unshown("evicted_low_percent", "evicted_high_percent"),
+        ],
+        rows=rows,
+        notes=["Lowest and highest of the last 90 days; taken away: of the last 28 days."],
+        facts={"kind": "spot_prices", "currency": "USD"},
+    )
+
+
+_SPOT = ("usd_per_hour", "low", "high", "entries")
+
+
+def _rate(rate: Evictions | None) -> dict[str, Any]:
+    low, high = (None, None) if rate is None else (rate.low, rate.high)
+    return {
+        "evicted": "unknown" if rate is None else f"{low:g} to {high:g}",
+        "evicted_low_percent": low,
+        "evicted_high_percent": high,
+    }
 
 
 def changes(rows: Sequence[Mapping[str, Any]], older: str, newer: str) -> Sheet:

@@ -59,7 +59,7 @@ def cost(
     Raises:
         BadInput: no record holds work that has a price.
     """
-    case = _Pricing(loaded, catalog, read_all(catalog), terms)
+    case = _Pricing(loaded, catalog, read_all(catalog, terms.agreed), terms)
     serves = any(map(is_served, loaded.values("benchmark")))
     by_token = _by_token(case, api, level, tell) if serves else _Priced()
     by_user = _by_user(case)

@@ -1,7 +1,7 @@
 """Cost of a deployment per hour, by line, and the lines that bill while its VMs are stopped.
 
-The catalog has prices of VMs alone; the user gives others. A line without a price is listed and
-counted, the total then says "at least", and a limit holds only where the user allows such a line.
+Prices are the catalog's and the user's. A line without a price is listed and counted, the total
+then says "at least", and a limit holds only where the user allows such a line.
 """
 
 from __future__ import annotations
@@ -13,6 +13,14 @@ from .parameters import Parameters
 from .template import NFS_DATA, disks, public_addresses
 
 LIST, SPOT = "payg", "spot"
+# The offer of everything that is no VM, whose size is an item of catalog/service_prices.csv.
+SERVICE = "service"
+_GIB_A_TIB = 1024
+# Managed disks: letter of their SKU, and GiB by number of their tier
+# (MicrosoftDocs/azure-compute-docs disks-types.md, 2026-08).
+_DISK_LETTERS = {"StandardSSD_LRS": "E", "Premium_LRS": "P"}
+_DISK_NUMBERS = (1, 2, 3, 4, 6, 10, 15, 20, 30, 40, 50, 60, 70, 80)
+_DISK_GIB = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32767)
 
 
 class Price(NamedTuple):
@@ -121,15 +129,20 @@ def cost(parameters: Parameters, find: Find, hours: float, limit: float | None =
 
     Args:
         parameters: of the deployment.
-        find: the price of a size in a region by an offer (payg, spot), on Linux.
+        find: the price of a size in a region by an offer (payg, spot), on Linux; for the offer
+            SERVICE that of one piece, or one GiB, of an item.
         hours: until it expires.
         limit: US$ an hour; else that of the parameters.
     """
     nodes, login, server = parameters.nodes, parameters.login.size, parameters.storage.server
     offer = SPOT if nodes.spot else LIST
 
-    def line(label: str, kind: str, count: int, *, stopped: bool = True) -> Line:
-        return Line(label, kind, count, _given(parameters, kind), stopped=stopped)
+    def line(label: str, kind: str, item: str, *, count: int = 1, units: float = 1.0) -> Line:
+        price = _given(parameters, kind)
+        listed = find(item, parameters.region, SERVICE) if price is None else None
+        if listed is not None:
+            price = listed._replace(usd_per_hour=listed.usd_per_hour * units)
+        return Line(label, kind, count, price)
 
     def machines(label: str, kind: str, count: int, size: str, offered: str) -> Line:
         price = _given(parameters, kind) or find(size, parameters.region, offered)
@@ -146,23 +159,30 @@ def cost(parameters: Parameters, find: Find, hours: float, limit: float | None =
         line(
             f"disks of {disk.of} ({disk.sku}, {disk.gib:,} GiB each)",
             "storage" if disk.of == NFS_DATA else "disks",
-            disk.count,
+            disk_item(disk.sku, disk.gib),
+            count=disk.count,
         )
         for disk in disks(parameters)
     ]
-    lines += [line(f"public address {name}", "address", 1) for name in public_addresses(parameters)]
+    lines += [
+        line(f"public address {name}", "address", "address")
+        for name in public_addresses(parameters)
+    ]
     if parameters.outbound == "nat":
-        lines.append(line("NAT gateway", "nat", 1))
+        lines.append(line("NAT gateway", "nat", "nat"))
     if parameters.bastion:
-        lines.append(line("Bastion (Standard)", "bastion", 1))
+        lines.append(line("Bastion (Standard)", "bastion", "bastion:Standard"))
+    gib = float(parameters.storage.tib * _GIB_A_TIB)
     if parameters.storage.kind == "anf":
-        label = f"Azure NetApp Files ({parameters.storage.anf_level}, {parameters.storage.tib} TiB)"
-        lines.append(line(label, "storage", 1))
+        level = parameters.storage.anf_level
+        label = f"Azure NetApp Files ({level}, {parameters.storage.tib} TiB)"
+        lines.append(line(label, "storage", f"anf:{level}", units=gib))
     if parameters.storage.kind == "amlfs":
-        label = f"Managed Lustre ({parameters.storage.amlfs_sku}, {parameters.storage.tib} TiB)"
-        lines.append(line(label, "storage", 1))
+        sku = parameters.storage.amlfs_sku
+        label = f"Managed Lustre ({sku}, {parameters.storage.tib} TiB)"
+        lines.append(line(label, "storage", f"amlfs:{sku}", units=gib))
     label = "data that leaves Azure or goes through the NAT gateway"
-    lines.append(line(label, "traffic", 1, stopped=False))
+    lines.append(Line(label, "traffic", 1, _given(parameters, "traffic"), stopped=False))
     most = parameters.max_usd_per_hour if limit is None else limit
     return Cost(tuple(lines), most, hours, parameters.unpriced_allowed)
 
@@ -171,3 +191,10 @@ def _given(parameters: Parameters, kind: str) -> Price | None:
     """The user's price of a line; None where there is none."""
     price = parameters.prices.get(kind)
     return None if price is None else Price(float(price), "", "your parameters (prices)")
+
+
+def disk_item(sku: str, gib: float) -> str:
+    """The item of a managed disk: its smallest tier that holds so much; empty where there is
+    none."""
+    tier = next((number for number, most in zip(_DISK_NUMBERS, _DISK_GIB) if gib <= most), None)
+    return f"disk:{_DISK_LETTERS[sku]}{tier}" if sku in _DISK_LETTERS and tier else ""

@@ -123,8 +123,8 @@ def _item(row: dict[str, str]) -> Document:
 
 
 class _Filter:
-    """As much of OData as trueup asks: ``field eq 'text'``, ``and``, ``or`` and brackets. Values
-    are held against as they are written, as this API version does."""
+    """As much of OData as trueup asks: ``field eq 'text'``, ``contains(field, 'text')``, ``and``,
+    ``or`` and brackets. Values are held against as they are written, as this API version does."""
 
     def __init__(self, text: str) -> None:
         self.text, self.words, self.at = text, _WORDS.findall(text), 0
@@ -168,7 +168,18 @@ class _Filter:
             if self._take() != ")":
                 raise self._refused("a bracket that does not end")
             return inner
+        if word == "contains":
+            field, text = self._contained()
+            return lambda row: text in str(row.get(field, ""))
         equals, text = self._take(), self._take()
         if word not in _FIELDS or equals != "eq" or text[:1] != "'" or len(text) == 1:
             raise self._refused(repr(f"{word} {equals} {text}".strip()))
         return lambda row: row.get(_FIELDS[word]) == text[1:-1]
+
+    def _contained(self) -> tuple[str, str]:
+        """Member and text of ``contains(field, 'text')``."""
+        words = [self._take() for _ in range(5)]
+        bracket, field, comma, text, end = words
+        if (bracket, comma, end) != ("(", ",", ")") or field not in _FIELDS or text[:1] != "'":
+            raise self._refused(repr("contains" + "".join(words)))
+        return _FIELDS[field], text[1:-1]

@@ -62,6 +62,7 @@ def item(product: str, sku: str, kind: str, term: str, price: float, **more: Any
         "serviceName": "Virtual Machines",
         "productName": product,
         "skuName": sku,
+        "meterName": sku,
         "type": kind,
         "retailPrice": price,
         "unitOfMeasure": "1 Hour",
