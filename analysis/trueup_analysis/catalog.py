@@ -196,3 +196,13 @@ def own_prices() -> Path:
 def own_file(name: str) -> Path:
     """Another file of the user, in the folder of ``own_prices``."""
     return own_prices().with_name(name)
+
+
+def contract_file(chosen: Path | None = None) -> Path | None:
+    """The contract that holds: the file chosen, else that of TRUEUP_CONTRACT, else contract.yml
+    beside the user's own prices if it is there."""
+    named = os.environ.get("TRUEUP_CONTRACT")
+    if chosen is not None or named:
+        return chosen or Path(str(named))
+    default = own_file("contract.yml")
+    return default if default.is_file() else None

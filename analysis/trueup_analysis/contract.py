@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import os
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-FILE: Final = "contract.yml"
-VARIABLE: Final = "TRUEUP_CONTRACT"
 _USD: Final = "USD"
 
 
@@ -96,15 +93,6 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def source(self) -> str:
         conversion = f", {self.currency} at {self.rate:g} US$" if self.currency != _USD else ""
         return f"your contract {self.name}{conversion}"
-
-
-def path_of(chosen: Path | None) -> Path | None:
-    """The contract file that holds: the one named, else that of TRUEUP_CONTRACT, else contract.yml
-    beside the user's own prices if it is there."""
-    named = os.environ.get(VARIABLE)
-    default = catalog.own_file(FILE)
-    # The type of the path is that of the default: pathlib is imported for types alone.
-    return chosen or (type(default)(named) if named else default if default.is_file() else None)
 
 
 def read(path: Path) -> Contract:

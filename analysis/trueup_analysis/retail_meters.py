@@ -2,7 +2,7 @@
 
 Sources of the names: infracost/infracost (internal/resources/azure, internal/providers/terraform/
 azure) for disks, Blob storage, NAT gateway, addresses and Bastion; tvanroo/AzFilesOptimizer
-(docs/PRICING_API_URLS.md) for Azure NetApp Files. Traffic bills on the meters of Microsoft's
+(its list of URLs of the API) for Azure NetApp Files. Traffic bills on the meters of Microsoft's
 network, product "Rtn Preference: MGN"; NAT gateways and addresses have the region Global. No
 public source has a row of Azure Managed Lustre: its tiers are told by the number in the meter.
 """

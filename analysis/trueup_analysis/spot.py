@@ -108,8 +108,13 @@ def histories(rows: Iterable[Mapping[str, Any]], sizes: Sequence[str]) -> list[H
         usd = [price for price in prices if price is not None]
         found.append(
             History(
-                *(names.get(size.lower(), size), region.lower(), system.lower()),
-                *(usd[0], min(usd), max(usd), len(usd)),
+                size=names.get(size.lower(), size),
+                region=region.lower(),
+                os=system.lower(),
+                usd_per_hour=usd[0],
+                low=min(usd),
+                high=max(usd),
+                entries=len(usd),
             )
         )
     return sorted(found)

@@ -43,7 +43,7 @@ _PLACEHOLDER = re.compile(
     r"\b(FILE|LOG|SIZE|RUN|RUN_ID|NAME|FOLDER|RECIPE|COMMAND|TOPO)\b|<|\.\.\."
 )
 # They ask Azure, a webhook or a terminal.
-_OUTSIDE = ("prices refresh", "azure leftovers")
+_OUTSIDE = ("prices refresh", "prices spot", "azure leftovers")
 # Runs of the same work on later days.
 BENCHMARKS = {"stream", "nccl", "vllm"}
 LATER = ("20261121T110000Z-e002", "20261122T110000Z-e003", "20261123T110000Z-e004")

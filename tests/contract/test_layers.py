@@ -17,7 +17,10 @@ Layers = Sequence[Sequence[str]]
 
 # The lowest first. Names in one row may import each other.
 ANALYSIS: Layers = (
-    ("units", "catalog", "retail", "notify", "labelled", "parsers"),
+    (
+        *("units", "catalog", "contract", "notify", "labelled", "parsers"),
+        *("retail", "retail_meters", "spot"),
+    ),
     (
         *("load", "packed", "records", "published", "cases", "read"),
         *("decoding", "front", "selection", "copies", "runs", "store"),

@@ -70,14 +70,16 @@ GIVEN: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "topology write": (("--size", "Standard_ND96asr_v4", "--catalog", "{catalog}"),),
     "topology show": (("--size", "Standard_ND96asr_v4", "--catalog", "{catalog}"),),
-    "prices show": (("--catalog", "{catalog}"),),
     "evidence show": (("--catalog", "{catalog}"),),
     "evidence import": tuple(
         (source, "{file}", "--date", "2026-01-01", "--to", "{output}/evidence.csv")
         for source in ("inferencex", "llm-d", "github-thread", "mlperf-inference")
     ),
+    "prices show": (("--catalog", "{catalog}"), ("--contract", "{file}")),
+    "prices services": (("--catalog", "{catalog}"), ("--contract", "{file}")),
     # Asks a server (tests/unit/analysis/test_prices_cli.py).
     "prices refresh": (),
+    "prices spot": (),
     "prices diff": ((),),
     "sizes": (("--catalog", "{catalog}"),),
     "advise": (

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Mapping, Sequence
 
+    from ..retail import Server
+
 app = group(
     "prices",
     "Prices with date and source. Newer ones are kept in files of your own beside TRUEUP_PRICES"
@@ -111,7 +113,7 @@ def refresh(
     """Ask Azure's Retail Prices API for VMs and for everything that bills beside them, and keep its
     answers with today's date in your own files. They are written whole or not at all; neither the
     catalog nor the package is changed."""
-    from .. import catalog, retail, retail_meters
+    from .. import catalog, retail
     from ..figures import meters, price_list
     from ..figures.prices import read_prices, read_public, region_name
     from ..sheets import price_list as sheets
@@ -123,21 +125,11 @@ def refresh(
     _refuse_quotes([*sizes, *regions])
     server = retail.Server((url or retail.HOST).rstrip("/"))
     day = datetime.now(UTC).date().isoformat()
-    new_rows: list[dict[str, str]] = []
-    service_rows: list[dict[str, str]] = []
-    for region_id in regions:
-        fetched = retail.fetch(server, region_id, sizes, day, PROGRESS.step)
-        priced = {row["size"] for row in fetched.rows}
-        say(f"{region_id}: {len(fetched.rows):,} prices of {len(priced)} sizes")
-        _tell(region_id, fetched.left_out, [name for name in sizes if name not in priced])
-        new_rows += fetched.rows
-        if size:
-            continue
-        rows, left_out = retail_meters.fetch(server, region_id, day, PROGRESS.step)
-        say(f"{region_id}: {len(rows):,} prices of services")
-        _tell(region_id, left_out, retail_meters.absent(rows))
-        service_rows += rows
     prices_file, service_file = catalog.own_prices(), catalog.own_file(meters.FILE)
+    new_rows, service_rows = [], []
+    for region_id in regions:
+        new_rows += _machines(server, region_id, sizes, day)
+        service_rows += [] if size else _services(server, region_id, day)
     if not new_rows:
         raise BadInput(
             f"{server.url} has no price of these sizes there; {prices_file} is as it was"
@@ -147,13 +139,7 @@ def refresh(
     count = retail.keep(prices_file, earlier, new_rows)
     say(f"{prices_file} holds {count:,} prices now")
     if service_rows:
-        key = ("item", "region", "from_units", "as_of_date")
-        # A number of the file and one of an answer are the same key.
-        all_rows = [
-            {**row, "from_units": f"{float(row['from_units']):.10g}"}
-            for row in (*known_services, *service_rows)
-        ]
-        count = retail.write_rows(service_file, catalog.METER_COLUMNS, key, all_rows)
+        count = meters.keep(service_file, [*known_services, *service_rows])
         say(f"{service_file} holds {count:,} prices of services now")
     new = [{**row, "usd_per_hour": float(row["usd_per_hour"])} for row in new_rows]
     write(
@@ -243,6 +229,27 @@ def _refuse_quotes(words: Sequence[str]) -> None:
     for name in words:
         if not name.replace("_", "").replace("-", "").isalnum():
             raise BadInput(f"{name!r} is no name of a size or region")
+
+
+def _machines(server: Server, region: str, sizes: Sequence[str], day: str) -> list[dict[str, str]]:
+    """The prices of VMs in a region, as rows of prices.csv."""
+    from .. import retail
+
+    fetched = retail.fetch(server, region, sizes, day, PROGRESS.step)
+    priced = {row["size"] for row in fetched.rows}
+    say(f"{region}: {len(fetched.rows):,} prices of {len(priced)} sizes")
+    _tell(region, fetched.left_out, [name for name in sizes if name not in priced])
+    return fetched.rows
+
+
+def _services(server: Server, region: str, day: str) -> list[dict[str, str]]:
+    """The prices of everything beside VMs in a region, as rows of service_prices.csv."""
+    from .. import retail_meters
+
+    rows, left_out = retail_meters.fetch(server, region, day, PROGRESS.step)
+    say(f"{region}: {len(rows):,} prices of services")
+    _tell(region, left_out, retail_meters.absent(rows))
+    return rows
 
 
 def _tell(

@@ -170,7 +170,7 @@ def plan(
         user_file: a file of parameters, whose values win.
         chosen: a catalog's folder.
         limit: US$ an hour, instead of the recipe's.
-        agreed: as of ``contract.path_of``.
+        agreed: as of ``catalog.contract_file``.
         now: for the expiry; else the clock.
 
     Raises:

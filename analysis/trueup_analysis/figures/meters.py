@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup_node.errors import BadInput
 
-from .. import catalog, contract
+from .. import catalog
 from .prices import region_name, standing
 from .terms import is_date
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import date
     from pathlib import Path
 
@@ -74,13 +74,17 @@ def read_all(chosen: Path | None = None, agreed: Path | None = None) -> list[dic
     over all of them.
 
     Args:
-        agreed: as of ``contract.path_of``.
+        agreed: as of ``catalog.contract_file``.
 
     Raises:
         BadInput: as of ``read`` and ``contract.read``.
     """
-    rows, contract_file = read_public(chosen), contract.path_of(agreed)
-    return rows if contract_file is None else contract.over_services(contract_file, rows)
+    rows, contract_file = read_public(chosen), catalog.contract_file(agreed)
+    if contract_file is None:
+        return rows
+    from .. import contract  # noqa: PLC0415 WHY: few have a contract
+
+    return contract.over_services(contract_file, rows)
 
 
 def read_public(chosen: Path | None = None) -> list[dict[str, Any]]:
@@ -90,6 +94,17 @@ def read_public(chosen: Path | None = None) -> list[dict[str, Any]]:
     if folder == catalog.built_in() and user_file.exists():
         rows += read(user_file)
     return rows
+
+
+def keep(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Write rows to the user's file, all or nothing; how many it then holds. The last of the same
+    day counts."""
+    from ..retail import write_rows  # noqa: PLC0415 WHY: whoever only reads needs no server
+
+    # A number of the file and one of an answer are the same key.
+    written = [{**row, "from_units": f"{float(row['from_units']):.10g}"} for row in rows]
+    key = ("item", "region", "from_units", "as_of_date")
+    return write_rows(path, catalog.METER_COLUMNS, key, written)
 
 
 def _row(row: dict[str, str], where: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from trueup_node.errors import BadInput
 from trueup_node.suggest import did_you_mean, nearest
 
-from .. import catalog, contract
+from .. import catalog
 from .terms import Terms, is_date
 
 if TYPE_CHECKING:
@@ -49,14 +49,18 @@ def read_all(chosen: Path | None = None, agreed: Path | None = None) -> list[dic
 
     Args:
         chosen: as of ``catalog.folder``; a named catalog has the only prices.
-        agreed: as of ``contract.path_of``.
+        agreed: as of ``catalog.contract_file``.
 
     Raises:
         BadInput: as of ``catalog.folder``, ``read_prices`` and ``contract.read``.
     """
     rows = read_public(chosen)
-    contract_file = contract.path_of(agreed)
-    return rows if contract_file is None else contract.over(contract_file, rows)
+    contract_file = catalog.contract_file(agreed)
+    if contract_file is None:
+        return rows
+    from .. import contract  # noqa: PLC0415 WHY: few have a contract
+
+    return contract.over(contract_file, rows)
 
 
 def read_public(chosen: Path | None = None) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ class Terms:
         idle_hours: of each day, in which a server is billed and nobody asks it; part of the
             cost of its tokens and answers, and of nothing else.
         users: how many share a host, instead of the records' number.
-        agreed: the user's contract file, as of ``contract.path_of``.
+        agreed: the user's contract file, as of ``catalog.contract_file``.
 
     Raises:
         BadInput: a price that is not above zero, a price date that is none, idle hours that leave

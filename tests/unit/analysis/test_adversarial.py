@@ -419,9 +419,9 @@ LOGS = dict.fromkeys(("import", "read", "explain"), "stream.txt") | {
     "topology check": "topology.xml",
     "evidence import": str(ROOT / "tests/data/evidence/benchmarks.json"),
 }
-# The first two ask the network, the third needs prices of one's own; to the last a folder without
-# runs is no error but a check that did not run.
-NOT_TRIED = {"prices refresh", "azure leftovers", "prices diff", "morning"}
+# The first three ask the network, the fourth needs prices of one's own; to the last a folder
+# without runs is no error but a check that did not run.
+NOT_TRIED = {"prices refresh", "prices spot", "azure leftovers", "prices diff", "morning"}
 # A name that no file system takes, one below what is no folder, with what a terminal would obey.
 NO_PATHS = ("n" * 300, "/".join(["d" * 200] * 30), "/dev/null/a\udcff\x1b[31m\n\u202eb")
 
