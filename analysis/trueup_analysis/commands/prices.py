@@ -34,7 +34,7 @@ app = group(
     "trueup prices show --size Standard_HB120rs_v3",
     "trueup prices services --region eastus  # disks, storage, network",
     "trueup prices refresh --region eastus   # asks prices.azure.com",
-    "trueup prices spot --region eastus --size Standard_HB120rs_v3  # after az login",
+    "trueup prices spot --region eastus      # after az login",
     "trueup prices diff                      # yours against the catalog's",
 )
 

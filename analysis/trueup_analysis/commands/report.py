@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..figures.advise.access import Advised
     from ..figures.advise.kinds import Sized
     from ..figures.compare.changes import Comparison
+    from ..figures.terms import Terms
     from ..load import Loaded
 
 app = typer.Typer()
@@ -51,7 +52,7 @@ def report(
     every, loaded = load_with_others(*asked)
     api = billing.api(loaded)
     catalog_folder = folder(catalog)
-    advised = None if advise is None else _advised(advise, loaded, catalog, terms.price_date)
+    advised = None if advise is None else _advised(advise, loaded, catalog, terms)
     page = write_report(
         loaded,
         output,
@@ -77,9 +78,7 @@ def _changes(every: Loaded, loaded: Loaded) -> Comparison | None:
     return None if earlier is None else of_runs(every, earlier, runs[0])
 
 
-def _advised(
-    path: Path, loaded: Loaded, catalog: Path | None, price_date: str | None
-) -> Advised | Sized:
+def _advised(path: Path, loaded: Loaded, catalog: Path | None, terms: Terms) -> Advised | Sized:
     """The answer to an ask; the report's own records count before published results."""
     from ..cases import read_cases
     from ..catalog import folder
@@ -93,4 +92,11 @@ def _advised(
     name, inputs = ask_of(str(path), [])
     cases = [case for case in read_cases(loaded) if case.measured and case.outcome == "ok"]
     knowledge = Knowledge(folder(catalog), day_of_reading(), cases)
-    return answered(asks.chosen(name), inputs, knowledge, catalog, price_date=price_date)
+    return answered(
+        asks.chosen(name),
+        inputs,
+        knowledge,
+        catalog,
+        price_date=terms.price_date,
+        agreed=terms.agreed,
+    )

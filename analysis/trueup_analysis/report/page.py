@@ -322,7 +322,7 @@ def _billed(
     expected: Expectations,
     level: ServiceLevel | None,
 ) -> _Billed:
-    book = read_all(catalog_folder)
+    book = read_all(catalog_folder, terms.agreed)
     runs = serving = None
     if has_work(loaded):
         runs = cost.table(loaded, prices=book, terms=terms, expectations=expected)
