@@ -49,6 +49,11 @@ seconds:
   description: How long it was waited for; with O(state=ready).
   returned: success
   type: float
+output_tail:
+  description: The last lines of the journal of a service that does not run.
+  returned: failure
+  type: list
+  elements: str
 """
 
 import os
@@ -59,6 +64,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 from ansible.module_utils.trueup_node.benchmarks.vllm import server as vllm_server
 from ansible.module_utils.trueup_node.errors import BadInput
 from ansible.module_utils.trueup_node.options import Option, module_spec
+from ansible.module_utils.trueup_node.redaction import redact
 from ansible.module_utils.trueup_node.run.answer import AnsibleModule
 
 OPTIONS = (
@@ -191,7 +197,8 @@ def main() -> None:
                 completions=parameters["completions"],
             )
     except BadInput as error:
-        module.fail_json(msg=str(error))
+        log = error.log if isinstance(error, vllm_server.ServerFailedError) else ""
+        module.fail_json(msg=str(error), output_tail=redact(log).splitlines())
     module.exit_json(changed=False, problems=[], seconds=round(seconds, 1))
 
 

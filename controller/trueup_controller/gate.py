@@ -25,6 +25,7 @@ from trueup_node import record as records
 from trueup_node.errors import BadInput
 from trueup_node.node.identify import LINUX
 
+from .known_faults import explained
 from .project import PREFIX, short_name
 
 if TYPE_CHECKING:
@@ -516,7 +517,7 @@ def guard(
             problem = str(error)
         if problem:
             refuse(request.sender, _plain(f"answer of {request.module}: {problem}"))
-        return response
+        return explained(response)
 
     base._execute_module, base._parse_returned_data = executed, parsed
 

@@ -8,6 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
+from .known_faults import fix_of as known_fix
 from .plans.slurm_names import hostlist
 
 if TYPE_CHECKING:
@@ -437,8 +438,10 @@ def same_counts(
 
 
 def fix_of(text: str) -> str:
-    """The fix of a message of Ansible's own; empty where none is known."""
-    return next((fix for part, fix in _FIXES.items() if part in text), "")
+    """The fix of a message of Ansible's own, or of a fault that the dictionary has; or empty."""
+    if "Fix: " in text:
+        return ""
+    return next((fix for part, fix in _FIXES.items() if part in text), "") or known_fix(text)
 
 
 def _joined(messages: Iterable[tuple[Message, list[str]]]) -> list[tuple[Message, list[str]]]:

@@ -3,20 +3,16 @@ Python runs, windows_gpu_facts asks for it."""
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
-import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from trueup_controller import known_faults
 from trueup_controller.actions import beside
-from trueup_controller.project import CATALOG, full_name
-from trueup_node.errors import BadInput, TrueupError
-from trueup_node.health.faults import Faults, judged, of_document
+from trueup_controller.project import full_name
+from trueup_node.errors import TrueupError
+from trueup_node.health.faults import judged
 from trueup_node.node.identify import is_windows
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_FAULTS = CATALOG / "faults" / "xid.yml"
 
 
 class ActionModule(ActionBase):
@@ -42,7 +38,7 @@ class ActionModule(ActionBase):
         facts = response.get("ansible_facts") or {}
         if isinstance(facts.get("trueup_gpu"), dict):
             try:
-                fact = judged(facts["trueup_gpu"], _faults())
+                fact = judged(facts["trueup_gpu"], known_faults.codes())
             except TrueupError as error:
                 raise AnsibleActionFail(str(error)) from error
             result["ansible_facts"] = {**facts, "trueup_gpu": fact}
@@ -51,13 +47,4 @@ class ActionModule(ActionBase):
 
 def preload() -> None:
     """Read the list before workers are forked (callback trueup_records)."""
-    _faults()
-
-
-@functools.lru_cache(maxsize=1)
-def _faults() -> Faults:
-    try:
-        document = yaml.load(_FAULTS.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 WHY: a safe one
-    except (OSError, yaml.YAMLError) as error:
-        raise BadInput(f"{_FAULTS} cannot be read: {error}") from error
-    return of_document(document, str(_FAULTS))
+    known_faults.codes()

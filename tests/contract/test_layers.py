@@ -49,8 +49,9 @@ MODULE_UTILS: Layers = (
 CONTROLLER: Layers = (
     (
         *("acceptance", "actions", "background", "benchmark_roles", "check_mode_writes"),
-        *("download_failures", "forecast", "gate", "host_names", "lab", "launch_nodes", "machines"),
-        *("morning", "package_failures", "project", "removed_options", "role_folders"),
+        *("download_failures", "forecast", "gate", "host_names", "known_faults", "lab"),
+        *("launch_nodes", "machines", "morning", "package_failures", "project"),
+        *("removed_options", "role_folders"),
         *("settings", "sizes", "system", "systemd"),
     ),
     ("azure", "desktops", "plans", "sites"),

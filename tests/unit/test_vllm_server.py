@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible.module_utils.trueup_node.benchmarks.vllm import server as vllm_server
 from ansible.module_utils.trueup_node.errors import BadInput
-from helpers import parametrized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,15 +147,16 @@ def test_a_server_that_does_not_come_up_ends_at_the_deadline(
         wait(server, deadline_seconds=0.2)
 
 
-@parametrized(("log", "reason"))
-def test_a_service_that_failed_says_why_at_once(
-    server: StandIn, service: list[str], log: str, reason: str
+def test_a_service_that_failed_ends_the_wait_with_its_log(
+    server: StandIn, service: list[str]
 ) -> None:
     server.health = 503
+    log = "ValueError: one\nSee root cause above\n"
     service[:] = ["ActiveState=failed\nNRestarts=5\n", log]
-    with pytest.raises(BadInput, match=r"trueup-vllm-tiny\.service is not running") as refused:
+    message = r"^trueup-vllm-tiny\.service is not running; its log ends: ValueError: one \| See"
+    with pytest.raises(vllm_server.ServerFailedError, match=message) as failed:
         wait(server, deadline_seconds=300)
-    assert reason in str(refused.value)
+    assert failed.value.log == log
 
 
 def test_a_service_that_fails_again_and_again_is_not_waited_for(

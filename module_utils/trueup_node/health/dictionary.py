@@ -180,6 +180,19 @@ class Dictionary:
                 for code in pattern.finditer(line):
                     yield _match(self._coded_entry(kind, code), start, line, "")
 
+    def first_cause(self, text: str) -> Optional[Match]:
+        """The first line that holds a fault which nothing else in the text explains; None without
+        one."""
+        matches = list(self.find(text))
+        causes = [
+            match
+            for match in matches
+            if match.entry.kind == "cause"
+            and match.entry.severity != "info"
+            and not any(match.entry.follows(other.entry) for other in matches)
+        ]
+        return min(causes, key=lambda match: match.start, default=None)
+
     def _coded_entry(self, kind: str, code: re.Match[str]) -> Entry:
         """The entry of a code, milder where the driver's line says Nonfatal."""
         name = f"{kind}_{code.group(1)}"

@@ -10,7 +10,6 @@ import errno
 import http.client
 import json
 import os
-import re
 import socket
 import subprocess
 import time
@@ -28,30 +27,18 @@ _MODELS_SECONDS = 60.0
 # A server that has failed this often while we wait will not come up.
 _MOST_RESTARTS = 2
 _JOURNAL_LINES = 60
-# Messages of a server's log when it cannot start, and their meaning. The first that matches.
-_REASONS: Tuple[Tuple[str, str], ...] = (
-    (r"[Aa]ddress already in use", "its port is taken by another program"),
-    (
-        r"Insufficient space in /dev/shm.*?: ([^.]*)",
-        "its processes share more than /dev/shm holds",
-    ),
-    (r"No space left on device", "a disk is full"),
-    (
-        r"401 Client Error|GatedRepoError|gated repo",
-        "Hugging Face refuses the model: set vllm_hf_token to a token that may read it",
-    ),
-    (
-        r"LocalEntryNotFoundError|OfflineModeIsEnabled|couldn't connect to .*huggingface",
-        "the model is not in the cache and may not be downloaded",
-    ),
-    (
-        r"No available memory for the cache blocks|KV cache .* is larger than",
-        "no memory is left for the KV cache: lower max-model-len, or take a larger size",
-    ),
-    (r"CUDA out of memory|OutOfMemoryError", "the GPU's memory is too small"),
-    (r"[Oo]ut of memory|Cannot allocate memory", "the node's memory is too small"),
-    (r"unrecognized arguments: (.*)", "vLLM does not know these arguments"),
-)
+
+
+class ServerFailedError(BadInput):
+    """A server that does not run.
+
+    Attributes:
+        log: the last lines of its journal.
+    """
+
+    def __init__(self, message: str, log: str) -> None:
+        super().__init__(message)
+        self.log = log
 
 
 class Api(NamedTuple):
@@ -141,16 +128,6 @@ class Service(NamedTuple):
         restarts = int(values.get("NRestarts") or 0)
         log = "" if state == "active" and not restarts else _journal(unit, namespace)
         return cls(unit, state, restarts, log)
-
-
-def explain(log: str) -> Optional[str]:
-    """Why a server could not start, from its log, as a clause; None where the log does not say."""
-    for pattern, meaning in _REASONS:
-        match = re.search(pattern, log)
-        if match:
-            detail = f": {match.group(1)}" if match.groups() else ""
-            return meaning + detail
-    return None
 
 
 def wait_until_ready(
@@ -252,16 +229,14 @@ def space_problem(path: str, needed: int, contents: str) -> Optional[str]:
 def _refuse_dead(service: Service, restarts_before: int) -> None:
     """
     Raises:
-        BadInput: the service has failed for good, or again and again.
+        ServerFailedError: the service has failed for good, or again and again.
     """
     dead = service.state in ("failed", "inactive", "unknown")
     if not dead and service.restarts - restarts_before < _MOST_RESTARTS:
         return
-    reason = explain(service.log)
     how = "is not running" if dead else f"failed {service.restarts - restarts_before} times"
-    raise BadInput(
-        f"{service.unit} {how}"
-        + (f": {reason}" if reason else f"; its log ends: {_end_of(service.log)}")
+    raise ServerFailedError(
+        f"{service.unit} {how}; its log ends: {_end_of(service.log)}", service.log
     )
 
 
