@@ -10,8 +10,8 @@ version_added: "0.3.0"
 short_description: Makes a record of a node's parts, counters and versions
 description:
   - Turns what M(azure_node_facts), M(gpu_facts) and M(ib_facts) found into a record, by which
-    C(trueup health) judges the node and compares it with others of its size. It looks at nothing
-    itself. What is not known has no row.
+    C(trueup health) judges the node and compares it with others of its size. Itself it looks at the
+    kernel log alone, for the lines of O(watched). What is not known has no row.
   - A record has the outcome C(invalid) where one of these modules found something wrong; the
     reason says what. The module does not fail then.
 attributes:
@@ -52,6 +52,8 @@ ansible_facts:
       returned: always, empty in check mode
 """
 
+from ansible.module_utils.trueup_node.errors import BadInput
+from ansible.module_utils.trueup_node.node import watched_log
 from ansible.module_utils.trueup_node.options import Option, module_spec
 from ansible.module_utils.trueup_node.redaction import redact
 from ansible.module_utils.trueup_node.run.answer import AnsibleModule
@@ -63,6 +65,11 @@ OPTIONS = (
     Option("node", "The fact C(trueup_node).", type="dict", required=True),
     Option("gpu", "The fact C(trueup_gpu). Empty where there are no GPUs to look at.", {}),
     Option("ib", "The fact C(trueup_rdma). Empty where there are no RDMA devices to look at.", {}),
+    Option(
+        "watched",
+        "Entries of catalog/faults whose lines of the kernel log it counts; from the action.",
+        {},
+    ),
 )
 
 
@@ -74,7 +81,15 @@ def main() -> None:
     parameters = module.params
     if module.check_mode:
         module.exit_json(changed=False, record=None, raw=None, ansible_facts={})
-    record = redact(record_of(parameters))
+    watched = watched_log.WatchedLog(None)
+    try:
+        if parameters["watched"]:
+            watched = watched_log.look(module, parameters["watched"])
+    except BadInput as error:
+        module.fail_json(msg=str(error))
+    if watched.note:
+        module.warn(watched.note)
+    record = redact(record_of(parameters, watched.counts))
     module.exit_json(
         changed=False, record=record, raw=None, ansible_facts={"trueup_node_state": record}
     )

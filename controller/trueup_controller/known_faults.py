@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from trueup_node.errors import BadInput
 from trueup_node.health import dictionary
-from trueup_node.health.faults import Faults, of_document
+from trueup_node.health.faults import Faults, of_document, watched_of
 
 from .project import CATALOG
 
@@ -31,6 +31,12 @@ def codes() -> Faults:
         BadInput: the file cannot be read, or is wrong.
     """
     return of_document(_document(_CODES), str(_FOLDER / _CODES))
+
+
+@functools.lru_cache(maxsize=1)
+def watched() -> dict[str, Any]:
+    """The entries whose lines a node counts in its kernel log, as ``watched_of`` makes them."""
+    return watched_of(map(_document, _names()))
 
 
 def explanation(text: str) -> str:
@@ -61,8 +67,11 @@ def explained(response: Mapping[str, Any]) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1)
 def _dictionary() -> Dictionary:
-    names = sorted(path.name for path in _FOLDER.glob("*.yml") if path.name != _CODES)
-    return dictionary.of_documents({name: _document(name) for name in names}, codes())
+    return dictionary.of_documents({name: _document(name) for name in _names()}, codes())
+
+
+def _names() -> list[str]:
+    return sorted(path.name for path in _FOLDER.glob("*.yml") if path.name != _CODES)
 
 
 def _document(name: str) -> Any:

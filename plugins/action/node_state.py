@@ -1,5 +1,5 @@
-"""The record of a node's state, by the plays' variables. The module looks at nothing: of a Windows
-host, which runs no Python, the record is made here."""
+"""The record of a node's state, by the plays' variables. Of a Windows host, which runs no Python,
+the record is made here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from trueup_controller import gate
+from trueup_controller import gate, known_faults
 from trueup_node.errors import TrueupError
 from trueup_node.node.identify import is_windows
 from trueup_node.run.node_state import record_of
@@ -31,6 +31,7 @@ class ActionModule(ActionBase):
             **self._task.args,
         }
         if not is_windows(arguments["node"] or {}):
+            arguments.setdefault("watched", known_faults.watched())
             result.update(self._execute_module(module_args=arguments, task_vars=variables))
             return result
         try:

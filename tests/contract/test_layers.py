@@ -49,6 +49,7 @@ MODULE_UTILS: Layers = (
 CONTROLLER: Layers = (
     (
         *("acceptance", "actions", "background", "benchmark_roles", "check_mode_writes"),
+        "evidence",
         *("download_failures", "forecast", "gate", "host_names", "known_faults", "lab"),
         *("launch_nodes", "machines", "morning", "package_failures", "project"),
         *("removed_options", "role_folders"),

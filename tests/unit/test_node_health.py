@@ -12,13 +12,17 @@ from typing import Any
 import pytest
 import yaml
 from helpers import parametrized
-from trueup_controller.plans.slurm_files import _PACKAGE, _ROOM
+from trueup_controller import known_faults
+from trueup_controller.plans.slurm_files import _PACKAGE, health_files
 from trueup_node.health.expectations import of_size
 from trueup_node.vm import slurm_health
 
 ROOT = Path(__file__).parents[2]
 CATALOG = yaml.safe_load((ROOT / "catalog" / "expectations.yml").read_text())
-FAULTS = yaml.safe_load((ROOT / "catalog" / "faults" / "xid.yml").read_text())
+FAULTS = {
+    **yaml.safe_load((ROOT / "catalog" / "faults" / "xid.yml").read_text()),
+    "watched": known_faults.watched(),
+}
 SIZE = "Standard_ND96isr_H100_v5"
 NOW = "2026-11-20T09:00:00Z"
 SHOWN = (ROOT / "tests" / "data" / "slurm" / "show_node.txt").read_text()
@@ -112,7 +116,7 @@ class Node:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in _ROOM:
+        for name in health_files():
             path = folder / _PACKAGE / f"{name}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text((ROOT / "module_utils" / "trueup_node" / f"{name}.py").read_text())

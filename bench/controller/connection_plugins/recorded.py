@@ -63,7 +63,10 @@ FORMAT = "trueup.controller-recording/1"
 HOW = "python bench/controller/record.py --help tells how to record it again"
 # Module arguments that are the project's data and no question to the node: the answer of a node
 # stays the same when a row is added to the catalog.
-_DATA_ARGUMENTS = {("azure_node_facts", "catalog"), ("azure_node_facts", "families")}
+_DATA_ARGUMENTS = {
+    *(("azure_node_facts", "catalog"), ("azure_node_facts", "families")),
+    ("node_state", "watched"),
+}
 # Another each time: the name that the controller gave to a file made from text (copy, template),
 # the run's, and arguments that describe the controller.
 _OF_THE_RUN = {"_original_basename", "run_id", "controller"}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import json
 import shlex
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from trueup_node.health.expectations import of_size
 from trueup_node.node import nccl_topology
 
-from .. import systemd
+from .. import known_faults, systemd
+from ..project import file
 from ..sizes import read_sources
 from ..system import catalog_of
 from .rdma import expected_of
@@ -57,25 +61,7 @@ _WRITTEN = "# Written by trueup (role slurm)"
 # of its own: a node has no controller when slurmd asks.
 _HEALTH = f"{_LIBEXEC}/slurm_health"
 _PACKAGE = "trueup_health"
-_ROOM = (
-    *("__init__", "errors", "suggest", "quantity", "printable", "redaction", "record", "reading"),
-    "cases",
-    *(
-        f"health/{name}"
-        for name in (
-            *("__init__", "expectations", "faults", "node_verdicts", "required", "verdicts"),
-        )
-    ),
-    *(
-        f"node/{name}"
-        for name in (
-            *("__init__", "affinity", "expected_parts", "gpu_look", "gpu_state", "gpu_support"),
-            *("identify", "infiniband", "kernel_log", "link_flaps", "mpi", "nvidia_driver"),
-            *("nvidia_smi", "state", "sysfs", "tools", "topology", "vgpu"),
-        )
-    ),
-    *("run/__init__", "run/output_buffer", "vm/__init__", "vm/slurm_health"),
-)
+_PROGRAM = "vm/slurm_health"
 _START = f"""\
 import sys
 
@@ -298,7 +284,7 @@ def _own_health(inputs: PlanInputs) -> list[dict[str, str]]:
             "path": f"{_LIBEXEC}/{_PACKAGE}/{name}.py",
             "source": f"module_utils/trueup_node/{name}.py",
         }
-        for name in _ROOM
+        for name in health_files()
     ]
     settings = json.dumps(_health_settings(inputs), indent=1, sort_keys=True) + "\n"
     program = f"#!{inputs.python} -I\n{_WRITTEN}.\n{_START}"
@@ -308,6 +294,26 @@ def _own_health(inputs: PlanInputs) -> list[dict[str, str]]:
         _file(_HEALTH, program, "0755"),
         hook,
     ]
+
+
+@functools.lru_cache(maxsize=1)
+def health_files() -> list[str]:
+    """The files of module_utils/trueup_node that the program imports, without ``.py``."""
+    folder, names, waiting = file("module_utils/trueup_node"), set[str](), [_PROGRAM]
+    while waiting:
+        name = waiting.pop()
+        path = folder / f"{name}.py"
+        if name in names or not path.is_file():
+            continue
+        names.add(name)
+        parent = PurePosixPath(name).parent
+        waiting.append(str(parent / "__init__"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                steps = [parent, *parent.parents][node.level - 1]
+                module = steps / (node.module or "").replace(".", "/")
+                waiting += [str(module), *(str(module / alias.name) for alias in node.names)]
+    return sorted(names)
 
 
 def _health_settings(inputs: PlanInputs) -> dict[str, Any]:
@@ -321,7 +327,7 @@ def _health_settings(inputs: PlanInputs) -> dict[str, Any]:
         "vm_size": size,
         "expectations": of_size(inputs.catalog("expectations.yml"), size or ""),
         "size_row": _size_row(inputs),
-        "faults": inputs.catalog("faults/xid.yml"),
+        "faults": {**inputs.catalog("faults/xid.yml"), "watched": known_faults.watched()},
         "gpu": {"gpus": gpus},
         "rdma": expected_of(inputs.node, layouts),
         "flap_hours": _FLAP_HOURS,

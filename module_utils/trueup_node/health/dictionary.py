@@ -7,7 +7,18 @@ fast, and a pattern where a mark alone says too little. XIDs and SXids come from
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Pattern,
+    Sequence,
+    Tuple,
+)
 
 from ..errors import BadInput
 from .faults import Faults
@@ -15,7 +26,15 @@ from .faults import Faults
 KINDS = ("cause", "symptom")
 SEVERITIES = ("fail", "warn", "info")
 _REQUIRED = {"id", "marks", "meaning", "severity", "device", "check", "fix", "sources"}
-_OPTIONAL = {"kind", "pattern", "category", "drain", "reboot_loses_evidence", "consequence_of"}
+_OPTIONAL = {
+    "kind",
+    "pattern",
+    "category",
+    "drain",
+    "reboot_loses_evidence",
+    "consequence_of",
+    "watched",
+}
 _CODES = {
     "xid": (re.compile(r"NVRM: Xid \([^()]{1,60}\): {0,4}([0-9]{1,6})\b"), "NVRM: Xid ("),
     "sxid": (re.compile(r"SXid \(PCI:[^()]{1,60}\): 0{0,9}([0-9]{1,6}), "), "SXid (PCI:"),
@@ -153,7 +172,6 @@ class Dictionary:
 
     def __init__(self, entries: Sequence[Entry], rules: Mapping[str, Any], faults: Faults) -> None:
         self.entries = {entry.id: entry for entry in entries}
-        self._marks = [(mark, entry) for entry in entries for mark in entry.marks]
         self._faults, self._rules = faults, rules
         self._coded = {
             f"{kind}_{code}": _of_code(kind, str(code), faults, rules)
@@ -168,13 +186,7 @@ class Dictionary:
 
     def find(self, text: str) -> Iterator[Match]:
         """The lines of a text that hold entries, in no order; a line once for each entry."""
-        seen = set()
-        for mark, entry in self._marks:
-            for start, line, above in _lines_with(text, mark):
-                if (entry.id, start) in seen or (entry.pattern and not entry.pattern.search(line)):
-                    continue
-                seen.add((entry.id, start))
-                yield _match(entry, start, line, above)
+        yield from find_entries(text, self.entries.values())
         for kind, (pattern, mark) in _CODES.items():
             for start, line, _ in _lines_with(text, mark):
                 for code in pattern.finditer(line):
@@ -202,6 +214,18 @@ class Dictionary:
         if fault and fault.nonfatal and word and word.group(1) != "Fatal":
             return entry._replace(severity=fault.nonfatal, drain=False)
         return entry
+
+
+def find_entries(text: str, entries: Iterable[Entry]) -> Iterator[Match]:
+    """The lines of a text that hold one of the entries, in no order."""
+    for entry in entries:
+        starts = set()
+        for mark in entry.marks:
+            for start, line, above in _lines_with(text, mark):
+                if start in starts or (entry.pattern and not entry.pattern.search(line)):
+                    continue
+                starts.add(start)
+                yield _match(entry, start, line, above)
 
 
 def _lines_with(text: str, mark: str) -> Iterator[Tuple[int, str, str]]:
@@ -278,7 +302,7 @@ def of_documents(documents: Mapping[str, Any], faults: Faults) -> Dictionary:
     for name, document in documents.items():
         if name == "azure.yml":
             continue
-        for entry in _entries(f"catalog/faults/{name}", document, rules["categories"]):
+        for entry in entries_of(f"catalog/faults/{name}", document, rules["categories"]):
             if entry.id in entries:
                 raise BadInput(f"catalog/faults/{name}: {entry.id} is there twice")
             entries[entry.id] = entry
@@ -293,8 +317,12 @@ def of_documents(documents: Mapping[str, Any], faults: Faults) -> Dictionary:
     return dictionary
 
 
-def _entries(where: str, document: Any, categories: Mapping[str, Any]) -> Iterator[Entry]:
-    """The entries of one file."""
+def entries_of(where: str, document: Any, categories: Mapping[str, Any]) -> Iterator[Entry]:
+    """The entries of one file.
+
+    Raises:
+        BadInput: one is wrong; says which.
+    """
     if not isinstance(document, dict) or not {"sources", "faults"} <= set(document):
         raise BadInput(f"{where}: sources and faults are needed")
     for number, item in enumerate(document["faults"], 1):

@@ -1,12 +1,24 @@
-"""Judge XIDs and SXids by catalog/faults/xid.yml.
+"""Judge the kernel log by catalog/faults: XIDs and SXids, and the entries that are ``watched``.
 
 A node returns the codes of its kernel log (``node/kernel_log.py``). They are judged where the list
-is: on the controller, and on a node of role slurm by the copy in its settings.
+is: on the controller, and on a node of role slurm by the copy in its settings. Of watched entries
+(``node/watched_log.py``) it only warns: one line of the kernel proves no broken node.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ..errors import BadInput
 from .verdicts import Verdict, of_case
@@ -21,6 +33,8 @@ _MEMBERS = _REQUIRED | {"nonfatal", "hours", "failed_by", "fix", "fault"}
 _NAMES = {"xid": "XID", "sxid": "SXid"}
 _DEVICES = {"xid": "GPU", "sxid": "NVSwitch"}
 _HOUR = 3600
+# Before the id of a watched entry in the name of its figure.
+_WATCHED = "kernel_fault_"
 # A reset ends the state that the GPU was in, and makes no hardware better.
 _STEP_DOWN = {"fail": "warn", "warn": "info", "info": "info"}
 _UNKNOWN_FIX = (
@@ -53,10 +67,15 @@ class Fault(NamedTuple):
 
 
 class Faults:
-    """All codes, by kind (xid or sxid) and number."""
+    """All codes, by kind (xid or sxid) and number, and the watched entries, by id."""
 
-    def __init__(self, by_kind: Mapping[str, Mapping[int, Fault]]) -> None:
+    def __init__(
+        self,
+        by_kind: Mapping[str, Mapping[int, Fault]],
+        watched: Optional[Mapping[str, Fault]] = None,
+    ) -> None:
         self._by_kind = by_kind
+        self.watched = watched or {}
 
     def of(self, kind: str, code: int) -> Optional[Fault]:
         """The code's entry; None where the list does not have it."""
@@ -73,7 +92,8 @@ class Faults:
 
 
 def of_document(document: Any, where: str) -> Faults:
-    """The faults of a document in the format of catalog/faults/xid.yml.
+    """The faults of a document in the format of catalog/faults/xid.yml, with ``watched_of`` the
+    other files as its ``watched``.
 
     Raises:
         BadInput: an entry is wrong; says which.
@@ -96,7 +116,45 @@ def of_document(document: Any, where: str) -> Faults:
                 if code in faults:
                     raise BadInput(f"{position}: {code} is in the list twice")
                 faults[code] = fault
-    return Faults(by_kind)
+    return Faults(by_kind, _watched(document.get("watched"), where))
+
+
+def watched_of(documents: Iterable[Any]) -> Dict[str, Any]:
+    """The entries that are watched, and their sources, of the other files of catalog/faults: a
+    document in their format."""
+    watched: Dict[str, Any] = {"sources": {}, "faults": []}
+    for number, document in enumerate(documents):
+        for entry in document.get("faults", ()):
+            if entry.get("watched"):
+                names = [f"{number}_{name}" for name in entry["sources"]]
+                for name, source in zip(names, entry["sources"]):
+                    watched["sources"][name] = document["sources"][source]
+                watched["faults"].append({**entry, "sources": names, "consequence_of": []})
+    return watched
+
+
+def _watched(document: Any, where: str) -> Dict[str, Fault]:
+    if document is None:
+        return {}
+    try:
+        return {
+            str(entry["id"]): Fault(
+                meaning=str(entry["meaning"]),
+                severity="warn",
+                nonfatal=None,
+                hours=None,
+                failed_by=(),
+                fix=str(entry["fix"]),
+                fault="",
+                source="; ".join(
+                    str(document["sources"][name]["text"]) for name in entry["sources"]
+                ),
+                date=str(document["sources"][entry["sources"][0]]["date"]),
+            )
+            for entry in document["faults"]
+        }
+    except (IndexError, KeyError, TypeError) as error:
+        raise BadInput(f"{where}: a watched entry is wrong: {error!r}") from error
 
 
 def _fault(
@@ -190,25 +248,39 @@ def _sentence(row: Mapping[str, Any], faults: Faults) -> str:
     )
 
 
-def is_code(metric: str) -> bool:
-    """Whether a figure of a node's state is the count of one code: ``xid_145``, ``sxid_20034``."""
+def metric_of(entry_id: str) -> str:
+    """The figure that counts the lines of a watched entry."""
+    return f"{_WATCHED}{entry_id}"
+
+
+def is_warned(metric: str) -> bool:
+    """Whether a figure of a node's state counts lines that are warned of: of one code
+    (``xid_145``, ``sxid_20034``) or of a watched entry (``kernel_fault_nvme_failed``)."""
     kind, _, code = metric.partition("_")
-    return kind in _KINDS and code.isdecimal()
+    return (kind in _KINDS and code.isdecimal()) or metric.startswith(_WATCHED)
 
 
 def warning(case: Case, figure: Figure, faults: Optional[Faults]) -> Verdict:
-    """The verdict on a count of a code that is to be watched; the record holds no other counts.
+    """The verdict on a figure that ``is_warned``; the record holds no other counts.
 
     Args:
         faults: for the meaning; None where the list is not at hand.
     """
-    kind, _, number = figure.name.partition("_")
-    fault = faults.of(kind, int(number)) if faults else None
-    name = f"{_NAMES[kind]} {number}"
+    if figure.name.startswith(_WATCHED):
+        name = figure.name[len(_WATCHED) :]
+        fault = faults.watched.get(name) if faults else None
+        message, of_codes = "kernel log", ""
+        unknown_fix = f"Look for {name} in catalog/faults."
+    else:
+        kind, _, number = figure.name.partition("_")
+        fault = faults.of(kind, int(number)) if faults else None
+        name = f"{_NAMES[kind]} {number}"
+        message, of_codes = f"{name} in the kernel log", "/xid.yml"
+        unknown_fix = _capitalised(_UNKNOWN_FIX)
     return of_case(
         case,
         "warn",
-        f"{name} in the kernel log: {fault.meaning}" if fault else f"{name} in the kernel log",
+        f"{message}: {fault.meaning}" if fault else message,
         metric=figure.name,
         device=figure.device,
         measured=figure.value,
@@ -217,8 +289,8 @@ def warning(case: Case, figure: Figure, faults: Optional[Faults]) -> Verdict:
         unit=figure.unit,
         source=fault.source if fault else None,
         date=fault.date if fault else None,
-        fix=_capitalised(fault.fix if fault and fault.fix else _UNKNOWN_FIX),
-        reason=None if fault else f"{name} is not in catalog/faults/xid.yml",
+        fix=_capitalised(fault.fix) if fault and fault.fix else unknown_fix,
+        reason=None if fault else f"{name} is not in catalog/faults{of_codes}",
     )
 
 

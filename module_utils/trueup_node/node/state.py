@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from ..health.faults import metric_of
 from ..record import Metric
 from .gpu_state import is_registered
 from .gpu_support import is_amd
 from .vgpu import is_licensed
+from .watched_log import Count
 
 _GIGA = 1e9
 _ECC = ("sram_corrected", "sram_uncorrected", "dram_corrected", "dram_uncorrected")
@@ -24,6 +26,7 @@ def metrics(
     node: Mapping[str, Any],
     gpu: Optional[Mapping[str, Any]],
     ib: Optional[Mapping[str, Any]],
+    watched: Optional[Sequence[Count]] = None,
 ) -> List[Metric]:
     """A row for each known figure; an unknown one has no row.
 
@@ -31,6 +34,7 @@ def metrics(
         node: the fact ``trueup_node``.
         gpu: the fact ``trueup_gpu``, None where nobody looked.
         ib: the fact ``trueup_rdma``, likewise.
+        watched: lines of the kernel log (``watched_log``), likewise.
     """
     rows: List[Optional[Metric]] = [
         _count("cpus", node.get("cpus")),
@@ -50,6 +54,9 @@ def metrics(
             for row in ib.get("flaps") or []
         ]
     rows += _of_kernel_log((gpu or {}).get("xids"))
+    if watched is not None:
+        rows.append(_count("kernel_faults", sum(row.lines for row in watched)))
+        rows += [_count(metric_of(row.id), row.lines, row.device) for row in watched]
     for number, state in enumerate((gpu or {}).get("devices") or []):
         rows += _of_gpu(f"gpu{number}", state)
     return [row for row in rows if row is not None]

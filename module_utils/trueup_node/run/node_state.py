@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Mapping, Optional, Sequence
 
 from ..node import state
+from ..node.watched_log import Count
 from ..record import Record
 from .bench import Case
 
 
-def record_of(parameters: Mapping[str, Any]) -> Record:
+def record_of(parameters: Mapping[str, Any], watched: Optional[Sequence[Count]] = None) -> Record:
     """The record of the options of the module node_state: ``run_id``, ``node_name``, ``node``,
-    ``gpu`` and ``ib``. It is invalid where problems are in the last two."""
+    ``gpu`` and ``ib``. It is invalid where problems are in the last two.
+
+    Args:
+        watched: lines of the kernel log; None where it was not read.
+    """
     node: Dict[str, Any] = parameters["node"]
     gpu, ib = parameters["gpu"] or None, parameters["ib"] or None
     case = Case(
@@ -27,5 +32,5 @@ def record_of(parameters: Mapping[str, Any]) -> Record:
     return case.record(
         "invalid" if wrong else "ok",
         reason=" ".join(wrong) or None,
-        metrics=state.metrics(node, gpu, ib),
+        metrics=state.metrics(node, gpu, ib, watched),
     )

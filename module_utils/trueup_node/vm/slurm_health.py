@@ -8,7 +8,7 @@ It runs without Ansible, with the node's Python. Role slurm writes its settings,
 - ``epilog_name``: of the hook after a job;
 - ``expectations``: a document as catalog/expectations.yml, of this size;
 - ``size_row``: the size's row of catalog/vm_sizes.csv with its ``source``; empty for no such row;
-- ``faults``: a document as catalog/faults/xid.yml;
+- ``faults``: a document as catalog/faults/xid.yml, and the ``watched`` entries of its folder;
 - ``gpu`` and ``rdma``: expectations of ``gpu_look`` and ``infiniband``; ``flap_hours``: of links;
 - ``programs``: the programs before a job, whose last line names the problem;
 - ``records``: a results folder, or empty; ``record_hours``: how old a record may be;
@@ -40,7 +40,7 @@ from ..health.expectations import of_document
 from ..health.node_verdicts import sentence, slurm_states, slurm_update
 from ..health.required import held_to
 from ..health.verdicts import Verdict, judge, latest, worst
-from ..node import gpu_look, identify, infiniband, link_flaps, state, tools
+from ..node import gpu_look, identify, infiniband, link_flaps, state, tools, watched_log
 from ..node.expected_parts import with_parts
 from ..node.topology import read_topology
 from ..record import read_records, run_counts
@@ -147,7 +147,7 @@ def _judged(cases: Sequence[Case], settings: Mapping[str, Any]) -> list[Verdict]
         faults.warning(case, figure, meanings)
         for case in cases
         for figure in case.figures
-        if faults.is_code(figure.name)
+        if faults.is_warned(figure.name)
     ]
     return held_to(verdicts, cases, expectations, reason_of=None)
 
@@ -191,6 +191,8 @@ def _own_state(settings: Mapping[str, Any], shell: Shell) -> Case:
         "nvme": identify.read_nvme("/sys"),
     }
     wrong = state.problems(gpu, rdma)
+    # It only warns, which drains no node: an unreadable log needs no note of its own.
+    watched = watched_log.look(shell, settings["faults"]["watched"]).counts
     return Case(
         nodes=(settings["record_name"],),
         vm_size=settings["vm_size"],
@@ -203,7 +205,7 @@ def _own_state(settings: Mapping[str, Any], shell: Shell) -> Case:
         software={},
         figures=[
             Figure(metric.name, metric.value, metric.unit, metric.direction, device=metric.device)
-            for metric in state.metrics(node, gpu, rdma)
+            for metric in state.metrics(node, gpu, rdma, watched)
         ],
         started_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     )

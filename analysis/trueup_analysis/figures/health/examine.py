@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from trueup_node.errors import BadInput
 from trueup_node.health import verdicts
-from trueup_node.health.faults import is_code, warning
+from trueup_node.health.faults import is_warned, warning
 from trueup_node.health.required import held_to
 from trueup_node.health.verdicts import WORST_FIRST, Verdict, worst
 
@@ -193,8 +193,8 @@ def _judged(
 
 
 def _warnings(cases: Sequence[Case], figures: pd.DataFrame, faults: Faults | None) -> list[Verdict]:
-    """XIDs and SXids that are to be watched."""
-    codes = figures[figures["name"].isin(list(filter(is_code, figures["name"].cat.categories)))]
+    """XIDs, SXids and other lines of the kernel log that are to be watched."""
+    codes = figures[figures["name"].isin(list(filter(is_warned, figures["name"].cat.categories)))]
     return [
         warning(cases[index], figure, faults)
         for index, figure in zip(codes["record"], as_figures(codes), strict=True)

@@ -74,6 +74,8 @@ def at_sizes(
 
 
 def read_faults(chosen: Path | None = None) -> faults.Faults:
-    """The catalog's XIDs and SXids; arguments and errors as of ``read_catalog``."""
+    """XIDs, SXids and watched entries of the catalog; arguments, errors as of ``read_catalog``."""
     path = catalog.find("faults/xid.yml", chosen)
-    return faults.of_document(catalog.document(path), str(path))
+    others = sorted(other for other in path.parent.glob("*.yml") if other != path)
+    watched = faults.watched_of(map(catalog.document, others))
+    return faults.of_document({**catalog.document(path), "watched": watched}, str(path))
