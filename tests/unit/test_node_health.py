@@ -7,15 +7,19 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 from helpers import parametrized
+from metadata_server import COMPUTE, document, send, serving
 from trueup_controller import known_faults
 from trueup_controller.plans.slurm_files import _PACKAGE, health_files
 from trueup_node.health.expectations import of_size
 from trueup_node.vm import slurm_health
+
+if TYPE_CHECKING:
+    from http.server import BaseHTTPRequestHandler
 
 ROOT = Path(__file__).parents[2]
 CATALOG = yaml.safe_load((ROOT / "catalog" / "expectations.yml").read_text())
@@ -130,6 +134,7 @@ class Node:
             "size_row": {},
             "faults": FAULTS,
             "flap_hours": 0,
+            "events": [],
             "programs": [],
             "drains": False,
             "records": "",
@@ -244,6 +249,48 @@ def test_the_check_before_a_job_is_run_too(node: Node) -> None:
     assert "10-trueup-health: /scratch is not mounted" in told
     hook.write_text("#!/bin/sh\nexit 0\n")
     assert node.run()[1].startswith("trueup: pass\n")
+
+
+def azure_event(kind: str, machine: str = COMPUTE["name"]) -> dict[str, Any]:
+    names = {"EventStatus": "Scheduled", "EventType": kind, "Resources": [machine]}
+    return {**names, "NotBefore": "Thu, 22 Jul 2021 04:50:17 GMT"}
+
+
+@pytest.mark.parametrize("kind", ["Reboot", "Redeploy", "Preempt", "Terminate"])
+def test_a_node_drains_before_azure_interrupts_it_and_gives_itself_back(
+    node: Node, kind: str
+) -> None:
+    coming = [azure_event(kind)]
+
+    def behave(handler: BaseHTTPRequestHandler) -> None:
+        body = document() if "instance" in handler.path else json.dumps({"Events": coming}).encode()
+        send(body)(handler)
+
+    with serving(behave) as (url, _):
+        base = url.partition("/metadata")[0]
+        node.settings["events"] = [
+            f"{base}/metadata/instance",
+            f"{base}/metadata/scheduledevents",
+        ]
+        (told,) = node.run()[2]
+        assert told.startswith(f"{DRAIN}fail: ")
+        assert f"this machine ({kind}, not before 2021-07-22T04:50:17Z)" in told
+        node.show(shown("IDLE+DRAIN", told.partition("reason=")[2]))
+        coming[:] = [azure_event("Reboot", "another-machine")]
+        assert node.run()[2] == ["update nodename=n1 state=resume"]
+        node.show(shown())
+        coming[:] = [azure_event("Freeze")]
+        status, said, calls = node.run()
+        assert (status, calls) == (0, [])
+        assert "warn: " in said
+        assert "Azure pauses this machine" in said
+
+
+def test_events_that_cannot_be_read_drain_nothing(node: Node) -> None:
+    node.settings["events"] = ["http://127.0.0.1:9/metadata/instance", "http://127.0.0.1:9/x"]
+    status, said, told = node.run()
+    assert (status, told) == (0, [])
+    assert "scheduled events cannot be read: nothing listens at the metadata address" in said
 
 
 @pytest.mark.parametrize(("drains", "told"), [(False, 0), (True, 1)])

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from role_plans import asked, node
 from trueup_controller.plans.slurm import plan as slurm
 from trueup_node.plan import PlanInputs
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SECRETS = {
     "munge_key": base64.b64encode(bytes(range(64))).decode(),
@@ -189,9 +193,38 @@ def test_a_node_with_infiniband() -> None:
 def test_a_node_with_gpus() -> None:
     result = values("nd")
     health = contents(result)[HEALTH] or ""
-    assert 'if [ "$found" -ne 8 ]; then\n  echo "$found of 8 GPUs answer' in health
+    assert "\nwanted=8\n" in health
     assert 'if [ "$found" -lt 8 ]; then' in health
     assert "nvidia-smi -i" in (contents(result)[CLOCKS] or "")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "status", "message"),
+    [
+        (None, 1, "7 of 8 GPUs answer (nvidia-smi)"),
+        ("0,1", 0, ""),
+        ("0-3,5", 0, ""),
+        ("2,7", 1, "1 of 2 GPUs answer (nvidia-smi -i 2,7)"),
+        ("6-7", 1, "1 of 2 GPUs answer (nvidia-smi -i 6,7)"),
+    ],
+)
+def test_before_a_job_its_gpus_alone_are_asked(
+    tmp_path: Path, gpus: str | None, status: int, message: str
+) -> None:
+    """A stand-in of nvidia-smi on a node whose GPU 7 does not answer."""
+    health = (contents(values("nd"))[HEALTH] or "").partition("found=0\n")[0]
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(
+        '#!/bin/sh\nif [ "$1" = -i ]; then asked=$2; shift 2; else asked=0,1,2,3,4,5,6,7; fi\n'
+        '[ "$*" = "--query-gpu=uuid --format=csv,noheader" ] || exit 9\n'
+        'for gpu in $(echo "$asked" | tr , " "); do [ "$gpu" = 7 ] || echo "GPU-$gpu"; done\n'
+    )
+    smi.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", **({"SLURM_JOB_GPUS": gpus} if gpus else {})}
+    done = subprocess.run(
+        ["sh", "-c", health], env=env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (status, message, "")
 
 
 @pytest.mark.parametrize(

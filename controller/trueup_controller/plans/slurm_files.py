@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from trueup_node.health.expectations import of_size
 from trueup_node.node import nccl_topology
+from trueup_node.node.events import EVENTS_URL
+from trueup_node.node.metadata import METADATA_URL
 
 from .. import known_faults, systemd
 from ..project import file
@@ -78,6 +80,8 @@ exec {_HEALTH} --epilog
 """
 # Below slurmd's limit for a HealthCheckProgram, 60 s (slurm.conf(5)).
 _HEALTH_SECONDS = 50
+# After a job: 10 s to look at the node, and 10 s to tell Slurm.
+_EPILOG_SECONDS = 20
 # As AzNHC's check_ib_link_flapping.
 _FLAP_HOURS = 6
 # After these a record says nothing any more.
@@ -331,13 +335,14 @@ def _health_settings(inputs: PlanInputs) -> dict[str, Any]:
         "gpu": {"gpus": gpus},
         "rdma": expected_of(inputs.node, layouts),
         "flap_hours": _FLAP_HOURS,
+        "events": [METADATA_URL, EVENTS_URL] if "events" in options["health"] else [],
         "programs": ["/etc/slurm/prolog.d/10-trueup-health"],
         "epilog_name": _EPILOG_NAME,
         "records": options["health_records"],
         "record_hours": _RECORD_HOURS,
         "drains": "drain_unmeasured" in options["health"],
         "seconds": _HEALTH_SECONDS,
-        "epilog_seconds": options["hook_timeout_seconds"] - 2,
+        "epilog_seconds": min(_EPILOG_SECONDS, options["hook_timeout_seconds"] - 2),
     }
 
 

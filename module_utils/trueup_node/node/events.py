@@ -27,6 +27,9 @@ _POLL_SECONDS = 2.0
 _FIRST_SECONDS = 120.0
 _ANSWER_SECONDS = 10.0
 _ENDS = {"Preempt": "evicts", "Terminate": "deletes"}
+# All that end or move the jobs of a machine. A Freeze pauses it for some seconds.
+_INTERRUPTS = {**_ENDS, "Reboot": "reboots", "Redeploy": "moves"}
+_PAUSES = {"Freeze": "pauses"}
 # Those that the service is documented to give; an event that is over or cancelled is not listed.
 _COMING = ("Scheduled", "Started")
 
@@ -90,16 +93,60 @@ def ending(
         local_names: names of this machine.
         peer_names: names of the other machines that a case runs on.
     """
+    return _first(events, _ENDS, local_names, peer_names)
+
+
+def interrupting(events: Iterable[Event], local_names: Iterable[str]) -> str:
+    """Of the first event that ends or moves the jobs of this machine, a sentence, as ``ending``."""
+    return _first(events, _INTERRUPTS, local_names)
+
+
+def pausing(events: Iterable[Event], local_names: Iterable[str]) -> str:
+    """Of the first event that pauses this machine, a sentence, as ``ending``."""
+    return _first(events, _PAUSES, local_names)
+
+
+def _first(
+    events: Iterable[Event],
+    kinds: Mapping[str, str],
+    local_names: Iterable[str],
+    peer_names: Iterable[str] = (),
+) -> str:
     local, ours = ({name.lower() for name in names} for names in (local_names, peer_names))
     for event in events:
-        if event.kind not in _ENDS or event.status not in _COMING:
+        if event.kind not in kinds or event.status not in _COMING:
             continue
         named = [name for name in event.machines if name.lower() in local | ours]
         if named:
             machine = "this machine" if named[0].lower() in local else f"node {named[0]}"
             when = f"not before {event.not_before}" if event.not_before else "at once"
-            return f"Azure {_ENDS[event.kind]} {machine} ({event.kind}, {when})"
+            return f"Azure {kinds[event.kind]} {machine} ({event.kind}, {when})"
     return ""
+
+
+def planned(
+    metadata_url: str, events_url: str, answer_seconds: float
+) -> Tuple[List[Event], Tuple[str, ...]]:
+    """The events that Azure plans now, of this machine and its set, and this machine's names.
+
+    Raises:
+        ParseError: the service does not answer, or not with events.
+    """
+    documents = []
+    for url in (metadata_url, events_url):
+        answer = metadata.document(url, answer_seconds=answer_seconds)
+        if answer.status != "ok":
+            raise ParseError(answer.detail)
+        documents.append(answer.content)
+    return events_of(documents[1]), _names_of(documents[0])
+
+
+def _names_of(content: Mapping[str, Any]) -> Tuple[str, ...]:
+    compute = content.get("compute")
+    name = compute.get("name") if isinstance(compute, dict) else None
+    if not isinstance(name, str) or not name:
+        raise ParseError("the metadata service does not say this machine's name")
+    return name, os.uname().nodename
 
 
 class Watch:
@@ -153,11 +200,7 @@ class Watch:
 
     def _events(self) -> List[Event]:
         if not self._names:
-            compute = self._get(self._urls[1]).get("compute")
-            name = compute.get("name") if isinstance(compute, dict) else None
-            if not isinstance(name, str) or not name:
-                raise ParseError("the metadata service does not say this machine's name")
-            self._names = (name, os.uname().nodename)
+            self._names = _names_of(self._get(self._urls[1]))
         return events_of(self._get(self._urls[0]))
 
     def _get(self, url: str) -> Dict[str, Any]:

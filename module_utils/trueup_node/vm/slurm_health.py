@@ -10,6 +10,7 @@ It runs without Ansible, with the node's Python. Role slurm writes its settings,
 - ``size_row``: the size's row of catalog/vm_sizes.csv with its ``source``; empty for no such row;
 - ``faults``: a document as catalog/faults/xid.yml, and the ``watched`` entries of its folder;
 - ``gpu`` and ``rdma``: expectations of ``gpu_look`` and ``infiniband``; ``flap_hours``: of links;
+- ``events``: the addresses of the instance metadata and of scheduled events, or empty;
 - ``programs``: the programs before a job, whose last line names the problem;
 - ``records``: a results folder, or empty; ``record_hours``: how old a record may be;
 - ``drains``: whether an unmeasured figure drains the node too;
@@ -40,7 +41,7 @@ from ..health.expectations import of_document
 from ..health.node_verdicts import sentence, slurm_states, slurm_update
 from ..health.required import held_to
 from ..health.verdicts import Verdict, judge, latest, worst
-from ..node import gpu_look, identify, infiniband, link_flaps, state, tools, watched_log
+from ..node import events, gpu_look, identify, infiniband, link_flaps, state, tools, watched_log
 from ..node.expected_parts import with_parts
 from ..node.topology import read_topology
 from ..record import read_records, run_counts
@@ -63,6 +64,8 @@ _WELL_STATES = {
     *("IDLE", "MIXED", "ALLOCATED", "COMPLETING", "RESERVED", "PLANNED", "CLOUD", "DYNAMIC_NORM"),
     *("DRAIN", "-"),
 }
+# Of the metadata service, which answers at once but for its first call (two minutes).
+_EVENTS_SECONDS = 5.0
 # Left for Slurm to be told.
 _TELL_SECONDS = 10.0
 
@@ -128,6 +131,8 @@ class Shell:
 def look(settings: Mapping[str, Any], shell: Shell) -> Looked:
     """The node as it is now, and then its records: these may lie on a server that is away."""
     verdicts = [_of_program(path, settings, shell) for path in settings["programs"]]
+    if settings["events"]:
+        verdicts.append(_of_events(settings))
     case = _own_state(settings, shell)
     verdicts += _judged([case], settings)
     if worst({verdict.verdict for verdict in verdicts}) == "fail" or not settings["records"]:
@@ -167,6 +172,29 @@ def _of_program(path: str, settings: Mapping[str, Any], shell: Shell) -> Verdict
         "pass" if response.ok else "fail",
         "what jobs rely on",
         reason=None if response.ok else f"{name}: {lines[-1]}",
+    )
+
+
+def _of_events(settings: Mapping[str, Any]) -> Verdict:
+    """The verdict on Azure's plans: an event that ends or moves jobs fails the node until it is
+    over, so that no job begins that it would end."""
+    try:
+        coming, names = events.planned(*settings["events"], answer_seconds=_EVENTS_SECONDS)
+        reason = events.interrupting(coming, names)
+        verdict = "fail" if reason else "pass"
+        if not reason:
+            reason = events.pausing(coming, names)
+            verdict = "warn" if reason else "pass"
+    except TrueupError as error:
+        verdict, reason = "not measured", f"scheduled events cannot be read: {error}"
+    return Verdict(
+        (settings["record_name"],),
+        settings["vm_size"],
+        "azure",
+        "scheduled events",
+        verdict,
+        "no interruption planned",
+        reason=reason or None,
     )
 
 

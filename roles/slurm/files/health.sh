@@ -1,9 +1,13 @@
 #!/bin/sh
 # Written by trueup (role slurm). Whether this node has what its jobs rely on; its last line says what is missing.
 
-found=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
-if [ "$found" -ne @GPUS@ ]; then
-  echo "$found of @GPUS@ GPUs answer (nvidia-smi -L)"
+# Before and after a job its GPUs alone (prolog and epilog have SLURM_JOB_GPUS, such as 0,1 or 0-3); else all.
+gpus=$(echo "$SLURM_JOB_GPUS" | tr ',' '\n' | awk -F- 'NF { for (i = $1; i <= $NF; i++) printf "%s%d", n++ ? "," : "", i }')
+wanted=@GPUS@
+if [ -n "$gpus" ]; then wanted=$(echo "$gpus" | tr ',' '\n' | wc -l); fi
+found=$(nvidia-smi ${gpus:+-i "$gpus"} --query-gpu=uuid --format=csv,noheader 2>/dev/null | grep -c '^GPU-')
+if [ "$found" -ne "$wanted" ]; then
+  echo "$found of $wanted GPUs answer (nvidia-smi${gpus:+ -i $gpus})"
   exit 1
 fi
 
