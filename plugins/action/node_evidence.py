@@ -47,5 +47,7 @@ class ActionModule(ActionBase):
         except (TrueupError, KeyError, TypeError, ValueError) as error:
             raise AnsibleActionFail(f"evidence: {error}") from error
         path = str(folder / description["archive"])
-        result.update(path=path, sha256=description["sha256"], missing=description["missing"])
+        missing = description["missing"]
+        absent = f"; not there, or not whole: {', '.join(missing)}" if missing else ""
+        result.update(path=path, sha256=description["sha256"], missing=missing, absent=absent)
         return result

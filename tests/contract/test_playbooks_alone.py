@@ -30,6 +30,7 @@ PLAYBOOKS: dict[str, tuple[int, str, tuple[str, ...]]] = {
     "judge": (2, "run playbooks/check.yml (or health.yml)", ()),
     "check": (0, "0 of 1 node judged", OF_NODES),
     "morning": (2, "/nowhere does not exist", ("-e", '{"morning_options": ["/nowhere"]}')),
+    "evidence": (0, "not there, or not whole: ", ()),
     "acceptance": (0, "bundle: ", ()),
     "pull": (0, "0 of 1 node judged", OF_NODES),
     "provision": (2, "give a recipe: -e trueup_azure_recipe=", ()),

@@ -179,22 +179,21 @@ def _of_events(settings: Mapping[str, Any]) -> Verdict:
     """The verdict on Azure's plans: an event that ends or moves jobs fails the node until it is
     over, so that no job begins that it would end."""
     try:
-        coming, names = events.planned(*settings["events"], answer_seconds=_EVENTS_SECONDS)
-        reason = events.interrupting(coming, names)
-        verdict = "fail" if reason else "pass"
-        if not reason:
-            reason = events.pausing(coming, names)
-            verdict = "warn" if reason else "pass"
+        metadata_url, events_url = settings["events"]
+        coming, names = events.planned(metadata_url, events_url, _EVENTS_SECONDS)
+        interruption, pause = (of(coming, names) for of in (events.interrupting, events.pausing))
+        unreadable = ""
     except TrueupError as error:
-        verdict, reason = "not measured", f"scheduled events cannot be read: {error}"
+        interruption = pause = ""
+        unreadable = f"scheduled events cannot be read: {error}"
     return Verdict(
         (settings["record_name"],),
         settings["vm_size"],
         "azure",
         "scheduled events",
-        verdict,
+        "fail" if interruption else "warn" if pause else "not measured" if unreadable else "pass",
         "no interruption planned",
-        reason=reason or None,
+        reason=interruption or pause or unreadable or None,
     )
 
 
