@@ -60,6 +60,7 @@ GROUPS: Final = {
     "Plan": {
         "advise": "Which size and how many for a piece of work, how long, and what it costs.",
         "evidence": "Results that others published, how old they are, and their import.",
+        "model": "A language model's memory, layout, speed and cost, from its config.json.",
         "presets": "Published pieces of work that a run can reproduce, with time and US$.",
         "flops": "What a training step computes, and what a TFLOP/s or a step time means.",
         "checkpoint": "How long a checkpoint to Blob takes, and how often to write one.",

@@ -82,6 +82,10 @@ GIVEN: dict[str, tuple[tuple[str, ...], ...]] = {
     "prices spot": (),
     "prices diff": ((),),
     "sizes": (("--catalog", "{catalog}"),),
+    "model": (
+        ("{file}",),
+        (str(ROOT / "tests/data/models/llama/config.json"), "--catalog", "{catalog}"),
+    ),
     "advise": (
         ("{file}",),
         ("stencil", "grid=512x512x512", "steps=100", "--catalog", "{catalog}"),

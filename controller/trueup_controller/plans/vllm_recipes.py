@@ -386,7 +386,12 @@ def _facts(name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     attention = dict.fromkeys(pairs[0], _whole(1))
     more = {"other_bytes": _whole(0), "hidden": _whole(1), "experts": _whole(1)}
     more["active_parameters"] = _whole(1)
+    more.update(sliding_layers=_whole(0), sliding_window=_whole(1))
     _members(name, "facts.", facts, {**_FACTS, **attention}, more)
+    if facts.get("sliding_layers", 0) > facts["layers"]:
+        raise _wrong(name, "facts.sliding_layers", "is more than all layers")
+    if facts.get("sliding_layers") and "sliding_window" not in facts:
+        raise _wrong(name, "facts.sliding_window", "is missing beside sliding_layers")
     if facts["expert_parameters"] > facts["parameters"]:
         raise _wrong(name, "facts.expert_parameters", "is more than all parameters")
     return {"other_bytes": 0, **facts}
@@ -496,6 +501,14 @@ def kv_bytes_per_token(facts: Mapping[str, Any]) -> int:
     return int(facts["layers"] * values * facts["kv_bytes"])
 
 
+def sequence_bytes(facts: Mapping[str, Any], tokens: int) -> int:
+    """Bytes of KV cache of one sequence. Layers with a sliding window hold no more."""
+    each = kv_bytes_per_token(facts) // facts["layers"]
+    sliding = facts.get("sliding_layers", 0)
+    held = min(tokens, facts.get("sliding_window", tokens))
+    return int(each * ((facts["layers"] - sliding) * tokens + sliding * held))
+
+
 def fit(
     recipe: Mapping[str, Any],
     machine: Machine,
@@ -600,7 +613,7 @@ def _need(recipe: Mapping[str, Any], machine: Machine) -> _Need:
     else:
         # Tensor parallel ranks share out the KV heads; MLA's one latent vector is on all of them.
         parts = min(tensor, facts.get("kv_heads", 1))
-        cache = math.ceil(kv_bytes_per_token(facts) * recipe["max_model_len"] / parts)
+        cache = math.ceil(sequence_bytes(facts, recipe["max_model_len"]) / parts)
     workspace = math.ceil(recipe["workspace_gib"] * GIB)
     buffers = _deepep_buffers(recipe, machine)
     return _Need(ranks, math.ceil(each * ranks), cache * ranks, buffers * ranks, workspace * ranks)
@@ -704,10 +717,10 @@ def _unfit(
                 f"it is for {', '.join(recipe['gpu_models'])}, not {machine.gpu_model or 'unknown'}"
             )
     else:
-        sequence_bytes = kv_bytes_per_token(recipe["facts"]) * recipe["max_model_len"]
-        if sequence_bytes > recipe["cpu"]["kv_cache_gib"] * GIB * recipe["tensor_parallel"]:
+        longest = sequence_bytes(recipe["facts"], recipe["max_model_len"])
+        if longest > recipe["cpu"]["kv_cache_gib"] * GIB * recipe["tensor_parallel"]:
             reasons.append(
-                f"one sequence of {recipe['max_model_len']} tokens takes {_gib(sequence_bytes)}"
+                f"one sequence of {recipe['max_model_len']} tokens takes {_gib(longest)}"
                 f" of KV cache, more than cpu.kv_cache_gib, {recipe['cpu']['kv_cache_gib']} GiB"
             )
     return reasons

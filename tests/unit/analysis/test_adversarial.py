@@ -35,6 +35,7 @@ from trueup_analysis.report.publish import write_report
 ROOT = Path(__file__).resolve().parents[3]
 PRICES = ROOT / "catalog" / "prices.csv"
 STREAM = ROOT / "tests" / "data" / "stream" / "stream510.txt"
+MODEL = ROOT / "tests" / "data" / "models" / "llama" / "config.json"
 HEADERS = "size,region,os,offer,usd_per_hour,as_of_date,source,notes\n"
 
 
@@ -403,6 +404,7 @@ def test_tuning_is_in_the_layout_only_where_one_problem_ran_with_several(tmp_pat
 BESIDE = {
     "import": ("--size", "Standard_HB120rs_v3"),
     "flops": ("--published",),
+    "model": ("--requests-per-second", "1"),
     "read": ("--size", "Standard_HB120rs_v3"),
     "advise": ("stencil", "grid=512x512x512", "steps=1000"),
     "azure plan": ("devito-hbv3",),
@@ -418,6 +420,7 @@ BESIDE = {
 LOGS = dict.fromkeys(("import", "read", "explain"), "stream.txt") | {
     "topology check": "topology.xml",
     "evidence import": str(ROOT / "tests/data/evidence/benchmarks.json"),
+    "model": "config.json",
 }
 # The first three ask the network, the fourth needs prices of one's own; to the last a folder
 # without runs is no error but a check that did not run.
@@ -450,6 +453,7 @@ def test_a_path_that_cannot_be_ends_in_one_sentence(
         path = run.parent / f"earlier-{number}.json"
         path.write_text(json.dumps({**good_record(), **changed}))
     shutil.copy(STREAM, tmp_path / "stream.txt")
+    shutil.copy(MODEL, tmp_path / "config.json")
     monkeypatch.chdir(tmp_path)
     size = ("--size", "Standard_ND96asr_v4")
     assert call("topology", "write", *size, "--output", "topology.xml")[0] == 0

@@ -232,6 +232,7 @@ def test_what_cannot_be_answered_is_said(given: dict[str, Any], message: str) ->
 
 
 LLAMA = {
+    "model_type": "llama",
     "num_hidden_layers": 32,
     "hidden_size": 4096,
     "intermediate_size": 14336,

@@ -3,7 +3,6 @@ request on them at their datasheet's rates."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass, replace
@@ -15,6 +14,8 @@ from trueup_controller.plans import vllm_recipes
 from trueup_node.errors import BadInput
 
 from ... import catalog
+from ..models import config as model_config
+from ..models import facts as model_facts
 from .knowledge import number
 
 if TYPE_CHECKING:
@@ -180,33 +181,19 @@ def of_config(path: Path, ask: Mapping[str, Any]) -> Model:
     """A model of a Hugging Face ``config.json``.
 
     Raises:
-        BadInput: it cannot be read, or lacks a figure that serving needs.
+        BadInput: it cannot be read, or describes a model that is not supported.
     """
-    try:
-        config = json.loads(catalog.text(path))
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path} is not JSON: {str(error)[:80]}") from error
-    if not isinstance(config, dict) or "num_hidden_layers" not in config:
-        raise BadInput(f"{path} is no config.json of a language model: it has no num_hidden_layers")
-    layers = _count(config, "num_hidden_layers", path)
-    if config.get("kv_lora_rank"):
-        attention = {
-            name: _count(config, name, path) for name in ("kv_lora_rank", "qk_rope_head_dim")
-        }
-    else:
-        heads = _count(config, "num_attention_heads", path)
-        kv = (
-            _count(config, "num_key_value_heads", path)
-            if config.get("num_key_value_heads")
-            else heads
-        )
-        each = config.get("head_dim") or _count(config, "hidden_size", path) // heads
-        attention = {"kv_heads": kv, "head_dim": _count({"head_dim": each}, "head_dim", path)}
-    parameters = (ask["parameters_billion"] or 0) * _BILLION or _dense(config, path)
-    active = _active(ask, parameters)
-    return _made(path.name, parameters, active, _width(config, ask, path), layers, attention)
+    config = model_config.read(path)
+    facts = model_facts.facts(config)
+    if ask["parameters_billion"]:
+        facts["parameters"] = round(ask["parameters_billion"] * _BILLION)
+        facts["expert_parameters"] = min(facts["expert_parameters"], facts["parameters"])
+        facts["other_bytes"] = 0
+    if ask["active_parameters_billion"] or ask["parameters_billion"]:
+        facts["active_parameters"] = round(_active(ask, facts["parameters"]))
+    recipe = {**of_recipe(_OWN).recipe, "facts": facts}
+    model = Model(path.name, recipe, float(facts["active_parameters"]), own=True)
+    return model.at(ask["precision"])
 
 
 def of_numbers(ask: Mapping[str, Any]) -> Model:
@@ -254,49 +241,6 @@ def _made(
         **attention,
     }
     return Model(name, {**like, "facts": facts}, active, own=True)
-
-
-def _count(config: Mapping[str, Any], name: str, path: Path) -> int:
-    value = config.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 10**9:
-        raise BadInput(f"{path}: {name} is {value!r}: it must be a whole number above 0")
-    return value
-
-
-def _dense(config: Mapping[str, Any], path: Path) -> float:
-    """Parameters of a decoder as Llama's: attention, a gated MLP, two norms a layer."""
-    experts = [name for name in config if "expert" in name and config[name]]
-    if experts or config.get("kv_lora_rank") or config.get("hidden_act") != "silu":
-        cause = f"it has {experts[0]}" if experts else "it is not built as Llama is"
-        raise BadInput(
-            f"{path} does not tell its parameters ({cause}): give parameters_billion, and where not"
-            " every token meets all of them active_parameters_billion"
-        )
-    width, deep, middle, words, heads = (
-        _count(config, name, path)
-        for name in (
-            *("hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size"),
-            "num_attention_heads",
-        )
-    )
-    kv = config.get("num_key_value_heads") or heads
-    head = config.get("head_dim") or width // heads
-    layer = 2 * width * head * (heads + kv) + 3 * width * middle + 2 * width
-    tables = 1 if config.get("tie_word_embeddings") else 2
-    return float(tables * words * width + deep * layer + width)
-
-
-def _width(config: Mapping[str, Any], ask: Mapping[str, Any], path: Path) -> float:
-    if ask["precision"]:
-        return _BYTES[ask["precision"]]
-    quantized = config.get("quantization_config")
-    if isinstance(quantized, dict):
-        bits = 8 if "fp8" in str(quantized.get("quant_method")) else quantized.get("bits")
-        if bits in (4, 8):
-            return bits / 8
-    elif str(config.get("torch_dtype", config.get("dtype"))) in {"bfloat16", "float16"}:
-        return _BYTES["bf16"]
-    raise BadInput(f"{path} does not tell its weights' precision: give precision=bf16, fp8 or int4")
 
 
 def engine_of(
