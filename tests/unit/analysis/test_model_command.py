@@ -106,7 +106,8 @@ def test_the_advice_comes_first_then_five_choices_then_what_changes_it(
     [sheet] = tables(told, qwen, *LOAD, *LEVEL)
     rows = sheet["rows"]
     assert len(rows) == 5
-    assert [row["usd_per_hour"] for row in rows] == sorted(row["usd_per_hour"] for row in rows)
+    most = [row["usd_per_hour"] * row["nodes_high"] / row["nodes"] for row in rows]
+    assert most == sorted(most)
     assert "At the low end of its rate" in text
     every, _, refused = tables(told, qwen, *LOAD, *LEVEL, "--explain")
     assert len(every["rows"]) > 5
@@ -216,10 +217,10 @@ def test_a_record_of_this_model_counts_first() -> None:
         rate = computed.requests_per_second * share
         tpot = (seconds / share - computed.ttft) / 499
         case = record(rate * 4, computed.ttft, tpot)
-        found = basis.of_results(model, H100, known(case))
+        found = basis.of_results(model, H100, work, known(case))
         assert found is not None
         assert (found.kind, found.rate) == (basis.RECORDS, pytest.approx(share, rel=0.02))
-    other = basis.of_results(model, "Standard_ND96isr_H200_v5", known(case))
+    other = basis.of_results(model, "Standard_ND96isr_H200_v5", work, known(case))
     assert other is None
 
 
@@ -255,7 +256,7 @@ def test_published_results_of_the_same_model_and_gpu_count_next() -> None:
         "quantization_config": {"quant_method": "fp8"},
     }
     model = config.of_document(llama, "llama")
-    found = basis.of_results(model, H100, known())
+    found = basis.of_results(model, H100, Work(1000, 1000), known())
     assert found is not None
     assert (found.kind, found.low * found.high) == (basis.PUBLISHED, pytest.approx(1))
     # The roofline alone, in its range of a factor of two.

@@ -99,7 +99,7 @@ class Choice:
 class Answer:
     """
     Attributes:
-        choices: cheapest first; those without a price last.
+        choices: cheapest first, at the low end of each rate; those without a price last.
         refused: sizes that cannot do it, and why.
         notes: sentences on evidence that could not be used.
     """
@@ -189,7 +189,7 @@ def answer(
         if not held:
             refused[size] = reason
             continue
-        evidence = of_basis.of_results(model, size, knowledge, ask.names)
+        evidence = of_basis.of_results(model, size, ask.work, knowledge, ask.names)
         table: Mapping[Layout, list[Speed]] = {}
         if evidence is None and program and config is not None and gpu.model in operators.SYSTEMS:
             key = f"{gpu.model} x {gpus}"
@@ -213,7 +213,9 @@ def answer(
 
 
 def _rank(choice: Choice) -> tuple[bool, float, int, str]:
-    usd = choice.usd_per_hour
+    """By the cost at the low end of the rate, so that a choice is not first because little is known
+    of it."""
+    usd = choice.usd_per_hour * choice.high_nodes / choice.nodes
     return (math.isnan(usd), 0.0 if math.isnan(usd) else usd, choice.nodes, choice.size)
 
 
@@ -232,7 +234,7 @@ def _of_size(
     region, quote = _price(size, ask, book)
     candidates, misses = [], []
     for each in held:
-        for curve, basis in _curves(model, ask, gpu, each, evidence, table):
+        for curve, evidence_of_node in _curves(model, ask, gpu, each, evidence, table):
             limit = of_curves.best(curve, ask.level)
             if limit is None:
                 misses.append(min(curve, key=lambda point: (point.tpot, point.ttft)))
@@ -240,6 +242,8 @@ def _of_size(
             groups = each.layout.groups
             capacity = limit.requests_per_second * groups
             nodes = _nodes(ask.rate, capacity, each.layout)
+            is_wide = each.layout.nodes > 1
+            basis = of_basis.over_nodes(evidence_of_node) if is_wide else evidence_of_node
             per_group = ask.rate / (nodes // each.layout.nodes * groups)
             candidates.append(
                 Choice(

@@ -4,12 +4,16 @@ GPU, operator times of aiconfigurator, else the roofline alone."""
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..advise.estimates import PUBLISHED as PUBLISHED_RESULT
 from ..advise.kinds import serving
+from ..evidence import names
+from ..evidence import rows as evidence_rows
+from ..evidence.near import Configuration, near
 from .facts import slug
-from .roofline import Layout, Work, gpu_of, speed, step
+from .roofline import Layout, Work, gpu_of, sequences, speed, step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,7 +23,9 @@ if TYPE_CHECKING:
     from ..advise.engines import Engine, Load
     from ..advise.kinds.kind import Point
     from ..advise.knowledge import Knowledge
+    from ..evidence.rows import Result
     from .config import ModelConfig
+    from .roofline import Gpu
 
 RECORDS, PUBLISHED = "your records", "published results"
 OPERATORS, ROOFLINE = "aiconfigurator", "roofline"
@@ -28,11 +34,20 @@ TRUST: Final = (RECORDS, PUBLISHED, OPERATORS, ROOFLINE)
 # of the same model and GPU vary by setup; those of the roofline are the spread of
 # docs/guides/model.md. Ours.
 _SPREAD: Final = {RECORDS: 1.15, PUBLISHED: 1.4, OPERATORS: 1.5, ROOFLINE: 2.0}
+_OVER_NODES: Final = 2.0
 # Same model: parameters within this share; same precision: bytes of a parameter likewise.
 _ALIKE: Final = 0.02
 _WIDTH_ALIKE: Final = 0.15
 # Parameters of a record that name its model.
 _NAMES: Final = ("recipe", "served_model_name", "model_id", "model")
+# Results of evidence.csv that count, the most alike.
+_MOST_NEAR: Final = 6
+# Layouts that the roofline speaks of: "tp8", "tp8 ep1", "tp2 x4".
+_PARALLEL: Final = re.compile(r"tp(?P<tensor>\d+)(?: ep1)?(?: x(?P<servers>\d+))?")
+# Memory that engines take, by their defaults, and their workspace; requests of a full engine.
+_SHARE: Final = 0.92
+_WORKSPACE: Final = 3 * 2**30
+_MOST_FLIGHT: Final = 1024
 # Results on prompts from the prefix cache tell nothing of others.
 _CACHED: Final = 0.5
 
@@ -59,31 +74,99 @@ def of_roofline() -> Basis:
     return Basis(ROOFLINE, "the GPU's datasheet", 1.0, 1 / spread, spread)
 
 
+def over_nodes(basis: Basis) -> Basis:
+    """The same with a wider range: no evidence is of a server over several nodes."""
+    return basis._replace(low=basis.low / _OVER_NODES, high=basis.high * _OVER_NODES)
+
+
 def of_operators(version: str) -> Basis:
     spread = _SPREAD[OPERATORS]
     return Basis(OPERATORS, f"aiconfigurator {version}", 1.0, 1 / spread, spread)
 
 
 def of_results(
-    model: ModelConfig, size: str, knowledge: Knowledge, names: Sequence[str] = ()
+    model: ModelConfig,
+    size: str,
+    work: Work,
+    knowledge: Knowledge,
+    model_names: Sequence[str] = (),
 ) -> Basis | None:
     """From the user's records of this model on this size, else from published results of this model
     on this GPU.
 
     Args:
-        names: of the model, beside the name of its folder.
+        model_names: beside the name of its folder.
     """
-    slugs = {slug(name) for name in (model.name, *names) if name}
+    slugs = {slug(name) for name in (model.name, *model_names) if name}
     if ratios := list(_recorded(model, slugs, size, knowledge)):
         return _of_ratios(RECORDS, ratios)
+    ratios = [*_published(model, size, knowledge), *_near(model, slugs, size, work, knowledge)]
+    return _of_ratios(PUBLISHED, ratios) if ratios else None
+
+
+def _published(model: ModelConfig, size: str, knowledge: Knowledge) -> Iterator[tuple[float, str]]:
+    """Of reference_results.csv: a model of as many parameters and the same precision."""
     gpu_model = knowledge.sizes[size]["gpu_model"]
     for point in knowledge.once(("model", "points"), lambda: serving.points(knowledge)):
         is_near = knowledge.sizes[point.size]["gpu_model"] == gpu_model
         is_published = point.evidence is not None and point.evidence.kind == PUBLISHED_RESULT
         if is_near and is_published and _is_of(model, point.traits["engine"]):
             source = point.evidence.source if point.evidence else ""
-            ratios += [(ratio, source) for ratio in _ratio(model, point, knowledge)]
-    return _of_ratios(PUBLISHED, ratios) if ratios else None
+            for ratio in _ratio(model, point, knowledge):
+                yield ratio, source
+
+
+def _near(
+    model: ModelConfig, slugs: set[str], size: str, work: Work, knowledge: Knowledge
+) -> Iterator[tuple[float, str]]:
+    """Of evidence.csv: the results of this model on this GPU whose requests are most alike."""
+    gpu, gpu_model = gpu_of(size, knowledge), knowledge.sizes[size]["gpu_model"]
+    rows = knowledge.once(("evidence",), lambda: evidence_rows.read(knowledge.folder))
+    for name in sorted(set(map(names.model, slugs))):
+        target = Configuration(
+            name, gpu_model, tokens_in=work.tokens_in, tokens_out=work.tokens_out
+        )
+        alike = [
+            each.result
+            for each in near(rows, target, most=len(rows))
+            if each.result.row.hardware == gpu_model
+            and each.result.row.precision in ("", precision(model))
+        ]
+        tested = ((result, measured_over_computed(model, gpu, result)) for result in alike if gpu)
+        usable = [(result.row, ratio) for result, ratio in tested if ratio]
+        for row, ratio in usable[:_MOST_NEAR]:
+            yield ratio, f"{row.repository} ({row.engine}, {row.date})"
+
+
+def precision(model: ModelConfig) -> str:
+    """Of the weights, in the words of evidence.csv."""
+    narrowest = model.quantization.least_width
+    if narrowest > 1:
+        return "bf16"
+    if narrowest == 1:
+        return "fp8"
+    return "fp4" if model.quantization.name in ("mxfp4", "modelopt") else "int4"
+
+
+def measured_over_computed(model: ModelConfig, gpu: Gpu, result: Result) -> float | None:
+    """Requests/s of a published result over those of the roofline for its layout and load; None
+    where it does not say them, or they are not those of tensor parallel ranks."""
+    row, layout = result.row, _PARALLEL.fullmatch(result.row.parallelism)
+    rate = result.figures.get(evidence_rows.OUTPUT_RATE)
+    if layout is None or not rate or not row.tokens_in or not row.tokens_out:
+        return None
+    tensor = int(layout["tensor"])
+    servers = int(layout["servers"] or max(1, row.count // tensor))
+    work = Work(round(row.tokens_in), round(row.tokens_out))
+    ranks = Layout(tensor)
+    room = gpu.memory_bytes * _SHARE - model.weight_bytes / tensor - _WORKSPACE
+    most = sequences(room, model, ranks, work)
+    in_flight = row.concurrency / servers if row.concurrency else min(_MOST_FLIGHT, most)
+    if most < 1 or in_flight < 1 or model.heads % tensor:
+        return None
+    in_flight = min(in_flight, most)
+    computed = speed(step(model, gpu, ranks, work, in_flight), work, in_flight)
+    return rate / row.tokens_out / servers / computed.requests_per_second
 
 
 def _recorded(

@@ -29,6 +29,8 @@ LAYER_SECONDS: Final = 18e-6
 STEP_SECONDS: Final = 0.8e-3
 # A message between GPUs, of which a layer has two.
 MESSAGE_SECONDS: Final = 14e-6
+# The same between nodes.
+_FABRIC_SECONDS: Final = 60e-6
 # The all-to-all of experts, of which a layer with experts has two.
 EXCHANGE_SECONDS: Final = 40e-6
 _ACTIVATION_BYTES: Final = 2
@@ -46,7 +48,8 @@ _FP8: Final = re.compile(r"H[12]00")
 
 
 class Gpu(NamedTuple):
-    """Rates of one GPU: bytes/s and flop/s, and of its link to the others of a node."""
+    """Rates of one GPU: bytes/s and flop/s, of its link to the others of a node, and of its
+    adapter to other nodes."""
 
     model: str
     memory_bytes: float
@@ -54,6 +57,7 @@ class Gpu(NamedTuple):
     flops: float
     flops_8: float
     link: float
+    fabric: float = 0.0
 
 
 class Layout(NamedTuple):
@@ -75,8 +79,8 @@ class Layout(NamedTuple):
 
     @property
     def groups(self) -> int:
-        """Batches side by side on a node, or on all nodes of one server."""
-        return self.data * self.servers
+        """Batches side by side on a node, or on all nodes of a server that takes several."""
+        return self.data * self.servers * self.nodes
 
     @property
     def words(self) -> str:
@@ -132,7 +136,9 @@ def gpu_of(size: str, knowledge: Knowledge) -> Gpu | None:
         (rate for name, rate in _LINKS.items() if row["gpu_interconnect"].startswith(name)), _PCIE
     )
     memory = float(row["gpu_memory_gib"]) * 1024**3
-    return Gpu(row["gpu_model"], memory, bandwidth, peak, peak * (2 if has_fp8 else 1), link)
+    fabric = float(row["rdma_gbps_per_nic"] or 0) * 1e9 / 8
+    flops_8 = peak * (2 if has_fp8 else 1)
+    return Gpu(row["gpu_model"], memory, bandwidth, peak, flops_8, link, fabric)
 
 
 def step(model: ModelConfig, gpu: Gpu, layout: Layout, work: Work, batch: float) -> Step:
@@ -184,7 +190,7 @@ def _weights_read(model: ModelConfig, layout: Layout, batch: float) -> float:
     dense = (model.weight_bytes - model.expert_bytes - table * (not model.is_tied)) / layout.tensor
     if not model.experts:
         return dense
-    groups = layout.data if layout.expert else 1
+    groups = layout.data * layout.nodes if layout.expert else 1
     unmet = math.pow(1 - model.experts_met / model.experts, max(1.0, batch * groups))
     return dense + model.expert_bytes * (1 - unmet) / (layout.tensor * groups)
 
@@ -204,8 +210,15 @@ def _messages(model: ModelConfig, gpu: Gpu, layout: Layout, tokens: float) -> fl
         latency = MESSAGE_SECONDS * (1 if gpu.link > _PCIE else 2)
         seconds += 2 * model.layers * (latency + reduced)
     if layout.expert and layout.tensor * layout.data > 1:
-        sent = size * min(model.experts_met, layout.tensor * layout.data) / layout.tensor
-        seconds += 2 * model.expert_layers * (EXCHANGE_SECONDS + sent / link)
+        is_wide = layout.nodes > 1 and gpu.fabric > 0
+        link = (gpu.fabric if is_wide else gpu.link) * LINK_SHARE
+        latency = EXCHANGE_SECONDS + _FABRIC_SECONDS * is_wide
+        sent = (
+            size
+            * min(model.experts_met, layout.tensor * layout.data * layout.nodes)
+            / layout.tensor
+        )
+        seconds += 2 * model.expert_layers * (latency + sent / link)
     return seconds
 
 
