@@ -29,23 +29,30 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 UNIT = "tests/unit"
 FIGURES = "analysis/trueup_analysis/figures"
+PLANNED = "test_plan_cases.py::test_each_case_gives_the_recorded_plan"
 # What a room's files are called, and the tests that are its own; a parser's are named for it.
 ROOMS = {
     "module_utils/trueup_node/node/affinity.py": ("test_affinity.py",),
     "controller/trueup_controller/desktops/fslogix*.py": (
         "desktops/test_fslogix_settings.py",
         "desktops/test_fslogix_plan.py",
+        f"{PLANNED}[fslogix]",
     ),
     "controller/trueup_controller/plans/grid_driver.py": (
         "test_grid.py",
         "desktops/test_windows_gpu_plan.py",
+        f"{PLANNED}[windows_gpu]",
+        f"{PLANNED}[gpu_grid]",
     ),
     "module_utils/trueup_node/node/vgpu.py": ("test_vgpu.py",),
-    "controller/trueup_controller/desktops/nx_desktop.py": ("desktops/test_nx_desktop_plan.py",),
+    "controller/trueup_controller/desktops/nx_desktop.py": (f"{PLANNED}[nx_desktop]",),
     "controller/trueup_controller/desktops/windows_bench.py": ("desktops/test_windows_bench.py",),
     "controller/trueup_controller/desktops/authenticode.py": ("desktops/test_authenticode.py",),
     "controller/trueup_controller/desktops/gpu.py": ("desktops/test_windows_gpu.py",),
-    "controller/trueup_controller/desktops/windows_gpu.py": ("desktops/test_windows_gpu_plan.py",),
+    "controller/trueup_controller/desktops/windows_gpu.py": (
+        "desktops/test_windows_gpu_plan.py",
+        f"{PLANNED}[windows_gpu]",
+    ),
     "controller/trueup_controller/desktops/registry.py": (
         "desktops/test_windows_registry.py",
         "desktops/test_windows_settings.py",
@@ -58,9 +65,7 @@ ROOMS = {
     "controller/trueup_controller/azure/cost.py": ("test_provision_plan.py",),
     "controller/trueup_controller/desktops/host_pools.py": ("desktops/test_avd_session_host.py",),
     "controller/trueup_controller/desktops/session_host.py": ("desktops/test_avd_session_host.py",),
-    "controller/trueup_controller/desktops/avd_session_host.py": (
-        "desktops/test_avd_session_host_plan.py",
-    ),
+    "controller/trueup_controller/desktops/avd_session_host.py": (f"{PLANNED}[avd_session_host]",),
     "controller/trueup_controller/desktops/avd_agent.py": ("desktops/test_avd_session_host.py",),
     "controller/trueup_controller/azure/parameters.py": (
         "test_provision_parameters.py",

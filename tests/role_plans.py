@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,14 @@ FAMILIES = yaml.safe_load((ROOT / "playbooks" / "group_vars" / "all.yml").read_t
 HPC = ("hbv2", "hbv3", "hbv4", "hbv5", "hx", "hc")
 ND = ("ndv4", "ndm_a100_v4", "nd_h100_v5", "nd_h200_v5")
 GIB = 1024**3
+# What module `ib_facts` says of a node whose devices have their names.
+RDMA: dict[str, Any] = {
+    "names": {"0101:00:00.0": "mlx5_ib0", "0102:00:00.0": "mlx5_ib1"},
+    "naming_service": False,
+    "devices": [],
+    "driver": {"path": None, "reboot_required": False},
+    "problems": [],
+}
 # What module `program_facts` says of an interpreter that has all that an environment needs.
 PYTHON = {"path": "/usr/bin/python3", "version": [3, 11, 2], "missing": [], "headers": True}
 
@@ -77,7 +86,7 @@ def asked(
         ValueError: an entry of a list is not as argument_specs describe it.
     """
     folder = ROLES[role]
-    defaults = yaml.safe_load((folder / "defaults" / "main.yml").read_text())
+    defaults = _loaded(folder / "defaults" / "main.yml")
     prefix = f"{role}_"
     given = {**defaults, **{f"{prefix}{name}": value for name, value in options.items()}}
     return PlanInputs(
@@ -97,13 +106,13 @@ def asked(
 def data(role: str) -> dict[str, Any]:
     """A role's vars/main.yml, as its plan has it."""
     file = ROLES[role] / "vars" / "main.yml"
-    read = yaml.safe_load(file.read_text()) if file.is_file() else {}
+    read = _loaded(file) if file.is_file() else {}
     return {name.removeprefix(f"__{role}_"): value for name, value in read.items()}
 
 
 def _entries(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
     """Lists whose entries are described, with the defaults of what each entry leaves out."""
-    entries = yaml.safe_load((folder / "meta" / "argument_specs.yml").read_text())["argument_specs"]
+    entries = _loaded(folder / "meta" / "argument_specs.yml")["argument_specs"]
     described = {
         name: spec
         for entry in entries.values()
@@ -116,6 +125,16 @@ def _entries(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
     if checked.error_messages:
         raise ValueError(" ".join(checked.error_messages))
     return dict(checked.validated_parameters)
+
+
+def _loaded(file: Path) -> Any:
+    """A YAML file's content, the caller's own."""
+    return copy.deepcopy(_parsed(file))
+
+
+@functools.cache
+def _parsed(file: Path) -> Any:
+    return yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
 
 
 @functools.cache

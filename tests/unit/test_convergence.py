@@ -12,9 +12,9 @@ from action import trueup_plan
 from ansible import constants
 from ansible.errors import AnsibleActionFail
 from helpers import parametrized
+from role_plans import RDMA as FOUND
 from role_plans import ROOT, asked, node
 from test_hpcx_plan import there
-from test_rdma_plan import FOUND
 from trueup_controller.plan_loader import room_of
 from trueup_node.plan import Plan
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from trueup_controller.plans.fio import plan, programs
 from trueup_node.benchmarks.fio.case import OPTIONS
 from trueup_node.options import MODULE, module_spec
 from trueup_node.plan import PlanInputs
 
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
-NO_FOLDER = "fio_directory is not set to a folder on the storage to measure"
-NO_FIO = "no fio on this node, and installing it needs root or sudo without a password"
 
 
 def asked(
@@ -35,30 +32,3 @@ def test_a_case_for_each_workload_with_what_the_module_takes() -> None:
     assert set(cases[0]) == set(module_spec(OPTIONS)) - {"block_bytes", "engine"}
     assert programs(asked()) == {"programs": ["fio"]}
     assert len(plan(asked()).cases or []) == 4
-
-
-@pytest.mark.parametrize(
-    ("wanted", "why", "install"),
-    [
-        (asked(None), [NO_FIO], False),
-        (asked(None, "sudo"), [], True),
-        (asked(None, "root"), [], True),
-        (asked("/opt/fio", "root"), [], False),
-        (asked(directory=""), [NO_FOLDER], False),
-        (asked(None, directory=""), [NO_FOLDER, NO_FIO], False),
-    ],
-)
-def test_what_a_node_cannot_have_is_skipped(
-    wanted: PlanInputs, why: list[str], install: bool
-) -> None:
-    made = plan(wanted)
-    assert [one.why for one in made.skipped] == why
-    assert made.values == {"install": install}
-
-
-def test_what_cannot_be_measured_is_refused() -> None:
-    refused = plan(asked(directory="scratch", runtime_seconds=60, timeout_seconds=60)).refused
-    assert refused == [
-        "fio_directory is scratch: give a path that begins with /",
-        "fio_timeout_seconds 60 must be longer than fio_runtime_seconds 60",
-    ]

@@ -17,11 +17,6 @@ DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
 SEARCH = _FOLDERS
 TORCH = {"path": "/usr/bin/python3.12", "version": [3, 12, 3], "missing": []}
 PYTHON = {**TORCH, "missing": ["torch"]}
-NOTHING = (
-    "neither nvbandwidth nor bandwidthTest is in PATH or its usual folders, python3 has no torch"
-)
-PLACES = "(PATH, gpu_copy_python)"
-BUILD = "to build nvbandwidth with"
 COMMIT = _COMMIT
 SOURCE = f"{DEFAULTS['prefix']}/nvbandwidth-{COMMIT[:12]}"
 OWN = f"{SOURCE}/build/nvbandwidth"
@@ -100,35 +95,6 @@ def test_the_first_tool_that_is_there_measures(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "why"),
-    [
-        (asked("nvbandwidth", node={}), "nvidia-smi and PCI show no GPU"),
-        (asked("nvbandwidth", python=None), "no python3 on this node"),
-        (
-            asked("nvbandwidth", python={**TORCH, "version": [3, 8, 10]}),
-            "python3 is older than 3.9: set gpu_copy_python",
-        ),
-        (
-            asked(),
-            f"{NOTHING}; there is no git, cmake, make, g++, nvcc, Boost's program_options {BUILD}",
-        ),
-        (asked(source_repository=""), NOTHING),
-        (
-            asked(*COMPILERS, "nvcc", tool="nvbandwidth"),
-            f"there is no nvbandwidth {PLACES}; there is no Boost's program_options {BUILD}",
-        ),
-        (
-            asked("nvbandwidth", tool="bandwidthTest"),
-            f"there is no bandwidthTest {PLACES}",
-        ),
-        (asked(tool="pytorch"), f"there is no pytorch {PLACES}"),
-    ],
-)
-def test_what_a_node_cannot_have_is_skipped(wanted: PlanInputs, why: str) -> None:
-    assert [one.why for one in plan(wanted).skipped] == [why]
-
-
-@pytest.mark.parametrize(
     ("there", "privilege", "packages"),
     [
         ((*COMPILERS, NVCC, *BOOST), None, []),
@@ -173,9 +139,3 @@ def test_what_is_there_is_not_built() -> None:
         one["commands"] for one in plan(asked(*COMPILERS, NVCC, *BOOST)).values["build"]
     )
     assert configure[-1] == f"-DCMAKE_CUDA_COMPILER={NVCC}"
-
-
-def test_a_node_with_other_gpus_than_its_size_has_no_masks() -> None:
-    two = {**NDV4, "gpus": NDV4["gpus"][:2]}
-    (case,) = plan(asked("nvbandwidth", node=two)).cases or []
-    assert case["gpu_masks"] == []

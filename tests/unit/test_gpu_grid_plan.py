@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from role_plans import ROOT, asked, families_of, node
-from trueup_controller.plans.gpu_grid import asks, lacks_cuda_13, plan, programs
+from role_plans import ROOT, asked, node
+from trueup_controller.plans.gpu_grid import lacks_cuda_13, plan
 from trueup_node.errors import BadInput
 
 MANIFEST = ROOT / "tests" / "data" / "grid" / "resources.json"
@@ -27,7 +27,6 @@ OF_MANIFEST = {
     "manifest_sha256": SHA256.upper(),
 }
 
-UNFINISHED = "/var/lib/trueup/gpu_grid.unfinished"
 NOTHING: dict[str, Any] = {"files": defaultdict(bool)}
 
 
@@ -35,55 +34,6 @@ def values(on: dict[str, Any], found: dict[str, Any] | None = None, /, **options
     planned = plan(asked("gpu_grid", on, {**NOTHING, **(found or {})}, **options))
     assert planned.refused == []
     return planned.as_result()
-
-
-@pytest.mark.parametrize("family", families_of("gpu_grid"))
-@pytest.mark.parametrize("system", ["ubuntu-22.04", "ubuntu-24.04", "debian-12", "almalinux-9"])
-def test_what_the_family_gets_on_each_system(family: str, system: str) -> None:
-    library, headers = "/usr/lib/x86_64-linux-gnu", "linux-headers-6.8.0-1030-azure"
-    if system == "almalinux-9":
-        library, headers = "/usr/lib64", "kernel-devel-6.8.0-1030-azure"
-    on, there = node(family, system), f"{library}/libnvidia-ml.so.{DEFAULT}"
-    result = values(on)
-    assert (result["library"], result["missing"]) == (there, True)
-    assert programs(asked("gpu_grid", on)) == {"files": [there, UNFINISHED]}
-    assert values(on, {"files": {there: True, UNFINISHED: False}})["missing"] is False
-    assert values(on, {"files": {there: True, UNFINISHED: True}})["missing"] is True
-    assert result["packages"] == ["gcc", "make", "dkms", headers]
-    assert result["file"] == f"/var/cache/trueup-NVIDIA-Linux-x86_64-{DEFAULT}-grid-azure.run"
-    assert result["installer"][:2] == ["sh", "-c"]
-    assert result["installer"][3:] == [UNFINISHED, "sh", result["file"], "--silent", "--dkms"]
-    assert (result["checksum"], result["kept"]) == ("", "")
-    assert result["expected"] == {
-        "driver_version": DEFAULT,
-        "gpus": 1,
-        "gpu_memory_gib": 4.0,
-        "secure_boot": False,
-    }
-    assert [file["path"] for file in result["files"]] == [
-        "/etc/modprobe.d/trueup-gpu-grid.conf",
-        "/etc/nvidia/gridd.conf",
-        UNFINISHED,
-    ]
-
-
-def test_the_files() -> None:
-    modprobe, licence, _ = values(node("nv_a10_v5"))["files"]
-    assert modprobe["content"].splitlines()[1:] == [
-        "blacklist nouveau",
-        "blacklist lbm-nouveau",
-        "options nouveau modeset=0",
-    ]
-    assert licence["content"] == (
-        "# Written by trueup (role gpu_grid).\nIgnoreSP=FALSE\nEnableUI=FALSE\n"
-    )
-
-
-def test_a_containers_kernel_modules_are_its_hosts() -> None:
-    on = node("nv_a10_v5", container=True, secure_boot=True)
-    result = values(on)
-    assert result["packages"] == ["gcc", "make"]
-    assert result["installer"][6:] == ["--silent", "--no-kernel-modules"]
 
 
 def test_the_manifest_is_fetched_from_elsewhere_once() -> None:
@@ -115,43 +65,6 @@ def test_a_manifest_that_does_not_say_it_fails(options: dict[str, str], said: st
     given = {**OF_MANIFEST, **options}
     with pytest.raises(BadInput, match=said):
         plan(asked("gpu_grid", node("nv_a10_v5"), {**NOTHING, "installing": True}, **given))
-
-
-def test_release_20_is_for_who_asks_for_it() -> None:
-    asks_for = {"branch": "20.0", "version": "595.58.03", "url": MICROSOFT}
-    result = values(node("nv_a10_v5"), {"installing": True}, **asks_for)
-    assert (result["sha256"][:8], result["taken"]) == ("5dbfcd09", "")
-
-
-def running(version: str, gpus: int | None = 1) -> dict[str, Any]:
-    return {"trueup_gpu": {"user_space": version, "gpus": gpus}}
-
-
-@pytest.mark.parametrize(
-    ("found", "options", "kept", "missing"),
-    [
-        (running(DEFAULT), {}, DEFAULT, False),
-        (running("595.58.03"), {}, "595.58.03", False),
-        (running("570.124.06"), {"working_driver": "replace"}, "", True),
-        # Installed, and another one is loaded: nvidia-smi shows no GPU.
-        (running("550.144", None), {}, "", True),
-        ({"trueup_gpu": None}, {}, "", True),
-    ],
-)
-def test_a_driver_that_works_is_kept(
-    found: dict[str, Any], options: dict[str, Any], kept: str, missing: bool
-) -> None:
-    result = values(node("nv_a10_v5"), found, **options)
-    assert (result["kept"], result["missing"]) == (kept, missing)
-    assert result["expected"]["driver_version"] == (kept or DEFAULT)
-
-
-def test_the_node_is_asked_for_its_driver() -> None:
-    variables = {"trueup_sysfs_root": "/srv/sys"}
-    question = replace(asked("gpu_grid", node("nv_a10_v5")), variables=variables)
-    assert asks(question) == {
-        "gpu_facts": {"sysfs_root": "/srv/sys", "procfs_root": None, "settle_seconds": 0}
-    }
 
 
 ARCHIVE = b"\x1f\x8b not a driver\n" * 40
@@ -221,50 +134,6 @@ def test_a_file_that_is_not_that_driver_pins_nothing(
     found = {**NOTHING, "installing": True, "taken": True}
     with pytest.raises(BadInput, match=said):
         plan(asked("gpu_grid", node("nv_a10_v5"), found, url=MICROSOFT))
-
-
-@pytest.mark.parametrize(
-    ("family", "changes", "options", "said"),
-    [
-        ("ndv4", {}, {}, ["gpu_grid: Standard_ND96asr_v4 is of the family ndv4"]),
-        (
-            "local",
-            {},
-            {},
-            ["gpu_grid: this machine is of the family local", "gpu_grid: this machine shows no"],
-        ),
-        ("nv_a10_v5", {"gpus": []}, {}, ["gpu_grid: this machine shows no NVIDIA GPU"]),
-        ("nv_a10_v5", {"secure_boot": True}, {}, ["gpu_grid: Secure Boot is on"]),
-        ("nv_a10_v5", {}, {"branch": "17.5"}, ["GRID 17.5 with driver 570.211.01 does not work"]),
-        (
-            "nv_a10_v5",
-            {},
-            {"url": "https://mirror/x.run"},
-            ["gpu_grid: no sha256 is known for driver 570.211.01"],
-        ),
-        (
-            "nv_a10_v5",
-            {"hpc_image": {"NVIDIA": "580.126.16"}},
-            {},
-            ["gpu_grid: this Azure HPC image has NVIDIA's data-centre driver 580.126.16"],
-        ),
-        ("nv_a10_v5", {"hpc_image": {"NVIDIA_GRID": "595.58.03"}}, {}, []),
-        ("nv_a10_v5", {"free_bytes": {"/": 5}}, {}, ["gpu_grid: 5 bytes are free below /"]),
-    ],
-)
-def test_what_cannot_work_is_refused(
-    family: str, changes: dict[str, Any], options: dict[str, Any], said: list[str]
-) -> None:
-    refused = plan(asked("gpu_grid", node(family, **changes), NOTHING, **options)).refused
-    assert [one[: len(start)] for one, start in zip(refused, said)] == said
-    assert len(refused) == len(said)
-
-
-def test_an_older_driver_that_runs_is_refused_with_the_reason() -> None:
-    found = {**NOTHING, **running("550.144.06")}
-    refused = plan(asked("gpu_grid", node("nv_a10_v5"), found)).refused
-    assert len(refused) == 1
-    assert refused[0].startswith("gpu_grid: driver 550.144.06 runs here")
 
 
 @pytest.mark.parametrize(

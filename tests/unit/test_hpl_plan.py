@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import tarfile
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,24 +11,18 @@ import yaml
 from helpers import ROOT
 from role_plans import asked as asked_of
 from role_plans import node
-from trueup_controller.plans.hpl import asks, completed, plan, programs
+from trueup_controller.plans.hpl import plan
 from trueup_node.benchmarks.hpl import case as hpl
 from trueup_node.benchmarks.hpl.case import OPTIONS
 from trueup_node.errors import BadInput
 from trueup_node.node.topology import format_cpu_list, parse_cpu_mask
 from trueup_node.options import MODULE, module_spec, refusals
-from trueup_node.plan import Now, PlanInputs
+from trueup_node.plan import PlanInputs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
-AOCL = "/opt/amd/lib/libblis-mt.so"
-OPENBLAS = "/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0"
-COMPILER = ["gcc", "libc6-dev"]
-MPI = ["libopenmpi-dev", "openmpi-bin"]
-MCA = {"trueup_mpirun_arguments": ["--mca", "a", "b"]}
-SHARED = {"trueup_job_directory": "/shared"}
 HPCX = {
     "path": "/opt/hpcx-v2/ompi/bin/mpirun",
     "kind": "hpcx",
@@ -99,72 +92,6 @@ def test_one_case_by_default_and_one_for_each_layout() -> None:
 
 
 @pytest.mark.parametrize(
-    ("on_node", "files", "packages"),
-    [
-        ({}, (), [*COMPILER, "libopenblas0-pthread", *MPI]),
-        ({"mpi": {"path": "/usr/bin/mpirun"}, "hpc_image": None}, (OPENBLAS,), [*COMPILER, *MPI]),
-        # There apt would remove doca-ofed for openmpi-bin.
-        (
-            {"hpc_image": {"HPCX": "2.25.1"}, "mpi": HPCX, "cpu_model": "AMD EPYC"},
-            (AOCL,),
-            COMPILER,
-        ),
-        # AOCL is for AMD's CPUs.
-        (
-            {"mpi": HPCX, "cpu_model": "Intel(R) Xeon(R)"},
-            (AOCL,),
-            [*COMPILER, "libopenblas0-pthread"],
-        ),
-    ],
-)
-def test_packages_of_a_build(
-    on_node: dict[str, Any], files: tuple[str, ...], packages: list[str]
-) -> None:
-    question = asked(on_node=on_node, files=files)
-    assert values(question)["packages"] == packages
-    assert asks(question) == {
-        "package_transaction": {"manager": "apt", "names": packages, "asked": True}
-    }
-
-
-def test_the_release_is_built_against_the_nodes_mpi_and_blas() -> None:
-    amd = {"hpc_image": {"HPCX": "2.25.1"}, "mpi": HPCX, "cpu_model": "AMD EPYC 7V73X"}
-    found = values(asked(on_node=amd, files=(AOCL, OPENBLAS)))
-    (download,) = found["downloads"]
-    assert download == {
-        "url": "https://www.netlib.org/benchmark/hpl/hpl-2.3.tar.gz",
-        "dest": "/opt/hpl/hpl-32c5c17d2233.tar.gz",
-        "checksum": "sha256:32c5c17d22330e6f2337b681aded51637fb6008d3f0eb7c277b163fadd612830",
-    }
-    (build,) = found["to_build"]
-    assert build["argv"][3:7] == [
-        *(build["creates"], download["dest"], AOCL, "/opt/hpcx-v2/ompi/bin/mpicc"),
-    ]
-    assert build["environment"] == {"LC_ALL": "C.UTF-8", **HPCX["environment"]}
-    # Another release, BLAS, MPI or CPU is another program.
-    others = [
-        asked(on_node=amd, files=(OPENBLAS,)),
-        asked(on_node=amd, files=(AOCL,), sha256="0" * 64),
-        asked(on_node={**amd, "cpu_model": "AMD EPYC 9V74"}, files=(AOCL,)),
-        asked(on_node={**amd, "mpi": {**HPCX, "path": "/opt/x/bin/mpirun"}}, files=(AOCL,)),
-    ]
-    names = {values(other)["to_build"][0]["creates"] for other in others}
-    assert len(names | {build["creates"]}) == 5
-
-
-def test_a_program_that_is_there_is_measured_and_nothing_is_installed() -> None:
-    made = values(asked(files=(OPENBLAS,)))["to_build"][0]["creates"]
-    built = asked(there=(made,), files=(OPENBLAS,), privilege=None)
-    assert set(map(len, values(built).values())) == {0}
-    assert [case["program"] for case in plan(built).cases or []] == [made]
-    assert made in programs(built)["programs"]
-    named = asked(there=("/opt/xhpl",), program="/opt/xhpl")
-    assert set(map(len, values(named).values())) == {0}
-    assert programs(named) == {"programs": ["/opt/xhpl"]}
-    assert asks(named) == {}
-
-
-@pytest.mark.parametrize(
     ("question", "why"),
     [
         (
@@ -184,26 +111,6 @@ def test_a_program_that_is_there_is_measured_and_nothing_is_installed() -> None:
 def test_nodes_without_a_program_are_skipped_by_name(question: PlanInputs, why: str) -> None:
     assert [one.why for one in plan(question).skipped] == [why]
     assert set(map(len, plan(question).values.values())) == {0}
-
-
-def test_without_root_it_is_built_where_all_is_there() -> None:
-    question = asked(privilege=None, there=("gcc", "mpicc"), files=(OPENBLAS,))
-    found = values(question)
-    assert (found["packages"], len(found["to_build"])) == ([], 1)
-    assert asks(question) == {}
-
-
-def test_packages_that_would_cost_the_node_its_stack_are_not_installed() -> None:
-    question = asked()
-    lost = {"refused": True, "removed": {"ucx": "1.18.0-1"}, "downgraded": {}}
-    made = plan(replace(question, found={**question.found, **lost}))
-    assert (made.values["packages"], made.values["to_build"]) == ([], [])
-    assert [one.why for one in made.skipped] == [
-        (
-            "the packages to build HPL with would remove or downgrade ucx (1.18.0-1): set"
-            " hpl_program to a build against the node's own MPI"
-        )
-    ]
 
 
 def test_wrong_options_are_refused() -> None:
@@ -253,60 +160,6 @@ def test_the_build_compiles_a_release_and_a_wrong_one_leaves_nothing(tmp_path: P
 # ---- several nodes
 
 
-def cluster(**options: Any) -> PlanInputs:
-    question = asked(nodes=["one", "two", "three"], **options)
-    return replace(question, hostvars={name: {} for name in ("one", "two", "three")})
-
-
-def test_all_nodes_are_measured_from_the_first() -> None:
-    alone, over = plan(cluster(variables=MCA)).cases or []
-    assert "nodes" not in alone
-    assert over == {
-        **alone,
-        "nodes": ["one", "two", "three"],
-        "hosts": ["one", "two", "three"],
-        "launcher": "mpirun",
-        "launcher_arguments": ["--mca", "a", "b"],
-        "job_directory": None,
-        "job_options": [],
-        "queue_seconds": 3600,
-    }
-    counted = plan(cluster(node_counts=[3, 2])).cases or []
-    assert [len(case.get("nodes", "")) for case in counted] == [0, 2, 3]
-    assert len(plan(replace(cluster(), host="two")).cases or []) == 1
-    by_slurm = (plan(cluster(launcher="slurm", variables=SHARED)).cases or [])[-1]
-    assert (by_slurm["launcher_arguments"], by_slurm["job_directory"]) == (
-        ["--mpi=pmix"],
-        "/shared",
-    )
-    lost = Now(records=[], hosts=["one", "two"], hostvars=cluster().hostvars, host="one")
-    assert completed(over, lost)["absent"] == ["three"]
-    assert completed(alone, lost) == alone
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"node_counts": [4]}, "hpl_node_counts has 4, and hpl_nodes has 3 nodes"),
-        ({"launcher": "slurm"}, "hpl_launcher: the launcher slurm needs trueup_job_directory"),
-        (
-            {"gpus": 8, "memory_bytes": 1, "program": "/opt/xhpl"},
-            "hpl_nodes: HPL on GPUs is measured on one node",
-        ),
-    ],
-)
-def test_nodes_that_cannot_be_measured_together_are_refused(
-    options: dict[str, Any], sentence: str
-) -> None:
-    assert [sentence in text for text in plan(cluster(**options)).refused] == [True]
-
-
-def test_strange_nodes_are_refused() -> None:
-    assert plan(asked(nodes=["one", "four"])).refused == [
-        "hpl_nodes: one, four must be hosts of this inventory"
-    ]
-
-
 # ---- GPUs
 
 # The NDv4 article's, but for the adapters' names.
@@ -335,43 +188,12 @@ def test_ranks_on_gpus_have_the_cores_memory_and_adapter_beside_them() -> None:
     assert ":".join(cores) == NDV4["--cpu-affinity"]
 
 
-def test_who_says_an_affinity_or_another_binding_has_it_so() -> None:
-    mine = ["--cpu-affinity", "0:1:2:3:4:5:6:7"]
-    numa, none = on_gpus(
-        **HPL_SH, arguments=mine, layouts=[{"binding": "numa"}, {"binding": "none"}]
-    )
-    assert pairs(numa["arguments"]) == {**NDV4, **pairs(mine)}
-    assert (none["arguments"], none["gpu_masks"]) == (mine, [])
-    # No hpl.sh: taskset alone binds. Four of eight GPUs: the first four.
-    [other] = on_gpus(**{**HPL_SH, "program": "/opt/xhpl", "gpus": 4})
-    assert (other["arguments"], len(other["gpu_masks"])) == ([], 4)
-    # A size without a layout, and more ranks than GPUs.
-    assert [case["gpu_masks"] for case in on_gpus("nc_a100_v4", **HPL_SH)] == [[]]
-    assert [case["gpu_masks"] for case in on_gpus(**{**HPL_SH, "gpus": 16})] == [[]]
-
-
 def in_container(
     family: str = "ndv4", there: str | None = "/usr/bin/docker", **options: Any
 ) -> Any:
     runtime = "enroot" if "container_sha256" in options else "docker"
     found = {"programs": {runtime: there}, "files": options.pop("files", {})}
     return plan(asked_of("hpl", node(family), found, **{"container_image": DIGEST, **options}))
-
-
-def test_the_container_takes_all_gpus_and_their_memory() -> None:
-    made = in_container()
-    assert (made.refused, made.skipped) == ([], [])
-    assert made.values == {
-        "packages": [],
-        "folder": [],
-        "downloads": [],
-        "to_build": [],
-        "images": [DIGEST],
-    }
-    [case] = made.cases
-    assert (case["program"], case["gpus"]) == ("/workspace/hpl.sh", 8)
-    assert case["memory_bytes"] == 8 * 40 * 1024**3
-    assert pairs(case["arguments"]) == NDV4
 
 
 @pytest.mark.parametrize(
@@ -392,21 +214,6 @@ def test_the_container_takes_all_gpus_and_their_memory() -> None:
 def test_nodes_that_cannot_run_the_container_are_skipped_by_name(made: Any, why: str) -> None:
     assert [(one.what, one.why) for one in made.skipped] == [("hpl", why)]
     assert made.values["images"] == []
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"container_image": "nvcr.io/nvidia/hpc-benchmarks:24.09"}, "names no digest"),
-        ({"container_image": "/images/hpl.sqsh"}, "hpl_container_sha256 '' is no sha256"),
-        ({"nodes": ["node"]}, "HPL on GPUs is measured on one node"),
-    ],
-)
-def test_containers_without_a_digest_and_over_nodes_are_refused(
-    options: dict[str, Any], sentence: str
-) -> None:
-    refused = " ".join(in_container(**options).refused)
-    assert (sentence in refused, "hpl_" in refused) == (True, True)
 
 
 def test_the_articles_preset_fills_the_same_share_of_the_gpus_as_nvidias_sample() -> None:

@@ -8,16 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-from role_plans import ROOT, SYSTEMS, asked, families_of, node
+from role_plans import ROOT, asked, node
 from trueup_controller.new_machine import LOCAL_NVME
 from trueup_controller.plans.nvme_scratch import plan
 from trueup_controller.systemd import RESTRICTED
 
 PROGRAMS = {"programs": {"mdadm": "/sbin/mdadm", "mkfs.xfs": "/sbin/mkfs.xfs"}}
-PACKAGE = "/usr/local/libexec/trueup/trueup_scratch"
 UUID = "c25b211f-add0-5772-b403-f6827eb1a18b"
-DEVICE = "dev-disk-by\\x2duuid-c25b211f\\x2dadd0\\x2d5772\\x2db403\\x2df6827eb1a18b.device"
 
 
 def values(on: dict[str, Any], **options: Any) -> dict[str, Any]:
@@ -38,30 +35,6 @@ def disk(device: str, model: str | None = LOCAL_NVME) -> dict[str, Any]:
     return {"device": device, "model": model, "size_bytes": 1, "local": True}
 
 
-@pytest.mark.parametrize("family", families_of("nvme_scratch"))
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_a_familys_disks_become_one_file_system(family: str, system: str) -> None:
-    on = node(family, system)
-    number = on["catalog"].get("nvme_disks") or 0
-    planned = plan(asked("nvme_scratch", on))
-    if not number:
-        why = "no local NVMe disk of the model(s) Microsoft NVMe Direct Disk"
-        assert [(one.what, one.why) for one in planned.skipped] == [("nvme_scratch", why)]
-        return
-    result = values(on)
-    assert result["disks"] == [f"nvme{n}n1" for n in range(number)]
-    assert settings(result)["expected_disks"] == number
-    assert result["packages"] == ["mdadm", "xfsprogs"]
-    assert [file["path"] for file in result["files"]] == [
-        *(f"{PACKAGE}/{name}.py" for name in ("__init__", "states", "reading", "program")),
-        result["program"],
-        "/etc/trueup/nvme_scratch.json",
-        "/etc/systemd/system/trueup-nvme-scratch.service",
-        "/etc/systemd/system/mnt-resource_nvme.mount",
-        f"/etc/systemd/system/{DEVICE}.d/trueup.conf",
-    ]
-
-
 def test_the_files_of_a_node_are_a_program_that_runs(tmp_path: Path) -> None:
     result = values(node("ndv4", **PROGRAMS))
     there = str(tmp_path)
@@ -78,26 +51,6 @@ def test_the_files_of_a_node_are_a_program_that_runs(tmp_path: Path) -> None:
     ran = subprocess.run(argv, cwd="/", capture_output=True, text=True, check=False)
     assert (ran.returncode, json.loads(ran.stdout)["state"]) == (1, "failed")
     assert ran.stderr.startswith("the configuration cannot be read")
-
-
-def test_what_the_program_is_told() -> None:
-    told = settings(values(node("ndv4"), wait_seconds=5, existing="keep"))
-    assert told == {
-        "models": ["Microsoft NVMe Direct Disk"],
-        "mount_point": "/mnt/resource_nvme",
-        "uuid": UUID,
-        "array": "trueup-scratch",
-        "chunk_kib": 512,
-        "owner": "root",
-        "group": "root",
-        "mode": "1777",
-        "expected_disks": 8,
-        "fewer_disks_allowed": False,
-        "existing": "keep",
-        "wait_seconds": 5,
-        "wipe_unsigned": False,
-    }
-    assert settings(values(node("ndv4"), wipe_unsigned=True))["wipe_unsigned"] is True
 
 
 def test_the_units_wait_for_the_file_system() -> None:
@@ -123,31 +76,3 @@ def test_only_disks_of_the_models_are_used() -> None:
 def test_of_an_unknown_size_those_that_are_there_count() -> None:
     on = node("local", nvme=[disk("nvme0n1"), disk("nvme1n1")])
     assert settings(values(on))["expected_disks"] == 2
-
-
-def test_a_containers_disks_are_its_hosts() -> None:
-    planned = plan(asked("nvme_scratch", node("ndv4", container=True, nvme=[])))
-    assert [one.why for one in planned.skipped] == ["a container: its disks belong to its host"]
-    assert planned.refused == []
-
-
-def test_a_machine_that_lost_its_disks_is_refused() -> None:
-    lost = node("ndv4", nvme=[])
-    said = "Standard_ND96asr_v4 has 8 local NVMe disks and this machine shows none"
-    assert [one[: len(said)] for one in plan(asked("nvme_scratch", lost)).refused] == [said]
-    allowed = plan(asked("nvme_scratch", lost, fewer_disks_allowed=True))
-    assert (allowed.refused, len(allowed.skipped)) == ([], 1)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"mount_point": "/mnt/a b"}, "nvme_scratch_mount_point is /mnt/a b"),
-        ({"mount_point": "/mnt/"}, "nvme_scratch_mount_point is /mnt/"),
-        ({"models": []}, "nvme_scratch_models is empty"),
-        ({"models": ["Microsoft", ""]}, "nvme_scratch_models is empty or holds an empty name"),
-    ],
-)
-def test_wrong_values_are_refused(options: dict[str, Any], said: str) -> None:
-    refused = plan(asked("nvme_scratch", node("local"), **options)).refused
-    assert [one[: len(said)] for one in refused] == [said]

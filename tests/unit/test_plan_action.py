@@ -9,8 +9,8 @@ import pytest
 from action import trueup_plan
 from ansible.errors import AnsibleActionFail
 from helpers import ROLES, role_files
+from role_plans import RDMA as FOUND
 from role_plans import node
-from test_rdma_plan import FOUND
 
 NUL = "/srv/a\0b"
 

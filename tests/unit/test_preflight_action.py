@@ -12,8 +12,8 @@ from action import trueup_plan, trueup_preflight
 from ansible import constants
 from ansible.plugins.action import ActionBase
 from helpers import parametrized
+from role_plans import RDMA as FOUND
 from role_plans import ROOT, node
-from test_rdma_plan import FOUND
 
 ANSWER = {
     "ansible_facts": {"trueup_rdma": FOUND},

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from test_slurm_plan import HOSTS, contents, host, on, values
+from slurm_hosts import HOSTS, contents, host, on, values
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "roles" / "slurm" / "files" / "devices.sh"
