@@ -169,22 +169,22 @@ def checked(role: str, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return results
 
 
-def read(role: str) -> list[dict[str, Any]]:
-    """The cases of a role."""
+def read(folder: Path, name: str) -> list[dict[str, Any]]:
+    """The cases of a file."""
     cases: list[dict[str, Any]] = yaml.load(
-        (FOLDER / f"{role}.yml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader
+        (folder / f"{name}.yml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader
     )
     return cases
 
 
-def write(role: str, cases: list[dict[str, Any]]) -> None:
-    """Write the cases of a role."""
+def write(folder: Path, name: str, cases: list[dict[str, Any]]) -> None:
+    """Write the cases of a file."""
     text = yaml.dump(cases, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
-    (FOLDER / f"{role}.yml").write_text(text, encoding="utf-8")
+    (folder / f"{name}.yml").write_text(text, encoding="utf-8")
 
 
 ROLES = tuple(sorted(path.stem for path in FOLDER.glob("*.yml")))
 
 if __name__ == "__main__":
-    for name in ROLES:
-        write(name, checked(name, read(name)))
+    for each in ROLES:
+        write(FOLDER, each, checked(each, read(FOLDER, each)))

@@ -18,7 +18,6 @@ from trueup_node.errors import ParseError
 DATA = Path(__file__).parent.parent / "data" / "dcgm"
 FILES = sorted(path for path in DATA.iterdir() if path.suffix in {".json", ".txt"})
 READ = [path for path in FILES if path.name != "dcgm4_runtime_error.json"]
-GIB = 1 << 30
 
 
 def text(name: str) -> str:
@@ -79,36 +78,6 @@ def test_each_test_of_each_gpu_is_a_check_or_named(
     assert values(output)["dcgm_tests_failed", None] == len(failed)
 
 
-def test_figures_are_in_base_units() -> None:
-    three = values(parse_dcgm(text("dcgm3_level3_1gpu.json")))
-    assert three["dcgm_diagnostic_rate", "gpu0"] == 11103.02 * GIB
-    assert three["dcgm_gpu_to_host", "gpu0"] == 24.02e9
-    assert three["dcgm_both_ways_latency", "gpu0"] == pytest.approx(5.019e-6)
-    assert three["dcgm_memory_tested", "gpu0"] == 15206918958
-    four = values(parse_dcgm(LEVEL2))
-    assert four["dcgm_host_to_gpu", "gpu7"] == pytest.approx(55.27e9)
-    assert len(four) == 1 + 8 * 7
-    table = values(parse_dcgm(TABLE))
-    assert table["dcgm_both_ways", "gpu7"] == pytest.approx(39.39e9)
-    assert len(table) == 1 + 8 * 6
-
-
-def test_a_load_has_rates_of_each_gpu_and_how_much_is_left_of_them() -> None:
-    output = parse_dcgm(LOAD)
-    assert output.parameters == {"program": "dcgmproftester", "tests": "tensor_load"}
-    rows = [(row.device, row.statistic, row.value, row.n) for row in output.rates]
-    assert rows == [
-        ("gpu0", "median", pytest.approx(190e12), 30),
-        ("gpu0", "min", pytest.approx(189e12), 30),
-        ("gpu0", "max", pytest.approx(197e12), 30),
-        ("gpu0", None, pytest.approx(3 * 189 / (196 + 197 + 189)), None),
-        ("gpu1", "median", pytest.approx(131e12), 30),
-        ("gpu1", "min", pytest.approx(76e12), 30),
-        ("gpu1", "max", pytest.approx(192e12), 30),
-        ("gpu1", None, pytest.approx((83 + 79 + 76) / (192 + 189 + 178)), None),
-    ]
-
-
 # Of the user guide (an A100, before DCGM 3.3), of 3.3.5 on an A100, and of small rates.
 @pytest.mark.parametrize(
     ("line", "rate"),
@@ -126,92 +95,6 @@ def test_rates_of_each_release_are_read(line: str, rate: float) -> None:
     rows = parse_dcgm(printed).rates
     assert {row.value for row in rows} == {rate}
     assert {row.device for row in rows} == {"gpu3"}
-
-
-def test_a_gpu_whose_worker_did_not_start_has_failed() -> None:
-    output = parse_dcgm("GPU 0, TestField 1004 testing FAILED.\n")
-    assert ([str(row) for row in output.failed], output.rates) == (["tensor load on gpu0"], ())
-
-
-def test_figures_that_some_gpus_lack_are_named() -> None:
-    output = parse_dcgm(text("dcgm4_diagnostic_8gpu_16_texts.json"))
-    assert output.warnings == ["dcgm_diagnostic_rate is printed for 2 of 8 GPUs"]
-    assert set(values(output)) == {
-        *(("dcgm_tests_failed", None), ("dcgm_diagnostic_rate", "gpu0")),
-        ("dcgm_diagnostic_rate", "gpu1"),
-    }
-
-
-@pytest.mark.parametrize(
-    ("name", "failed"),
-    [
-        (
-            "dcgm3_level2_4gpu_fails.json",
-            [
-                (
-                    "Persistence Mode on gpu2 (Persistence mode for GPU 2 is disabled. Enable it"
-                    " with nvidia-smi -pm 1.)"
-                ),
-                "GPU Memory on gpu3 (GPU 3 had uncorrectable memory errors: 2)",
-            ],
-        ),
-        (
-            "dcgm3_table_8gpu_fails.txt",
-            [
-                (
-                    "GPU Memory on gpu5 (GPU 5 had uncorrectable memory errors: 2. Drain the GPU"
-                    " and reset it.)"
-                )
-            ],
-        ),
-        (
-            "dcgm4_table_2gpu_fails.txt",
-            [
-                (
-                    "memory on gpu1 (GPU 1 had uncorrectable memory errors: 2. Drain the GPU and"
-                    " reset it.)"
-                ),
-                (
-                    "pcie (There was an internal error during the test: 'A child process exited"
-                    " with non-zero status 1' Check DCGM and system logs for errors.)"
-                ),
-            ],
-        ),
-    ],
-)
-def test_a_failed_test_names_gpu_and_reason(name: str, failed: list[str]) -> None:
-    assert [str(row) for row in parse_dcgm(text(name)).failed] == failed
-
-
-def test_a_gpu_without_a_result_is_skipped_by_name() -> None:
-    path = ["DCGM Diagnostic", "test_categories", 2, "tests", 0, "results"]
-    rows = json.loads(LEVEL2)["DCGM Diagnostic"]["test_categories"][2]["tests"][0]["results"]
-    output = parse_dcgm(edited("dcgm4_level2_8gpu.json", path, rows[:3] + rows[4:]))
-    assert "skipped: pcie on gpu3 (no result)" in output.warnings
-    assert "pcie_gpu3" not in output.checks
-    assert "dcgm_gpu_to_host is printed for 7 of 8 GPUs" in output.warnings
-    lost = parse_dcgm(changed(TABLE, r"^\| +\| Fail - GPU: 5 .*\n", ""))
-    assert "skipped: GPU Memory on gpu5 (no result)" in lost.warnings
-
-
-def test_unknown_tests_and_fields_are_kept_by_name() -> None:
-    place = ["DCGM Diagnostic", "test_categories", 1, "tests", 0, "name"]
-    named = parse_dcgm(edited("dcgm4_level2_8gpu.json", place, "Tensor Map v2"))
-    assert named.checks["tensor_map_v2_gpu0"] is True
-    field = parse_dcgm(edited("dcgm4_level2_8gpu.json", ["metadata", "Firmware"], "96.00"))
-    assert field.parameters["firmware"] == "96.00"
-    assert "serial" not in " ".join(parse_dcgm(text("dcgm3_level2_4gpu_fails.json")).parameters)
-
-
-def test_a_warning_is_neither_passed_nor_failed() -> None:
-    path = ["DCGM GPU Diagnostic", "test_categories", 1, "tests", 0, "results", 0, "status"]
-    output = parse_dcgm(edited("dcgm3_level3_1gpu.json", path, "Warn"))
-    assert "pcie_gpu0" not in output.checks
-    assert "warning: PCIe on gpu0" in output.warnings
-    path[-1] = "warnings"
-    assert "passed with a warning: PCIe on gpu0 (slow link)" in (
-        parse_dcgm(edited("dcgm3_level3_1gpu.json", path, ["slow link"])).warnings
-    )
 
 
 STATUS = ["DCGM Diagnostic", "test_categories", 0, "tests", 0]
@@ -257,11 +140,6 @@ test_other_outputs_are_refused = refuses(
     (BROKEN + "All Tests Passed.\n", "the verdicts on the GPUs disagree"),
     (changed(LOAD, "1.96e[+]05", "1.96e+25"), "dcgm_stress_rate 1.96e+34 of gpu0 cannot be"),
 )
-
-
-def test_a_failed_summary_fails_the_node() -> None:
-    summary = edited("dcgm4_level2_8gpu.json", [*STATUS, "test_summary", "status"], "Fail")
-    assert [str(row) for row in parse_dcgm(summary).failed] == ["software"]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from pathlib import Path
 
@@ -34,53 +32,6 @@ def values(text: str) -> Rows:
 
 def figure(text: str, key: str, *, nth: int = 0) -> float:
     return float(re.findall(rf'"{key}" : ([\d.]+)', text)[nth])
-
-
-def test_a_mix_of_reads_and_writes() -> None:
-    output = parse_fio(MIXED)
-    assert output.tool_version == "3.33"
-    assert output.checks == {"no_io_error": True}
-    assert output.warnings == []
-    assert output.parameters == {
-        "job": "random",
-        "rw": "randrw",
-        "bs": "4k",
-        "ioengine": "libaio",
-        "iodepth": "2",
-        "numjobs": "2",
-        "direct": "1",
-    }
-    got = values(MIXED)
-    assert got["read_bandwidth", "single", None] == figure(MIXED, "bw_bytes")
-    assert got["write_bandwidth", "single", None] == figure(MIXED, "bw_bytes", nth=1)
-    assert got["read_iops", "single", None] == figure(MIXED, "iops")
-    # slat, clat, lat: the third mean is the whole latency, in ns.
-    assert got["read_latency", "mean", None] == pytest.approx(
-        figure(MIXED, "mean", nth=2) * 1e-9, rel=1e-12
-    )
-    assert got["read_latency", "median", None] == pytest.approx(
-        figure(MIXED, r"50\.000000") * 1e-9, rel=1e-12
-    )
-    assert got["write_latency", "p99", None] == pytest.approx(
-        figure(MIXED, r"99\.000000", nth=1) * 1e-9, rel=1e-12
-    )
-    assert len(got) == 10
-    assert {row.n for row in parse_fio(MIXED).metrics() if row.name == "read_latency"} == {
-        figure(MIXED, "total_ios")
-    }
-
-
-def test_a_note_before_the_json_and_completion_percentiles() -> None:
-    output = parse_fio(WRITE)
-    assert len(output.warnings) == 2
-    assert output.warnings[0].startswith("note: both iodepth >= 1 and synchronous")
-    assert "completion latency" in output.warnings[1]
-    assert {name for name, _, _ in values(WRITE)} == {
-        "write_bandwidth",
-        "write_iops",
-        "write_latency",
-        "write_completion_latency",
-    }
 
 
 @pytest.mark.parametrize("operation", list(METADATA))
@@ -119,36 +70,6 @@ def test_damaged_output_of_operations_is_refused(
 ) -> None:
     with pytest.raises(ParseError, match=re.escape(message)):
         parse_fio(changed(METADATA["stat"], pattern, replacement))
-
-
-def test_several_jobs_keep_their_names() -> None:
-    got = values(GROUPS)
-    assert {device for _, _, device in got} == {"frontend", "backend"}
-    assert got["read_bandwidth", "single", "frontend"] == figure(GROUPS, "bw_bytes")
-    assert "rw" not in parse_fio(GROUPS).parameters
-
-
-def test_a_latency_may_be_0_ns() -> None:
-    at = WRITE.index('"clat_ns"', WRITE.index('"write" : {'))
-    none = re.sub(r'("min"|"1.000000") : \d+', r"\1 : 0", WRITE[at:], count=2)
-    assert values(WRITE[:at] + none) == values(WRITE)
-
-
-def test_percentiles_up_to_the_100th_and_down_to_a_bin_below_the_least() -> None:
-    """A bin's middle may lie below the least figure in it."""
-    whole = WRITE.replace('"99.990000"', '"100.000000"')
-    asked = "1:5:10:20:30:40:50:60:70:80:90:95:99:99.5:99.9:99.95:100"
-    assert values(whole.replace('"rw" :', f'"percentile_list" : "{asked}", "rw" :')) == values(
-        WRITE
-    )
-    least = figure(WRITE, "min", nth=4)
-    low = changed(WRITE, r'"1.000000" : \d+', f'"1.000000" : {math.ceil(least * 63 / 64)}')
-    assert values(low) == values(WRITE)
-
-
-def test_standard_error_after_the_json_changes_nothing() -> None:
-    assert values(MIXED + "\n[standard error]\nfio: something") == values(MIXED)
-    assert values("fio: a warning\n" + MIXED) == values(MIXED)
 
 
 def line_at(text: str, place: int) -> int:
@@ -209,82 +130,6 @@ test_damaged_output_is_refused = refuses(
 )
 
 
-def as_printed_by(version: str, text: str) -> str:
-    """As stat.c of that version prints what 3.33 has printed (json, without bins)."""
-    numbers = tuple(int(part) for part in version.split("."))
-    text = text.replace("fio-3.33", f"fio-{version}")
-    text = re.sub(r',\s+"bins" : \{[^}]*\}', "", text)
-    text = re.sub(r',\s+"N" : \d+', "", text)
-    if numbers < (3, 13):  # percentiles stood with clat alone
-        text = re.sub(r'(?s)(,\s+"percentile" : \{[^}]*\})(.*?"lat_ns")', r"\1\2", text)
-    if numbers < (3, 4):
-        text = re.sub(r'("99.990000" : \d+)', r"\1" + ',\n"0.00" : 0' * 3, text)
-    if numbers < (3, 2):
-        text = re.sub(r'"bw_bytes" : \d+,\s+', "", text)
-    if numbers < (2, 99):
-        text = re.sub(r'"([sc]?lat)_ns" : \{[^{}]*(?:\{[^}]*\})?\s*\}', in_microseconds, text)
-    if numbers < (2, 21):
-        text = re.sub(r'"io_bytes" : (\d+)', lambda at: f'"io_bytes" : {int(at[1]) // 1024}', text)
-        text = re.sub(r'"io_kbytes" : \d+,\s+', "", text)
-    if numbers < (2, 2):
-        text = re.sub(r'("iops" : \d+)\.\d+', r"\1", text)
-        text = re.sub(r'"total_ios" : \d+,\s+', "", text)
-    return text
-
-
-def in_microseconds(latency: re.Match[str]) -> str:
-    def cut(figure: re.Match[str]) -> str:
-        value = float(figure[2]) / 1000
-        return f"{figure[1]}{value:.2f}" if "." in figure[2] else f"{figure[1]}{int(value)}"
-
-    return re.sub(r"(: )([\d.]+)(?=[,\n])", cut, latency[0]).replace("_ns", "")
-
-
-def test_latencies_without_a_count_and_lists_of_percentiles_filled_up() -> None:
-    for version in ("2.99", "3.0", "3.3", "3.12"):
-        text = as_printed_by(version, WRITE)
-        assert parse_fio(text).tool_version == version
-        assert values(text) == values(WRITE)
-
-
-@pytest.mark.parametrize("version", ["2.21", "2.16", "2.1.4"])
-def test_fio_2_counts_in_microseconds_and_kib(version: str) -> None:
-    text, right = as_printed_by(version, WRITE), values(WRITE)
-    got = values(text)
-    assert got.keys() == right.keys()
-    for key, value in right.items():
-        rounding = {"s": 1.01e-6, "1/s": 1.0}.get("s" if "latency" in key[0] else "1/s")
-        if "bandwidth" in key[0]:
-            rounding = 1024 * 1000 / figure(WRITE, "runtime", nth=1)
-        assert got[key] == pytest.approx(value, abs=rounding)
-    assert "older than 3" in " ".join(parse_fio(text).warnings)
-    counted = {row.n for row in parse_fio(text).metrics() if "latency" in row.name}
-    assert counted == ({None} if version == "2.1.4" else {figure(WRITE, "total_ios", nth=1)})
-
-
-def test_of_fio_2_the_percentiles_asked_for_are_known_where_it_prints_the_list() -> None:
-    text = as_printed_by("2.16", WRITE).replace('"1.000000"', '"2.000000"')
-    assert values(text) == values(as_printed_by("2.16", WRITE))
-    with pytest.raises(ParseError, match="clat_ns has the percentiles"):
-        parse_fio(text.replace('"rw" :', '"percentile_list" : "1:5", "rw" :'))
-
-
-def test_with_a_ramp_time_submissions_are_fewer_than_completions() -> None:
-    text = as_printed_by("3.16", MIXED).replace('"rw" :', '"ramp_time" : "2", "rw" :')
-    mean = figure(text, "mean", nth=2)
-    other = f'"mean" : {mean + 50:.6f}'
-    assert figure(text.replace(f'"mean" : {mean:.6f}', other), "mean", nth=2) == mean + 50
-    assert parse_fio(text.replace(f'"mean" : {mean:.6f}', other)).tool_version == "3.16"
-    with pytest.raises(ParseError, match="do not make lat"):
-        parse_fio(as_printed_by("3.16", MIXED).replace(f'"mean" : {mean:.6f}', other))
-
-
-def test_of_which_latency_is_unclear_before_3_13() -> None:
-    asked = as_printed_by("3.7", WRITE).replace('"rw" :', '"lat_percentiles" : "1", "rw" :')
-    assert {statistic for name, statistic, _ in values(asked) if "latency" in name} == {"mean"}
-    assert "does not say of which latency" in parse_fio(asked).warnings[-1]
-
-
 def test_with_a_ramp_time_ios_in_flight_count_in_the_bytes_alone() -> None:
     ramp = WRITE.replace('"rw" :', '"ramp_time" : "2", "iodepth" : "4", "rw" :')
     total = int(figure(WRITE, "total_ios", nth=1))
@@ -302,61 +147,14 @@ def test_with_a_ramp_time_ios_in_flight_count_in_the_bytes_alone() -> None:
     assert values(two) == values(fewer)
 
 
-def test_a_job_without_io_is_refused() -> None:
-    at = WRITE.index('"write" : {')
-    idle = WRITE[:at] + re.sub(r" : [\d.]+(?=[,\n])", " : 0", WRITE[at:])
-    with pytest.raises(ParseError, match="neither read nor wrote"):
-        parse_fio(re.sub(r'"percentile" : \{[^}]*\}', '"percentile" : {}', idle))
-
-
-def test_bins_without_any_io_are_refused_where_nothing_else_counts_them() -> None:
-    text = re.sub(r',\s+"N" : \d+', "", MIXED)
-    text = re.sub(r'("\d+" : )\d+(,?\n)', r"\g<1>0\2", text)
-    with pytest.raises(ParseError, match="the bins hold no I/Os"):
-        parse_fio(text)
-
-
-@pytest.mark.parametrize(("off", "read"), [(0.5, True), (1.5, False)])
-def test_the_bins_mean_is_within_a_bin_and_a_nanosecond(off: float, *, read: bool) -> None:
-    text = METADATA["stat"]
-    bins = dict(re.findall(r'"(\d+)" : (\d+)', text[text.index('"bins"') :].partition("}")[0]))
-    mean = sum(int(middle) * int(count) for middle, count in bins.items()) / 4000
-    other = (mean - off) / (1 + 1 / 64)
-    text = text.replace(f'"mean" : {figure(text, "mean", nth=1):f}', f'"mean" : {other:f}')
-    if read:
-        assert values(text)["stat_latency", "mean", None] == pytest.approx(other * 1e-9)
-    else:
-        with pytest.raises(ParseError, match="the bins' mean is"):
-            parse_fio(text)
-
-
 def test_line_ends_and_letters_beyond_ascii_change_nothing() -> None:
     assert values(MIXED.replace("\n", "\r\n")) == values(MIXED)
     assert values(MIXED.replace('"libaio"', '"libaïo"')) == values(MIXED)
 
 
-def test_jobs_are_found_wherever_they_stand() -> None:
-    """Also where fio puts nothing: below what is read of the object, or beside others of that
-    name. All of it is decoded at once then."""
-    data = json.loads(MIXED)
-    last = {**{name: value for name, value in data.items() if name != "jobs"}, "jobs": data["jobs"]}
-    first = {"jobs": data["jobs"], **data}
-    nested = {"of another": {"jobs": [1]}, **data}
-    assert [values(json.dumps(each)) for each in (last, first, nested)] == [values(MIXED)] * 3
-    with pytest.raises(ParseError, match="there are no jobs in the output"):
-        parse_fio(json.dumps({**nested, "jobs": []}))
-
-
 def test_only_fio_is_recognised() -> None:
     assert [SIGNATURE.recognises(text) for text in (MIXED, MIXED[:500], NO_SPACE)] == [True] * 3
     assert not SIGNATURE.recognises('{"tool": "trueup-stream"}')
-
-
-def test_operations_of_files_are_not_taken_for_reads_without_their_engine() -> None:
-    text = changed(METADATA["create"], r'^ *"ioengine" : "filecreate",\n', "")
-    with pytest.raises(ParseError, match="no ioengine, and latencies as of operations of files"):
-        parse_fio(text)
-    assert values(changed(text, '"openfiles"', '"disable_lat" : "1",\n"openfiles"'))
 
 
 test_a_damaged_output_gives_its_own_figures_or_an_error = stands(
@@ -425,22 +223,6 @@ OLD_WORDS = """old: (groupid=0, jobs=1): err= 0: pid=13: Sun Mar  1 10:00:00 201
 def word_figures(text: str) -> dict[tuple[str, str | None, str | None], float]:
     rows = parse_fio(text).metrics()
     return {(row.name, row.device, row.statistic): row.value for row in rows}
-
-
-def test_the_output_in_words_is_read() -> None:
-    output = parse_fio(WORDS)
-    got = word_figures(WORDS)
-    assert got == {
-        ("read_bandwidth", "seq", "single"): 1000 * 2**20,
-        ("read_iops", "seq", "single"): 8000,
-        ("read_latency", "seq", "mean"): pytest.approx(122.33e-6),
-        ("read_completion_latency", "seq", "median"): pytest.approx(115e-6),
-        ("read_completion_latency", "seq", "p99"): pytest.approx(277e-6),
-        ("write_bandwidth", "log", "single"): 10 * 2**20,
-        ("write_iops", "log", "single"): 2500,
-        ("write_latency", "log", "mean"): pytest.approx(3.2e-3),
-    }
-    assert (output.tool_version, output.jobs[0].options["bs"]) == ("3.33", "128KiB")
 
 
 def test_fio_2_calls_2_to_the_20_bytes_a_mb() -> None:

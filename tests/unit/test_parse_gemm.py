@@ -12,7 +12,7 @@ import pytest
 from damage import refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup_node.benchmarks.gemm.output import LARGEST_ERROR, largest_error, parse_gemm
+from trueup_node.benchmarks.gemm.output import largest_error, parse_gemm
 from trueup_node.benchmarks.gemm.signatures import SIGNATURE
 from trueup_node.errors import ParseError
 
@@ -42,47 +42,6 @@ def with_gpu(**changes: Any) -> str:
     data = copy.deepcopy(json.loads(A100))
     data["gpus"][0].update(changes)
     return sealed(data)
-
-
-def test_four_gpus() -> None:
-    output, got = parse_gemm(H100), values(H100)
-    row = json.loads(H100)["gpus"][2]["precisions"][2]
-    assert (row["precision"], row["n"]) == ("bf16", 16384)
-    assert got["gemm_bf16", "gpu2", "median"] == pytest.approx(
-        2 * 16384**3 * row["calls"] / sorted(row["seconds"])[2], rel=1e-15
-    )
-    assert got["gemm_bf16", None, "min"] == min(
-        got["gemm_bf16", f"gpu{n}", "median"] for n in range(4)
-    )
-    assert len(got) == 4 * (4 * 3 + 1)
-    assert {row.unit for row in output.metrics()} == {"flop/s"}
-    assert output.checks == {f"{name}_correct": True for name in LARGEST_ERROR}
-    assert output.software == {"torch": "2.9.0", "cuda": "12.8"}
-    assert output.parameters == {
-        "program": "pytorch",
-        "gpus_at_once": "all",
-        "gpu_name": "NVIDIA H100 80GB HBM3",
-        "n_fp64": "8192",
-        **{f"n_{name}": "16384" for name in ("tf32", "bf16", "fp8")},
-    }
-
-
-def test_what_a_gpu_lacks_is_named() -> None:
-    output = parse_gemm(A100)
-    assert output.warnings == [
-        "fp8 is skipped: compute capability 8.0 and PyTorch 2.9.0 have no fp8"
-    ]
-    assert {row.name for row in output.metrics()} == {"gemm_fp64", "gemm_tf32", "gemm_bf16"}
-    assert output.parameters["gpus_at_once"] == "one"
-
-
-def test_one_call_of_the_smallest_product_is_a_rate() -> None:
-    once = values(with_row(1, calls=1))
-    seconds = sorted(json.loads(A100)["gpus"][0]["precisions"][1]["seconds"])
-    n = json.loads(A100)["gpus"][0]["precisions"][1]["n"]
-    assert once["gemm_tf32", "gpu0", "max"] == pytest.approx(2 * n**3 / seconds[0])
-    least = values(with_row(1, n=1, calls=1))
-    assert least["gemm_tf32", "gpu0", "max"] == pytest.approx(2 / seconds[0])
 
 
 def test_an_error_beyond_the_bound_is_a_failed_check() -> None:
@@ -127,12 +86,6 @@ test_damaged_output_is_refused = refuses(
     (with_row(error=float("inf")), "error inf is not one"),
     (with_gpu(cpus=None), "lacks or spoils"),
 )
-
-
-def test_a_refusal_names_the_line() -> None:
-    with pytest.raises(ParseError) as refused:
-        parse_gemm("a warning\n" + A100[:-30])
-    assert refused.value.line_number == 2
 
 
 def test_only_this_program_is_recognised() -> None:

@@ -27,7 +27,6 @@ TORCH = (DATA / "pytorch.json").read_text()
 TORCH_PEERS = (DATA / "pytorch_peers.json").read_text()
 SECTIONS = (DATA / "sections_4gpu.txt").read_text()
 ALL = [H100, OLD, PAIRS, JSON, WORDS, CSV, TORCH, TORCH_PEERS, SECTIONS]
-GB = 1e9
 
 Rows = dict[tuple[str, Any, Any], float]
 
@@ -36,107 +35,6 @@ def values(text: str) -> Rows:
     return {
         (row.name, row.device, row.statistic): row.value for row in parse_gpu_copy(text).metrics()
     }
-
-
-def matrix_of(text: str, test: str) -> list[list[str]]:
-    """The figures of a test as its text shows them."""
-    block = text[text.index(f"Running {test}.") :].split("\n")
-    rows = []
-    for line in block[3:]:
-        if not line.strip():
-            return rows
-        rows.append(line.split()[1:])
-    raise AssertionError(test)
-
-
-def test_nvbandwidths_text() -> None:
-    output = parse_gpu_copy(H100)
-    got = values(H100)
-    assert (output.tool_version, output.program) == ("0.9", "nvbandwidth")
-    assert output.parameters == {
-        "program": "nvbandwidth",
-        "memory": "pinned",
-        "peer_access": "all",
-        "peer_test": "read",
-    }
-    assert output.checks == {"data_correct": True}
-    h2d = matrix_of(H100, "host_to_device_memcpy_ce")[0]
-    assert got["h2d_bandwidth", "gpu7", "median"] == float(h2d[7]) * GB
-    assert got["h2d_bandwidth", None, "min"] == min(map(float, h2d)) * GB
-    peers = matrix_of(H100, "device_to_device_memcpy_read_ce")
-    # The GPU of the row reads: data go from the column's to the row's.
-    assert got["p2p_bandwidth", "gpu5>gpu2", "median"] == float(peers[2][5]) * GB
-    assert got["p2p_bandwidth", None, "min"] == GB * min(
-        float(cell) for row in peers for cell in row if cell != "N/A"
-    )
-    assert len(got) == 3 * 9 + 56 + 1
-    assert output.warnings == [
-        "nvbandwidth waived a test, which it does not name: this machine cannot run it"
-    ]
-
-
-def test_an_old_nvbandwidth_names_what_it_waived() -> None:
-    output = parse_gpu_copy(OLD)
-    assert set(output.figures) == {"h2d", "d2h"}
-    assert output.warnings == [
-        "nvbandwidth waived device_to_device_memcpy_read_ce: this machine cannot run it",
-        "nvbandwidth waived device_to_device_memcpy_write_ce: this machine cannot run it",
-        "nvbandwidth 0.4 prints no closing line: tests may lack at its end",
-        "nvbandwidth's test host_to_device_bidirectional_memcpy_ce is not reported",
-    ]
-
-
-def test_gpus_that_do_not_reach_each_other_have_no_least_figure() -> None:
-    output, got = parse_gpu_copy(PAIRS), values(PAIRS)
-    assert output.parameters["peer_access"] == "partial"
-    assert [key for key in got if key[0] == "p2p_bandwidth" and key[2] == "min"] == []
-    peers = matrix_of(PAIRS, "device_to_device_memcpy_write_ce")
-    # The GPU of the row writes.
-    assert got["p2p_bandwidth", "gpu0>gpu1", "median"] == float(peers[0][1]) * GB
-    assert sum(1 for key in got if key[0] == "p2p_bandwidth") == 4
-    assert output.warnings[0].startswith("8 of 12 pairs of GPUs do not reach each other")
-
-
-def test_nvbandwidths_json() -> None:
-    data = json.loads(JSON)["nvbandwidth"]["testcases"]
-    got = values(JSON)
-    assert got["d2h_bandwidth", "gpu3", "median"] == float(data[1]["bandwidth_matrix"][0][3]) * GB
-    assert got["p2p_bandwidth", "gpu1>gpu0", "median"] == pytest.approx(
-        float(data[2]["bandwidth_matrix"][0][1]) * GB
-    )
-    assert parse_gpu_copy(JSON).warnings == [
-        (
-            "nvbandwidth waived device_to_device_bidirectional_memcpy_read_sm:"
-            " this machine cannot run it"
-        )
-    ]
-
-
-def test_bandwidthtest_of_another_gpu() -> None:
-    devices = {device for _, device, _ in values(WORDS.replace("Device 0:", "Device 3:"))}
-    assert devices == {"gpu3", None}
-
-
-@pytest.mark.parametrize("text", [WORDS, CSV])
-def test_bandwidthtest(text: str) -> None:
-    output = parse_gpu_copy(text)
-    assert values(text) == {
-        ("h2d_bandwidth", "gpu0", "mean"): 25.1e9,
-        ("h2d_bandwidth", None, "min"): 25.1e9,
-        ("d2h_bandwidth", "gpu0", "mean"): 24.9e9,
-        ("d2h_bandwidth", None, "min"): 24.9e9,
-        # It prints 1157.4 of what is read and written.
-        ("d2d_bandwidth", "gpu0", "mean"): 578.7e9,
-        ("d2d_bandwidth", None, "min"): 578.7e9,
-    }
-    assert [warning[:25] for warning in output.warnings] == ["bandwidthTest counts what"]
-    # No more than what the GPU's own memory reads and writes.
-    assert values(changed(WORDS, r"25\.1", "1157.4"))["h2d_bandwidth", "gpu0", "mean"] == 1157.4e9
-
-
-def test_bandwidthtest_says_which_memory_it_copied() -> None:
-    assert parse_gpu_copy(CSV).parameters["memory"] == "pinned"
-    assert parse_gpu_copy(CSV.replace("-Pinned", "-Paged")).parameters["memory"] == "pageable"
 
 
 def swept(mode: str, sizes: list[int], *, unit: str = "GB/s", csv: bool = False) -> str:
@@ -176,30 +74,6 @@ SHMOO = swept("Shmoo", [size * 1000 for steps in STEPS for size in steps])
 RANGE = swept("Range", [1000, 2000, 3000])
 
 
-@pytest.mark.parametrize("csv", [False, True])
-@pytest.mark.parametrize("unit", [1e9, 1_024_000])
-def test_several_sizes_give_a_row_each(unit: float, *, csv: bool) -> None:
-    text = swept("Range", [1024, 2048], unit="GB/s" if unit == 1e9 else "MB/s", csv=csv)
-    rows = {(row.name, row.message_bytes): row for row in parse_gpu_copy(text).metrics()}
-    assert {key: row.value for key, row in rows.items()} == {
-        ("h2d_bandwidth", 1024): 2.0 * unit,
-        ("h2d_bandwidth", 2048): 2.1 * unit,
-        ("d2h_bandwidth", 1024): 3.0 * unit,
-        ("d2h_bandwidth", 2048): 3.1 * unit,
-        ("d2d_bandwidth", 1024): 2.0 * unit,
-        ("d2d_bandwidth", 2048): 2.05 * unit,
-    }
-    assert {(row.device, row.statistic) for row in rows.values()} == {("gpu0", "mean")}
-
-
-def test_shmoo_mode_and_a_direction_that_was_not_asked_for() -> None:
-    output = parse_gpu_copy(SHMOO)
-    assert [len(rates) for rates in output.sizes.values()] == [81, 81, 81]
-    alone = parse_gpu_copy(changed(CSV, "bandwidthTest-D2H.*\n", ""))
-    assert list(alone.figures) == ["h2d", "d2d"]
-    assert "bandwidthTest was not asked for Device to Host: no figure" in alone.warnings
-
-
 def in_megabytes(text: str) -> str:
     return re.sub(r"(\d+)(\.\d)$", r"\g<1>00\g<2>", text, flags=re.MULTILINE).replace(
         "GB/s", "MB/s"
@@ -219,34 +93,6 @@ def test_megabytes_of_old_versions_and_lines_above_the_first() -> None:
     assert values("$ ./bandwidthTest\n" + WORDS) == values(WORDS)
 
 
-def test_the_roles_pytorch_program() -> None:
-    data = json.loads(TORCH)
-    output, got = parse_gpu_copy(TORCH), values(TORCH)
-    seconds = sorted(data["tests"][0]["seconds"])
-    moved = data["tests"][0]["bytes"] * data["tests"][0]["copies"]
-    assert got["h2d_bandwidth", "gpu0", "median"] == moved / seconds[2]
-    assert got["h2d_bandwidth", "gpu0", "max"] == moved / seconds[0]
-    assert output.software == {"torch": "2.9.0", "cuda": "12.8"}
-    assert parse_gpu_copy(TORCH_PEERS).parameters["peer_access"] == "all"
-    tests = json.loads(TORCH_PEERS)["tests"]
-    one_way = parse_gpu_copy(torch_with(gpus=2, tests=[tests[0], {**tests[1], "seconds": None}]))
-    assert one_way.parameters["peer_access"] == "partial"
-    assert one_way.warnings[0].startswith("1 of 2 pairs of GPUs do not reach each other")
-
-
-def test_sections_of_one_gpu_each() -> None:
-    output, got = parse_gpu_copy(SECTIONS), values(SECTIONS)
-    assert output.cpus == {"gpu0": "0", "gpu1": "1", "gpu2": "0", "gpu3": "1", "peers": "0,1"}
-    assert {row.n for row in output.metrics() if row.statistic == "median"} == {5}
-    shown = [
-        float(matrix_of(part, "host_to_device_memcpy_ce")[0][0]) * GB
-        for part in SECTIONS.split("] begin ")[1:5]
-    ]
-    assert [got["h2d_bandwidth", f"gpu{n}", "median"] for n in range(4)] == shown
-    assert got["h2d_bandwidth", None, "min"] == min(shown)
-    assert len(got) == 3 * 5 + 12 + 1
-
-
 def torch_with(**changes: Any) -> str:
     """The PyTorch line with other content, its checksum made right again."""
     data = {**json.loads(TORCH), **changes}
@@ -255,34 +101,8 @@ def torch_with(**changes: Any) -> str:
     return json.dumps({**data, "sha256": hashlib.sha256(text.encode()).hexdigest()[:16]})
 
 
-def test_wrong_data_are_a_failed_check() -> None:
-    note = " Invalid value when checking the pattern at 0x7f00\n Current offset : 12\n"
-    text = H100.replace("Running device_local_copy.\n", f"Running device_local_copy.\n{note}")
-    assert parse_gpu_copy(text).checks == {"data_correct": False}
-    assert parse_gpu_copy(torch_with(correct=False)).checks == {"data_correct": False}
-
-
-def test_a_test_that_this_version_lacks_is_a_warning() -> None:
-    text = H100.replace("Waived: ", "ERROR: Testcase some_test not found!")
-    assert parse_gpu_copy(text).warnings == ["nvbandwidth 0.9 has no test some_test"]
-
-
 H2D_ROW = r"\n0     5[0-9.]+ .*"
 ONE_TEST = json.loads(TORCH)["tests"][0]
-
-
-def test_tests_of_nvbandwidth_that_are_not_known_are_named() -> None:
-    data = json.loads(JSON)
-    case = data["nvbandwidth"]["testcases"][0]
-    new = {**case, "name": "nvlink_memcpy_ce", "bandwidth_description": "memcpy by NVLink (GB/s)"}
-    data["nvbandwidth"]["testcases"] += [new, {"name": "gone", "status": "Not Found"}]
-    data["nvbandwidth"].update({"Hostname": "node-1", "testSamples": 3})
-    output = parse_gpu_copy(json.dumps(data))
-    assert output.metrics() == parse_gpu_copy(JSON).metrics()
-    assert output.warnings[-2:] == [
-        "nvbandwidth's test nvlink_memcpy_ce is not reported",
-        "this nvbandwidth has no test gone",
-    ]
 
 
 test_damaged_output_is_refused = refuses(
@@ -368,32 +188,12 @@ test_damaged_output_is_refused = refuses(
 )
 
 
-def test_a_sum_may_be_off_by_the_rounding_of_what_it_adds_up() -> None:
-    sums = r"(SUM host_to_device_memcpy_ce) \S+"
-    assert values(changed(H100, sums, r"\1 441.67")) == values(H100)
-
-
-def test_a_refusal_names_the_line() -> None:
-    with pytest.raises(ParseError) as refused:
-        parse_gpu_copy(changed(H100, "Waived: ", "what is this"))
-    assert refused.value.line_number == 1 + H100[: H100.index("Waived")].count("\n")
-    assert refused.value.line == "what is this"
-    with pytest.raises(ParseError) as refused:
-        parse_gpu_copy(changed(JSON, '"sum" : ', '"sum" ; '))
-    assert refused.value.line_number == 1 + JSON[: JSON.index('"sum"')].count("\n")
-
-
 @pytest.mark.parametrize("text", ALL)
 def test_only_these_outputs_are_recognised(text: str) -> None:
     assert SIGNATURE.recognises(text)
     assert SIGNATURE.recognises(text[: len(text) // 2])
     assert not SIGNATURE.recognises("Function Best Rate MB/s Avg time Min time Max time")
     assert not SIGNATURE.recognises('{"tool": "trueup-stream"}')
-
-
-def test_standard_error_after_the_output_changes_nothing() -> None:
-    for text in (H100, WORDS, TORCH, SECTIONS):
-        assert values(f"{text}\n[standard error]\nsome library: a warning\n") == values(text)
 
 
 def same(text: str, right: Rows) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "hpl"
 HPCC = (DATA / "hpcc150_2ranks.txt").read_text()
-OTHER = (DATA / "hpcc150_other_grid.txt").read_text()
 XHPL = (DATA / "xhpl23_two_tests.txt").read_text()
 NVIDIA = (DATA / "nvidia_8gpu.txt").read_text()
 SUMMARY = HPCC[HPCC.index("Begin of Summary") : HPCC.index("End of HPC Challenge")]
@@ -24,151 +22,6 @@ TABLE = HPCC.index("Begin of HPL section")
 
 def values(text: str) -> dict[tuple[str, str | None], float]:
     return {(row.name, row.statistic): row.value for row in parse_hpl(text).metrics()}
-
-
-def test_hpcc_with_its_summary() -> None:
-    output = parse_hpl(HPCC)
-    assert output.tool_version == "2.0, hpcc 1.5.0"
-    assert output.parameters == {"n": "1536", "nb": "192", "p": "1", "q": "2"}
-    assert output.checks == {"residual": True, "no_test_skipped": True, "success": True}
-    assert output.warnings == []
-    # Six digits from the summary, where the table has four.
-    assert values(HPCC) == {
-        ("hpl_rate", "single"): 7.32153e9,
-        ("hpl_time", "single"): 0.330458,
-        ("hpl_residual", "single"): 0.0030453,
-    }
-
-
-def test_hpccs_summary_alone() -> None:
-    got = parse_hpl(SUMMARY)
-    assert (got.tests[0].rate, got.tests[0].p, got.tests[0].q) == (7.32153e9, 1, 2)
-    assert got.tests[0].residual == pytest.approx(0.0030453, abs=1e-7)
-    assert got.warnings == ["the residual is computed from the norms of hpcc's summary"]
-
-
-def test_the_problem_that_ran_is_told_whatever_was_asked() -> None:
-    assert parse_hpl(OTHER).parameters == {"n": "3520", "nb": "80", "p": "1", "q": "2"}
-    error = "HPL ERROR from process # 0, on line 440 of function HPL_pdinfo:\n>>> Need 4 <<<\n"
-    assert parse_hpl(OTHER + error).warnings == ["HPL printed an error: Need 4"]
-
-
-def test_xhpl_with_two_tests() -> None:
-    output = parse_hpl(XHPL)
-    assert output.parameters == {"n": "30000", "nb": "192", "p": "2", "q": "2"}
-    got = values(XHPL)
-    assert (got["hpl_rate", "single"], got["hpl_time", "single"]) == (1.8001e11, 100.0)
-    tests = {row.device: row.value for row in output.metrics() if row.name == "hpl_test_rate"}
-    assert sorted(tests.values()) == [1.5001e11, 1.8001e11]
-    assert output.warnings == [
-        "2 tests of several kinds: the figures are those of the best, " + max(tests, key=tests.get)
-    ]
-
-
-def test_the_best_test_of_a_sweep_is_one_that_passed() -> None:
-    output = parse_hpl(XHPL)
-    best, other = sorted(output.tests, key=lambda test: -test.rate)
-    failed = replace(output, tests=(replace(best, passed=False), other))
-    assert (output.best, failed.best, failed.checks["residual"]) == (best, other, False)
-
-
-def test_a_table_without_the_rest_of_the_output_is_unverified() -> None:
-    table = NVIDIA[NVIDIA.index("T/V   ") : NVIDIA.index("Finished")]
-    output = parse_hpl(table)
-    assert values(table) == values(NVIDIA)
-    assert [text[:12] for text in output.unverified] == ["no banner 'H", "no 'Finished"]
-    assert parse_hpl(NVIDIA).unverified == ()
-
-
-def test_a_problem_that_takes_no_time_has_its_rate() -> None:
-    small = XHPL.replace("30000", "  100").replace(" 100.00 ", "   0.00 ")
-    small = small.replace(" 120.00 ", "   0.00 ").replace("e+02\n", "e+00\n")
-    got = values(small)
-    assert (got["hpl_rate", "single"], got["hpl_time", "single"]) == (1.8001e9, 0.0)
-
-
-def test_nvidias_table() -> None:
-    output = parse_hpl(NVIDIA)
-    assert output.tool_version == "2.1, HPL-NVIDIA 24.3.0"
-    assert output.parameters == {
-        "n": "264192",
-        "nb": "1024",
-        "p": "4",
-        "q": "2",
-        "gpus": "8",
-    }
-    assert values(NVIDIA)["hpl_rate", "single"] == 1.229e14
-
-
-def test_a_failed_residual_is_a_failed_check() -> None:
-    failed = NVIDIA.replace("0.0001111 ...... PASSED", "123.4567890 ...... FAILED")
-    failed = failed.replace("1 tests completed and passed", "0 tests completed and passed")
-    failed = failed.replace("0 tests completed and failed", "1 tests completed and failed")
-    assert parse_hpl(failed).checks["residual"] is False
-    assert values(failed)["hpl_residual", "single"] == 123.456789
-    nan = parse_hpl(failed.replace("123.4567890", "nan"))
-    assert (nan.checks["residual"], nan.tests[0].residual) == (False, None)
-    assert {row.name for row in nan.metrics()} == {"hpl_rate", "hpl_time"}
-
-
-def test_hpccs_own_verdict_is_a_check() -> None:
-    assert parse_hpl(HPCC.replace("Success=1", "Success=0")).checks["success"] is False
-
-
-FIRST_ROW = XHPL[XHPL.index("WR11") :].partition("\n")[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "tests", "lacking"),
-    [
-        (XHPL[: XHPL.index("End of Tests")], 2, ["no 'End of Tests.'"]),
-        (
-            XHPL[: XHPL.index("0 tests completed")],
-            2,
-            ["the counts after 'Finished'", "no 'End of Tests.'"],
-        ),
-        (
-            XHPL[: XHPL.index("2 tests completed")].rstrip(),
-            2,
-            ["the counts after 'Finished'", "no 'End of Tests.'"],
-        ),
-        (XHPL[: XHPL.index("Finished")], 2, ["no 'Finished"]),
-        (XHPL[: XHPL.rindex("||Ax-b||_oo/(")], 1, ["no 'Finished", "the last row, of n30000"]),
-        (
-            XHPL[: XHPL.index("HPL_pdgesv() end")],
-            1,
-            ["no residual below the row of n30000", "no 'Finished"],
-        ),
-        (XHPL[XHPL.index("WR11") :], 2, ["no banner", "no header 'T/V"]),
-        (
-            FIRST_ROW,
-            1,
-            ["no banner", "no header 'T/V", "no residual below the row", "no 'Finished"],
-        ),
-    ],
-)
-def test_a_run_without_its_end_is_read_as_far_as_it_goes(
-    text: str, tests: int, lacking: list[str]
-) -> None:
-    output = parse_hpl(text)
-    assert (output.tests[0].rate, len(output.tests)) == (1.8001e11, tests)
-    assert [
-        sentence.startswith(start)
-        for sentence, start in zip(output.unverified, lacking, strict=True)
-    ] == [True] * len(lacking)
-
-
-def test_a_row_without_a_residual_has_no_verdict() -> None:
-    assert parse_hpl(FIRST_ROW).checks == {"no_test_skipped": True, "success": True}
-
-
-def test_a_column_of_swaps_is_no_size() -> None:
-    header = "T/V         SWP           N    NB     P     Q            Time             Gflops\n"
-    row = FIRST_ROW.replace("WR11C2R4", "WRC06R3C38c 211", 1)
-    output = parse_hpl(header + row)
-    assert (output.best.n, output.best.rate) == (30000, 1.8001e11)
-    with pytest.raises(ParseError, match="row of the table is cut off or has other columns"):
-        parse_hpl(header + FIRST_ROW.replace("30000   192", "30000"))
 
 
 test_damaged_output_is_refused = refuses(

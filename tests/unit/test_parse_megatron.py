@@ -43,49 +43,6 @@ def iteration(text: str, number: int) -> str:
     return next(line for line in lines(text) if re.search(rf"iteration +{number}/", line))
 
 
-def test_the_driver_over_two_processes() -> None:
-    output = parse_megatron(TWO)
-    assert (output.exact, output.program, output.tool_version) == (True, "gpt_driver", "2.13.0+cpu")
-    assert output.parameters["world_size"] == "2"
-    assert output.parameters["backend"] == "gloo"
-    assert output.hosts == ("vm", "vm")
-    assert set(output.checks.values()) == {True}
-    got = values(TWO)
-    printed = sorted(numbers(TWO, "elapsed time per iteration (ms)")[4:])
-    middle = (printed[7] + printed[8]) / 2
-    assert got["step_time", "median"] == pytest.approx(middle / 1000, abs=5.1e-5)
-    assert got["step_time", "min"] == pytest.approx(printed[0] / 1000, abs=5.1e-5)
-    assert got["sample_throughput", "max"] == pytest.approx(8 / got["step_time", "min"], rel=1e-12)
-    assert got["token_throughput", "median"] == pytest.approx(
-        64 * got["sample_throughput", "median"], rel=1e-12
-    )
-    losses = numbers(TWO, "lm loss")
-    assert got["loss_first", "single"] == pytest.approx(losses[0], rel=1e-6)
-    assert got["loss_last", "single"] == pytest.approx(losses[-1], rel=1e-6)
-    assert losses[-1] < losses[0]
-    assert {row.n for row in output.metrics() if row.name.startswith("loss_")} == {1}
-    assert {row.n for row in output.metrics() if row.name == "step_time"} == {16}
-
-
-def test_one_process_exchanges_nothing() -> None:
-    output = parse_megatron(ONE)
-    assert output.parameters["backend"] == "none"
-    assert len(output.measured) == 9
-
-
-def test_a_loss_that_blows_up_fails_its_checks() -> None:
-    output = parse_megatron(NAN)
-    assert output.checks == {
-        "loss_finite": False,
-        "loss_falls": False,
-        "loss_not_above_start": True,
-        "loss_not_above_best": True,
-        "no_iteration_skipped": True,
-        "no_iteration_nan": False,
-    }
-    assert ("loss_last", "single") not in values(NAN)
-
-
 def test_megatron_lm() -> None:
     output = parse_megatron(LM)
     assert (output.program, output.exact, output.sequence_length) == ("megatron_lm", False, None)
@@ -124,150 +81,6 @@ def test_megatron_deepspeed_of_2022() -> None:
     )
 
 
-def test_a_global_batch_of_one_sample() -> None:
-    single = re.sub(r"(batch size: +)64 ", r"\g<1>1 ", LM)
-    single = re.sub(r"(samples: +)(\d+)", lambda at: f"{at[1]}{int(at[2]) // 64}", single)
-    assert values(single)["sample_throughput", "max"] == pytest.approx(
-        values(LM)["sample_throughput", "max"] / 64
-    )
-
-
-def test_what_stands_before_each_line_changes_nothing() -> None:
-    right = values(LM)
-    for tag in ("[default7]:", "7: ", "[1,7]<stdout>:"):
-        assert values("".join(f"{tag}{line}\n" for line in lines(LM))) == right
-    assert values(LM + "\n[standard error]\nW1121 iteration warnings | and more") == right
-
-
-def test_a_line_for_every_tenth_iteration() -> None:
-    kept = [1, 4, 8, 12, 16, 20]
-    text = "\n".join(
-        line
-        for line in lines(LM)
-        if not (found := re.search(r"iteration +(\d+)/", line)) or int(found[1]) in kept
-    )
-    output = parse_megatron(text)
-    assert [item.number for item in output.iterations] == kept
-    assert "each line is the mean of 4 iterations" in output.warnings
-    assert len(output.measured) == 4
-
-
-def test_a_skipped_iteration_has_no_loss_and_fails_its_check() -> None:
-    third = iteration(LM, 3)
-    skipped = re.sub(r" lm loss: \S+ \|| grad norm: \S+ \|", "", third)
-    skipped = skipped.replace("skipped iterations:   0", "skipped iterations:   1")
-    checks = parse_megatron(LM.replace(third, skipped)).checks
-    assert (checks["no_iteration_skipped"], checks["loss_finite"]) == (False, True)
-
-
-def test_fields_that_are_not_known_and_those_that_come_and_go_are_named() -> None:
-    new = LM.replace(
-        " loss scale:", " tokens of experts: 4096 | max attention logit: 7.5E+00 | loss scale:"
-    )
-    output = parse_megatron(new)
-    assert output.metrics() == parse_megatron(LM).metrics()
-    assert output.not_judged == {
-        "tokens of experts": "in 20 lines",
-        "max attention logit": "in 20 lines",
-    }
-    third = iteration(LM, 3)
-    without = LM.replace(third, re.sub(r" grad norm: \S+ \|", "", third))
-    assert parse_megatron(without).sometimes == ("grad norm stands in 19 of 20 lines",)
-    forked = LM.replace("lm loss:", "lm-loss:").replace("loss scale: 1.0", "loss scale: -1.0")
-    assert parse_megatron(forked).checks == parse_megatron(LM).checks
-    no_number = re.sub(r"grad norm: \S+", "grad norm: nan", LM)
-    assert parse_megatron(no_number).checks == parse_megatron(LM).checks
-
-
-def test_deepspeeds_own_world_size_is_another() -> None:
-    line = "[2021-06-10 20:47:51,887] [INFO] [config.py:904:print]   world_size ......... 1\n"
-    assert parse_megatron(LM + line).parameters == parse_megatron(LM).parameters
-
-
-def test_a_log_that_begins_in_the_middle_of_a_run_has_no_warm_up() -> None:
-    lines = [iteration(LM, number) for number in range(11, 21)]
-    output = parse_megatron("\n".join(lines) + "\n")
-    assert (len(output.measured), len(parse_megatron(LM).measured)) == (10, 16)
-
-
-def test_a_line_that_stands_twice_counts_once() -> None:
-    twice = "".join(f"{line}\n" * 2 for line in lines(LM))
-    assert values(twice) == values(LM)
-
-
-def test_missing_iterations_are_named() -> None:
-    gaps = "\n".join(
-        line for line in lines(LM) if line not in {iteration(LM, 9), iteration(LM, 14)}
-    )
-    output = parse_megatron(gaps)
-    assert output.part == ("iterations 9 to 9, 14 to 14 are missing (2 gaps)",)
-    assert len(output.iterations) == 18
-
-
-def test_few_lines_from_the_middle_of_a_run_are_read() -> None:
-    output = parse_megatron(f"{iteration(LM, 7)}\n{iteration(LM, 8)}\n")
-    assert [item.number for item in output.measured] == [7, 8]
-    assert output.unverified == ["2 lines of iterations of a longer run"]
-
-
-def with_batches(batches: list[int]) -> str:
-    """The log of Megatron-LM with a batch in each line, without rates."""
-    consumed, rest = 0, iter(batches)
-
-    def put(match: re.Match[str]) -> str:
-        nonlocal consumed
-        batch = next(rest)
-        consumed += batch
-        line = re.sub(r"samples: +\d+", f"samples: {consumed:12d}", match[0])
-        line = re.sub(r"batch size: +\d+", f"batch size: {batch:5d}", line)
-        return re.sub(r" throughput per GPU[^|]*\|", "", line)
-
-    return re.sub(r"iteration +\d+/.*", put, LM)
-
-
-def test_a_batch_may_grow() -> None:
-    output = parse_megatron(with_batches([16] * 5 + [32] * 5 + [64] * 10))
-    assert [item.batch for item in output.iterations] == [16] * 5 + [32] * 5 + [64] * 10
-
-
-def test_times_in_seconds_are_read() -> None:
-    text = re.sub(
-        r"\(ms\): (\S+)",
-        lambda match: f"(s): {float(match[1]) / 1000:.2f}",
-        with_batches([64] * 20),
-    )
-    output = parse_megatron(text)
-    times = [item.seconds for item in parse_megatron(LM).iterations]
-    assert [item.seconds for item in output.iterations] == pytest.approx(times, abs=0.0051)
-    assert "the log rounds step times to 0.01 s" in output.warnings
-
-
-def test_samples_of_a_millisecond_are_no_contradiction() -> None:
-    rate = "number of nan iterations:   0 | samples per second: {} | TFLOPs: 35.24 |"
-    text = with_batches([64] * 20)
-
-    def put(match: re.Match[str]) -> str:
-        return match[0].replace("nan iterations:   0 |", rate[10:].format(f"{0.064 / 0.85:.3f}"))
-
-    text = re.sub(r"(?m)^.*iteration +\d+/.*$", put, re.sub(r"\(ms\): \S+", "(ms): 850.0", text))
-    assert len(parse_megatron(text).iterations) == 20
-    with pytest.raises(ParseError, match="samples per second in 850 ms are not a batch of 64"):
-        parse_megatron(text.replace("second: 0.075", "second: 0.175"))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("tokens per GPU (tokens/s/GPU)", "tokens/s/GPU inst/harmonic mean"),
-        *("tokens/sec/gpu", "tokens per gpu per second (tgs)"),
-    ],
-)
-def test_tokens_of_each_gpu_are_a_figure(name: str) -> None:
-    got = values(re.sub(r"\| lm loss", f"| {name}: 8000.5/7990.1 | lm loss", LM))
-    assert got["device_token_throughput", "median"] == 8000.5
-    assert {key: value for key, value in got.items() if "device" not in key[0]} == values(LM)
-
-
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -286,77 +99,10 @@ def test_fields_of_forks_are_no_damage(before: str, after: str) -> None:
     assert values(text) == values(LM)
 
 
-def test_a_loss_that_does_not_fall_fails_its_check() -> None:
-    flat = re.sub(r"lm loss: \S+", "lm loss: 1.080000E+01", LM)
-    assert parse_megatron(flat).checks["loss_falls"] is False
-
-
 def with_losses(losses: list[float]) -> str:
     """The log of Megatron-LM with its losses replaced."""
     told = iter(losses)
     return re.sub(r"lm loss: \S+", lambda _: f"lm loss: {next(told):.6E}", LM)
-
-
-@pytest.mark.parametrize(
-    ("losses", "falls"),
-    [
-        ([0.1] * 20, False),  # a sum of these over their number is below one of them
-        ([6.0, 5.0, 5.5, 5.9] + [5.9] * 16, False),
-        ([6.0 - 0.001 * (at % 2) for at in range(20)], False),
-        ([6.0 + 0.05 * (-1) ** at - 0.004 * at for at in range(20)], False),  # below its scatter
-        # By 0.26, which is 3.4 standard errors.
-        ([6.0 + 0.05 * (-1) ** at - 0.016 * at for at in range(20)], True),
-        ([6.0 + 0.05 * (-1) ** at - 0.02 * at for at in range(20)], True),
-        ([6.0 - 0.01 * at for at in range(20)], True),
-        ([6.0 + 0.01 * at for at in range(20)], False),
-        ([11.0] + [10.0] * 19, True),
-    ],
-)
-def test_a_loss_falls_when_it_falls_by_more_than_its_scatter(
-    losses: list[float], falls: bool
-) -> None:
-    assert parse_megatron(with_losses(losses)).checks["loss_falls"] is falls
-
-
-@pytest.mark.parametrize(
-    ("losses", "above"),
-    [
-        # A peak, a fall, and an end above the start; a jump without one.
-        ([12.44, 12.45, 44.2, 48.1, 40.0, 30.0, 25.0, 22.0, 21.0, 20.6, 20.5, 20.4], True),
-        ([2.776, 2.773, 2.768, 7.344, 8.716, 7.654, 7.192, 6.849], True),
-        ([2.0 + 0.02 * at for at in range(20)], True),
-        ([2.776, 2.773, 7.3, 7.2], True),
-        # As high as the start, and within the scatter or 5 % of it.
-        ([2.0] * 12, False),
-        ([2.0 + 0.4 * (-1) ** at + 0.02 * at for at in range(20)], False),
-        ([2.0 + 0.002 * at for at in range(20)], False),
-        ([2.776, 2.773, 4.9, 4.8], False),
-        ([2.776, 2.773, 7.3], False),
-        # Higher in between, and fallen again.
-        ([2.776, 2.773, 7.3, 8.7, 5.0, 3.5, 3.0, 2.8], False),
-    ],
-)
-def test_a_loss_that_ends_above_its_start_fails_its_check(losses: list[float], above: bool) -> None:
-    whole = with_losses([*losses, *[0.1] * 20])
-    more = rf".*iteration +{len(losses) + 1}/[\s\S]*"
-    output = parse_megatron(re.sub(more, "", whole))
-    assert [item.loss for item in output.iterations] == pytest.approx(losses)
-    assert output.checks["loss_not_above_start"] is not above
-
-
-def test_the_sentence_for_such_a_loss_has_both_ends() -> None:
-    output = parse_megatron(with_losses([2.0 + 0.1 * at for at in range(20)]))
-    assert output.reasons == {"loss_not_above_start": "loss ended above its start (2 to 3.9)"}
-
-
-def test_the_driver_without_a_learning_rate_does_not_learn() -> None:
-    checks = parse_megatron(IDLE).checks
-    assert {name for name, passed in checks.items() if not passed} == {"loss_falls"}
-
-
-def test_the_padded_vocabulary_is_read() -> None:
-    told = " > padded vocab (size: 50257) with 943 dummy tokens (new size: 51200)\n"
-    assert parse_megatron(told + DS).parameters["vocabulary_size"] == "51200"
 
 
 @pytest.mark.parametrize(("count", "dropped"), [(3, 2), (8, 2), (12, 3), (16, 4), (1000, 4)])
@@ -408,52 +154,11 @@ test_damaged_logs_are_refused = refuses(
 )
 
 
-def test_a_fault_is_told_with_its_line() -> None:
-    with pytest.raises(ParseError) as caught:
-        parse_megatron(changed(LM, r"global batch size: +64", "global batch size:    6x"))
-    assert caught.value.line_number == 15
-    assert "iteration        1" in caught.value.line
-
-
 def test_only_training_logs_are_recognised() -> None:
     assert [SIGNATURE.recognises(text) for text in (ONE, NAN, KILLED, LM, DS, LM[:3000])] == [
         True
     ] * 6
     assert SIGNATURE.recognises("trueup-devito {}\n| iteration 3/ 5 |") is False
-
-
-def test_a_log_that_was_cut_or_grows_is_read_as_far_as_it_goes() -> None:
-    said = ["the log ends at iteration 18 of 20: the run was cut, or still runs"]
-    whole = {item.number: item.seconds for item in parse_megatron(LM).iterations}
-    cut = "\n".join(lines(LM)[: lines(LM).index(iteration(LM, 18)) + 1])
-    half = f"{cut}\n{iteration(LM, 19)[:-40]}"
-    for text, part in ((cut, said), (half, ["the last line is cut off and left out", *said])):
-        output = parse_megatron(text)
-        assert list(output.part) == part == output.warnings[: len(part)]
-        assert {item.number: item.seconds for item in output.iterations} == {
-            number: whole[number] for number in range(1, 19)
-        }
-    assert parse_megatron(LM).part == ()
-    one_less = "\n".join(lines(LM)[: lines(LM).index(iteration(LM, 19)) + 1])
-    assert parse_megatron(one_less).part == (
-        "the log ends at iteration 19 of 20: the run was cut, or still runs",
-    )
-
-
-def test_a_resumed_log_is_read_from_where_it_begins() -> None:
-    before = {iteration(LM, number) for number in range(1, 6)}
-    text = "\n".join(line for line in lines(LM) if line not in before)
-    output = parse_megatron(text)
-    assert [item.number for item in output.iterations] == list(range(6, 21))
-    assert output.part == (
-        "the log begins at iteration 6: the run was resumed, or the beginning is not here",
-    )
-    # Too few lines of a longer run to say that its loss falls.
-    assert "loss_falls" not in output.checks
-    loaded = "  successfully loaded checkpoint from /ckpt [ t 0, p 0 ] at iteration 5\n"
-    twice = parse_megatron(LM + loaded + text)
-    assert [item.number for item in twice.iterations] == list(range(6, 21))
-    assert twice.part[0].startswith("the run was resumed at iteration 5: what it did before")
 
 
 def whole(text: str) -> Rows:
@@ -573,62 +278,3 @@ def restarted(seconds: int, *, lost: int = 4) -> str:
 
 def figure(text: str, name: str) -> list[float]:
     return [row.value for row in parse_megatron(text).metrics() if row.name == name]
-
-
-def test_a_run_that_lost_a_node_says_what_that_cost() -> None:
-    text = (DATA / "synthetic_megatron_lm_restarted.log").read_text()
-    assert text == restarted(90)
-    output = parse_megatron(text)
-    step = {row.statistic: row.value for row in output.metrics() if row.name == "step_time"}
-    (away,) = (one.away for one in output.resumes)
-    # From the last line before to the first one after, less the step that this one was.
-    assert away == pytest.approx(90 - output.iterations[0].seconds)
-    assert [one.redone for one in output.resumes] == [4]
-    assert figure(text, "iterations_redone") == [4]
-    assert figure(text, "resume_time")[0] == pytest.approx(away + 4 * step["median"])
-    # The slowest rank, in seconds.
-    assert figure(text, "checkpoint_save_time")[0] == pytest.approx(81.61182)
-    assert figure(text, "checkpoint_load_time")[0] == pytest.approx(17.35307)
-    # 19 iterations of 64 samples from the first line to the last.
-    assert figure(text, "sample_rate_clocked") == [pytest.approx(19 * 64 / (130 + 90 + 90))]
-    assert "resumed at iteration 10" in output.part[0]
-
-
-def test_a_run_that_is_back_where_its_log_begins_has_no_rate_by_the_clock() -> None:
-    before, loaded, after = restarted(90).partition(LOADED)
-    text = "\n".join(iteration(before, number) for number in (13, 14)) + "\n" + loaded
-    text += "\n".join(iteration(after, number) for number in (11, 12, 13))
-    assert figure(text, "iterations_redone") == [4]
-    assert figure(text, "sample_rate_clocked") == []
-
-
-def test_a_run_that_went_through_lost_nothing() -> None:
-    names = {row.name for row in parse_megatron(LM).metrics()}
-    assert not names & {"resume_time", "iterations_redone", "checkpoint_save_time"}
-    # This log's times are made up, and less than its steps take.
-    assert "sample_rate_clocked" not in names
-
-
-@pytest.mark.parametrize(
-    ("line", "seconds"),
-    [
-        ("    save-checkpoint ................................: (21027.08, 21027.08)", [21.02708]),
-        ("    save-checkpoint ................................: 18512.90", [18.5129]),
-        ("12:     save-checkpoint ...............: (1.10, 10.20)", [0.0102]),
-        # What is kept in memory alone, another timer, and half a line.
-        ("    save-checkpoint-non-persistent ..........: (1.10, 10.20)", []),
-        ("    save-checkpoint-time ................: (1.10, 10.20)", []),
-        ("    save-checkpoint ................................: (21027.08, 210", []),
-        ("    save-checkpoint ................................: (inf, nan)", []),
-    ],
-)
-def test_checkpoints_are_timed_by_the_slowest_rank(line: str, seconds: list[float]) -> None:
-    text = LM.replace(iteration(LM, 10), f"{iteration(LM, 10)}\n{line}")
-    assert list(parse_megatron(text).saves) == pytest.approx(seconds)
-
-
-def test_a_clock_that_was_set_back_says_nothing() -> None:
-    text = restarted(-100)
-    assert figure(text, "sample_rate_clocked") == []
-    assert figure(text, "resume_time") == []
-    assert figure(text, "iterations_redone") == [4]

@@ -55,66 +55,6 @@ def test_what_versions_of_ffmpeg_print(name: str) -> None:
     assert SIGNATURE.recognises(text) is True
 
 
-def test_versions() -> None:
-    found = {name: parse_nv_a10(recorded(name)).tool_version for name in READ}
-    assert found == {
-        "ffmpeg51_s2": "5.1.9-0+deb12u1",
-        "ffmpeg51_s5_420": "5.1.9-0+deb12u1",
-        "ffmpeg702_s2": "7.0.2-static",
-        "ffmpeg902_s1": "n9.0.2-17-g2a571b6068-20260930",
-        "ffmpeg902_s5": "n9.0.2-17-g2a571b6068-20260930",
-        "synthetic_a10_s5": "n9.0.2-17-g2a571b6068-20260930",
-    }
-
-
-def test_frames_that_are_not_encoded_are_copied() -> None:
-    output = parse_nv_a10(recorded("ffmpeg51_uncoded"))
-    [rate] = output.metrics()
-    # 40000 frames of 640 x 360 pixels of 3 bytes in 1.969 s.
-    assert (rate.name, rate.unit) == ("frame_copy_rate", "byte/s")
-    assert rate.value == pytest.approx(40000 * 640 * 360 * 3 / 1.969)
-    assert output.sessions[0].encoder == "wrapped_avframe"
-
-
-def test_the_gpus_samples_are_read() -> None:
-    output, got = parse_nv_a10(A10), values(A10)
-    # The sampler was ended in its sixth line; in its first nothing was encoded.
-    assert output.latencies == (0.004211, 0.00912, 0.009164, 0.009155)
-    assert output.seen == 5
-    assert got["encoder_latency", "median"] == pytest.approx(0.0091375)
-    assert got["encoder_latency", "max"] == 0.009164
-    cut = A10.rstrip("\n") + "1, 9"
-    # Digits of a figure that was not written to its end are no figure.
-    assert parse_nv_a10(cut).latencies == output.latencies
-
-
-@pytest.mark.parametrize(
-    ("row", "latencies", "seen"),
-    [
-        ("0, 0, 0, 0", (), None),
-        ("0, [N/A], [N/A], [N/A]", (), None),
-        ("0, 3, 60, 900", (0.0009,), 3),
-        ("0, 3, 60, 900\n1, 2, 60, 1100", (0.0009, 0.0011), 5),
-        ("0, 3, 60, 900\n0, 2, 60, 0", (0.0009,), 3),
-    ],
-)
-def test_what_gpus_say_of_their_encoders(row: str, latencies: tuple[float, ...], seen: int) -> None:
-    head = A10[: A10.index("0, 0, 0, 0\n")]
-    output = parse_nv_a10(f"{head}{row}\n")
-    assert (output.latencies, output.seen) == (latencies, seen)
-    units = head.replace("averageLatency", "averageLatency [us]")
-    assert parse_nv_a10(f"{units}{row}\n").latencies == latencies
-    # The sampler may have been ended before it wrote anything.
-    assert parse_nv_a10(head[: head.index("index")]).latencies == ()
-
-
-def test_a_short_run_cannot_be_verified() -> None:
-    output = parse_nv_a10(recorded("ffmpeg51_short"))
-    assert (output.frames, output.seconds) == (60, 0.08)
-    [lacks] = output.unverified
-    assert lacks.startswith("ffmpeg ran for less than 1 s")
-
-
 @pytest.mark.parametrize(
     ("name", "why"),
     [

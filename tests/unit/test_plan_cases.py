@@ -16,7 +16,7 @@ import yaml
 from trueup_node import benchmarks
 from trueup_node.options import module_spec
 
-READ = functools.cache(plan_cases.read)
+READ = functools.cache(functools.partial(plan_cases.read, plan_cases.FOLDER))
 
 
 @pytest.mark.parametrize("role", plan_cases.ROLES)
