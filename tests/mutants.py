@@ -345,7 +345,7 @@ def all_rooms() -> dict[str, list[str]]:
         for path in sorted(ROOT.glob(pattern)):
             tests = [f"{UNIT}/{name.format(room=path.parent.name)}" for name in names]
             there = [test for test in tests if (ROOT / test.split("::", maxsplit=1)[0]).is_file()]
-            cases = ROOT / "tests" / "data" / "parsed" / f"{path.parent.name}.yml"
+            cases = ROOT / "tests" / "data" / "parsed" / f"{path.parent.name}.cases"
             left_out = "" if cases.is_file() else PARSED.format(room=path.parent.name)
             there = [test for test in there if test != f"{UNIT}/{left_out}"]
             rooms[str(path.relative_to(ROOT))] = there

@@ -1,4 +1,4 @@
-"""Outputs of tools as golden cases, tests/data/parsed/<tool>.yml: a text, as lines of a recording
+"""Outputs of tools as golden cases, tests/data/parsed/<tool>.cases: a text, as lines of a recording
 (tests/data) or of another case that differ, and all that its parser gives, or its error.
 
     PYTHONPATH=tests python tests/parse_cases.py       writes the results of all cases anew
@@ -109,7 +109,7 @@ def checked(tool: str, cases: Sequence[Case]) -> list[Case]:
     return results
 
 
-TOOLS = tuple(sorted(path.stem for path in FOLDER.glob("*.yml")))
+TOOLS = tuple(sorted(path.stem for path in FOLDER.glob("*.cases")))
 
 if __name__ == "__main__":
     for each in TOOLS:

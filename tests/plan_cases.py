@@ -1,4 +1,4 @@
-"""Plans of roles as golden cases, tests/data/plans/<role>.yml: a call of a plan's function with the
+"""Plans of roles as golden cases, tests/data/plans/<role>.cases: a call of a plan's function with the
 changes of its inputs, and the whole result, or its difference from the case that ``of`` names.
 
     PYTHONPATH=tests python tests/plan_cases.py        writes the results of all cases anew
@@ -172,7 +172,7 @@ def checked(role: str, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def read(folder: Path, name: str) -> list[dict[str, Any]]:
     """The cases of a file."""
     cases: list[dict[str, Any]] = yaml.load(
-        (folder / f"{name}.yml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader
+        (folder / f"{name}.cases").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader
     )
     return cases
 
@@ -180,10 +180,10 @@ def read(folder: Path, name: str) -> list[dict[str, Any]]:
 def write(folder: Path, name: str, cases: list[dict[str, Any]]) -> None:
     """Write the cases of a file."""
     text = yaml.dump(cases, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
-    (folder / f"{name}.yml").write_text(text, encoding="utf-8")
+    (folder / f"{name}.cases").write_text(text, encoding="utf-8")
 
 
-ROLES = tuple(sorted(path.stem for path in FOLDER.glob("*.yml")))
+ROLES = tuple(sorted(path.stem for path in FOLDER.glob("*.cases")))
 
 if __name__ == "__main__":
     for each in ROLES:

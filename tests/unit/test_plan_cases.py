@@ -1,4 +1,4 @@
-"""Plans of roles, each compared whole with its case in tests/data/plans/<role>.yml.
+"""Plans of roles, each compared whole with its case in tests/data/plans/<role>.cases.
 
 A case that changes is read first, and then all are written anew: PYTHONPATH=tests python
 tests/plan_cases.py
