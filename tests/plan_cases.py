@@ -1,5 +1,5 @@
-"""Plans of roles as golden cases, tests/data/plans/<role>.cases: a call of a plan's function with the
-changes of its inputs, and the whole result, or its difference from the case that ``of`` names.
+"""Plans of roles as golden cases, tests/data/plans/<role>.cases: a call of a plan's function with
+the changes of its inputs, and the whole result, or its difference from the case that ``of`` names.
 
     PYTHONPATH=tests python tests/plan_cases.py        writes the results of all cases anew
 
@@ -34,6 +34,7 @@ _NODE, _HOME = "a node of", "~"
 _SIZES, _RECIPES, _OTHERWISE, _BYTES, _REPEATED = (
     *("catalog sizes", "catalog recipes", "otherwise", "base64 of bytes below", "repeated"),
 )
+_LONG_JSON = 4000
 _FIELDS = (
     *("options", "secrets", "node", "host", "found", "hostvars", "hosts", "groups", "variables"),
     "python",
@@ -146,9 +147,20 @@ def shown(result: Any) -> str:
         }
     elif isinstance(result, Skipped):
         result = {"skipped": result._asdict()}
-    plain = json.loads(json.dumps(result, default=str))
+    plain = _without_catalog(json.loads(json.dumps(result, default=str)))
     text = yaml.dump(plain, Dumper=_Dumper, sort_keys=True, width=110, allow_unicode=True)
     return text.replace(str(ROOT), "ROOT").replace(str(Path.home()), _HOME)
+
+
+def _without_catalog(value: Any) -> Any:
+    """The value; of a long JSON text, which holds parts of the catalog, its members' names alone."""
+    if isinstance(value, dict):
+        return {name: _without_catalog(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_without_catalog(item) for item in value]
+    if isinstance(value, str) and len(value) > _LONG_JSON and value.startswith("{\n"):
+        return f"JSON: {', '.join(sorted(json.loads(value)))}"
+    return value
 
 
 def difference(before: str, after: str) -> str:
