@@ -84,11 +84,11 @@ def _short(value: Any) -> str:
 
 
 def _ordered(value: Any) -> Any:
-    """The value with its sets in an order."""
+    """The value with its sets and mappings in an order."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {name: _ordered(member) for name, member in vars(value).items()}
     if isinstance(value, dict):
-        return {name: _ordered(member) for name, member in value.items()}
+        return {name: _ordered(value[name]) for name in sorted(value, key=str)}
     if isinstance(value, (set, frozenset)):
         return sorted(value)
     return [_ordered(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -153,7 +153,7 @@ def shown(result: Any) -> str:
 
 
 def _without_catalog(value: Any) -> Any:
-    """The value; of a long JSON text, which holds parts of the catalog, its members' names alone."""
+    """The value; of a long JSON text, which holds parts of the catalog, the members' names."""
     if isinstance(value, dict):
         return {name: _without_catalog(member) for name, member in value.items()}
     if isinstance(value, list):

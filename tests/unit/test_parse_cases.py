@@ -1,4 +1,4 @@
-"""What parsers make of outputs, each compared whole with its case in tests/data/parsed/<tool>.cases.
+"""Results of parsers, each compared whole with its case in tests/data/parsed/<tool>.cases.
 
 A case that changes is read first, and then all are written anew: PYTHONPATH=tests python
 tests/parse_cases.py
