@@ -40,6 +40,7 @@ GROUPS: Final = {
         "read": "Figures, checks and warnings in a tool's own output.",
         "explain": "The known faults in any log, causes first, and the next steps.",
         "health": "What healthy nodes reach, node by node: pass, warn, fail or no verdict.",
+        "case": "Repair cases: a node from its fault to taking jobs again, and what that costs.",
         "compare": "What changed between two runs, days, folders or drivers, and what with it.",
         "history": "At which run each figure changed, on which nodes, and what changed with it.",
         "report": "One self-contained HTML page, with its plots as PNG and its tables as CSV.",

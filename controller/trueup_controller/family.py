@@ -202,14 +202,27 @@ def health_benchmarks(node: Mapping[str, Any]) -> list[str]:
     if not node["catalog"] or is_windows(node):
         return []
     gpus, nics = node["gpu_count_expected"] or 0, node["rdma_count_expected"] or 0
-    # DCGM's diagnostic does not run on virtual GPUs.
-    arithmetic = "gemm" if node["catalog"].get("family") == "nv_a10_v5" else "dcgm"
+    short = short_check(node["catalog"])
     return [
-        *([arithmetic] if gpus else []),
+        *(short if gpus else []),
         *(["gpu_copy", "nccl"] if gpus > 1 else []),
         *(["ib"] if nics else []),
-        *(["stream"] if not gpus else []),
+        *(short if not gpus else []),
     ]
+
+
+def short_check(size: Mapping[str, Any] | None) -> list[str]:
+    """The benchmark of a size's short check, beside the state of the node's parts.
+
+    Args:
+        size: its row of the catalog; None where it has none.
+    """
+    if not size:
+        return []
+    if not size.get("gpus"):
+        return ["stream"]
+    # DCGM's diagnostic does not run on virtual GPUs.
+    return ["gemm" if size.get("family") == "nv_a10_v5" else "dcgm"]
 
 
 def node_problems(

@@ -56,6 +56,7 @@ CONTROLLER: Layers = (
         *("settings", "sizes", "system", "systemd"),
     ),
     ("azure", "desktops", "plans", "sites"),
+    ("repair",),
     ("family", "new_machine", "plan_loader", "terminal"),
     ("planning",),
     ("drivers", "presets"),

@@ -49,6 +49,11 @@ ATTACKS = {
         200,
         "controller, worker, module, driver or node killed; then resumed",
     ),
+    "kills_repair": (
+        "torture.repair:killed",
+        500,
+        "repairs of faults of each category of Azure's, killed at each step",
+    ),
     "clock": ("torture.clock:moves", 60, "the clock a day back or on, amid and between runs"),
     "disk_histories": ("torture.disks:histories", 1000, "random histories of local disks"),
     "environments": ("torture.environments:damage", 18, "virtual environments cut, pip killed"),

@@ -59,6 +59,8 @@ def page_of(document: Mapping[str, Any]) -> Page:
 
 def _role(call: str) -> str:
     """The role that a call (METHOD PATH) needs."""
+    if "/providers/Microsoft.Impact/" in call:
+        return "Impact Reporter, in a subscription registered for Guest Health Reporting"
     if call.startswith("GET ") or call == f"POST {GRAPH}":
         return "Reader"
     return "Contributor, or Owner where the deployment assigns a role"

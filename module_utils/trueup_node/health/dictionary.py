@@ -25,6 +25,8 @@ from .faults import Faults
 
 KINDS = ("cause", "symptom")
 SEVERITIES = ("fail", "warn", "info")
+# Fixes that a program may apply to a drained node.
+SOFT_FIXES = ("reboot", "reset_gpus", "restart_fabric_manager")
 _REQUIRED = {"id", "marks", "meaning", "severity", "device", "check", "fix", "sources"}
 _OPTIONAL = {
     "kind",
@@ -34,6 +36,7 @@ _OPTIONAL = {
     "reboot_loses_evidence",
     "consequence_of",
     "watched",
+    "soft_fix",
 }
 _CODES = {
     "xid": (re.compile(r"NVRM: Xid \([^()]{1,60}\): {0,4}([0-9]{1,6})\b"), "NVRM: Xid ("),
@@ -102,6 +105,14 @@ _TIMES = (
 )
 
 
+def ghr_category(name: str) -> str:
+    """Azure's category as its API takes it, from its short name; empty from an empty one."""
+    if not name:
+        return ""
+    part = "" if name in {"Reset", "Reboot"} else "Unhealthy."
+    return f"Resource.Hpc.{part}{name}"
+
+
 class Entry(NamedTuple):
     """One fault.
 
@@ -112,6 +123,7 @@ class Entry(NamedTuple):
         category: of Azure's health reports, without Resource.Hpc; empty where none fits.
         nhc: Azure's fault code of that category, or empty.
         drain: whether the node should take no new jobs.
+        soft_fix: one of SOFT_FIXES, to try before a report; empty without.
         consequence_of: the entries that it follows from; ``xid`` stands for each XID that fails a
             node, ``cause`` for each cause that does.
     """
@@ -132,14 +144,12 @@ class Entry(NamedTuple):
     consequence_of: Sequence[str]
     source: str
     date: str
+    soft_fix: str = ""
 
     @property
     def ghr(self) -> str:
         """Azure's category of a health report, as its API takes it; empty where none fits."""
-        if not self.category:
-            return ""
-        part = "" if self.category in {"Reset", "Reboot"} else "Unhealthy."
-        return f"Resource.Hpc.{part}{self.category}"
+        return ghr_category(self.category)
 
     def follows(self, other: Entry) -> bool:
         """Whether another entry explains this one."""
@@ -348,6 +358,7 @@ def _entry(
         ("severity", item["severity"], SEVERITIES),
         ("device", item["device"], _DEVICES),
         ("category", category, ["", *categories]),
+        ("soft_fix", item.get("soft_fix", ""), ("", *SOFT_FIXES)),
     ):
         if value not in values:
             raise BadInput(f"{name} {value!r} is none of {', '.join(values)}")
@@ -372,6 +383,7 @@ def _entry(
         consequence_of=[str(name) for name in item.get("consequence_of", ())],
         source="; ".join(str(text["text"]) for text in texts),
         date=str(texts[0]["date"]),
+        soft_fix=str(item.get("soft_fix", "")),
     )
 
 

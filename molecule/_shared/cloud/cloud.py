@@ -14,7 +14,7 @@ import traceback
 import urllib.parse
 from typing import TYPE_CHECKING, Any
 
-from . import capacity, deployments, desktops, metadata, rights
+from . import capacity, deployments, desktops, impact, metadata, rights
 from .compute import VM, Disk
 from .graph import GRAPH, GRAPH_VERSIONS, Graph
 from .prices import PRICES, Prices
@@ -66,6 +66,9 @@ class Cloud(Store):
         standard_security: whether the feature of security type Standard is registered.
         notice_seconds: between an eviction's notice and its end.
         events: a machine's document of scheduled events, by its id in lower case.
+        impacts: reports on nodes, by name in lower case.
+        hosts: a machine's physical host, by its id in lower case; ``used_hosts`` all so far.
+        unhealthy: hosts that were reported.
         secret: the word that calls to /emulated need in the header Emulated-Secret.
         validate: (type, body, api-version): refuses what Azure's models do not know.
     """
@@ -86,6 +89,10 @@ class Cloud(Store):
         self.standard_security = False
         self.notice_seconds = 30.0
         self.events: dict[str, Document] = {}
+        self.impacts: dict[str, impact.Impact] = {}
+        self.hosts: dict[str, str] = {}
+        self.used_hosts: list[str] = []
+        self.unhealthy: set[str] = set()
         self.secret = secrets.token_urlsafe(16)
         self.validate: Callable[[str, Document, str], None] = lambda _kind, _body, _version: None
         self._approved: set[str] = set()
@@ -183,6 +190,7 @@ class Cloud(Store):
         for answer in (
             self._of_operation,
             self._of_permissions,
+            self._of_impact,
             self._of_subscription,
             self._of_groups,
             self._of_deployment,
@@ -264,6 +272,9 @@ class Cloud(Store):
             200,
             {"value": [{**row, "notActions": kept if self.trouble.take("contributor") else []}]},
         )
+
+    def _of_impact(self, method: str, path: str, query: Query, body: Any) -> Reply | None:
+        return impact.answer(self, method, path, query, body)
 
     # -- the subscription --
 
@@ -726,6 +737,9 @@ class Cloud(Store):
                 "resources": [self.view(one) for one in self.resources.values()],
                 "machines": machines,
                 "bills": sorted([*bills, *(one["id"] for one in running)]),
+                "impacts": impact.state(self),
+                "hosts": {one["id"]: impact.host_of(self, one["id"]) for one in machines},
+                "used_hosts": list(self.used_hosts),
                 "broken": list(self.broken),
             }
 

@@ -11,7 +11,7 @@ import copy
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from . import windows
+from . import impact, windows
 from .capacity import demand, refuse_profile, refuse_quota, refuse_size
 from .machines import Machine
 from .network import subnet
@@ -177,6 +177,7 @@ def tell(cloud: Cloud, machine: str, state: Document, action: str) -> Operation:
             elif begun != "running":
                 if begun == "deallocated":
                     cloud.trouble.allocate(**state["place"])
+                    impact.placed_again(cloud, machine)
                 cloud.hardware.resume(machine)
             ended = wanted
         finally:

@@ -20,6 +20,7 @@ KINDS: dict[str, tuple[set[str], set[str]]] = {
     "cut": ({"path", "method"}, set()),
     "fail": ({"path", "type", "name"}, {"code", "message", "details"}),
     "fail-delete": ({"path", "type", "name"}, {"code", "message"}),
+    "insight": ({"host"}, {"code"}),
     "plan": ({"path", "type"}, set()),
     "reply": ({"path", "method"}, {"status", "code", "message"}),
     "rights": ({"path", "action", "principal"}, set()),

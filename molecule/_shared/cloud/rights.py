@@ -29,6 +29,7 @@ ROLES = {
     "acdd72a7-3385-48ef-bd42-f606fba81ae7": ("Reader", True, False),
     "ba92f5b4-2d11-453d-a403-e96b0029c9fe": ("Storage Blob Data Contributor", False, False),
     "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1": ("Storage Blob Data Reader", False, False),
+    "36e80216-a7e8-4f42-a7e1-f12c98cbaf8a": ("Impact Reporter", False, False),
     "1d18fff3-a72a-46b5-b4a9-0b38a3cd7e63": ("Desktop Virtualization User", False, False),
     "fb879df8-f326-4884-b1cf-06f3ad86be52": ("Virtual Machine User Login", False, False),
 }
@@ -114,6 +115,8 @@ def _role_allows(cloud: Cloud, token: Token, method: str, path: str) -> bool:
                 continue
             if "/microsoft.authorization/" in low and method not in ("GET", "HEAD"):
                 writes = name == "Owner"
+            if name == "Impact Reporter" and "/providers/microsoft.impact/" in low:
+                return True
             if reads and (method in ("GET", "HEAD") or writes):
                 return True
     return False

@@ -23,6 +23,8 @@ VERSIONS: dict[str, tuple[str, ...]] = {
     "microsoft.storagecache": ("2026-08-01",),
     "microsoft.desktopvirtualization": ("2024-04-03", "2025-10-10"),
     "microsoft.devtestlab": ("2018-09-15",),
+    # Guest Health Reporting's documents name the first for reports, the second for insights.
+    "microsoft.impact": ("2023-02-01-preview", "2025-01-01-preview", "2026-01-01-preview"),
     "microsoft.resourcegraph": ("2021-03-01", "2022-10-01"),
 }
 

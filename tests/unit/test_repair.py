@@ -1,0 +1,274 @@
+"""The rules of repair cases: steps, files, policies, and a sample of killed repairs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import repair_loop
+from helpers import ROOT
+from trueup_controller.repair import case as cases
+from trueup_controller.repair import journal, steps
+from trueup_controller.repair.impact import report_body, report_name
+from trueup_controller.repair.plan import next_action
+from trueup_controller.repair.policy import read_policy, refusal
+from trueup_controller.repair.ports import Slurm
+from trueup_node.errors import BadInput
+
+AT = "2026-11-30T09:00:00Z"
+CASE = "20261130T090000Z-00aa"
+HOST = {"physical_host": "HOST1"}
+RESOURCE = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/node-1"
+OPENED = repair_loop.opened(CASE, "node-1", "Resource.Hpc.Unhealthy.NvLink", **HOST)
+REPORTED = steps.Reported(
+    at=AT, impact="i1", way="arm", category=OPENED.category, physical_host="HOST1"
+)
+ENDED = steps.Followed(
+    at=AT, impact="i1", insight="n", status="NodeRemovedFromService", terminal=True
+)
+DRAINED = steps.Drained(at=AT)
+WELL = steps.Tested(at=AT, run="r", failed=[])
+
+
+def case_of(*later: steps.Step, **facts: Any) -> cases.Case:
+    """A case with these steps after its first."""
+    first = repair_loop.opened(CASE, "node-1", OPENED.category, **{**HOST, **facts})
+    return cases.of_steps([first, *later])
+
+
+@pytest.mark.parametrize(
+    ("later", "state", "actor", "action"),
+    [
+        ((), "open", "trueup", "drain"),
+        ((DRAINED,), "drained", "trueup", "report"),
+        ((DRAINED, REPORTED), "reported", "Azure", "follow"),
+        ((DRAINED, REPORTED, ENDED), "followed", "trueup", "move"),
+        ((DRAINED, REPORTED, ENDED, steps.Moved(at=AT)), "followed", "trueup", "test"),
+        ((DRAINED, WELL), "tested again", "trueup", "return"),
+        ((DRAINED, WELL, steps.GivenBack(at=AT)), "given back", "trueup", "close"),
+        ((steps.Closed(at=AT, reason="gone"),), "closed", "nobody", "close"),
+    ],
+)
+def test_the_next_action(
+    later: tuple[steps.Step, ...], state: str, actor: str, action: str
+) -> None:
+    case = case_of(*later)
+    planned = next_action(case, AT)
+    assert (case.state, planned.actor, planned.name) == (state, actor, action)
+
+
+def test_a_fault_without_a_category_waits_for_a_person() -> None:
+    first = repair_loop.opened(CASE, "node-1", "", **HOST, fault="slow")
+    assert next_action(cases.of_steps([first, DRAINED]), AT).actor == "operator"
+
+
+def test_a_refused_report_waits_an_hour_and_has_another_name() -> None:
+    refused = steps.Followed(
+        at=AT, impact="i1", insight="n", status="TooManyRequests", terminal=True
+    )
+    case = case_of(DRAINED, REPORTED, refused)
+    planned = [next_action(case, f"2026-11-30T{hour}:00:00Z") for hour in ("09", "10")]
+    assert [(item.name, item.actor) for item in planned] == [
+        ("hand", "Azure"),
+        ("report", "trueup"),
+    ]
+    assert report_name(case) != report_name(case_of(DRAINED))
+    assert report_name(case_of(DRAINED)) == report_name(case_of())
+
+
+@pytest.mark.parametrize(
+    ("later", "message"),
+    [
+        ((DRAINED, DRAINED), "the node is drained twice"),
+        ((REPORTED, REPORTED), "i1 is reported while Azure works on i1"),
+        ((ENDED,), "an insight into i1, which is not the last report"),
+        ((steps.Moved(at=AT),), "moved before a report"),
+        (
+            (REPORTED, steps.Replaced(at=AT, physical_host="HOST1")),
+            "it is replaced by the host that was reported, HOST1",
+        ),
+        ((steps.GivenBack(at=AT),), "a node is given back that is not drained"),
+        ((steps.Closed(at=AT, reason="x"), DRAINED), "drained after the case was closed"),
+        ((OPENED,), "it is opened twice"),
+    ],
+)
+def test_a_step_that_cannot_follow_is_refused(later: tuple[steps.Step, ...], message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        case_of(*later)
+    assert str(caught.value) == f"step {len(later) + 1}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"physical_host": "", "resource_id": RESOURCE}, "the physical host of node-1"),
+        ({"resource_id": "/subscriptions/s/x"}, "the resource id of node-1"),
+    ],
+)
+def test_a_report_lacks_nothing(facts: dict[str, str], message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        report_body(case_of(**facts))
+    assert str(caught.value).startswith(message)
+    more = report_body(case_of(resource_id=RESOURCE))["properties"]["additionalProperties"]
+    assert more == {"PhysicalHostName": "HOST1"}
+
+
+# -- files --
+
+
+def test_a_step_in_part_is_no_step(tmp_path: Path) -> None:
+    file = journal.Journal(tmp_path, CASE)
+    case = file.append(file.open(OPENED), DRAINED)
+    with file.path.open("ab") as stream:
+        stream.write(steps.line_of(WELL)[:-5])
+    assert file.read() == case
+    assert file.append(case, REPORTED).report is not None
+    assert [type(step) for step in file.read().steps] == [
+        *(steps.Opened, steps.Drained, steps.Reported),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{}", "line 2: it is no step of trueup.case/1"),
+        (b'{"step": "danced", "at": "x"}', "Invalid value 'danced'"),
+        (b'{"step": "drained", "at": "x", "colour": 1}', "unknown field `colour`"),
+        (b"\xff\x00", "line 2: it is no step"),
+        (b"[" * 100_000, "line 2: it is no step"),
+    ],
+)
+def test_a_damaged_file_is_named_and_the_others_are_read(
+    tmp_path: Path, line: bytes, message: str
+) -> None:
+    journal.Journal(tmp_path, "20261130T090000Z-00bb").open(
+        repair_loop.opened("20261130T090000Z-00bb", "node-2", "", **HOST)
+    )
+    file = journal.Journal(tmp_path, CASE)
+    file.open(OPENED)
+    with file.path.open("ab") as stream:
+        stream.write(line + b"\n")
+    listed = journal.read_all(tmp_path)
+    assert ([case.node for case in listed.cases], len(listed.refused)) == (["node-2"], 1)
+    assert message in listed.refused[0]
+
+
+def test_a_newer_schema_and_a_renamed_file_are_refused(tmp_path: Path) -> None:
+    file = journal.Journal(tmp_path, CASE)
+    file.open(OPENED)
+    text = file.path.read_text()
+    file.path.write_text(text.replace("trueup.case/1", "trueup.case/2"))
+    assert "its schema is trueup.case/2" in journal.read_all(tmp_path).refused[0]
+    file.path.write_text(text)
+    file.path.rename(tmp_path / "cases" / "20261130T090000Z-00cc.jsonl")
+    assert "a file was renamed" in journal.read_all(tmp_path).refused[0]
+
+
+def test_a_case_has_one_process(tmp_path: Path) -> None:
+    file = journal.Journal(tmp_path, CASE)
+    file.open(OPENED)
+    with file.alone(), pytest.raises(BadInput) as caught, file.alone():
+        pass
+    assert f"another process works on case {CASE}" in str(caught.value)
+
+
+def test_a_step_holds_no_secret() -> None:
+    stopped = steps.Stopped(at=AT, action="report", reason="Authorization: Bearer abcdefghijklmnop")
+    assert b"abcdefghijklmnop" not in steps.line_of(stopped)
+
+
+# -- policies --
+
+POLICY = ROOT / "docs" / "examples" / "case_policy.yml"
+NOON = datetime.fromisoformat("2026-11-30T12:00:00+00:00")
+OUT = [case_of(DRAINED)] * 4
+
+
+@pytest.mark.parametrize(
+    ("action", "fault", "others", "hour", "said"),
+    [
+        ("drain", "anything", [], 12, ""),
+        ("report", "gpu_off_bus", [], 12, ""),
+        ("report", "anything", [], 12, "no rule of the policy allows report for anything"),
+        ("drain", "anything", OUT, 12, "4 nodes are out of service, and the policy's ceiling is 4"),
+        ("test", "anything", OUT, 12, ""),
+        (
+            *("report", "gpu_off_bus", [case_of(DRAINED, REPORTED)] * 2, 12),
+            "2 reports are under way, and the policy allows 2",
+        ),
+        # 22:30 in Berlin.
+        ("drain", "anything", [], 21, "the policy's quiet hours (22:00-06:00 Europe/Berlin) last"),
+    ],
+)
+def test_the_example_policy(
+    action: str, fault: str, others: list[cases.Case], hour: int, said: str
+) -> None:
+    policy = read_policy(POLICY)
+    case = case_of(fault=fault)
+    now = NOON.replace(hour=hour, minute=30)
+    assert refusal(policy, action, case, others, now) == said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("most_nodes_out: 4", "most_nodes: 4", "unknown field `most_nodes`"),
+        ("most_nodes_out: 4", "most_nodes_out: -1", "a ceiling is below 0"),
+        ("most_nodes_out: 4", "most_nodes_out: many", "Expected `int`"),
+        ('"22:00-06:00"', '"10pm"', "quiet hours '10pm' are not like 22:00-06:00"),
+        ("Europe/Berlin", "Atlantis", "'Atlantis' is no time zone"),
+        ("[drain, test, return]", "[drain, dance]", "Invalid enum value 'dance'"),
+        ("case_policy/1", "case_policy/2", "Invalid enum value"),
+        ("rules:", "rules: [", "is no YAML"),
+    ],
+)
+def test_a_wrong_policy_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = tmp_path / "policy.yml"
+    text = POLICY.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    with pytest.raises(BadInput) as caught:
+        read_policy(path)
+    assert message in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+# -- Slurm --
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "expected"),
+    [
+        ("IDLE", "", None),
+        ("IDLE+DRAIN", "gpu lost [root@2026-11-30T09:00:00]", "gpu lost"),
+        ("MIXED+DRAIN", "Not responding: x=1 [slurm@2026-11-30T09:00:00]", "Not responding: x=1"),
+        ("DOWN*+DRAIN", "", "no reason"),
+        ("ALLOCATED", "old [root@2026-11-30T09:00:00]", None),
+    ],
+)
+def test_drained_nodes_and_their_reasons(
+    tmp_path: Path, state: str, reason: str, expected: str | None
+) -> None:
+    program = tmp_path / "scontrol"
+    line = f"   Reason={reason}\n" if reason else ""
+    program.write_text(f"#!/bin/sh\ncat <<'END'\nNodeName=n\n   State={state} X=1\n{line}END\n")
+    program.chmod(0o755)
+    assert Slurm(str(program)).drained("n") == expected
+
+
+# -- kills --
+
+
+def test_killed_repairs_lose_and_double_no_report(tmp_path: Path) -> None:
+    total: Counter[str] = Counter()
+    problems = []
+    with repair_loop.cloud_process(11) as connection:
+        for label, figures, found in repair_loop.campaign(tmp_path, 11, 3, connection):
+            total.update(figures)
+            problems += [f"{label}: {problem}" for problem in found]
+    assert problems == []
+    # The kills strike, and reports are sent.
+    assert (total["kills"] >= 20, total["reports"] >= 8, total["closed"] >= 7) == (True, True, True)
