@@ -15,6 +15,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -392,7 +393,7 @@ def _one(
         emulated(connection, "faults", {"kind": "insight", "host": first, "code": facts["insight"]})
     more = {"physical_host": first, **facts.get("case", {})}
     Journal(folder, case_id).open(opened(case_id, node, category, **more))
-    kills = 0
+    kills, begun, seconds = 0, time.monotonic(), 0.0
     for attempt in range(40):
         at = chance.randint(1, 45) if kills < 6 and attempt < 30 else 0
 
@@ -404,12 +405,19 @@ def _one(
         if os.WIFEXITED(status) and os.WEXITSTATUS(status):
             return f"{case_id} {category} {planted}", {"kills": kills}, ["the loop failed"]
         case = Journal(folder, case_id).read()
+        if case.reports and not seconds:
+            seconds = time.monotonic() - begun
         if case.closed or (not at and (case.stopped or kills >= 6) and attempt > 32):
             break
     emulated(connection, "faults", {"kind": "none"})
     case = Journal(folder, case_id).read()
     problems = violations(case, world, emulated(connection, "state")["impacts"], path)
-    figures = {"kills": kills, "reports": len(case.reports), "closed": int(bool(case.closed))}
+    figures = {
+        "kills": kills,
+        "reports": len(case.reports),
+        "closed": int(bool(case.closed)),
+        "report_milliseconds": round(1000 * seconds),
+    }
     return f"{case_id} {category} {planted}", figures, problems
 
 

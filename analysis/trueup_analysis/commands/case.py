@@ -15,9 +15,11 @@ import typer
 from trueup_node.errors import BadInput, TrueupError
 
 from .inputs import RESULTS
-from .messages import print_, say
+from .messages import Format, print_, say, write
 from .options import (
     Common,
+    FormatOption,
+    OutputOption,
     RecordQuery,
     examples,
     filtered,
@@ -44,7 +46,7 @@ app = group(
     "Repair cases: a node from its fault to taking jobs again (drain, evidence, soft fix, report to"
     " Azure, new host, test, give back). Each step is recorded beside the results, in"
     " results/cases.",
-    "trueup case open                       # a case for each node that failed the last check",
+    "trueup case open                       # a case for each node that failed",
     "trueup case list                       # who waits for whom, and since when",
     "trueup case next h100-07 -i inventories/mine --yes",
     "trueup case show h100-07",
@@ -228,12 +230,12 @@ def _open_or_add(results: Path, suspect: Suspect, resource_id: str) -> str:
     epilog=examples("trueup case list", "trueup case list --all --format json")
     + "\n\nExit status: 0 no open case; 1 some are open; 2 a case's file cannot be read.",
 )
-@taking(common=Common)
 def list_(
     *,
     every: Annotated[bool, flag("--all", "Closed cases too.")] = False,
     results: ResultsOption = RESULTS,
-    common: Common,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
 ) -> None:
     """The open cases, oldest first: state, who is waited for (trueup: run `trueup case next`; the
     operator; Azure), for how long, and the next action."""
@@ -244,7 +246,7 @@ def list_(
     listed = journal.read_all(results)
     live = [case for case in listed.cases if case.closed is None]
     chosen = listed.cases if every else live
-    common.write([sheets.cases(chosen, _now(), str(results / journal.FOLDER))])
+    write([sheets.cases(chosen, _now(), str(results / journal.FOLDER))], format_, output)
     for sentence in listed.refused:
         say(f"trueup: error: {sentence}")
     if listed.refused or live:
@@ -255,14 +257,19 @@ def list_(
     short_help="One case, step by step.",
     epilog=examples("trueup case show h100-07", "trueup case show 20261130T0913 -f json"),
 )
-@taking(common=Common)
-def show(case: CaseArgument, *, results: ResultsOption = RESULTS, common: Common) -> None:
+def show(
+    case: CaseArgument,
+    *,
+    results: ResultsOption = RESULTS,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
     """The steps of a case with their times and facts, and the next action."""
     from trueup_controller.repair import journal
 
     from ..sheets import repair as sheets
 
-    common.write([sheets.case_steps(journal.find(results, case), _now())])
+    write([sheets.case_steps(journal.find(results, case), _now())], format_, output)
 
 
 @app.command(

@@ -143,7 +143,13 @@ def _locked(path: Path, *, waits: bool) -> Iterator[int]:
 
 
 def read_all(results: Path) -> Listed:
-    """All cases beside these results."""
+    """All cases beside these results.
+
+    Raises:
+        BadInput: the folder of results does not exist.
+    """
+    if not results.is_dir():
+        raise BadInput(f"{results} is no folder of results: give --results, or open a case")
     listed, refused = [], []
     for path in sorted((results / FOLDER).glob(f"*{_SUFFIX}")):
         name = path.name.removesuffix(_SUFFIX)

@@ -414,9 +414,9 @@ BESIDE = {
     "export": ("--format", "superbench"),
     "checkpoint": ("--gigabytes", "1"),
     "case next": ("--all", "--dry-run"),
-    "case show": ("20261130",),
-    "case record": ("20261130", "moved"),
-    "case close": ("20261130", "--reason", "gone"),
+    "case show": ("made-1",),
+    "case record": ("made-1", "evidence"),
+    "case close": ("made-1", "--reason", "gone"),
     "topology check": ("--size", "Standard_ND96asr_v4"),
     "topology write": ("--size", "Standard_ND96asr_v4"),
     "topology show": ("--size", "Standard_ND96asr_v4"),
@@ -459,6 +459,7 @@ def test_a_path_that_cannot_be_ends_in_one_sentence(
     shutil.copy(STREAM, tmp_path / "stream.txt")
     shutil.copy(MODEL, tmp_path / "config.json")
     monkeypatch.chdir(tmp_path)
+    assert call("case", "open", "--node", "made-1", "--category", "NvLink")[0] == 0
     size = ("--size", "Standard_ND96asr_v4")
     assert call("topology", "write", *size, "--output", "topology.xml")[0] == 0
     for path in NO_PATHS:

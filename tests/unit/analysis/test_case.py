@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -145,7 +144,6 @@ def _site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 
 def test_a_failed_node_is_repaired(site: Site) -> None:
-    begun = time.monotonic()
     status, out, err = call("case", "open")
     assert (status, err, out.count("\n")) == (0, "", 1), err
     # Nothing is done without a yes.
@@ -155,8 +153,6 @@ def test_a_failed_node_is_repaired(site: Site) -> None:
     status, out, err = site.next("--yes")
     assert status == 0, out + err
     [report] = site.cloud.impacts.values()
-    seconds = time.monotonic() - begun
-    assert seconds < 60
     assert (report.host, report.puts) == (site.host, 1)
     assert report.properties["impactCategory"] == "Resource.Hpc.Unhealthy.ManualInvestigation"
     assert report.properties["impactedResourceId"] == site.path
