@@ -176,6 +176,7 @@ def _files() -> dict[str, str]:
         "md.log": (data / "gromacs" / "md_r1t1.log").read_text(encoding="utf-8"),
         "train.log": (data / "megatron" / "synthetic_megatron_lm.log").read_text(encoding="utf-8"),
         "stream.log": (data / "stream" / "stream510.txt").read_text(encoding="utf-8"),
+        "Qwen3-32B-FP8/config.json": (data / "models/llama/config.json").read_text("utf-8"),
         "ours.yml": _limits(),
         "work.yml": stencil,
         "mine.yml": "owner: geophysics\nssh_from: [203.0.113.7/32]\n",

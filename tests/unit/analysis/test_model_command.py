@@ -15,6 +15,8 @@ import yaml
 from helpers import parametrized
 from test_advise import known
 from test_vllm_plan import TOOLKIT
+from trueup_analysis.figures.evidence.rows import read as read_evidence
+from trueup_analysis.figures.evidence.rows import results
 from trueup_analysis.figures.models import basis, config, curves
 from trueup_analysis.figures.models.roofline import Gpu, Layout, Speed, Work, speed, step
 from trueup_controller.plans import vllm_recipes
@@ -280,3 +282,42 @@ def test_a_wrong_request_is_one_sentence(
     error = told("model", qwen, *words, status=1)[1]
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_the_roofline_holds_against_published_results() -> None:
+    """Of vLLM, SGLang and TensorRT-LLM on H100 and H200, tensor parallel, with lengths and load:
+    within a factor of two, the range that an answer gives."""
+    shapes = {
+        "llama-3.1-8b": (4096, 32, 14336, 32),
+        "llama-3.1-70b": (8192, 80, 28672, 64),
+        "llama-3.1-405b": (16384, 126, 53248, 128),
+    }
+    gpus = {
+        "H100-SXM5-80GB": Gpu("H100-SXM5-80GB", 80 * 2**30, 3350e9, 989.4e12, 1978.8e12, 450e9),
+        "H200-SXM5-141GB": Gpu("H200-SXM5-141GB", 141 * 2**30, 4800e9, 989.5e12, 1979e12, 450e9),
+    }
+    ratios = []
+    for result in results(row for row in read_evidence() if row.kind == "serving"):
+        row = result.row
+        if row.model not in shapes or row.hardware not in gpus:
+            continue
+        if row.precision not in ("", "bf16", "fp8"):
+            continue
+        hidden, layers, wide, heads = shapes[row.model]
+        document: dict[str, Any] = {
+            "model_type": "llama",
+            "vocab_size": 128256,
+            "hidden_size": hidden,
+            "num_hidden_layers": layers,
+            "intermediate_size": wide,
+            "num_attention_heads": heads,
+            "num_key_value_heads": 8,
+        }
+        if row.precision == "fp8":
+            document["quantization_config"] = {"quant_method": "fp8"}
+        model = config.of_document(document, row.model)
+        if ratio := basis.measured_over_computed(model, gpus[row.hardware], result):
+            ratios.append(ratio)
+    within = sum(0.5 <= ratio <= 2 for ratio in ratios)
+    assert len(ratios) >= 130
+    assert within / len(ratios) >= 0.95

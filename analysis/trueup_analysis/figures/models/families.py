@@ -80,7 +80,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "deepseek_v2": _DEEPSEEK,
     "deepseek_v3": _DEEPSEEK,
     "kimi_k2": _DEEPSEEK,
-    "glm4_moe": Family(experts="deepseek"),
+    "glm4_moe": Family(experts="deepseek", out_bias=False),
     "gpt_oss": Family(head_dim=64, experts="gpt_oss", windows="even"),
     "gemma": Family(tied=True, head_dim=256),
     "gemma2": Family(norms=4, tied=True, head_dim=256, windows="even"),
