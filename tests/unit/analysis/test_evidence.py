@@ -108,13 +108,24 @@ _RUN = """:::MLLOG {"key": "run_start", "time_ms": 1000, "metadata": {}}
 """
 CASES = {
     "inferencex": (
-        {"benchmarks.json": json.dumps([_INFERENCEX, {**_INFERENCEX, "hardware": "b200"}])},
+        {
+            "benchmarks.json": json.dumps(
+                [
+                    {**_INFERENCEX, "num_decode_gpu": 64, "decode_ep": 8},
+                    {**_INFERENCEX, "hardware": "b200"},
+                    {**_INFERENCEX, "conc": 4},
+                ]
+            )
+        },
         [
             ("deepseek-r1", "fp8", _H200, 8, "output_tokens_per_second", 1600.0),
             ("deepseek-r1", "fp8", _H200, 8, "ttft", 0.25),
             ("deepseek-r1", "fp8", _H200, 8, "tpot", 0.03),
         ],
-        {"b200: no GPU that Azure rents has this name": 1},
+        {
+            "b200: no GPU that Azure rents has this name": 1,
+            "rate, latency and requests in flight contradict each other": 1,
+        },
     ),
     "llm-d": (
         {

@@ -13,6 +13,8 @@ from ..rows import OUTPUT_RATE, SERVING, TPOT, TTFT
 from .reading import Reader, Reading, documents
 
 _PATTERN: Final = r"(.*/)?benchmarks[^/]*\.json|[^/]*\.json"
+# Requests start and end, so that fewer are in flight than allowed; lengths vary by a tenth.
+_AGREE: Final = 1.6
 _NEEDED: Final = ("hardware", "framework", "model", "isl", "osl", "conc", "metrics", "date")
 
 
@@ -31,11 +33,15 @@ def _add(reading: Reading, where: str, row: dict[str, Any]) -> None:
         reading.skipped["prefill and decode on different GPUs, or several nodes"] += 1
         return
     hardware = reading.hardware(str(row["hardware"]))
-    metrics, gpus = row["metrics"], row.get("num_decode_gpu") or row.get("decode_tp")
+    metrics = row["metrics"]
     if hardware is None:
         return
-    if not isinstance(metrics, dict) or not gpus or not metrics.get("output_tput_per_gpu"):
+    if not isinstance(metrics, dict) or not metrics.get("output_tput_per_gpu"):
         reading.skipped["no rate of output tokens"] += 1
+        return
+    gpus = _gpus(row)
+    if gpus is None:
+        reading.skipped["rate, latency and requests in flight contradict each other"] += 1
         return
     figures = {OUTPUT_RATE: (metrics["output_tput_per_gpu"] * gpus, "tokens/s")}
     for metric in (TTFT, TPOT):
@@ -43,7 +49,6 @@ def _add(reading: Reading, where: str, row: dict[str, Any]) -> None:
             figures[metric] = (metrics[f"median_{metric}"], "s")
     layout = [f"tp{row.get('decode_tp')}", f"ep{row.get('decode_ep')}"]
     layout += ["dp-attention"] if row.get("decode_dp_attention") else []
-    layout += [row["spec_method"]] if row.get("spec_method") not in (None, "none") else []
     reading.add(
         where,
         figures,
@@ -57,10 +62,28 @@ def _add(reading: Reading, where: str, row: dict[str, Any]) -> None:
         hardware=hardware,
         count=gpus,
         parallelism=" ".join(layout),
+        scenario="" if row.get("spec_method") in (None, "none") else str(row["spec_method"]),
         tokens_in=row["isl"],
         tokens_out=row["osl"],
         concurrency=row["conc"],
     )
+
+
+def _gpus(row: dict[str, Any]) -> int | None:
+    """GPUs, such that the rate is that of the requests in flight over their time; None where no
+    number gives it. Some rows count the expert parallel ranks of the same GPUs once more."""
+    metrics = row["metrics"]
+    ttft, tpot = (
+        metrics.get(f"mean_{metric}") or metrics.get(f"median_{metric}") or 0.0
+        for metric in (TTFT, TPOT)
+    )
+    seconds = ttft + row["osl"] * tpot
+    for gpus in (row.get("num_decode_gpu"), row.get("decode_tp")):
+        if gpus and seconds:
+            rate = metrics["output_tput_per_gpu"] * gpus
+            if 1 / _AGREE <= rate * seconds / (row["conc"] * row["osl"]) <= _AGREE:
+                return int(gpus)
+    return None
 
 
 READER: Final = Reader(
