@@ -10,13 +10,13 @@ from .. import units
 from ..figures.advise.access import Advised, transfer
 from ..figures.advise.answers import named
 from ..figures.advise.backtest import coverage
-from ..figures.advise.estimates import MODEL, PUBLISHED, RECORD
+from ..figures.advise.estimates import DISTANCES, MODEL, PUBLISHED, RECORD
 from ..figures.advise.kinds import TOLD
 from . import advise_services
 from . import advise_serving as serving
 from .advise_sizings import sized
 from .price_list import age_notes
-from .sheet import Column, Sheet, price, short_size, unshown
+from .sheet import Column, Sheet, price, short_size, unshown, worded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -419,25 +419,71 @@ def refused(ranking: Answer) -> list[Sheet]:
     return sheets
 
 
+_HELD_OUT: Final = (
+    "All results of a publisher are held out together. Where all results of a kind are of one"
+    " publisher, each result is held out alone."
+)
+
+
 def backtest(tests: Sequence[Tested]) -> list[Sheet]:
-    """Each published result beside the prediction from the others, one sheet per unit; the accuracy
-    of all predictions stands below the last."""
-    inside, tried, width = coverage(tests)
+    """Coverage and width by kind and distance; then each published result beside its prediction
+    from other publishers, one sheet per unit."""
     by_unit: dict[str, list[Tested]] = {}
     for test in tests:
         by_unit.setdefault(TOLD[test.kind].unit, []).append(test)
-    sheets = [_tested(unit, some) for unit, some in by_unit.items()]
-    overall = [
-        f"All kinds: {inside} of {tried} lie in their range; the median range spans {width:.2f}"
-        " times."
+    return [_coverage(tests), *(_tested(unit, some) for unit, some in by_unit.items())]
+
+
+def _coverage(tests: Sequence[Tested]) -> Sheet:
+    groups: dict[tuple[str, str, str, str], list[Tested]] = {}
+    for test in tests:
+        key = (test.kind, test.point.condition, test.held, test.distance)
+        groups.setdefault(key, []).append(test)
+    order = {name: rank for rank, name in enumerate(DISTANCES)}
+    rows = []
+    for key, some in sorted(groups.items(), key=lambda group: (*group[0][:3], order[group[0][3]])):
+        reached = coverage(some)
+        rows.append(
+            {
+                "kind": key[0],
+                "condition": key[1],
+                "held_out": f"each {key[2]}",
+                "distance": key[3] if reached.tried else "not predicted",
+                "results": len(some),
+                "sources": len({test.point.source for test in some}),
+                "covered": reached.inside if reached.tried else None,
+                "share": reached.inside / reached.tried if reached.tried else None,
+                "width": reached.width if reached.tried else None,
+            }
+        )
+    inside, tried, sources, width = coverage(tests)
+    overall = (
+        f"All kinds: {inside} of {tried} results of {sources} publishers lie in their range"
+        f" ({inside / tried:.0%}); the median range spans {width:.2f} times (high over low)."
         if tried
-        else "Nothing could be predicted.",
-        f"{len(tests) - tried} results could not be predicted from the others.",
-    ]
-    facts = {"covered": inside, "predicted": tried}
-    last = sheets[-1]
-    sheets[-1] = replace(last, notes=[*last.notes, *overall], facts={**last.facts, **facts})
-    return sheets
+        else "Nothing could be predicted."
+    )
+    return Sheet(
+        title="Back-test: results predicted from those of other publishers",
+        columns=[
+            *worded("kind", "condition"),
+            Column("held_out", "held out", words=True),
+            Column("distance", "nearest\nother result", words=True),
+            Column("results", "results", units.count),
+            Column("sources", "publishers", units.count),
+            Column("covered", "in range", units.count),
+            Column("share", "in range\n%", units.percent),
+            Column("width", "width\nx", units.significant),
+        ],
+        rows=rows,
+        notes=[
+            overall,
+            f"{len(tests) - tried} results could not be predicted from the others.",
+            _HELD_OUT,
+        ],
+        name="advise-coverage",
+        facts={"kind": "advise_coverage", "covered": inside, "predicted": tried},
+    )
 
 
 def _tested(unit: str, tests: Sequence[Tested]) -> Sheet:
@@ -452,11 +498,13 @@ def _tested(unit: str, tests: Sequence[Tested]) -> Sheet:
             "high": None if test.range is None else test.range.high,
             "error": None if test.range is None else test.error,
             "covered": test.reason or ("yes" if test.covered else "no"),
+            "distance": test.distance,
+            "source": test.point.source,
         }
         for test in tests
     ]
     return Sheet(
-        title=f"Published results in {unit_text}, each predicted from the others",
+        title=f"Published results in {unit_text}, each predicted from other publishers",
         columns=[
             Column("kind", "kind", words=True),
             Column("label", "result", words=True),
@@ -466,6 +514,7 @@ def _tested(unit: str, tests: Sequence[Tested]) -> Sheet:
             Column("high", "to", figure),
             Column("error", "error", partial(units.percent, digits=0)),
             Column("covered", "in range", words=True),
+            *unshown("distance", "source"),
         ],
         rows=rows,
         notes=[_NOTES[unit]] if unit in _NOTES else [],

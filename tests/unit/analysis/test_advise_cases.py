@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
-from trueup_analysis import catalog
-from trueup_analysis.figures.advise.kinds import serving
-from trueup_analysis.figures.advise.knowledge import Knowledge
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -41,16 +37,5 @@ def test_the_back_test_of_the_page_is_the_commands(cases: Any) -> None:
     assert len(rows) > 40
     assert [row for row in rows if row not in page] == []
     (overall,) = [line for line in lines if line.startswith("- All kinds: ")]
-    inside, _, tried = overall.removeprefix("- All kinds: ").split()[:3]
     guide = (ROOT / "docs" / "guides" / "advise.md").read_text(encoding="utf-8")
-    assert f"{inside} of {tried} published results lie in the range" in " ".join(guide.split())
-
-
-def test_the_shares_of_the_page_are_the_fitted_ones() -> None:
-    known = Knowledge(catalog.built_in(), date(2026, 11, 24))
-    points = [one for one in serving.points(known) if one.condition == "dense, no prefix cache"]
-    timed = [(spent, serving._each(one)) for one in points if (spent := serving._times(one, known))]
-    flops, bandwidth = (f"{1 / factor:.0%}" for factor in serving._slowness(timed))
-    assert (len(points), flops, bandwidth) == (8, "41%", "79%")
-    page = " ".join((ROOT / "docs" / "guides" / "advise.md").read_text(encoding="utf-8").split())
-    assert "of the eight dense ones without a prefix cache 41 % of the peak and 79 %" in page
+    assert overall.removeprefix("- ") in " ".join(guide.split())

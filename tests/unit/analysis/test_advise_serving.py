@@ -12,9 +12,9 @@ import test_advise
 from helpers import parametrized
 from test_advise import choice, known
 from trueup_analysis import catalog
-from trueup_analysis.figures.advise import answers, asks, engines
+from trueup_analysis.figures.advise import answers, asks, engines, nearby
 from trueup_analysis.figures.advise.estimates import MODEL, PUBLISHED, RECORD
-from trueup_analysis.figures.advise.kinds import serving
+from trueup_analysis.figures.advise.kinds.kind import Point
 from trueup_analysis.figures.prices import read_all
 from trueup_node.cases import Case, Figure
 from trueup_node.errors import BadInput
@@ -59,8 +59,8 @@ def test_long_prompts_on_a_published_size_by_hand() -> None:
 
 
 def test_the_time_of_a_request_from_the_datasheets_by_hand() -> None:
-    """Llama 3.1 8B in BF16 on one H100, 1000 in, 500 out, 128 in flight. Prompt: 1000 x 2 x
-    8030261248 / 989.4e12 = 16.233 ms. A step reads 16060522496 / 128 bytes of weights for each
+    """Llama 3.1 8B in BF16 on one H100, 1000 in, 500 out, 128 in flight. Operations: 1500 x 2 x
+    8030261248 / 989.4e12 = 24.349 ms. A step reads 16060522496 / 128 bytes of weights for each
     sequence, and 131072 x 1250 of its KV cache: 289311744 bytes; 500 of them at 3350 GB/s are
     43.181 ms."""
     asked = engines.Load(1000, 500, 0.0, 128)
@@ -68,21 +68,27 @@ def test_the_time_of_a_request_from_the_datasheets_by_hand() -> None:
     engine, why, least = engines.engine_of(model, H100, asked, known())
     assert engine is not None
     assert (why, least, engine.devices, engine.each) == ("", 1, 1, 8)
-    spent = engines.times(engine, asked, H100, known())
+    one = Point("", H100, 1, traits={"engine": engine, "load": asked})
+    spent = nearby.seen(one, known())
     assert spent is not None
-    assert spent.prefill == pytest.approx(16.2326e-3, rel=1e-4)
-    assert spent.decode == pytest.approx(43.1809e-3, rel=1e-4)
+    assert spent.parts == pytest.approx((24.349e-3, 43.1809e-3, 0.0), rel=1e-4)
 
 
-def test_shares_are_fitted_to_both_parts_by_hand() -> None:
-    """Prompts at half of the peak and answers at a quarter of the bandwidth: 2 x 3 + 4 x 1 = 10 s
-    and 2 x 1 + 4 x 2 = 10 s are met exactly by 2 and 4."""
-    told = [(engines.Times(3, 1), 10.0), (engines.Times(1, 2), 10.0)]
-    assert serving._slowness(told) == pytest.approx((2, 4))
-    # Faster than a datasheet is no share: the median of (3 + 1) / 4, (1 + 2) / 10 and 0.5 instead.
-    told = [(engines.Times(3, 1), 4.0), (engines.Times(1, 2), 10.0), (engines.Times(1, 1), 4.0)]
-    assert serving._slowness(told) == pytest.approx((2, 2))
-    assert serving._slowness([(engines.Times(1, 1), 4.0)]) == pytest.approx((2, 2))
+def test_a_step_reads_the_experts_that_its_tokens_meet_by_hand() -> None:
+    """4 tokens that each meet half of the experts meet 1 - 0.5^4 = 15/16 of them."""
+    model = engines.of_recipe("deepseek-r1", catalog.built_in())
+    facts = {**model.recipe["facts"], "expert_parameters": 80, "parameters": 100, "experts": 8}
+    model = dataclasses.replace(model, recipe={**model.recipe, "facts": facts}, active=60.0)
+    engine = engines.Engine(model, 1, 8, weights=100.0, token=1.0, room=1.0, each=1)
+    assert nearby._weights(engine, 4) == pytest.approx(20 + 80 * 15 / 16)
+    assert nearby._weights(engine, 1e9) == pytest.approx(100)
+
+
+def test_factors_are_fitted_by_hand() -> None:
+    """Operations at half of the peak and bytes at a quarter of the bandwidth: 2 x 3 + 4 x 1 = 10 s
+    and 2 x 1 + 4 x 2 = 10 s are met exactly by 2 and 4; a part that no result has gets 0."""
+    assert nearby.fit([((3, 1, 0), 10.0), ((1, 2, 0), 10.0)]) == pytest.approx((2, 4, 0))
+    assert nearby.fit([((1, 1, 0), 4.0)])[2] == 0
 
 
 def test_a_model_that_needs_two_nodes_is_served_by_pairs() -> None:
@@ -106,7 +112,7 @@ def test_a_model_that_needs_two_nodes_is_served_by_pairs() -> None:
     assert "other parallel ranks" in pairs[0].beyond
     assert pairs[0].trust == MODEL
     one_node = [one.estimate for one in found.choices if one.estimate.size == H200]
-    assert "no result of an engine of 8 GPUs" in one_node[0].beyond
+    assert "other parallel ranks" in one_node[0].beyond
 
 
 def test_what_does_not_fit_says_what_it_takes_and_the_smallest_that_does() -> None:
@@ -131,7 +137,8 @@ def test_what_does_not_fit_says_what_it_takes_and_the_smallest_that_does() -> No
         for one in found.choices
         if (one.estimate.size, one.late, one.offer) == ("Standard_NC48ads_A100_v4", False, "payg")
     ]
-    assert "no result of this model at 16 bits" in two.beyond
+    # Its parameters are those of Llama 70B to two hundredths, of which H100 has results.
+    assert two.beyond == "no result of A100-PCIe-80GB."
     assert two.trust == MODEL
 
 
@@ -163,11 +170,11 @@ def test_an_api_is_even_at_a_rate_by_hand() -> None:
     then 98.32 / 3600 / 0.0008 = 34.14 requests/s, 43.3 % of 78.908."""
     prices = {"api_usd_per_million_input": 0.2, "api_usd_per_million_output": 0.6}
     given = {**FP8, "sizes": H100, "region": "eastus", **SURE, **prices}
-    (even,) = ask(**given, requests_per_second=50).evens
+    (even,) = ask(**given, requests_per_second=40).evens
     assert even.usd == pytest.approx(0.0008)
     assert even.rate == pytest.approx(98.32 / 3600 / 0.0008)
     assert even.share.value == pytest.approx(34.139 / 78.908, rel=1e-4)
-    assert even.words == "the machines, at 50 requests/s"
+    assert even.words == "the machines, at 40 requests/s"
     (even,) = ask(**given, requests_per_second=20).evens
     assert even.words == "the API, at 20 requests/s"
 
@@ -393,4 +400,4 @@ def test_a_log_from_elsewhere_tells_its_load(told: Any) -> None:
     told_of = tables[0]["ask"]
     assert (told_of["input_tokens"], told_of["output_tokens"]) == (17, 6)
     assert told_of["requests_per_second"] == pytest.approx(8.52599884623308)
-    assert "17 tokens in, where results have 1000 to 10059" in tables[0]["rows"][0]["beyond"]
+    assert "17 tokens in, where results have 128 to 20000" in tables[0]["rows"][0]["beyond"]

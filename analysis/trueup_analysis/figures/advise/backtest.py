@@ -1,20 +1,57 @@
-"""Each known result, predicted from the others: how good advice is, and how wide a range is."""
+"""Each known result, predicted from those of other sources: how good advice is, and how wide
+ranges are."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from .estimates import PUBLISHED, UNTESTED, Range, around, spread
+from .estimates import DISTANCES, PUBLISHED, UNTESTED, Range, around, spread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from .kinds.kind import Point, Prediction, Tells
     from .knowledge import Knowledge
 
 # Fewer errors than this say nothing of the next one.
 LEAST_ERRORS = 3
+# With fewer errors at a distance, those of the next farther one count too: nine are the fewest of
+# which the largest bounds nine of ten.
+_LEAST_AT_DISTANCE: Final = 9
+# The parts that were held out: all results of a source, or of the only source one result.
+SOURCE, ROW = "source", "result"
+
+
+class Widths(NamedTuple):
+    """How many times more or less than predicted a result may be, by the distance of the nearest
+    result."""
+
+    by_distance: tuple[tuple[str, float], ...]
+
+    def of(self, distance: str) -> float:
+        """At a distance, else at the next farther one that was tested, else the farthest."""
+        rank = DISTANCES.index(distance)
+        farther = [wide for name, wide in self.by_distance if DISTANCES.index(name) >= rank]
+        return farther[0] if farther else self.by_distance[-1][1]
+
+
+class Trial(NamedTuple):
+    """One known result and its prediction from the others.
+
+    Attributes:
+        prediction: None where the others say nothing of it.
+        held: SOURCE or ROW, the part that was held out with it.
+    """
+
+    point: Point
+    prediction: Prediction | None
+    held: str
+
+    @property
+    def log_error(self) -> float:
+        assert self.prediction is not None  # noqa: S101 (asked of a prediction alone)
+        return math.log(self.prediction.rate / self.point.rate)
 
 
 class Tested(NamedTuple):
@@ -23,12 +60,16 @@ class Tested(NamedTuple):
     Attributes:
         point: the result.
         range: the prediction; None where the others say nothing of it, with ``reason``.
+        held: SOURCE or ROW.
+        distance: of the nearest other result.
     """
 
     kind: str
     point: Point
     range: Range | None
     reason: str = ""
+    held: str = SOURCE
+    distance: str = ""
 
     @property
     def error(self) -> float:
@@ -41,57 +82,107 @@ class Tested(NamedTuple):
         return self.range is not None and self.range.holds(self.point.rate)
 
 
-def errors(kind: Tells, points: Sequence[Point], knowledge: Knowledge) -> list[float]:
-    """``ln(predicted / known)`` of each point from the others, where they say something of it."""
-    log_errors = []
-    for index, point in enumerate(points):
-        prediction = kind.predict(point, [*points[:index], *points[index + 1 :]], knowledge)
-        if prediction is not None:
-            log_errors.append(math.log(prediction.rate / point.rate))
-    return log_errors
+def trials(kind: Tells, points: Sequence[Point], knowledge: Knowledge) -> Iterator[Trial]:
+    """Each point from the points of other sources; where there is one source, from the others."""
+    by_source: dict[str, list[Point]] = {}
+    for point in points:
+        by_source.setdefault(point.source, []).append(point)
+    if len(by_source) == 1:
+        for index, point in enumerate(points):
+            peers = [*points[:index], *points[index + 1 :]]
+            yield Trial(point, kind.predict(point, peers, knowledge), ROW)
+        return
+    for source, held_out in by_source.items():
+        peers = [point for point in points if point.source != source]
+        for point in held_out:
+            yield Trial(point, kind.predict(point, peers, knowledge), SOURCE)
 
 
-def factor(kind: Tells, points: Sequence[Point], knowledge: Knowledge) -> float | None:
-    """How many times more or less than predicted a result may be; None where too little is known
-    to say."""
-    log_errors = errors(kind, points, knowledge)
-    return spread(log_errors) if len(log_errors) >= LEAST_ERRORS else None
+def widths(kind: Tells, points: Sequence[Point], knowledge: Knowledge) -> Widths | None:
+    """None where too little is known to say."""
+    return _widths([trial for trial in trials(kind, points, knowledge) if trial.prediction])
 
 
-def expected(prediction: Prediction, wide: float) -> Range:
-    """The range of a prediction: wider where the data have not been, since nothing tested that."""
-    return around(prediction.rate, wide * (UNTESTED if prediction.beyond else 1.0))
+def _widths(known: Sequence[Trial]) -> Widths | None:
+    if len(known) < LEAST_ERRORS:
+        return None
+    errors: dict[str, list[float]] = {}
+    for trial in known:
+        if trial.prediction is not None:
+            errors.setdefault(trial.prediction.distance, []).append(trial.log_error)
+    by_distance: list[tuple[str, float]] = []
+    pooled: list[float] = []
+    names = sorted(errors, key=DISTANCES.index)
+    for name in names:
+        pooled += errors[name]
+        if len(pooled) >= _LEAST_AT_DISTANCE or name == names[-1]:
+            by_distance.append((name, spread(pooled)))
+            pooled = []
+    return Widths(tuple(by_distance))
+
+
+def expected(prediction: Prediction, wide: Widths) -> Range:
+    """The range of a prediction. Where no distance is measured, it is wider where the data have not
+    been, since nothing tested that."""
+    untested = UNTESTED if prediction.beyond and not prediction.distance else 1.0
+    return around(prediction.rate, wide.of(prediction.distance) * untested)
 
 
 def test(kind: Tells, knowledge: Knowledge) -> list[Tested]:
-    """Each published result from the others. Its range is as wide as the others' errors among
-    themselves ask for: the result that is predicted has no part in it."""
-    points = [
+    """Each published result from those of other sources. The errors of other sources give the width
+    of its range: a source has no part in that of its own."""
+    published = [
         point
         for point in kind.points(knowledge)
         if point.evidence and point.evidence.kind == PUBLISHED
     ]
-    trials = []
-    for index, point in enumerate(points):
-        peers = [
-            peer
-            for peer in (*points[:index], *points[index + 1 :])
-            if peer.condition == point.condition
-        ]
-        prediction = kind.predict(point, peers, knowledge)
-        wide = factor(kind, peers, knowledge)
-        if prediction is None:
-            trials.append(Tested(kind.name, point, None, "the others say nothing of it"))
-        elif wide is None:
-            trials.append(Tested(kind.name, point, None, "too few others to say how good it is"))
-        else:
-            trials.append(Tested(kind.name, point, expected(prediction, wide)))
-    return trials
+    tested = []
+    for condition in dict.fromkeys(point.condition for point in published):
+        alike = [point for point in published if point.condition == condition]
+        every = list(trials(kind, alike, knowledge))
+        wide: dict[tuple[str, int], Widths | None] = {}
+        for index, trial in enumerate(every):
+            prediction, apart = trial.prediction, index if trial.held == ROW else -1
+            key = (trial.point.source, apart)
+            if key not in wide:
+                wide[key] = _widths(
+                    [
+                        other
+                        for at, other in enumerate(every)
+                        if other.prediction
+                        and (at != index if trial.held == ROW else other.point.source != key[0])
+                    ]
+                )
+            chosen = wide[key]
+            if prediction is None:
+                reason = "the others say nothing of it"
+                tested.append(Tested(kind.name, trial.point, None, reason, trial.held))
+            elif chosen is None:
+                reason = "too few others to say how good it is"
+                tested.append(Tested(kind.name, trial.point, None, reason, trial.held))
+            else:
+                bounds, distance = expected(prediction, chosen), prediction.distance
+                tested.append(
+                    Tested(kind.name, trial.point, bounds, held=trial.held, distance=distance)
+                )
+    return tested
 
 
-def coverage(trials: Sequence[Tested]) -> tuple[int, int, float]:
-    """How many known values lie in their range, of how many, and the median width of a range."""
-    predicted = [trial for trial in trials if trial.range is not None]
-    widths = sorted(trial.range.width for trial in predicted if trial.range is not None)
-    middle = widths[len(widths) // 2] if widths else math.nan
-    return sum(trial.covered for trial in predicted), len(predicted), middle
+class Coverage(NamedTuple):
+    """How many known values lie in their range, of how many of how many sources, and the median
+    width of a range (high end over low end)."""
+
+    inside: int
+    tried: int
+    sources: int
+    width: float
+
+
+def coverage(tested: Sequence[Tested]) -> Coverage:
+    predicted = [trial for trial in tested if trial.range is not None]
+    spans = sorted(trial.range.width for trial in predicted if trial.range is not None)
+    middle = spans[len(spans) // 2] if spans else math.nan
+    inside = sum(trial.covered for trial in predicted)
+    return Coverage(
+        inside, len(predicted), len({trial.point.source for trial in predicted}), middle
+    )

@@ -1,10 +1,8 @@
-"""An engine that serves a model: the model's figures, the GPUs that it takes, and the time of a
-request on them at their datasheet's rates."""
+"""An engine that serves a model: the model's figures, and the GPUs that it takes."""
 
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
 
 _BYTES: Final = {"bf16": 2.0, "fp8": 1.0, "int4": 0.5}
 PRECISIONS: Final = tuple(_BYTES)
-# GPUs whose tensor cores take FP8, at twice the rate of BF16 (NVIDIA's datasheets of H100, H200).
-_FP8: Final = re.compile(r"H[12]00")
 _BILLION: Final = 1e9
 # As in vLLM's recipes of the catalog; a model of one's own gets those of llama-3.1-8b.
 _OWN: Final = "llama-3.1-8b"
@@ -111,34 +107,6 @@ class Engine(NamedTuple):
     token: float
     room: float
     each: int
-
-
-class Times(NamedTuple):
-    """Seconds that one request takes of an engine where nothing is lost: ``prefill`` at the GPUs'
-    peak, ``decode`` at their memory's bandwidth."""
-
-    prefill: float
-    decode: float
-
-
-def times(engine: Engine, load: Load, size: str, knowledge: Knowledge) -> Times | None:
-    """None where no datasheet of the GPU is in the catalog.
-
-    A step of decoding reads the weights once, and the KV cache of every sequence in flight: as many
-    as asked for or as there is room for.
-    """
-    peak, bandwidth = knowledge.bf16_peak(size), knowledge.gpu_bandwidth(size)
-    if peak is None or bandwidth is None:
-        return None
-    if engine.model.width == _BYTES["fp8"] and _FP8.match(knowledge.sizes[size]["gpu_model"]):
-        peak *= 2
-    batch = max(1.0, min(load.in_flight, engine.room / (engine.token * load.tokens)))
-    held = engine.token * (load.tokens_in + load.tokens_out / 2)
-    fresh = load.tokens_in * (1 - load.cached)
-    return Times(
-        prefill=fresh * 2 * engine.model.active / (engine.devices * peak),
-        decode=load.tokens_out * (engine.weights / batch + held) / (engine.devices * bandwidth),
-    )
 
 
 @cache

@@ -16,6 +16,12 @@ RECORD: Final = "our record"
 PUBLISHED: Final = "published"
 MODEL: Final = "model"
 TRUST: Final = (RECORD, PUBLISHED, MODEL)
+# How far the nearest result is from a question; "" of a kind that does not measure it.
+SAME: Final = "same setup"
+NEAR: Final = "near"
+AWAY: Final = "some way off"
+FAR: Final = "far"
+DISTANCES: Final = ("", SAME, NEAR, AWAY, FAR)
 # No known result has tested how far a model's figure is off where the data have not been. Ours.
 UNTESTED: Final = 1.5
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import desktops, eda, md, serving, stencil, training
+from . import desktops, eda, md, mlperf, serving, stencil, training
 from .kind import Kind, Tells, kind
 from .sizing import Sizing
 
@@ -28,4 +28,8 @@ SIZINGS: Final[dict[str, Sizing]] = {
 }
 Sized = eda.Eda | desktops.Desktops
 # The subjects of a back-test.
-TOLD: Final[dict[str, Tells]] = {**KINDS, eda.TELLS.name: eda.TELLS}
+TOLD: Final[dict[str, Tells]] = {
+    **KINDS,
+    eda.TELLS.name: eda.TELLS,
+    mlperf.TELLS.name: mlperf.TELLS,
+}

@@ -18,7 +18,7 @@ from trueup_node.errors import BadInput
 from trueup_node.options import Option
 
 from ..access import level_prices
-from ..backtest import expected, factor
+from ..backtest import expected, widths
 from ..estimates import PUBLISHED, Evidence, Range
 from ..knowledge import Knowledge, number
 from ..services import TIB_IN_TB, Needs, level, read_services
@@ -374,7 +374,7 @@ def _store(bought_level: Level, service: Mapping[str, Any], ask: Ask, held: Held
     condition = _condition(bought_level.name)
     every = held.known.once(("eda", "points"), lambda: points(held.known))
     alike = [point for point in every if point.condition == condition]
-    wide = held.known.once(("eda", condition), lambda: factor(TELLS, alike, held.known))
+    wide = held.known.once(("eda", condition), lambda: widths(TELLS, alike, held.known))
     target = Point(
         "",
         bought_level.name,

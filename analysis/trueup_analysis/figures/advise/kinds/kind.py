@@ -12,7 +12,7 @@ from trueup_node.cases import Case
 from trueup_node.errors import BadInput
 from trueup_node.options import Option
 
-from ..backtest import expected, factor
+from ..backtest import expected, widths
 from ..estimates import Assumption, Estimate, Evidence, Range, Refusal
 from ..knowledge import Knowledge, number
 
@@ -43,11 +43,17 @@ class Point:
     # Results of another condition say nothing of it.
     condition: str = ""
 
+    @property
+    def source(self) -> str:
+        """Who published it: results of one source are held out together."""
+        return str(self.traits.get("publisher") or (self.evidence.source if self.evidence else ""))
+
 
 @dataclass(frozen=True)
 class Prediction:
     """A rate from known points, which of them, how it lies outside of them, and whether the other
-    requested limits are held (None: nothing says so)."""
+    requested limits are held (None: nothing says so); and how far the nearest point is (one of
+    DISTANCES)."""
 
     rate: float
     evidence: tuple[Evidence, ...]
@@ -55,6 +61,7 @@ class Prediction:
     notes: tuple[str, ...] = ()
     held: bool | None = None
     units: int = 1
+    distance: str = ""
 
 
 class Tells(Protocol):
@@ -261,7 +268,7 @@ class _Maker(NamedTuple):
         target, need = self.need.asked(size, nodes), self.need
         alike = [point for point in self.every if point.condition == target.condition]
         wide = self.known.once(
-            (self.kind.name, target.condition), lambda: factor(self.kind, alike, self.known)
+            (self.kind.name, target.condition), lambda: widths(self.kind, alike, self.known)
         )
         prediction = None if wide is None else self.kind.predict(target, alike, self.known)
         if prediction is None or wide is None:

@@ -1,14 +1,15 @@
 """Serving of a language model: a rate of requests for a term.
 
-The time of a request follows from first principles (module engines): its prompt at the GPUs' peak,
-its answer at their memory's bandwidth. The share of the two that an engine reaches is fitted to
-known results. Results on a prefix cache, and of mixtures of experts, are conditions of their own.
+The time of a request follows from first principles and the nearest results (module nearby): our
+records, published tables, and results of others (module outside). Results on a prefix cache, and of
+mixtures of experts, are conditions of their own.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -16,26 +17,25 @@ from trueup_node.benchmarks.vllm.case import PROFILES
 from trueup_node.errors import BadInput
 from trueup_node.options import Option
 
+from .. import nearby, outside
 from ..engines import (
     PRECISIONS,
     Engine,
     Load,
     Model,
-    Times,
     engine_of,
     named,
     of_config,
     of_numbers,
     of_recipe,
-    times,
 )
-from ..estimates import MODEL, PUBLISHED, RECORD, Assumption, Evidence, around
+from ..estimates import MODEL, PUBLISHED, RECORD, SAME, Assumption, Evidence, around
 from ..evens import away
 from ..knowledge import Knowledge, UserFigure, number
 from .kind import Ask, Assumed, Candidate, Need, Point, Prediction, logged_figure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from trueup_node.cases import Case
 
@@ -161,6 +161,7 @@ def points(knowledge: Knowledge) -> list[Point]:
     known_points = []
     for row_points in (*_llama_profiles(knowledge), *_walkthrough(knowledge)):
         known_points += row_points
+    known_points += [_outside_point(result) for result in outside.served(knowledge)]
     return known_points + [
         _point(
             record.evidence.source, record.size, record.nodes, setup, record.value, record.evidence
@@ -182,6 +183,26 @@ def _point(
     traits = {"engine": engine, "load": load, "engines": engines, "scaling": 1.0}
     condition = _condition(engine, load)
     return Point(label, size, nodes, rate, traits, evidence, condition)
+
+
+def _outside_point(result: outside.Served) -> Point:
+    row, load = result.row, result.load
+    lengths = f"{load.tokens_in:.0f} in, {load.tokens_out:.0f} out, {load.in_flight:.0f} in flight"
+    label = f"{row.publisher}: {row.model} {row.precision}, {result.engine.devices} GPUs, {lengths}"
+    point = _point(
+        label,
+        result.size,
+        result.nodes,
+        (result.engine, load, result.engines),
+        result.rate * load.tokens / load.tokens_out,
+        result.evidence,
+    )
+    more = {
+        "publisher": row.publisher,
+        "program": row.engine.lower().partition(" ")[0],
+        "scenario": row.scenario,
+    }
+    return replace(point, traits={**point.traits, **more})
 
 
 def _llama_profiles(knowledge: Knowledge) -> Iterator[list[Point]]:
@@ -310,69 +331,65 @@ def _is_changed(case: Case, model: Model) -> bool:
     return ranks != usual or "quantization" in str(case.parameters.get("server_arguments"))
 
 
-def _times(point: Point, knowledge: Knowledge, most: float = math.inf) -> Times | None:
-    load: Load = point.traits["load"]
-    load = load._replace(in_flight=min(load.in_flight, most))
-    return times(point.traits["engine"], load, point.size, knowledge)
-
-
 def predict(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> Prediction | None:
-    """Tokens a second from the shares of peak and bandwidth that known results reach: of the same
-    size, model and lengths, else of the same model and lengths, else of all of them."""
-    timed = [(peer, spent) for peer in peers if (spent := _times(peer, knowledge))]
-    # More requests in flight than results had may not be served as fast as they would tell.
-    most = max((peer.traits["load"].in_flight for peer, _ in timed), default=1.0)
-    target_times = _times(target, knowledge, most)
-    if target_times is None or not timed:
+    """Tokens a second: from results of the same size, model, lengths and ranks, our records
+    before published ones; else from the nearest results (module nearby)."""
+    alike = _alike(target, peers)
+    basis = _of_alike(target, alike, knowledge) if alike else None
+    basis = basis or nearby.tell(target, peers, knowledge)
+    if basis is None:
         return None
-    used, seconds, is_known = _seconds(target, target_times, timed)
     load, engines = target.traits["load"], target.traits["engines"]
     scaling = target.traits["scaling"] if target.traits["engine"].each > 1 else 1.0
-    evidence = tuple(dict.fromkeys(point.evidence for point in used if point.evidence))
-    if not is_known:
+    evidence = tuple(dict.fromkeys(point.evidence for point in basis.used if point.evidence))
+    if basis.distance != SAME:
         evidence += (Evidence(MODEL, "shares of the datasheets' BF16 peak and bandwidth"),)
     notes, held = _latency(target, knowledge)
     return Prediction(
-        rate=load.tokens / seconds * engines * scaling,
+        rate=load.tokens / basis.seconds * engines * scaling,
         evidence=evidence,
-        beyond=_beyond(target, [peer for peer, _ in timed], knowledge),
+        beyond=_beyond(target, peers, knowledge),
         notes=notes,
         held=held,
         units=engines,
+        distance=basis.distance,
     )
 
 
-def _seconds(
-    target: Point, target_times: Times, timed: Sequence[tuple[Point, Times]]
-) -> tuple[list[Point], float, bool]:
-    """The results that tell how long one engine takes for a request, that time, and whether they
-    are of this size, model, lengths and parallel ranks."""
-    alike = [pair for pair in timed if _is_alike(target, pair[0])]
-    same = [pair for pair in alike if pair[0].size == target.size]
-    records = [pair for pair in same if pair[0].evidence and pair[0].evidence.kind == RECORD]
-    used = _nearest(target, records or same or alike)
-    if not used:
-        flops, bandwidth = _slowness([(spent, _each(point)) for point, spent in timed])
-        return (
-            [point for point, _ in timed],
-            flops * target_times.prefill + bandwidth * target_times.decode,
-            False,
-        )
-    slow = math.fsum(math.log(_each(point) / sum(spent)) for point, spent in used) / len(used)
-    engine = target.traits["engine"]
-    is_known = all(
-        point.size == target.size and _reads_alike(engine, point.traits["engine"])
-        for point, _ in used
-    )
-    return [point for point, _ in used], math.exp(slow) * sum(target_times), is_known
+def _alike(target: Point, peers: Sequence[Point]) -> list[Point]:
+    same = [
+        peer
+        for peer in peers
+        if peer.size == target.size
+        and _is_alike(target, peer)
+        and _reads_alike(target.traits["engine"], peer.traits["engine"])
+    ]
+    return [peer for peer in same if peer.evidence and peer.evidence.kind == RECORD] or same
 
 
-def _nearest(target: Point, timed: Sequence[tuple[Point, Times]]) -> list[tuple[Point, Times]]:
+def _of_alike(target: Point, alike: Sequence[Point], knowledge: Knowledge) -> nearby.Nearby | None:
+    """As many times longer than computed as the results took, whose requests in flight are nearest
+    to the number asked for."""
+    used = _nearest(target, alike)
+    question = nearby.seen(target, knowledge)
+    computed = [nearby.seen(point, knowledge) for point in used]
+    if question is None or not all(computed):
+        return None
+    logs = [
+        math.log(_each(point) / sum(other.parts))
+        for point, other in zip(used, computed, strict=True)
+        if other
+    ]
+    seconds = math.exp(math.fsum(logs) / len(logs)) * sum(question.parts)
+    return nearby.Nearby(seconds, used, SAME)
+
+
+def _nearest(target: Point, points: Sequence[Point]) -> list[Point]:
     """Of a sweep, the results whose requests in flight are nearest to the number asked for."""
     in_flight = target.traits["load"].in_flight
-    away = [abs(math.log(point.traits["load"].in_flight / in_flight)) for point, _ in timed]
+    away = [abs(math.log(point.traits["load"].in_flight / in_flight)) for point in points]
     least = min(away, default=0.0) + math.log(_ALIKE)
-    return [pair for pair, far in zip(timed, away, strict=True) if far <= least]
+    return [point for point, far in zip(points, away, strict=True) if far <= least]
 
 
 def _each(point: Point) -> float:
@@ -396,32 +413,6 @@ def _same_lengths(load: Load, other: Load) -> bool:
             (load.tokens_in, other.tokens_in),
             (load.tokens_out, other.tokens_out),
         )
-    )
-
-
-def _slowness(timings: Sequence[tuple[Times, float]]) -> tuple[float, float]:
-    """How many times longer than at the peak, and at the bandwidth, requests take: least squares of
-    the relative errors. One factor for both, the median, where that would be faster than the
-    datasheet or the results do not tell the two apart."""
-    parts = [(spent.prefill / seconds, spent.decode / seconds) for spent, seconds in timings]
-    xx, xy, yy = (math.fsum(a * b for a, b in pairs) for pairs in _products(parts))
-    x, y = (math.fsum(pair[axis] for pair in parts) for axis in (0, 1))
-    determinant = xx * yy - xy * xy
-    if determinant > 1e-6 * xx * yy:
-        flops, bandwidth = (x * yy - y * xy) / determinant, (y * xx - x * xy) / determinant
-        if min(flops, bandwidth) >= 1:
-            return flops, bandwidth
-    shares = sorted(x + y for x, y in parts)
-    middle = len(shares) // 2
-    share = shares[middle] if len(shares) % 2 else (shares[middle - 1] + shares[middle]) / 2
-    return 1 / share, 1 / share
-
-
-def _products(
-    parts: Sequence[tuple[float, float]],
-) -> Iterable[list[tuple[float, float]]]:
-    return (
-        [(pair[left], pair[right]) for pair in parts] for left, right in ((0, 0), (0, 1), (1, 1))
     )
 
 
@@ -454,8 +445,7 @@ def _other_gpus(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> 
     gpus = [knowledge.sizes[peer.size]["gpu_model"] for peer in peers]
     phrases = [] if gpu in gpus else [f"no result of {gpu}"]
     if not any(model.is_like(other_model) for other_model in models):
-        names = ", ".join(dict.fromkeys(other_model.name for other_model in models))
-        phrases.append(f"no result of this model at {bits}, only of {names}")
+        phrases.append(f"no result of this model at {bits}")
     elif gpu in gpus and not any(
         model.is_like(other_model) and gpu == where
         for other_model, where in zip(models, gpus, strict=True)

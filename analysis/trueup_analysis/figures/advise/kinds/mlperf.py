@@ -1,0 +1,73 @@
+"""Language models of MLPerf inference: how far the same work is known from others' machines.
+
+Its logs do not state the prompts' length, so that they tell nothing of another load. They tell how
+alike machines with the same GPU are: tokens a second of the same model and scenario.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from .. import outside
+from ..estimates import SAME
+from ..knowledge import Knowledge
+from .kind import Point, Prediction, evidence_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_SOURCE: Final = "mlperf-inference"
+_RATE: Final = "output_tokens_per_second"
+
+
+def points(knowledge: Knowledge) -> list[Point]:
+    """Output tokens a second of all GPUs of published systems."""
+    known_points = []
+    for result in outside.results(knowledge):
+        row, rate = result.row, result.figures.get(_RATE)
+        size = outside.size_of(row.hardware, knowledge)
+        if row.source != _SOURCE or not rate or size is None:
+            continue
+        traits: dict[str, Any] = {
+            "gpus": row.count,
+            "publisher": row.publisher,
+            "setup": (row.model, row.scenario, row.precision, row.hardware),
+        }
+        known_points.append(
+            Point(
+                label=f"{row.publisher}: {row.model}, {row.scenario}, {row.count} x {row.hardware}",
+                size=size,
+                nodes=1,
+                rate=rate,
+                traits=traits,
+                evidence=outside.evidence_of(row),
+            )
+        )
+    return known_points
+
+
+def predict(target: Point, peers: Sequence[Point], _: Knowledge) -> Prediction | None:
+    """As much a GPU as others measured of this model, scenario, precision and GPU; of several
+    numbers of GPUs the nearest."""
+    same = [peer for peer in peers if peer.traits["setup"] == target.traits["setup"]]
+    if not same:
+        return None
+    gpus = target.traits["gpus"]
+    away = [abs(math.log(peer.traits["gpus"] / gpus)) for peer in same]
+    used = [peer for peer, far in zip(same, away, strict=True) if far <= min(away) + 1e-9]
+    each = statistics.geometric_mean(peer.rate / peer.traits["gpus"] for peer in used)
+    return Prediction(each * gpus, evidence_of(used), distance=SAME)
+
+
+class Mlperf(NamedTuple):
+    """The subject of a back-test (kind.Tells); no advice is drawn from it."""
+
+    name: str
+    unit: str
+    points: Callable[[Knowledge], Sequence[Point]]
+    predict: Callable[[Point, Sequence[Point], Knowledge], Prediction | None]
+
+
+TELLS: Final = Mlperf("mlperf", "tokens/s", points, predict)
