@@ -112,11 +112,14 @@ def _widths(known: Sequence[Trial]) -> Widths | None:
             errors.setdefault(trial.prediction.distance, []).append(trial.log_error)
     by_distance: list[tuple[str, float]] = []
     pooled: list[float] = []
+    widest = 1.0
     names = sorted(errors, key=DISTANCES.index)
     for name in names:
         pooled += errors[name]
         if len(pooled) >= _LEAST_AT_DISTANCE or name == names[-1]:
-            by_distance.append((name, spread(pooled)))
+            # Farther away nothing is known better, whatever some sources happen to show.
+            widest = max(widest, spread(pooled))
+            by_distance.append((name, widest))
             pooled = []
     return Widths(tuple(by_distance))
 

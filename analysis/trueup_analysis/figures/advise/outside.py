@@ -29,6 +29,9 @@ _FP8_CACHE: Final = re.compile(r"tensorrt", re.IGNORECASE)
 _MOST_IN_FLIGHT: Final = 1024.0
 _RANKS: Final = re.compile(r"\b[tp]p(\d+)")
 _ANY: Final = "llama-3.1-8b"
+# Operations of a token for each parameter: forward, and twice backward.
+_PASSES: Final = 6
+_SHORT: Final = 8192
 
 
 class Served(NamedTuple):
@@ -46,6 +49,45 @@ class Served(NamedTuple):
     load: Load
     rate: float
     evidence: Evidence
+
+
+class Trained(NamedTuple):
+    """A published rate of pre-training a dense model.
+
+    Attributes:
+        rate: model flop/s of all GPUs.
+    """
+
+    row: Row
+    size: str
+    nodes: int
+    rate: float
+    evidence: Evidence
+
+
+def trained(knowledge: Knowledge) -> Iterator[Trained]:
+    """Results of pre-training in BF16 and FP8. A rate of tokens counts six operations for each
+    parameter of the model, without attention: of long samples it is left out."""
+    by_name = models(knowledge)
+    for result in results(knowledge):
+        row, size = result.row, size_of(result.row.hardware, knowledge)
+        figures = by_name.get(row.model)
+        if (
+            row.kind != rows.TRAINING
+            or not row.scenario.startswith("pre-training")
+            or row.precision not in ("", "bf16", "fp8")
+            or size is None
+            or figures is None
+            or figures["experts"]
+        ):
+            continue
+        short = row.tokens_in <= _SHORT
+        tokens = result.figures.get(rows.TRAINED_PER_GPU, 0.0) if short else 0.0
+        each = result.figures.get(rows.MODEL_FLOPS) or tokens * _PASSES * int(figures["parameters"])
+        if each:
+            gpus = int(number(knowledge.sizes[size], "gpus") or 1)
+            nodes = math.ceil(row.count / gpus)
+            yield Trained(row, size, nodes, each * row.count, evidence_of(row))
 
 
 def evidence_of(row: Row) -> Evidence:

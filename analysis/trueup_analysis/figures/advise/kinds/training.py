@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from trueup_node.errors import BadInput
 from trueup_node.options import Option
 
+from .. import outside
 from ..estimates import PUBLISHED, Assumption, Evidence, around
 from ..knowledge import Knowledge, number
 from .kind import Ask, Assumed, Need, Point, Prediction, logged_figure
@@ -91,6 +92,23 @@ def points(knowledge: Knowledge) -> list[Point]:
                             evidence=Evidence(PUBLISHED, row["source"], _day(row["source"])),
                         )
                     )
+    for result in outside.trained(knowledge):
+        outside_row = result.row
+        known_points.append(
+            Point(
+                label=f"{outside_row.publisher}: {outside_row.model}, {outside_row.count} GPUs",
+                size=result.size,
+                nodes=result.nodes,
+                rate=result.rate,
+                traits={
+                    "gpus": outside_row.count,
+                    "publisher": outside_row.publisher,
+                    "elsewhere": True,
+                },
+                evidence=result.evidence,
+                condition="FP8" if outside_row.precision == "fp8" else "",
+            )
+        )
     for record in knowledge.own("megatron", "train_flops_megatron"):
         gpus = record.case.gpus
         if gpus:
@@ -115,6 +133,8 @@ def predict(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> Pred
         return None
     model = knowledge.sizes[target.size]["gpu_model"]
     same = [peer for peer in peers if peer.size == target.size]
+    # Results of the size itself, before those of its GPU in other machines.
+    same = [peer for peer in same if not peer.traits.get("elsewhere")] or same
     used = same or list(peers)
     if not used:
         return None
