@@ -20,7 +20,7 @@ LEAST_ERRORS = 3
 # which the largest bounds nine of ten.
 _LEAST_AT_DISTANCE: Final = 9
 # The parts that were held out: all results of a source, or of the only source one result.
-SOURCE, ROW = "source", "result"
+SOURCE, ROW = "publisher", "result"
 
 
 class Widths(NamedTuple):
