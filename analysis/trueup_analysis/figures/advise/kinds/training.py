@@ -132,9 +132,7 @@ def predict(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> Pred
     if peak is None:
         return None
     model = knowledge.sizes[target.size]["gpu_model"]
-    same = [peer for peer in peers if peer.size == target.size]
-    # Results of the size itself, before those of its GPU in other machines.
-    same = [peer for peer in same if not peer.traits.get("elsewhere")] or same
+    same = _of_size(target.size, peers)
     used = same or list(peers)
     if not used:
         return None
@@ -155,6 +153,12 @@ def predict(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> Pred
     if not same:
         evidence += (Evidence("model", f"{share:.0%} of the BF16 peak of a {model}"),)
     return Prediction(peak * share * gpus, evidence, " ".join(beyond))
+
+
+def _of_size(size: str, peers: Sequence[Point]) -> list[Point]:
+    """Results of the size itself, else those of its GPU in other machines."""
+    same = [peer for peer in peers if peer.size == size]
+    return [peer for peer in same if not peer.traits.get("elsewhere")] or same
 
 
 def need(ask: Ask, assumed: Assumed, _: Knowledge) -> Need:

@@ -1,0 +1,116 @@
+"""The back-test of advice: whole publishers held out, ranges by distance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from datetime import date
+from typing import TYPE_CHECKING
+
+import pytest
+from trueup_analysis import catalog
+from trueup_analysis.figures.advise import backtest
+from trueup_analysis.figures.advise.estimates import AWAY, FAR, NEAR, PUBLISHED, SAME, Evidence
+from trueup_analysis.figures.advise.kinds import TOLD
+from trueup_analysis.figures.advise.kinds.kind import Point, Prediction
+from trueup_analysis.figures.advise.knowledge import Knowledge
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def known() -> Knowledge:
+    return Knowledge(catalog.built_in(), date(2026, 11, 24))
+
+
+@dataclass
+class Kind:
+    """A kind whose prediction is the mean of the others, and which notes who they were."""
+
+    told: list[Point]
+    name: str = "test"
+    unit: str = "1/s"
+    distance: str = SAME
+    asked: list[tuple[str, set[str]]] = field(default_factory=list)
+
+    def points(self, _: Knowledge) -> Sequence[Point]:
+        return self.told
+
+    def predict(self, target: Point, peers: Sequence[Point], _: Knowledge) -> Prediction | None:
+        self.asked.append((target.source, {peer.source for peer in peers}))
+        rate = math.fsum(peer.rate for peer in peers) / len(peers)
+        return Prediction(rate, (), distance=self.distance)
+
+
+def point(source: str, rate: float) -> Point:
+    return Point(f"{source} {rate}", "size", 1, rate, evidence=Evidence(PUBLISHED, source))
+
+
+def test_all_results_of_a_publisher_are_held_out_together() -> None:
+    kind = Kind([point(source, 10.0 + index) for source in "abc" for index in range(4)])
+    tested = backtest.test(kind, known())
+    assert len(tested) == 12
+    assert {trial.held for trial in tested} == {backtest.SOURCE}
+    assert all(peers == set("abc") - {source} for source, peers in kind.asked)
+
+
+def test_of_one_publisher_each_result_is_held_out() -> None:
+    kind = Kind([point("a", 10.0 + index) for index in range(5)])
+    assert {trial.held for trial in backtest.test(kind, known())} == {backtest.ROW}
+
+
+def test_a_publisher_has_no_part_in_the_width_of_its_range_by_hand() -> None:
+    """Ten results each of a, b and c, all 10, and of d 30: d is predicted at 10, and the others'
+    errors among themselves are those of (10 x 20 + 30 x 10) / 30 = 16.67 over 10."""
+    every = [point(source, 10.0) for source in "abc" for _ in range(10)]
+    tested = backtest.test(Kind([*every, *(point("d", 30.0) for _ in range(10))]), known())
+    (bounds,) = {trial.range for trial in tested if trial.point.source == "d"}
+    assert bounds is not None
+    assert bounds.value == 10
+    assert bounds.high == pytest.approx(10 * 16.6667 / 10, rel=1e-4)
+    assert not any(trial.covered for trial in tested if trial.point.source == "d")
+
+
+def test_a_range_is_never_narrower_farther_away() -> None:
+    def trial(distance: str, ratio: float, index: int) -> backtest.Trial:
+        source = f"{distance}{index % 5}"
+        told = Prediction(ratio, (), distance=distance)
+        return backtest.Trial(point(source, 1.0), told, backtest.SOURCE)
+
+    wide = backtest._widths(
+        [
+            *(trial(SAME, 1.2, index) for index in range(10)),
+            *(trial(NEAR, 2.0, index) for index in range(2)),
+            *(trial(AWAY, 1.5, index) for index in range(10)),
+            *(trial(FAR, 1.1, index) for index in range(10)),
+        ]
+    )
+    assert wide is not None
+    # Two errors say too little of "near": they count with those of the next distance.
+    assert [(name, round(factor, 3)) for name, factor in wide.by_distance] == [
+        (SAME, 1.2),
+        (AWAY, 2.0),
+        (FAR, 2.0),
+    ]
+    assert (wide.of(NEAR), wide.of("")) == (pytest.approx(2.0), pytest.approx(1.2))
+
+
+def test_the_catalogs_results_hold_what_the_guide_promises() -> None:
+    """At least 100 results of at least 5 publishers, nine of ten in their range; and DeepSeek R1 on
+    8 H200, 1.75 requests/s, from results of everyone but its publisher."""
+    knowledge = known()
+    tested = [trial for kind in TOLD.values() for trial in backtest.test(kind, knowledge)]
+    reached = backtest.coverage(tested)
+    assert (reached.tried >= 100, reached.sources >= 5) == (True, True)
+    assert reached.inside / reached.tried == pytest.approx(0.9, abs=0.05)
+    (deepseek,) = [
+        trial
+        for trial in tested
+        if trial.point.evidence
+        and "InferenceX#870" in trial.point.evidence.source
+        and trial.point.traits["load"].in_flight == 64
+    ]
+    rate = deepseek.point.rate / deepseek.point.traits["load"].tokens
+    assert rate == pytest.approx(1.75, rel=0.01)
+    assert (deepseek.covered, deepseek.held) == (True, backtest.SOURCE)
+    assert deepseek.point.source == "SemiAnalysis"
