@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from test_adversarial import call
@@ -13,6 +14,9 @@ from trueup_analysis.figures.evidence.names import gpu, model, precision
 from trueup_analysis.figures.evidence.near import Configuration, near
 from trueup_analysis.figures.evidence.readers import READERS
 from trueup_node.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[3]
 
@@ -242,6 +246,49 @@ def test_readers(source: str, tmp_path: Path) -> None:
     ).stdout
     expected = "" if source == "github-thread" else head[:12]
     assert {row.commit for row in reading.rows} == {expected}
+
+
+_ODD: tuple[object, ...] = (None, "x", "", -1, 0, 1e400, [], {}, [1], {"a": 1}, True)
+
+
+def _mutated(document: object) -> Iterator[object]:
+    """The document with one value in turn replaced by one of another kind, or left out."""
+    if isinstance(document, dict):
+        for key, value in document.items():
+            yield {name: other for name, other in document.items() if name != key}
+            yield from ({**document, key: odd} for odd in (*_ODD, *_mutated(value)))
+    elif isinstance(document, list):
+        for index, value in enumerate(document):
+            for odd in (*_ODD, *_mutated(value)):
+                yield [*document[:index], odd, *document[index + 1 :]]
+
+
+@pytest.mark.parametrize("source", ["inferencex", "llm-d", "github-thread"])
+def test_documents_of_another_form_end_in_rows_or_one_sentence(source: str, tmp_path: Path) -> None:
+    ((name, text),) = CASES[source][0].items()
+    outcomes = set()
+    for odd in _mutated(json.loads(text)):
+        (tmp_path / name).write_text(json.dumps(odd), encoding="utf-8")
+        try:
+            outcomes |= {type(importing.read(source, tmp_path, day="2026-01-01")).__name__}
+        except BadInput:
+            outcomes |= {"refused"}
+    assert outcomes == {"Reading", "refused"}
+
+
+@pytest.mark.parametrize("source", sorted(CASES))
+def test_cut_files_end_in_rows_or_one_sentence(source: str, tmp_path: Path) -> None:
+    outcomes = set()
+    for name, text in CASES[source][0].items():
+        for end in range(0, len(text), max(1, len(text) // 25)):
+            for other, content in CASES[source][0].items():
+                (tmp_path / other).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / other).write_text(text[:end] if other == name else content)
+            try:
+                outcomes |= {type(importing.read(source, tmp_path, day="2026-01-01")).__name__}
+            except BadInput:
+                outcomes |= {"refused"}
+    assert outcomes - {"Reading", "refused"} == set()
 
 
 def test_names_of_publications() -> None:

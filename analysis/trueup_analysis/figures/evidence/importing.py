@@ -38,7 +38,10 @@ def read(
     reader = READERS[source]
     tree = opened(path, repository or reader.repository, commit, day)
     reading = Reading(tree, source)
-    reader.read(reading)
+    try:
+        reader.read(reading)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise BadInput(f"{path} is not in the form that {source} reads: {error}") from error
     if not reading.rows:
         reasons = "; ".join(f"{count} x {reason}" for reason, count in reading.skipped.items())
         raise BadInput(
