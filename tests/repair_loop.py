@@ -36,8 +36,9 @@ from trueup_controller.repair.clouds import Arm
 from trueup_controller.repair.journal import Journal
 from trueup_controller.repair.loop import Answer, Loop, Result
 from trueup_controller.repair.plan import next_action
-from trueup_controller.repair.ports import Outcome, Ports
+from trueup_controller.repair.ports import Collected, Outcome, Ports
 from trueup_controller.repair.steps import SCHEMA, Finding, Opened, Step, line_of
+from trueup_node.errors import TrueupError
 
 VM = "Microsoft.Compute/virtualMachines"
 SIZE = "Standard_ND96isr_H100_v5"
@@ -123,10 +124,14 @@ class World:
     # -- as plays --
 
     def collects(self) -> bool:
-        return False
+        return True
 
-    def evidence(self, _case: Case, _lock: int) -> Path:
-        raise AssertionError("no evidence is collected")
+    def evidence(self, case: Case, _lock: int) -> Collected:
+        if self.read(case.node).get("is_half_dead"):
+            raise TrueupError(f"{case.node} does not answer")
+        archive = self.path.with_name(f"{case.node}.tar.gz")
+        archive.write_bytes(b"evidence")
+        return Collected(archive, self.hosts(case.node))
 
     def mend(self, case: Case, _lock: int) -> None:
         self.write(case.node, mended=True)
@@ -343,6 +348,10 @@ PLANTED: Mapping[str, Mapping[str, Any]] = {
     "no rights once": {"cloud": {"kind": "rights", "action": "write"}},
     "drained by another": {"node": {"drained": "healthagent: gpu"}},
     "host not known": {"case": {"physical_host": ""}},
+    "half-dead, host not known": {
+        "case": {"physical_host": ""},
+        "node": {"is_half_dead": True},
+    },
 }
 
 

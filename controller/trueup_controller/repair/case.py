@@ -78,6 +78,7 @@ class Case:
 
     Attributes:
         since: when its state changed last.
+        has_no_evidence: whether it could not be collected.
         pending: an action that was begun and whose end is not recorded.
         stopped: why the last action could not be done; None once a later step was made.
         test: the last test since the node was changed last; None without.
@@ -93,6 +94,7 @@ class Case:
     resource_id: str
     vm_id: str = ""
     evidence: Evidence | None = None
+    has_no_evidence: bool = False
     mended: Mended | None = None
     drained: Drained | None = None
     reports: tuple[Report, ...] = ()
@@ -295,6 +297,8 @@ def _replaced(case: Case, step: Replaced) -> Case:
 
 def _stopped(case: Case, step: Stopped) -> Case:
     """A VM that came back from the same host was not moved."""
+    if step.action == "evidence":
+        return replace(case, has_no_evidence=True)
     return _of_report(case, moved=False) if step.action == "move" else case
 
 

@@ -112,6 +112,10 @@ class Loop:
                     # The file has what the action recorded before it failed.
                     refusal = str(error)
                     case = self._stopped(self._journal.read(), action, refusal)
+                    if planned.name == "evidence":
+                        # A half-dead node has none, and is reported all the same.
+                        refusal = ""
+                        continue
                     break
                 asked_again = changed is case or self._next(changed).name == "follow"
                 case = changed
@@ -166,9 +170,13 @@ class Loop:
         return self._add(case, Drained(at=self._now(), by=self._by, owner=owner))
 
     def _evidence(self, case: Case) -> Case:
-        archive = self._ports.plays.evidence(case, self._lock)
-        step = Evidence(at=self._now(), path=str(archive), sha256=sha256_of(archive))
-        return self._add(case, step)
+        collected = self._ports.plays.evidence(case, self._lock)
+        if collected.physical_host and not case.physical_host:
+            step = Identified(at=self._now(), physical_host=collected.physical_host)
+            case = self._add(case, step)
+        sha256 = sha256_of(collected.archive)
+        path = str(collected.archive)
+        return self._add(case, Evidence(at=self._now(), path=path, sha256=sha256))
 
     def _mend(self, case: Case) -> Case:
         self._ports.plays.mend(case, self._lock)

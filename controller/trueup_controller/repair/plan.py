@@ -54,7 +54,7 @@ def next_action(case: Case, now: str, *, collects: bool = False) -> Next:
         return _well(case)
     if case.opened.drain and case.drained is None:
         return Next("drain", "trueup", f"drain {case.node}: it should take no new jobs")
-    if collects and case.evidence is None:
+    if collects and case.evidence is None and not case.has_no_evidence:
         return Next("evidence", "trueup", f"collect the evidence on {case.node}")
     if case.opened.soft_fix and case.mended is None:
         return Next("mend", "trueup", f"apply the soft fix {case.opened.soft_fix}")

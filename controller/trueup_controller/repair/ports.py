@@ -44,6 +44,18 @@ class Outcome(NamedTuple):
     physical_host: str
 
 
+class Collected(NamedTuple):
+    """The archive of a node's evidence.
+
+    Attributes:
+        physical_host: as the node tells it, empty where it does not. The node's own word on its
+            VM's id is not taken: that VM will be deallocated.
+    """
+
+    archive: Path
+    physical_host: str = ""
+
+
 class Scheduler(Protocol):
     """Takes nodes out of service."""
 
@@ -81,8 +93,8 @@ class Plays(Protocol):
     def collects(self) -> bool:
         """Whether evidence can be collected."""
 
-    def evidence(self, case: Case, lock: int) -> Path:
-        """Collect the node's evidence; the archive."""
+    def evidence(self, case: Case, lock: int) -> Collected:
+        """Collect the node's evidence."""
 
     def mend(self, case: Case, lock: int) -> None:
         """Apply the soft fix."""
@@ -201,14 +213,15 @@ class Playbooks:
     def collects(self) -> bool:
         return (self._project / "playbooks" / "evidence.yml").is_file()
 
-    def evidence(self, case: Case, lock: int) -> Path:
-        folder = self._results / "cases" / f"{case.id}.evidence"
-        argv = self._playbook("evidence", case, {"trueup_evidence_dir": str(folder)})
+    def evidence(self, case: Case, lock: int) -> Collected:
+        folder = self._results / "evidence"
+        before = {item.archive for item in _collected(folder, case.node)}
+        argv = self._playbook("evidence", case, {"trueup_results": str(self._results)})
         self._run(argv, case, "evidence", lock)
-        archives = sorted(folder.glob("*.tar.gz")) if folder.is_dir() else []
-        if not archives:
+        new = [item for item in _collected(folder, case.node) if item.archive not in before]
+        if not new:
             raise TrueupError(f"playbooks/evidence.yml left no archive in {folder}")
-        return archives[-1]
+        return new[-1]
 
     def mend(self, case: Case, lock: int) -> None:
         argv = self.mend_command(case)
@@ -310,6 +323,21 @@ class Playbooks:
         if status and not may_fail:
             raise TrueupError(f"{Path(argv[0]).name} ended with {status}: {log}")
         return status
+
+
+def _collected(folder: Path, node: str) -> list[Collected]:
+    """The archives of a node's evidence, oldest first. One without its description is not whole."""
+    archives = []
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        try:
+            description = json.loads(path.read_text(encoding="utf-8"))
+            if description["node"] == node:
+                archive = folder / Path(str(description["archive"])).name
+                host = description["machine"].get("physical_host")
+                archives.append(Collected(archive, str(host or "")))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return archives
 
 
 def sha256_of(path: Path) -> str:

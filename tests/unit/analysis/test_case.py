@@ -15,8 +15,11 @@ from cloud import impact
 from emulated_cloud import SUBSCRIPTION, Cloud, serving
 from helpers import ROOT
 from test_adversarial import call
+from trueup_analysis.figures.explain import read_dictionary
+from trueup_analysis.figures.repair import read_codes
 from trueup_controller.azure import manager
 from trueup_controller.azure.login import Login
+from trueup_controller.repair import ports
 
 NODE = "h100-0001"
 RUN = "20261130T080000Z-00aa"
@@ -57,6 +60,15 @@ hosts = repair_loop.emulated(connection, "state")["hosts"]
 node = argv[argv.index("--limit") + 1]
 host = next(value for key, value in hosts.items() if key.endswith("/" + node))
 values = json.loads(argv[argv.index("-e") + 1])
+if "playbooks/evidence.yml" in argv:
+    if state.get("half_dead"):
+        sys.exit(4)
+    import base64
+    from trueup_controller import evidence
+    evidence.write(Path(values["trueup_results"]) / "evidence", node, {{
+        "archive": base64.b64encode(b"\\x1f\\x8bx").decode(), "parts": [],
+        "node": {{"physical_host": host}}}})
+    sys.exit(0)
 number = int(node[-4:])
 bad = host in state["bad_hosts"]
 run = "20261130T1000%02dZ-00bb" % len(list(Path(values["trueup_results"]).glob("2026*")))
@@ -161,13 +173,23 @@ def test_a_failed_node_is_repaired(site: Site) -> None:
         status, out, err = site.next("--yes")
         assert status == 0, out + err
     assert site.steps() == [
-        *("opened", "drained", "tested", "identified", "reported", "followed", "followed"),
+        *("opened", "drained", "evidence", "tested", "identified", "reported"),
+        *("followed", "followed"),
         *("moved", "replaced", "tested", "given back", "closed"),
     ]
     assert json.loads(site.world.read_text())["drained"] is None
     # The failed benchmark, and the size's short check.
-    variables = json.loads(site.calls("ansible-playbook")[0][-1])
+    variables = json.loads(site.calls("ansible-playbook")[1][-1])
     assert variables["trueup_health_benchmarks"] == ["nccl", "dcgm"]
+
+
+def test_evidence_names_the_host_and_its_archive(site: Site) -> None:
+    call("case", "open", "--node", NODE, "--fault", "gpu_off_bus")
+    assert site.next("--yes", "--no-scheduler")[0] == 0
+    assert [one.host for one in site.cloud.impacts.values()] == [site.host]
+    [archive] = Path("results/evidence").glob("*.tar.gz")
+    about = next(row["about"] for row in site.case()["rows"] if row["step"] == "evidence")
+    assert about == f"path: {archive.resolve()}, sha256: {ports.sha256_of(archive)}"
 
 
 def test_a_second_open_adds_to_the_case(site: Site) -> None:
@@ -179,6 +201,7 @@ def test_a_second_open_adds_to_the_case(site: Site) -> None:
 
 
 def test_without_the_host_nothing_is_reported(site: Site) -> None:
+    site.set(half_dead=True)
     call("case", "open", "--node", NODE, "--fault", "gpu_off_bus")
     status, out, _ = site.next("--yes", "--no-scheduler")
     assert (status, "the physical host of h100-0001 is not known" in out) == (1, True)
@@ -268,3 +291,36 @@ def test_results_with_cases_are_read_as_before(site: Site) -> None:
     before = call("list")
     call("case", "open")
     assert call("list") == before
+
+
+# -- categories --
+
+HEALTHAGENT = dict(
+    line.split("\t")
+    for line in (ROOT / "tests/data/faults/healthagent_codes.tsv").read_text().splitlines()[1:]
+)
+
+
+def test_the_category_of_each_code_is_healthagents() -> None:
+    codes, entries = read_codes().by_code, read_dictionary().all
+    ours = {
+        code: entries[code].ghr if code in entries else codes.get(code, "") for code in HEALTHAGENT
+    }
+    # One of the XIDs that fail a node and have no category of their own.
+    ours["xid_other"] = entries["xid_119"].ghr
+    assert ours == HEALTHAGENT
+
+
+def test_healthagents_categories_are_azures() -> None:
+    known = (ROOT / "tests/data/faults/ghr_categories.txt").read_text().split()
+    # The other one is of AMD's GPUs, which healthagent does not look at.
+    assert {*read_codes().names} - {*known} == {"Resource.Hpc.Unhealthy.AmdGpuResetFailed"}
+    assert {*known} - {*read_codes().names} == set()
+
+
+def test_a_code_of_dcgm_opens_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, out, _ = call("case", "open", "--node", "n", "--fault", "DCGM_FR_NVLINK_DOWN")
+    assert (status, "Resource.Hpc.Unhealthy.NvLink" in out) == (0, True)
+    status, _, err = call("case", "open", "--node", "n2", "--fault", "gpu_of_bus")
+    assert (status, err.strip().endswith("did you mean gpu_off_bus?")) == (1, True)
