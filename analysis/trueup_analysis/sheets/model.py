@@ -262,8 +262,14 @@ def _advice(model: ModelConfig, answer: Answer) -> str:
     return (
         f"{first.nodes} x {short_size(first.size)} ({first.layout.words}): {ask.rate:g} requests/s"
         f" of {model.name}{_level(ask)}, {cost}. {_SURE[first.basis.kind]};"
-        f" {first.low_nodes} to {first.high_nodes} nodes"
+        f" {_span(first)}"
     )
+
+
+def _span(choice: Choice) -> str:
+    if choice.low_nodes == choice.high_nodes:
+        return f"{units.plural(choice.nodes, 'node')} at either end of its rate"
+    return f"{choice.low_nodes} to {choice.high_nodes} nodes"
 
 
 def _changes(model: ModelConfig, answer: Answer) -> list[str]:
@@ -272,6 +278,9 @@ def _changes(model: ModelConfig, answer: Answer) -> list[str]:
     notes = [f"Flags of the first choice: vllm serve {command_flags(first)}."]
     if first.layout.servers > 1:
         notes.append(f"They are those of each of {first.layout.servers} servers on a node.")
+    if first.nodes > first.layout.nodes:
+        servers = first.nodes // first.layout.nodes * first.layout.servers
+        notes.append(f"They are {servers} servers: a load balancer shares the requests out.")
     if first.quote and first.high_nodes > first.nodes:
         usd = units.money(first.usd_per_million(ask, first.high_nodes))
         notes.append(
@@ -346,6 +355,8 @@ def recipe(model: ModelConfig, answer: Answer, model_id: str) -> str:
             "recipe": name,
             "port": 8000 + number,
         }
+        if first.layout.nodes > 1:
+            endpoint["nodes"] = [f"node{count + 1}" for count in range(first.layout.nodes)]
         if not model_id:
             endpoint["model"] = f"/srv/models/{name}"
         endpoints.append(endpoint)
@@ -364,6 +375,8 @@ def recipe(model: ModelConfig, answer: Answer, model_id: str) -> str:
     ]
     if not model_id:
         head.append("# The model is a folder on the node: set it, or give --model-id ORG/NAME.")
+    if first.layout.nodes > 1:
+        head.append("# One server takes several nodes: name yours in the order of the inventory.")
     return "\n".join([*head, yaml.safe_dump(_plain(variables), sort_keys=False, width=110)])
 
 

@@ -208,6 +208,40 @@ def test_every_choice_is_a_recipe_that_fits(
         assert gpus == int(row["gpus"])
 
 
+def test_a_model_that_no_node_holds_takes_several(told: Any, tmp_path: Path) -> None:
+    """DeepSeek R1's figures: 642 GiB of FP8 on nodes of 8 x 80 GB."""
+    document = {
+        "model_type": "deepseek_v3",
+        "hidden_size": 7168,
+        "num_hidden_layers": 61,
+        "num_attention_heads": 128,
+        "intermediate_size": 18432,
+        "moe_intermediate_size": 2048,
+        "n_routed_experts": 256,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 8,
+        "first_k_dense_replace": 3,
+        "q_lora_rank": 1536,
+        "kv_lora_rank": 512,
+        "qk_rope_head_dim": 64,
+        "qk_nope_head_dim": 128,
+        "v_head_dim": 128,
+        "vocab_size": 129280,
+        "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
+    }
+    folder = written(tmp_path / "large", document)
+    words = (folder, "--requests-per-second", "1", "--size", H100)
+    variables = yaml.safe_load(told("model", *words, "--recipe")[0])
+    [endpoint], recipe = variables["vllm_endpoints"], variables["vllm_recipes"]["large"]
+    assert (recipe["nodes"], recipe["expert_parallel"]) == (2, True)
+    assert endpoint["nodes"] == ["node1", "node2"]
+    [sheet] = tables(told, *words)
+    [row] = sheet["rows"]
+    assert row["nodes"] == 2
+    # The roofline's factor of two, twice for a server over several nodes.
+    assert row["requests_high"] / row["requests_low"] == pytest.approx(16)
+
+
 def test_a_record_of_this_model_counts_first() -> None:
     """A record at the rate that the roofline gives, and one at half of it."""
     model = config.of_document(QWEN, "qwen3-32b-fp8")

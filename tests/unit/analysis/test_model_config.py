@@ -164,3 +164,28 @@ def test_any_value_is_counted_or_refused(name: str, value: Any) -> None:
     except BadInput as error:
         text = str(error)
     assert (text.count("\n"), text.startswith("-")) == (0, False)
+
+
+VLLM = {
+    "hidden_size": 1024,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "head_dim": 64,
+    "intermediate_size": 2816,
+    "vocab_size": 32000,
+    "max_position_embeddings": 4096,
+    "tie_word_embeddings": False,
+}
+
+
+@parametrized(("name", "change", "parameters", "weights", "cache"))
+def test_memory_is_that_of_vllm(
+    name: str, change: dict[str, Any], parameters: int, weights: int, cache: int | None
+) -> None:
+    """Weights within 0.1 %: vLLM keeps routers and correction biases in FP32, which the checkpoint
+    has in BF16."""
+    model = counted({**VLLM, **change}, name)
+    assert (model.parameters, model.notes) == (parameters, ())
+    assert model.weight_bytes == pytest.approx(weights, rel=1e-3)
+    assert cache in (None, model.kv_bytes_per_token())
