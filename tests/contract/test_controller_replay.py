@@ -23,7 +23,6 @@ sys.path[:0] = [
     str(ROOT / "bench" / "controller" / "connection_plugins"),
 ]
 
-from recorded import FORMAT, key_of, request_of  # noqa: E402
 from simulate import simulate  # noqa: E402
 
 if TYPE_CHECKING:
@@ -137,58 +136,3 @@ def test_what_was_not_recorded_fails(tmp_path: Path) -> None:
     assert f"the recording {recording} has no answer to" in said
     assert '"module": "azure_node_facts"' in said
     assert "record.py --help tells how to record it again" in said
-
-
-def payload(module: str, **arguments: Any) -> bytes:
-    """What Ansible pipes into a node's Python: a program that ends with its arguments."""
-    params = json.dumps({"ANSIBLE_MODULE_ARGS": arguments})
-    call = f"module_fqn={f'ansible.modules.{module}'!r},\nparams={params!r},\nzip_data='UEsDB',\n"
-    return f"# code\nif __name__:\n    _ansiballz_main(\n{call})\n".encode()
-
-
-def asked(host: str, **arguments: Any) -> str:
-    given = {"_ansible_check_mode": True, "_ansible_tmpdir": f"/tmp/{host}", **arguments}
-    return key_of(request_of("/usr/bin/python3", payload("stat", **given), host))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "others", "same"),
-    [
-        ({"path": "/a"}, {"path": "/a"}, True),
-        ({"path": "/a"}, {"path": "/b"}, False),
-        ({"path": "/a"}, {"path": "/a", "_ansible_check_mode": False}, False),
-        ({"name": "node-1"}, {"name": "node-2"}, True),
-        ({"name": "node-1.example"}, {"name": "node-2.example"}, False),
-        (
-            {"src": "/root/ansible-tmp-1.5-10-99/source"},
-            {"src": "/root/ansible-tmp-2.5-11-98/source"},
-            True,
-        ),
-        ({"text": "x" * 300 + "1"}, {"text": "x" * 300 + "2"}, False),
-        ({"argv": ["a", "node-1"]}, {"argv": ["a", "node-2"]}, True),
-        ({"argv": ["a", {"b": 1}]}, {"argv": ["a", {"b": 2}]}, False),
-    ],
-)
-def test_what_makes_two_requests_the_same(
-    arguments: dict[str, Any], others: dict[str, Any], same: bool
-) -> None:
-    assert (asked("node-1", **arguments) == asked("node-2", **others)) is same
-
-
-def test_a_shell_command_is_told_from_a_module() -> None:
-    made = request_of(
-        "/bin/sh -c 'mkdir /tmp/ansible-tmp-1.5-10-99 && echo node-1'", None, "node-1"
-    )
-    assert made == {"command": "/bin/sh -c 'mkdir /tmp/ansible-tmp-X && echo HOST'"}
-    # Bytes that are no module's are told apart by their checksum.
-    assert request_of("sh", b"a", "h")["stdin"] != request_of("sh", b"b", "h")["stdin"]
-
-
-def test_recordings_name_no_host() -> None:
-    for path in RECORDINGS:
-        loaded = json.loads(path.read_text())
-        assert loaded["format"] == FORMAT
-        requests = [key_of(answer["request"]) for answer in loaded["answers"]]
-        assert len(set(requests)) == len(requests) > 0
-        # A recording's own name of its node is taken out of requests; answers have none either.
-        assert "recorded-node" not in path.read_text()

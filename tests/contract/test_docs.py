@@ -108,19 +108,6 @@ def test_the_pages_have_no_fault_of_words() -> None:
     assert {name: faults for name, faults in found.items() if faults} == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("It is kept.\n\nA module of ours is taken.", 3),
-        ("What is said of it holds.", 1),
-        (f"{'word ' * 50}ends.", 1),
-        ("Run\n\n    of ours\n\nand `of ours` is code.", None),
-    ],
-)
-def test_a_fault_of_words_is_found_in_prose_alone(text: str, line: int | None) -> None:
-    assert [at for at, _ in prose.faults(text)] == ([] if line is None else [line])
-
-
 def test_no_page_is_longer_than_a_reader_reads() -> None:
     """1,500 words; the settings that `make options` writes from declarations are a list."""
     counts = {

@@ -83,24 +83,6 @@ def test_package_managers_install_from_one_file() -> None:
     assert starting - STARTED == set()
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
-        {"ansible.builtin.apt": {"name": "x"}},
-        {"ansible.builtin.package": {"name": "x"}},
-        {"module_defaults": {}, "ansible.builtin.dnf": {}},
-        {"ansible.builtin.command": {"argv": ["apt-get", "--yes", "install", "x"]}},
-        {"ansible.builtin.shell": {"cmd": "dnf -y remove x"}},
-        {"ansible.builtin.command": "yum install x"},
-        {"action": "ansible.builtin.apt"},
-    ],
-)
-def test_another_way_is_found(task: dict[str, Any]) -> None:
-    assert starts_a_manager(task) is True
-    reading = {"ansible.builtin.command": {"argv": ["apt-get", "--version"]}}
-    assert [starts_a_manager(task) for task in tasks([reading])] == [False, False]
-
-
 @pytest.mark.skipif(private_apt.lacking() != "", reason=f"{private_apt.lacking()} is not installed")
 def test_a_role_refuses_to_remove_the_images_stack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

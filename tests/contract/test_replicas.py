@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import evidence_facts
 import private_apt
 import pytest
 import yaml
@@ -78,33 +76,6 @@ def test_the_replica_has_the_images_python_mpi_and_names(image: str) -> None:
     assert data["pythons"]["python3"] == names["python"]
     assert (values["hpcx"], f"mvapich-{values['mvapich']}") == (names["hpcx"], names["mvapich"])
     assert (values["agent"], values["modulefiles"]) == (names["agent"], names["modules"])
-
-
-@pytest.mark.parametrize("image", IMAGES)
-def test_the_manifest_is_flat_text_and_ends_with_the_images_version(image: str) -> None:
-    versions = json.loads(replica.planned(image)["/opt/azurehpc/component_versions.txt"].content)
-    assert list(versions)[-1] == "ImageVersion"
-    assert {type(value) for value in versions.values()} == {str}
-    assert f"/opt/hpcx-v{versions['HPCX']}-" in f"/opt/{replica.described(image)['values']['hpcx']}"
-
-
-@pytest.mark.parametrize("image", IMAGES)
-def test_no_placeholder_is_left(image: str) -> None:
-    planned = replica.planned(image).items()
-    assert [path for path, one in planned if re.search(r"@\w+@", path + one.content)] == []
-
-
-@pytest.mark.parametrize("image", IMAGES)
-def test_what_is_enabled_or_wanted_by_a_unit_is_there(tree: Any, image: str) -> None:
-    there = {Path(path).name for path in tree(image) if path.endswith(".service")}
-    units = {f"{unit}.service" for unit in replica.described(image)["enabled"]}
-    assert units - there == set()
-
-
-@pytest.mark.parametrize("image", IMAGES)
-def test_a_replica_says_that_it_is_one(image: str) -> None:
-    assert evidence_facts.REPLICA == replica.MARK
-    assert replica.planned(image)[replica.MARK] == replica.Entry("file", "0644", f"{image}\n")
 
 
 def relations(image: str, apt: private_apt.PrivateApt) -> None:

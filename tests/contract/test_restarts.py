@@ -37,25 +37,6 @@ def test_roles_bring_files_into_force_by_one_module() -> None:
     assert [path for path in texts if "/handlers/" in path] == []
 
 
-def test_what_forgets_would_be_seen() -> None:
-    text = """
-- name: A
-  ansible.builtin.systemd_service:
-  notify: B
-- service: {name: x}
-  argv: [systemctl, --no-block, try-restart, x]
-  # systemctl restart x, by hand
-  cmd: systemctl reload x
-"""
-    assert forgetful(text) == [
-        "ansible.builtin.systemd_service:",
-        "notify:",
-        "- service:",
-        "systemctl, --no-block, try-restart",
-        "systemctl reload",
-    ]
-
-
 def test_every_role_that_has_units_uses_it() -> None:
     users = {
         role

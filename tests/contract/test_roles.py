@@ -105,11 +105,6 @@ def test_what_is_given_as_text_is_still_a_boolean(role: str) -> None:
     assert bare == []
 
 
-def test_a_bare_boolean_would_be_seen() -> None:
-    assert used_bare("  when: made_allowed and x", "made_allowed") is True
-    assert used_bare("  when: made_allowed | bool and x", "made_allowed") is False
-
-
 @pytest.mark.parametrize("role", ROLES)
 def test_what_a_preflight_has_found_is_not_lost_when_it_is_not_made_again(role: str) -> None:
     """Tasks that are imported and then skipped still write over what they register; an include that
@@ -153,8 +148,3 @@ def test_no_role_reads_a_variable_that_nothing_makes() -> None:
     ]
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in shipped}
     assert unmade(texts, "\n".join(path.read_text() for path in plugins)) == []
-
-
-def test_a_variable_that_nothing_makes_would_be_seen() -> None:
-    text = "- x:\n  register: __a\n  when: __a is changed or __b_c | default({}) is changed\n"
-    assert unmade({"tasks": text}, "") == ["tasks: __b_c"]

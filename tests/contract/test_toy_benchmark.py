@@ -113,12 +113,6 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     return made
 
 
-def test_it_is_five_files_and_no_more_than_400_lines() -> None:
-    """The fifth is its page."""
-    assert sorted(path.name for path in TOY.iterdir() if path.suffix == ".py") == sorted(FILES)
-    assert sum(len((TOY / name).read_text().splitlines()) for name in FILES) < 200
-
-
 def test_it_is_configured_by_its_declaration(copy: Copy) -> None:
     defaults = (copy.folder / "roles" / "toy" / "defaults" / "main.yml").read_text()
     assert "# How much is copied, in MiB: 1 or more. Takes some 10 ms.\ntoy_mib: 64\n" in defaults

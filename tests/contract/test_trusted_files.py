@@ -43,21 +43,6 @@ MEANT = {
 }
 
 
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        ('_FILE = "/var/tmp/driver.run"', True),
-        ("dest: /tmp/{{ name }}.deb", True),
-        ('open(f"/dev/shm/{name}")', True),
-        ("default: /tmp", False),
-        ("PrivateTmp: the unit's own /tmp.", False),
-        ("{{ cluster }}/tmp/x is the site's own", False),
-    ],
-)
-def test_the_pattern_knows_them(line: str, found: bool) -> None:
-    assert bool(NAMED.search(line)) is found
-
-
 def test_no_text_names_a_file_where_everybody_writes() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"

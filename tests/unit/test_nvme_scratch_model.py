@@ -23,7 +23,7 @@ from helpers import program as loaded
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from trueup_node.node.scratch import program, reading, states
+from trueup_node.node.scratch import program, reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -627,22 +627,3 @@ def test_a_late_disk_finds_its_array_as_it_was(history: History) -> None:
     history.a_disk_comes_back()
     history.run(fewer=True)
     assert len(history.machine.areas(history.machine.mounted)) == 3
-
-
-def test_the_invariant_sees_a_wipe_without_proof(
-    monkeypatch: pytest.MonkeyPatch, history: History
-) -> None:
-    monkeypatch.setattr(states.DiskState, "lost", True)
-    history.a_disk_goes()
-    history.reboot()
-    with pytest.raises(AssertionError):
-        history.run(fewer=True)
-
-
-def test_the_invariant_sees_a_disk_taken_for_blank(
-    monkeypatch: pytest.MonkeyPatch, blank: History
-) -> None:
-    monkeypatch.setattr(reading, "_read_content", lambda *_: ("", ""))
-    blank.another_program_writes(which=0, at=9000, opened=False)
-    with pytest.raises(AssertionError):
-        blank.run()

@@ -6,12 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from damage import changed, mutations, refuses, same_or_refused, stands
+from damage import changed, refuses, same_or_refused, stands
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup_node import reading
 from trueup_node.benchmarks.megatron.flops import Model, article_flops, megatron_lm_flops
-from trueup_node.benchmarks.megatron.output import MegatronOutput, parse_megatron, warm_up
+from trueup_node.benchmarks.megatron.output import parse_megatron, warm_up
 from trueup_node.benchmarks.megatron.signatures import SIGNATURE
 from trueup_node.errors import ParseError
 
@@ -181,32 +180,6 @@ def outcome(text: str) -> object:
         return parse_megatron(text)
     except ParseError as error:
         return str(error)
-
-
-@pytest.mark.parametrize(
-    "text", [ONE, LM, DS, (DATA / "synthetic_megatron_lm_restarted.log").read_text()]
-)
-def test_lines_read_together_are_what_they_are_one_by_one(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    texts = [text, *(damaged for _kind, damaged in mutations(text, 60))]
-    # The first piece tells how lines are laid out: all of these are in it.
-    alone = [outcome(each) for each in texts]
-    monkeypatch.setattr(reading, "_PIECE", 1000)
-    assert [outcome(each) for each in texts] == alone
-
-
-def test_lines_of_other_widths_and_names_with_digits_are_read_together_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    text = LM.replace("| loss scale:", "| mtp_1 loss: 9.5E+00 | loss scale:")
-    numbers = iter(range(1000))
-    text = re.sub("(?<=grad norm: )", lambda _: "1" * (next(numbers) % 3), text)
-    odd = "mtp_2 loss".join(text.rsplit("mtp_1 loss", 1))
-    alone = [outcome(each) for each in (text, odd)]
-    assert [isinstance(each, MegatronOutput) for each in alone] == [True, True]
-    monkeypatch.setattr(reading, "_PIECE", 1000)
-    assert [outcome(each) for each in (text, odd)] == alone
 
 
 PLACE = st.floats(0, 1, exclude_max=True)

@@ -467,7 +467,3 @@ def test_a_changed_byte_gives_the_right_bandwidths_or_an_error(
     assert set(got) == set(right)
     for key, value in right.items():
         assert got[key] == pytest.approx(value, rel=0, abs=0.0101e9 if "bw" in key[0] else 0)
-
-
-def test_the_generator_knows_every_operation() -> None:
-    assert set(OPERATIONS) < {*SHARED, *ROOTED, "all_reduce", "sendrecv"}

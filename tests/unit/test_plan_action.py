@@ -238,15 +238,3 @@ def test_the_roles_texts_are_found() -> None:
 def test_a_path_of_a_role_has_no_control_character(character: str) -> None:
     with pytest.raises(AnsibleActionFail, match=r"stream_prefix holds .*a path cannot hold"):
         run("stream", trueup_node=node("hbv3"), stream_prefix=f"/opt/a{character}b")
-
-
-def test_what_plans_are_made_with_is_loaded_before_workers_are_forked() -> None:
-    trueup_plan.room_of.cache_clear()
-    trueup_plan._read.cache_clear()
-    trueup_plan.preload()
-    roles = role_files("tasks/preflight.yml")
-    assert trueup_plan.room_of.cache_info().currsize == len(roles)
-    before = trueup_plan._read.cache_info().misses
-    answer = run("gpu_driver", trueup_node=node("ndv4", "almalinux-9"))
-    assert answer["kept"] is False
-    assert trueup_plan._read.cache_info().misses == before

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import re
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from trueup_node.benchmarks.fio import case as fio
 from trueup_node.benchmarks.megatron import case as megatron
 from trueup_node.benchmarks.nv_a10 import case as nv_a10
 from trueup_node.errors import ParseError
-from trueup_node.view import Chart, Measure, Peak, View
+from trueup_node.view import Measure, Peak, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,20 +152,6 @@ def test_every_benchmark_says_how_it_is_shown(tool: str) -> None:
 @pytest.mark.parametrize("tool", TOOLS)
 def test_every_figure_is_one_that_records_hold(tool: str) -> None:
     assert unknown(view_of(tool), recorded(tool)) == set()
-
-
-@pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize(
-    "wrong", [{"metric": "misspelt"}, {"unit": "furlong"}, {"direction": "up"}, {"statistic": "p1"}]
-)
-def test_a_figure_that_no_record_holds_is_found(tool: str, wrong: dict[str, str]) -> None:
-    view = view_of(tool)
-    bad = replace(view.headlines[0], **wrong)
-    row = (bad.metric, bad.unit, bad.direction, bad.statistic)
-    assert unknown(replace(view, headlines=(bad,)), recorded(tool)) == {row}
-    assert unknown(replace(view, figures=(bad,)), recorded(tool)) == {row}
-    drawn = Chart("rows", (bad,), "case", "Wrong")
-    assert unknown(replace(view, charts=(drawn,)), recorded(tool)) == {row}
 
 
 @pytest.mark.parametrize("tool", TOOLS)

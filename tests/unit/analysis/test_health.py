@@ -17,8 +17,6 @@ import pytest
 import yaml
 from fleet import FAULTS, GIB, NOISY_PAIR, SIZE
 from helpers import parametrized
-from hypothesis import given
-from hypothesis import strategies as st
 from made import figure, record, write
 from trueup_analysis import cli
 from trueup_analysis.figures.health import expectations, many
@@ -407,59 +405,6 @@ def test_all_seven_planted_faults_are_found_and_no_other_node_is_blamed(
     }
     assert warned == {((numbers["cold GPU"],), "gemm_bf16", "gpu3")}
     assert examined.status == 1
-
-
-_ITEMS = [item for size in FACTS.sizes for item in FACTS.of(size)]
-
-
-@st.composite
-def _cases(draw: st.DrawFn) -> Case:
-    """A case of which the figures lie near what the catalog expects, or beside it."""
-    item = draw(st.sampled_from(_ITEMS))
-    size = draw(st.sampled_from([size for size in FACTS.sizes if item in FACTS.of(size)]))
-    kin = [one for one in FACTS.of(size) if one.benchmark == item.benchmark]
-    rows = []
-    for _ in range(draw(st.integers(0, 5))):
-        one = draw(st.sampled_from(kin))
-        share = draw(st.sampled_from([1.0, 1 + 1e-13, 1 - 1e-10, 0.97, 0.5, 1.04, 2.0]))
-        row = {"name": one.metric, "value": one.expected.base * share, "direction": "higher"}
-        row["unit"] = draw(st.sampled_from([one.expected.base_unit] * 5 + ["1"]))
-        row["message_bytes"] = draw(st.sampled_from([one.message_bytes] * 5 + [8]))
-        row["statistic"] = draw(st.sampled_from([one.statistic, None, "median", "min"]))
-        row["device"] = draw(st.sampled_from([None, "gpu0", "gpu1"]))
-        rows.append(row)
-    known = {
-        name: [*values, *item.unsure.get(name, ())] for name, values in item.parameters.items()
-    }
-    allowed = {name: draw(st.sampled_from(values)) for name, values in known.items()} | item.least
-    outcome = draw(st.sampled_from(["ok"] * 8 + ["failed", "invalid"]))
-    return case(
-        item.benchmark,
-        *rows,
-        size=draw(st.sampled_from([size] * 9 + [None])),
-        parameters=draw(st.sampled_from([allowed] * 3 + [{}])),
-        gpus=draw(st.sampled_from([item.gpus] * 3 + [None, 1])),
-        outcome=outcome,
-        reason=None if outcome == "ok" else "XID 79",
-        nodes=draw(st.sampled_from([("n1",), ("n2",), ("n1", "n2", "n3")])),
-    )
-
-
-@given(st.lists(_cases(), max_size=8))
-def test_cases_are_judged_at_once_as_one_by_one(found: list[Case]) -> None:
-    expected = verdicts.judge(found, FACTS)
-    rest, passes = many.judge(found, many.together(found), FACTS, range(len(found)))
-    assert rest == [item for item in expected if item.verdict != "pass"]
-    its = [item for item in expected if item.verdict == "pass"]
-    assert passes.count == len(its)
-    assert passes.verdicts() == sorted(its, key=lambda item: (item.nodes, item.benchmark))
-    assert passes.nodes == {item.nodes for item in its}
-    devices = {
-        (one.nodes, one.benchmark, metric, device)
-        for one, metric, held in passes.devices()
-        for device in held
-    }
-    assert devices == {(item.nodes, item.benchmark, item.metric, item.device) for item in its}
 
 
 def pairs_of(bad: set[tuple[int, int]], nodes: int = 8, device: str = "mlx5_ib0") -> list[Case]:

@@ -272,18 +272,3 @@ def test_prints_light_on_pages(browser: Browser, page: Path, tmp_path: Path) -> 
     )
     assert sum(colour) > 3 * 240
     assert browser.value("getComputedStyle(document.querySelector('nav')).display") == "none"
-
-
-def test_a_request_and_an_error_would_be_seen(browser: Browser, page: Path, tmp_path: Path) -> None:
-    """The checks above see what they look for: this page has an image and a broken script."""
-    spoilt = tmp_path / "spoilt.html"
-    text = page.read_text(encoding="utf-8").replace("Content-Security-Policy", "x-none")
-    spoilt.write_text(
-        text + '<img src="http://example.invalid/x.png"><script>throw new Error("broken")</script>',
-        encoding="utf-8",
-    )
-    browser.open(spoilt, DESKTOP, "light")
-    assert [url for url in browser.requests() if "example.invalid" in url] == [
-        "http://example.invalid/x.png"
-    ]
-    assert len(browser.complaints()) >= 2

@@ -13,7 +13,6 @@ from simulated_windows import (
     File,
     Gpu,
     Host,
-    fragment,
     run,
 )
 
@@ -64,11 +63,6 @@ def test_a_fragment_is_known_by_its_whole_text(
     assert (skipped["changed"], skipped["msg"]) == (True, "skipped, running in check mode")
 
 
-def test_there_is_one_stand_in_for_each() -> None:
-    with pytest.raises(ValueError, match="two stand for controller"):
-        fragment("controller/trueup_controller/desktops/signature.ps1")(lambda *_: {})
-
-
 def test_a_url_it_does_not_know(host: Host) -> None:
     done = run(host, "win_uri", url="https://example.com/")
     assert _failed(done) == "simulated Windows host: url https://example.com/ is not known"
@@ -77,15 +71,3 @@ def test_a_url_it_does_not_know(host: Host) -> None:
 def test_a_state_with_an_unknown_field_is_refused() -> None:
     with pytest.raises(ValueError, match="no such field: serivces"):
         Host.load({"serivces": {}})
-
-
-def test_arguments_that_have_to_be_there(host: Host) -> None:
-    assert _failed(run(host, "win_stat")) == "missing required arguments: path"
-    said = _failed(run(host, "win_package", state="present"))
-    assert said == "state is present but all of the following are missing: path"
-    wrong = _failed(run(host, "win_wait_for", port="many"))
-    assert wrong.startswith("argument for port is of type str and we were unable to convert to int")
-    word = _failed(run(host, "win_stat", path="C:", follow="perhaps"))
-    assert "The value 'perhaps' is not a valid boolean" in word
-    alias = run(host, "win_stat", dest=r"C:\Windows")
-    assert alias["invocation"]["module_args"]["path"] == r"C:\Windows"
