@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import urllib.parse
 from collections import Counter
 from datetime import datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 import repair_loop
 from helpers import ROOT
 from trueup_controller.repair import case as cases
-from trueup_controller.repair import journal, steps
+from trueup_controller.repair import clouds, journal, steps
 from trueup_controller.repair.impact import report_body, report_name
 from trueup_controller.repair.plan import next_action
 from trueup_controller.repair.policy import read_policy, refusal
@@ -272,3 +275,49 @@ def test_killed_repairs_lose_and_double_no_report(tmp_path: Path) -> None:
     assert problems == []
     # The kills strike, and reports are sent.
     assert (total["kills"] >= 20, total["reports"] >= 8, total["closed"] >= 7) == (True, True, True)
+
+
+# -- CycleCloud --
+
+
+class _CycleCloud(BaseHTTPRequestHandler):
+    """Takes one report of a node, by the reference of CycleCloud's API."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        paths: list[str] = self.server.paths  # type: ignore[attr-defined]
+        self.send_response(409 if self.path in paths else 202)
+        paths.append(self.path)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+def test_cyclecloud_takes_a_report_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadInput) as caught:
+        clouds.CycleCloud("", print)
+    assert "--cluster NAME" in str(caught.value)
+    server: Any = HTTPServer(("127.0.0.1", 0), _CycleCloud)
+    server.paths = []
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        address = f"http://127.0.0.1:{server.server_port}"
+        for name, value in (("URL", address), ("USERNAME", "dummy"), ("PASSWORD", "dummy")):
+            monkeypatch.setenv(f"CYCLECLOUD_{name}", value)
+        # The second time is that after a kill: the node has a report.
+        for _ in range(2):
+            clouds.CycleCloud("one cluster", print).report(case_of(), "name")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    parts = urllib.parse.urlsplit(server.paths[0])
+    assert server.paths == [server.paths[0]] * 2
+    assert parts.path == "/clusters/one%20cluster/nodes/node-1/ghr"
+    assert dict(urllib.parse.parse_qsl(parts.query)) == {
+        "category": "Resource.Hpc.Unhealthy.NvLink",
+        "description": "planted",
+    }

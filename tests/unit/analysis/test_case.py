@@ -21,6 +21,8 @@ from trueup_controller.azure import manager
 from trueup_controller.azure.login import Login
 from trueup_controller.repair import ports
 
+pytestmark = pytest.mark.slow
+
 NODE = "h100-0001"
 RUN = "20261130T080000Z-00aa"
 
