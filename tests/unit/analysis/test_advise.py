@@ -119,12 +119,16 @@ def test_spot_without_checkpoints_costs_what_is_done_again() -> None:
     """At 0.2 evictions an hour, a job of t hours takes (exp(0.2 t) - 1) / 0.2 of them."""
     given = {"parameters_billion": 8, "tokens_billion": 0.2, "node_mtbf_hours": 1e9}
     given |= {"spot_evictions_per_hour": 0.2, "sizes": "Standard_ND96isr_H100_v5"}
+    given |= {"checkpoint_seconds": 0, "restart_minutes": 0}
     found = ask("training", **given)
     steady, spot = (choice(found, "Standard_ND96isr_H100_v5", 1, how) for how in ("payg", "spot"))
     hours = steady.hours.value
     assert spot.hours.value == pytest.approx(math.expm1(0.2 * hours) / 0.2, rel=1e-4)
     with_checkpoints = choice(
-        ask("training", **given, checkpoint_seconds=10), "Standard_ND96isr_H100_v5", 1, "spot"
+        ask("training", **{**given, "checkpoint_seconds": 10}),
+        "Standard_ND96isr_H100_v5",
+        1,
+        "spot",
     )
     assert with_checkpoints.hours.value < spot.hours.value
 

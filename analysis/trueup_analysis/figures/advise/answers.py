@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup_node.errors import BadInput
 
-from ..checkpoint import intervals
 from .estimates import Estimate, Range, Refusal, around
 from .evens import Even, away, break_evens
 from .kinds.kind import estimates, withheld_from
 from .kinds.sizing import cheapest_region
+from .stops import ASSUMED_EVICTIONS, Checkpoint, Evictions, checkpoint, evictions, loss
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +37,8 @@ class Choice:
         hours: from begin to end, with work that is lost and done again.
         usd: nodes x hours x price, idle hours included.
         lost: the share of the hours that failures and evictions cost.
+        evicted: of spot, how often a node is taken away, and the source of it.
+        interval: seconds between checkpoints; 0 without any.
         best: why it is marked: "cheapest", "fastest" or "".
         load: of a service, the requested share of the nodes' capacity.
         front: no other choice is both cheaper and faster; of a service, the cheapest of its offer.
@@ -54,6 +56,8 @@ class Choice:
     front: bool = False
     best: str = ""
     load: Range | None = None
+    evicted: Evictions | None = None
+    interval: float = 0.0
 
     @property
     def able(self) -> bool:
@@ -93,6 +97,7 @@ class Answer:
         need: the demands on the machines.
         evens: of a service, the use from which it is cheaper than the alternatives.
         sensitivities: widest first.
+        checkpoint: what the work writes to keep what it has done; None of a service.
         withheld: sizes of the catalog that cannot be had or run, with the reason.
     """
 
@@ -108,6 +113,7 @@ class Answer:
     need: Need | None = None
     evens: Sequence[Even] = field(default=())
     withheld: Mapping[str, str] = field(default_factory=dict)
+    checkpoint: Checkpoint | None = None
 
     def marked(self, best: str) -> Choice | None:
         return next((choice for choice in self.choices if best in choice.best.split(", ")), None)
@@ -153,12 +159,13 @@ def answer(
             )
         )
     if _SPOT in ask["offers"]:
-        rate = ask["spot_evictions_per_hour"]
+        rate = ask["spot_evictions_per_hour"] or ASSUMED_EVICTIONS
         ends = [
             _answer(kind, {**ask, "spot_evictions_per_hour": end}, knowledge, book, assumed, need)
             for end in (rate / 5, rate * 4)
         ]
-        source = "yours, five times less and four times more"
+        whose = "assumed" if ask["spot_evictions_per_hour"] is None else "yours"
+        source = f"{whose}, five times less and four times more"
         tried.append(
             _sensitivity("spot_evictions_per_hour", "1/h", rate / 5, rate * 4, source, ends)
         )
@@ -179,6 +186,7 @@ def _answer(
     refused: dict[str, Refusal] = {}
     choices, unpriced, lossy = [], set(), []
     need = need or kind.need(ask, assumed, knowledge)
+    written = None if need.term else checkpoint(ask, need.state, knowledge)
     for estimate in estimates(kind, need, knowledge, ask["most_nodes"]):
         if ask["sizes"] and estimate.size not in ask["sizes"]:
             continue
@@ -190,57 +198,52 @@ def _answer(
             if quoted is None:
                 unpriced.add(f"{estimate.size} ({offer})")
                 continue
-            if need.term:
-                choice: Choice | None = served(estimate, offer, *quoted, need, ask)
+            evicted = (
+                evictions(ask, knowledge, estimate.size, quoted[0]) if offer == _SPOT else None
+            )
+            if written is None:
+                choice: Choice | None = served(estimate, offer, *quoted, need, ask, evicted)
             else:
-                choice = _priced(estimate, offer, *quoted, ask)
+                choice = _priced(estimate, offer, *quoted, ask, evicted, written)
             if choice is None:
                 lossy.append(f"{estimate.nodes} x {estimate.size} ({offer})")
             else:
                 choices.append(choice)
     ranked = _rank_services(choices) if need.term else _ranked(choices)
     refusals = list(refused.values())
-    return Answer(kind, ask, assumed, ranked, refusals, sorted(unpriced), lossy, need=need)
+    answers = (kind, ask, assumed, ranked, refusals, sorted(unpriced), lossy)
+    return Answer(*answers, need=need, checkpoint=written)
 
 
 def _priced(
-    estimate: Estimate, offer: str, region: str, price: Quote, ask: Mapping[str, Any]
+    estimate: Estimate,
+    offer: str,
+    region: str,
+    price: Quote,
+    ask: Mapping[str, Any],
+    evicted: Evictions | None,
+    written: Checkpoint,
 ) -> Choice | None:
     """The choice, or None where failures and evictions leave next to nothing of the time."""
-    rate = 1 / ask["node_mtbf_hours"]
-    if offer == _SPOT:
-        rate += ask["spot_evictions_per_hour"]
-    ends = []
+    rate = 1 / ask["node_mtbf_hours"] + (evicted.per_hour if evicted else 0.0)
+    ends, losses = [], []
     for seconds in (estimate.seconds.low, estimate.seconds.value, estimate.seconds.high):
-        lost = _lost(seconds, estimate.nodes * rate, ask["checkpoint_seconds"])
-        if lost > _MOST_LOST:
+        lost = loss(seconds, estimate.nodes * rate, written, ask["restart_minutes"])
+        if lost.share > _MOST_LOST:
             return None
-        ends.append((seconds / (1 - lost) / _HOUR, lost))
-    hours = Range(*(end[0] for end in ends))
+        ends.append(seconds / (1 - lost.share) / _HOUR)
+        losses.append(lost)
+    hours = Range(*ends)
     each = estimate.nodes * price.usd_per_hour
-    usd = Range(*(each * (end[0] + ask["idle_hours"]) for end in ends))
+    usd = Range(*(each * (end + ask["idle_hours"]) for end in ends))
     deadline, budget = ask["deadline_hours"], ask["budget_usd"]
     return Choice(
-        *(estimate, offer, region, price, hours, usd, ends[1][1]),
+        *(estimate, offer, region, price, hours, usd, losses[1].share),
         late=deadline is not None and hours.high > deadline,
         dear=budget is not None and usd.high > budget,
+        evicted=evicted,
+        interval=losses[1].interval,
     )
-
-
-def _lost(seconds: float, per_hour: float, checkpoint: float) -> float:
-    """The share of the time that is lost where a job of so many seconds is stopped so often.
-
-    Without checkpoints each stop begins it anew: the expected time is ``(exp(r t) - 1) / r``. With
-    them, Daly's (module figures.checkpoint), or less where the job is shorter than his interval.
-    """
-    if per_hour <= 0:
-        return 0.0
-    work = seconds / _HOUR * per_hour
-    anew = 1 - work / math.expm1(work) if work < 700 else 1.0
-    if not checkpoint:
-        return anew
-    daly_intervals = intervals(checkpoint, overhead=0.5, nodes=1, node_hours=1 / per_hour)
-    return min(anew, daly_intervals.lost_share or 0.0)
 
 
 def _ranked(choices: Iterable[Choice]) -> list[Choice]:
@@ -291,12 +294,16 @@ def _rank_services(choices: Iterable[Choice]) -> list[Choice]:
 
 
 def served(
-    estimate: Estimate, offer: str, region: str, price: Quote, need: Need, ask: Mapping[str, Any]
+    estimate: Estimate,
+    offer: str,
+    region: str,
+    price: Quote,
+    need: Need,
+    ask: Mapping[str, Any],
+    evicted: Evictions | None = None,
 ) -> Choice:
     """A service on nodes that are paid for all of its term."""
-    stops = 1 / ask["node_mtbf_hours"]
-    if offer == _SPOT:
-        stops += ask["spot_evictions_per_hour"]
+    stops = 1 / ask["node_mtbf_hours"] + (evicted.per_hour if evicted else 0.0)
     lost = away(stops, ask["restart_minutes"])
     hours = estimate.seconds.times(1 / (1 - lost) / _HOUR)
     usd = estimate.nodes * price.usd_per_hour * need.term
@@ -306,6 +313,7 @@ def served(
         late=hours.high > need.term,
         dear=budget is not None and usd > budget,
         load=hours.times(1 / need.term),
+        evicted=evicted,
     )
 
 
@@ -335,7 +343,8 @@ def _why_nothing(ranking: Answer, knowledge: Knowledge) -> str:
     if ranking.lossy:
         return (
             f"nothing would come to its end: {ranking.lossy[0]} and {len(ranking.lossy) - 1} others"
-            f" lose more than {_MOST_LOST:.0%} of their time to failures; give checkpoint_seconds"
+            f" lose more than {_MOST_LOST:.0%} of their time to failures; give a checkpoint_to or"
+            " checkpoint_seconds that is faster, or offers=payg"
         )
     if ranking.unpriced:
         where = ranking.ask["region"] or "any region"

@@ -11,6 +11,7 @@ from trueup_node.options import Option, shown
 from trueup_node.suggest import did_you_mean
 
 from ..prices import region_name
+from . import stops
 from .access import COSTS, OPTIONS
 from .kinds import KINDS, SIZINGS
 from .kinds.kind import Kind
@@ -26,26 +27,7 @@ TERMS: Final = (
     Option("most_nodes", "Nodes at most.", 8, least=1, most=1024),
     Option("deadline_hours", "It must be done within so many hours.", type="float", least=1e-3),
     Option("budget_usd", "It must cost no more, US$.", type="float", least=1e-2),
-    Option(
-        "spot_evictions_per_hour",
-        "How often each spot node is taken away, 1/h (0.05: one of 20 in an hour).",
-        0.05,
-        type="float",
-        most=10,
-    ),
-    Option(
-        "node_mtbf_hours",
-        "Mean hours between failures of one node.",
-        50000.0,
-        type="float",
-        least=1,
-    ),
-    Option(
-        "checkpoint_seconds",
-        "What one checkpoint takes; 0: none can be written, and lost work begins anew.",
-        0.0,
-        type="float",
-    ),
+    *stops.OPTIONS,
     Option("idle_hours", "Hours that the nodes are paid for and idle.", 0.0, type="float"),
     *OPTIONS,
     *COSTS,

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from trueup_node.cases import Case
 
+    from ...spot import Evictions
+
 
 T = TypeVar("T")
 
@@ -67,6 +69,14 @@ class Knowledge:
             for size, row in self.sizes.items()
             if (reason := advisable(row, self.today))
         }
+
+    @cached_property
+    def evictions(self) -> Mapping[tuple[str, str], Evictions]:
+        """By size in lower case and region, how often spot nodes are taken away, as the user's file
+        of `trueup prices spot` has it."""
+        from ...spot import read_evictions  # noqa: PLC0415 WHY: services and sizings need none
+
+        return read_evictions()
 
     @cached_property
     def published(self) -> Sequence[Mapping[str, str]]:

@@ -18,7 +18,12 @@ KINDS: Final[dict[str, Kind]] = {
     work_kind.name: work_kind
     for work_kind in (
         kind(stencil, "Finite differences (Devito, acoustic)", unit="flop/s", tool="devito"),
-        kind(training, "Training of a dense transformer", unit="flop/s", tool="megatron"),
+        kind(
+            training,
+            "Training and fine-tuning of a dense transformer (full, LoRA, QLoRA)",
+            unit="flop/s",
+            tool="megatron",
+        ),
         kind(serving, "Serving of a language model (vLLM)", unit="tokens/s", tool="vllm"),
         kind(md, "Molecular dynamics (GROMACS)", unit="atom-steps/s", tool="gromacs"),
     )

@@ -171,6 +171,7 @@ class Need:
         term: hours of a service, whose nodes are paid for all of them; 0 of work with an end.
         spare: the share of its term that nodes of a service are not there.
         asked: the point to predict for a size and a number of nodes.
+        state: bytes of a checkpoint; 0 where they are not known, or there are none.
         fit: which nodes of a size can do it, where memory and room do not say so; None where it is
             no machine for this kind.
     """
@@ -183,6 +184,7 @@ class Need:
     term: float = 0.0
     spare: float = 0.0
     asked: Callable[[str, int], Point] = _plain
+    state: float = 0.0
     fit: Callable[[str], Candidate | None] | None = None
 
     def place(self, size: str, row: Mapping[str, str]) -> Candidate | None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 _FS_A_NS: Final = 1e6
+# Of a checkpoint: place and speed of an atom, three numbers each, in double precision.
+_ATOM_BYTES: Final = 48.0
 # Of liquid water: 33.4 molecules a nm^3.
 _ATOMS_A_NM3: Final = 100.0
 _WATER: Final = "water"
@@ -95,6 +97,7 @@ def need(ask: Ask, _assumed: Assumed, _: Knowledge) -> Need:
         memory=0.0,
         room=_room,
         words="atoms",
+        state=atoms * _ATOM_BYTES,
         asked=target_point,
     )
 

@@ -32,6 +32,7 @@ from ..engines import (
 from ..estimates import MODEL, PUBLISHED, RECORD, SAME, Assumption, Evidence, around
 from ..evens import away
 from ..knowledge import Knowledge, UserFigure, number
+from ..stops import ASSUMED_EVICTIONS
 from .kind import Ask, Assumed, Candidate, Need, Point, Prediction, logged_figure
 
 if TYPE_CHECKING:
@@ -124,7 +125,9 @@ OPTIONS: Final = (
 
 
 # The terms that say nothing of a service.
-UNASKED: Final = ("deadline_hours", "checkpoint_seconds", "idle_hours")
+UNASKED: Final = (
+    *("deadline_hours", "checkpoint_seconds", "checkpoint_to", "checkpoint_tib", "idle_hours"),
+)
 # The role vllm installs PyTorch of CUDA 13.
 CUDA_13: Final = True
 ASSUMPTIONS: Final = (
@@ -601,7 +604,7 @@ def need(ask: Ask, assumed: Assumed, knowledge: Knowledge) -> Need:
 
     stops = 1 / ask["node_mtbf_hours"]
     if "spot" in ask["offers"]:
-        stops += ask["spot_evictions_per_hour"]
+        stops += ask["spot_evictions_per_hour"] or ASSUMED_EVICTIONS
     return Need(
         work=around(rate * ask["term_hours"] * _HOUR * load.tokens, 1.0),
         memory=0.0,

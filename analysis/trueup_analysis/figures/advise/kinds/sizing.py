@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from .. import stops
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -26,8 +28,7 @@ class Held(NamedTuple):
 
 # The terms of a run on machines, of which a store or a desktop has none.
 OF_RUNS: Final = (
-    *("offers", "most_nodes", "deadline_hours", "budget_usd", "spot_evictions_per_hour"),
-    *("node_mtbf_hours", "checkpoint_seconds", "idle_hours"),
+    *("offers", "most_nodes", "deadline_hours", "budget_usd", "idle_hours", *stops.NAMES),
     *("access", "data", "out_tb", "usd_per_gb_out"),
 )
 

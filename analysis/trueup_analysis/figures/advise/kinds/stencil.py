@@ -29,6 +29,8 @@ _BENCHMARK: Final = "devito benchmark.py"
 # Three time levels of the wavefield, the model and the damping of the absorbing layers.
 _FIELDS: Final = 5
 _BYTES: Final = 4
+# Those of a checkpoint: two time levels, from which the third follows.
+_KEPT_FIELDS: Final = 2
 # Of a node's memory, for the fields; the rest is the system's, MPI's and Python's.
 _FOR_FIELDS: Final = 0.8
 _GIB: Final = 2**30
@@ -200,6 +202,7 @@ def need(ask: Ask, assumed: Assumed, _: Knowledge) -> Need:
         memory=held * _FIELDS * _BYTES,
         room=_room,
         words=f"{_FIELDS} fields in single precision",
+        state=held * _KEPT_FIELDS * _BYTES,
     )
 
 

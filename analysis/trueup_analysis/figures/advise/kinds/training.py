@@ -1,7 +1,10 @@
-"""Training of a dense transformer: operations over a GPU's share of its BF16 peak.
+"""Training of a dense transformer, whole, by LoRA or by QLoRA: operations over a GPU's share of its
+BF16 peak.
 
 Operations of a token: ``6 N`` (forward, and backward twice), and ``12 l h s`` of attention where
 layers and hidden size are given (module trueup_node.benchmarks.megatron.flops, formula megatron).
+LoRA and QLoRA compute no gradients of the frozen weights: ``4 N``. States are sharded over all
+GPUs, activations are computed anew but for the input of each layer.
 Published rates that count the forward pass twice are taken at three quarters.
 """
 
@@ -9,8 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trueup_node.errors import BadInput
 from trueup_node.options import Option
@@ -32,6 +34,8 @@ _GIB: Final = 2**30
 # Forward, and backward for weights and for data; of each a multiplication and an addition.
 _PASSES: Final = 3
 
+FULL, LORA, QLORA = "full", "lora", "qlora"
+_METHODS: Final = {LORA: "LoRA", QLORA: "QLoRA"}
 OPTIONS: Final = (
     Option(
         "parameters_billion",
@@ -43,7 +47,15 @@ OPTIONS: Final = (
     Option(
         "tokens_billion", "Tokens to train on, in 10^9.", type="float", required=True, least=1e-6
     ),
+    Option(
+        "method",
+        "full: all parameters; lora: adapters beside BF16 weights; qlora: beside 4-bit weights.",
+        FULL,
+        choices=(FULL, LORA, QLORA),
+    ),
+    Option("lora_rank", "Rank of the adapters, which stand at every linear layer.", 16, least=1),
     Option("sequence_length", "Tokens of a sample.", 2048, least=1),
+    Option("micro_batch", "Samples that a GPU works on at once.", 1, least=1),
     Option(
         "layers", "Decoder layers; with hidden_size, attention is counted.", type="int", least=1
     ),
@@ -53,23 +65,45 @@ OPTIONS: Final = (
 
 # The role training installs PyTorch of CUDA 13.
 CUDA_13: Final = True
+# Of a trained parameter, beside BF16 weights: BF16 gradients 2 bytes, FP32 weights 4, two moments 8
+# (Rajbhandari et al., ZeRO, arXiv 1910.02054, section 3).
+_TRAINED: Final = 14.0
+_BF16: Final = 2.0
+# NF4 with double quantisation: 4 bits and 0.127 (Dettmers et al., QLoRA, arXiv 2305.14314).
+_NF4: Final = 4.127 / 8
+# A checkpoint has no gradients: BF16 weights, FP32 weights and two moments.
+_KEPT: Final = 14.0
+# Operations of a token over 2 N: forward, backward for data, and for weights that are trained.
+_OPERATIONS: Final = {FULL: 3.0, LORA: 2.0, QLORA: 2.0}
+# QLoRA took 1.39 times the time of LoRA (S. Raschka, "Practical tips for finetuning LLMs", 2023).
+_UNPACKING: Final = {FULL: 1.0, LORA: 1.0, QLORA: 1.39}
+# Of a decoder whose shape is not given: hidden size over layers, and MLP over hidden size
+# (Llama 3.1: 128 and 3.5 at 8B, 102 and 3.5 at 70B).
+_ASPECT: Final = 128.0
+_MLP: Final = 3.5
+_VOCABULARY: Final = 128256
+# Bytes of activations of a layer, by token and hidden size: all of the layer that is computed anew
+# (Korthikanti et al., arXiv 2205.05198: 34 without the part of attention), and the input of each.
+_LAYER: Final = 34.0
+_INPUT: Final = 2.0
+# Logits in BF16 and FP32.
+_LOGITS: Final = 6.0
 ASSUMPTIONS: Final = (
     Assumption(
-        "bytes_per_parameter",
-        18.0,
-        12.0,
-        20.0,
-        "byte",
-        "BF16 weights and gradients, FP32 weights and Adam's two moments, sharded over all GPUs"
-        " (2 + 4 + 12); activations are in memory_for_states",
+        "usable_memory",
+        0.9,
+        0.8,
+        0.95,
+        "1",
+        "of the GPUs' memory; the rest is the driver's, NCCL's and fragments (ours, not measured)",
     ),
     Assumption(
-        "memory_for_states",
-        0.6,
-        0.4,
-        0.8,
+        "adapter_efficiency",
+        1.0,
+        0.7,
+        1.0,
         "1",
-        "of the GPUs' memory; the rest is for activations (ours, not measured)",
+        "the share of the peak with LoRA over that of full training (ours, not measured)",
     ),
 )
 
@@ -143,6 +177,9 @@ def predict(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> Pred
     middle = len(shares) // 2
     share = shares[middle] if len(shares) % 2 else (shares[middle - 1] + shares[middle]) / 2
     beyond = []
+    method = target.traits.get("method", FULL)
+    if method != FULL:
+        beyond.append(f"no result of {_METHODS[method]}: the share of the peak of full training.")
     if not same:
         beyond.append(f"no training result of a {model}: the share of the peak of other GPUs.")
     gpus = int(target.nodes * (number(knowledge.sizes[target.size], "gpus") or 0))
@@ -161,12 +198,86 @@ def _of_size(size: str, peers: Sequence[Point]) -> list[Point]:
     return [peer for peer in same if not peer.traits.get("elsewhere")] or same
 
 
-def need(ask: Ask, assumed: Assumed, _: Knowledge) -> Need:
+class Shape(NamedTuple):
+    """Layers and hidden size of a decoder, the given ones or those of its parameters."""
+
+    layers: float
+    hidden: float
+
+
+def shape(ask: Ask) -> Shape:
+    """``N = 12 l h^2`` parameters at the usual aspect, where the ask does not say them."""
+    layers, hidden = ask["layers"], ask["hidden_size"]
     parameters = ask["parameters_billion"] * 1e9
-    each = _PASSES * 2 * parameters
+    if layers and hidden:
+        return Shape(layers, hidden)
+    if hidden:
+        return Shape(parameters / (12 * hidden**2), hidden)
+    if layers:
+        return Shape(layers, math.sqrt(parameters / (12 * layers)))
+    layers = (parameters / (12 * _ASPECT**2)) ** (1 / 3)
+    return Shape(layers, _ASPECT * layers)
+
+
+def adapters(form: Shape, rank: int) -> float:
+    """Parameters of adapters at every linear layer: two thin matrices beside each of the four of
+    attention and the three of the MLP."""
+    attention, mlp = 4 * 2 * form.hidden, 3 * (1 + _MLP) * form.hidden
+    return form.layers * rank * (attention + mlp)
+
+
+def states(ask: Ask) -> tuple[float, float]:
+    """Bytes of weights, gradients and optimizer, and of a checkpoint."""
+    parameters = ask["parameters_billion"] * 1e9
+    if ask["method"] == FULL:
+        return parameters * (_BF16 + _TRAINED), parameters * _KEPT
+    trained = adapters(shape(ask), ask["lora_rank"])
+    each = _BF16 if ask["method"] == LORA else _NF4
+    return parameters * each + trained * (_BF16 + _TRAINED), trained * _KEPT
+
+
+def activations(ask: Ask) -> float:
+    """Bytes of a GPU: the input of each layer, one layer computed anew, and the logits."""
+    form = shape(ask)
+    tokens = ask["sequence_length"] * ask["micro_batch"]
+    layers = _INPUT * form.layers + _LAYER
+    return tokens * (form.hidden * layers + _VOCABULARY * _LOGITS)
+
+
+def need(ask: Ask, assumed: Assumed, _: Knowledge) -> Need:
+    parameters, method = ask["parameters_billion"] * 1e9, ask["method"]
+    each = 2 * _OPERATIONS[method] * _UNPACKING[method] * parameters
     if ask["layers"] and ask["hidden_size"]:
-        each += 12 * ask["layers"] * ask["hidden_size"] * ask["sequence_length"]
-    return _of(each * ask["tokens_billion"] * 1e9, parameters, assumed)
+        attention = 12 * ask["layers"] * ask["hidden_size"] * ask["sequence_length"]
+        each += attention * _OPERATIONS[method] / _PASSES
+    if method != FULL:
+        each /= assumed["adapter_efficiency"]
+    held, state = states(ask)
+    beside, share = activations(ask), assumed["usable_memory"]
+
+    def room(row: Mapping[str, str]) -> float:
+        gpus = number(row, "gpus") or 0.0
+        return max(share * _memory(row) - gpus * beside, 0.0)
+
+    def target_point(size: str, nodes: int) -> Point:
+        return Point("", size, nodes, traits={"method": method})
+
+    gib = beside / _GIB
+    return Need(
+        work=around(each * ask["tokens_billion"] * 1e9, 1.0),
+        memory=held,
+        room=room,
+        words=f"{_WORDS[method]} (beside {gib:.1f} GiB of activations a GPU)",
+        state=state,
+        asked=target_point,
+    )
+
+
+_WORDS: Final = {
+    FULL: "weights, gradients and optimizer",
+    LORA: "weights and adapters",
+    QLORA: "4-bit weights and adapters",
+}
 
 
 def logged(case: Case) -> Need:
@@ -176,17 +287,15 @@ def logged(case: Case) -> Need:
     if not count.isdecimal() or not case.gpus:
         raise BadInput("the log does not say how many iterations ran on how many GPUs")
     unsaid = "" if held.isdecimal() else "The log does not say its parameters: fit was not checked."
-    usual = {assumption.name: assumption.value for assumption in ASSUMPTIONS}
-    return replace(_of(each * case.gpus * int(count), float(held or 0), usual), unsaid=unsaid)
-
-
-def _of(work: float, parameters: float, assumed: Assumed) -> Need:
-    share = assumed["memory_for_states"]
+    parameters = float(held or 0)
+    share = ASSUMPTIONS[0].value
     return Need(
-        work=around(work, 1.0),
-        memory=parameters * assumed["bytes_per_parameter"],
+        work=around(each * case.gpus * int(count), 1.0),
+        memory=parameters * (_BF16 + _TRAINED),
         room=lambda row: share * _memory(row),
-        words="weights, gradients and optimizer",
+        words=_WORDS[FULL],
+        unsaid=unsaid,
+        state=parameters * _KEPT,
     )
 
 
