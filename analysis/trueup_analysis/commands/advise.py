@@ -130,7 +130,7 @@ def advise(
         return
     kind, inputs, need = _work(work, values or [], from_log)
     if not inputs and need is None:
-        print_(_questions(kind))
+        print_(f"{_known_of(kind, common.catalog)}\n{_questions(kind)}")
         return
     knowledge = _known(common.catalog, results or [], every_run=every_run)
     advice = answered(
@@ -268,7 +268,7 @@ def _of_log(path: Path) -> tuple[Kind, Need | dict[str, Any]]:
     from ..figures.advise.kinds import KINDS
 
     reading = output_of(str(path), None).reading
-    by_tool = {kind.tool: kind for kind in KINDS.values()}
+    by_tool = {kind.tool: kind for kind in KINDS.values() if kind.tool}
     if reading.tool not in by_tool:
         tools = ", ".join(by_tool)
         raise BadInput(f"{path} is a log of {reading.tool}; advice is there for those of {tools}")
@@ -285,6 +285,25 @@ def _of_log(path: Path) -> tuple[Kind, Need | dict[str, Any]]:
     )
     kind = by_tool[reading.tool]
     return kind, kind.logged(case)
+
+
+def _known_of(kind: Kind | Sizing, catalog: Path | None) -> str:
+    """The results that an answer of a kind rests on; said before anything is asked."""
+    from ..figures.advise.kinds.kind import Kind
+
+    if not isinstance(kind, Kind):
+        return f"{kind.title}: sized by published limits and results."
+    if kind.rests:
+        return kind.rests
+    points = kind.points(_known(catalog, []))
+    if not points:
+        return (
+            f"No result of {kind.title} is known here, published or yours: without records of yours"
+            " (--results) there is no answer."
+        )
+    sizes = {point.size for point in points}
+    count = f"{len(points)} results on {len(sizes)} sizes" if len(points) > 1 else "1 result"
+    return f"Answers rest on {count} (trueup advise --backtest)."
 
 
 def _questions(kind: Kind | Sizing) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,7 @@ from ..figures.advise.kinds import TOLD
 from . import advise_services
 from . import advise_serving as serving
 from .advise_sizings import sized
-from .price_list import age_notes
+from .price_list import age_notes, price_notes
 from .sheet import Column, Sheet, price, short_size, unshown, worded
 
 if TYPE_CHECKING:
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     from ..figures.advise.backtest import Tested
     from ..figures.advise.kinds import Sized
 
-# Of those beside the front.
-_OTHERS: Final = 8
+# Of the answer: what more choices say is for --explain.
+_MOST: Final = 5
 _SHOWN: Final = 3
+_SPOT: Final = "spot"
+_CORES: Final = re.compile(r"(?<=\d)-\d+(?=[a-z])")
 _RANGE: Final = (
     "Hours and US$ are estimates. Range: the parts of the hours between which they are expected, 9"
     " times of 10 where other results have tested it (trueup advise --backtest)."
@@ -54,11 +57,9 @@ def advised(advice: Advised | Sized, *, explain: bool, every: bool = False) -> l
 
 
 def answer(ranking: Answer, *, explain: bool, every: bool = False) -> list[Sheet]:
-    """The ranked choices, the best or ``every`` one; with ``explain`` every one, the evidence of
-    each figure and every refusal too."""
-    front = [choice for choice in ranking.choices if choice.front]
-    rest = [choice for choice in ranking.choices if not choice.front]
-    listed = [*front, *(rest if explain or every else rest[:_OTHERS])]
+    """The advice in a sentence, the best choices or ``every`` one, and the assumptions that would
+    change it; with ``explain`` every choice, the evidence of each figure and every refusal too."""
+    listed = list(ranking.choices) if explain or every else _best(ranking)
     sheets = [_first(ranking, listed, explain=explain)]
     sheets += break_evens(ranking)
     sheets += sensitivities(ranking)
@@ -67,19 +68,115 @@ def answer(ranking: Answer, *, explain: bool, every: bool = False) -> list[Sheet
     return sheets
 
 
+def _best(ranking: Answer) -> list[Choice]:
+    """The marked choices, then those of which none is both cheaper and faster, then the cheapest of
+    each size and offer, one of those that differ in cores alone; a few."""
+    marked = [choice for choice in ranking.choices if choice.best]
+    front = [choice for choice in ranking.choices if choice.front and not choice.best]
+    cheapest: dict[tuple[str, str], Choice] = {}
+    for choice in ranking.choices:
+        cheapest.setdefault(_way(choice), choice)
+    ways = {_way(choice) for choice in (*marked, *front)}
+    others = [choice for way, choice in cheapest.items() if way not in ways]
+    return [*marked, *front, *others][:_MOST]
+
+
+def _way(choice: Choice) -> tuple[str, str]:
+    """Offer, and size without its number of cores, as in HB368-336rs_v5."""
+    return _CORES.sub("", choice.estimate.size), choice.offer
+
+
+def headline(ranking: Answer) -> str:
+    """The advice in a sentence: the machines, their time and price, what that rests on, and how
+    sure it is."""
+    best = ranking.marked("cheapest")
+    if best is None:
+        limits = _limits(ranking) or "what was asked for"
+        return f"Nothing is sure to stay within {limits}; the nearest choices are below."
+    if _service(ranking):
+        return _serve(ranking, best)
+    told = _told(best).partition(", from ")[0]
+    return f"Rent {told}. {_basis(best)}"
+
+
+def _serve(ranking: Answer, best: Choice) -> str:
+    """Of a service the cheapest machines that nobody takes away, where there are some."""
+    steady = next((each for each in ranking.choices if each.offer != _SPOT and each.able), best)
+    size, offer = short_size(steady.estimate.size), _OFFERS[steady.offer]
+    usd = price(steady.price.usd_per_hour * steady.estimate.nodes)
+    text = f"Serve on {steady.estimate.nodes} x {size} as {offer} in {steady.region}: {usd} US$/h."
+    if best.offer == _SPOT:
+        cheaper = price(best.price.usd_per_hour * best.estimate.nodes)
+        text += f" Spot machines are from {cheaper} US$/h and may all be taken away at once."
+    return f"{text} {_basis(steady)}"
+
+
+def _basis(choice: Choice) -> str:
+    """What a choice rests on, and how sure it is."""
+    estimate = choice.estimate
+    start = f"It rests on {_TRUST[estimate.trust]}"
+    if choice.evicted is not None and not choice.evicted.known:
+        start = f"How often it is taken away is not known. {start}"
+    if estimate.beyond or estimate.trust == MODEL:
+        return f"{start} and is unsure: measure it once before you rent more."
+    if estimate.trust == RECORD:
+        return f"{start} and is sure within its range."
+    return f"{start} of such work on this size and is fairly sure."
+
+
+def _checkpoints(ranking: Answer) -> list[str]:
+    """The checkpoints of the cheapest choice, and how often they are written."""
+    best = ranking.marked("cheapest") or ranking.choices[0]
+    each = ranking.checkpoint
+    if each is None:
+        return []
+    if not each.seconds:
+        return [f"Checkpoints: {each.words}. Lost work begins anew."]
+    start = f"Checkpoints: {each.words}, {units.significant(each.seconds, 3)} s each"
+    if not best.interval:
+        return [f"{start}; the job is too short to need one."]
+    minutes = units.significant(best.interval / 60, 3)
+    share = units.percent(best.lost, digits=1)
+    lost = f"With restarts and lost work they take {share} of the time."
+    return [f"{start}, every {minutes} min (Young and Daly). {lost}"]
+
+
+def _evictions(listed: Sequence[Choice]) -> list[str]:
+    """The eviction rates of the spot choices, by source."""
+    places: dict[tuple[float, str, bool], list[str]] = {}
+    for choice in listed:
+        if choice.evicted is not None:
+            place = f"{short_size(choice.estimate.size)} in {choice.region}"
+            places.setdefault(choice.evicted, []).append(place)
+    sentences = []
+    for (rate, source, known), names in places.items():
+        where = ", ".join(dict.fromkeys(names))
+        if known:
+            sentences.append(
+                f"Spot nodes of {where} are taken away {rate:g} times an hour: {source}."
+            )
+        else:
+            sentences.append(
+                f"How often spot nodes of {where} are taken away is not known: {rate:g} an hour is"
+                " assumed. `trueup prices spot` asks Azure."
+            )
+    return sentences
+
+
 def _first(ranking: Answer, listed: Sequence[Choice], *, explain: bool) -> Sheet:
     """The choices themselves."""
     service = _service(ranking)
     limits = bool(ranking.ask["deadline_hours"] or ranking.ask["budget_usd"])
     notes = serving.verdicts(ranking) if service else _verdicts(ranking)
     notes += [ranking.unsaid] if ranking.unsaid else []
+    notes += [*_checkpoints(ranking), *_evictions(listed)]
     notes += [_EXPECTED] if service else [_RANGE, _FRONT]
     notes += [out] if (out := transfer(ranking.ask)) else []
-    notes += age_notes((choice.price.date, choice.price.age) for choice in listed)
+    notes += price_notes((choice.price.date, choice.price.age) for choice in listed)
     if len(listed) < len(ranking.choices):
-        notes.append(f"{len(ranking.choices) - len(listed)} dearer choices: --explain lists them.")
+        notes.append(f"{len(ranking.choices) - len(listed)} more choices: --explain lists them.")
     return Sheet(
-        title=ranking.kind.title,
+        title=headline(ranking),
         columns=serving.COLUMNS if service else _CHOICES,
         rows=[
             serving.row(choice, ranking) if service else _choice(choice, limits=limits)

@@ -158,6 +158,16 @@ def sizes(rows: Sequence[Mapping[str, Any]], region: str | None, offer: str, sys
     )
 
 
+def price_notes(prices: Iterable[tuple[str, str]]) -> list[str]:
+    """The dates of prices, and as of ``age_notes`` those that are old."""
+    each = list(prices)
+    days = sorted({day for day, _ in each})
+    if not days:
+        return []
+    span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    return [f"Prices are of {span}.", *age_notes(each)]
+
+
 def age_notes(prices: Iterable[tuple[str, str]]) -> list[str]:
     """A sentence for each date of prices that are old.
 

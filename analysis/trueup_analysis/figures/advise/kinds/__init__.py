@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import desktops, eda, md, mlperf, serving, stencil, training
+from . import cfd, desktops, eda, md, mlperf, serving, stencil, training
 from .kind import Kind, Tells, kind
 from .sizing import Sizing
 
@@ -18,6 +18,7 @@ KINDS: Final[dict[str, Kind]] = {
     work_kind.name: work_kind
     for work_kind in (
         kind(stencil, "Finite differences (Devito, acoustic)", unit="flop/s", tool="devito"),
+        kind(cfd, "CFD, weather and other codes bound by memory bandwidth", unit="1/s", tool=""),
         kind(
             training,
             "Training and fine-tuning of a dense transformer (full, LoRA, QLoRA)",
@@ -32,9 +33,9 @@ SIZINGS: Final[dict[str, Sizing]] = {
     sizing.name: sizing for sizing in (eda.SIZING, desktops.SIZING)
 }
 Sized = eda.Eda | desktops.Desktops
-# The subjects of a back-test.
+# The subjects of a back-test; that of CFD has the results of the stencil.
 TOLD: Final[dict[str, Tells]] = {
-    **KINDS,
+    **{name: each for name, each in KINDS.items() if each.tool},
     eda.TELLS.name: eda.TELLS,
     mlperf.TELLS.name: mlperf.TELLS,
 }

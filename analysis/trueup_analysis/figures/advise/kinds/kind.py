@@ -93,6 +93,7 @@ class Kind:
         assumptions: figures that are taken for granted of any ask.
         unasked: the terms that say nothing of such work.
         silent: the measurement to make where nothing known says how long it takes.
+        rests: what answers rest on, where that is not the results of its tool.
         cuda_13: whether its role runs programs of CUDA 13 on GPUs.
     """
 
@@ -108,12 +109,13 @@ class Kind:
     assumptions: tuple[Assumption, ...] = ()
     unasked: tuple[str, ...] = ()
     silent: Callable[[Ask, Knowledge], str] | None = None
+    rests: str = ""
     cuda_13: bool = False
 
 
 class Work(Protocol):
     """The file of a kind, as a module; one that has any has ``ASSUMPTIONS``, ``UNASKED``,
-    ``CUDA_13`` and ``silent`` too."""
+    ``RESTS``, ``CUDA_13`` and ``silent`` too."""
 
     __name__: str
 
@@ -142,6 +144,7 @@ def kind(of: Work, title: str, *, unit: str, tool: str) -> Kind:
         assumptions=getattr(of, "ASSUMPTIONS", ()),
         unasked=getattr(of, "UNASKED", ()),
         silent=getattr(of, "silent", None),
+        rests=getattr(of, "RESTS", ""),
         cuda_13=getattr(of, "CUDA_13", False),
     )
 
@@ -221,9 +224,11 @@ def estimates(
         if need.term:
             outcomes += _service(maker, size, placement, most_nodes)
             continue
+        # Nodes without InfiniBand are never advised together.
+        least = placement.least if placement.least == 1 or number(row, "rdma_nics") else None
         for nodes in sorted({*(2**power for power in range(most_nodes.bit_length())), most_nodes}):
             if placement.least is None or nodes < placement.least:
-                outcomes.append(Refusal(size, nodes, placement.why(nodes), placement.least))
+                outcomes.append(Refusal(size, nodes, placement.why(nodes), least))
             elif nodes == 1 or number(row, "rdma_nics"):
                 estimate = maker.estimate(size, nodes)
                 outcomes += [estimate] if estimate else []

@@ -257,7 +257,8 @@ def need(ask: Ask, assumed: Assumed, _: Knowledge) -> Need:
 
     def room(row: Mapping[str, str]) -> float:
         gpus = number(row, "gpus") or 0.0
-        return max(share * _memory(row) - gpus * beside, 0.0)
+        left: float = share * _memory(row) - gpus * beside
+        return max(left, 0.0)
 
     def target_point(size: str, nodes: int) -> Point:
         return Point("", size, nodes, traits={"method": method})
