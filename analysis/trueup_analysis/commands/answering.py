@@ -28,6 +28,7 @@ def answered(
     need: Need | None = None,
 ) -> Advised | Sized:
     """The advice for a kind of work, from its inputs and from the ``need`` of a log, if any."""
+    from ..figures import meters
     from ..figures.advise import access, answers, asks
     from ..figures.advise.kinds.sizing import Held, Sizing
     from ..figures.advise.services import read_services
@@ -43,12 +44,13 @@ def answered(
         sized: Sized = kind.size(ask, Held(knowledge, book, read_services(catalog)))
         return sized
     access.refuse_incomplete(ask)
-    ranking = answers.answer(kind, ask, knowledge, book, need)
+    tariffs = meters.Meters(meters.read_all(catalog, agreed), knowledge.today)
+    ranking = answers.answer(kind, ask, knowledge, book, need, tariffs)
     if not any(ask[parameter.name] is not None for parameter in access.OPTIONS):
         return access.Advised(ranking)
     services = read_services(catalog)
     return access.Advised(
-        ranking, access.storage(ranking, knowledge.sizes, services, knowledge.today)
+        ranking, access.storage(ranking, knowledge.sizes, services, knowledge.today, tariffs)
     )
 
 

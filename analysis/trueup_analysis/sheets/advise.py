@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
-from ..figures.advise.access import Advised, transfer
+from ..figures.advise.access import Advised
 from ..figures.advise.answers import named
 from ..figures.advise.backtest import coverage
 from ..figures.advise.estimates import DISTANCES, MODEL, PUBLISHED, RECORD
@@ -171,7 +171,7 @@ def _first(ranking: Answer, listed: Sequence[Choice], *, explain: bool) -> Sheet
     notes += [ranking.unsaid] if ranking.unsaid else []
     notes += [*_checkpoints(ranking), *_evictions(listed)]
     notes += [_EXPECTED] if service else [_RANGE, _FRONT]
-    notes += [out] if (out := transfer(ranking.ask)) else []
+    notes += [out] if (out := ranking.transfer) else []
     notes += price_notes((choice.price.date, choice.price.age) for choice in listed)
     if len(listed) < len(ranking.choices):
         notes.append(f"{len(ranking.choices) - len(listed)} more choices: --explain lists them.")
@@ -353,7 +353,7 @@ def front(ranking: Answer) -> Sheet:
         table,
         title=f"Choices: {condition}",
         rows=[row for row in table.rows if row["front"] or row["best"]],
-        notes=[*filter(None, [ranking.unsaid, *notes, transfer(ranking.ask)]), *ages],
+        notes=[*filter(None, [ranking.unsaid, *notes, ranking.transfer]), *ages],
         warnings=(),
     )
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from helpers import parametrized
 from trueup_analysis import catalog
+from trueup_analysis.figures import meters
 from trueup_analysis.figures.advise import access, answers, asks
 from trueup_analysis.figures.advise.estimates import MODEL, PUBLISHED, RECORD, Range, spread
 from trueup_analysis.figures.advise.kinds import KINDS
@@ -243,7 +244,9 @@ def test_needs_that_cannot_be_are_said(told: Any, word: str, message: str) -> No
 
 def stored(found: answers.Answer) -> access.Storage | None:
     services = read_services(catalog.built_in())
-    return access.storage(found, known().sizes, services, TODAY)
+    return access.storage(
+        found, known().sizes, services, TODAY, meters.Meters(meters.read_all(), TODAY)
+    )
 
 
 GRID = {"grid": "1024x1024x1024", "steps": 4000, "region": "southcentralus"}

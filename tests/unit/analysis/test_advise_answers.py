@@ -42,7 +42,7 @@ def tables(call_trueup: Any, *words: str) -> list[dict[str, Any]]:
     ("words", "start", "sure"),
     [
         (
-            TRAIN,
+            (*TRAIN, "sizes=Standard_ND96isr_H100_v5"),
             "Rent 1 x ND96isr_H100_v5 as pay as you go in southcentralus: about",
             "fairly sure",
         ),

@@ -11,12 +11,14 @@ from trueup_node.errors import BadInput
 from trueup_node.options import Option
 from trueup_node.suggest import did_you_mean
 
+from ..meters import HOURS_A_MONTH
 from .services import CHOICES, Needs, Source, Statement, advise_storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date
 
+    from ..meters import Meters
     from .answers import Answer, Choice
     from .services import Advice, Services
 
@@ -77,6 +79,7 @@ COSTS: Final = (
 )
 _LOCAL: Final = "local-nvme"
 _GB_IN_TB: Final = 1000
+_GIB_IN_TIB: Final = 1024
 _TB: Final = 2**30 / 1e12
 
 
@@ -102,7 +105,11 @@ class Advised(NamedTuple):
 
 
 def storage(
-    ranking: Answer, sizes: Mapping[str, Mapping[str, str]], services: Services, today: date
+    ranking: Answer,
+    sizes: Mapping[str, Mapping[str, str]],
+    services: Services,
+    today: date,
+    tariffs: Meters,
 ) -> Storage | None:
     """Kinds of storage for the data of the answer's machines; None where none was asked for.
 
@@ -125,9 +132,9 @@ def storage(
     storages.sort(key=lambda advice: bool(advice.rank and advice.refused))
     local = f"{gib * _TB:.2f} TB of local disks" if gib else "no local disk"
     node_sentence = f"A node of {choice.estimate.size} has {local}."
-    return Storage(
-        choice, needs, storages, node_sentence, level_prices(ranking.ask["usd_per_tib_month"])
-    )
+    given = level_prices(ranking.ask["usd_per_tib_month"])
+    prices = {**public_prices(tariffs, choice.region), **given}
+    return Storage(choice, needs, storages, node_sentence, prices)
 
 
 def refuse_incomplete(ask: Mapping[str, Any]) -> None:
@@ -141,13 +148,33 @@ def refuse_incomplete(ask: Mapping[str, Any]) -> None:
             raise BadInput(f"{price} says nothing without {amount}")
 
 
-def transfer(ask: Mapping[str, Any]) -> str:
+def public_prices(tariffs: Meters, region: str) -> dict[str, float]:
+    """By a level's name, US$ a TiB and month of the region, where a public price or the user's
+    contract has it."""
+    prices: dict[str, float] = {}
+    for names in _LEVELS.values():
+        service = "amlfs" if names[0].startswith("AMLFS") else "anf"
+        tariff = tariffs.per_hour(f"{service}:{names[0]}", region)
+        if tariff is not None:
+            month = tariff.usd * _GIB_IN_TIB * HOURS_A_MONTH
+            prices |= dict.fromkeys(names, month)
+    return prices
+
+
+def transfer(ask: Mapping[str, Any], region: str, tariffs: Meters | None) -> str:
     """The cost of data that leave the region; empty where none do."""
     if ask["out_tb"] is None:
         return ""
     out = f"{ask['out_tb']:g} TB leave the region"
     if ask["usd_per_gb_out"] is None:
-        return f"{out}: no price of transfer is known; give yours (usd_per_gb_out)."
+        tariff = tariffs.find("egress", region) if tariffs else None
+        if tariff is None:
+            return (
+                f"{out}: no price of transfer from {region} is known; give yours (usd_per_gb_out)"
+                " or run `trueup prices refresh`."
+            )
+        usd = tariff.total(ask["out_tb"] * _GB_IN_TB)
+        return f"{out} of {region} in one month: {usd:,.2f} US$ more at prices of {tariff.dated}."
     usd = ask["out_tb"] * _GB_IN_TB * ask["usd_per_gb_out"]
     return f"{out}: {usd:,.2f} US$ more at your {ask['usd_per_gb_out']:g} US$ a GB."
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup_node.errors import BadInput
 
+from .access import transfer
 from .estimates import Estimate, Range, Refusal, around
 from .evens import Even, away, break_evens
 from .kinds.kind import estimates, withheld_from
@@ -17,6 +18,7 @@ from .stops import ASSUMED_EVICTIONS, Checkpoint, Evictions, checkpoint, evictio
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from ..meters import Meters
     from ..prices import Book, Quote
     from .kinds.kind import Kind, Need
     from .knowledge import Knowledge
@@ -97,6 +99,7 @@ class Answer:
         need: the demands on the machines.
         evens: of a service, the use from which it is cheaper than the alternatives.
         sensitivities: widest first.
+        transfer: the cost of data that leave the region, as a sentence; empty without any.
         checkpoint: what the work writes to keep what it has done; None of a service.
         withheld: sizes of the catalog that cannot be had or run, with the reason.
     """
@@ -114,18 +117,25 @@ class Answer:
     evens: Sequence[Even] = field(default=())
     withheld: Mapping[str, str] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
+    transfer: str = ""
 
     def marked(self, best: str) -> Choice | None:
         return next((choice for choice in self.choices if best in choice.best.split(", ")), None)
 
 
 def answer(
-    kind: Kind, ask: Mapping[str, Any], knowledge: Knowledge, book: Book, need: Need | None = None
+    kind: Kind,
+    ask: Mapping[str, Any],
+    knowledge: Knowledge,
+    book: Book,
+    need: Need | None = None,
+    tariffs: Meters | None = None,
 ) -> Answer:
     """The machines to rent for the ask.
 
     Args:
         need: the demands of the work where a log states them, and the kind's own options do not.
+        tariffs: prices of services.
 
     Raises:
         BadInput: a size that the catalog does not have, or nothing can do it (says why, and the
@@ -171,7 +181,14 @@ def answer(
         )
     tried.sort(key=lambda sensitivity: -sensitivity.swing)
     evens = break_evens(ranking.choices, ranking.need, ask, book) if ranking.need else ()
-    more = {"sensitivities": tried, "evens": evens, "withheld": withheld}
+    region = (ranking.marked("cheapest") or ranking.choices[0]).region
+    cost_of_transfer = transfer(ask, region, tariffs)
+    more = {
+        "transfer": cost_of_transfer,
+        "sensitivities": tried,
+        "evens": evens,
+        "withheld": withheld,
+    }
     return Answer(**{**vars(ranking), **more, "unsaid": need.unsaid if need else ""})
 
 

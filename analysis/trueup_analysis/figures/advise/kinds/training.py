@@ -239,7 +239,7 @@ def states(ask: Ask) -> tuple[float, float]:
 def activations(ask: Ask) -> float:
     """Bytes of a GPU: the input of each layer, one layer computed anew, and the logits."""
     form = shape(ask)
-    tokens = ask["sequence_length"] * ask["micro_batch"]
+    tokens = float(ask["sequence_length"] * ask["micro_batch"])
     layers = _INPUT * form.layers + _LAYER
     return tokens * (form.hidden * layers + _VOCABULARY * _LOGITS)
 
@@ -257,8 +257,7 @@ def need(ask: Ask, assumed: Assumed, _: Knowledge) -> Need:
 
     def room(row: Mapping[str, str]) -> float:
         gpus = number(row, "gpus") or 0.0
-        left: float = share * _memory(row) - gpus * beside
-        return max(left, 0.0)
+        return float(max(share * _memory(row) - gpus * beside, 0.0))
 
     def target_point(size: str, nodes: int) -> Point:
         return Point("", size, nodes, traits={"method": method})
