@@ -290,7 +290,7 @@ def test_storage_and_transfer_at_prices_of_ones_own_by_hand(told: Any) -> None:
     shown = " ".join(told("advise", *words, *own)[0].split())
     assert "2 TB leave the region: 160.00 US$ more at your 0.08 US$ a GB." in shown
     without = " ".join(told("advise", *words)[0].split())
-    assert "no price of transfer is known" in without
+    assert "no price of transfer from centralus is known" in without
     assert "No price of storage is known" in without
 
 
