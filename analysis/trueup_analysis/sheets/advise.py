@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _MOST: Final = 5
 _SHOWN: Final = 3
 _SPOT: Final = "spot"
+# A range whose high end is more times its low one is called unsure.
+_WIDE: Final = 3.0
 _CORES: Final = re.compile(r"(?<=\d)-\d+(?=[a-z])")
 _RANGE: Final = (
     "Hours and US$ are estimates. Range: the parts of the hours between which they are expected, 9"
@@ -117,7 +119,7 @@ def _basis(choice: Choice) -> str:
     start = f"It rests on {_TRUST[estimate.trust]}"
     if choice.evicted is not None and not choice.evicted.known:
         start = f"How often it is taken away is not known. {start}"
-    if estimate.beyond or estimate.trust == MODEL:
+    if estimate.beyond or estimate.trust == MODEL or estimate.seconds.width > _WIDE:
         return f"{start} and is unsure: measure it once before you rent more."
     if estimate.trust == RECORD:
         return f"{start} and is sure within its range."
