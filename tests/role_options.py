@@ -39,7 +39,10 @@ _IN_A_LINE = 70
 HEAD = "# Written by `make options` from module_utils/trueup_node/benchmarks/{}/case.py.\n"
 
 # Of a new role: what its files hold until somebody writes more into them.
-MAIN = {"short_description": "Install the benchmark"}
+MAIN = {
+    "short_description": "Install the benchmark",
+    "description": "Installs the benchmark; docs/benchmarks has a page of its name.",
+}
 SKELETON = {
     "meta/main.yml": """\
 ---

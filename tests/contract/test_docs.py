@@ -108,6 +108,13 @@ def test_the_pages_have_no_fault_of_words() -> None:
     assert {name: faults for name, faults in found.items() if faults} == {}
 
 
+def test_helps_and_options_have_no_fault_of_words() -> None:
+    texts = [*prose.helps(), *prose.role_options()]
+    names = [name for name, _ in texts]
+    assert {"trueup read --size", "roles/stream/meta/argument_specs.yml stream_threads"} <= {*names}
+    assert [(name, fault) for name, text in texts for fault in prose.faults(text)] == []
+
+
 def test_no_page_is_longer_than_a_reader_reads() -> None:
     """1,500 words; the settings that `make options` writes from declarations are a list."""
     counts = {

@@ -54,6 +54,14 @@ def test_the_defaults_equal_the_specification(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
+def test_each_entry_point_is_described(role: str) -> None:
+    """antsibull-docs renders no role without these."""
+    entries = entry_points(role)
+    for key in ("short_description", "description"):
+        assert [name for name, entry in entries.items() if not entry.get(key)] == []
+
+
+@pytest.mark.parametrize("role", ROLES)
 def test_every_default_has_a_comment(role: str) -> None:
     lines = (ROLES[role] / "defaults" / "main.yml").read_text().splitlines()
     bare = []

@@ -61,7 +61,9 @@ def advise(
     ] = None,
     values: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME=VALUE]...", help="What is asked.", show_default=False),
+        typer.Argument(
+            metavar="[NAME=VALUE]...", help="Parameters of the work.", show_default=False
+        ),
     ] = None,
     *,
     results: Annotated[

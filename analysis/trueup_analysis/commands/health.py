@@ -102,8 +102,8 @@ def health(
         Path | None,
         option(
             "FILE",
-            "Expectations of your own, laid out as the catalog's, in the place of what that says"
-            " of the same figures; else TRUEUP_EXPECTATIONS.",
+            "Your own limits, in the format of catalog/expectations.yml. They override the built-in"
+            " limits of the same figures; else TRUEUP_EXPECTATIONS.",
             "--expectations",
             envvar="TRUEUP_EXPECTATIONS",
         ),

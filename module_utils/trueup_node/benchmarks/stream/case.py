@@ -22,9 +22,9 @@ OPTIONS = (
     ),
     Option(
         "threads",
-        "Threads, spread over the NUMA nodes; of 0 the role makes what is known to reach the size's"
+        "Threads, spread over the NUMA nodes. 0: the role takes the number that reaches the size's"
         " bandwidth, spread over its L3 caches (catalog/stream_placements.yml: HBv2, HBv3, HBv4 and"
-        " HX), and the module one on each core that may be used.",
+        " HX); the module takes one on each core that may be used.",
         0,
     ),
     ModuleOption(
