@@ -87,8 +87,9 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
 # ---- Python -------------------------------------------------------------------------------------
 
 
-def imports_rewritten(text: str) -> str:
-    """A module whose imports name the packages in the collection.
+def adapted(text: str) -> str:
+    """A module whose imports name the packages in the collection, and whose unused variables have
+    the name of Ansible's coding guidelines: `dummy` instead of `_`.
 
     Raises:
         ValueError: ``import trueup_node``: only ``from ... import`` has a form for both.
@@ -106,6 +107,10 @@ def imports_rewritten(text: str) -> str:
             if new:
                 begin = starts[node.lineno - 1] + node.col_offset + len("from ")
                 edits.append((begin, begin + len(node.module), new))
+        name = node.arg if isinstance(node, ast.arg) else getattr(node, "id", "")
+        if name == "_":
+            begin = starts[node.lineno - 1] + node.col_offset
+            edits.append((begin, begin + 1, "dummy"))
     raw = text.encode()
     for begin, end, new in sorted(edits, reverse=True):
         raw = raw[:begin] + new.encode() + raw[end:]
@@ -206,7 +211,7 @@ def contents() -> dict[str, bytes]:
     files["plugins/plugin_utils/trueup_command.py"] = _COMMAND.encode()
     files["requirements.txt"] = _requirements().encode()
     for minor in range(ANSIBLE[0][1], ANSIBLE[1][1] + 1):
-        files[f"tests/sanity/ignore-2.{minor}.txt"] = _ignored(files).encode()
+        files[f"tests/sanity/ignore-2.{minor}.txt"] = _ignored(files, minor).encode()
     return dict(sorted(files.items()))
 
 
@@ -249,7 +254,7 @@ def _rewritten(
     pure = PurePosixPath(target)
     if pure.parts[0] == "plugins" and pure.suffix == ".py":
         try:
-            text = imports_rewritten(raw.decode())
+            text = adapted(raw.decode())
         except ValueError as error:
             message = f"{path}: {error}"
             raise ValueError(message) from error
@@ -288,12 +293,18 @@ def _project() -> dict[str, Any]:
     return project
 
 
-def _ignored(files: Iterable[str]) -> str:
-    """What ansible-test sanity is not to report, with the reasons."""
+def _ignored(files: Iterable[str], minor: int) -> str:
+    """Exceptions of ansible-test sanity of ansible-core 2.MINOR, with their reasons. A line that
+    begins with a release, ``2.21:``, holds from that release on."""
     licence = "validate-modules:missing-gplv3-license # the licence is MIT"
     kinds = tuple(f"plugins/{kind}/" for kind in ("modules", "callback", "inventory"))
     pages = [path for path in files if path.startswith(kinds)]
-    return _read("collection/ignore.txt") + "".join(f"{path} {licence}\n" for path in pages)
+    lines = []
+    for line in _read("collection/ignore.txt").splitlines():
+        since = re.match(r"2\.(\d+): ", line)
+        if since is None or int(since[1]) <= minor:
+            lines.append(line.removeprefix(since[0] if since else ""))
+    return "\n".join([*lines, *(f"{path} {licence}" for path in pages), ""])
 
 
 def _requirements() -> str:

@@ -35,17 +35,20 @@ def missing(release: str) -> str:
 def interpreter(release: str) -> str | None:
     """A Python of this machine that a release supports: one on PATH, or of pyenv."""
     first, last = PYTHONS[release]
+    names = (program(f"3.{minor}") for minor in range(last[1], first[1] - 1, -1))
+    return next(filter(None, names), None)
+
+
+def program(version: str) -> str | None:
+    """A Python of this machine by its version, such as 3.12."""
+    name = f"python{version}"
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
-    for minor in range(last[1], first[1] - 1, -1):
-        name = f"python3.{minor}"
-        found = [str(path) for path in sorted(pyenv.glob(f"3.{minor}.*/bin/{name}"))]
-        for candidate in [*filter(None, [shutil.which(name)]), *found]:
-            # A shim of pyenv's may stand for nothing.
-            tried = subprocess.run(
-                [candidate, "-c", "import venv"], capture_output=True, check=False
-            )
-            if tried.returncode == 0:
-                return candidate
+    built = [str(path) for path in sorted(pyenv.glob(f"{version}.*/bin/{name}"))]
+    for candidate in [*filter(None, [shutil.which(name)]), *built]:
+        # A shim of pyenv's may stand for nothing.
+        tried = subprocess.run([candidate, "-c", "import venv"], capture_output=True, check=False)
+        if tried.returncode == 0:
+            return candidate
     return None
 
 

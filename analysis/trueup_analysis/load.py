@@ -475,7 +475,7 @@ class _Reader:
             for value in values:
                 if not (key.startswith("trueup_") and isinstance(value, dict)):
                     continue
-                if not str(value.get("schema", "")).startswith(SCHEMA.split("/")[0] + "/"):
+                if not str(value.get("schema", "")).startswith(SCHEMA.partition("/")[0] + "/"):
                     continue
                 try:
                     self._add(msgspec.json.encode(value), f"{path}#{key}")

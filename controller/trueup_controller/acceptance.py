@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import calendar
 import json
+import math
 import os
 import re
 import time
@@ -554,7 +555,7 @@ def _alike(check: Check, label: str, values: list[Any]) -> Finding:
 
 def _odd(values: Sequence[Any]) -> list[Any]:
     """The values that are no comparable numbers."""
-    return [value for value in values if type(value) not in (int, float) or value != value]
+    return [value for value in values if type(value) not in (int, float) or math.isnan(value)]
 
 
 def _judged(check: Check, label: str, values: list[Any]) -> Finding:

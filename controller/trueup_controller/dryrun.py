@@ -106,7 +106,11 @@ class Work:
     def secrets(self) -> frozenset[str]:
         """The variables whose secrets the run will have. An endpoint without a key is named by
         itself, and its plan goes on."""
-        names = {name for name, variable in _SECRETS.items() if self.secret(name, variable)}
+        names = {
+            role_variable
+            for role_variable, name in _SECRETS.items()
+            if self.secret(role_variable, name)
+        }
         return frozenset(names | {"vllm_api_key"})
 
     def allows(self, variable: str) -> bool:

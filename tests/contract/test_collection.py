@@ -3,6 +3,7 @@ inventory and collections path. None of the checkout's packages can be imported 
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -175,6 +176,16 @@ def test_exceptions_of_ansible_test_name_files_and_reasons(project: Project) -> 
         assert [line for line in lines if " # " not in line] == []
     names = [path.name for path in sorted(folder.glob("tests/sanity/*"))]
     assert names == [f"ignore-2.{minor}.txt" for minor in (19, 20, 21)]
+
+
+def test_an_unused_variable_has_the_name_of_ansibles_guidelines(project: Project) -> None:
+    """pylint of ansible-test refuses `_`."""
+    folder = project.folder / "collections/ansible_collections/trueup/azure_hpc/plugins"
+    trees = [ast.parse(path.read_text()) for path in folder.rglob("*.py")]
+    names = {
+        getattr(node, "id", getattr(node, "arg", "")) for tree in trees for node in ast.walk(tree)
+    }
+    assert names & {"_", "dummy"} == {"dummy"}
 
 
 def test_every_module_has_a_page_that_ansible_doc_reads(project: Project) -> None:

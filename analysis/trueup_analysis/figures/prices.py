@@ -80,7 +80,7 @@ def _price_row(row: dict[str, str], where: str) -> dict[str, Any]:
         price = float(row["usd_per_hour"])
     except ValueError as error:
         raise BadInput(f"{where}: {row['usd_per_hour']!r} is not a price") from error
-    if not price > 0:
+    if not math.isfinite(price) or price <= 0:
         raise BadInput(f"{where}: a price of {price} is not above zero")
     if row["as_of_date"] and not is_date(row["as_of_date"]):
         raise BadInput(f"{where}: {row['as_of_date']!r} is not a date like 2026-06-18")

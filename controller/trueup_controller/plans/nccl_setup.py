@@ -63,7 +63,7 @@ _SITE = "Set by this site (nccl_variables)."
 
 def gpu_generation(node: Mapping[str, Any]) -> int | None:
     """That of the size's GPUs as compilers take it, 80 for an A100; None where it is not known."""
-    return _GENERATIONS.get(str(catalog_of(node).get("gpu_model") or "").split("-")[0])
+    return _GENERATIONS.get(str(catalog_of(node).get("gpu_model") or "").partition("-")[0])
 
 
 def topology_used(layout: Layout | None, choice: str) -> dict[str, bool]:

@@ -21,7 +21,7 @@ RPM_FORMAT = "%{NAME} installed %{EPOCHNUM}:%{VERSION}-%{RELEASE}\\n"
 def verified_only(node: Mapping[str, Any]) -> bool:
     """Whether a node's packages are compared and never changed: those of Enterprise Linux 8, whose
     dnf has bindings for Python 3.6 alone, where ansible-core 2.17 needs 3.7."""
-    release = str(node.get("distribution_version") or "").split(".")[0]
+    release = str(node.get("distribution_version") or "").partition(".")[0]
     return node.get("package_manager") == "dnf" and release == "8"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -118,7 +119,7 @@ def _typed(option: Option, value: Any) -> Any:
         if isinstance(value, bool):
             raise TypeError
         number = float(value)
-        if number != number or number in (float("inf"), float("-inf")):
+        if not math.isfinite(number):
             raise ValueError
         return number
     if not isinstance(value, str):

@@ -343,7 +343,7 @@ def _works(frame: pd.DataFrame, benchmark: str, view: View, *, across_sizes: boo
             # A publication's table keeps its own comparison, also over constrained sizes.
             machine = ""
         elif vm_size is None:
-            machine = str(system.get("cpu_model") or str(nodes).split("+")[0])
+            machine = str(system.get("cpu_model") or str(nodes).partition("+")[0])
         else:
             machine = host_family(vm_size) if across_sizes else vm_size
         return repr((machine, software.get(benchmark, ""), work_of(parameters, how)))
