@@ -435,9 +435,14 @@ recipes: test-venv ## Recipes of Azure by the dry run, and each of vLLM on its s
 	@PYTHONPATH=tests python tests/vllm_dry_run.py $(ARGS)
 
 .PHONY: versions
-versions: test-venv ## site.yml --check with every supported ansible-core whose Python is on this machine
+versions: test-venv ## site.yml --check with every supported ansible-core, and the wheel in every Python, that is on this machine
 	@python tests/ansible_versions.py
+	python tests/installed_wheel.py
 	python -m pytest tests/contract/test_ansible_versions.py $(PYTEST_ARGS) $(ARGS)
+
+.PHONY: sanity
+sanity: test-venv ## ansible-test sanity on the collection with every supported ansible-core, and antsibull-docs (ARGS="--only 2.21")
+	@python tests/collection_sanity.py $(ARGS)
 
 .PHONY: house
 house: test-venv ## The measures of docs/dev/architecture.md: Jinja by place, complexity, options, names of tasks, lines
