@@ -107,8 +107,7 @@ def adapted(text: str) -> str:
             if new:
                 begin = starts[node.lineno - 1] + node.col_offset + len("from ")
                 edits.append((begin, begin + len(node.module), new))
-        name = node.arg if isinstance(node, ast.arg) else getattr(node, "id", "")
-        if name == "_":
+        if isinstance(node, ast.arg | ast.Name) and "_" in vars(node).values():
             begin = starts[node.lineno - 1] + node.col_offset
             edits.append((begin, begin + 1, "dummy"))
     raw = text.encode()
