@@ -9,6 +9,7 @@ import os
 import re
 import stat
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -504,13 +505,12 @@ class _Reader:
     def _read_day(self, path: Path) -> None:
         """A day of a store: the runs that are meant, of others the manifests alone."""
         try:
-            rest, figures = packed.about(path)
-            noted = _noted(rest, path)
+            noted = _noted_of(path)
             if self._meant_runs is not None and noted.times.keys().isdisjoint(self._meant_runs):
                 self._note(noted)
                 self.stored.append(Stored(path, noted.times, noted.figures))
                 return
-            self._stored_figures += figures
+            self._stored_figures += packed.figure_count(path)
             if self._stored_figures > _MOST_STORED:
                 raise _TooMany(
                     f"{path.parent} holds more than {_MOST_STORED:,} figures, too many to read at"
@@ -537,6 +537,24 @@ class _Reader:
 
 class _TooMany(BadInput):
     """More figures are meant than fit into memory."""
+
+
+def _noted_of(path: Path) -> _Noted:
+    """The metadata of a packed file, read again only where the file is another one.
+
+    Raises:
+        BadInput: it is none that ``packed.write`` wrote.
+    """
+    try:
+        now = path.stat()
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+    return _noted_once(path, now.st_ino, now.st_size, now.st_mtime_ns)
+
+
+@lru_cache(maxsize=2048)
+def _noted_once(path: Path, *_: int) -> _Noted:
+    return _noted(packed.about(path), path)
 
 
 def _noted(rest: Mapping[str, Any], path: Path) -> _Noted:

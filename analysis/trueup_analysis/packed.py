@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -365,16 +366,29 @@ def read(path: Path, meant: Meant | None = None) -> tuple[Frames, dict[str, Any]
     return held, rest
 
 
-def about(path: Path) -> tuple[dict[str, Any], int]:
-    """The object in the metadata of a file, and the number of its figures; rows are not read.
+def about(path: Path) -> dict[str, Any]:
+    """The object in the metadata of a file, of which no row is read.
 
     Raises:
         BadInput: the file is none that ``write`` wrote.
     """
     try:
         with opened(path) as file:
-            return file.rest(), sum(file.rows(number) for number in file.groups[0])
+            return file.rest()
     except (OSError, KeyError, ValueError, RecursionError, pa.ArrowException) as error:
+        raise _refused(path, error) from error
+
+
+def figure_count(path: Path) -> int:
+    """How many figures a file has.
+
+    Raises:
+        BadInput: the file is none that ``write`` wrote.
+    """
+    try:
+        with opened(path) as file:
+            return sum(file.rows(number) for number in file.groups[0])
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         raise _refused(path, error) from error
 
 
@@ -447,18 +461,27 @@ class PackedFile:
             raise _EarlierLayout
         if not schema.equals(_FILE):
             raise ValueError("its columns are others")
-        self.groups: tuple[list[int], list[int]] = ([], [])
+        self._metadata: Mapping[bytes, bytes] = schema.metadata or {}
+
+    @cached_property
+    def groups(self) -> tuple[list[int], list[int]]:
+        """
+        Raises:
+            ValueError: a group has figures and records.
+        """
+        groups: tuple[list[int], list[int]] = ([], [])
         place = _FILE.get_field_index(_IN_FILE["name"])
-        for number in range(file.metadata.num_row_groups):
-            group = file.metadata.row_group(number)
+        for number in range(self._file.metadata.num_row_groups):
+            group = self._file.metadata.row_group(number)
             statistics = group.column(place).statistics
             if statistics is None or statistics.null_count not in {0, group.num_rows}:
                 raise ValueError("figures and records are not apart")
-            self.groups[statistics.null_count > 0].append(number)
+            groups[statistics.null_count > 0].append(number)
+        return groups
 
     def rest(self) -> dict[str, Any]:
         """The JSON object in the metadata."""
-        held: dict[str, Any] = json.loads((self._file.schema_arrow.metadata or {})[b"trueup"])
+        held: dict[str, Any] = msgspec.json.decode(self._metadata[b"trueup"])
         return held
 
     def rows(self, group: int) -> int:
@@ -474,13 +497,16 @@ class PackedFile:
         self, meant: Meant | None = None, columns: Sequence[str] = FIGURE_COLUMNS
     ) -> pa.Table:
         """The rows of figures in the row groups that may hold some of these."""
-        groups = [
+        return self.read(self.groups_of(meant), columns)
+
+    def groups_of(self, meant: Meant | None) -> list[int]:
+        """The groups that may hold some of these figures."""
+        return [
             number
             for number in self.groups[0]
             if meant is None
             or meant.may_be_in(self._ends(number, "figure"), self._ends(number, "benchmark"))
         ]
-        return self.read(groups, columns)
 
     def _ends(self, group: int, name: str) -> tuple[str, str]:
         """The least and the greatest text of a column; any where the file does not say."""
@@ -491,8 +517,22 @@ class PackedFile:
         return statistics.min, statistics.max
 
     def read(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
-        """Some columns of some groups. A small file can say that it holds the same billions of
-        times, so groups are read one at a time.
+        """Some columns of some groups.
+
+        Raises:
+            ValueError: they are larger in memory than any fleet's records.
+        """
+        schema = pa.schema([_FILE.field(name) for name in columns])
+        return pa.concat_tables([schema.empty_table(), *self.each(groups, columns)])
+
+    def each(
+        self, groups: Sequence[int], columns: Sequence[str], *, as_codes: bool = False
+    ) -> Iterator[pa.Table]:
+        """The same, a group after the other: a small file can say that it holds the same billions
+        of times.
+
+        Args:
+            as_codes: whether texts stay codes, each text once.
 
         Raises:
             ValueError: they are larger in memory than any fleet's records.
@@ -503,15 +543,14 @@ class PackedFile:
         schema = pa.schema([_FILE.field(name) for name in columns])
         if max(unpacked, rows * sum(map(_width, schema.types))) > self._most:
             raise _too_large(self._most)
-        tables = [schema.empty_table()]
         for number in groups:
             # Threads gain a tenth of a second, and take three times the CPU where others want it.
             table = self._file.read_row_group(number, list(columns), use_threads=False)
-            self._weight += _weight(chunk for column in table.columns for chunk in column.chunks)
+            arrays = (chunk for column in table.columns for chunk in column.chunks)
+            self._weight += table.nbytes if as_codes else _weight(arrays)
             if self._weight > self._most:
                 raise _too_large(self._most)
-            tables.append(table.replace_schema_metadata(None))
-        return pa.concat_tables(tables)
+            yield table.replace_schema_metadata(None)
 
 
 @contextlib.contextmanager
@@ -569,23 +608,20 @@ def _of_figures(rows: pa.Table) -> pd.DataFrame:
 class Column(NamedTuple):
     """Values by their codes; of a code below 0 there is none."""
 
-    codes: NDArray[np.int64]
+    codes: NDArray[np.signedinteger[Any]]
     values: Sequence[Any]
 
 
 def as_column(column: pd.Series) -> Column:
     """A column of a frame by codes."""
     if isinstance(column.dtype, pd.CategoricalDtype):
-        return Column(column.cat.codes.to_numpy().astype(np.int64), column.cat.categories.tolist())
+        return Column(column.cat.codes.to_numpy(), column.cat.categories.tolist())
     codes, uniques = pd.factorize(column)
-    return Column(codes.astype(np.int64), uniques.tolist())
+    return Column(codes, uniques.tolist())
 
 
-def read_columns(
-    path: Path, columns: Sequence[str], meant: Meant | None = None
-) -> dict[str, Column]:
-    """Columns of the records of a file; with ``meant`` of the figures in the row groups that may
-    hold some of these, in the order of the file.
+def record_columns(path: Path, columns: Sequence[str]) -> dict[str, Column]:
+    """Columns of the records of a file.
 
     Raises:
         BadInput: the file is none that ``write`` wrote.
@@ -593,25 +629,71 @@ def read_columns(
     names = [_IN_FILE.get(name, name) for name in columns]
     try:
         with opened(path) as file:
-            rows = file.records(names) if meant is None else file.figures(meant, names)
+            rows = file.records(names)
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         raise _refused(path, error) from error
-    return {ours: _coded(rows.column(theirs)) for ours, theirs in zip(columns, names, strict=True)}
+    coded = (_coded(_one_array(rows.column(name))) for name in names)
+    return dict(zip(columns, coded, strict=True))
 
 
-def _coded(column: pa.ChunkedArray) -> Column:
+class FigureRows(NamedTuple):
+    """Figures of a file, in its order.
+
+    Attributes:
+        record: the number of the record of each. place: its place among all figures.
+        kind: the other columns by name.
+    """
+
+    record: NDArray[np.int32]
+    place: NDArray[np.int32]
+    value: NDArray[np.float64]
+    kind: Mapping[str, Column]
+
+
+def figure_rows(path: Path, meant: Meant) -> list[FigureRows]:
+    """The figures of a file that are meant, a few others between them included; one part for each
+    row group.
+
+    Raises:
+        BadInput: the file is none that ``write`` wrote.
+    """
+    try:
+        with opened(path) as file:
+            tables = file.each(file.groups_of(meant), FIGURE_COLUMNS, as_codes=True)
+            return [_figure_rows(table, meant) for table in tables]
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        raise _refused(path, error) from error
+
+
+def _figure_rows(table: pa.Table, meant: Meant) -> FigureRows:
+    names = _coded(_one_array(table.column(_IN_FILE["name"])))
+    is_name = [meant.names is None or name in meant.names for name in names.values]
+    rows = np.flatnonzero(np.array([*is_name, False])[names.codes])
+    begin, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+    columns = [_one_array(table.column(name)).slice(begin, end - begin) for name in FIGURE_COLUMNS]
+    by_name = dict(zip(FIGURE_COLUMNS, columns, strict=True))
+    numbers = [by_name.pop(name) for name in ("record", "place", "value")]
+    if any(column.null_count for column in numbers):
+        raise ValueError("a figure has no record, place or value")
+    ours = {theirs: ours for ours, theirs in _IN_FILE.items()}
+    kind = {ours.get(name, name): _coded(column) for name, column in by_name.items()}
+    return FigureRows(*(column.to_numpy() for column in numbers), kind)
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
     if pa.types.is_dictionary(column.type):
-        array = column.unify_dictionaries().combine_chunks()
-        array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
-        codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return Column(codes.astype(np.int64), array.dictionary.to_pylist())
-    if pa.types.is_floating(column.type) or pa.types.is_int32(column.type):
-        # Each row has a value of its own.
-        return Column(np.arange(len(column)), column.to_numpy())
-    array = column.combine_chunks().dictionary_encode()
-    array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
-    codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return Column(codes.astype(np.int64), array.dictionary.to_pylist())
+        column = column.unify_dictionaries()
+    array = column.combine_chunks()
+    return array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+
+
+def _coded(array: pa.Array) -> Column:
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    codes = array.indices.fill_null(-1) if array.null_count else array.indices
+    return Column(codes.to_numpy(zero_copy_only=False), array.dictionary.to_pylist())
 
 
 def _pandas(column: pa.ChunkedArray) -> pd.Series:

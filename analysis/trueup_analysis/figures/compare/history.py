@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 from trueup_node.errors import BadInput
@@ -22,34 +22,31 @@ from .changes import UNCHANGED, UNSURE
 from .comparing import explained
 from .estimates import change_of
 from .judging import judged
-from .measured import (
-    Keys,
-    Table,
-    device_of,
-    nodes_of,
-    records_of,
-    rows_of,
-    samples_of,
-    table_of,
-)
+from .measured import Keys, by_figure, joined, records_of, rows_of, samples_of, table_of
 from .settings import by_node, groups
 from .significance import NOISE_FREEDOM, Estimate, chances, discoveries, noise_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
     from trueup_node.cases import Case
 
     from .changes import Change
-    from .measured import FigureKey
+    from .measured import FigureKey, Table
 
     Matrix = NDArray[np.float64]
+    Numbers = NDArray[np.int64]
+    # The runs before and after a split.
+    _Window = tuple[range, range]
+    # Runs by their numbers, of some figures.
+    Wanted = Mapping[FigureKey, Collection[int]]
 
 LEAST_RUNS: Final = 4
 _RATE: Final = 0.01
 _LEAST_NOISE: Final = 1e-12
-_MOST_SHORT: Final = 2**16
+# Rows of a matrix that are worked on together.
+_BLOCK: Final = 1024
 _MOST_SPLITS: Final = 20
 # Runs on either side of a split that are compared.
 _WINDOW: Final = 10
@@ -116,11 +113,13 @@ class Source(Protocol):
     @property
     def begun(self) -> Sequence[str]: ...
 
-    def chunks(self) -> Sequence[Any]:
-        """Figures that fit into memory together."""
+    def tables(self, wanted: Wanted | None = None) -> Iterator[tuple[FigureKey, list[Table]]]:
+        """The measurements of each figure, in tables that have no run in common; the number of a
+        run is its place in ``runs``.
 
-    def table(self, chunk: Any) -> Table:
-        """Their measurements; the number of a run is its place in ``runs``."""
+        Args:
+            wanted: only these figures; runs that are not among its runs may be missing.
+        """
 
     def cases(self, run: int) -> Sequence[Case]:
         """The records of a run; of their figures those of the state of nodes."""
@@ -143,14 +142,18 @@ class OfCases:
         self.begun = [min(case.started_at or "" for case in its) for its in self._of_runs]
         self.keys = Keys()
 
-    def chunks(self) -> Sequence[Any]:
-        return [None]
+    def tables(self, wanted: Wanted | None = None) -> Iterator[tuple[FigureKey, list[Table]]]:
+        for number, table in self._by_figure:
+            figure = self.keys.figures[number]
+            if wanted is None or figure in wanted:
+                yield figure, [table]
 
-    def table(self, chunk: Any) -> Table:  # noqa: ARG002 WHY: there is one
+    @cached_property
+    def _by_figure(self) -> list[tuple[int, Table]]:
         cases = [case for its in self._of_runs for case in its]
         numbers = {run: number for number, run in enumerate(self.runs)}
         records = records_of(cases, self.keys, runs=numbers)
-        return table_of(records, rows_of(cases), self.keys)
+        return by_figure(table_of(records, rows_of(cases), self.keys))
 
     def cases(self, run: int) -> Sequence[Case]:
         return self._of_runs[run]
@@ -183,23 +186,17 @@ def of_source(source: Source, at_least: float = 0.01) -> History:
             f"a history needs {LEAST_RUNS} runs with ok records, and there are {count}:"
             " `trueup compare` compares two"
         )
-    chunks = source.chunks()
     trends: list[Trend] = []
     candidates: list[tuple[FigureKey, _Split]] = []
     series_count = 0
-    for chunk in chunks:
-        tables = _tables(source, chunk)
-        for figure, rows in tables:
-            logs = _matrix(rows, count)
-            if logs is not None:
-                trends.append(_trend(figure, logs))
-                candidates += [(figure, split) for split in _of_figure(logs)]
-                series_count += 1 + len(logs)
+    for figure, tables in source.tables():
+        logs = _matrix(tables, count)
+        if logs is not None:
+            trends.append(_trend(figure, logs))
+            series_count += 1 + len(logs)
+            candidates += [(figure, split) for split in _of_figure(logs)]
     windows = _windows_by_run(candidates, series_count, count)
-    figures = {figure for held in windows.values() for figure in held}
-    # Of one chunk the figures are still there.
-    again = [tables] if len(chunks) == 1 else (_tables(source, chunk, figures) for chunk in chunks)
-    changes = _changes_by_run(windows, again if figures else ())
+    changes = _changes_by_run(windows, source)
     steps = []
     for run in windows:
         its = sorted(changes[run], key=lambda change: _name(change.figure))
@@ -213,14 +210,23 @@ def of_source(source: Source, at_least: float = 0.01) -> History:
 
 
 def _changes_by_run(
-    windows: Mapping[int, Mapping[FigureKey, Any]],
-    tables: Iterable[Iterable[tuple[FigureKey, _Rows]]],
+    windows: Mapping[int, Mapping[FigureKey, _Window]], source: Source
 ) -> dict[int, list[Change]]:
     """The changes at each run of the figures that have a window there."""
     changes: dict[int, list[Change]] = {run: [] for run in windows}
-    for figure, rows in chain.from_iterable(tables):
+    wanted: dict[FigureKey, set[int]] = {}
+    for held in windows.values():
+        for figure, sides in held.items():
+            wanted.setdefault(figure, set()).update(*sides)
+    if not wanted:
+        return changes
+    for figure, tables in source.tables(wanted):
+        table = joined(tables)
+        # Places in alphabetic order, as of two sides.
+        places, keys = source.keys.in_order(table.place)
+        table = table._replace(place=places)
         for run, held in windows.items():
-            change = _change(figure, rows, held[figure]) if figure in held else None
+            change = _change(figure, table, keys, held[figure]) if figure in held else None
             changes[run] += [] if change is None else [change]
     return changes
 
@@ -229,38 +235,6 @@ def _name(figure: FigureKey) -> tuple[object, ...]:
     """The place of a figure among others."""
     work, *names, size = figure
     return *map(str, work), *names, size or 0
-
-
-class _Rows(NamedTuple):
-    """The measurements of a figure, and the keys of their places."""
-
-    table: Table
-    keys: Keys
-
-
-def _tables(
-    source: Source, chunk: Any, figures: Collection[FigureKey] | None = None
-) -> list[tuple[FigureKey, _Rows]]:
-    """The measurements of each figure of a chunk, or of some; places in alphabetic order."""
-    table = source.table(chunk)
-    keys = source.keys
-    if figures is not None:
-        is_meant = np.array([figure in figures for figure in keys.figures], np.bool_)
-        table = table.only(is_meant[table.figure])
-    places, own_keys = keys.in_order(table.place)
-    # A sort of 16 bits takes a tenth of the time.
-    number_type = np.uint16 if len(keys.figures) <= _MOST_SHORT else np.int32
-    order = np.argsort(table.figure.astype(number_type), kind="stable")
-    columns: list[Any] = [*table._replace(place=places)]
-    del table, places
-    # One column after the other: a year's rows fit into memory once.
-    table = Table(*(columns.pop(0)[order] for _ in range(len(columns))))
-    numbers, starts = np.unique(table.figure, return_index=True)
-    parts = [slice(*pair) for pair in pairwise([*starts.tolist(), len(order)])]
-    return [
-        (keys.figures[number], _Rows(table.only(part), own_keys))
-        for number, part in zip(numbers.tolist(), parts, strict=True)
-    ]
 
 
 def _judged(
@@ -272,42 +246,45 @@ def _judged(
     return [change for change in verdicts if change.verdict not in {UNCHANGED, UNSURE}]
 
 
-def _change(figure: FigureKey, rows: _Rows, window: tuple[range, range]) -> Change | None:
+def _change(figure: FigureKey, table: Table, keys: Keys, window: _Window) -> Change | None:
     """The figure over the runs before and after a split."""
-    run = rows.table.run
-    sides = [
-        samples_of(rows.table.only((run >= runs.start) & (run < runs.stop))) for runs in window
-    ]
+    run = table.run
+    sides = [samples_of(table.only((run >= runs.start) & (run < runs.stop))) for runs in window]
     if not all(sides):
         return None
     before, after = (next(iter(side.values())) for side in sides)
-    return change_of(figure, before, after, rows.keys)
+    return change_of(figure, before, after, keys)
 
 
-def _matrix(rows: _Rows, run_count: int) -> Matrix | None:
-    """The logarithms of a figure, places by runs; NaN where it was not measured."""
-    table = rows.table
-    devices = int(device_of(table.place).max()) + 1
-    compact = nodes_of(table.place) * devices + device_of(table.place)
-    is_held = np.bincount(compact) > 0
-    row = (np.cumsum(is_held) - 1)[compact]
-    cell = row * run_count + table.run
-    size = int(is_held.sum()) * run_count
+def _matrix(tables: list[Table], run_count: int) -> Matrix | None:
+    """The logarithms of a figure, places by runs; NaN where it was not measured. The list is
+    emptied: a year's rows fit into memory once."""
+    places = np.unique(np.concatenate([np.unique(table.place) for table in tables]))
+    logs = np.full((len(places), run_count), np.nan)
+    while tables:
+        row, run, value = _cells(tables.pop(), places)
+        is_positive = value > 0
+        logs[row[is_positive], run[is_positive]] = np.log(value[is_positive])
+    is_known = ~np.isnan(logs).all(axis=1)
+    if not is_known.all():
+        logs = logs[is_known]
+    return logs if len(logs) else None
+
+
+def _cells(table: Table, places: Numbers) -> tuple[Numbers, Numbers, Matrix]:
+    """Row and run of each cell, and its value: the median, where a run has several records."""
+    first = int(table.run.min())
+    run_count = int(table.run.max()) - first + 1
+    cell = np.searchsorted(places, table.place) * run_count + (table.run - first)
     value = table.value
-    if np.bincount(cell, minlength=size).max() > 1:
-        # Several records of a run at a place: their median.
+    if np.bincount(cell).max() > 1:
         order = np.lexsort((value, cell))
         cell, value = cell[order], value[order]
         starts = np.flatnonzero(np.append(True, np.diff(cell) != 0))
         counts = np.diff(np.append(starts, len(cell)))
         value = (value[starts + (counts - 1) // 2] + value[starts + counts // 2]) / 2
         cell = cell[starts]
-    logs = np.full(size, np.nan)
-    is_positive = value > 0
-    logs[cell[is_positive]] = np.log(value[is_positive])
-    matrix = logs.reshape(-1, run_count)
-    matrix = matrix[~np.isnan(matrix).all(axis=1)]
-    return matrix if len(matrix) else None
+    return cell // run_count, first + cell % run_count, value
 
 
 class _Split(NamedTuple):
@@ -319,7 +296,7 @@ class _Split(NamedTuple):
 
 def _windows_by_run(
     candidates: Sequence[tuple[FigureKey, _Split]], series_count: int, run_count: int
-) -> dict[int, dict[FigureKey, tuple[range, range]]]:
+) -> dict[int, dict[FigureKey, _Window]]:
     """The figures of which a series changes at a run, by its number, each with the runs before and
     after that are compared: up to the next changes of the figure."""
     probabilities = [split.estimate.chance * run_count for _, split in candidates]
@@ -329,7 +306,7 @@ def _windows_by_run(
     for (figure, split), chance in zip(candidates, probabilities, strict=True):
         if chance <= limit:
             splits.setdefault(figure, set()).add(split.run)
-    by_run: dict[int, dict[FigureKey, tuple[range, range]]] = {}
+    by_run: dict[int, dict[FigureKey, _Window]] = {}
     for figure, runs in splits.items():
         ends = [0, *sorted(runs), run_count]
         for begin, run, end in zip(ends, ends[1:], ends[2:], strict=False):
@@ -341,55 +318,63 @@ def _windows_by_run(
     return by_run
 
 
-def _medians(matrix: Matrix, axis: int) -> Matrix:
-    """Medians of what is known. Without NaN they take a fifth of the time."""
-    if not np.isnan(matrix).any():
-        return np.asarray(np.median(matrix, axis=axis, keepdims=True))
-    return np.asarray(np.nanmedian(matrix, axis=axis, keepdims=True))
-
-
 def _of_figure(logs: Matrix) -> Iterator[_Split]:
-    """The splits of the fleet's series, and of each place's."""
-    own = logs - _medians(logs, 1)
-    has_any = ~np.isnan(own).all(axis=0)
+    """The splits of the fleet's series, and of each place's. ``logs`` is overwritten: a matrix of a
+    year fits into memory once."""
+    for block in _blocks(logs):
+        block -= _medians(block, 1)[:, None]
     fleet = np.full(logs.shape[1], np.nan)
-    fleet[has_any] = _medians(own[:, has_any], 0)[0]
+    for run in range(len(fleet)):
+        known = logs[:, run][~np.isnan(logs[:, run])]
+        fleet[run] = np.median(known) if len(known) else np.nan
     yield from _splits(fleet, _noise(fleet))
-    if len(logs) > 1:
-        rest = own - fleet
-        is_whole = ~np.isnan(rest).any(axis=1)
-        noises = np.zeros(len(rest))
-        noises[is_whole] = _noises(rest[is_whole])
-        for number in np.flatnonzero(~is_whole):
-            noises[number] = _noise(rest[number])
-        # The noise of one place is known from few runs: it is not below that of most places.
-        noises = np.maximum(noises, np.median(noises))
-        is_likely = ~is_whole
-        is_likely[is_whole] = _may_split(rest[is_whole], noises[is_whole])
-        for number in np.flatnonzero(is_likely):
-            yield from _splits(rest[number], float(noises[number]))
+    if len(logs) == 1:
+        return
+    logs -= fleet
+    noises = np.concatenate([_noises(block) for block in _blocks(logs)])
+    # The noise of one place is known from few runs: it is not below that of most places.
+    noises = np.maximum(noises, np.median(noises))
+    for block, its in zip(_blocks(logs), _blocks(noises), strict=True):
+        for number in np.flatnonzero(_may_split(block, its)):
+            yield from _splits(block[number], float(its[number]))
+
+
+def _blocks(rows: Matrix) -> Iterator[Matrix]:
+    """Some rows at a time."""
+    return (rows[begin : begin + _BLOCK] for begin in range(0, len(rows), _BLOCK))
+
+
+def _medians(matrix: Matrix, axis: int) -> Matrix:
+    """Medians of the known values. Without NaN they take a fifth of the time."""
+    if not np.isnan(matrix).any():
+        return np.asarray(np.median(matrix, axis=axis))
+    return np.asarray(np.nanmedian(matrix, axis=axis))
 
 
 def _noises(series: Matrix) -> Matrix:
-    """``_noise`` of series that are known in all runs."""
-    if not len(series):
-        return np.zeros(0)
-    deviations = np.median(np.abs(np.diff(series, axis=1)), axis=1)
-    return np.asarray(deviations * noise_of([1.0]) / math.sqrt(2))
+    """``_noise`` of each series."""
+    is_whole = ~np.isnan(series).any(axis=1)
+    deviations = np.median(np.abs(np.diff(series[is_whole], axis=1)), axis=1)
+    noises = np.zeros(len(series))
+    noises[is_whole] = deviations * noise_of([1.0]) / math.sqrt(2)
+    for number in np.flatnonzero(~is_whole):
+        noises[number] = _noise(series[number])
+    return noises
 
 
 def _may_split(series: Matrix, noises: Matrix) -> NDArray[np.bool_]:
-    """Which series that are known in all runs have a likely split: of most ``_splits`` finds
+    """Which series may have a likely split: of most that are known in all runs ``_splits`` finds
     none."""
-    if not len(series):
-        return np.zeros(0, np.bool_)
-    means, widths = _differences(series)
+    may_split = np.isnan(series).any(axis=1)
+    whole = np.flatnonzero(~may_split)
+    means, widths = _differences(series[whole])
     best = np.argmax(abs(means) / widths, axis=1)
-    errors = np.maximum(noises, _LEAST_NOISE) * widths[best]
-    means = means[np.arange(len(series)), best]
-    probabilities = chances(means, errors, np.full(len(series), NOISE_FREEDOM))
+    errors = np.maximum(noises[whole], _LEAST_NOISE) * widths[best]
+    means = means[np.arange(len(whole)), best]
+    probabilities = chances(means, errors, np.full(len(whole), NOISE_FREEDOM))
     # Twice the limit, whatever the last digits are.
-    return np.asarray(probabilities * series.shape[1] <= 2 * _RATE)
+    may_split[whole] = probabilities * series.shape[1] <= 2 * _RATE
+    return may_split
 
 
 def _differences(series: Matrix) -> tuple[Matrix, Matrix]:

@@ -17,19 +17,21 @@ from ...cases import names as node_names
 from ...cases import read_cases
 from ...load import Loaded
 from ...selection import rows_meant, run_ids, select
-from .measured import KIND, Keys, Records, Rows, joined, table_of, work_of
+from .measured import Keys, Kinds, Records, Rows, by_figure, kinds_of, table_of, work_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from ...selection import Selection
-    from .measured import Table
+    from .history import Wanted
+    from .measured import FigureKey, Table
 
-# Rows that are read together: 200 bytes each, at the peak.
-_ROWS: Final = 2_000_000
+# Figures of all days that are read together: 20 bytes each.
+_ROWS: Final = 12_000_000
+_NO_ROWS: Final = np.zeros(0, np.int64)
 # All its figures count as settings of a node.
 STATE: Final = frozenset({"node_state"})
 _NONE: Final = packed.Meant(names=frozenset())
@@ -115,7 +117,7 @@ class OfStore:
 
     def _day(self, path: Path, held: set[str]) -> _Day:
         """The records of a file, by their numbers in it."""
-        columns = packed.read_columns(path, [*_WORK, *_OTHERS])
+        columns = packed.record_columns(path, [*_WORK, *_OTHERS])
         run, begun, node = (columns[name] for name in ("run_id", "started_at", "nodes"))
         is_meant = self._is_meant(columns)
         for code in np.unique(run.codes[is_meant]).tolist():
@@ -202,13 +204,32 @@ class OfStore:
         )
         return self.keys.work(work_of(case, (), one_machine=True))
 
-    def chunks(self) -> Sequence[Any]:
-        """Benchmarks, each with names of figures."""
+    def tables(self, wanted: Wanted | None = None) -> Iterator[tuple[FigureKey, list[Table]]]:
+        """As ``history.Source`` has it; figures of a benchmark are read together."""
+        for benchmark, names in self._chunks(wanted):
+            meant = packed.Meant(names=names, benchmarks=frozenset([benchmark]))
+            runs = _runs_of(wanted, benchmark, names)
+            kinds = Kinds()
+            held: dict[int, list[Table]] = {}
+            for day in self._days:
+                if runs is None or not runs.isdisjoint(day.records.run.tolist()):
+                    for number, table in by_figure(self._table(day, meant, kinds)):
+                        held.setdefault(number, []).append(table)
+            for number in sorted(held):
+                figure, tables = self.keys.figures[number], held.pop(number)
+                if wanted is None or figure in wanted:
+                    yield figure, tables
+
+    def _chunks(self, wanted: Wanted | None) -> list[tuple[str, frozenset[str]]]:
+        """Benchmarks, each with names of figures that fit into memory together."""
         counts: Counter[tuple[str, str]] = Counter()
         for day in self._index.stored:
             for benchmark, name, count in day.figures:
                 if self._names is None or name in self._names:
                     counts[benchmark, name] += count
+        if wanted is not None:
+            named = {(figure.work.benchmark, figure.metric) for figure in wanted}
+            counts = Counter({name: count for name, count in counts.items() if name in named})
         chunks: list[tuple[str, set[str]]] = []
         size = 0
         for (benchmark, name), count in sorted(counts.items()):
@@ -221,29 +242,15 @@ class OfStore:
             chunks[-1][1].add(name)
         return [(benchmark, frozenset(names)) for benchmark, names in chunks]
 
-    def table(self, chunk: Any) -> Table:
-        """The figures of a chunk in all days."""
-        benchmark, names = chunk
-        meant = packed.Meant(names=names, benchmarks=frozenset([benchmark]))
-        tables = [
-            self._table(day, meant, self._benchmarks.get(benchmark, -1)) for day in self._days
+    def _table(self, day: _Day, meant: packed.Meant, kinds: Kinds) -> Table:
+        """The figures of a day that are meant, of one benchmark."""
+        (benchmark,) = meant.benchmarks or ()
+        number = self._benchmarks.get(benchmark, -1)
+        rows = [
+            _rows(part, day, number, meant, kinds) for part in packed.figure_rows(day.path, meant)
         ]
-        return joined(tables)
-
-    def _table(self, day: _Day, meant: packed.Meant, benchmark: int) -> Table:
-        names = ["record", "place", "value", *KIND]
-        columns = packed.read_columns(day.path, names, meant)
-        record, place = (_integers(columns.pop(name)) for name in ("record", "place"))
-        value = np.asarray(columns.pop("value").values, np.float64)
-        if len(record) and not 0 <= record.min() <= record.max() < len(day.benchmark):
-            raise BadInput(f"{day.path} is not a file that `trueup pack` wrote")
-        is_meant = (day.benchmark == benchmark)[record]
-        is_meant &= _is_one_of(columns["name"], meant.names or ())
-        kind = {
-            name: column._replace(codes=column.codes[is_meant]) for name, column in columns.items()
-        }
-        rows = Rows(record[is_meant], place[is_meant], value[is_meant], kind)
-        return table_of(day.records, rows, self.keys)
+        columns = [np.concatenate(each) for each in zip(*rows, strict=True)] or [_NO_ROWS] * 4
+        return table_of(day.records, Rows(*columns, kinds), self.keys)
 
     def cases(self, run: int) -> Sequence[Case]:
         """The records of a run, and the states of its nodes."""
@@ -254,11 +261,33 @@ class OfStore:
         return read_cases(loaded, records=rows)
 
 
+def _rows(
+    part: packed.FigureRows, day: _Day, benchmark: int, meant: packed.Meant, kinds: Kinds
+) -> list[NDArray[Any]]:
+    """Record, place, value and kind of the figures that are meant."""
+    record = part.record
+    if len(record) and not 0 <= record.min() <= record.max() < len(day.benchmark):
+        raise BadInput(f"{day.path} is not a file that `trueup pack` wrote")
+    kind = kinds_of(part.kind, kinds)
+    is_name = np.array([each.name in (meant.names or ()) for each in kinds.all], np.bool_)
+    is_meant = is_name[kind] & (day.benchmark == benchmark)[record]
+    columns = [record, part.place, part.value, kind]
+    return columns if is_meant.all() else [column[is_meant] for column in columns]
+
+
+def _runs_of(wanted: Wanted | None, benchmark: str, names: Collection[str]) -> set[int] | None:
+    """The runs of the figures of a benchmark that are wanted; None for all."""
+    if wanted is None:
+        return None
+    its = [
+        runs
+        for figure, runs in wanted.items()
+        if figure.work.benchmark == benchmark and figure.metric in names
+    ]
+    return set().union(*its)
+
+
 def _is_one_of(column: packed.Column, values: Collection[str]) -> NDArray[np.bool_]:
     is_value = np.array([*(value in values for value in column.values), False], np.bool_)
     chosen: NDArray[np.bool_] = is_value[column.codes]
     return chosen
-
-
-def _integers(column: packed.Column) -> NDArray[np.int64]:
-    return np.asarray(column.values, np.int64)[column.codes]
