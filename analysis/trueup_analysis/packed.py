@@ -629,9 +629,11 @@ def record_columns(path: Path, columns: Sequence[str]) -> dict[str, Column]:
     names = [_IN_FILE.get(name, name) for name in columns]
     try:
         with opened(path) as file:
-            rows = file.records(names)
+            tables = list(file.each(file.groups[1], names, as_codes=True))
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         raise _refused(path, error) from error
+    schema = pa.schema([_FILE.field(name) for name in names])
+    rows = pa.concat_tables([schema.empty_table(), *tables]) if len(tables) != 1 else tables[0]
     coded = (_coded(_one_array(rows.column(name))) for name in names)
     return dict(zip(columns, coded, strict=True))
 

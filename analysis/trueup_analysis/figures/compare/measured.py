@@ -15,7 +15,7 @@ from ..views import view_of
 from .significance import range_in_deviations
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -358,18 +358,24 @@ def kinds_of(columns: Mapping[str, Column], kinds: Kinds) -> Numbers:
         is_first[1:] |= codes[1:] != codes[:-1]
     # Rows of a store are sorted by kind, so few are left.
     starts = np.flatnonzero(is_first)
-    mixed = np.zeros(len(starts), np.int64)
-    for codes, uniques in columns.values():
-        mixed = mixed * (len(uniques) + 1) + codes[starts] + 1
-        if mixed.max(initial=0) > _MOST_MIXED:
-            mixed = np.unique(mixed, return_inverse=True)[1]
-    _, first, inverse = np.unique(mixed, return_index=True, return_inverse=True)
+    first, inverse = alike(columns.values(), starts)
     numbers = [
         kinds[Figure(value=0.0, **{name: _value(columns[name], row) for name in KIND})]
         for row in starts[first].tolist()
     ]
     lengths = np.diff(np.append(starts, count))
     return np.repeat(np.array(numbers, np.int64)[inverse], lengths)
+
+
+def alike(columns: Iterable[Column], rows: Numbers) -> tuple[Numbers, Numbers]:
+    """One of each kind of some rows that agree in all columns, and the number of each row's
+    kind."""
+    mixed = np.zeros(len(rows), np.int64)
+    for codes, uniques in columns:
+        mixed = mixed * (len(uniques) + 1) + codes[rows] + 1
+        if mixed.max(initial=0) > _MOST_MIXED:
+            mixed = np.unique(mixed, return_inverse=True)[1]
+    return np.unique(mixed, return_index=True, return_inverse=True)[1:]
 
 
 def _value(column: Column, row: int) -> Any:

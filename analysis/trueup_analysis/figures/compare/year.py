@@ -17,7 +17,7 @@ from ...cases import names as node_names
 from ...cases import read_cases
 from ...load import Loaded
 from ...selection import rows_meant, run_ids, select
-from .measured import Keys, Kinds, Records, Rows, by_figure, kinds_of, table_of, work_of
+from .measured import Keys, Kinds, Records, Rows, alike, by_figure, kinds_of, table_of, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -88,6 +88,7 @@ class OfStore:
         _check(names, known)
         self._index, self._chosen, self._names = index, chosen, frozenset(names) or None
         self._benchmarks: dict[str, int] = {}
+        self._named: dict[tuple[tuple[str, ...], tuple[str, ...]], NDArray[np.bool_]] = {}
         self.keys = Keys()
         self._begun: dict[str, str] = {}
         self._paths: dict[str, Path] = {}
@@ -168,18 +169,21 @@ class OfStore:
         """The number of each record's work. Records that agree in all that makes a work have one,
         unless their nodes' names do."""
         works = np.zeros(len(columns["run_id"].codes), np.int64)
-        mixed = np.zeros(len(rows), np.int64)
-        for name in _WORK:
-            codes, values = columns[name]
-            mixed = np.unique(mixed * (len(values) + 1) + codes[rows] + 1, return_inverse=True)[1]
-        first, kind = np.unique(mixed, return_index=True, return_inverse=True)[1:]
+        first, kind = alike((columns[name] for name in _WORK), rows)
         works[rows] = np.array([self._work(columns, row) for row in rows[first].tolist()])[kind]
-        case, node = columns["case"], columns["nodes"]
-        parts = {part for name in node.values for part in name.split("+")}
-        is_named = np.array([any(part in name for part in parts) for name in case.values])
+        case = columns["case"]
+        is_named = self._has_node(tuple(case.values), tuple(columns["nodes"].values))
         alone = rows[is_named[case.codes[rows]] | (columns["vm_size"].codes[rows] < 0)]
         works[alone] = [self._work(columns, row) for row in alone.tolist()]
         return works
+
+    def _has_node(self, cases: tuple[str, ...], nodes: tuple[str, ...]) -> NDArray[np.bool_]:
+        """Which names of cases have a node's in them; most days have the same ones."""
+        if (cases, nodes) not in self._named:
+            parts = {part for name in nodes for part in name.split("+")}
+            has_node = [any(part in name for part in parts) for name in cases]
+            self._named = {(cases, nodes): np.array(has_node, np.bool_)}
+        return self._named[cases, nodes]
 
     def _work(self, columns: Mapping[str, packed.Column], row: int) -> int:
         held: dict[str, Any] = {
