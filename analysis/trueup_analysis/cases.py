@@ -66,12 +66,15 @@ class FigureTable:
 
     def rows(self, start: int, stop: int) -> list[Figure]:
         """The figures from one row to another."""
-        columns = {
-            name: [each[code] for code in codes[start:stop].tolist()]
-            for name, (codes, each) in self._codes.items()
-        }
-        columns["value"] = self._value[start:stop].tolist()
-        return list(map(Figure, *(columns[name] for name in Figure._fields)))
+        return list(map(Figure, *(self.column(name, start, stop) for name in Figure._fields)))
+
+    def column(self, name: str, start: int, stop: int) -> list[Any]:
+        """A field of these figures."""
+        if name == "value":
+            values: list[Any] = self._value[start:stop].tolist()
+            return values
+        codes, each = self._codes[name]
+        return [each[code] for code in codes[start:stop].tolist()]
 
     @cached_property
     def _codes(self) -> dict[str, tuple[Any, list[Any]]]:
@@ -109,6 +112,13 @@ class FiguresOf(Sequence[Figure]):
 
     def __getitem__(self, index: Any) -> Any:
         return self._rows()[index]
+
+
+def columns_of(figures: Sequence[Figure], *names: str) -> list[list[Any]]:
+    """Some fields of figures, of which a record's have no object yet."""
+    if isinstance(figures, FiguresOf):
+        return [figures.of.column(name, figures.start, figures.stop) for name in names]
+    return [[getattr(figure, name) for figure in figures] for name in names]
 
 
 def as_figures(rows: pd.DataFrame) -> list[Figure]:

@@ -608,7 +608,7 @@ def _of_figures(rows: pa.Table) -> pd.DataFrame:
 class Column(NamedTuple):
     """Values by their codes; of a code below 0 there is none."""
 
-    codes: NDArray[np.signedinteger[Any]]
+    codes: NDArray[np.integer[Any]]
     values: Sequence[Any]
 
 
@@ -674,12 +674,12 @@ def _figure_rows(table: pa.Table, meant: Meant) -> FigureRows:
     begin, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
     columns = [_one_array(table.column(name)).slice(begin, end - begin) for name in FIGURE_COLUMNS]
     by_name = dict(zip(FIGURE_COLUMNS, columns, strict=True))
-    numbers = [by_name.pop(name) for name in ("record", "place", "value")]
-    if any(column.null_count for column in numbers):
+    record, place, value = (by_name.pop(name) for name in ("record", "place", "value"))
+    if record.null_count or place.null_count or value.null_count:
         raise ValueError("a figure has no record, place or value")
     ours = {theirs: ours for ours, theirs in _IN_FILE.items()}
     kind = {ours.get(name, name): _coded(column) for name, column in by_name.items()}
-    return FigureRows(*(column.to_numpy() for column in numbers), kind)
+    return FigureRows(record.to_numpy(), place.to_numpy(), value.to_numpy(), kind)
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

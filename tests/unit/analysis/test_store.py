@@ -343,3 +343,39 @@ def test_an_unknown_figure_is_named(call_trueup: Any, tmp_path: Path) -> None:
             1,
             True,
         )
+
+
+def test_the_days_that_are_not_compared_are_opened_once(
+    call_trueup: Any, tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "store"
+    store.pack_days([results], folder)
+    opened: list[str] = []
+    real = packed.opened
+
+    def counting(path: Path) -> Any:
+        opened.append(path.name)
+        return real(path)
+
+    monkeypatch.setattr(packed, "opened", counting)
+    done = call_trueup("compare", DAYS[1], DAYS[2], "--results", folder)
+    assert (done.status, opened.count(f"{DAYS[0]}.parquet")) == (0, 1)
+
+
+@pytest.mark.parametrize("column", ["record", "place", "value"])
+def test_a_history_refuses_a_day_of_figures_without_a_number(
+    call_trueup: Any, tmp_path: Path, column: str
+) -> None:
+    folder = tmp_path / "store"
+    store.pack_days([planted_year(tmp_path / "results")], folder)
+    path = folder / "2026-11-06.parquet"
+
+    def change(figures: pa.Table, records: pa.Table, rest: Any) -> tuple[Any, ...]:
+        place = figures.schema.get_field_index(column)
+        field = figures.schema.field(place)
+        numbers = pa.array([None, *figures.column(place).to_pylist()[1:]], field.type)
+        return figures.set_column(place, field, numbers), records, rest
+
+    forge(path, change)
+    done = call_trueup("history", folder)
+    assert (done.status, path.name in done.err, "Traceback" in done.err) == (1, True, False)

@@ -322,7 +322,7 @@ def _of_figure(logs: Matrix) -> Iterator[_Split]:
     """The splits of the fleet's series, and of each place's. ``logs`` is overwritten: a matrix of a
     year fits into memory once."""
     for block in _blocks(logs):
-        block -= _medians(block, 1)[:, None]
+        np.subtract(block, _medians(block, 1)[:, None], out=block)
     fleet = np.full(logs.shape[1], np.nan)
     for run in range(len(fleet)):
         known = logs[:, run][~np.isnan(logs[:, run])]
@@ -365,7 +365,7 @@ def _noises(series: Matrix) -> Matrix:
 def _may_split(series: Matrix, noises: Matrix) -> NDArray[np.bool_]:
     """Which series may have a likely split: of most that are known in all runs ``_splits`` finds
     none."""
-    may_split = np.isnan(series).any(axis=1)
+    may_split: NDArray[np.bool_] = np.asarray(np.isnan(series).any(axis=1))
     whole = np.flatnonzero(~may_split)
     means, widths = _differences(series[whole])
     best = np.argmax(abs(means) / widths, axis=1)

@@ -208,8 +208,8 @@ class Rows(NamedTuple):
         kind: the number of the kind of each in ``kinds``.
     """
 
-    case: NDArray[np.signedinteger[Any]]
-    place: NDArray[np.signedinteger[Any]]
+    case: NDArray[np.integer[Any]]
+    place: NDArray[np.integer[Any]]
     value: Floats
     kind: Numbers
     kinds: Kinds

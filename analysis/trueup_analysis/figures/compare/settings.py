@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ...cases import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -64,17 +67,19 @@ def settings_of(case: Case) -> dict[str, str]:
 def by_node(cases: Sequence[Case]) -> dict[str, dict[str, str]]:
     """Settings of each node by name: of all its records, several values joined. Parameters carry
     the benchmark's name; a node's state counts as settings."""
-    held: dict[str, dict[str, set[str]]] = {}
+    held: dict[str, dict[str, str]] = {}
+    several: dict[tuple[str, str], set[str]] = {}
     for case in cases:
         named = _named(case)
         for node in case.nodes:
             of_node = held.setdefault(node, {})
             for name, value in named.items():
-                of_node.setdefault(name, set()).add(value)
-    return {
-        node: {name: ", ".join(sorted(values)) for name, values in settings.items()}
-        for node, settings in held.items()
-    }
+                first = of_node.setdefault(name, value)
+                if first != value:
+                    several.setdefault((node, name), {first}).add(value)
+    for (node, name), values in several.items():
+        held[node][name] = ", ".join(sorted(values))
+    return held
 
 
 def _named(case: Case) -> dict[str, str]:
@@ -86,10 +91,21 @@ def _named(case: Case) -> dict[str, str]:
     if case.started_at:
         named[_HOUR] = case.started_at[11:13]
     if case.benchmark == _STATE:
-        for figure in case.figures:
-            device = "" if figure.device is None else f" of {figure.device}"
-            named[f"{figure.name}{device}"] = f"{figure.value:g}"
+        fields = columns_of(case.figures, "name", "device", "value")
+        named |= {
+            _state(name, device): _text(value) for name, device, value in zip(*fields, strict=True)
+        }
     return named
+
+
+@cache
+def _state(name: str, device: str | None) -> str:
+    return name if device is None else f"{name} of {device}"
+
+
+@lru_cache(maxsize=2**12)
+def _text(value: float) -> str:
+    return f"{value:g}"
 
 
 def groups(

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 # Figures of all days that are read together: 20 bytes each.
 _ROWS: Final = 12_000_000
-_NO_ROWS: Final = np.zeros(0, np.int64)
 # All its figures count as settings of a node.
 STATE: Final = frozenset({"node_state"})
 _NONE: Final = packed.Meant(names=frozenset())
@@ -211,13 +210,12 @@ class OfStore:
     def tables(self, wanted: Wanted | None = None) -> Iterator[tuple[FigureKey, list[Table]]]:
         """As ``history.Source`` has it; figures of a benchmark are read together."""
         for benchmark, names in self._chunks(wanted):
-            meant = packed.Meant(names=names, benchmarks=frozenset([benchmark]))
             runs = _runs_of(wanted, benchmark, names)
             kinds = Kinds()
             held: dict[int, list[Table]] = {}
             for day in self._days:
                 if runs is None or not runs.isdisjoint(day.records.run.tolist()):
-                    for number, table in by_figure(self._table(day, meant, kinds)):
+                    for number, table in by_figure(self._table(day, benchmark, names, kinds)):
                         held.setdefault(number, []).append(table)
             for number in sorted(held):
                 figure, tables = self.keys.figures[number], held.pop(number)
@@ -246,15 +244,16 @@ class OfStore:
             chunks[-1][1].add(name)
         return [(benchmark, frozenset(names)) for benchmark, names in chunks]
 
-    def _table(self, day: _Day, meant: packed.Meant, kinds: Kinds) -> Table:
-        """The figures of a day that are meant, of one benchmark."""
-        (benchmark,) = meant.benchmarks or ()
-        number = self._benchmarks.get(benchmark, -1)
-        rows = [
-            _rows(part, day, number, meant, kinds) for part in packed.figure_rows(day.path, meant)
+    def _table(self, day: _Day, benchmark: str, names: frozenset[str], kinds: Kinds) -> Table:
+        """Figures of a benchmark on a day."""
+        meant = packed.Meant(names=names, benchmarks=frozenset([benchmark]))
+        is_of = day.benchmark == self._benchmarks.get(benchmark, -1)
+        parts = [
+            _rows(part, is_of, names, kinds, day.path)
+            for part in packed.figure_rows(day.path, meant)
         ]
-        columns = [np.concatenate(each) for each in zip(*rows, strict=True)] or [_NO_ROWS] * 4
-        return table_of(day.records, Rows(*columns, kinds), self.keys)
+        rows = parts[0] if len(parts) == 1 else _joined(parts, kinds)
+        return table_of(day.records, rows, self.keys)
 
     def cases(self, run: int) -> Sequence[Case]:
         """The records of a run, and the states of its nodes."""
@@ -266,17 +265,32 @@ class OfStore:
 
 
 def _rows(
-    part: packed.FigureRows, day: _Day, benchmark: int, meant: packed.Meant, kinds: Kinds
-) -> list[NDArray[Any]]:
-    """Record, place, value and kind of the figures that are meant."""
+    part: packed.FigureRows,
+    is_of: NDArray[np.bool_],
+    names: Collection[str],
+    kinds: Kinds,
+    path: Path,
+) -> Rows:
+    """The figures that have one of some names, in records for which ``is_of`` is set."""
     record = part.record
-    if len(record) and not 0 <= record.min() <= record.max() < len(day.benchmark):
-        raise BadInput(f"{day.path} is not a file that `trueup pack` wrote")
+    if len(record) and not 0 <= record.min() <= record.max() < len(is_of):
+        raise BadInput(f"{path} is not a file that `trueup pack` wrote")
     kind = kinds_of(part.kind, kinds)
-    is_name = np.array([each.name in (meant.names or ()) for each in kinds.all], np.bool_)
-    is_meant = is_name[kind] & (day.benchmark == benchmark)[record]
-    columns = [record, part.place, part.value, kind]
-    return columns if is_meant.all() else [column[is_meant] for column in columns]
+    is_name = np.array([each.name in names for each in kinds.all], np.bool_)
+    is_meant = is_name[kind] & is_of[record]
+    rows = slice(None) if is_meant.all() else is_meant
+    return Rows(record[rows], part.place[rows], part.value[rows], kind[rows], kinds)
+
+
+def _joined(parts: Sequence[Rows], kinds: Kinds) -> Rows:
+    none = np.zeros(0, np.int32)
+    return Rows(
+        np.concatenate([none, *(part.case for part in parts)]),
+        np.concatenate([none, *(part.place for part in parts)]),
+        np.concatenate([np.zeros(0), *(part.value for part in parts)]),
+        np.concatenate([none, *(part.kind for part in parts)]),
+        kinds,
+    )
 
 
 def _runs_of(wanted: Wanted | None, benchmark: str, names: Collection[str]) -> set[int] | None:
