@@ -674,12 +674,14 @@ def _figure_rows(table: pa.Table, meant: Meant) -> FigureRows:
     begin, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
     columns = [_one_array(table.column(name)).slice(begin, end - begin) for name in FIGURE_COLUMNS]
     by_name = dict(zip(FIGURE_COLUMNS, columns, strict=True))
-    record, place, value = (by_name.pop(name) for name in ("record", "place", "value"))
+    record, place, value = (by_name[name] for name in ("record", "place", "value"))
     if record.null_count or place.null_count or value.null_count:
         raise ValueError("a figure has no record, place or value")
-    ours = {theirs: ours for ours, theirs in _IN_FILE.items()}
-    kind = {ours.get(name, name): _coded(column) for name, column in by_name.items()}
-    return FigureRows(record.to_numpy(), place.to_numpy(), value.to_numpy(), kind)
+    values = value.to_numpy()
+    if not np.isfinite(values).all():
+        raise ValueError("a figure is no number")
+    kind = {name: _coded(by_name[_IN_FILE.get(name, name)]) for name in _KIND}
+    return FigureRows(record.to_numpy(), place.to_numpy(), values, kind)
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
