@@ -653,8 +653,8 @@ class FigureRows(NamedTuple):
 
 
 def figure_rows(path: Path, meant: Meant) -> list[FigureRows]:
-    """The figures of a file that are meant, a few others between them included; one part for each
-    row group.
+    """The figures of a file from the first to the last that is meant, of each row group that may
+    hold some.
 
     Raises:
         BadInput: the file is none that ``write`` wrote.

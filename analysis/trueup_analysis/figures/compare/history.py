@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     # The runs before and after a split.
     _Window = tuple[range, range]
     # Runs by their numbers, of some figures.
-    Wanted = Mapping[FigureKey, Collection[int]]
+    RunsByFigure = Mapping[FigureKey, Collection[int]]
 
 LEAST_RUNS: Final = 4
 _RATE: Final = 0.01
@@ -113,12 +113,12 @@ class Source(Protocol):
     @property
     def begun(self) -> Sequence[str]: ...
 
-    def tables(self, wanted: Wanted | None = None) -> Iterator[tuple[FigureKey, list[Table]]]:
+    def tables(self, only: RunsByFigure | None = None) -> Iterator[tuple[FigureKey, list[Table]]]:
         """The measurements of each figure, in tables that have no run in common; the number of a
         run is its place in ``runs``.
 
         Args:
-            wanted: only these figures; runs that are not among its runs may be missing.
+            only: the figures that count, each with the runs that are needed of it at least.
         """
 
     def cases(self, run: int) -> Sequence[Case]:
@@ -142,10 +142,10 @@ class OfCases:
         self.begun = [min(case.started_at or "" for case in its) for its in self._of_runs]
         self.keys = Keys()
 
-    def tables(self, wanted: Wanted | None = None) -> Iterator[tuple[FigureKey, list[Table]]]:
+    def tables(self, only: RunsByFigure | None = None) -> Iterator[tuple[FigureKey, list[Table]]]:
         for number, table in self._by_figure:
             figure = self.keys.figures[number]
-            if wanted is None or figure in wanted:
+            if only is None or figure in only:
                 yield figure, [table]
 
     @cached_property
@@ -214,13 +214,13 @@ def _changes_by_run(
 ) -> dict[int, list[Change]]:
     """The changes at each run of the figures that have a window there."""
     changes: dict[int, list[Change]] = {run: [] for run in windows}
-    wanted: dict[FigureKey, set[int]] = {}
+    only: dict[FigureKey, set[int]] = {}
     for held in windows.values():
         for figure, sides in held.items():
-            wanted.setdefault(figure, set()).update(*sides)
-    if not wanted:
+            only.setdefault(figure, set()).update(*sides)
+    if not only:
         return changes
-    for figure, tables in source.tables(wanted):
+    for figure, tables in source.tables(only):
         table = joined(tables)
         # Places in alphabetic order, as of two sides.
         places, keys = source.keys.in_order(table.place)
@@ -325,8 +325,8 @@ def _of_figure(logs: Matrix) -> Iterator[_Split]:
         np.subtract(block, _medians(block, 1)[:, None], out=block)
     fleet = np.full(logs.shape[1], np.nan)
     for run in range(len(fleet)):
-        known = logs[:, run][~np.isnan(logs[:, run])]
-        fleet[run] = np.median(known) if len(known) else np.nan
+        values = logs[:, run][~np.isnan(logs[:, run])]
+        fleet[run] = np.median(values) if len(values) else np.nan
     yield from _splits(fleet, _noise(fleet))
     if len(logs) == 1:
         return

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...selection import Selection
-    from .history import Wanted
+    from .history import RunsByFigure
     from .measured import FigureKey, Table
 
 # Figures of all days that are read together: 20 bytes each.
@@ -207,10 +207,10 @@ class OfStore:
         )
         return self.keys.work(work_of(case, (), one_machine=True))
 
-    def tables(self, wanted: Wanted | None = None) -> Iterator[tuple[FigureKey, list[Table]]]:
+    def tables(self, only: RunsByFigure | None = None) -> Iterator[tuple[FigureKey, list[Table]]]:
         """As ``history.Source`` has it; figures of a benchmark are read together."""
-        for benchmark, names in self._chunks(wanted):
-            runs = _runs_of(wanted, benchmark, names)
+        for benchmark, names in self._chunks(only):
+            runs = _runs_of(only, benchmark, names)
             kinds = Kinds()
             held: dict[int, list[Table]] = {}
             for day in self._days:
@@ -219,18 +219,18 @@ class OfStore:
                         held.setdefault(number, []).append(table)
             for number in sorted(held):
                 figure, tables = self.keys.figures[number], held.pop(number)
-                if wanted is None or figure in wanted:
+                if only is None or figure in only:
                     yield figure, tables
 
-    def _chunks(self, wanted: Wanted | None) -> list[tuple[str, frozenset[str]]]:
+    def _chunks(self, only: RunsByFigure | None) -> list[tuple[str, frozenset[str]]]:
         """Benchmarks, each with names of figures that fit into memory together."""
         counts: Counter[tuple[str, str]] = Counter()
         for day in self._index.stored:
             for benchmark, name, count in day.figures:
                 if self._names is None or name in self._names:
                     counts[benchmark, name] += count
-        if wanted is not None:
-            named = {(figure.work.benchmark, figure.metric) for figure in wanted}
+        if only is not None:
+            named = {(figure.work.benchmark, figure.metric) for figure in only}
             counts = Counter({name: count for name, count in counts.items() if name in named})
         chunks: list[tuple[str, set[str]]] = []
         size = 0
@@ -293,13 +293,13 @@ def _joined(parts: Sequence[Rows], kinds: Kinds) -> Rows:
     )
 
 
-def _runs_of(wanted: Wanted | None, benchmark: str, names: Collection[str]) -> set[int] | None:
-    """The runs of the figures of a benchmark that are wanted; None for all."""
-    if wanted is None:
+def _runs_of(only: RunsByFigure | None, benchmark: str, names: Collection[str]) -> set[int] | None:
+    """The runs of figures of a benchmark; None for all."""
+    if only is None:
         return None
     its = [
         runs
-        for figure, runs in wanted.items()
+        for figure, runs in only.items()
         if figure.work.benchmark == benchmark and figure.metric in names
     ]
     return set().union(*its)
